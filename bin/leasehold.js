@@ -3,8 +3,9 @@
 // TypeScript, which Node runs from version 24 on without a build; not below node_modules, though: there it is JavaScript, below
 // dist/ and with a copy of this file (packaging/build.ts), or, where nobody has built that, loaded by typescript.js.
 
+import buffer from 'node:buffer';
 import { spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import module, { createRequire } from 'node:module';
 import { constants } from 'node:os';
 import { dirname, join, sep } from 'node:path';
@@ -27,10 +28,24 @@ const KIND = existsSync(join(dirname(self), TREE, 'client', 'main.ts')) ? 'ts' :
 /** What Node compiled is kept beside the packages: half of the work of a start. Where it cannot be written, there is none. */
 const COMPILED = join(dirname(self), '..', 'node_modules', '.cache', 'leasehold');
 
-if (Number.parseInt(process.versions.node, 10) >= NODE_MAJOR) {
+if (hasWrongBytes()) {
+  process.stderr.write('leasehold: Cannot use an argument that is not UTF-8: every name in a cluster is\n');
+  process.exitCode = EXIT_USAGE;
+} else if (Number.parseInt(process.versions.node, 10) >= NODE_MAJOR) {
   await run(process.argv.slice(2));
 } else {
   respawn();
+}
+
+/** Node puts U+FFFD for bytes in arguments that are not UTF-8: they would name another file. */
+function hasWrongBytes() {
+  if (!process.argv.some((argument) => argument.includes('\ufffd'))) return false;
+  try {
+    return !buffer.isUtf8(readFileSync('/proc/self/cmdline'));
+  } catch {
+    // Without /proc, or under a Node that is too old to judge, they are taken as they are.
+    return false;
+  }
 }
 
 /** @param {string[]} argv */

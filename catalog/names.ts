@@ -13,12 +13,12 @@ function longerThan(text: string, bytesMax: number): boolean {
 }
 
 /**
- * A text that is kept as it is by every replica and every client. U+FFFD is what decoders make of
- * bytes that are no UTF-8; a name with it would be one that nobody wrote. NUL ends names in C.
+ * Refuses a text that does not survive encoding as UTF-8, or whose name C programs could not use: NUL ends names in C.
+ * U+FFFD is a character like any other: whether bytes are UTF-8 is judged where bytes become text (base/utf8.ts).
  */
 function assertClean(text: string, what: string): void {
   if (text.includes('\0')) throw new ServiceError('bad-request', `${what} contains a zero byte`);
-  if (text.includes('\ufffd') || !text.isWellFormed()) {
+  if (!text.isWellFormed()) {
     throw new ServiceError('bad-request', `${what} is not valid UTF-8`);
   }
 }

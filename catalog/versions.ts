@@ -9,7 +9,7 @@ import type { Command } from '../wire/catalog-api.ts';
  *
  * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash, snapshots. 3: removals of many files at once.
  * 4: access times. 5: members of reserved numbers; the contents of files that are removed together; access times
- * that were not set since.
+ * that were not set since; U+FFFD in names.
  */
 export const COMMANDS_VERSION = 5;
 
@@ -72,11 +72,17 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   'note-accesses': { unset: 5 },
 };
 
+/** The first version whose servers take U+FFFD in names and link texts; those before refuse it, as what is not UTF-8. */
+const REPLACEMENT_CHARACTER_VERSION = 5;
+/** Fields with texts that servers before that version judged so. Names of attributes were never among them. */
+const JUDGED_FIELDS: ReadonlySet<string> = new Set(['name', 'path', 'target', 'to']);
+
 /** @returns the first version that executes the command as it is meant */
 export function commandVersion(command: Command): number {
   const versions = Object.entries(FIELDS[command.kind] ?? {})
     .filter(([field]) => field in command)
     .map(([, version]) => version);
+  if (hasReplacementCharacter(command)) versions.push(REPLACEMENT_CHARACTER_VERSION);
   return Math.max(KINDS[command.kind], ...versions);
 }
 
@@ -92,9 +98,29 @@ export function commandAsOf(command: Command, version: number): Command {
   const later = Object.entries(FIELDS[kind] ?? {}).filter(
     ([field, from]) => from > version && field in command,
   );
-  if (later.length === 0) return command;
   const known = Object.entries(command).filter(([field]) => later.every(([name]) => name !== field));
-  return Object.fromEntries(known) as unknown as Command;
+  const asKnown = later.length === 0 ? command : (Object.fromEntries(known) as unknown as Command);
+  if (version >= REPLACEMENT_CHARACTER_VERSION || !hasReplacementCharacter(asKnown)) return asKnown;
+  return withRefusedTexts(asKnown, '') as Command;
+}
+
+function hasReplacementCharacter(command: Command): boolean {
+  return command.kind !== 'set-xattr' && command.kind !== 'remove-xattr' && hasIn(command, '');
+}
+
+function hasIn(value: unknown, field: string): boolean {
+  if (typeof value === 'string') return JUDGED_FIELDS.has(field) && value.includes('\ufffd');
+  if (typeof value !== 'object' || value === null) return false;
+  return Object.entries(value).some(([key, one]) => hasIn(one, key));
+}
+
+/** @returns a copy with a lone surrogate, which every version refuses in the same words, in place of each U+FFFD */
+function withRefusedTexts(value: unknown, field: string): unknown {
+  if (typeof value === 'string')
+    return JUDGED_FIELDS.has(field) ? value.replaceAll('\ufffd', '\ud800') : value;
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).map(([key, one]) => [key, withRefusedTexts(one, key)]);
+  return Array.isArray(value) ? entries.map(([, one]) => one) : Object.fromEntries(entries);
 }
 
 /** @throws ServiceError where this release does not know what commands of the version mean */

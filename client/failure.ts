@@ -94,6 +94,23 @@ function lines(exit: number, message: string, hint: string) {
   return { exit, lines: hint === '' ? [said] : [said, `  ${hint}`] };
 }
 
+/** What a server refuses because of one name, while other names are fine. */
+const OF_ONE_NAME: ReadonlySet<ErrorCode> = new Set([
+  'bad-request',
+  'name-too-long',
+  'not-found',
+  'not-directory',
+  'is-directory',
+  'symlink-loop',
+  'exists',
+  'too-many-links',
+]);
+
+/** @returns whether the failure concerns one file of many, so that the others can be copied */
+export function isOfOneName(error: unknown): error is ServiceError {
+  return error instanceof ServiceError && OF_ONE_NAME.has(error.code);
+}
+
 /** @returns whether `error` comes from the operating system and says which call failed */
 export function isSystemError(error: unknown): error is NodeJS.ErrnoException {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' && 'errno' in error;

@@ -193,7 +193,12 @@ class Binding {
       },
       symlink: (target, path, cb) => {
         const by = caller();
-        this.#done(cb, () => this.#at(path, (at) => calls.symlink(at.parent, at.name, target, by)));
+        this.#done(cb, () =>
+          this.#at(path, async (at) => {
+            assertWasUtf8(target);
+            return calls.symlink(at.parent, at.name, target, by);
+          }),
+        );
       },
       link: (from, path, cb) => {
         this.#done(cb, async () => {
@@ -297,12 +302,16 @@ class Binding {
       setxattr: (path, name, value, _position, flags, cb) => {
         const bytes = Uint8Array.from(value);
         if (xattrKind(name) === 'acl' && !acls) return cb(NOT_SUPPORTED);
-        this.#answer(cb, async () => calls.setXattr(await this.#inode(path), name, bytes, flags));
+        this.#answer(cb, async () => {
+          assertWasUtf8(name);
+          return calls.setXattr(await this.#inode(path), name, bytes, flags);
+        });
       },
       getxattr: (path, name, _position, cb) => {
         const kind = xattrKind(name);
         if (kind === 'none' || (kind === 'acl' && !acls)) return cb(NOT_SUPPORTED);
         this.#answer(cb, async () => {
+          assertWasUtf8(name);
           const bytes = await calls.xattr(await this.#inode(path), name);
           return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
         });
@@ -312,7 +321,10 @@ class Binding {
         this.#answer(cb, async () => [...(await calls.xattrs(await this.#inode(path), by))]);
       },
       removexattr: (path, name, cb) => {
-        this.#answer(cb, async () => calls.removeXattr(await this.#inode(path), name));
+        this.#answer(cb, async () => {
+          assertWasUtf8(name);
+          return calls.removeXattr(await this.#inode(path), name);
+        });
       },
     };
   }
@@ -388,6 +400,7 @@ class Binding {
 
   /** Walks to the directory of the last name of `path`. The file system remembers directories for a moment. */
   async #place(path: string): Promise<NamePlace> {
+    assertWasUtf8(path);
     const names = path.split('/').slice(1);
     const name = names.pop();
     if (name === undefined || name === '') throw new ErrnoError('EBUSY', 'The root has no name');
@@ -555,6 +568,16 @@ class Binding {
       (error: unknown) => cb(this.#errno(error)),
     );
   }
+}
+
+/**
+ * The library decodes names and link texts and puts U+FFFD for bytes that are not UTF-8, so that several names become one.
+ * Its text does not show whether the bytes were those of U+FFFD itself: such names are refused over this transport, too.
+ *
+ * @throws ErrnoError EILSEQ
+ */
+function assertWasUtf8(text: string): void {
+  if (text.includes('\uFFFD')) throw new ErrnoError('EILSEQ', 'A name is not UTF-8');
 }
 
 function toStats(attributes: Attributes): Fuse.Stats {

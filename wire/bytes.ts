@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts';
+import { utf8Text } from '../base/utf8.ts';
 
 /** Bytes from outside that do not have the form they claim. The frame is refused, the process lives on. */
 export class MalformedError extends Error {
@@ -9,7 +10,6 @@ export class MalformedError extends Error {
 const VARINT_BYTES_MAX = 8;
 
 const utf8Encoder = new TextEncoder();
-const utf8Decoder = new TextDecoder('utf-8', { fatal: true });
 
 /** From here on memory is not cleared first, which would cost as much as to fill it. */
 const UNCLEARED_BYTES_MIN = 4096;
@@ -219,11 +219,9 @@ export class ByteReader {
     const bytes = this.raw(this.uint16());
     const short = bytes.length <= SHORT_READ_LENGTH ? shortText(bytes) : null;
     if (short !== null) return short;
-    try {
-      return utf8Decoder.decode(bytes);
-    } catch (cause) {
-      throw new MalformedError('A text is not UTF-8', { cause });
-    }
+    const text = utf8Text(bytes);
+    if (text === null) throw new MalformedError('A text is not UTF-8');
+    return text;
   }
 
   /** A view into the frame, not a copy: whoever keeps it longer than the frame copies it. */

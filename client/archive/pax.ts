@@ -1,3 +1,5 @@
+import { escapedBytes, utf8Text } from '../../base/utf8.ts';
+
 /**
  * The interchange format of POSIX.1-2001 (pax), as much of it as a file system needs. Everything that may not fit into the header of
  * old stands in an extended header before it: long names, times in nanoseconds, large numbers, extended attributes (as star and GNU tar
@@ -30,6 +32,8 @@ export interface ArchiveEntry {
   readonly xattrs: ReadonlyMap<string, Uint8Array>;
   /** Of a file with holes: its size, and the map stands before its data. */
   readonly sparseBytes: number | null;
+  /** Present where the member cannot be stored, for a reason of its own; `path` is then for people to read. */
+  readonly why?: string;
 }
 
 const KINDS: readonly (readonly [ArchiveKind, string])[] = [
@@ -42,6 +46,8 @@ const KINDS: readonly (readonly [ArchiveKind, string])[] = [
   ['fifo', '6'],
 ];
 const XATTR = 'SCHILY.xattr.';
+/** Begins a key that is not UTF-8. None of the format begins so. */
+const NOT_UTF8 = '\0';
 /** In a header. */
 const PATH_BYTES = 100;
 const SLASH = 0x2f;
@@ -90,7 +96,9 @@ export function paddingOf(bytes: number): number {
 export interface RawHeader {
   readonly flag: string;
   readonly dataBytes: number;
-  readonly entry: Omit<ArchiveEntry, 'kind' | 'xattrs' | 'sparseBytes'>;
+  readonly path: Buffer;
+  readonly target: Buffer;
+  readonly entry: Omit<ArchiveEntry, 'kind' | 'path' | 'target' | 'xattrs' | 'sparseBytes' | 'why'>;
 }
 
 /**
@@ -101,26 +109,26 @@ export function readHeader(block: Buffer): RawHeader | null {
   if (block.every((byte) => byte === 0)) return null;
   const sum = Number.parseInt(text(block, 148, 8), 8);
   if (sum !== checksum(block)) throw new Error('it is not a tar archive, or it is damaged here');
-  const prefix = text(block, 257, 5) === 'ustar' ? text(block, 345, 155) : '';
-  const name = text(block, 0, PATH_BYTES);
+  const prefix = text(block, 257, 5) === 'ustar' ? field(block, 345, 155) : Buffer.alloc(0);
+  const name = field(block, 0, PATH_BYTES);
   const dataBytes = number(block, 124, 12);
   return {
     flag: String.fromCharCode(block[156] ?? 0),
     dataBytes,
+    path: prefix.length === 0 ? name : Buffer.concat([prefix, Buffer.from('/'), name]),
+    target: field(block, 157, 100),
     entry: {
-      path: prefix === '' ? name : `${prefix}/${name}`,
       mode: number(block, 100, 8) & 0o7777,
       uid: number(block, 108, 8),
       gid: number(block, 116, 8),
       modifiedNs: (BigInt(number(block, 136, 12)) * NS_PER_S).toString(),
-      target: text(block, 157, 100),
       device: deviceOf(number(block, 329, 8), number(block, 337, 8)),
       dataBytes,
     },
   };
 }
 
-/** @returns the values of an extended header @throws Error where it is damaged */
+/** @returns the values of an extended header; a key that is not UTF-8 is escaped @throws Error where it is damaged */
 export function readRecords(bytes: Buffer): Map<string, Buffer> {
   const records = new Map<string, Buffer>();
   for (let at = 0; at < bytes.length; ) {
@@ -130,7 +138,8 @@ export function readRecords(bytes: Buffer): Map<string, Buffer> {
     const end = at + length;
     if (space === -1 || equals === -1 || !(length > 0) || equals >= end || bytes[end - 1] !== 0x0a)
       throw new Error('an extended header is damaged');
-    records.set(bytes.subarray(space + 1, equals).toString('utf8'), bytes.subarray(equals + 1, end - 1));
+    const key = bytes.subarray(space + 1, equals);
+    records.set(utf8Text(key) ?? `${NOT_UTF8}${escapedBytes(key)}`, bytes.subarray(equals + 1, end - 1));
     at = end;
   }
   return records;
@@ -138,13 +147,24 @@ export function readRecords(bytes: Buffer): Map<string, Buffer> {
 
 /** @returns the member that a header and the extended header before it describe; null for a kind that is none of files */
 export function entryOf(
-  { flag, entry }: RawHeader,
+  { flag, entry, ...raw }: RawHeader,
   records: ReadonlyMap<string, Buffer>,
 ): ArchiveEntry | null {
-  const said = (name: string): string | undefined => records.get(name)?.toString('utf8');
+  const said = (name: string): string | undefined => records.get(name)?.toString('latin1');
   const kind = KINDS.find(([, one]) => one === flag || (one === '0' && (flag === '\0' || flag === '7')))?.[0];
   if (kind === undefined) return null;
-  const path = said('GNU.sparse.name') ?? said('path') ?? entry.path;
+  const pathBytes = records.get('GNU.sparse.name') ?? records.get('path') ?? raw.path;
+  const targetBytes = records.get('linkpath') ?? raw.target;
+  const path = utf8Text(pathBytes) ?? escapedBytes(pathBytes);
+  const target = utf8Text(targetBytes);
+  const why =
+    utf8Text(pathBytes) === null
+      ? 'its name is not UTF-8'
+      : target === null
+        ? 'what it links to is not UTF-8'
+        : [...records.keys()].some((key) => key.startsWith(`${NOT_UTF8}${XATTR}`))
+          ? 'the name of one of its extended attributes is not UTF-8'
+          : null;
   const sparse = said('GNU.sparse.realsize');
   const xattrs = new Map<string, Uint8Array>();
   for (const [name, value] of records)
@@ -158,10 +178,11 @@ export function entryOf(
     uid: Number(said('uid') ?? entry.uid),
     gid: Number(said('gid') ?? entry.gid),
     modifiedNs: mtime === undefined ? entry.modifiedNs : nanoseconds(mtime),
-    target: said('linkpath') ?? entry.target,
+    target: target ?? '',
     dataBytes: Number(said('size') ?? entry.dataBytes),
     xattrs,
     sparseBytes: sparse === undefined ? null : Number(sparse),
+    ...(why !== null && { why }),
   };
 }
 
@@ -227,10 +248,15 @@ function checksum(block: Buffer): number {
   return sum;
 }
 
+function field(block: Buffer, at: number, length: number): Buffer {
+  const bytes = block.subarray(at, at + length);
+  const end = bytes.indexOf(0);
+  return bytes.subarray(0, end === -1 ? length : end);
+}
+
+/** A field of letters and digits. */
 function text(block: Buffer, at: number, length: number): string {
-  const field = block.subarray(at, at + length);
-  const end = field.indexOf(0);
-  return field.subarray(0, end === -1 ? length : end).toString('utf8');
+  return field(block, at, length).toString('latin1');
 }
 
 /** Octal digits, or, with the first bit set, a number of base 256, as GNU tar writes large ones. */

@@ -5,7 +5,7 @@ import { type ArchiveMember, readArchive } from '../archive/archive-reader.ts';
 import type { ArchiveEntry } from '../archive/pax.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_FAILED } from '../failure.ts';
+import { CommandFailure, EXIT_FAILED, isOfOneName } from '../failure.ts';
 import { joinPath } from '../remote-path.ts';
 import { UnderWay } from '../under-way.ts';
 
@@ -18,6 +18,8 @@ const WRITES_AT_ONCE = 4;
 export interface RestoreReport {
   members: number;
   dataBytes: number;
+  /** What could not be restored, and why; all else was. */
+  readonly failed: { readonly path: string; readonly why: string }[];
 }
 
 export interface RestoreTarget {
@@ -26,7 +28,7 @@ export interface RestoreTarget {
   readonly path: string;
 }
 
-type Times = Pick<ArchiveEntry, 'mode' | 'uid' | 'gid' | 'modifiedNs' | 'xattrs'>;
+type Dress = Pick<ArchiveEntry, 'path' | 'mode' | 'uid' | 'gid' | 'modifiedNs' | 'xattrs'>;
 
 /** Stores an archive below a directory. What has the name of a member already is replaced, but no directory. */
 export async function restore(
@@ -36,32 +38,41 @@ export async function restore(
   report: RestoreReport,
   call: CallOptions,
 ): Promise<void> {
-  const directories: { readonly inode: number; readonly entry: Times }[] = [];
+  const directories: { readonly inode: number; readonly entry: Dress }[] = [];
   const store = new Restorer(client, target, report, call);
   const small = new UnderWay(FILES_AT_ONCE);
   try {
     for await (const member of readArchive(source)) {
       const { entry } = member;
+      const { path, why } = entry;
+      if (why !== undefined) {
+        report.failed.push({ path, why });
+        continue;
+      }
       report.members += 1;
       if (entry.kind === 'directory') {
-        directories.push({ inode: await store.directory(entry), entry });
+        const inode = await store.ofOne(entry, () => store.directory(entry));
+        if (inode !== null) directories.push({ inode, entry });
       } else if (entry.kind === 'file' && entry.sparseBytes === null && entry.dataBytes <= SMALL_BYTES) {
         const pieces: Buffer[] = [];
         for await (const piece of member.data) pieces.push(piece);
         // A later member of the same name replaces it: their order counts.
         if (store.isUnderWay(entry.path)) await small.end();
         const ranges = [{ offset: 0, length: entry.dataBytes }];
-        await small.begin(() => store.file(entry, ranges, piecesOf(pieces)));
+        await small.begin(async () => {
+          await store.ofOne(entry, () => store.file(entry, ranges, piecesOf(pieces)));
+        });
       } else {
         await small.end();
-        await store.other(member);
+        await store.ofOne(entry, () => store.other(member));
       }
     }
   } finally {
     await small.end();
   }
   // Last, and the innermost first: what is made in a directory changes its time, and inherits from it.
-  for (const { inode, entry } of directories.reverse()) await store.dress(inode, entry);
+  for (const { inode, entry } of directories.reverse())
+    await store.ofOne(entry, () => store.dress(inode, entry));
 }
 
 async function* piecesOf(pieces: readonly Buffer[]): AsyncGenerator<Buffer, void, undefined> {
@@ -85,6 +96,21 @@ class Restorer {
 
   isUnderWay(path: string): boolean {
     return this.#underWay.has(path);
+  }
+
+  /** @returns what `step` does; null, and a line in the report, where it fails for a reason of this member alone */
+  async ofOne<Value>(
+    { path }: Pick<ArchiveEntry, 'path'>,
+    step: () => Promise<Value>,
+  ): Promise<Value | null> {
+    try {
+      return await step();
+    } catch (error) {
+      if (!isOfOneName(error)) throw error;
+      this.#report.members -= 1;
+      this.#report.failed.push({ path, why: error.message });
+      return null;
+    }
   }
 
   /** @returns the inode of the directory, which may have been there */
@@ -147,7 +173,7 @@ class Restorer {
   }
 
   /** Gives an inode the attributes of its member. */
-  async dress(inode: number, { mode, uid, gid, modifiedNs, xattrs }: Times): Promise<void> {
+  async dress(inode: number, { mode, uid, gid, modifiedNs, xattrs }: Dress): Promise<void> {
     for (const [name, value] of xattrs) {
       const base64 = Buffer.from(value).toString('base64');
       await this.#client.command({ kind: 'set-xattr', inode, name, value: base64, mode: 'set' }, this.#call);

@@ -15,6 +15,7 @@ import { NamedLeaseClient } from '../lease/named-lease-client.ts';
 import { Progress, printable, printJson } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
 import { parseRemotePath } from '../remote-path.ts';
+import { assertNoneFailed } from '../tree/report.ts';
 import { accessOf, addClusterOptions, serversOf, withClient } from './cluster-command.ts';
 
 interface BackupOptions {
@@ -164,7 +165,7 @@ async function runRestore(
     }
   }
   const source = archive === '-' ? process.stdin : createReadStream(archive, { highWaterMark: 1024 * 1024 });
-  const report: RestoreReport = { members: 0, dataBytes: 0 };
+  const report: RestoreReport = { members: 0, dataBytes: 0, failed: [] };
   const progress = new Progress(`${place.volume}:${place.path}`, null);
   async function* shown(): AsyncGenerator<Uint8Array, void, undefined> {
     for await (const piece of uncompressed(source)) {
@@ -189,6 +190,7 @@ async function runRestore(
   }
   if (options.json) printJson({ ...place, ...report });
   else process.stderr.write(`Restored ${report.members} members with ${formatBytes(report.dataBytes)}\n`);
+  assertNoneFailed(report.failed, 'restore');
 }
 
 /** The archive itself, whether it is compressed or not. */

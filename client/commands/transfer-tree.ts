@@ -2,12 +2,12 @@ import { stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, isSystemError } from '../failure.ts';
+import { CommandFailure, EXIT_NOT_FOUND, EXIT_USAGE, isSystemError } from '../failure.ts';
 import { Progress, printable, printJson, printLine } from '../output.ts';
 import { baseName, joinPath, parseRemotePath } from '../remote-path.ts';
 import { getTree } from '../tree/get-tree.ts';
 import { putTree } from '../tree/put-tree.ts';
-import { type TreeReport, treeReport, treeSummary } from '../tree/report.ts';
+import { assertNoneFailed, type TreeReport, treeReport, treeSummary } from '../tree/report.ts';
 
 interface TreeOptions {
   readonly json?: true;
@@ -94,16 +94,7 @@ async function told(
     for (const path of skipped) printLine(`Not copied, for it has no contents: ${printable(path)}`);
     printLine(`${capitalized(treeSummary(report))}, to ${printable(target)}`);
   }
-  for (const { path, why } of failed)
-    process.stderr.write(`leasehold: Cannot copy "${printable(path)}": ${why}\n`);
-  if (failed.length > 0) {
-    const count = failed.length === 1 ? 'One thing was' : `${failed.length} things were`;
-    throw new CommandFailure(
-      EXIT_FAILED,
-      `${count} not copied, for the reasons above`,
-      'mend them, and run the same command again',
-    );
-  }
+  assertNoneFailed(failed, 'copy');
 }
 
 function capitalized(text: string): string {

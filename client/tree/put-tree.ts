@@ -3,6 +3,7 @@ import { type FileHandle as LocalFile, lstat, open, readdir, readlink } from 'no
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
 import { ServiceError } from '../../base/errors.ts';
+import { escapedBytes, utf8Text } from '../../base/utf8.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { ahead } from '../ahead.ts';
 import type { ClusterClient } from '../cluster-client.ts';
@@ -107,8 +108,18 @@ class TreePut {
     const known = new Map<string, Attributes>();
     for await (const { name, attributes } of this.#client.list({ inode }, this.#call))
       known.set(name, attributes);
-    const names = await ofOne(this.#report, path, () => readdir(join(this.#local, path)));
-    for (const name of (names ?? []).sort()) {
+    const local = join(this.#local, path);
+    const found = await ofOne(this.#report, path, () => readdir(local, { encoding: 'buffer' }));
+    const names: string[] = [];
+    for (const bytes of found ?? []) {
+      const name = utf8Text(bytes);
+      if (name !== null) names.push(name);
+      else {
+        const why = 'its name is not UTF-8, as every name in a cluster is';
+        this.#report.failed.push({ path: join(path, escapedBytes(bytes)), why });
+      }
+    }
+    for (const name of names.sort()) {
       this.#call.signal?.throwIfAborted();
       const place = { volume: this.#volume, path: joinPath(remote, name) };
       await this.#entry(join(path, name), place, known.get(name) ?? null);
@@ -137,7 +148,7 @@ class TreePut {
       if (directory !== null) await this.directory(path, directory);
     } else if (stats.isSymbolicLink()) {
       await ofOne(this.#report, path, async () =>
-        this.#link(await readlink(local), place, known, ownOf(stats)),
+        this.#link(linkText(await readlink(local, { encoding: 'buffer' })), place, known, ownOf(stats)),
       );
     } else if (stats.isFile()) {
       if (isSame(stats, known)) this.#report.same += 1;
@@ -260,6 +271,12 @@ class TreePut {
       this.#onBytes();
     }
   }
+}
+
+function linkText(bytes: Buffer): string {
+  const text = utf8Text(bytes);
+  if (text !== null) return text;
+  throw new CommandFailure(EXIT_PRECONDITION, `what it links to is not UTF-8: ${escapedBytes(bytes)}`);
 }
 
 function inTheWay({ volume, path }: Place, { kind }: Attributes): CommandFailure {

@@ -1,4 +1,12 @@
-import { CommandFailure, EXIT_PRECONDITION, isSystemError, systemReason } from '../failure.ts';
+import {
+  CommandFailure,
+  EXIT_FAILED,
+  EXIT_PRECONDITION,
+  isOfOneName,
+  isSystemError,
+  systemReason,
+} from '../failure.ts';
+import { printable } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
 
 /** What became of a tree that is copied to the cluster or from it. */
@@ -37,10 +45,30 @@ export async function ofOne<Value>(
     return await step();
   } catch (error) {
     const isLocal = isSystemError(error) && error.path !== undefined;
-    if (!isLocal && !(error instanceof CommandFailure && error.exit === EXIT_PRECONDITION)) throw error;
+    const isRefusal =
+      isOfOneName(error) || (error instanceof CommandFailure && error.exit === EXIT_PRECONDITION);
+    if (!isLocal && !isRefusal) throw error;
     report.failed.push({ path, why: isLocal ? systemReason(error) : error.message });
     return null;
   }
+}
+
+/**
+ * Says what could not be copied, each with its reason.
+ *
+ * @throws CommandFailure where there is something
+ */
+export function assertNoneFailed(failed: TreeReport['failed'], verb: 'copy' | 'restore'): void {
+  for (const { path, why } of failed)
+    process.stderr.write(`leasehold: Cannot ${verb} "${printable(path)}": ${why}\n`);
+  if (failed.length === 0) return;
+  const count = failed.length === 1 ? 'One thing was' : `${failed.length} things were`;
+  const done = verb === 'copy' ? 'copied' : 'restored';
+  throw new CommandFailure(
+    EXIT_FAILED,
+    `${count} not ${done}, for the reasons above`,
+    'mend them, and run the same command again',
+  );
 }
 
 /** @returns the report in a line */

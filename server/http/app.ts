@@ -46,6 +46,7 @@ import { statusRoutes } from './status-routes.ts';
 import { installTracing } from './tracing.ts';
 import { trashRoutes } from './trash-routes.ts';
 import { webRoutes } from './web-routes.ts';
+import { refuseWrongText } from './wrong-text.ts';
 
 export interface AppOptions {
   readonly gateway: Gateway;
@@ -127,7 +128,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   installTracing(app);
   installProblems(app);
   closeAfterUnsent(app);
-  ignoreEmptyBodies(app);
+  refuseWrongText(app);
   await app.register(compress, COMPRESSION);
   demandRoles(app);
   const { tokens = null, hosts = null, clientRequestsPerS = Infinity } = options;
@@ -203,16 +204,6 @@ function routingUrl(request: IncomingMessage): string {
     return prefix.slice(0, -1);
   }
   return url;
-}
-
-/** Chunks can end before they begin, and what is not there is no malformed JSON: a route that needs a body says so itself. */
-function ignoreEmptyBodies(app: FastifyInstance): void {
-  const parse = app.getDefaultJsonParser('error', 'error');
-  app.removeContentTypeParser('application/json');
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
-    if (body.length === 0) done(null);
-    else parse(request, String(body), done);
-  });
 }
 
 function countRequests(app: FastifyInstance, metrics: MetricsRegistry): void {

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { finished, type Readable } from 'node:stream';
 import { Busboy, type BusboyFileStream } from '@fastify/busboy';
 import { ServiceError } from '../../base/errors.ts';
+import { utf8Text } from '../../base/utf8.ts';
 
 /** Files in one form, and other fields, which are passed over. */
 const FILES_MAX = 1000;
@@ -45,7 +46,7 @@ export async function receiveForm(
     stream.on('error', () => {});
     open.add(stream);
     const taken = async (): Promise<void> => {
-      if (failure === null) await take(name, stream);
+      if (failure === null) await take(unescaped(name.slice(name.lastIndexOf('/') + 1)), stream);
     };
     work = work
       .then(taken)
@@ -54,6 +55,9 @@ export async function receiveForm(
         open.delete(stream);
         stream.resume();
       });
+  });
+  onDispositions(parser, (bytes) => {
+    if (utf8Text(bytes) === null) fail(new ServiceError('bad-request', 'A name in the form is not UTF-8'));
   });
   parser.on('filesLimit', () => {
     fail(new ServiceError('too-large', `A form holds up to ${FILES_MAX} files`));
@@ -78,10 +82,37 @@ export async function receiveForm(
 function parserOf(raw: IncomingMessage): InstanceType<typeof Busboy> {
   const limits = { files: FILES_MAX, fields: FIELDS_MAX, fieldSize: FIELD_BYTES_MAX };
   try {
-    return new Busboy({ headers: { 'content-type': labelOf(raw) }, limits });
+    // A name may contain a backslash: what of it is a path is for the caller to say.
+    return new Busboy({ headers: { 'content-type': labelOf(raw) }, limits, preservePath: true });
   } catch (cause) {
     throw new ServiceError('bad-request', 'The form is malformed: it names no boundary', {}, { cause });
   }
+}
+
+/** What the parser has of a part before it decodes names, at which it puts U+FFFD for bytes that are not UTF-8. */
+interface PartSource {
+  on(event: 'part', run: (part: PartHeaders) => void): void;
+}
+interface PartHeaders {
+  prependListener(
+    event: 'header',
+    run: (header: Readonly<Record<string, readonly string[] | undefined>>) => void,
+  ): void;
+}
+
+/** Calls `judge` with the bytes of each part's label, before the part is reported. The parser has no public way to them. */
+function onDispositions(parser: InstanceType<typeof Busboy>, judge: (bytes: Uint8Array) => void): void {
+  const { _parser: multipart } = parser as unknown as { readonly _parser: { readonly parser: PartSource } };
+  multipart.parser.on('part', (part) => {
+    part.prependListener('header', (header) => {
+      judge(Buffer.from(header['content-disposition']?.[0] ?? '', 'latin1'));
+    });
+  });
+}
+
+/** Browsers escape these three characters in names, and no others ([HTML], "Multipart form data"). */
+function unescaped(name: string): string {
+  return name.replace(/%(?:22|0A|0D)/gi, decodeURIComponent);
 }
 
 function throwFailure(failure: { readonly error: unknown } | null): void {

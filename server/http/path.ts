@@ -26,7 +26,7 @@ export function parseFilePath(url: string, prefix: string): FilePath {
   if (url.includes('#')) throw new ServiceError('bad-request', 'A "#" in a path is written %23');
   const queryAt = url.indexOf('?');
   const path = url.slice(prefix.length, queryAt < 0 ? url.length : queryAt);
-  const search = new URLSearchParams(queryAt < 0 ? '' : url.slice(queryAt + 1));
+  const search = parseSearch(queryAt < 0 ? '' : url.slice(queryAt + 1));
   const segments = path.split('/');
   const directory = segments.length > 1 && segments.at(-1) === '';
   if (directory) segments.pop();
@@ -89,18 +89,27 @@ export function displayPath(path: FilePath): string {
   return JSON.stringify(`${path.volume}:/${path.names.join('/')}`);
 }
 
+/**
+ * @param text a query, without its question mark
+ * @throws ServiceError `bad-request` where the standard decoder would put U+FFFD for bytes that are not UTF-8
+ */
+export function parseSearch(text: string): URLSearchParams {
+  for (const [run] of text.matchAll(/(?:%[0-9a-f]{2})+/gi)) decodePercent(run, 'query');
+  return new URLSearchParams(text);
+}
+
 function decodeSegment(segment: string): string {
-  const text = decodePercent(segment);
+  const text = decodePercent(segment, 'path');
   if (text.includes('/'))
     throw new ServiceError('bad-request', 'A name in a path contains an encoded slash (%2F)');
   return text;
 }
 
-function decodePercent(segment: string): string {
+function decodePercent(segment: string, where: 'path' | 'query'): string {
   try {
     return decodeURIComponent(segment);
   } catch (cause) {
-    const detail = `${JSON.stringify(segment)} in the path is not percent-encoded UTF-8`;
+    const detail = `${JSON.stringify(segment)} in the ${where} is not percent-encoded UTF-8`;
     throw new ServiceError('bad-request', detail, {}, { cause });
   }
 }

@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
+import { utf8Text } from '../../base/utf8.ts';
 import { nameCheck } from '../../catalog/names.ts';
 import { conditionsOf } from './conditions.ts';
 import { claimOf, DigestCheck } from './digests.ts';
@@ -180,7 +181,8 @@ function inside(directory: FilePath, metadata: string): FilePath {
   if (encoded === undefined) {
     throw new ServiceError('bad-request', 'An upload to a directory has a "filename" in Upload-Metadata');
   }
-  const name = Buffer.from(encoded, 'base64').toString();
+  const name = utf8Text(Buffer.from(encoded, 'base64'));
+  if (name === null) throw new ServiceError('bad-request', 'The "filename" in Upload-Metadata is not UTF-8');
   nameCheck(name);
   return { ...directory, names: [...directory.names, name], directory: false };
 }

@@ -103,7 +103,7 @@ test('names: bytes count, and some names are none', () => {
   const catalog = new Catalog();
   const at = (name: string): Place => ({ parent: catalog.root, name });
   const make = (place: Place) => ({ kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 }) as const;
-  for (const name of ['', '.', '..', 'a/b', 'a\0b', 'a\ufffd', '\ud800']) {
+  for (const name of ['', '.', '..', 'a/b', 'a\0b', '\ud800']) {
     catalog.refuse('bad-request', make(at(name)));
     catalog.refuseQuery('bad-request', { kind: 'lookup', parent: catalog.root, name });
   }
@@ -112,7 +112,8 @@ test('names: bytes count, and some names are none', () => {
   catalog.refuse('name-too-long', make(main(`/${'x'.repeat(300)}/b`)));
   catalog.run(make(at('x'.repeat(255))));
   catalog.run(make(at('ä'.repeat(127))));
-  for (const name of [' ', 'a b', '#', '%2f', '...', '\n', '日本', '𝄞']) catalog.run(make(at(name)));
+  for (const name of [' ', 'a b', '#', '%2f', '...', '\n', '日本', '𝄞', '\ufeff', '\ufeffa', 'a\ufffd'])
+    catalog.run(make(at(name)));
 });
 
 test('paths: empty components and dots mean nothing, there is no way out', () => {

@@ -68,6 +68,34 @@ test('a batch of a later version is refused before any of it is executed, with w
   });
 });
 
+test('U+FFFD in a name is of a version of its own: where a server of before refused it, it is refused here', () => {
+  const place = main('/a\ufffd');
+  const make: Command = { kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 };
+  const target: Command = { kind: 'symlink', place: main('/l'), target: '\ufffd', uid: 0, gid: 0 };
+  assert.deepEqual([make, target, UNLINK].map(commandVersion), [5, 5, 1]);
+  const xattr = { kind: 'set-xattr', inode: 1, name: 'user.\ufffd', value: '', mode: 'set' } as const;
+  assert.equal(commandVersion(xattr), 1, 'Servers of before took it in names of attributes');
+
+  const catalog = new Catalog();
+  catalog.db.exec('BEGIN');
+  const before = executeBatch(catalog.db, 900, decodeBatch(listed(make, target)));
+  catalog.db.exec('COMMIT');
+  assert.deepEqual(
+    before.map((outcome) => (outcome.kind === 'done' ? 'done' : outcome.message)),
+    ['A name is not valid UTF-8', 'The target of a symbolic link is not valid UTF-8'],
+  );
+  assert.deepEqual(catalog.names('/'), []);
+  catalog.db.exec('BEGIN');
+  const rows = batchOf(make, target).map((one) => ({ ...one, session: 78 }));
+  const now = executeBatch(catalog.db, 901, decodeBatch(encodeBatch(rows)));
+  catalog.db.exec('COMMIT');
+  assert.deepEqual(
+    now.map(({ kind }) => kind),
+    ['done', 'done'],
+  );
+  assert.deepEqual(catalog.names('/'), ['a\ufffd', 'l']);
+});
+
 test('a server of before cannot have executed what came after it', () => {
   const later = listed({ kind: 'trash-empty', volume: 'main', countMax: 1 });
   assert.throws(() => decodeBatch(later), { name: 'MalformedError' });

@@ -4,6 +4,8 @@ import { type Planted, plantedIn } from './planted.ts';
 const replica = plantedIn('replica');
 
 const VERSIONS = 'test/catalog/versions.test.ts';
+const REPLACEMENT =
+  'U+FFFD in a name is of a version of its own: where a server of before refused it, it is refused here';
 
 export const PLANTED_VERSIONS: readonly Planted[] = [
   replica(
@@ -15,6 +17,26 @@ export const PLANTED_VERSIONS: readonly Planted[] = [
       replace: 'const known = command as Command;',
     },
     { test: { file: VERSIONS, name: 'what a server of before passed over is passed over here' } },
+  ),
+  replica(
+    'replacement-character',
+    'a name with U+FFFD is executed by some replicas, and refused by those of an earlier release',
+    {
+      file: 'catalog/versions.ts',
+      find: 'if (hasReplacementCharacter(command)) versions.push(REPLACEMENT_CHARACTER_VERSION);',
+      replace: '',
+    },
+    { test: { file: VERSIONS, name: REPLACEMENT } },
+  ),
+  replica(
+    'replacement-character-before',
+    'a name with U+FFFD that a primary of an earlier release refused is made by later replicas',
+    {
+      file: 'catalog/versions.ts',
+      find: "return withRefusedTexts(asKnown, '') as Command;",
+      replace: 'return asKnown;',
+    },
+    { test: { file: VERSIONS, name: REPLACEMENT } },
   ),
   replica(
     '72b',
