@@ -2,6 +2,7 @@ import { uptime } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
+import { LOCK_END } from '../base/lock-end.ts';
 import type {
   LockBody,
   LockGrant,
@@ -13,8 +14,9 @@ import type {
   LockRenewalBody,
   LockWish,
 } from '../wire/lock-api.ts';
-import { LOCK_END, LOCK_REQUESTS_PENDING_MAX } from '../wire/lock-limits.ts';
-import { isAtOdds, rangesCover, rangesWith } from '../wire/lock-ranges.ts';
+import { LOCK_REQUESTS_PENDING_MAX } from '../wire/lock-limits.ts';
+import { rangeFromWire, rangeToWire } from '../wire/lock-offsets.ts';
+import { isAtOdds, overlap, rangesCover, rangesWith } from '../wire/lock-ranges.ts';
 import type { ExchangeRequest, Exchanger, Subject } from './exchange.ts';
 import { readJson } from './response.ts';
 
@@ -133,7 +135,7 @@ export class FileLocks {
     const key = keyOf(wish);
     this.#cut(this.#lost, wish);
     const held = this.#held.get(key) ?? [];
-    if (!held.some((lock) => lock.start <= wish.end && wish.start <= lock.end)) return;
+    if (!held.some((lock) => overlap(lock, wish) !== null)) return;
     // From here on no renewal names it.
     this.#cut(this.#held, wish);
     await this.#repairs.get(key);
@@ -167,7 +169,9 @@ export class FileLocks {
     );
     const isOther = (lock: LockOfClient): boolean =>
       lock.client !== this.#client.id || lock.owner !== wish.owner;
-    const lock = locks.find((each) => each.kind === wish.kind && isOther(each) && isAtOdds(each, wish));
+    const lock = locks
+      .map((each): LockOfClient => ({ ...each, ...rangeFromWire(each) }))
+      .find((each) => each.kind === wish.kind && isOther(each) && isAtOdds(each, wish));
     return lock === undefined ? null : { lock, own: lock.client === this.#client.id };
   }
 
@@ -175,7 +179,7 @@ export class FileLocks {
   async close(): Promise<void> {
     this.#closed = true;
     const owners = [...this.#held.values()].flatMap(([first]) => first ?? []);
-    await Promise.all(owners.map((lock) => this.unlock({ ...lock, start: 0, end: LOCK_END })));
+    await Promise.all(owners.map((lock) => this.unlock({ ...lock, start: 0n, end: LOCK_END })));
     await Promise.all(this.#repairs.values());
     if (this.#timer !== null) clearTimeout(this.#timer);
     if (this.#pending.size === 0) this.#client.pending.delete(this.file);
@@ -227,9 +231,9 @@ export class FileLocks {
     waitMs: number,
     signal?: AbortSignal,
   ): Promise<{ readonly grant: LockGrant; readonly sentMs: number }> {
-    const { owner, kind, type, start, end, pid } = wish;
+    const { owner, kind, type, pid } = wish;
     const moment = { client: this.#client.id, stamp, pending: [...this.#pending] };
-    const body: LockBody = { ...moment, number, owner, kind, type, start, end, pid, waitMs };
+    const body: LockBody = { ...moment, number, owner, kind, type, ...rangeToWire(wish), pid, waitMs };
     let sentMs = bootMs();
     const request: ExchangeRequest = {
       ...this.#post('', body, `Cannot lock file ${this.file}`),
@@ -251,18 +255,17 @@ export class FileLocks {
     const repair = before
       .then(async () => {
         const held = this.#held.get(key) ?? [];
-        const inside = held.flatMap((lock): LockWish[] =>
-          lock.start > wish.end || lock.end < wish.start
-            ? []
-            : [{ ...lock, start: Math.max(lock.start, wish.start), end: Math.min(lock.end, wish.end) }],
-        );
+        const inside = held.flatMap((lock): LockWish[] => {
+          const both = overlap(lock, wish);
+          return both === null ? [] : [{ ...lock, ...both }];
+        });
         let at = wish.start;
         const wanted: LockWish[] = [];
         for (const lock of inside) {
-          if (at < lock.start) wanted.push({ ...wish, type: 'unlock', start: at, end: lock.start - 1 });
+          if (at < lock.start) wanted.push({ ...wish, type: 'unlock', start: at, end: lock.start - 1n });
           // What may have become exclusive is shared again; and what was exclusive before is so still.
           if (lock.type === 'shared') wanted.push(lock);
-          at = lock.end + 1;
+          at = lock.end + 1n;
         }
         if (at <= wish.end) wanted.push({ ...wish, type: 'unlock', start: at });
         for (const each of wanted) await this.#insist(each);
@@ -363,7 +366,12 @@ export class FileLocks {
     const locks = [...this.#held.values()].flat();
     this.#epochsSince.clear();
     const stamp = ++this.#client.stamp;
-    const body: LockRenewalBody = { client: this.#client.id, stamp, pending: [...this.#pending], locks };
+    const body: LockRenewalBody = {
+      client: this.#client.id,
+      stamp,
+      pending: [...this.#pending],
+      locks: locks.map((lock) => ({ ...lock, ...rangeToWire(lock) })),
+    };
     let sentMs = bootMs();
     const request: ExchangeRequest = {
       ...this.#post('/renew', body, `Cannot renew the locks on file ${this.file}`),

@@ -57,9 +57,9 @@ export interface BackendLock {
   readonly type: 'shared' | 'exclusive';
   /** Whose it is, among those of this mount. */
   readonly owner: string;
-  readonly start: number;
-  /** Inclusive; the largest safe integer is to the end of the file, wherever that is. */
-  readonly end: number;
+  readonly start: bigint;
+  /** Inclusive; `LOCK_END` is to the end of the file, wherever that is. */
+  readonly end: bigint;
   readonly pid: number;
 }
 

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import type Fuse from 'fuse-native';
+import { LOCK_END } from '../base/lock-end.ts';
 import { ErrnoError } from './errno.ts';
 import type { FileSystemCalls, LockRequest } from './transport.ts';
 
@@ -41,27 +42,24 @@ export class BindingLocks {
     context: Context,
   ): Promise<Fuse.Lock> {
     const type = F_TYPES[asked.type];
-    const start = Number(asked.start);
-    const length = Number(asked.length);
+    const start = BigInt(asked.start);
+    const length = BigInt(asked.length);
     // The kernel has counted from the beginning of the file, and refused negative places.
-    const end = length === 0 ? Number.MAX_SAFE_INTEGER : start + length - 1;
-    if (type === undefined || !Number.isSafeInteger(start) || start < 0)
-      throw new ErrnoError('EINVAL', 'Not a lock');
-    const safeEnd = Math.min(end, Number.MAX_SAFE_INTEGER);
+    const end = length === 0n ? LOCK_END : start + length - 1n;
+    if (type === undefined || start < 0n) throw new ErrnoError('EINVAL', 'Not a lock');
     const owner = ownerOf(context);
-    const request: LockRequest = { kind: 'posix', type, start, end: safeEnd, owner, pid: asked.pid };
+    const request: LockRequest = { kind: 'posix', type, start, end, owner, pid: asked.pid };
     if (command !== F_GETLK) {
       await this.#set(handle, request, command === F_SETLKW, context);
       return asked;
     }
     const held = await this.#lockHolder(handle, request);
     if (held === null) return { ...asked, type: F_TYPES.indexOf('unlock') };
-    const toEnd = held.end === Number.MAX_SAFE_INTEGER;
     return {
       type: F_TYPES.indexOf(held.type),
       whence: 0,
       start: held.start,
-      length: toEnd ? 0 : held.end - held.start + 1,
+      length: held.end === LOCK_END ? 0 : held.end - held.start + 1n,
       pid: held.pid,
     };
   }
@@ -72,7 +70,7 @@ export class BindingLocks {
       (operation & LOCK_UN) !== 0 ? 'unlock' : (operation & LOCK_EX) !== 0 ? 'exclusive' : 'shared';
     const pid = context?.pid ?? 0;
     const request: LockRequest = {
-      ...{ kind: 'flock', type, start: 0, end: Number.MAX_SAFE_INTEGER },
+      ...{ kind: 'flock', type, start: 0n, end: LOCK_END },
       ...{ owner: ownerOf(context), pid },
     };
     await this.#set(handle, request, (operation & LOCK_NB) === 0, context);

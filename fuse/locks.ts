@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../base/errors.ts';
+import { LOCK_END } from '../base/lock-end.ts';
 import type { BackendLock, BackendLocks } from './backend.ts';
 import { ErrnoError } from './errno.ts';
 import type { LockRequest } from './transport.ts';
 
-const RANGE_END = Number.MAX_SAFE_INTEGER;
 /** After a close the kernel's word that it was the last one is awaited for so long, in milliseconds: a descriptor that was copied is closed without. */
 const LAST_CLOSE_MS = 200;
 
@@ -167,7 +167,7 @@ export class OpenLocks {
   }
 
   #giveBack(owner: Owner): Promise<void> {
-    return this.#locks.unlock({ ...owner, start: 0, end: RANGE_END, pid: 0 });
+    return this.#locks.unlock({ ...owner, start: 0n, end: LOCK_END, pid: 0 });
   }
 }
 

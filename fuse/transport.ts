@@ -58,9 +58,9 @@ export interface DirectoryPage {
 export interface LockRequest {
   readonly kind: 'posix' | 'flock';
   readonly type: 'shared' | 'exclusive' | 'unlock';
-  readonly start: number;
-  /** Inclusive; the largest safe integer is to the end of the file, wherever that is. */
-  readonly end: number;
+  readonly start: bigint;
+  /** Inclusive; `LOCK_END` is to the end of the file, wherever that is. */
+  readonly end: bigint;
   /** Who holds it: a process of this mount, or an open file. */
   readonly owner: bigint;
   readonly pid: number;

@@ -7,28 +7,39 @@ import { type Static, Type } from './schema.ts';
 export type LockKind = 'posix' | 'flock';
 
 const Whole = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+/** Of a byte: a number, or decimal digits where a number would not be exact. */
+const Offset = Type.Union([Whole, Type.String({ pattern: '^[1-9][0-9]{15,18}$' })]);
 const Number53 = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
 
 const LockFields = {
   /** Whose lock it is, among those of the client: opaque here. */
   owner: Type.String({ minLength: 1, maxLength: 64 }),
   kind: Type.Union([Type.Literal('posix'), Type.Literal('flock')]),
-  start: Whole,
-  /** The last byte that is in it. */
-  end: Whole,
+  start: Offset,
+  /** The last byte that is in it. The number 2^53 - 1 is the end of the file, wherever that is; the byte of that offset has digits. */
+  end: Offset,
   /** Of the process, for whoever asks; 0 where it is not known. */
   pid: Whole,
 };
 
-export const LockHeld = Type.Object(
+export const WireLock = Type.Object(
   { ...LockFields, type: Type.Union([Type.Literal('shared'), Type.Literal('exclusive')]) },
   { additionalProperties: false },
 );
 /** A lock of some client. */
-export type LockHeld = Static<typeof LockHeld>;
+export type WireLock = Static<typeof WireLock>;
+
+/** A lock as it is computed with: from 0 to `LOCK_END`. */
+export interface LockHeld extends Omit<WireLock, 'start' | 'end'> {
+  readonly start: bigint;
+  readonly end: bigint;
+}
 
 /** A lock, and the client that has it. */
 export interface LockOfClient extends LockHeld {
+  readonly client: number;
+}
+export interface WireLockOfClient extends WireLock {
   readonly client: number;
 }
 
@@ -66,7 +77,7 @@ export const LockBody = Type.Object(
 export type LockBody = Static<typeof LockBody>;
 
 export const LockRenewalBody = Type.Object(
-  { ...MomentFields, locks: Type.Array(LockHeld, { maxItems: LOCKS_PER_CLIENT_MAX }) },
+  { ...MomentFields, locks: Type.Array(WireLock, { maxItems: LOCKS_PER_CLIENT_MAX }) },
   { additionalProperties: false },
 );
 export type LockRenewalBody = Static<typeof LockRenewalBody>;
@@ -88,7 +99,7 @@ export interface LockRenewal extends LockGrant {
 export interface LockList {
   readonly primary: string;
   readonly epoch: number;
-  readonly locks: readonly LockOfClient[];
+  readonly locks: readonly WireLockOfClient[];
   /** Requests that wait. */
   readonly waiting: number;
   /** For how long still no new lock is given, because those of the primary before are claimed. */

@@ -1,5 +1,3 @@
-/** The last byte there can be: a range that ends here reaches to the end of the file, wherever that is. */
-export const LOCK_END = Number.MAX_SAFE_INTEGER;
 /** Locks that one file can have; neighbours of one owner and type count as one. */
 export const LOCKS_PER_FILE_MAX = 10_000;
 /** Of these, one client's. A renewal names all of them. */

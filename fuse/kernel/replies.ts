@@ -1,3 +1,4 @@
+import { LOCK_END } from '../../base/lock-end.ts';
 import type { Attributes, NodeKind, Space } from '../backend.ts';
 import { FILE_TYPES, NAME_BYTES_MAX, PREFERRED_IO_BYTES, sectorCount, spaceNumbers } from '../stat.ts';
 import type { DirectoryPage, LockRequest } from '../transport.ts';
@@ -14,7 +15,6 @@ export const DIRENT_BYTES_MIN = { plain: DIRENT_BYTES + 8, plus: ENTRY_BYTES + D
 const INODE_UNKNOWN = 0xffff_ffff;
 const PAGE_BYTES = 4096;
 const LOCK_TYPES = { shared: 0, exclusive: 1, unlock: 2 } as const;
-const OFFSET_MAX = 0x7fff_ffff_ffff_ffffn;
 
 /** The numbers of one volume's inodes, which the kernel calls nodes. */
 export class NodeNumbers {
@@ -227,9 +227,8 @@ export function putSpace(reply: Buffer, at: number, space: Space): number {
 
 /** @param lock null: nobody holds one that is in the way */
 export function putLockHolder(reply: Buffer, at: number, lock: LockRequest | null): number {
-  const end = lock === null || lock.end === Number.MAX_SAFE_INTEGER ? OFFSET_MAX : BigInt(lock.end);
-  putNumber(reply, at, lock?.start ?? 0);
-  reply.writeBigUInt64LE(end, at + 8);
+  reply.writeBigUInt64LE(lock?.start ?? 0n, at);
+  reply.writeBigUInt64LE(lock?.end ?? LOCK_END, at + 8);
   reply.writeUInt32LE(LOCK_TYPES[lock?.type ?? 'unlock'], at + 16);
   reply.writeUInt32LE(lock?.pid ?? 0, at + 20);
   return at + 24;

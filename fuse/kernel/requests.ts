@@ -1,5 +1,5 @@
-import { isUtf8 } from 'node:buffer';
 import { constants } from 'node:fs';
+import { utf8Text } from '../../base/utf8.ts';
 import { ErrnoError } from '../errno.ts';
 import type { AttributeRequest, LockRequest, TimeChange } from '../transport.ts';
 import {
@@ -348,17 +348,12 @@ function decodeLock(bytes: Buffer, at: number): { readonly handle: number; reado
     lock: {
       kind: (bytes.readUInt32LE(at + 40) & LOCK_FLOCK) !== 0 ? 'flock' : 'posix',
       type: type === F_RDLCK ? 'shared' : type === F_WRLCK ? 'exclusive' : 'unlock',
-      start: clamped(bytes.readBigUInt64LE(at + 16)),
-      end: clamped(bytes.readBigUInt64LE(at + 24)),
+      start: bytes.readBigUInt64LE(at + 16),
+      end: bytes.readBigUInt64LE(at + 24),
       owner: bytes.readBigUInt64LE(at + 8),
       pid: bytes.readUInt32LE(at + 36),
     },
   };
-}
-
-/** To the end of the file is the largest number there is, on both sides. */
-function clamped(position: bigint): number {
-  return position > BigInt(Number.MAX_SAFE_INTEGER) ? Number.MAX_SAFE_INTEGER : Number(position);
 }
 
 /** @param beyond what is answered where no file reaches as far */
@@ -391,7 +386,7 @@ function readBytes(bytes: Buffer, at: number, length: number): Buffer {
 function readText(bytes: Buffer, at: number): { readonly text: string; readonly end: number } {
   const end = bytes.indexOf(0, at);
   if (end < 0) throw new RangeError('A text has no end');
-  const raw = bytes.subarray(at, end);
-  if (!isUtf8(raw)) throw new ErrnoError('EILSEQ', 'A name is not UTF-8');
-  return { text: raw.toString('utf8'), end: end + 1 };
+  const text = utf8Text(bytes.subarray(at, end));
+  if (text === null) throw new ErrnoError('EILSEQ', 'A name is not UTF-8');
+  return { text, end: end + 1 };
 }

@@ -14,6 +14,7 @@ import type {
   WishOfClient,
 } from '../../wire/lock-api.ts';
 import { LOCK_WAITERS_MAX, LOCKS_PER_CLIENT_MAX, LOCKS_PER_FILE_MAX } from '../../wire/lock-limits.ts';
+import { rangeFromWire, rangeToWire } from '../../wire/lock-offsets.ts';
 import type { Clock } from '../clock.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
 import { recentlyUsed } from '../recently-used.ts';
@@ -174,8 +175,7 @@ export class FileLocks {
     }
     this.#admit(book, { ...body, number: body.stamp }, holder);
     const lost = body.locks.flatMap((lock, place) => {
-      const wish: WishOfClient = { ...lock, client: body.client };
-      if (wish.start > wish.end) throw new ServiceError('bad-request', 'A range ends before it begins');
+      const wish: WishOfClient = { ...lock, ...rangeFromWire(lock), client: body.client };
       if (book.table.covers(wish)) return [];
       // Nothing but a change of the primary makes a living client's locks unknown here.
       if (nowMs >= book.graceUntilMs || book.table.conflict(wish) !== null) return [place];
@@ -192,7 +192,7 @@ export class FileLocks {
     return {
       primary: this.#parts.self,
       epoch: book.epoch.counter,
-      locks: book.table.list(),
+      locks: book.table.list().map((lock) => ({ ...lock, ...rangeToWire(lock) })),
       waiting: book.waiting.size,
       graceMs: Math.max(0, Math.ceil(book.graceUntilMs - this.#parts.clock.nowMs())),
     };
@@ -482,8 +482,7 @@ function holderOf(client: number, given: string | null): string {
 }
 
 function wishOf({ client, owner, kind, type, start, end, pid }: LockBody): WishOfClient {
-  if (start > end) throw new ServiceError('bad-request', 'A range ends before it begins');
-  return { client, owner, kind, type, start, end, pid };
+  return { client, owner, kind, type, ...rangeFromWire({ start, end }), pid };
 }
 
 function placeOf(book: Book, { client, number }: LockBody): number | null {

@@ -4,13 +4,13 @@ import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
+import { LOCK_END } from '../../base/lock-end.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { LockBody, LockHeld, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
-import { LOCK_END } from '../../wire/lock-limits.ts';
 
 const FILE = 7;
 const LEASE_MS = 600;
-const LOCK: LockHeld = { owner: 'o', kind: 'posix', type: 'exclusive', start: 0, end: LOCK_END, pid: 1 };
+const LOCK: LockHeld = { owner: 'o', kind: 'posix', type: 'exclusive', start: 0n, end: LOCK_END, pid: 1 };
 
 type Answer = { readonly status?: number; readonly body: object };
 
@@ -98,13 +98,13 @@ test('what is held is renewed, all of it, for as long as it is held', async (t) 
   const primary = await Primary.start(t);
   const locks = primary.open();
   await locks.lock(LOCK, false);
-  await locks.unlock({ ...LOCK, start: 10, end: 19 });
+  await locks.unlock({ ...LOCK, start: 10n, end: 19n });
   await until(() => primary.renewals.length >= 5);
   assert.deepEqual(
     primary.renewals.at(-1)?.locks.map(({ start, end }) => [start, end]),
     [
       [0, 9],
-      [20, LOCK_END],
+      [20, Number.MAX_SAFE_INTEGER],
     ],
   );
   assert.equal(locks.isLost('posix', 'o'), false);
@@ -145,8 +145,8 @@ test('an answer that comes after the lease brings nothing back', async (t) => {
 test('what a primary does not know is lost, and the rest is not', async (t) => {
   const primary = await Primary.start(t);
   const locks = primary.open();
-  await locks.lock({ ...LOCK, end: 9 }, false);
-  await locks.lock({ ...LOCK, owner: 'p', start: 10 }, false);
+  await locks.lock({ ...LOCK, end: 9n }, false);
+  await locks.lock({ ...LOCK, owner: 'p', start: 10n }, false);
   primary.onRenewal = async ({ locks: named }) => ({
     body: primary.renewal(named.flatMap(({ owner }, place) => (owner === 'p' ? [place] : []))),
   });
@@ -159,7 +159,7 @@ test('a lock of one primary is not taken for renewed by another that was not tol
   // Long, for what tells right from wrong is the part of it after which a lock is renewed.
   primary.leaseMs = 4 * LEASE_MS;
   const locks = primary.open();
-  await locks.lock({ ...LOCK, end: 9 }, false);
+  await locks.lock({ ...LOCK, end: 9n }, false);
   const { promise: held, resolve: go } = Promise.withResolvers<void>();
   primary.onRenewal = async () => {
     if (primary.renewals.length > 1) return never();
@@ -167,7 +167,7 @@ test('a lock of one primary is not taken for renewed by another that was not tol
     return { body: { ...primary.renewal(), epoch: 2 } };
   };
   await until(() => primary.renewals.length === 1);
-  await locks.lock({ ...LOCK, start: 20 }, false);
+  await locks.lock({ ...LOCK, start: 20n }, false);
   go();
   await until(() => primary.renewals.length === 2);
   assert.deepEqual(
@@ -207,10 +207,10 @@ test('who does not wait outlasts the time in which locks are claimed, and no ref
 test('a wait that is given up leaves nothing behind, and keeps what was there before', async (t) => {
   const primary = await Primary.start(t);
   const locks = primary.open();
-  await locks.lock({ ...LOCK, type: 'shared', start: 10, end: 19 }, false);
+  await locks.lock({ ...LOCK, type: 'shared', start: 10n, end: 19n }, false);
   primary.onLock = async ({ waitMs }) => (waitMs > 0 ? never() : { body: primary.grant() });
   const abort = new AbortController();
-  const waiting = locks.lock({ ...LOCK, end: 29 }, true, abort.signal);
+  const waiting = locks.lock({ ...LOCK, end: 29n }, true, abort.signal);
   await until(() => primary.locks.length === 2);
   abort.abort(new Error('by intent'));
   await assert.rejects(waiting, /by intent/);
@@ -233,8 +233,8 @@ test('nobody is asked to give back what nobody has', async (t) => {
   const primary = await Primary.start(t);
   const locks = primary.open();
   await locks.unlock(LOCK);
-  await locks.lock({ ...LOCK, start: 10, end: 19 }, false);
-  await locks.unlock({ ...LOCK, start: 20 });
+  await locks.lock({ ...LOCK, start: 10n, end: 19n }, false);
+  await locks.unlock({ ...LOCK, start: 20n });
   assert.equal(primary.locks.length, 1);
   await locks.close();
 });

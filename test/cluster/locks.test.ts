@@ -15,6 +15,7 @@ const LEASE_MS = 2_000;
 const LOCK_LEASE_MS = 3 * LEASE_MS;
 const KILLS = 2;
 const COUNTER = fileURLToPath(new URL('lock-counter.py', import.meta.url));
+const FAR = fileURLToPath(new URL('far-locks.py', import.meta.url));
 const HOLDER = fileURLToPath(new URL('lock-holder.py', import.meta.url));
 
 const obstacle = await mountObstacle();
@@ -102,6 +103,14 @@ async function define(): Promise<void> {
     for (const { code, text } of counted) assert.deepEqual([code, text.trim()], [0, String(times)], text);
     return Number((await runOk('head', ['-c', '32', right.path(name)])).text);
   }
+
+  test('bytes from 2^53 on are locked one by one, and not all together, over both transports', async (t) => {
+    await makeFile('far');
+    const native = await ClusterMount.start(cluster, 'main', '--transport', 'native', '--cache', 'strict');
+    t.after(() => native.stop());
+    await runOk('python3', [FAR, left.path('far'), native.path('far')]);
+    await runOk('python3', [FAR, native.path('far'), right.path('far')]);
+  });
 
   for (const kind of ['posix', 'flock'] as const) {
     test(`two mounts count with ${kind} locks, and no addition is lost`, async () => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import { LOCK_END } from '../../base/lock-end.ts';
 import { BindingLocks, LOCK_WAITERS_MAX } from '../../fuse/binding-locks.ts';
 import { ErrnoError } from '../../fuse/errno.ts';
 import type { LockRequest } from '../../fuse/transport.ts';
@@ -39,20 +40,22 @@ test('ranges end with their last byte, and those without a length never', async 
   const { locks, seen } = noting();
   await locks.posix(1, F_SETLK, ASKED, null);
   await locks.posix(1, F_SETLK, { ...ASKED, length: 0, type: UNLOCK }, null);
+  await locks.posix(1, F_SETLK, { ...ASKED, start: 2n ** 53n + 1n, length: 1 }, null);
   assert.deepEqual(
     seen.map(({ kind, type, start, end, pid }) => [kind, type, start, end, pid]),
     [
-      ['posix', 'exclusive', 10, 14, 42],
-      ['posix', 'unlock', 10, Number.MAX_SAFE_INTEGER, 42],
+      ['posix', 'exclusive', 10n, 14n, 42],
+      ['posix', 'unlock', 10n, LOCK_END, 42],
+      ['posix', 'exclusive', 2n ** 53n + 1n, 2n ** 53n + 1n, 42],
     ],
   );
 });
 
 test('who is in the way is told as the kernel has it', async () => {
-  const held = { kind: 'posix', type: 'shared', start: 3, end: 12, owner: 0n, pid: 7 } as const;
+  const held = { kind: 'posix', type: 'shared', start: 3n, end: 12n, owner: 0n, pid: 7 } as const;
   const told = await noting(held).locks.posix(1, F_GETLK, ASKED, null);
-  assert.deepEqual(told, { type: 0, whence: 0, start: 3, length: 10, pid: 7 });
-  const endless = { ...held, end: Number.MAX_SAFE_INTEGER };
+  assert.deepEqual(told, { type: 0, whence: 0, start: 3n, length: 10n, pid: 7 });
+  const endless = { ...held, end: LOCK_END };
   assert.equal((await noting(endless).locks.posix(1, F_GETLK, ASKED, null)).length, 0);
   assert.equal((await noting().locks.posix(1, F_GETLK, ASKED, null)).type, UNLOCK);
 });
@@ -64,8 +67,8 @@ test('operations of flock are whole files', async () => {
   assert.deepEqual(
     seen.map(({ kind, type, start, end, waits }) => [kind, type, start, end, waits]),
     [
-      ['flock', 'shared', 0, Number.MAX_SAFE_INTEGER, false],
-      ['flock', 'unlock', 0, Number.MAX_SAFE_INTEGER, false],
+      ['flock', 'shared', 0n, LOCK_END, false],
+      ['flock', 'unlock', 0n, LOCK_END, false],
     ],
   );
 });

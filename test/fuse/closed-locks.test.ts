@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { LOCK_END } from '../../base/lock-end.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
 import type { LockRequest } from '../../fuse/transport.ts';
 import { MemoryBackend } from './memory-backend.ts';
@@ -14,7 +15,7 @@ import { overTransports } from './mounted.ts';
 
 const ROOT = 1;
 const USER = { uid: 1000, gid: 1000 };
-const EXCLUSIVE = { type: 'exclusive', start: 0, end: Number.MAX_SAFE_INTEGER, pid: 1 } as const;
+const EXCLUSIVE = { type: 'exclusive', start: 0n, end: LOCK_END, pid: 1 } as const;
 /** Of an open file; a program's own is another. */
 const OFD = 7n;
 const PROGRAM = 8n;

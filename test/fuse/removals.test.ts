@@ -162,7 +162,7 @@ test('locks are taken and given back when what was removed before is gone', asyn
   const { handle } = await fileSystem.create(ROOT, 'database', 0o600, NEW, USER);
   const { signal } = new AbortController();
   const lock = (type: 'exclusive' | 'unlock') =>
-    fileSystem.lock(handle, { kind: 'posix', type, start: 0, end: 9, owner: 1n, pid: 1 }, false, signal);
+    fileSystem.lock(handle, { kind: 'posix', type, start: 0n, end: 9n, owner: 1n, pid: 1 }, false, signal);
   await lock('exclusive');
   const release = hold();
   await unlink('f0');

@@ -408,7 +408,7 @@ test('once it is there it is a file as any other, also to whoever locks it', asy
   await unused.close();
   assert.deepEqual(calls, [], 'Nobody has locked it');
   const { signal } = new AbortController();
-  await used.lock({ kind: 'posix', type: 'shared', owner: 'o', start: 0, end: 1, pid: 1 }, false, signal);
+  await used.lock({ kind: 'posix', type: 'shared', owner: 'o', start: 0n, end: 1n, pid: 1 }, false, signal);
   await used.close();
   assert.deepEqual(calls, ['make', 'lock', 'close']);
   assert.ok((await file.range(0, 9)) !== null);

@@ -20,7 +20,7 @@ import type { CatalogService, FileService, FileStanding, StatusService } from '.
 import { CatalogChanges } from '../../server/storage/catalog-changes.ts';
 import type { Command, CommandRequest, Query } from '../../wire/catalog-api.ts';
 import type { FileState, ServerStatus, WriteResult } from '../../wire/http-api.ts';
-import type { LockHeld } from '../../wire/lock-api.ts';
+import { rangeFromWire, rangeToWire } from '../../wire/lock-offsets.ts';
 
 interface FakeFile {
   bytes: Buffer;
@@ -277,7 +277,7 @@ export class FakeCluster {
     return {
       lock: async (file, { client, owner, kind, type, start, end, pid }) => {
         const { epoch } = await open('lock', file);
-        const wish = { client, owner, kind, type, start, end, pid };
+        const wish = { client, owner, kind, type, ...rangeFromWire({ start, end }), pid };
         if (tableOf(file).conflict(wish) !== null) throw new ServiceError('locked', 'Another has it');
         tableOf(file).set(wish);
         return granted(epoch);
@@ -288,13 +288,16 @@ export class FakeCluster {
       },
       renewLocks: async (file, { client, locks }) => {
         const { epoch } = await open('renew-locks', file);
-        const isLost = (place: number): boolean =>
-          !tableOf(file).covers({ ...(locks[place] as LockHeld), client });
-        return { ...granted(epoch), lost: [...locks.keys()].filter(isLost) };
+        const lost = locks.flatMap((lock, place) =>
+          tableOf(file).covers({ ...lock, ...rangeFromWire(lock), client }) ? [] : [place],
+        );
+        return { ...granted(epoch), lost };
       },
       locks: async (file) => {
         const { epoch } = await open('locks', file);
-        return { primary: id, epoch, locks: tableOf(file).list(), waiting: 0, graceMs: 0 };
+        const listed = tableOf(file).list();
+        const locks = listed.map((lock) => ({ ...lock, ...rangeToWire(lock) }));
+        return { primary: id, epoch, locks, waiting: 0, graceMs: 0 };
       },
       read: async (file, offset, length) => {
         const found = await open('read', file);

@@ -2,12 +2,18 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { LockBody, LockList, LockRenewal } from '../../wire/lock-api.ts';
-import { LOCK_END } from '../../wire/lock-limits.ts';
 import { ask, problemIn } from './ask.ts';
 import { FakeCluster } from './fake-services.ts';
 
 const S1 = 's1' as ServerId;
-const HELD = { owner: 'o', kind: 'posix', type: 'exclusive', start: 0, end: LOCK_END, pid: 1 } as const;
+const HELD = {
+  owner: 'o',
+  kind: 'posix',
+  type: 'exclusive',
+  start: 0,
+  end: Number.MAX_SAFE_INTEGER,
+  pid: 1,
+} as const;
 const BODY: LockBody = { ...HELD, client: 1, stamp: 1, number: 1, pending: [1], waitMs: 0 };
 
 describe('locks over HTTP', () => {
@@ -56,6 +62,9 @@ describe('locks over HTTP', () => {
     for (const wrong of [
       { kind: 'lease' },
       { start: -1 },
+      { start: '12' },
+      { start: '99999999999999999999' },
+      { end: '9223372036854775808' },
       { end: 1.5 },
       { owner: '' },
       { client: 0 },

@@ -6,8 +6,7 @@ import type { Incarnation } from '../../base/ids.ts';
 import { firstEpoch } from '../../replica/birth.ts';
 import { birthOperations } from '../../server/file/borne-file.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import type { LockBody, LockHeld, LockWish } from '../../wire/lock-api.ts';
-import { LOCK_END } from '../../wire/lock-limits.ts';
+import type { LockBody, WireLock } from '../../wire/lock-api.ts';
 import {
   FILE,
   LOCK_BOUNDS,
@@ -30,7 +29,11 @@ async function started(t: Ending) {
   return { cluster, servers: cluster.servers as [SmallServer, SmallServer, SmallServer] };
 }
 
-const ALL: LockHeld = { owner: 'o', kind: 'posix', type: 'exclusive', start: 0, end: LOCK_END, pid: 1 };
+type Wish = Pick<LockBody, keyof WireLock>;
+const ALL: WireLock = {
+  ...{ owner: 'o', kind: 'posix', type: 'exclusive', pid: 1 },
+  ...{ start: 0, end: Number.MAX_SAFE_INTEGER },
+};
 
 /** A client that says what it is told to, and believes nothing by itself. */
 class Client {
@@ -41,16 +44,16 @@ class Client {
     this.id = id;
   }
 
-  body(wish: Partial<LockWish>, waitMs = 0): LockBody {
+  body(wish: Partial<Wish>, waitMs = 0): LockBody {
     const stamp = ++this.#stamp;
     return { ...ALL, ...wish, client: this.id, stamp, number: stamp, pending: [stamp], waitMs };
   }
 
-  lock(server: SmallServer, wish: Partial<LockWish> = {}, waitMs = 0) {
+  lock(server: SmallServer, wish: Partial<Wish> = {}, waitMs = 0) {
     return server.files.lock(FILE, this.body(wish, waitMs));
   }
 
-  renew(server: SmallServer, locks: readonly LockHeld[] = [ALL]) {
+  renew(server: SmallServer, locks: readonly WireLock[] = [ALL]) {
     const stamp = ++this.#stamp;
     return server.files.renewLocks(FILE, { client: this.id, stamp, pending: [], locks: [...locks] });
   }
@@ -157,7 +160,7 @@ test('locks of a client that is silent end with its lease, and those of one that
   const { servers } = await started(t);
   const [a] = servers;
   const [dead, living, other] = [new Client(1), new Client(2), new Client(3)];
-  const kept: LockHeld = { ...ALL, start: 0, end: 9 };
+  const kept: WireLock = { ...ALL, start: 0, end: 9 };
   await dead.lock(a, { start: 10, end: 19 });
   await living.lock(a, kept);
   const beganMs = performance.now();
@@ -418,12 +421,56 @@ test('an unlock of a part frees that part, and no more', async (t) => {
   await assert.rejects(two.lock(a, { start: 60, end: 60 }), refused('locked'));
 });
 
+test('places beyond 2^53 are bytes of their own, and the end of the file is beyond them all', async (t) => {
+  const { servers } = await started(t);
+  const [a] = servers;
+  const [one, two] = [new Client(1), new Client(2)];
+  const at = (start: bigint, end = start) => ({ start: `${start}`, end: `${end}` });
+  const [far, last] = [2n ** 53n, 2n ** 63n - 1n];
+  await one.lock(a, at(far));
+  await two.lock(a, at(far + 1n));
+  await one.lock(a, at(last));
+  await two.lock(a, at(last - 1n));
+  // The number that says the end of a file is also what releases before knew as the last byte: that one has digits.
+  await two.lock(a, at(far - 1n));
+  for (const start of [far, far - 1n, last]) {
+    const wish = { ...at(start), owner: 'p' };
+    await assert.rejects(one.lock(a, wish), refused('locked'), `${start}`);
+    await assert.rejects(two.lock(a, wish), refused('locked'), `${start}`);
+  }
+  await assert.rejects(new Client(3).lock(a), refused('locked'), 'To the end is beyond them');
+  await assert.rejects(one.lock(a, at(last + 1n)), refused('bad-request'));
+  await assert.rejects(one.lock(a, at(last, far)), refused('bad-request'));
+  const { locks } = await a.files.locks(FILE);
+  assert.deepEqual(
+    locks.filter(({ client }) => client === 2).map(({ start, end }) => [start, end]),
+    [
+      [Number.MAX_SAFE_INTEGER, `${far - 1n}`],
+      [`${far + 1n}`, `${far + 1n}`],
+      [`${last - 1n}`, `${last - 1n}`],
+    ],
+  );
+  assert.deepEqual(
+    (
+      await one.renew(a, [
+        { ...ALL, ...at(far) },
+        { ...ALL, ...at(far + 1n) },
+      ])
+    ).lost,
+    [1],
+  );
+  // A lock up to the end is told as before, so that clients of before understand it.
+  await one.lock(a, { start: `${last}`, end: Number.MAX_SAFE_INTEGER });
+  const own = (await a.files.locks(FILE)).locks.filter(({ client }) => client === 1);
+  assert.deepEqual(own.at(-1)?.end, Number.MAX_SAFE_INTEGER);
+});
+
 test('one token has so many locks, all servers’ clients together so many, and what is given back counts no more', async (t) => {
   const { servers } = await started(t);
   const [a] = servers;
   const place = (at: number) => ({ start: 2 * at, end: 2 * at });
   const [one, two, other] = [new Client(1), new Client(2), new Client(3)];
-  const lock = (client: Client, at: number, holder: string | null, type: LockWish['type'] = 'exclusive') =>
+  const lock = (client: Client, at: number, holder: string | null, type: Wish['type'] = 'exclusive') =>
     a.files.lock(FILE, client.body({ ...place(at), type }), holder);
   for (let at = 0; at < LOCK_BOUNDS.holder; at++) await lock(at % 2 === 0 ? one : two, at, 'greedy');
   await assert.rejects(lock(one, 100, 'greedy'), refused('lock-limit'));

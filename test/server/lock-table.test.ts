@@ -1,18 +1,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { LOCK_END } from '../../base/lock-end.ts';
 import { LockTable } from '../../server/file/lock-table.ts';
 import type { WishOfClient } from '../../wire/lock-api.ts';
-import { LOCK_END } from '../../wire/lock-limits.ts';
 
 function wish(
   client: number,
   type: WishOfClient['type'],
-  start = 0,
-  end = LOCK_END,
+  start: number | bigint = 0,
+  end: number | bigint = LOCK_END,
   owner = 'o',
 ): WishOfClient {
-  return { client, owner, kind: 'posix', type, start, end, pid: client };
+  return { client, owner, kind: 'posix', type, start: BigInt(start), end: BigInt(end), pid: client };
 }
 
 function ranges(table: LockTable, client: number): string[] {
@@ -165,8 +165,8 @@ test('ranges mean the same as a letter for each byte would', () => {
           for (const lock of table.list(Number(whose)).filter((one) => one.owner === own)) {
             assert.ok(lock.start <= lock.end && lock.start > last, 'Sorted and disjoint');
             assert.ok(lock.start > last + 1 || lock.type !== lastType, 'Neighbours of one type are one');
-            cells.fill(lock.type, lock.start, lock.end + 1);
-            last = lock.end;
+            cells.fill(lock.type, Number(lock.start), Number(lock.end) + 1);
+            last = Number(lock.end);
             lastType = lock.type;
             assert.ok(table.covers({ ...lock }), 'It has what it has');
           }

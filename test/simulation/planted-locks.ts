@@ -116,6 +116,36 @@ export const PLANTED_LOCKS: readonly Planted[] = [
     { test: { file: TABLE, name: 'giving back a part leaves what is before and behind it' } },
   ),
   replica(
+    'lock-clamped',
+    'the kernel transport makes one byte of all bytes from 2^53 on',
+    {
+      file: 'fuse/kernel/requests.ts',
+      find: 'start: bytes.readBigUInt64LE(at + 16),',
+      replace: 'start: BigInt(Math.min(Number(bytes.readBigUInt64LE(at + 16)), Number.MAX_SAFE_INTEGER)),',
+    },
+    {
+      test: {
+        file: 'test/fuse/kernel/requests.test.ts',
+        name: 'locks keep their places, also beyond 2^53',
+      },
+    },
+  ),
+  replica(
+    'lock-far',
+    'a lock that a release before took for one up to the end of the file ends at 2^53',
+    {
+      file: 'wire/lock-offsets.ts',
+      find: 'end: end === END_NUMBER ? LOCK_END : BigInt(end)',
+      replace: 'end: BigInt(end)',
+    },
+    {
+      test: {
+        file: PRIMARY,
+        name: 'places beyond 2^53 are bytes of their own, and the end of the file is beyond them all',
+      },
+    },
+  ),
+  replica(
     '62f',
     'a client counts its lease from when the answer came',
     {

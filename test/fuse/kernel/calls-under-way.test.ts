@@ -38,7 +38,7 @@ test('whoever was killed waits no longer for a lock, though what has become of i
     ({ header }) => broken.push(header.unique),
     () => pending,
   );
-  const lock = { kind: 'posix', type: 'exclusive', start: 0, end: 9, owner: 1n, pid: 4711 } as const;
+  const lock = { kind: 'posix', type: 'exclusive', start: 0n, end: 9n, owner: 1n, pid: 4711 } as const;
   const begin = (unique: number): AbortSignal => {
     const abort = new AbortController();
     const request = { kind: 'lock', handle: 1, lock, waits: false } as const;

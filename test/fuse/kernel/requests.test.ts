@@ -122,8 +122,8 @@ test('each call with what belongs to it', () => {
         lock: {
           kind: 'posix',
           type: 'exclusive',
-          start: 5,
-          end: Number.MAX_SAFE_INTEGER,
+          start: 5n,
+          end: 0x7fff_ffff_ffff_ffffn,
           owner: 9n,
           pid: 77,
         },
@@ -135,7 +135,7 @@ test('each call with what belongs to it', () => {
         kind: 'lock',
         handle: 11,
         waits: false,
-        lock: { kind: 'flock', type: 'unlock', start: 0, end: 99, owner: 9n, pid: 77 },
+        lock: { kind: 'flock', type: 'unlock', start: 0n, end: 99n, owner: 9n, pid: 77 },
       },
     ],
     [request(9999, 1), { kind: 'unknown' }],
@@ -197,6 +197,14 @@ test('a write keeps its bytes where they are', () => {
   assert.deepEqual([write.handle, write.offset, write.killsPrivileges], [11, 2 ** 40, true]);
   assert.equal(Buffer.from(write.bytes).toString(), 'contents');
   assert.equal(write.bytes.buffer, bytes.buffer);
+});
+
+test('locks keep their places, also beyond 2^53', () => {
+  for (const start of [2n ** 53n - 1n, 2n ** 53n, 2n ** 53n + 1n, 2n ** 63n - 1n]) {
+    const asked = decoded(request(OPCODE.setlk, 3, longs(11, 9, start, start), words(1, 77, 0, 0)));
+    assert.ok(asked.kind === 'lock');
+    assert.deepEqual([asked.lock.start, asked.lock.end], [start, start]);
+  }
 });
 
 test('names that are not UTF-8, and positions beyond what a file may have, are refused', () => {
