@@ -1,3 +1,4 @@
+import type { Attributes } from './backend.ts';
 import { ErrnoError } from './errno.ts';
 import { type List, Listing } from './listing.ts';
 import type { Names } from './names.ts';
@@ -13,6 +14,8 @@ interface DirectoryHandle {
   /** Of the late errors of the directory. @see LateErrors.sample */
   seenErrors: number;
   listing: Listing;
+  /** What was heard of it last; undefined where nothing was. */
+  attributes: Attributes | undefined;
 }
 
 /** Directories that are open on this mount. */
@@ -26,11 +29,14 @@ export class Directories {
     this.#names = names;
   }
 
-  /** @param unnoted what is read of it is nobody's access */
-  open(inode: number, unnoted = false, seenErrors = 0): number {
+  /**
+   * @param attributes what was heard of it last
+   * @param unnoted what is read of it is nobody's access
+   */
+  open(inode: number, attributes: Attributes | undefined, unnoted = false, seenErrors = 0): number {
     this.#handleLast += 2;
     const handle = this.#handleLast;
-    this.#open.set(handle, { inode, unnoted, seenErrors, listing: this.#listing(inode) });
+    this.#open.set(handle, { inode, attributes, unnoted, seenErrors, listing: this.#listing(inode) });
     return handle;
   }
 
@@ -47,6 +53,19 @@ export class Directories {
   reported(handle: number, seenErrors: number): void {
     const directory = this.#open.get(handle);
     if (directory !== undefined) directory.seenErrors = seenErrors;
+  }
+
+  heard(attributes: Attributes): void {
+    for (const directory of this.#handles(attributes.inode)) directory.attributes = attributes;
+  }
+
+  /** @returns what was heard last of a directory that is open; undefined where it is not */
+  lastOf(inode: number): Attributes | undefined {
+    return this.#handles(inode).find(({ attributes }) => attributes !== undefined)?.attributes;
+  }
+
+  #handles(inode: number): DirectoryHandle[] {
+    return [...this.#open.values()].filter((directory) => directory.inode === inode);
   }
 
   /** Whether what is read through the handle counts as an access. */

@@ -10,6 +10,7 @@ import type { Inodes } from './inodes.ts';
 import type { NameChange } from './known-listings.ts';
 import { Names } from './names.ts';
 import { OpenFiles } from './open-files.ts';
+import { isGone, RemovedDirectories, staleIfGone } from './removed-directories.ts';
 import type {
   AttributeRequest,
   Caller,
@@ -30,9 +31,6 @@ const SPACE_AGE_MAX_MS = 5_000;
 /** `df` waits this long for fresh numbers; then it gets the last ones. */
 const SPACE_WAIT_MS = 2_000;
 
-/** Directories without a name that are remembered. */
-const REMOVED_MAX = 1_000;
-
 const RENAME_NO_REPLACE = 1;
 const RENAME_EXCHANGE = 2;
 const XATTR_CREATE = 1;
@@ -49,8 +47,7 @@ export class FileSystem implements FileSystemCalls {
   readonly #inodes: Inodes;
   readonly #names: Names;
   readonly #directories: Directories;
-  /** Directories that were removed here, which programs may be in, the latest last. */
-  readonly #removed = new Map<number, Attributes>();
+  readonly #removed = new RemovedDirectories();
   #rootHeard: Attributes | undefined;
   #space: { readonly space: Space; readonly heardMs: number } | undefined;
 
@@ -104,7 +101,7 @@ export class FileSystem implements FileSystemCalls {
   }
 
   async attributes(inode: number): Promise<Attributes> {
-    if (inode !== this.root) return this.#removed.get(inode) ?? staleIfGone(this.#inodes.attributes(inode));
+    if (inode !== this.root) return this.#unlessRemoved(inode, {}, () => this.#inodes.attributes(inode));
     try {
       this.#rootHeard = await this.#inodes.attributes(inode);
     } catch (error) {
@@ -220,12 +217,7 @@ export class FileSystem implements FileSystemCalls {
     );
     if (inode === undefined) return;
     this.#accesses.forget(inode);
-    if (attributes?.kind !== 'directory') return;
-    this.#removed.set(inode, { ...attributes, links: 0 });
-    for (const oldest of this.#removed.keys()) {
-      if (this.#removed.size <= REMOVED_MAX) break;
-      this.#removed.delete(oldest);
-    }
+    this.#removed.add(attributes);
   }
 
   async rename(from: NamePlace, to: NamePlace, flags: number, uid?: number): Promise<void> {
@@ -238,6 +230,7 @@ export class FileSystem implements FileSystemCalls {
     const { cache } = this.#inodes;
     const [moved, target] = [from, to].map(({ parent, name: at }) => cache.inodeOf(parent, at));
     const kind = moved === undefined ? undefined : cache.lastOf(moved)?.kind;
+    const targetLast = target === undefined ? undefined : cache.lastOf(target);
     // A directory is counted by the one that it leaves, and by the one that it comes to.
     const isCounted = kind === undefined || kind === 'directory' || mode === 'exchange';
     let isKnown = false;
@@ -260,6 +253,7 @@ export class FileSystem implements FileSystemCalls {
     }
     cache.keptNames.moved(from, to, mode === 'exchange');
     if (replaced === null) return;
+    this.#removed.add(replaced === target ? targetLast : cache.lastOf(replaced));
     cache.drop(replaced);
     if (this.#inodes.isOpen(replaced) && !(await this.#hasName(replaced))) this.#files.unlinked(replaced);
   }
@@ -313,11 +307,46 @@ export class FileSystem implements FileSystemCalls {
   }
 
   setAttributes(inode: number, request: AttributeRequest): Promise<Attributes> {
-    return staleIfGone(this.#inodes.change(inode, request));
+    return this.#unlessRemoved(inode, request, () => this.#inodes.change(inode, request));
   }
 
   touchStatus(inode: number, caller: Caller): Promise<Attributes> {
-    return staleIfGone(this.#inodes.touch(inode, caller));
+    return this.#unlessRemoved(inode, {}, () => this.#inodes.touch(inode, caller));
+  }
+
+  /**
+   * Asks the cluster about an inode, or changes its attributes there; not where it is a directory without a name, which is known
+   * here alone. A directory that another mount has removed is one of those if it is open here.
+   */
+  async #unlessRemoved(
+    inode: number,
+    request: AttributeRequest,
+    answer: () => Promise<Attributes>,
+  ): Promise<Attributes> {
+    const isChange = Object.keys(request).length > 0;
+    const removed = (): Attributes | undefined =>
+      isChange ? this.#removed.change(inode, request) : this.#removed.of(inode);
+    const known = removed();
+    if (known !== undefined) return known;
+    try {
+      const attributes = await answer();
+      if (attributes.kind === 'directory') this.#directories.heard(attributes);
+      return attributes;
+    } catch (error) {
+      if (isGone(error)) await staleIfGone(this.#noteRemoved(inode));
+      return removed() ?? staleIfGone(Promise.reject(error));
+    }
+  }
+
+  /**
+   * The cluster does not find an inode. If that is a directory that is open here, another mount has removed it; unless the root is gone,
+   * too, as where a snapshot was removed.
+   */
+  async #noteRemoved(inode: number): Promise<void> {
+    const last = this.#directories.lastOf(inode);
+    if (last === undefined) return;
+    await this.#backend.attributes(this.root);
+    this.#removed.add(last);
   }
 
   async truncate(inode: number, sizeBytes: number, caller: Caller, isNamed = false): Promise<Attributes> {
@@ -420,17 +449,33 @@ export class FileSystem implements FileSystemCalls {
   // Directories.
 
   async openDirectory(inode: number, flags = 0): Promise<number> {
+    const last = this.#inodes.cache.lastOf(inode);
     const unnoted = (flags & constants.O_NOATIME) !== 0;
-    return this.#directories.open(inode, unnoted, this.#backend.lateErrors?.sample(this.#scopeOf(inode)));
+    const seenErrors = this.#backend.lateErrors?.sample(this.#scopeOf(inode));
+    return this.#directories.open(inode, last, unnoted, seenErrors);
   }
 
   async readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
-    const page = await this.#directories.read(handle, offset, countMax);
+    const page = await this.#listedPage(handle, offset, countMax);
     const inode = this.#directories.isNoted(handle) ? this.#directories.inodeOf(handle) : undefined;
     const attributes = inode === undefined ? undefined : this.#inodes.cache.lastOf(inode);
     // Where a name in it is just being changed here nothing is known of it: its next listing is noted.
     if (attributes !== undefined) this.#accesses.read(attributes);
     return page;
+  }
+
+  /** A directory without a name has no entries. */
+  async #listedPage(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
+    const inode = this.#directories.inodeOf(handle) ?? this.root;
+    if (this.#removed.of(inode) !== undefined) return { entries: [] };
+    try {
+      return await this.#directories.read(handle, offset, countMax);
+    } catch (error) {
+      if (!isGone(error) || inode === this.root) throw error;
+      await this.#noteRemoved(inode);
+      if (this.#removed.of(inode) === undefined) throw error;
+      return { entries: [] };
+    }
   }
 
   /** Of a file that is open here more is known than a listing tells. */
@@ -611,22 +656,7 @@ export class FileSystem implements FileSystemCalls {
   }
 }
 
-/**
- * What the kernel asks about by inode it has found by a name before. Where that inode is gone, another mount has taken the
- * name away or given it to another file since: told so, the kernel walks the path once more, and only then says that there is nothing.
- */
-async function staleIfGone<Value>(answer: Promise<Value>): Promise<Value> {
-  try {
-    return await answer;
-  } catch (error) {
-    if (!(error instanceof ServiceError) || error.code !== 'not-found') throw error;
-    throw new ErrnoError('ESTALE', error.message);
-  }
-}
-
 function checkName(name: string): void {
-  // Two different names that are not UTF-8 arrive as the same text, which is longer: neither may be used.
-  if (name.includes('\uFFFD')) throw new ErrnoError('EILSEQ', 'A name is not UTF-8');
   if (Buffer.byteLength(name) > NAME_BYTES_MAX) {
     throw new ErrnoError('ENAMETOOLONG', 'A name is longer than 255 bytes');
   }

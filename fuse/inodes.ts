@@ -132,12 +132,7 @@ export class Inodes {
   async change(inode: number, request: AttributeRequest): Promise<Attributes> {
     const file = this.#openFile(inode);
     if (request.modified !== undefined) await file?.writes.drain();
-    const changes: { -readonly [Key in keyof AttributeChanges]: AttributeChanges[Key] } = {};
-    if (request.mode !== undefined) changes.mode = request.mode & 0o7777;
-    if (request.uid !== undefined && request.uid !== UNCHANGED_OWNER) changes.uid = request.uid;
-    if (request.gid !== undefined && request.gid !== UNCHANGED_OWNER) changes.gid = request.gid;
-    if (request.accessed !== undefined) changes.accessedNs = timeNs(request.accessed);
-    if (request.modified !== undefined) changes.modifiedNs = timeNs(request.modified);
+    const changes = changesOf(request);
     const owned = changes.uid !== undefined || changes.gid !== undefined;
     if (owned && changes.mode !== undefined && changes.mode !== withoutPrivileges(changes.mode)) {
       const { kind } = await this.attributes(inode);
@@ -154,6 +149,19 @@ export class Inodes {
     this.#openFile(inode)?.changed(attributes);
     return this.present(attributes);
   }
+}
+
+/** @returns what the kernel asks for, in the cluster's form */
+export function changesOf({ mode, uid, gid, accessed, modified }: AttributeRequest): {
+  -readonly [Key in keyof AttributeChanges]: AttributeChanges[Key];
+} {
+  return {
+    ...(mode !== undefined && { mode: mode & 0o7777 }),
+    ...(uid !== undefined && uid !== UNCHANGED_OWNER && { uid }),
+    ...(gid !== undefined && gid !== UNCHANGED_OWNER && { gid }),
+    ...(accessed !== undefined && { accessedNs: timeNs(accessed) }),
+    ...(modified !== undefined && { modifiedNs: timeNs(modified) }),
+  };
 }
 
 /** @returns the mode without set-user-id, and without set-group-id where the group may execute */

@@ -4,11 +4,53 @@ import { type Planted, plantedIn } from './planted.ts';
 const replica = plantedIn('replica');
 
 const CACHE = 'test/fuse/attribute-cache.test.ts';
+const REMOVED = 'test/fuse/removed-directories.test.ts';
 const KEPT = 'test/fuse/kept-names.test.ts';
 const REFUSED = 'test/fuse/refused-opens.test.ts';
 const LISTINGS = 'test/fuse/known-listings.test.ts';
 
 export const PLANTED_NAMES: readonly Planted[] = [
+  replica(
+    'name-mark',
+    'a name that begins with U+FEFF loses these three bytes',
+    { file: 'base/utf8.ts', find: 'ignoreBOM: true', replace: 'ignoreBOM: false' },
+    {
+      test: {
+        file: 'test/base/utf8.test.ts',
+        name: 'a text has the bytes that it came from, whatever they stand for',
+      },
+    },
+  ),
+  replica(
+    'directory-replaced',
+    'an open directory that is replaced by rename is taken for one that was never there',
+    {
+      file: 'fuse/file-system.ts',
+      find: 'this.#removed.add(replaced === target ? targetLast : cache.lastOf(replaced));',
+      replace: '',
+    },
+    {
+      test: {
+        file: REMOVED,
+        name: 'an open directory that is replaced by rename has no links and no entries, and can be changed',
+      },
+    },
+  ),
+  replica(
+    'directory-not-open',
+    'a directory that another mount removed is shown where the kernel would look the name up once more',
+    {
+      file: 'fuse/file-system.ts',
+      find: 'const last = this.#directories.lastOf(inode);',
+      replace: 'const last = this.#inodes.cache.lastOf(inode);',
+    },
+    {
+      test: {
+        file: REMOVED,
+        name: 'a directory that another mount removes and that is not open is looked up once more',
+      },
+    },
+  ),
   replica(
     'kept-longest',
     'a name is taken for forgotten because the kernel was told it once more, for no time',

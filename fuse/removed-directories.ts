@@ -1,0 +1,58 @@
+import { ServiceError } from '../base/errors.ts';
+import type { Attributes } from './backend.ts';
+import { ErrnoError } from './errno.ts';
+import { changesOf } from './inodes.ts';
+import { nowNs } from './open-file.ts';
+import type { AttributeRequest } from './transport.ts';
+
+/** Directories without a name that are remembered. */
+const REMOVED_MAX = 1_000;
+
+/**
+ * Directories that have lost their names, and that programs here may be in, or have open. The cluster knows nothing of them any
+ * more. As on a local disk they have no entries and a link count of 0, and what a program sets of them is seen through this mount.
+ */
+export class RemovedDirectories {
+  /** The latest last. */
+  readonly #known = new Map<number, Attributes>();
+
+  /** @param last what was known of an inode that is gone; nothing happens where that is no directory */
+  add(last: Attributes | undefined): void {
+    if (last?.kind !== 'directory') return;
+    if (!this.#known.has(last.inode)) this.#known.set(last.inode, { ...last, links: 0 });
+    for (const oldest of this.#known.keys()) {
+      if (this.#known.size <= REMOVED_MAX) break;
+      this.#known.delete(oldest);
+    }
+  }
+
+  of(inode: number): Attributes | undefined {
+    return this.#known.get(inode);
+  }
+
+  /** @returns what the attributes are now; undefined where the directory has a name, as far as is known here */
+  change(inode: number, request: AttributeRequest): Attributes | undefined {
+    const known = this.#known.get(inode);
+    if (known === undefined) return undefined;
+    const changed = { ...known, ...changesOf(request), changedNs: String(nowNs()) };
+    this.#known.set(inode, changed);
+    return changed;
+  }
+}
+
+/**
+ * The kernel asks about inodes that it has found by a name before. Where that inode is gone, another mount has taken the name
+ * away or given it to another file since: at `ESTALE` the kernel walks the path once more, and only then says that there is nothing.
+ */
+export async function staleIfGone<Value>(answer: Promise<Value>): Promise<Value> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (!isGone(error)) throw error;
+    throw new ErrnoError('ESTALE', error.message);
+  }
+}
+
+export function isGone(error: unknown): error is ServiceError {
+  return error instanceof ServiceError && error.code === 'not-found';
+}

@@ -1,0 +1,56 @@
+/**
+ * Goal: a directory that is open here and has lost its name has no links and no entries, and what is set of it is seen; one
+ * that is not open is looked up once more.
+ * Method: what answers the kernel, over a cluster in memory.
+ */
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { FileSystem } from '../../fuse/file-system.ts';
+import { MemoryBackend } from './memory-backend.ts';
+
+const ROOT = 1;
+const USER = { uid: 7, gid: 8 };
+const ALL = 100;
+
+async function started(t: TestContext) {
+  const backend = new MemoryBackend();
+  await backend.start();
+  const fileSystem = new FileSystem(backend, ROOT, 5_000, () => undefined, 0);
+  t.after(() => fileSystem.stop());
+  const { inode } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
+  await fileSystem.makeDirectory(ROOT, 'e', 0o755, USER);
+  await fileSystem.lookup(ROOT, 'd');
+  return { backend, fileSystem, inode };
+}
+
+async function assertGone(fileSystem: FileSystem, inode: number, handle: number): Promise<void> {
+  assert.equal((await fileSystem.attributes(inode)).links, 0);
+  assert.deepEqual((await fileSystem.readDirectory(handle, 0, ALL)).entries, []);
+  const changed = await fileSystem.setAttributes(inode, {
+    mode: 0o40700,
+    modified: { kind: 'time', ns: 5n },
+  });
+  assert.deepEqual([changed.mode, changed.modifiedNs, changed.links], [0o700, '5', 0]);
+  assert.equal((await fileSystem.attributes(inode)).mode, 0o700);
+}
+
+test('an open directory that is replaced by rename has no links and no entries, and can be changed', async (t) => {
+  const { fileSystem, inode } = await started(t);
+  const handle = await fileSystem.openDirectory(inode);
+  await fileSystem.rename({ parent: ROOT, name: 'e' }, { parent: ROOT, name: 'd' }, 0, USER.uid);
+  await assertGone(fileSystem, inode, handle);
+});
+
+test('an open directory that another mount removes has no links and no entries, and can be changed', async (t) => {
+  const { backend, fileSystem, inode } = await started(t);
+  const handle = await fileSystem.openDirectory(inode);
+  await backend.removeDirectory(ROOT, 'd');
+  await assertGone(fileSystem, inode, handle);
+});
+
+test('a directory that another mount removes and that is not open is looked up once more', async (t) => {
+  const { backend, fileSystem, inode } = await started(t);
+  await backend.removeDirectory(ROOT, 'd');
+  await assert.rejects(fileSystem.attributes(inode), { errno: 'ESTALE' });
+  await assert.rejects(fileSystem.setAttributes(inode, { mode: 0o700 }), { errno: 'ESTALE' });
+});
