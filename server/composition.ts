@@ -277,6 +277,7 @@ export async function compose(
     store,
     membership: standing,
     failure: () => failure,
+    lacksCatalogReplica: () => seat.service.lacksReplica,
     shortages: () => shortages.current,
     viewConflicts: () => conflicts.current,
     scrub: () => scrubber.status(),

@@ -9,7 +9,10 @@ const MS_PER_S = 1000;
 const STATES = ['serving', 'recovering', 'clock-fault', 'storage-failed'] as const;
 
 export interface StatusMeasuredParts {
-  readonly status: Pick<LocalStatusService, 'state' | 'underReplicated' | 'urls' | 'id' | 'isConnected'>;
+  readonly status: Pick<
+    LocalStatusService,
+    'state' | 'underReplicated' | 'urls' | 'id' | 'isConnected' | 'lacksCatalogReplica'
+  >;
   readonly lease: Pick<LeaseDriver, 'clockOffsets'>;
   readonly store: Pick<FileStore, 'space'>;
   readonly membership: Pick<StatusOfMembership, 'registered' | 'lag'>;
@@ -50,6 +53,12 @@ export function registerStatusMetrics(metrics: MetricsRegistry, parts: StatusMea
     'leasehold_catalog_primary_known',
     '1 while this server knows a primary of the catalog',
     () => Number(parts.catalogPrimary() !== null),
+  );
+  metrics.observe(
+    'gauge',
+    'leasehold_catalog_replica_missing',
+    '1 while this server is to hold the catalog and has no replica of it that counts',
+    () => Number(status.lacksCatalogReplica()),
   );
   metrics.observe(
     'gauge',

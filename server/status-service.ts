@@ -30,12 +30,14 @@ export interface StatusServiceParts {
   readonly clock: Clock;
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
-  readonly named: Pick<NamedLeaseDriver, 'claimCount' | 'recoveringMs'>;
+  readonly named: Pick<NamedLeaseDriver, 'claimCount' | 'recoveringMs' | 'voterCount'>;
   readonly store: FileStore;
   /** Absent where no servers come and go. */
   readonly membership?: StatusOfMembership;
   /** Why the disk is not used any more; null while it is. */
   failure(): string | null;
+  /** It is to hold the catalog, and has no replica of it that counts; absent where the catalog does not move. */
+  lacksCatalogReplica?(): boolean;
   /** What this server has too little of, in words; absent where nobody watches. */
   shortages?(): readonly string[];
   /** Files that were found to have two member sets for one view. Absent where nothing compares them. */
@@ -104,6 +106,11 @@ export class LocalStatusService implements StatusService {
       .map(({ server }) => server);
   }
 
+  /** This server is a member of the catalog, and has no replica of it that counts. */
+  lacksCatalogReplica(): boolean {
+    return this.#parts.lacksCatalogReplica?.() ?? false;
+  }
+
   #files(): ReplicaDriver[] {
     return this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
   }
@@ -139,6 +146,7 @@ export class LocalStatusService implements StatusService {
       replicas: failure === null ? store.list(0 as FileId, Number.MAX_SAFE_INTEGER).length : 0,
       underReplicated: this.underReplicated(),
       ...(catalogBehind.length === 0 ? {} : { catalogBehind }),
+      ...(this.lacksCatalogReplica() ? { catalogReplica: 'missing' as const } : {}),
       freeBytes: space.freeBytes,
       totalBytes: space.totalBytes,
       ...(typeof this.#parts.disk === 'string' ? { disk: this.#parts.disk } : {}),
@@ -153,7 +161,11 @@ export class LocalStatusService implements StatusService {
         ? {}
         : { membership: membership.state(), registered: membership.registered(), lag: membership.lag() }),
       ...(moving === null ? {} : { moving }),
-      namedLeases: { known: named.claimCount, recoveringMs: Math.ceil(named.recoveringMs()) },
+      namedLeases: {
+        known: named.claimCount,
+        voters: named.voterCount,
+        recoveringMs: Math.ceil(named.recoveringMs()),
+      },
     };
   }
 }

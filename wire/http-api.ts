@@ -223,6 +223,8 @@ export interface ServerStatus {
   readonly underReplicated: readonly number[];
   /** Servers that hold the catalog and do not follow it, as its primary sees them; absent elsewhere, and where there are none. */
   readonly catalogBehind?: readonly string[];
+  /** It is to hold the catalog, and has no replica of it that counts; absent where it has one, or need not. */
+  readonly catalogReplica?: 'missing';
   readonly freeBytes: number;
   readonly totalBytes: number;
   /** The same for servers that store on one file system, whose room is there once; absent where the server does not say. */
@@ -250,6 +252,8 @@ export interface ServerStatus {
   readonly namedLeases?: {
     /** How many this server knows to be held. */
     readonly known: number;
+    /** How many servers decide about one of them; absent where the server does not say. */
+    readonly voters?: number;
     /** Left of the silence after a restart, in milliseconds. */
     readonly recoveringMs: number;
   };

@@ -20,6 +20,8 @@ import type { CatalogService, Maker } from '../services.ts';
 export interface CatalogReplica {
   readonly service: CatalogService;
   view(): View;
+  /** It has nothing yet, and may have lost what it acknowledged: it is no vote for what the catalog holds. */
+  isLost(): boolean;
 }
 
 export interface CatalogHolderParts {
@@ -66,6 +68,13 @@ export class CatalogHolder implements CatalogService {
   /** A replica is here that takes part. */
   get votes(): boolean {
     return this.#replica !== null && this.#votes(this.#replica);
+  }
+
+  /** This server is to hold a replica, and has none that counts. */
+  get lacksReplica(): boolean {
+    const { self, heardOf } = this.#parts;
+    if (!(this.#replica === null ? heardOf().members.includes(self) : this.votes)) return false;
+    return this.#replica?.isLost() ?? true;
   }
 
   /** There may be news of who holds the catalog: where this server does not, nobody waits for it. */

@@ -80,15 +80,26 @@ export class CatalogSeat {
     return this.#store.query({ kind: 'volumes' }).volumes;
   }
 
-  /** Takes the seat where this server is to hold the catalog from the beginning, or has it on its disk, whatever is configured. */
+  /**
+   * Holds a replica where this server has one on its disk, or is a member: of the newest view that it knows, or of the first one. A
+   * member that has lost its disk begins with an empty replica, which counts for nothing until it is brought up to date.
+   */
   async sitDown(): Promise<void> {
-    const { members, self, folder } = this.#parts;
-    if (members.includes(self) || existsSync(folder.file('catalog.db'))) await this.service.hold();
+    const { members, self, folder, heardOf } = this.#parts;
+    const isMember = members.includes(self) || heardOf().members.includes(self);
+    if (isMember || existsSync(folder.file('catalog.db'))) await this.service.hold();
+  }
+
+  /** Of a replica that is empty still. */
+  #firstView(): View {
+    const { members, self, heardOf } = this.#parts;
+    const heard = heardOf();
+    return heard.members.includes(self) ? heard : { number: 1, members };
   }
 
   async #open(): Promise<CatalogReplica> {
     const { self, folder, fileOps, host, lease, placement, clock, log, metrics } = this.#parts;
-    const view: View = { number: 1, members: this.#parts.members };
+    const view = this.#firstView();
     const store = await CatalogStore.open({
       folder: folder.path,
       view,
@@ -129,6 +140,6 @@ export class CatalogSeat {
       commandsVersion: (server) => this.#parts.commandsVersion(server),
       settle: (file, timeoutMs) => this.#parts.settle(file, timeoutMs),
     });
-    return { service, view: () => subject.record().view };
+    return { service, view: () => subject.record().view, isLost: () => driver.status().trust === 'lost' };
   }
 }

@@ -9,6 +9,8 @@ import { OPEN, READ } from './roles.ts';
 
 /** A server that does not say how it is within this time is reported as unreachable. */
 const PEER_STATUS_MS = 1000;
+/** Fewer voters than these survive no failure. */
+const VOTERS_MIN = 3;
 const NOT_REGISTERED_RETRY_MS = 1000;
 /** Files named in a sentence. */
 const DAMAGED_NAMES_MAX = 3;
@@ -66,6 +68,19 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
           : new ServiceError('no-majority', 'The catalog has no primary that this server can reach'),
       },
       {
+        name: 'catalog-replica',
+        failure:
+          self.catalogReplica === undefined
+            ? null
+            : new ServiceError(
+                'recovering',
+                'This server is to hold the catalog and has no replica of it yet',
+                {
+                  retryAfterMs: NOT_REGISTERED_RETRY_MS,
+                },
+              ),
+      },
+      {
         name: 'registration',
         failure:
           self.registered !== false
@@ -110,14 +125,20 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
       (a, b) => a - b,
     );
     const reasons = servers.map(reasonOf).filter((reason) => reason !== null);
-    const serving = new Set<string>(servers.filter(({ state }) => state === 'serving').map(({ id }) => id));
-    const catalogServing = members.filter((member) => serving.has(member)).length;
+    const voting = new Set<string>(
+      servers
+        .filter(({ state, catalogReplica }) => state === 'serving' && catalogReplica === undefined)
+        .map(({ id }) => id),
+    );
+    const catalogServing = members.filter((member) => voting.has(member)).length;
     const needed = members.length === 0 ? 1 : majority(members.length);
     reasons.push(...servers.flatMap(damageOf));
     for (const server of new Set(servers.flatMap(({ catalogBehind = [] }) => catalogBehind)))
       reasons.push(
         `Server ${server} does not follow the catalog: its log says why, or it runs an older release`,
       );
+    for (const { id } of servers.filter(({ catalogReplica }) => catalogReplica !== undefined))
+      reasons.push(`Server ${id} is to hold the catalog and has no replica of it yet`);
     for (const { id } of servers.filter(({ diskFull }) => diskFull === true)) {
       reasons.push(`The disk of server ${id} is full: no contents are stored there until it has room`);
     }
@@ -128,6 +149,8 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
         );
     for (const { id, shortages = [] } of servers)
       reasons.push(...shortages.map((shortage) => `Server ${id} ${shortage}`));
+    const inCount = servers.filter(({ membership = 'in' }) => membership === 'in').length;
+    reasons.push(...tooFewVoters(members.length, inCount, servers));
     const down = catalogServing < needed;
     if (down) {
       reasons.push(
@@ -176,6 +199,27 @@ function readinessText(checks: readonly ReadinessCheck[]): string {
   );
   const ready = checks.every(({ failure }) => failure === null);
   return [...lines, ready ? 'ready' : 'not ready', ''].join('\n');
+}
+
+/** A cluster that began with one or two servers has names, and leases under names, on these alone for a while. */
+function tooFewVoters(members: number, inCount: number, servers: readonly ServerStatus[]): string[] {
+  const reasons: string[] = [];
+  if (members > 0 && members < VOTERS_MIN && members < inCount) {
+    const remedy =
+      inCount < VOTERS_MIN
+        ? 'they come to three servers when there are three'
+        : 'the catalog is being copied to others';
+    reasons.push(`Names are on ${members} of ${inCount} servers: ${remedy}`);
+  }
+  const leases = servers.map(({ namedLeases }) => namedLeases);
+  const voters = Math.min(...leases.map((one) => one?.voters ?? VOTERS_MIN));
+  if (voters < VOTERS_MIN && inCount >= VOTERS_MIN && leases.some((one) => (one?.known ?? 0) > 0)) {
+    const alone = voters === 1 ? 'one server' : `${voters} servers`;
+    reasons.push(
+      `Leases under names are decided by ${alone} alone, with which the cluster began: they wait while it is away`,
+    );
+  }
+  return reasons;
 }
 
 /** One sentence about what is wrong with a server; null where nothing is. */

@@ -87,7 +87,7 @@ export class Membership {
       candidates: (servers) => placement.candidates(servers),
       isConnected: (server) => this.#isConnected(server),
       catalogMembers: () => parts.catalog.status().members,
-      catalogReplicas: config.catalogMembers.length,
+      catalogReplicasFirst: config.catalogMembers.length,
       changeMembers: (file, members) => gateway.changeMembers(file, members, { timeoutMs: CHANGE_MS }),
       changeCatalogMembers: (members) => this.#changeCatalogMembers(members),
       followView: (file, { number, members }) =>
@@ -187,7 +187,17 @@ export class Membership {
       if (peer !== config.id) transport.addPeer(peer, addressOf(url));
     }
     this.#parts.catalog.heard();
+    this.#holdCatalog();
     this.#handOver();
+  }
+
+  /** A member that has no replica of the catalog, because its disk was replaced or it heard late, gets one. */
+  #holdCatalog(): void {
+    const { known, catalog, config, log } = this.#parts;
+    if (catalog.view() !== null || !known.catalogView.members.includes(config.id)) return;
+    catalog.hold().catch((error: unknown) => {
+      log.error({ err: error }, 'this server is to hold the catalog, and cannot open its replica');
+    });
   }
 
   #handOver(): void {

@@ -6,6 +6,7 @@ import type { PlacedFile, Query, QueryResults, ServerInfo } from '../../wire/cat
 import type { Moving } from '../../wire/http-api.ts';
 import type { Candidate } from '../placement.ts';
 import {
+  catalogReplicasWanted,
   type Holding,
   rebalancedMembers,
   rebalanceOf,
@@ -47,8 +48,8 @@ export interface StewardParts {
   candidates(servers: readonly ServerInfo[]): readonly Candidate[];
   isConnected(server: ServerId): boolean;
   catalogMembers(): readonly ServerId[];
-  /** How many servers are to hold the catalog: as many as it began with. */
-  readonly catalogReplicas: number;
+  /** How many servers held the catalog in the beginning. */
+  readonly catalogReplicasFirst: number;
   changeMembers(file: FileId, members: readonly ServerId[]): Promise<View>;
   changeCatalogMembers(members: readonly ServerId[]): Promise<View>;
   /** The catalog follows the file's view, if it has not yet. */
@@ -261,10 +262,12 @@ export class Steward {
     }
   }
 
-  /** The catalog leaves servers that leave, and is on as many as it began with where it can be. */
+  /** The catalog leaves servers that leave, and is on as many as it is to be where it can. */
   async #moveCatalog(standings: readonly ServerStanding[]): Promise<void> {
     const members = this.#parts.catalogMembers();
-    const wanted = wantedMembers({ inode: 0, members }, standings, this.#parts.catalogReplicas);
+    const inCount = standings.filter(({ state, gone }) => state === 'in' && !gone).length;
+    const count = catalogReplicasWanted(this.#parts.catalogReplicasFirst, members.length, inCount);
+    const wanted = wantedMembers({ inode: 0, members }, standings, count);
     if (isSame(wanted, members)) return;
     const retry = this.#retries.get(0);
     const nowMs = this.#parts.nowMs();

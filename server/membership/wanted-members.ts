@@ -56,6 +56,23 @@ export function wantedMembers(
   return [...kept, ...[...wanted].filter((id) => !file.members.includes(id))];
 }
 
+/** Numbers of the catalog's replicas to which a cluster grows that began with fewer than the first of them. */
+const CATALOG_REPLICAS = [3, 5];
+
+/**
+ * How many servers are to hold the catalog: as many as in the beginning, and where those were too few to survive a failure, as
+ * many more as there are servers for. What has grown does not shrink: a server that is away for a time takes no replica with it.
+ *
+ * @param first how many held it in the beginning
+ * @param now how many hold it now
+ * @param inCount servers that are neither draining nor out, nor away for long
+ */
+export function catalogReplicasWanted(first: number, now: number, inCount: number): number {
+  const [least = first] = CATALOG_REPLICAS;
+  if (first >= least) return first;
+  return Math.max(first, now, ...CATALOG_REPLICAS.filter((count) => count <= inCount));
+}
+
 /** @returns at most `count` of the servers: those out of reach go first, then who shares a zone, then the fullest */
 function trimmed(
   members: readonly ServerId[],

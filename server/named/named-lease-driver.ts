@@ -86,6 +86,11 @@ export class NamedLeaseDriver {
     this.#sweepTimer = setInterval(() => this.#sweep(), parts.leaseMs);
   }
 
+  /** How many servers decide about one name: the same for all of them. */
+  get voterCount(): number {
+    return this.membersOf('').length;
+  }
+
   /** The servers that vote on a name. */
   membersOf(name: string): readonly ServerId[] {
     return this.#places.of(name).members;

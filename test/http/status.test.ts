@@ -105,6 +105,31 @@ describe('status over HTTP', () => {
       reason: /^2 files have fewer current replicas/m,
     },
     {
+      name: 'a member of the catalog has no replica of it',
+      arrange: ({ servers }) => {
+        (servers[1] as { status: object }).status = { catalogReplica: 'missing' };
+      },
+      verdict: 'degraded',
+      reason: /^Server s2 is to hold the catalog and has no replica of it yet/m,
+    },
+    {
+      name: 'two members of the catalog have no replica of it',
+      arrange: ({ servers }) => {
+        for (const at of [0, 1]) (servers[at] as { status: object }).status = { catalogReplica: 'missing' };
+      },
+      verdict: 'down',
+      reason: /^1 of the catalog's 3 servers serve, and 2 are needed/m,
+    },
+    {
+      name: 'leases under names have one voter',
+      arrange: ({ servers }) => {
+        const namedLeases = { known: 1, voters: 1, recoveringMs: 0 };
+        (servers[0] as { status: object }).status = { namedLeases };
+      },
+      verdict: 'degraded',
+      reason: /^Leases under names are decided by one server alone/m,
+    },
+    {
       name: 'a server has too few descriptors',
       arrange: ({ servers }) => {
         (servers[1] as { status: object }).status = { shortages: ['has nearly all 10 descriptors'] };
@@ -151,15 +176,21 @@ describe('status over HTTP', () => {
   });
 
   test('readiness tells each check when asked for all', async () => {
-    const all = ['storage', 'clock', 'leases', 'catalog', 'registration'];
+    const all = ['storage', 'clock', 'leases', 'catalog', 'catalog-replica', 'registration'];
     const ready = await ask(base, 'GET', '/readyz?verbose');
     assert.equal(ready.status, 200);
     assert.deepEqual(ready.text.split('\n'), [...all.map((name) => `[+]${name} ok`), 'ready', '']);
-    cluster.server(0).status = { state: 'recovering', recoveringMs: 3100, registered: false };
+    cluster.server(0).status = {
+      state: 'recovering',
+      recoveringMs: 3100,
+      registered: false,
+      catalogReplica: 'missing',
+    };
     const silent = await ask(base, 'GET', '/readyz?verbose');
     assert.equal(silent.status, 503);
     assert.match(silent.text, /^\[\+\]storage ok$/m);
     assert.match(silent.text, /^\[-\]leases failed: Server s1 waits 3\.1 s more/m);
+    assert.match(silent.text, /^\[-\]catalog-replica failed: This server is to hold the catalog/m);
     assert.match(silent.text, /^\[-\]registration failed: The catalog does not know/m);
     assert.match(silent.text, /\nnot ready\n$/);
   });

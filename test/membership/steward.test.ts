@@ -25,8 +25,9 @@ class World {
   onMove: (file: number) => void = () => undefined;
   readonly steward: Steward;
 
-  constructor() {
-    for (const id of SERVERS) this.register(id);
+  constructor(catalogReplicas = 3, servers: readonly string[] = SERVERS) {
+    this.catalogMembers = SERVERS.slice(0, catalogReplicas);
+    for (const id of servers) this.register(id);
     const placement = new Placement({ configured: [], isConnected: (server) => !this.away.has(server) });
     this.steward = new Steward({
       log: pino({ level: 'silent' }),
@@ -40,7 +41,7 @@ class World {
       candidates: (servers) => placement.candidates(servers),
       isConnected: (server) => !this.away.has(server),
       catalogMembers: () => this.catalogMembers,
-      catalogReplicas: 3,
+      catalogReplicasFirst: this.catalogMembers.length,
       changeMembers: async (file, members) => this.#change(file, members),
       changeCatalogMembers: async (members) => {
         this.catalogMembers = members;
@@ -124,6 +125,28 @@ test('the catalog shrinks with the cluster, and grows again', async (t) => {
   world.run({ kind: 'server-add', id: 's4', url: 'http://s4:1' });
   await world.settle();
   assert.deepEqual(world.catalogMembers, ['s1', 's2', 's4']);
+});
+
+test('the catalog of a cluster that began with one server is on three once there are three, and on five of five', async (t) => {
+  const world = new World(1, ['s1', 's2']);
+  t.after(() => world.steward.close());
+  await world.settle();
+  assert.deepEqual(world.catalogMembers, ['s1'], 'Two replicas survive no more than one does');
+  world.register('s3');
+  await world.settle();
+  assert.deepEqual(world.catalogMembers.toSorted(), ['s1', 's2', 's3']);
+  world.away.add('s3');
+  await world.settle();
+  world.nowMs += REPLACE_AFTER_MS;
+  await world.settle();
+  assert.deepEqual(world.catalogMembers.toSorted(), ['s1', 's2', 's3'], 'One that is away keeps its place');
+  world.away.delete('s3');
+  world.register('s4');
+  await world.settle();
+  assert.equal(world.catalogMembers.length, 3, 'Four survive no more than three do');
+  world.register('s5');
+  await world.settle();
+  assert.equal(world.catalogMembers.length, 5);
 });
 
 test('what fails is counted, put off for longer and longer, and done in the end', async (t) => {

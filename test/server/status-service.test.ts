@@ -20,7 +20,7 @@ function statusOf({ id, host, lease, store, transport }: SmallServer): LocalStat
     clock: new Clock(),
     host,
     lease,
-    named: { claimCount: 0, recoveringMs: () => 0 },
+    named: { claimCount: 0, voterCount: 3, recoveringMs: () => 0 },
     store,
     failure: () => null,
     scrub: () => null,

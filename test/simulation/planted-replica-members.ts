@@ -18,7 +18,45 @@ const KEEPS_USELESS_LEASE: Mutation = {
 const LEASE_OF_BOTH =
   'if (this.#lease.decisions === change.decisions || this.#lease.view < this.#view.number) return false;';
 
+const CATALOG_GROWS =
+  'the catalog of a cluster that began with one server is on three once there are three, and on five of five';
+
 export const PLANTED_MEMBERS: readonly Planted[] = [
+  replica(
+    'catalog-grows',
+    'the catalog of a cluster that began with one server stays on that one',
+    {
+      file: 'server/membership/wanted-members.ts',
+      find: 'if (first >= least) return first;',
+      replace: 'return first;',
+    },
+    { test: { file: 'test/membership/steward.test.ts', name: CATALOG_GROWS } },
+  ),
+  replica(
+    'catalog-shrinks',
+    'a catalog that has grown shrinks to its first server while another one is away',
+    {
+      file: 'server/membership/wanted-members.ts',
+      find: 'return Math.max(first, now, ...',
+      replace: 'return Math.max(first, ...',
+    },
+    { test: { file: 'test/membership/steward.test.ts', name: CATALOG_GROWS } },
+  ),
+  replica(
+    'catalog-voters',
+    'a member of the catalog without a replica of it counts as one that serves',
+    {
+      file: 'server/http/status-routes.ts',
+      find: "state === 'serving' && catalogReplica === undefined",
+      replace: "state === 'serving'",
+    },
+    {
+      test: {
+        file: 'test/http/status.test.ts',
+        name: 'two members of the catalog have no replica of it: down',
+      },
+    },
+  ),
   replica(
     '46a',
     'while members change, a majority of all of them together counts',
