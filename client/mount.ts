@@ -1,8 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { open, stat } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { basename, join, resolve } from 'node:path';
+import { type FileHandle, open, stat } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isErrorCode, ServiceError } from '../base/errors.ts';
@@ -17,6 +16,7 @@ import {
   isSystemError,
 } from './failure.ts';
 import { deviceObstacle } from './fuse-device.ts';
+import { createMountLog, nameMountLog, OWN_LOG_VARIABLE } from './mount-log.ts';
 import { optionText, parseMountOptions } from './mount-options.ts';
 import { mountAt } from './mount-table.ts';
 import { LAUNCHER, logTail } from './programs.ts';
@@ -70,10 +70,16 @@ export async function mountObstacle(): Promise<string | null> {
 /** Mounts a volume with a process of its own, which goes on when this one ends. Resolves once it is usable. */
 export async function mountVolume(options: MountOptions): Promise<Mounted> {
   const directory = await prepare(options);
-  const log = options.log ?? join(tmpdir(), `leasehold-mount-${basename(directory)}-${process.pid}.log`);
-  const { child, pid } = await startDaemon(options, directory, log);
+  if (options.log !== undefined) {
+    const file = await open(options.log, 'a', 0o600);
+    const { child, pid } = await startDaemon(options, directory, { path: options.log, file });
+    child.unref();
+    return { directory, pid, log: options.log };
+  }
+  const log = await createMountLog(directory);
+  const { child, pid } = await startDaemon(options, directory, log, { [OWN_LOG_VARIABLE]: '1' });
   child.unref();
-  return { directory, pid, log };
+  return { directory, pid, log: await nameMountLog(log.path, directory, pid) };
 }
 
 /**
@@ -90,7 +96,8 @@ export async function mountInForeground(
 ): Promise<number> {
   const directory = await prepare(options);
   const log = options.log ?? null;
-  const { child, pid } = await startDaemon(options, directory, log);
+  const file = log === null ? null : { path: log, file: await open(log, 'a', 0o600) };
+  const { child, pid } = await startDaemon(options, directory, file);
   const ended = once(child, 'exit') as Promise<[number | null]>;
   const onSignal = (signal: NodeJS.Signals) => {
     child.kill(signal);
@@ -135,14 +142,17 @@ const ALLOCATION = {
 /** What the engine is told about memory: to collect what is left of answers before there is much of it (decision 0060). */
 const COLLECTION = ['--max-semi-space-size=16', '--heap-growing-percent=30'];
 
-/** @param log file for what the process prints; null for this process's own standard error */
+/**
+ * @param log file for what the process prints, which is closed; null for this process's own standard error
+ * @param env variables besides those of this process
+ */
 async function startDaemon(
   options: MountOptions,
   directory: string,
-  log: string | null,
+  log: { readonly path: string; readonly file: FileHandle } | null,
+  env: Readonly<Record<string, string>> = {},
 ): Promise<{ readonly child: ChildProcess; readonly pid: number }> {
-  const logFile = log === null ? null : await open(log, 'a');
-  const output = logFile === null ? 'inherit' : logFile.fd;
+  const output = log === null ? 'inherit' : log.file.fd;
   let child: ChildProcess;
   try {
     child = spawn(process.execPath, [...COLLECTION, ...daemonArguments(options, directory)], {
@@ -150,14 +160,17 @@ async function startDaemon(
       detached: true,
       // Not in the directory: it would hold the mount busy, or somebody else's.
       cwd: '/',
-      env: { ...ALLOCATION, ...process.env },
+      env: { ...ALLOCATION, ...process.env, ...env },
       stdio: ['ignore', output, output, 'pipe'],
     });
   } finally {
-    await logFile?.close();
+    await log?.file.close();
   }
   try {
-    return { child, pid: await becomeReady(child, log, options.readyTimeoutMs ?? READY_TIMEOUT_MS) };
+    return {
+      child,
+      pid: await becomeReady(child, log?.path ?? null, options.readyTimeoutMs ?? READY_TIMEOUT_MS),
+    };
   } catch (error) {
     child.kill('SIGKILL');
     throw error;

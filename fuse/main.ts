@@ -23,6 +23,7 @@ import { clusterFacts, withFacts } from './facts.ts';
 import { stderrLog } from './log.ts';
 import { type Mounted, mountVolume } from './mount.ts';
 import { UNBORN_MS_MAX } from './newborn-files.ts';
+import { OwnLog } from './own-log.ts';
 import { isAsStored, presenter } from './presentation.ts';
 import { readOnlyBackend } from './read-only.ts';
 import { REMOVAL_ROW_MS } from './removal-rows.ts';
@@ -67,6 +68,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
   }
   const { servers, volume, path, directory, xattrs } = settings;
   const log = stderrLog(settings.logLevel);
+  const ownLog = new OwnLog();
   const source = settings.source ?? (path === '/' ? `leasehold:${volume}` : `leasehold:${volume}:${path}`);
   try {
     const access = new Access(accessFiles(settings.access));
@@ -111,6 +113,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     log('info', 'mounted', { volume, path, directory, limitMs });
     await mounted.ended;
     log('info', 'unmounted', { volume, directory });
+    ownLog.remove();
     return 0;
   } catch (error) {
     log('error', 'cannot mount', { volume, directory, error: messageOf(error) });

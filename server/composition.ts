@@ -547,7 +547,12 @@ export async function compose(
   await seat.sitDown();
   happenings.tell(SENTENCES.started(self, lease.recoveringMs()));
   security.watchEnds(({ whose }, leftMs) => happenings.tell(SENTENCES.certificateEnds(self, whose, leftMs)));
-  await app.listen({ host: config.listen.host, port: config.listen.port });
+  await app.listen({
+    ...{ host: config.listen.host, port: config.listen.port },
+    // The framework does not know that the server it was given speaks TLS.
+    listenTextResolver: (address) =>
+      `Server listening at ${security.tls === null ? address : address.replace(/^http:/, 'https:')}`,
+  });
   transport.start();
   fullDisks.start();
   keepBallast();

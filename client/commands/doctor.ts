@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
+import { everyServer } from '../doctor/asking.ts';
 import { writeBundle } from '../doctor/bundle.ts';
 import { examineCertificates } from '../doctor/certificates.ts';
 import { examineCluster, examinePorts } from '../doctor/cluster.ts';
@@ -39,13 +40,14 @@ export function addDoctorCommand(program: Command): void {
     .action(async (options: DoctorOptions, command: Command) => {
       if (process.platform !== 'linux')
         throw new CommandFailure(EXIT_FAILED, 'Cannot look: this works on Linux only');
-      const servers = serversOf(command);
+      const named = serversOf(command);
       const access = accessOf(command);
+      const servers = await everyServer(named, access);
       const data = options.data ?? process.env.LEASEHOLD_DATA;
       const findings = [
         ...(await examineMachine(process.getuid?.() === 0)),
         ...(await (options.listen === undefined
-          ? examinePorts(servers, access)
+          ? examinePorts(named, access)
           : examinePorts([options.listen]))),
         ...(data === undefined || data === '' ? [] : await examineDataFolder(data)),
         ...(await examineCertificates(servers, access)),

@@ -34,7 +34,7 @@ export function addMountCommands(program: Command): void {
     .option('-o, --option <list>', 'options as in fstab, with commas between them; listed below', collect, [])
     .option(
       '--log <file>',
-      'where the process of the mount writes its log (default: in the folder for temporary files)',
+      'where the process of the mount writes its log (default: a new file in /run/leasehold or $XDG_RUNTIME_DIR, removed when the mount ends well)',
     )
     .option('--foreground', 'stay until the mount is gone; the log goes to standard error unless --log')
     .option(

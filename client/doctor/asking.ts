@@ -1,4 +1,6 @@
 import { Agent, type Dispatcher, request } from '../../http-parts/undici.ts';
+import type { ClusterStatus, ServerStatus } from '../../wire/http-api.ts';
+import { parseJsonObject } from '../../wire/json.ts';
 import type { Access } from '../access.ts';
 
 /** So long one question is waited for. */
@@ -22,5 +24,33 @@ export class Asking {
 
   async close(): Promise<void> {
     await this.#agent.destroy();
+  }
+}
+
+/** @returns the servers at `urls`, and behind them those that they know besides, which joined later or were not named */
+export async function everyServer(urls: readonly string[], access: Access): Promise<string[]> {
+  const asking = new Asking(access);
+  try {
+    const named = await Promise.all(
+      urls.map((url) => answerOf<ServerStatus>(asking, `${url}/v1/status/self`)),
+    );
+    const ids = new Set(named.map((status) => status?.id));
+    const first = named.findIndex((status) => status !== null);
+    const status = first < 0 ? null : await answerOf<ClusterStatus>(asking, `${urls[first]}/v1/status`);
+    const others = (status?.servers ?? []).filter(({ id }) => !ids.has(id)).map(({ url }) => url);
+    return [...new Set([...urls, ...others])];
+  } finally {
+    await asking.close();
+  }
+}
+
+/** @returns null where there is no good answer, which others say why */
+async function answerOf<Value>(asking: Asking, url: string): Promise<Value | null> {
+  try {
+    const response = await asking.get(url);
+    const value = parseJsonObject(await response.body.text());
+    return response.statusCode === 200 ? (value as Value | null) : null;
+  } catch {
+    return null;
   }
 }

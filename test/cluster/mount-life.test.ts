@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { constants, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { after, type TestContext, test } from 'node:test';
 import { mountObstacle } from '../../client/mount.ts';
 import { mountAt } from '../../client/mount-table.ts';
@@ -279,6 +279,26 @@ async function define(): Promise<void> {
     await gone(other.pid);
     assert.equal(await mountAt(other.directory), null);
     assert.equal((await runOk('cat', [mount.path('by-signal')])).text, 'kept\n');
+  });
+
+  test('its log is in a folder of its own, for its user alone, and goes with it', async (t) => {
+    const folder = folderFor(t);
+    const { text } = await runOk(process.execPath, [
+      LAUNCHER,
+      'mount',
+      'main',
+      folder,
+      '-o',
+      servers,
+      '--json',
+    ]);
+    const { log, pid } = JSON.parse(text) as { readonly log: string; readonly pid: number };
+    assert.equal(statSync(log).mode & 0o777, 0o600);
+    assert.equal(statSync(dirname(log)).mode & 0o022, 0, 'nobody else changes what is in it');
+    assert.equal(basename(log), `mount-${basename(folder)}-${pid}.log`);
+    await runOk(process.execPath, [LAUNCHER, 'umount', folder]);
+    await gone(pid);
+    assert.ok(!existsSync(log));
   });
 
   test('in the foreground it stays until the mount is gone, and hands a signal on', async (t) => {

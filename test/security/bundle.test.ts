@@ -64,8 +64,10 @@ test('a bundle over TLS and with a token has what helps, and no secret', async (
       `curl -H "Authorization: Bearer ${token}"\nsent ${token}\nleasehold-capability: ${capability}\n`,
     ),
   ];
+  await cluster.authority.server('s2');
+  await cluster.join('s2');
   const bundle = join(folder, 'bundle.tar.gz');
-  const words = ['--bundle', bundle, '--json', '--servers', cluster.urls.join(), '--ca', ca];
+  const words = ['--bundle', bundle, '--json', '--servers', cluster.url('s1'), '--ca', ca];
   const doctor = await runCli(['doctor', ...words, '--config', ...configs, '--log', ...logs], {
     env: { LEASEHOLD_TOKEN: token, LEASEHOLD_DEV_CONTROL: `http://127.0.0.1:1#${CONTROL_KEY}` },
   });
@@ -76,6 +78,10 @@ test('a bundle over TLS and with a token has what helps, and no secret', async (
   const pieces = readdirSync(root, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name));
+  const ids = readdirSync(join(root, 'servers')).map(
+    (name) => JSON.parse(readFileSync(join(root, 'servers', name, 'status.json'), 'utf8')).id,
+  );
+  assert.deepEqual(ids.toSorted(), ['s1', 's2'], 'also of a server that nobody named');
   const own = join(root, 'servers', new URL(cluster.url('s1')).host.replaceAll(':', '-'));
   assert.equal(JSON.parse(readFileSync(join(own, 'status.json'), 'utf8')).id, 's1', 'It was let in');
   assert.match(readFileSync(join(own, 'metrics.txt'), 'utf8'), /^leasehold_build_info/m);

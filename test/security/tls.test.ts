@@ -113,6 +113,12 @@ test('in the clear nobody gets a word', async () => {
   await assert.rejects(fetch(cluster.url('s1').replace('https', 'http')));
 });
 
+test('the log of a server with TLS names the address by which it is reached', () => {
+  const lines = cluster.lines(({ msg }) => msg.startsWith('Server listening'));
+  assert.equal(lines.length, cluster.urls.length);
+  for (const { msg } of lines) assert.match(msg, /^Server listening at https:\/\/127\.0\.0\.1:\d+$/);
+});
+
 test('older versions of TLS are refused', async () => {
   const socket = connect({
     port: cluster.ports.get('s1') as number,

@@ -315,6 +315,21 @@ export const PLANTED_SECURITY: readonly Planted[] = [
     },
   ),
   replica(
+    '73p9',
+    'the log of a mount goes where another user has put a link',
+    {
+      file: 'client/mount-log.ts',
+      find: 'if (!found.isDirectory() || found.uid !== uid) return false;',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/client/mount-log.test.ts',
+        name: 'a folder that another user could change or has put there is not used',
+      },
+    },
+  ),
+  replica(
     '73q',
     'a token that ends while a change is being told is not told of',
     {

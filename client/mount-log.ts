@@ -1,0 +1,108 @@
+import { randomBytes } from 'node:crypto';
+import { constants } from 'node:fs';
+import {
+  chmod,
+  type FileHandle,
+  lstat,
+  mkdir,
+  mkdtemp,
+  open,
+  readdir,
+  rename,
+  rm,
+  stat,
+} from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { isSystemError } from './failure.ts';
+
+/** Tells the process of a mount that its log is its own to keep small, and to remove at its end. */
+export const OWN_LOG_VARIABLE = 'LEASEHOLD_MOUNT_LOG_OWN';
+
+/** Logs of mounts that have ended otherwise than in good order stay, so many of them. */
+const ENDED_KEPT = 10;
+/** By the process that writes it; by chance before that is known. */
+const NAME = /^mount-.*-(?:(\d{1,8})|[0-9a-f]{12})\.log$/;
+/** A mount that has no name by then has failed to begin. */
+const BEGINS_MS_MAX = 3_600_000;
+const OTHERS_WRITE = 0o022;
+
+/**
+ * Makes the log of a mount in a folder that only this user can change: another user of the machine can neither guess its
+ * name and put a link there, nor read it.
+ *
+ * @param env says where the folder of the session is
+ */
+export async function createMountLog(
+  directory: string,
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<{ readonly path: string; readonly file: FileHandle }> {
+  const folder = await ownFolder(foldersOf(process.getuid?.() ?? 0, env.XDG_RUNTIME_DIR));
+  await removeEnded(folder);
+  const path = join(folder, `mount-${basename(directory)}-${randomBytes(6).toString('hex')}.log`);
+  const flags =
+    constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
+  return { path, file: await open(path, flags, 0o600) };
+}
+
+/** Gives a log the name of the process that writes it. @returns its path from then on */
+export async function nameMountLog(path: string, directory: string, pid: number): Promise<string> {
+  const named = join(dirname(path), `mount-${basename(directory)}-${pid}.log`);
+  await rename(path, named);
+  return named;
+}
+
+function foldersOf(uid: number, session = ''): string[] {
+  if (uid === 0) return ['/run/leasehold', '/var/log/leasehold'];
+  return [...(session === '' ? [] : [join(session, 'leasehold')]), join(tmpdir(), `leasehold-${uid}`)];
+}
+
+/** @returns the first of the folders that only this user can change, or else a new one */
+export async function ownFolder(candidates: readonly string[]): Promise<string> {
+  const uid = process.getuid?.() ?? 0;
+  for (const folder of candidates) if (await isOwnFolder(folder, uid)) return folder;
+  return mkdtemp(join(tmpdir(), 'leasehold-mount-'));
+}
+
+/** Makes the folder where it is missing. @returns whether nobody but the user, or root, can change what is in it */
+async function isOwnFolder(folder: string, uid: number): Promise<boolean> {
+  try {
+    await mkdir(folder, { mode: 0o700 }).catch((error: unknown) => {
+      if (!isSystemError(error) || error.code !== 'EEXIST') throw error;
+    });
+    const found = await lstat(folder);
+    if (!found.isDirectory() || found.uid !== uid) return false;
+    if ((found.mode & OTHERS_WRITE) !== 0) await chmod(folder, 0o700);
+    return true;
+  } catch (error) {
+    if (isSystemError(error)) return false;
+    throw error;
+  }
+}
+
+/** Removes logs of mounts that have ended, but for the newest. */
+async function removeEnded(folder: string): Promise<void> {
+  const ended: { readonly path: string; readonly modifiedMs: number }[] = [];
+  for (const name of await readdir(folder)) {
+    const match = NAME.exec(name);
+    if (match === null || (match[1] !== undefined && isRunning(Number(match[1])))) continue;
+    const path = join(folder, name);
+    // It may have been removed meanwhile.
+    const modifiedMs = (await stat(path).catch(() => null))?.mtimeMs ?? Number.POSITIVE_INFINITY;
+    if (match[1] !== undefined || modifiedMs < Date.now() - BEGINS_MS_MAX) ended.push({ path, modifiedMs });
+  }
+  ended.sort((a, b) => b.modifiedMs - a.modifiedMs);
+  for (const { path } of ended.slice(ENDED_KEPT)) {
+    await rm(path, { force: true });
+    await rm(`${path}.1`, { force: true });
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return isSystemError(error) && error.code === 'EPERM';
+  }
+}
