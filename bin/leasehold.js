@@ -7,6 +7,7 @@ import buffer from 'node:buffer';
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import module, { createRequire } from 'node:module';
+import { Socket } from 'node:net';
 import { constants } from 'node:os';
 import { dirname, join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -14,6 +15,8 @@ import { setFlagsFromString } from 'node:v8';
 
 const NODE_MAJOR = 24;
 const EXIT_USAGE = 2;
+/** The descriptor of a child by which it notices that its launcher has gone. */
+const LAUNCHER_PIPE = 3;
 /**
  * What V8 is told about the memory of a server. Left alone on a machine with much memory, it lets what was made a moment ago grow to
  * 128 MiB before it looks what of that is in use still.
@@ -51,13 +54,13 @@ function hasWrongBytes() {
 /** @param {string[]} argv */
 async function run(argv) {
   const [command, ...rest] = argv;
-  // With a word behind it, it is about the servers of a cluster; a server itself is only given options.
-  const isServer = command === 'server' && !/^[a-z]/.test(rest[0] ?? '');
+  const isServer = isServerCommand(argv);
   if (isServer) beginWith(SERVER_MEMORY);
   // Before anything uses the pool: a few long syncs must not hold up every read and write behind them.
   process.env.UV_THREADPOOL_SIZE ??= '8';
   if (IS_INSTALLED && KIND === 'ts') await import('./typescript.js');
   stopWithParent();
+  stopWithLauncher();
   collectLessOften();
   module.enableCompileCache(process.env.NODE_COMPILE_CACHE ?? COMPILED);
   if (isServer) {
@@ -75,6 +78,15 @@ async function run(argv) {
       serverOptions: async () => (await import(`${TREE}/server/config-options.${KIND}`)).OPTIONS,
     });
   }
+}
+
+/**
+ * With a word behind it, it is about the servers of a cluster; a server itself is only given options.
+ *
+ * @param {readonly string[]} argv
+ */
+function isServerCommand([command, first = '']) {
+  return command === 'server' && !/^[a-z]/.test(first);
 }
 
 /**
@@ -113,6 +125,20 @@ function stopWithParent() {
   process.stdin.unref?.();
 }
 
+/**
+ * The launcher below holds the other end of a pipe. It closes with the launcher, whatever ends that: this process then
+ * stops in order, instead of going on unseen.
+ */
+function stopWithLauncher() {
+  if (process.env.LEASEHOLD_LAUNCHER_PIPE !== String(LAUNCHER_PIPE)) return;
+  delete process.env.LEASEHOLD_LAUNCHER_PIPE;
+  const pipe = new Socket({ fd: LAUNCHER_PIPE, readable: true, writable: false });
+  pipe.on('error', () => undefined);
+  pipe.on('close', () => process.kill(process.pid, 'SIGTERM'));
+  pipe.resume();
+  pipe.unref();
+}
+
 /** Runs this file again with the Node that came with the package. */
 function respawn() {
   const node = findNode();
@@ -124,10 +150,17 @@ function respawn() {
     process.exitCode = EXIT_USAGE;
     return;
   }
-  const child = spawn(node, [...process.execArgv, self, ...process.argv.slice(2)], {
-    stdio: 'inherit',
+  const argv = process.argv.slice(2);
+  // A process that begins once more as itself would lose the pipe.
+  const flags = isServerCommand(argv) ? SERVER_MEMORY : [];
+  const child = spawn(node, [...flags, ...process.execArgv, self, ...argv], {
+    stdio: ['inherit', 'inherit', 'inherit', 'pipe'],
     // For a command that must not outlive the process that its user sees.
-    env: { ...process.env, LEASEHOLD_LAUNCHER: String(process.pid) },
+    env: {
+      ...process.env,
+      LEASEHOLD_LAUNCHER: String(process.pid),
+      LEASEHOLD_LAUNCHER_PIPE: String(LAUNCHER_PIPE),
+    },
   });
   /** @type {NodeJS.Signals[]} */
   const forwarded = ['SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2', 'SIGINT'];

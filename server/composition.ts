@@ -27,6 +27,7 @@ import { FullDisks } from './full-disks.ts';
 import { Gateway } from './gateway.ts';
 import { buildApp } from './http/app.ts';
 import { ContentsConnections } from './http/contents-connections.ts';
+import { Drain } from './http/drain.ts';
 import { HostNames, refusedHost } from './http/hosts.ts';
 import { drawIncarnation } from './incarnation.ts';
 import { LeaseDriver } from './lease-driver.ts';
@@ -72,6 +73,7 @@ const NOT_REGISTERED_RETRY_MS = 500;
 export interface Parts {
   readonly security: Security;
   readonly app: FastifyInstance;
+  readonly drain: Drain;
   readonly gateway: Gateway;
   readonly garbage: Garbage;
   readonly idle: IdleFiles;
@@ -484,6 +486,7 @@ export async function compose(
     }),
   });
   const accept = transport;
+  const drain = new Drain(app.server);
   const contents = new ContentsConnections(app.server);
   // Before the server waits for the end of all connections.
   app.addHook('preClose', async () => contents.close());
@@ -566,6 +569,7 @@ export async function compose(
     ...{
       security,
       app,
+      drain,
       gateway,
       garbage,
       idle,

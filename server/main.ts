@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
-import closeWithGrace from 'close-with-grace';
 import { readConfig, type ServerConfig, serverHelp } from './config.ts';
 import { ConfigurationError } from './configuration-error.ts';
 import { createLogger, endOnFatal } from './log.ts';
+import { endOnSignals } from './orderly-end.ts';
 import { Server } from './server.ts';
 import { FolderError } from './storage/folder-error.ts';
 
@@ -12,16 +12,9 @@ const EXIT_USAGE = 2;
 const EXIT_TEMPORARY = 5;
 /** The address is in use, or not there yet. */
 const LISTEN_TEMPORARY: ReadonlySet<string> = new Set(['EADDRINUSE', 'EADDRNOTAVAIL']);
-/** An orderly end that takes longer than this is no longer waited for. */
-const SHUTDOWN_MS_MAX = 10_000;
-/**
- * A fault of native code would be raised again and again as long as something listens for it (Node, "Signal events"): the
- * server would neither serve nor end. Left alone, they end the process.
- */
-const FAULTS = ['SIGABRT', 'SIGBUS', 'SIGFPE', 'SIGILL', 'SIGSEGV', 'SIGTRAP'] as const;
 
 /**
- * Runs a server until it is told to end by SIGINT or SIGTERM.
+ * Runs a server until it is ended by SIGINT or SIGTERM.
  *
  * @param argv what follows `leasehold server`
  */
@@ -62,19 +55,7 @@ export async function runServer(argv: readonly string[]): Promise<void> {
   // Before anybody is told that it is there: without a listener, the signal ends a process.
   process.on('SIGHUP', () => server.reload());
   log.info({ id: config.id, listen: config.listen, data: config.data }, 'server listens');
-  const options: closeWithGrace.Options = {
-    delay: SHUTDOWN_MS_MAX,
-    logger: false,
-    skip: ['SIGHUP', ...FAULTS],
-  };
-  closeWithGrace(options, async ({ err, signal }) => {
-    if (err !== undefined) {
-      fatal(err);
-      return;
-    }
-    log.info({ signal }, 'server ends: leases are given back');
-    await server.stop();
-  });
+  endOnSignals(log, () => server.stop(), fatal);
 }
 
 function refuse(message: string, exitCode = EXIT_USAGE): void {

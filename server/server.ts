@@ -16,8 +16,8 @@ import { silencesOf } from './timing.ts';
 
 /** An orderly end waits this long for files, and for the catalog, to be given back; their leases end anyway. */
 const RELEASE_MS_MAX = 2_000;
-/** What is under way when this server ends has so long to be answered by others. */
-const DRAIN_MS_MAX = 300;
+/** Calls of the router under way when this server ends have so long to be answered by others; requests have longer. */
+const CALLS_MS_MAX = 300;
 /** Clients that are asked to forget before an orderly end; those that do not answer are waited out by whoever comes next. */
 const FORGET_MS_MAX = 500;
 
@@ -88,6 +88,7 @@ export class Server {
   async stop(): Promise<void> {
     const {
       app,
+      drain,
       gateway,
       garbage,
       idle,
@@ -107,8 +108,11 @@ export class Server {
       hub,
       security,
     } = this.#parts;
+    // Requests are answered until all is handed over, by the servers that take over.
+    drain.begin();
     security.close();
     hub.close();
+    named.watches.close();
     observer.close();
     membership.close();
     fullDisks.close();
@@ -128,9 +132,9 @@ export class Server {
       await within(lease.heldElsewhere(CATALOG_CELL), SUCCESSION_MS_MAX);
     }
     lease.closeDriver();
+    await drain.finish();
     named.close();
-    // What clients have under way is answered by the servers that took over.
-    await within(gateway.router.drained(), DRAIN_MS_MAX);
+    await within(gateway.router.drained(), CALLS_MS_MAX);
     // The HTTP server waits for the peers' connections, which are the transport's to end.
     const ending = app.close();
     await gateway.close();

@@ -33,7 +33,6 @@ const LAYERS: Readonly<Record<string, Layer>> = {
       '@prometheus-io/client',
       'ajv',
       'better-sqlite3',
-      'close-with-grace',
       'fastify',
       'lru-cache',
       'pino',

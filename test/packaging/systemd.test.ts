@@ -37,9 +37,10 @@ test('systemd finds nothing wrong with the units', { skip }, async (t) => {
   }
 });
 
-test('servers do not run as root, and a mount stops with one signal', async () => {
+test('servers do not run as root, and each unit stops with one signal', async () => {
   const server = await readFile(join(UNITS, 'leasehold-server@.service'), 'utf8');
   assert.match(server, /^User=leasehold$/m);
+  assert.match(server, /^KillMode=mixed$/m);
   const users = await readFile(join(UNITS, 'leasehold.sysusers.conf'), 'utf8');
   assert.match(users, /^u leasehold /m);
   assert.match(await readFile(join(UNITS, 'leasehold-mount@.service'), 'utf8'), /^KillMode=mixed$/m);

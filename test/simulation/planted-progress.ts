@@ -4,6 +4,7 @@ import { type Planted, plantedIn } from './planted.ts';
 const replica = plantedIn('replica');
 
 const TUS = 'test/http/tus-progress.test.ts';
+const DRAIN = 'test/cluster/drain.test.ts';
 
 export const PLANTED_PROGRESS: readonly Planted[] = [
   replica(
@@ -29,6 +30,44 @@ export const PLANTED_PROGRESS: readonly Planted[] = [
         file: TUS,
         name: 'an upload is gone on with by whoever was told its name, and not by its number',
       },
+    },
+  ),
+  replica(
+    'drain-none',
+    'a server that ends cuts the requests that are under way',
+    { file: 'server/server.ts', find: 'await drain.finish();', replace: '' },
+    { test: { file: DRAIN, name: 'each server is ended and started again under load' } },
+  ),
+  replica(
+    'drain-open',
+    'clients are not told that their connections end',
+    {
+      file: 'server/http/drain.ts',
+      find: 'if (this.#beganMs !== null) response.shouldKeepAlive = false;',
+      replace: '',
+    },
+    { test: { file: DRAIN, name: 'each server is ended and started again under load' } },
+  ),
+  replica(
+    'end-twice',
+    'a second signal ends a server before it has ended in good order',
+    {
+      file: 'server/orderly-end.ts',
+      find: 'if (isEnding) return;',
+      replace: 'if (isEnding) process.exit(1);',
+    },
+    { test: { file: DRAIN, name: 'one orderly end, however often it is asked for' } },
+  ),
+  replica(
+    'launcher-gone',
+    'a server does not notice that its launcher has gone',
+    {
+      file: 'bin/leasehold.js',
+      find: "  pipe.on('close', () => process.kill(process.pid, 'SIGTERM'));\n",
+      replace: '',
+    },
+    {
+      test: { file: 'test/client/launcher.test.ts', name: 'ends in good order when its launcher is killed' },
     },
   ),
   replica(

@@ -1,0 +1,57 @@
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { Server as NetServer, type Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** What was under way when the server began to end is cut after so long, in milliseconds. */
+const REQUESTS_MS_MAX = 5_000;
+/**
+ * An idle connection is kept for so long, in milliseconds: a request may be on its way on it, and one that is cut may
+ * have been executed. With its answer the client learns that the connection ends.
+ */
+const IDLE_MS = 1_000;
+const LOOK_MS = 20;
+
+/** Ends the HTTP connections of a server without cutting a request. */
+export class Drain {
+  readonly #server: Server;
+  readonly #answers = new Set<ServerResponse>();
+  /** Connections that have brought a request; those between servers are not among them. */
+  readonly #sockets = new Set<Socket>();
+  #beganMs: number | null = null;
+
+  constructor(server: Server) {
+    this.#server = server;
+    server.prependListener('request', (request, response) => this.#began(request, response));
+  }
+
+  /** From now on each answer is the last of its connection: `Connection: close`. */
+  begin(): void {
+    this.#beganMs ??= performance.now();
+    for (const answer of this.#answers) answer.shouldKeepAlive = false;
+  }
+
+  /** Accepts no more connections, and resolves once no request is under way and none can be expected on a connection. */
+  async finish(): Promise<void> {
+    this.begin();
+    const beganMs = this.#beganMs as number;
+    // Not the method of the HTTP server: it would end idle connections at once.
+    NetServer.prototype.close.call(this.#server);
+    const finishMs = performance.now();
+    for (;;) {
+      const nowMs = performance.now();
+      const isBusy = this.#answers.size > 0 && nowMs < finishMs + REQUESTS_MS_MAX;
+      if (!isBusy && (this.#sockets.size === 0 || nowMs >= beganMs + IDLE_MS)) return;
+      await delay(LOOK_MS);
+    }
+  }
+
+  #began({ socket }: IncomingMessage, response: ServerResponse): void {
+    if (!this.#sockets.has(socket)) {
+      this.#sockets.add(socket);
+      socket.once('close', () => this.#sockets.delete(socket));
+    }
+    if (this.#beganMs !== null) response.shouldKeepAlive = false;
+    this.#answers.add(response);
+    response.once('close', () => this.#answers.delete(response));
+  }
+}

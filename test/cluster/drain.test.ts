@@ -1,0 +1,143 @@
+/**
+ * Goal: an orderly end of a server cuts no request, so that a rolling restart costs clients no failed one.
+ * Method: clients with connections that stay open, which turn to another server only where none listens, as a load balancer does,
+ * read and write while each server is ended and started again; a slow upload and a slow download are under way at each end.
+ */
+import assert from 'node:assert/strict';
+import { Agent, type IncomingMessage, request } from 'node:http';
+import { after, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { RealCluster } from './real-cluster.ts';
+
+const cluster = await RealCluster.start();
+after(() => cluster.stop());
+await cluster.createVolume('main');
+
+interface Answer {
+  readonly status: number;
+  readonly connection: string | undefined;
+  readonly body: Buffer;
+}
+
+/** One request; `pieces` are sent one by one, with a pause before each. */
+function send(
+  agent: Agent,
+  id: string,
+  method: string,
+  path: string,
+  pieces: readonly Buffer[] = [],
+  pauseMs = 0,
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(cluster.url(id));
+    const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
+    const headers = method === 'PUT' ? { 'content-length': length } : {};
+    const sent = request({ agent, hostname, port, method, path: `/v1/files/main/${path}`, headers });
+    sent.on('error', reject);
+    sent.on('response', (response: IncomingMessage) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('error', reject);
+      response.on('end', () => {
+        const { statusCode: status = 0, headers } = response;
+        resolve({ status, connection: headers.connection, body: Buffer.concat(chunks) });
+      });
+    });
+    const write = async (): Promise<void> => {
+      for (const piece of pieces) {
+        if (pauseMs > 0) await delay(pauseMs);
+        sent.write(piece);
+      }
+      sent.end();
+    };
+    void write();
+  });
+}
+
+/** Reads and writes over connections of its own until it is ended. */
+class Load {
+  readonly failures: string[] = [];
+  requests = 0;
+  #isOver = false;
+  readonly #ended: Promise<unknown>;
+
+  constructor(clients: number) {
+    this.#ended = Promise.all(Array.from({ length: clients }, (_, place) => this.#run(place)));
+  }
+
+  async #run(place: number): Promise<void> {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const { ids } = cluster;
+    let at = place % ids.length;
+    for (let number = 0; !this.#isOver; number++) {
+      const text = Buffer.from(`${place} ${number}`);
+      const [method, pieces] = number % 2 === 0 ? ['PUT', [text]] : ['GET', []];
+      const path = `f${place}-${number - (number % 2)}`;
+      try {
+        const { status } = await send(agent, ids[at] as string, method as string, path, pieces as Buffer[]);
+        this.requests++;
+        if (status >= 300) this.failures.push(`${method} ${path} at ${ids[at]}: ${status}`);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'ECONNREFUSED') {
+          // Nothing was sent: the same at the next server.
+          at = (at + 1) % ids.length;
+          number--;
+        } else this.failures.push(`${method} ${path} at ${ids[at]}: ${error}`);
+      }
+      await delay(place * 2);
+    }
+    agent.destroy();
+  }
+
+  async stop(): Promise<void> {
+    this.#isOver = true;
+    await this.#ended;
+  }
+}
+
+test('each server is ended and started again under load, and no request fails', async (t) => {
+  const load = new Load(9);
+  const agent = new Agent({ keepAlive: true });
+  t.after(() => agent.destroy());
+  try {
+    for (const id of cluster.ids) {
+      const idle = new Agent({ keepAlive: true, maxSockets: 1 });
+      await send(idle, id, 'PUT', `idle-${id}`, [Buffer.from('kept')]);
+      const pieces = Array.from({ length: 4 }, () => Buffer.alloc(5_000, id));
+      const uploaded = send(agent, id, 'PUT', `slow-${id}`, pieces, 400);
+      await delay(300);
+      const ended = cluster.kill(id, 'SIGTERM');
+      // On a connection that was idle when the server began to end.
+      await delay(100);
+      const late = await send(idle, id, 'GET', `idle-${id}`);
+      assert.equal(late.status, 200, late.body.toString());
+      assert.equal(late.connection, 'close', 'The client learns that the connection ends');
+      idle.destroy();
+      const { status, body } = await uploaded;
+      assert.equal(status, 201, body.toString());
+      assert.equal(await ended, 0, 'It ends in good order');
+      await cluster.restart(id);
+      const read = await send(agent, id, 'GET', `slow-${id}`);
+      assert.deepEqual(read.body, Buffer.concat(pieces));
+    }
+  } finally {
+    await load.stop();
+  }
+  t.diagnostic(`${load.requests} requests`);
+  assert.deepEqual(load.failures, []);
+});
+
+test('one orderly end, however often it is asked for', async () => {
+  const ended = cluster.kill('s1', 'SIGTERM');
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGTERM'] as const) {
+    await delay(50);
+    try {
+      process.kill(cluster.pid('s1'), signal);
+    } catch (error) {
+      assert.equal((error as NodeJS.ErrnoException).code, 'ESRCH');
+    }
+  }
+  assert.equal(await ended, 0);
+  assert.match(cluster.log('s1'), /leases are given back/);
+  await cluster.restart('s1');
+});
