@@ -3,7 +3,7 @@ import { Command, CommanderError, type OutputConfiguration } from 'commander';
 import { addBackupCommands } from './commands/backup.ts';
 import { addBenchCommand } from './commands/bench.ts';
 import { addCertCommands } from './commands/cert.ts';
-import { addCheckCommand } from './commands/check.ts';
+import { addCheckCommand, addResolveCommand } from './commands/check.ts';
 import { addCopyCommand } from './commands/copy.ts';
 import { addDemoCommand } from './commands/demo.ts';
 import { addDevCommand } from './commands/dev.ts';
@@ -107,6 +107,7 @@ export function buildProgram(output: OutputConfiguration = {}, around: Surroundi
   addReplicaCommands(program);
   addScrubCommand(program);
   addCheckCommand(program);
+  addResolveCommand(program);
   addMountCommands(program);
   addLeaseCommands(program);
   addCertCommands(program);

@@ -181,6 +181,8 @@ export interface Finding {
    */
   readonly kind: 'members' | 'unnamed' | 'catalog-behind';
   readonly what: string;
+  /** The members that the server's replica goes by; absent where the catalog does not know the file. */
+  readonly members?: readonly string[];
   /** `VOLUME:/path`; null where the file has no name. */
   readonly path: string | null;
 }

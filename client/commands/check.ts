@@ -1,19 +1,68 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Command } from 'commander';
+import { ServiceError } from '../../base/errors.ts';
 import type { Finding } from '../../wire/http-api.ts';
 import type { ClusterClient } from '../cluster-client.ts';
-import type { CallOptions } from '../exchange.ts';
+import { type CallOptions, Exchanger } from '../exchange.ts';
 import { EXIT_DEGRADED } from '../failure.ts';
 import { formatTable, printable, printJson, printLine } from '../output.ts';
-import { addClusterOptions, withClient } from './cluster-command.ts';
+import { parseRemotePath } from '../remote-path.ts';
+import { ReplicaReader } from '../replica-reader.ts';
+import { type Resolved, resolveConflict } from '../resolve-conflict.ts';
+import { accessOf, addClusterOptions, withClient } from './cluster-command.ts';
 
 /** What is found is looked at again after this: files are made, moved and removed meanwhile. */
 const AGAIN_MS = 2_000;
+
+/** How long to try one read of a server's own replica. */
+const REPLICA_MS = 10_000;
+
+interface ResolveOptions {
+  readonly keep: string;
+  readonly json?: true;
+}
 
 interface Checked {
   readonly findings: readonly Finding[];
   readonly compared: number;
   readonly unreachable: readonly string[];
+}
+
+export function addResolveCommand(program: Command): void {
+  addClusterOptions(program.command('resolve'))
+    .description(
+      'end a conflict of member sets that "check" has found: one history stays the file, others get second names',
+    )
+    .argument('<file>', 'VOLUME:/path')
+    .requiredOption('--keep <server>', 'id of a server whose history stays the file')
+    .option('--json', 'print it as JSON')
+    .action(async (file: string, options: ResolveOptions, command: Command) => {
+      await withClient(command, async (client, call) => {
+        const { servers } = await client.query({ kind: 'servers', counts: false }, call);
+        const urls = new Map(servers.map(({ id, url }) => [id, url]));
+        const access = accessOf(command);
+        const readers: Exchanger[] = [];
+        const readerOf = (server: string, inode: number): ReplicaReader => {
+          const url = urls.get(server);
+          if (url === undefined) throw new ServiceError('not-found', `There is no server ${server}`);
+          const exchanger = new Exchanger([url], REPLICA_MS, access);
+          readers.push(exchanger);
+          return new ReplicaReader(exchanger, inode);
+        };
+        try {
+          const resolved = await resolveConflict(client, readerOf, parseRemotePath(file), options.keep, call);
+          if (options.json === true) printJson(resolved);
+          else printResolved(file, resolved);
+        } finally {
+          await Promise.all(readers.map((reader) => reader.close()));
+        }
+      });
+    });
+}
+
+function printResolved(file: string, { kept, others }: Resolved): void {
+  printLine(`${printable(file)} is what ${kept} had`);
+  for (const other of others) printLine(`Another history is ${printable(other)}`);
 }
 
 export function addCheckCommand(program: Command): void {

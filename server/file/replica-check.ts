@@ -60,17 +60,18 @@ export class ReplicaCheck {
         what: `a replica at ${self} of a file that the catalog does not know`,
       };
     }
+    const named = { ...found, members: record.view.members };
     const there = { number: place.view, members: place.members as readonly ServerId[] };
     if (record.view.joint === undefined && viewsConflict(record.view, there)) {
       conflicts.compare(file, record.view, there, 'the catalog');
       const what = `view ${there.number} has ${viewMembersFormat(record.view)} at ${self} and ${viewMembersFormat(there)} at the catalog`;
-      return { ...found, kind: 'members', what };
+      return { ...named, kind: 'members', what };
     }
-    if (known !== null) return { ...found, kind: 'members', what: known };
+    if (known !== null) return { ...named, kind: 'members', what: known };
     const isAhead = record.view.joint === undefined && record.view.number > place.view;
     if (!isAhead || !viewVoters(record.view).includes(self)) return null;
     const what = `view ${record.view.number} at ${self} and ${place.view} at the catalog`;
-    return { ...found, kind: 'catalog-behind', what };
+    return { ...named, kind: 'catalog-behind', what };
   }
 
   async #withPaths(findings: readonly Finding[]): Promise<readonly Finding[]> {

@@ -68,9 +68,11 @@ async function fork(name: string): Promise<{ inode: number; reserved: readonly s
       from: { parent: root, name: `${name}-${attempt}` },
     } as const;
     await client.command({ ...command, to: { parent: root, name } });
-    const file = client.openFile(first);
-    await file.write(0, Buffer.from(SECOND));
-    await file.settle();
+    // A server of both sets goes by its own record, and would write to the history of the reservation.
+    const [other = ''] = attributes.replicas.filter((server) => !reserved.includes(server));
+    const second = new ClusterClient({ servers: [cluster.url(other)] });
+    await second.openFile(first, { replicas: [other] }).write(0, Buffer.from(SECOND));
+    await second.close();
     return { inode: first, reserved };
   }
   throw new Error('No two sets share one server alone');
@@ -97,4 +99,30 @@ test('a file with two member sets is told by status, metrics and check', async (
     assert.deepEqual([kind, path], ['members', `${VOLUME}:/forked`]);
     assert.ok(reserved.includes(server), `${server} has the members of the reservation`);
   }
+});
+
+test('a conflict is resolved by keeping one history as the file and the other under a second name', async () => {
+  const path = `${VOLUME}:/forked`;
+  const { findings } = await checked();
+  const file = await client.resolve(VOLUME, '/forked');
+  const [found] = findings.filter(({ path: named, members = [] }) => {
+    return named === path && members.some((server) => !file.replicas.includes(server));
+  });
+  assert.ok(found !== undefined);
+  const unknown = await leasehold('resolve', path, '--keep', 's9');
+  assert.notEqual(unknown.code, 0);
+  assert.match(unknown.text, /Server s9 has no replica/);
+  const { code, text } = await leasehold('resolve', path, '--keep', found.server, '--json');
+  assert.equal(code, 0, text);
+  const { others } = JSON.parse(text) as { others: string[] };
+  assert.equal(others.length, 1);
+  const textAt = async (name: string): Promise<string> =>
+    (await run(process.execPath, [LAUNCHER, ...['get', name, '-', '--servers', cluster.urls.join(',')]]))
+      .text;
+  assert.equal(await textAt(path), FIRST);
+  assert.equal(await textAt(others[0] ?? ''), SECOND);
+  const attributes = await client.resolve(VOLUME, '/forked');
+  assert.deepEqual([attributes.mode, attributes.uid, attributes.gid], [0o640, 3, 4]);
+  const again = await leasehold('resolve', path, '--keep', found.server);
+  assert.match(again.text, /there is nothing to resolve/);
 });
