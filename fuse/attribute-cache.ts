@@ -151,6 +151,16 @@ export class AttributeCache {
   }
 
   /**
+   * When the cluster was asked for these attributes (monotonic, in milliseconds); undefined where it was asked for others since.
+   *
+   * @param attributes as they were answered, and not a copy
+   */
+  askedMs(attributes: Attributes): number | undefined {
+    const known = this.#known.get(attributes.inode);
+    return known?.attributes === attributes ? known.askedMs : undefined;
+  }
+
+  /**
    * For how long these attributes are still believed, in milliseconds; 0 where others were heard meanwhile.
    *
    * @param attributes as they were answered, and not a copy

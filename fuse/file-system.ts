@@ -562,7 +562,7 @@ export class FileSystem implements FileSystemCalls {
 
   /** The mount is there: from now on the kernel can be told what it has to forget. */
   mounted(kernel: FileKernel): void {
-    this.#files.kernel = kernel;
+    this.#files.mounted(kernel);
   }
 
   /** @returns attributes as they were heard of those that were answered with the access times of reads here */

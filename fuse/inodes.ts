@@ -60,7 +60,8 @@ export class Inodes {
 
   /** Attributes as the cluster told them when it was asked, together with what only this mount knows. */
   async present(attributes: Attributes): Promise<Attributes> {
-    const presented = (await this.#openFile(attributes.inode)?.present(attributes)) ?? attributes;
+    const askedMs = this.cache.askedMs(attributes);
+    const presented = (await this.#openFile(attributes.inode)?.present(attributes, askedMs)) ?? attributes;
     const shown = this.#accesses.shown(presented);
     this.cache.presented(attributes, shown);
     return shown;

@@ -35,6 +35,8 @@ export class OpenFile {
   writerCount = 0;
   /** Written here, and so to be sealed at its last close, if its policy says so. */
   written = false;
+  /** The kernel may have pages of it. */
+  mayHavePages = false;
   /** Created or changed here, and the catalog was not told of the outcome yet. */
   unsettled = false;
   /** As last heard of; permission bits for clearing set-user-id, and the version of what was read. */
@@ -51,6 +53,10 @@ export class OpenFile {
   /** When it was heard last that nobody else has changed it (monotonic), and by which attributes. */
   #heardMs = performance.now();
   #heard: Attributes;
+  /** When the cluster was last asked for the version of the contents, and answered (monotonic, in milliseconds). */
+  #confirmedMs = Number.NEGATIVE_INFINITY;
+  /** The newest version that was confirmed: what the source fetches in its generation is of this, or newer. */
+  #confirmed: ContentVersion;
   /** The size that the kernel was told last. */
   #toldSizeBytes: number;
   readonly #kernel: () => Pick<MountedTransport, 'givePages'> | null;
@@ -73,6 +79,7 @@ export class OpenFile {
     this.inode = attributes.inode;
     this.attributes = attributes;
     this.#heard = attributes;
+    this.#confirmed = attributes.contents;
     this.#lineage = new Lineage(attributes.contents);
     this.#pages = pages;
     pages.opened();
@@ -101,20 +108,42 @@ export class OpenFile {
     });
   }
 
-  /** @param believedMs for how long what was written here may be read without a word from the cluster that nobody else has changed it */
+  /** When, at the earliest, contents that the source fetched before were not yet outdated at the cluster. */
+  get confirmedMs(): number {
+    return this.#confirmedMs;
+  }
+
+  /**
+   * What was fetched of earlier contents is not served any more. The kernel is told nothing.
+   *
+   * @param askedMs when the cluster was asked for them (monotonic, in milliseconds)
+   */
+  confirm({ contents }: Attributes, askedMs: number): void {
+    if (contentVersionCompare(contents, this.#confirmed) > 0) {
+      this.source.changed();
+      this.#confirmed = contents;
+    }
+    this.#confirmedMs = Math.max(this.#confirmedMs, askedMs);
+  }
+
+  /**
+   * @param believedMs for how long what was written here may be read without a word from the cluster that nobody else has changed it
+   * @param isCurrent as of `ReadAhead.read`
+   */
   async read(
     readAhead: ReadAhead,
     position: ReadPosition,
     offset: number,
     length: number,
     believedMs = 0,
+    isCurrent: () => boolean | Promise<boolean> = () => true,
   ): Promise<Uint8Array> {
     // Beyond the size the cluster knows, a hole before dirty bytes would read as the end of the file.
     if (this.writes.dirty && (this.writes.overlaps(offset, length) || offset + length > this.#sizeBytes())) {
       await this.writes.drain();
     }
     const written = this.#written(offset, length, believedMs);
-    return written ?? readAhead.read(this.source, position, offset, length);
+    return written ?? readAhead.read(this.source, position, offset, length, isCurrent);
   }
 
   /** @returns what was written here, where all of that is known, and nobody else has changed the file since */
@@ -224,16 +253,16 @@ export class OpenFile {
    * are waited for, so that the modification time is the primary's and does not change once they are there;
    * while the cluster is slow to take them, size and time are those of this mount.
    *
-   * @param ask asks the cluster again, after bytes under way have arrived
+   * @param askedMs when the cluster was asked for them (monotonic, in milliseconds); absent where that is not known
    */
-  async present(attributes: Attributes): Promise<Attributes> {
+  async present(attributes: Attributes, askedMs: number = Number.NEGATIVE_INFINITY): Promise<Attributes> {
     if (this.writes.dirty) {
       await withDeadline(this.writes.drain(), DRAIN_FOR_ATTRIBUTES_MS, 'Draining').catch(() => undefined);
     }
     if (attributes !== this.#heard) this.#heardMs = performance.now();
     this.#heard = attributes;
     // Somebody changed it, perhaps we: blocks read before may be old.
-    if (contentVersionCompare(attributes.contents, this.attributes.contents) > 0) this.source.changed();
+    this.confirm(attributes, askedMs);
     // Otherwise what is on its way to the kernel would come after the word that it is outdated.
     await this.source.withoutOutdated();
     const order = contentVersionCompare(attributes.contents, this.attributes.contents);
@@ -302,7 +331,18 @@ export class OpenFile {
    * @param invalidate makes the kernel forget what it has; called where that may be from before a change made elsewhere
    */
   async refresh(invalidate: () => Promise<void>): Promise<void> {
-    const { contents } = await this.state();
+    await this.#refreshTo((await this.state()).contents, invalidate);
+  }
+
+  /**
+   * As `refresh`, of contents that the cluster was asked for. What is on its way there from here is not waited for: with it other contents come.
+   */
+  async refreshPages({ contents }: Attributes, invalidate: () => Promise<void>): Promise<void> {
+    if (this.writes.dirty || contentVersionCompare(contents, this.#newest) < 0) return;
+    await this.#refreshTo(contents, invalidate);
+  }
+
+  async #refreshTo(contents: ContentVersion, invalidate: () => Promise<void>): Promise<void> {
     if (this.#lineage.is(contents)) return;
     await this.source.withoutOutdated();
     await invalidate();

@@ -10,6 +10,7 @@ import { Inodes, withoutPrivileges } from './inodes.ts';
 import type { OpenLocks } from './locks.ts';
 import { OpenFile } from './open-file.ts';
 import { Orphans } from './orphans.ts';
+import { PageChecks } from './page-checks.ts';
 import { ReadAhead, ReadPosition } from './read-ahead.ts';
 import { Room } from './room.ts';
 import type { Caller, FileKernel, LockRequest, Log, Opened } from './transport.ts';
@@ -21,6 +22,8 @@ const DIRTY_BYTES_MAX = 64 * 1024 * 1024;
 const WRITTEN_MS_MAX = 1_000;
 /** The same where nothing is believed: from the kernel's question about the file to the read for which it has asked. */
 const ASKED_MS = 50;
+/** What was fetched is confirmed anew after this, where attributes are believed for longer. */
+const FETCHED_MS_MAX = 1_000;
 const READ_AHEAD_BYTES_MAX = 32 * 1024 * 1024;
 /** Files that are told to the catalog at the same time after they were closed; the backend puts them together. */
 const SETTLING_MAX = 500;
@@ -66,6 +69,7 @@ export class OpenFiles {
   readonly #pages = new WrittenPages(writtenBytesMax());
   readonly #readAhead = new ReadAhead(READ_AHEAD_BYTES_MAX);
   readonly #open = new Map<number, OpenFile>();
+  #pageChecks: PageChecks | null = null;
   readonly #handles = new Map<number, FileHandle>();
   /** Files closed after writing that the catalog is being told of. */
   readonly #settling = new Set<Promise<void>>();
@@ -103,6 +107,15 @@ export class OpenFiles {
     this.#orphans = new Orphans(backend, () => this.#open.keys(), log);
   }
 
+  /** From now on the kernel can be told what it has to forget. */
+  mounted(kernel: FileKernel): void {
+    this.kernel = kernel;
+    // The library's transport, with which the kernel does not ask, cannot have it drop pages either.
+    if (!kernel.asksBeforeReads) return;
+    const check = async (file: OpenFile): Promise<void> => void (await this.#confirm(file, true));
+    this.#pageChecks = new PageChecks(this.#ageMaxMs, () => this.#open.values(), check);
+  }
+
   async open(inode: number, flags: number, caller: Caller): Promise<Opened> {
     const writing = isForWriting(flags);
     // As Linux has it, whatever the file is opened for: the kernel asks for the right to write.
@@ -119,7 +132,7 @@ export class OpenFiles {
     try {
       if (writing && file.source.isGiving) await file.source.withdraw();
       // Bytes under way are another handle's: an open does not wait for them, a read does.
-      if (!file.writes.dirty) await file.present(attributes);
+      if (!file.writes.dirty) await file.present(attributes, this.inodes.cache.askedMs(attributes));
       if ((writing || truncates) && attributes.policy === 'read-only') await this.#assertUnsealed(file);
       if (writing && truncates) {
         await this.#clearPrivileges(file, caller);
@@ -249,14 +262,48 @@ export class OpenFiles {
     opened.hasRead = true;
     // Whoever appends reads past the kernel's pages, and it asks for no attributes.
     const believedMs = appending ? 0 : this.#writtenMs;
-    const bytes = await file.read(this.#readAhead, position, offset, length, believedMs);
+    file.mayHavePages ||= !appending;
+    const isCurrent = () => this.#isCurrent(file, !appending);
+    const bytes = await file.read(this.#readAhead, position, offset, length, believedMs, isCurrent);
     this.#noteRead(opened);
     return bytes;
   }
 
+  /**
+   * Whether what was fetched of a file before now may be read: the cluster was asked for its version no longer ago than the mount's mode allows,
+   * or is asked now. Under `ttl` that is its time. Under `strict` and `leases` it is this very read; what is granted answers by itself.
+   *
+   * @param wasAsked the kernel has asked for the attributes in the same call of the program, as it does unless it reads past its pages
+   */
+  #isCurrent(file: OpenFile, wasAsked: boolean): boolean | Promise<boolean> {
+    const strictMs = wasAsked ? ASKED_MS : 0;
+    const ageMaxMs = this.#ageMaxMs === 0 ? strictMs : Math.min(this.#ageMaxMs, FETCHED_MS_MAX);
+    return performance.now() - file.confirmedMs < ageMaxMs || this.#confirm(file);
+  }
+
+  /**
+   * @param dropsPages the kernel drops its pages where others have changed the contents since they were told to it
+   * @returns false where the cluster does not say which contents there are now
+   */
+  async #confirm(file: OpenFile, dropsPages = false): Promise<boolean> {
+    const askedMs = performance.now();
+    try {
+      const attributes = await this.inodes.ask(file.inode);
+      file.confirm(attributes, askedMs);
+      if (dropsPages) await file.refreshPages(attributes, () => this.#dropPages(file));
+      return true;
+    } catch (error) {
+      // The read itself meets the same error, or does without what was fetched before.
+      this.#log('debug', 'contents are not confirmed', { file: file.inode, error: String(error) });
+      return false;
+    }
+  }
+
   /** @see FileSystemCalls.keptPages */
   keptPages(handle: number): void {
-    this.#fileHandle(handle).hasPages = true;
+    const opened = this.#fileHandle(handle);
+    opened.hasPages = true;
+    opened.file.mayHavePages = true;
   }
 
   /** What the kernel has answered by itself nobody here has heard of: who opens a file to read it, most likely has. */
@@ -345,15 +392,17 @@ export class OpenFiles {
     const locks = this.#locksOf(file);
     await locks.lock(handle, request, waits, signal);
     try {
-      await file.refresh(async () => {
-        this.inodes.cache.forget(file.inode);
-        await this.kernel?.invalidateInode(file.inode);
-      });
+      await file.refresh(() => this.#dropPages(file));
     } catch (error) {
       // Whoever is told of an error does not know that there is a lock.
       await locks.lock(handle, { ...request, type: 'unlock' }, false, signal);
       throw error;
     }
+  }
+
+  async #dropPages({ inode }: OpenFile): Promise<void> {
+    this.inodes.cache.forget(inode);
+    await this.kernel?.invalidateInode(inode);
   }
 
   #locksOf(file: OpenFile): OpenLocks {
@@ -519,7 +568,8 @@ export class OpenFiles {
     length: number,
   ): Promise<number> {
     if (length === 0) return 0;
-    const read = await source.read(this.#readAhead, new ReadPosition(), fromOffset, length);
+    const isCurrent = () => this.#isCurrent(source, false);
+    const read = await source.read(this.#readAhead, new ReadPosition(), fromOffset, length, 0, isCurrent);
     // What was read is a part of what others read.
     const bytes = Uint8Array.from(read);
     this.#readAhead.taken(read);
@@ -582,6 +632,7 @@ export class OpenFiles {
   /** When the mount is gone: everything written arrives, and the catalog hears of it. */
   async stop(): Promise<void> {
     this.#orphans.stop();
+    this.#pageChecks?.stop();
     await this.drain();
     await Promise.all([...this.#open.values()].map((file) => file.locks?.close()));
     for (const file of this.#open.values()) {

@@ -56,16 +56,25 @@ export class ReadAhead {
     this.#blocksMax = Math.max(1, Math.floor(bytesMax / BLOCK_BYTES));
   }
 
-  /** @returns the bytes there are, fewer than `length` only at the end of the file */
+  /**
+   * @param isCurrent asked before anything is used that was fetched before this call: whether the contents are still those of the source's
+   *   generation, which it changes if they are not
+   * @returns the bytes there are, fewer than `length` only at the end of the file
+   */
   async read(
     source: ReadSource,
     position: ReadPosition,
     offset: number,
     length: number,
+    isCurrent: () => boolean | Promise<boolean> = () => true,
   ): Promise<Uint8Array> {
     const inSequence = position.advance(offset, length);
     const first = Math.floor(offset / BLOCK_BYTES);
     const last = Math.floor((offset + length - 1) / BLOCK_BYTES);
+    if (inSequence || this.#has(source, first)) {
+      const answer = isCurrent();
+      if (answer !== true && !(await answer)) return this.#readPast(source, offset, length);
+    }
     if (!inSequence && !this.#has(source, first)) {
       const isWithin = first === last && source.isGivable;
       if (!isWithin || !this.#around.missed(blockKey(source, first))) {

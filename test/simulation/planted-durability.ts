@@ -1,9 +1,13 @@
-/** Known bugs of what survives a loss of power of all servers, each noticed by real servers on disks of their own; see `planted.ts`. */
+/**
+ * Known bugs of what survives a loss of power of all servers, and of what a mount shows of contents that others change; noticed by real servers
+ * and mounts, see `planted.ts`.
+ */
 import { type Planted, plantedIn } from './planted.ts';
 
 const replica = plantedIn('replica');
 
 const FILE = 'test/cluster/power-loss-of-all.test.ts';
+const CONTENTS = 'test/cluster/mount-contents.test.ts';
 
 export const PLANTED_DURABILITY: readonly Planted[] = [
   replica(
@@ -70,5 +74,30 @@ export const PLANTED_DURABILITY: readonly Planted[] = [
         name: 'REST: a change under `/v1/files`, `/v1/uploads`, `/v1/snapshots`, `/v1/trash`: PUT of a directory whose first answer was lost',
       },
     },
+  ),
+  replica(
+    'ahead-unconfirmed',
+    'a reader past the kernel’s pages is given what was fetched ahead of it before another mount wrote there',
+    {
+      file: 'fuse/open-files.ts',
+      find: 'const strictMs = wasAsked ? ASKED_MS : 0;',
+      replace: 'const strictMs = 1_000;',
+    },
+    {
+      test: {
+        file: CONTENTS,
+        name: 'are read at once with cache=strict, transport=kernel, whatever was fetched ahead',
+      },
+    },
+  ),
+  replica(
+    'mapping-kept',
+    'the kernel keeps the pages of a mapped file that another mount has written',
+    {
+      file: 'fuse/open-files.ts',
+      find: 'if (dropsPages) await file.refreshPages(attributes, () => this.#dropPages(file));',
+      replace: '',
+    },
+    { test: { file: CONTENTS, name: 'are shown by a mapping with cache=strict' } },
   ),
 ];
