@@ -23,6 +23,7 @@ import type {
   ServerStatus,
   TreeCopy,
 } from '../wire/http-api.ts';
+import type { LateErrorReport } from '../wire/late-errors.ts';
 import type { LockList } from '../wire/lock-api.ts';
 import type { RevokedList } from '../wire/tokens.ts';
 import { Access } from './access.ts';
@@ -403,6 +404,15 @@ export class ClusterClient {
       if (!page.more || last === undefined) return;
       after = last.name;
     }
+  }
+
+  /** Reports an operation that was acknowledged here and dropped, to a server that makes it known. */
+  async reportLateError(error: LateErrorReport, options?: CallOptions): Promise<void> {
+    const request: ExchangeRequest = {
+      ...{ what: 'Cannot report a late error', method: 'POST', path: '/v1/mounts/late-errors' },
+      ...{ headers: JSON_HEADERS, body: JSON.stringify(error), mutation: false },
+    };
+    await this.#exchanger.perform({ primary: null }, request, async () => undefined, options);
   }
 
   /** What a server makes of the whole cluster. */

@@ -12,6 +12,7 @@ import {
   parseMountOptions,
   parseMountSource,
 } from '../client/mount-options.ts';
+import { LATE_ERROR_MESSAGE } from '../client/mount-status.ts';
 import { RememberingClient, type RememberingClientOptions } from '../client/remembering-client.ts';
 import type { AccessRule } from './access-times.ts';
 import { withBirths } from './birth-backend.ts';
@@ -22,12 +23,12 @@ import { errnoName } from './errno.ts';
 import { clusterFacts, withFacts } from './facts.ts';
 import { stderrLog } from './log.ts';
 import { type Mounted, mountVolume } from './mount.ts';
-import { UNBORN_MS_MAX } from './newborn-files.ts';
+import { type LateError, UNBORN_MS_MAX } from './newborn-files.ts';
 import { OwnLog } from './own-log.ts';
 import { isAsStored, presenter } from './presentation.ts';
 import { readOnlyBackend } from './read-only.ts';
 import { REMOVAL_ROW_MS } from './removal-rows.ts';
-import type { KernelCache } from './transport.ts';
+import type { KernelCache, Log } from './transport.ts';
 import { TransportError, transportNamed } from './transports.ts';
 
 const USAGE =
@@ -39,6 +40,7 @@ const SNAPSHOT_AGE_MS = 3_600_000;
 const CLIENT_MARGIN = 0.95;
 /** For the question how long leases are, on which the limit of all further ones depends. */
 const FIRST_LIMIT_MS = 20_000;
+const ERROR_CHARS_MAX = 1_000;
 /** What a call may take beyond the cluster's lease, where nobody has said otherwise. */
 const BEYOND_LEASE_MS = 5_000;
 const BEYOND_FAILOVER_MS = 1_000;
@@ -69,6 +71,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
   const { servers, volume, path, directory, xattrs } = settings;
   const log = stderrLog(settings.logLevel);
   const ownLog = new OwnLog();
+  let hasDropped = false;
   const source = settings.source ?? (path === '/' ? `leasehold:${volume}` : `leasehold:${volume}:${path}`);
   try {
     const access = new Access(accessFiles(settings.access));
@@ -95,7 +98,16 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     const whole = isSnapshot(volume) ? plain : withFacts(plain, clusterFacts(client, volume), settings.facts);
     const rowMs = clientOptions.exact ? 0 : REMOVAL_ROW_MS;
     const waitMsMax = clientOptions.operationTimeoutMs;
-    const changeable = births === null ? whole : withBirths(whole, births, log, { rowMs, waitMsMax });
+    const changeable =
+      births === null
+        ? whole
+        : withBirths(whole, births, log, {
+            ...{ rowMs, waitMsMax },
+            late: (error) => {
+              hasDropped = true;
+              void reportLate(client, error, log);
+            },
+          });
     const backend = settings.readOnly ? readOnlyBackend(changeable) : changeable;
     mounted = await mountVolume(backend, transportNamed(settings.transport), {
       ...{ directory, source, limitMs, xattrs, log },
@@ -113,7 +125,8 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     log('info', 'mounted', { volume, path, directory, limitMs });
     await mounted.ended;
     log('info', 'unmounted', { volume, directory });
-    ownLog.remove();
+    // Where an acknowledged operation was dropped, the log may be the only one that says so.
+    if (!hasDropped) ownLog.remove();
     return 0;
   } catch (error) {
     log('error', 'cannot mount', { volume, directory, error: messageOf(error) });
@@ -121,6 +134,24 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     sayReady({ error: { code: codeOf(error), message: messageOf(error), ...hint } });
     return 1;
   }
+}
+
+/** The log has an operation that was dropped even where no server learns of it. */
+async function reportLate(client: ClusterClient, late: LateError, log: Log): Promise<void> {
+  const { operation, directory, name } = late;
+  const error = messageOf(late.error).slice(0, ERROR_CHARS_MAX);
+  let path = `directory ${directory}: ${name}`;
+  try {
+    const { paths } = await client.query({ kind: 'paths', inodes: [directory] });
+    const [found] = paths;
+    if (found !== undefined) path = `${found.volume}:${found.path.replace(/\/$/, '')}/${name}`;
+  } catch (why) {
+    log('debug', 'the path of a late error is not known', { error: messageOf(why) });
+  }
+  log('error', LATE_ERROR_MESSAGE, { operation, path, error });
+  await client.reportLateError({ operation, path, error }).catch((why: unknown) => {
+    log('debug', 'a late error is not reported', { error: messageOf(why) });
+  });
 }
 
 function accessRule({ accessTimes, directoryAccessTimes }: MountSettings): AccessRule {

@@ -112,7 +112,7 @@ export class NewbornFiles {
       this.named(place.parent, null);
       this.changed(place, 'doubt');
       const { parent: directory, name, inode: file } = place;
-      log('error', 'a file that was removed is still there', { directory, name, file, error: String(error) });
+      log('warn', 'a file that was removed is still there', { directory, name, file, error: String(error) });
       late({ operation: 'unlink', directory, name, error });
     };
     const removed: RemovalEvents['removed'] = ({ parent }, atNs) => this.named(parent, atNs);

@@ -30,6 +30,7 @@ import { ContentsConnections } from './http/contents-connections.ts';
 import { Drain } from './http/drain.ts';
 import { HostNames, refusedHost } from './http/hosts.ts';
 import { drawIncarnation } from './incarnation.ts';
+import { LateErrorReports } from './late-errors.ts';
 import { LeaseDriver } from './lease-driver.ts';
 import { controlOf } from './live/dev-control.ts';
 import { Happenings } from './live/happenings.ts';
@@ -450,6 +451,7 @@ export async function compose(
       happenings.tell(current.length > 0 ? SENTENCES.shortage(self, current) : SENTENCES.shortageEnds(self)),
   });
   const app = await buildApp({
+    lateErrors: new LateErrorReports({ self, log, happenings, metrics }),
     live: { hub, control: control?.url ?? null },
     membership: { describe: () => known.describe() },
     births,

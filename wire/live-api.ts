@@ -21,6 +21,7 @@ export const HAPPENING_KINDS = [
   'disk-full',
   'disk-has-room',
   'view-conflict',
+  'late-error',
   'shortage',
   'shortage-ends',
   'disk-failed',

@@ -8,6 +8,7 @@ import {
   parseMountOptions,
   parseMountSource,
 } from '../mount-options.ts';
+import { type MountStatus, mountStatuses } from '../mount-status.ts';
 import { printJson, printLine } from '../output.ts';
 import { unmountDirectory } from '../unmount.ts';
 import { addClusterOptions, duration } from './cluster-command.ts';
@@ -29,7 +30,7 @@ ${MOUNT_OPTIONS.map(({ name, value, effect }) => `  ${optionTerm(name, value).pa
 export function addMountCommands(program: Command): void {
   const mount = addClusterOptions(program.command('mount'))
     .description('mount a volume or a directory of one; returns when the mount is usable')
-    .argument('[source]', 'VOLUME or VOLUME:/directory')
+    .argument('[source]', 'VOLUME or VOLUME:/directory; "status" without a directory lists the mounts here')
     .argument('[directory]', 'where to mount it; a mount left dead there by a crash is replaced')
     .option('-o, --option <list>', 'options as in fstab, with commas between them; listed below', collect, [])
     .option(
@@ -49,6 +50,10 @@ export function addMountCommands(program: Command): void {
         if (options.installHelper !== undefined) {
           const folder = options.installHelper === true ? HELPER_FOLDER : options.installHelper;
           printLine(`${await installHelper(folder)} is there now: mount -t leasehold VOLUME:/ DIR`);
+          return;
+        }
+        if (source === 'status' && directory === undefined) {
+          printMounts(await mountStatuses(), options.json === true);
           return;
         }
         if (source === undefined || directory === undefined) {
@@ -90,6 +95,20 @@ export function addMountCommands(program: Command): void {
       });
       if (left !== null) process.stderr.write(`leasehold: ${left}\n`);
     });
+}
+
+/** `leasehold mount status`: nothing is mounted without a directory. */
+function printMounts(mounts: readonly MountStatus[], isJson: boolean): void {
+  if (isJson) {
+    printJson(mounts);
+    return;
+  }
+  for (const { directory, source, pid, log, lateErrors } of mounts) {
+    const process = pid === null ? 'no process that can be seen' : `process ${pid}, log ${log ?? 'unknown'}`;
+    printLine(`${source} on ${directory}: ${process}, ${lateErrors.length} late errors`);
+    for (const { time, operation, path, error } of lateErrors)
+      printLine(`  ${time} ${operation} of ${path} was dropped: ${error}`);
+  }
 }
 
 /** Options of the table that may also be given as options of the command; `--servers` is there already. */

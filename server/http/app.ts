@@ -5,6 +5,7 @@ import { type FastifyBaseLogger, type FastifyInstance, fastify, LogController } 
 import type { Births } from '../file/births.ts';
 import type { ReplicaCheck } from '../file/replica-check.ts';
 import type { Gateway } from '../gateway.ts';
+import type { LateErrorReports } from '../late-errors.ts';
 import type { LiveHub } from '../live/live-hub.ts';
 import type { MetricsRegistry } from '../metrics.ts';
 import type { NamedLeases } from '../named/named-leases.ts';
@@ -30,6 +31,7 @@ import { closeAfterUnsent } from './expectation.ts';
 import { FILES_PREFIX, fileRoutes } from './file-routes.ts';
 import { guardHosts, type HostNames } from './hosts.ts';
 import { INFO_PREFIX, infoRoutes } from './info-routes.ts';
+import { lateErrorRoutes } from './late-error-routes.ts';
 import { leaseRoutes } from './lease-routes.ts';
 import { localRoutes } from './local-routes.ts';
 import { lockRoutes } from './lock-routes.ts';
@@ -65,6 +67,8 @@ export interface AppOptions {
   readonly localProof?: LocalProof | null;
   /** Absent where nobody can watch the cluster. */
   readonly live?: { readonly hub: LiveHub; readonly control: string | null };
+  /** Absent where no mount reports. */
+  readonly lateErrors?: Pick<LateErrorReports, 'report'>;
   /** Absent where everything is in the clear. */
   readonly tls?: TlsMaterial | null;
   /** Absent where nobody is asked who he is. */
@@ -157,6 +161,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     await app.register(async (scope) => localRoutes(scope, gateway, localProof, metrics));
   }
   await app.register(async (scope) => settleRoutes(scope, gateway));
+  const { lateErrors } = options;
+  if (lateErrors !== undefined) await app.register(async (scope) => lateErrorRoutes(scope, lateErrors));
   if (births !== undefined) await app.register(async (scope) => birthRoutes(scope, births));
   await app.register(async (scope) => lockRoutes(scope, gateway));
   await app.register(async (scope) => fileRoutes(scope, gateway, metrics));

@@ -1,4 +1,5 @@
 import type { ServerId } from '../../base/ids.ts';
+import type { LateErrorReport } from '../../wire/late-errors.ts';
 import type { News } from './happenings.ts';
 
 /** How the lease before a primary's own came to its end. */
@@ -114,6 +115,11 @@ export const SENTENCES = {
     kind: 'disk-has-room',
     mood: 'good',
     text: `The disk of ${self} has room again.`,
+  }),
+  lateError: (_self: ServerId, { operation, path, error }: LateErrorReport): News => ({
+    kind: 'late-error',
+    mood: 'bad',
+    text: `A mount had acknowledged "${operation}" of ${path}, which was dropped: ${error}. Nothing that other clients did is lost by it.`,
   }),
   viewConflict: (self: ServerId, file: number, what: string): News => ({
     kind: 'view-conflict',

@@ -9,9 +9,10 @@ import { spawn } from 'node:child_process';
 import { mkdir, open, readdir, readFile, writeFile } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { MountStatus } from '../../client/mount-status.ts';
 import { noMounts, transports } from '../posix/mounts.ts';
-import { ClusterMount } from './cluster-mount.ts';
-import { RealCluster } from './real-cluster.ts';
+import { ClusterMount, runOk } from './cluster-mount.ts';
+import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
 const VOLUME = 'fences';
 const FILES = 600;
@@ -75,6 +76,27 @@ async function syncError(path: string): Promise<string | undefined> {
   }
 }
 
+/** Each dropped unlink is in the status of the mount with its path, and servers count and tell of them. */
+async function reported(mount: ClusterMount, paths: readonly string[]): Promise<void> {
+  const status = async (): Promise<MountStatus | undefined> => {
+    const { text } = await runOk(process.execPath, [LAUNCHER, 'mount', 'status', '--json']);
+    return (JSON.parse(text) as MountStatus[]).find(({ directory }) => directory === mount.directory);
+  };
+  await until('the status has all of them', async () => {
+    const told = new Set((await status())?.lateErrors.map(({ path }) => path));
+    return paths.every((path) => told.has(path));
+  });
+  await until('servers count them', async () => {
+    const pages = cluster.urls.map(async (url) => (await fetch(`${url}/metrics`)).text());
+    const counts = (await Promise.all(pages)).flatMap((page) =>
+      [...page.matchAll(/^leasehold_late_errors_total\{operation="unlink"\} (\d+)/gm)].map(([, count]) =>
+        Number(count),
+      ),
+    );
+    return counts.reduce((sum, count) => sum + count, 0) >= paths.length;
+  });
+}
+
 describe('unlinks of a mount that is paused', { skip: obstacle, concurrency: true }, async () => {
   for (const transport of await transports())
     for (const pauseMs of PAUSES_MS)
@@ -108,6 +130,11 @@ describe('unlinks of a mount that is paused', { skip: obstacle, concurrency: tru
           assert.equal(await readFile(other.path(folder, name), 'utf8'), `new ${name}`);
         }
         assert.equal(error, rewritten.length === 0 ? undefined : 'EIO');
+        if (error !== undefined)
+          await reported(
+            one,
+            rewritten.map((name) => `${VOLUME}:/${folder}/${name}`),
+          );
         assert.equal(await syncError(one.path(folder)), undefined, 'It is reported once');
         for (const name of answered)
           assert.ok(rewritten.includes(name) || !left.has(name), `${name} was removed, and is there`);

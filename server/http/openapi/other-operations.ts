@@ -1,5 +1,6 @@
 import { NumbersRequest } from '../../../wire/birth-numbers.ts';
 import { CacheRequest, ChangesRequest, CommandRequest, QueryRequest } from '../../../wire/catalog-api.ts';
+import { LateErrorReport } from '../../../wire/late-errors.ts';
 import { LockBody, LockRenewalBody } from '../../../wire/lock-api.ts';
 import { AcquireBody, KeyBody, RefreshBody } from '../../../wire/named-lease-api.ts';
 import { Type } from '../../../wire/schema.ts';
@@ -248,6 +249,10 @@ export const OTHER_OPERATIONS: Operations = {
   'POST /v1/data/:file/settle': data('settle', 'The catalog has size and time'),
   'POST /v1/data/settle': data('settleMany', 'The catalog has size and time of many files', {
     body: json(Type.Object({ files: Type.Array(Type.Integer()) })),
+  }),
+  'POST /v1/mounts/late-errors': data('reportLateError', 'An acknowledged operation was dropped', {
+    body: json(LateErrorReport),
+    answers: { 204: done },
   }),
   'POST /v1/births/numbers': data('reserveNumbers', 'Numbers for files that come as a whole', {
     body: json(NumbersRequest),

@@ -1,0 +1,70 @@
+import { open, readlink } from 'node:fs/promises';
+import { processes, volumeMounts } from './mount-table.ts';
+
+/** Of a log so many bytes at its end are read. */
+const LOG_BYTES_MAX = 4 * 1024 * 1024;
+/** The message of the mount's log for an operation that was acknowledged and dropped. */
+export const LATE_ERROR_MESSAGE = 'an acknowledged operation was dropped';
+
+/** An operation that a mount acknowledged and that the cluster had to drop. */
+export interface LateErrorLine {
+  readonly time: string;
+  readonly operation: string;
+  readonly path: string;
+  readonly error: string;
+}
+
+export interface MountStatus {
+  readonly directory: string;
+  readonly source: string;
+  /** Of the process that serves it; null where no such process can be seen. */
+  readonly pid: number | null;
+  /** Null where it writes its log to no file that can be read. */
+  readonly log: string | null;
+  readonly lateErrors: readonly LateErrorLine[];
+}
+
+/** @returns the mounts of volumes on this machine, with what their logs say of operations that were dropped */
+export async function mountStatuses(): Promise<MountStatus[]> {
+  const daemons = (await processes()).filter(({ argv }) => argv.includes('mount-daemon'));
+  const mounts = await volumeMounts();
+  return Promise.all(
+    mounts.map(async ({ directory, source }) => {
+      const pid = daemons.find(({ argv }) => argv.at(-1) === directory)?.pid ?? null;
+      const log = pid === null ? null : await readlink(`/proc/${pid}/fd/2`).catch(() => null);
+      return { directory, source, pid, log, lateErrors: log === null ? [] : await lateErrorsIn(log) };
+    }),
+  );
+}
+
+/** @returns late errors in a log of a mount, the oldest first */
+export async function lateErrorsIn(log: string): Promise<LateErrorLine[]> {
+  // A log that has become long is continued in a new one.
+  const parts = await Promise.all([`${log}.1`, log].map((path) => endOf(path).catch(() => '')));
+  return parts
+    .join('\n')
+    .split('\n')
+    .flatMap((line) => {
+      if (!line.includes(LATE_ERROR_MESSAGE)) return [];
+      try {
+        const { time, operation, path, error } = JSON.parse(line) as LateErrorLine;
+        return [{ time, operation, path, error }];
+      } catch {
+        // The first line may be cut off.
+        return [];
+      }
+    });
+}
+
+async function endOf(path: string): Promise<string> {
+  const file = await open(path);
+  try {
+    const stat = await file.stat();
+    if (!stat.isFile()) return '';
+    const from = Math.max(0, stat.size - LOG_BYTES_MAX);
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(stat.size - from), 0, stat.size - from, from);
+    return buffer.subarray(0, bytesRead).toString();
+  } finally {
+    await file.close();
+  }
+}

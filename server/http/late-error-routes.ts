@@ -1,0 +1,15 @@
+import type { FastifyInstance } from 'fastify';
+import { LateErrorReport } from '../../wire/late-errors.ts';
+import type { LateErrorReports } from '../late-errors.ts';
+import { matching } from './matching.ts';
+import { WRITE } from './roles.ts';
+
+const lateError = matching(LateErrorReport);
+
+/** `POST /v1/mounts/late-errors`: an acknowledged operation was dropped. */
+export function lateErrorRoutes(app: FastifyInstance, reports: Pick<LateErrorReports, 'report'>): void {
+  app.post('/v1/mounts/late-errors', WRITE, async (request, reply) => {
+    reports.report(lateError(request.body, 'body'));
+    return reply.code(204).send();
+  });
+}

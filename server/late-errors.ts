@@ -1,0 +1,36 @@
+import type { Logger } from 'pino';
+import type { ServerId } from '../base/ids.ts';
+import type { LateErrorReport } from '../wire/late-errors.ts';
+import type { Happenings } from './live/happenings.ts';
+import { SENTENCES } from './live/sentences.ts';
+import type { MetricsRegistry } from './metrics.ts';
+
+export interface LateErrorParts {
+  readonly self: ServerId;
+  readonly log: Logger;
+  readonly happenings: Pick<Happenings, 'tell'>;
+  readonly metrics: MetricsRegistry;
+}
+
+/** Operations that a mount had acknowledged and that the cluster had to drop: what mounts report becomes an event, a metric and a line of the log. */
+export class LateErrorReports {
+  readonly #parts: LateErrorParts;
+  readonly #count: (operation: string) => void;
+
+  constructor(parts: LateErrorParts) {
+    this.#parts = parts;
+    const counter = parts.metrics.counter(
+      'leasehold_late_errors_total',
+      'Operations that mounts had acknowledged and that were dropped, as mounts have reported to this server',
+      ['operation'],
+    );
+    this.#count = (operation) => counter.add(1, { operation });
+  }
+
+  report(error: LateErrorReport): void {
+    const { self, log, happenings } = this.#parts;
+    this.#count(error.operation);
+    log.warn(error, 'a mount has dropped an acknowledged operation');
+    happenings.tell(SENTENCES.lateError(self, error));
+  }
+}
