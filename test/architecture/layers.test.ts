@@ -201,6 +201,13 @@ test('values of node:http come from http-parts/: an import of it has Node load i
   assert.deepEqual(faults, []);
 });
 
+test('bytes become text in one place: a decoder of its own would drop U+FEFF, or put U+FFFD for what is not UTF-8', () => {
+  const faults = FILES.filter(({ folder }) => !FREE.includes(folder)).flatMap(({ path, code }) =>
+    path !== 'base/utf8.ts' && /\bTextDecoder\b/.test(code) ? [path] : [],
+  );
+  assert.deepEqual(faults, []);
+});
+
 test('the dashboard imports its own modules and the chart library, and asks nobody but servers', () => {
   const modules = globSync('web/*.js', { cwd: ROOT });
   assert.ok(modules.length > 5);
