@@ -107,8 +107,15 @@ test('the image has what it copies, and does not run as root', () => {
   assert.match(DOCKERFILE, /^USER node$/m);
   assert.deepEqual(imageWords(/^ENTRYPOINT (.+)$/m), ['node', 'bin/leasehold.js']);
   const [program, script = ''] = imageWords(/^HEALTHCHECK [^\n]*\\\n\s*CMD (.+)$/m);
-  assert.equal(program, 'node');
+  assert.equal(program, 'sh');
   assert.ok(existsSync(join(ROOT, script.replace('/opt/leasehold/', ''))), script);
+  const checks = [
+    readFileSync(join(ROOT, script.replace('/opt/leasehold/', '')), 'utf8'),
+    readFileSync(join(ROOT, 'docker-compose.yml'), 'utf8'),
+  ];
+  for (const check of checks) assert.doesNotMatch(check, /\bnode -e|'node'/, 'A check starts no Node');
+  const seconds = (option: string): number => Number(new RegExp(`--${option}=(\\d+)s`).exec(DOCKERFILE)?.[1]);
+  assert.ok(seconds('timeout') >= 10 && seconds('start-period') >= 60, 'A busy machine has time to answer');
   for (const line of readFileSync(join(ROOT, '.dockerignore'), 'utf8').split('\n')) {
     assert.ok(!['bin', 'client', 'server', 'catalog', 'wire', 'fuse', 'web'].includes(line.trim()), line);
   }
