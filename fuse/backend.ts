@@ -37,6 +37,8 @@ export interface Attributes {
   readonly xattrs?: number;
   /** Of a file: with `read-only` it is sealed once it was written and closed. */
   readonly policy?: 'quorum' | 'all' | 'read-only';
+  /** Of a file of a volume with a quota: the size that it may grow to before the catalog is asked. */
+  readonly allowedBytes?: number;
 }
 
 /** What a file's primary says of its contents. */
@@ -313,6 +315,8 @@ export interface InodeNumbers {
   readonly count: number;
   readonly bearer: string;
   readonly untilMs: number;
+  /** That server takes contents of files that were created by these numbers. */
+  readonly named?: true;
 }
 
 /** A new file as the cluster first hears of it, with all of its contents. */
@@ -321,6 +325,8 @@ export interface NewFile {
   readonly name: string;
   /** One of `InodeNumbers`. */
   readonly inode: number;
+  /** The cluster has it by this number, without contents, and live. */
+  readonly isNamed?: true;
   readonly mode: number;
   readonly uid: number;
   readonly gid: number;
@@ -330,7 +336,7 @@ export interface NewFile {
   readonly contents: Uint8Array;
 }
 
-/** `refused`: not there, and not to be. `unborn`: not there, and can be made in the ordinary way by the same number. */
+/** `refused`: not there, and not to be. `unborn`: not there, and can be made in the ordinary way by the same number; of one that has its name it is not known whether it has its contents, unless it is `untouched`. */
 export type BirthOutcome =
   | {
       readonly kind: 'born';
@@ -341,7 +347,7 @@ export type BirthOutcome =
       readonly renew?: true;
     }
   | { readonly kind: 'refused'; readonly error: Error }
-  | { readonly kind: 'unborn' };
+  | { readonly kind: 'unborn'; readonly untouched?: true };
 
 export interface MadeFile {
   readonly attributes: Attributes;

@@ -28,6 +28,8 @@ interface Waiting {
 export interface InodeNumber {
   readonly inode: number;
   readonly bearer: string;
+  /** That server also takes the contents of a file that was created by this number. */
+  readonly takesNamed: boolean;
 }
 
 /** Brings new files to the cluster: while a request is under way the next ones gather, and travel together; many bytes do not wait for that. */
@@ -66,7 +68,7 @@ export class Births {
     const numbers = this.#numbers;
     if (numbers === null) return null;
     this.#numbers = { ...numbers, next: numbers.next + 1 };
-    return { inode: numbers.next, bearer: numbers.bearer };
+    return { inode: numbers.next, bearer: numbers.bearer, takesNamed: numbers.named === true };
   }
 
   /** @returns what became of the file; throws where that is not known */

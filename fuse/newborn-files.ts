@@ -13,7 +13,7 @@ import type {
   NewFile,
   Owner,
 } from './backend.ts';
-import { Births } from './births.ts';
+import { Births, type InodeNumber } from './births.ts';
 import { type NameState, nameStateOf } from './delegated-names.ts';
 import { ErrnoError } from './errno.ts';
 import { HeldDirectories } from './held-directories.ts';
@@ -26,7 +26,7 @@ import { RemovalRows } from './removal-rows.ts';
 import { isOverQuota, type RemovalEvents, Removals } from './removals.ts';
 import { SeenContents } from './seen-contents.ts';
 import type { Log } from './transport.ts';
-import { UnbornFile, type Way } from './unborn-file.ts';
+import { UnbornFile, type UnbornFileParts, type Way } from './unborn-file.ts';
 
 /** Others may look for a file in vain for so long after it was made here, in milliseconds; a part of what a mount believes. */
 export const UNBORN_MS_MAX = 250;
@@ -96,6 +96,8 @@ export class NewbornFiles {
   readonly #madeMs = new Moments();
   /** Files of the volume can come with their contents; not known before the first of them was made. */
   #isPossible = false;
+  /** The volume has a quota: growth is asked for before contents of a file that has its name are stored. */
+  #isLimited = false;
 
   constructor(
     backend: FileSystemBackend,
@@ -222,6 +224,8 @@ export class NewbornFiles {
     }
     // A program takes an exclusive create for a lock: the answer is the catalog's. This process may be paused between any check
     // of its delegation and the answer, while another client creates the name.
+    const named = exclusive ? await this.#createNamed(place, mode, owner) : null;
+    if (named !== null) return { attributes: named, created: true };
     const made = exclusive ? null : this.#make(place, mode, owner);
     if (made !== null) return { attributes: made, created: true, unborn: true };
     this.prepare();
@@ -270,7 +274,52 @@ export class NewbornFiles {
       ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, replicas: [], live: false, xattrs: 0 },
       contents: { epoch: 0, seq: 0 },
     };
-    const file: UnbornFile = new UnbornFile(place, attributes, {
+    this.#keep(place, attributes, number, owner, { inheritsGroup, isNamed: false });
+    return attributes;
+  }
+
+  /**
+   * Has the catalog create a file by a reserved number, and keeps its contents until it is closed: they travel as those of files that
+   * only this mount knows of.
+   *
+   * @returns null where that cannot be
+   * @throws ServiceError `exists`
+   */
+  async #createNamed(place: Place, mode: number, owner: Owner): Promise<Attributes | null> {
+    const { uid, gid, umask = 0 } = owner;
+    const directory = this.#directories.of(place.parent);
+    if (!this.#isPossible || this.#isLimited || directory?.attributes.xattrs !== 0) return null;
+    const number = this.#births.takeNumber();
+    if (number?.takesNamed !== true) return null;
+    this.#birth.use();
+    const atNs = String(nowNs());
+    const file: NewFile = {
+      ...{ ...place, inode: number.inode, mode: mode & ~umask, uid, gid },
+      ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, contents: new Uint8Array(0) },
+    };
+    const made = await this.changing([place], () => this.#birth.make(file)).catch((error: unknown) => {
+      // The number is void; the catalog has created nothing.
+      if (error instanceof ServiceError && error.code === 'precondition-failed') return null;
+      throw error;
+    });
+    if (made === null) return null;
+    const { attributes } = made;
+    this.changed(place, nameStateOf(attributes));
+    this.#learn(attributes);
+    if (!this.#isPossible || this.#isLimited || !this.isHeld(place.parent)) return attributes;
+    this.#keep(place, { ...attributes, live: false }, number, owner, { inheritsGroup: false, isNamed: true });
+    return attributes;
+  }
+
+  #keep(
+    place: Place,
+    attributes: Attributes,
+    number: InodeNumber,
+    owner: Owner,
+    { inheritsGroup, isNamed }: { readonly inheritsGroup: boolean; readonly isNamed: boolean },
+  ): void {
+    const { parent } = place;
+    const parts: UnbornFileParts = {
       bear: (whole) => this.#bear(whole, number.bearer),
       make: (whole) => this.#birth.make(whole),
       existing: () => this.#existing(file, owner),
@@ -282,7 +331,7 @@ export class NewbornFiles {
       },
       there: (_, namedNs) => {
         this.#forget(file);
-        this.named(parent, namedNs);
+        if (!isNamed) this.named(parent, namedNs);
       },
       lost: () => {
         this.#forget(file);
@@ -297,13 +346,13 @@ export class NewbornFiles {
       },
       isFull: () => this.#isFull,
       inheritsGroup,
-    });
+    };
+    const file: UnbornFile = new UnbornFile(place, attributes, parts, isNamed);
     this.#unborn.set(file.inode, file);
     this.#byPlace.set(placeKey(place), file);
-    this.#counts.more(parent);
+    if (!isNamed) this.#counts.more(parent);
     this.changed(file, file.inode);
     this.#timer ??= setTimeout(() => this.#age(), UNBORN_MS_MAX);
-    return attributes;
   }
 
   /** @see UnbornFileParts.existing */
@@ -389,9 +438,12 @@ export class NewbornFiles {
     const isOfPage = (name: string): boolean =>
       (after === '' || namesCompare(name, after) > 0) && (last === undefined || namesCompare(name, last) < 0);
     const listed = new Set(page.entries.map(({ name }) => name));
-    const more = unborn.filter(({ name }) => isOfPage(name) && !listed.has(name));
-    if (more.length === 0) return page;
-    const entries = [...page.entries, ...more.map(({ name, attributes }) => ({ name, attributes }))];
+    const more = unborn.filter(({ name, isNamed }) => !isNamed && isOfPage(name) && !listed.has(name));
+    if (unborn.length === 0) return page;
+    const known = page.entries.map(({ name, attributes }) => {
+      return { name, attributes: this.#unborn.get(attributes.inode)?.attributes ?? attributes };
+    });
+    const entries = [...known, ...more.map(({ name, attributes }) => ({ name, attributes }))];
     return { entries: entries.sort((a, b) => namesCompare(a.name, b.name)), more: page.more };
   }
 
@@ -543,13 +595,18 @@ export class NewbornFiles {
   }
 
   #forget(file: UnbornFile): void {
-    if (this.#unborn.delete(file.inode)) this.#counts.fewer(file.parent);
+    if (this.#unborn.delete(file.inode) && !file.isNamed) this.#counts.fewer(file.parent);
     this.#byPlace.delete(placeKey(file));
     for (const go of this.#waiting.splice(0)) go();
   }
 
-  #madeAtCluster(parent: number, { policy = 'quorum' }: Attributes): void {
+  #learn({ policy = 'quorum', allowedBytes }: Attributes): void {
     this.#isPossible = policy === 'quorum';
+    this.#isLimited = allowedBytes !== undefined;
+  }
+
+  #madeAtCluster(parent: number, attributes: Attributes): void {
+    this.#learn(attributes);
     this.prepare();
     const isAgain = this.#madeMs.sinceMs(parent) < AGAIN_MS;
     this.#madeMs.note(parent);

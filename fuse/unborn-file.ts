@@ -85,6 +85,8 @@ export class UnbornFile implements BackendFile {
   #attempted: 'nothing' | 'birth' | 'creation' = 'nothing';
   /** Why its contents may not be written to the file that has got its name. */
   #existingRefusal: unknown;
+  /** As the catalog has created it; null where the cluster does not know of it. */
+  readonly #named: Attributes | null;
   /** A program has learned that it is not stored. */
   #hasFailed = false;
   /** All of its bytes were written from its beginning on: an open of any other file would write the same. */
@@ -96,15 +98,22 @@ export class UnbornFile implements BackendFile {
     place: { readonly parent: number; readonly name: string },
     attributes: Attributes,
     parts: UnbornFileParts,
+    isNamed = false,
   ) {
     this.parent = place.parent;
     this.name = place.name;
     this.inode = attributes.inode;
     this.#attributes = attributes;
     this.#parts = parts;
+    this.#named = isNamed ? attributes : null;
   }
 
-  /** Nobody but this mount can know of it. */
+  /** The catalog has created it: others see its name, and no contents. */
+  get isNamed(): boolean {
+    return this.#named !== null;
+  }
+
+  /** No request has told the cluster of what is kept here. */
   get isUnborn(): boolean {
     return this.#coming === null && this.#attempted === 'nothing';
   }
@@ -120,7 +129,7 @@ export class UnbornFile implements BackendFile {
 
   /** @returns whether such a change can be made here, of which the cluster then hears together with the file */
   takes({ gid }: AttributeChanges): boolean {
-    return this.isUnborn && (gid === undefined || !this.#parts.inheritsGroup);
+    return this.isUnborn && !this.isNamed && (gid === undefined || !this.#parts.inheritsGroup);
   }
 
   /** Changes them here, where it takes them. */
@@ -333,6 +342,7 @@ export class UnbornFile implements BackendFile {
     const { mode, uid, gid, accessedNs, modifiedNs, changedNs } = this.#attributes;
     const file: NewFile = {
       ...{ parent: this.parent, name: this.name, inode: this.inode, mode, uid, gid },
+      ...(this.isNamed ? { isNamed: true as const } : {}),
       ...{ accessedNs, modifiedNs, changedNs, contents: this.#bytes.subarray(0, this.#sizeBytes) },
     };
     const born = way === 'born' ? await this.#bear(file) : null;
@@ -358,7 +368,10 @@ export class UnbornFile implements BackendFile {
       this.#attempted = 'birth';
       return null;
     }
-    if (outcome.kind === 'unborn') return null;
+    if (outcome.kind === 'unborn') {
+      if (this.isNamed && outcome.untouched !== true) this.#attempted = 'birth';
+      return null;
+    }
     if (outcome.kind === 'refused') return this.#writeExisting(file, outcome.error);
     const { attributes, namedNs } = outcome;
     return { there: this.#parts.open(attributes), namedNs, arrival: stateOf(attributes), isSettled: true };
@@ -370,7 +383,10 @@ export class UnbornFile implements BackendFile {
     this.#attempted = 'creation';
     let made: MadeFile;
     try {
-      made = await this.#parts.make(file);
+      made =
+        this.#named === null
+          ? await this.#parts.make(file)
+          : { attributes: this.#named, created: before === 'nothing', namedNs: null };
     } catch (error) {
       if (before !== 'nothing' || !isNameTaken(error)) throw error;
       this.#attempted = 'nothing';
@@ -380,19 +396,34 @@ export class UnbornFile implements BackendFile {
     const there = this.#parts.open(attributes);
     const found = stateOf(attributes);
     // The birth took effect, with all contents; what others have written since is theirs.
-    if (before === 'birth' && !created) {
+    if (before === 'birth' && !created && !this.isNamed) {
       const isOwn = !attributes.live && contentVersionCompare(attributes.contents, BORNE) === 0;
       return { there, namedNs, arrival: isOwn ? found : null, isSettled: isOwn };
     }
     const { inode, contents, accessedNs, modifiedNs } = file;
     const expect = created ? undefined : CREATED;
-    const written = contents.length === 0 ? found : await writeAll(there, contents, expect);
+    const written = contents.length === 0 ? found : await this.#write(there, contents, expect);
     const isAlone = attributes.sizeBytes === 0 && (written === found || isAfter(written, found));
     // Programs here have seen these times.
     const isTimed = this.#isTimed || (contents.length > 0 && way !== 'changed');
     if (isTimed) await this.#parts.setAttributes(inode, { accessedNs, modifiedNs });
     const arrival = isTimed ? { ...written, modifiedNs } : written;
     return { there, namedNs, arrival: isAlone ? arrival : null, isSettled: false };
+  }
+
+  /** @throws ErrnoError `EIO` where the contents are not those that the write expects */
+  async #write(there: BackendFile, contents: Uint8Array, expect?: ContentVersion): Promise<FileState> {
+    try {
+      return await there.write(0, [contents], expect);
+    } catch (error) {
+      const isOutdated = error instanceof ServiceError && error.code === 'precondition-failed';
+      if (expect === undefined || !isOutdated) throw error;
+      // Nothing else was ordered in the first epoch of a file that was created by a reserved number.
+      const state = this.isNamed ? await there.state() : null;
+      if (state !== null && contentVersionCompare(state.contents, BORNE) === 0) return state;
+      const message = 'The file was written since it was created, perhaps by an attempt of unknown outcome';
+      throw new ErrnoError('EIO', message);
+    }
   }
 
   /**
@@ -423,22 +454,6 @@ interface Arrived {
   readonly arrival: FileState | null;
   /** The catalog knows size and times. */
   readonly isSettled: boolean;
-}
-
-/** @throws ErrnoError `EIO` where the contents are not those that the write expects */
-async function writeAll(
-  there: BackendFile,
-  contents: Uint8Array,
-  expect?: ContentVersion,
-): Promise<FileState> {
-  try {
-    return await there.write(0, [contents], expect);
-  } catch (error) {
-    if (expect === undefined || !(error instanceof ServiceError) || error.code !== 'precondition-failed')
-      throw error;
-    const message = 'The file was written since it was created, perhaps by an attempt of unknown outcome';
-    throw new ErrnoError('EIO', message);
-  }
 }
 
 function isNameTaken(error: unknown): boolean {

@@ -154,6 +154,11 @@ export class ReplicaHost {
     return driver;
   }
 
+  /** Whether there is a replica of it on this server. */
+  has(file: FileId): boolean {
+    return this.#drivers.has(file) || this.#parts.store.record(file) !== null;
+  }
+
   /** @returns the replica if it is in use, else null */
   loaded(file: FileId): ReplicaDriver | null {
     return this.#drivers.get(file) ?? null;

@@ -48,6 +48,8 @@ export interface ReservedNumbers {
   readonly sets?: readonly (readonly string[])[];
   /** Id of the server that bears files by these numbers, as long as its process lives. */
   readonly bearer: string;
+  /** That server takes contents of files that `create-file` has created by these numbers. Absent from earlier releases. */
+  readonly named?: true;
   /** For how long they are good, in milliseconds from before they were asked for. */
   readonly validMs: number;
 }

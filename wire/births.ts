@@ -12,6 +12,9 @@ export const BIRTHS_BYTES_MAX = 4 * 1024 * 1024;
 /** Bytes of a request's body at the most: names and attributes come to the contents. */
 export const BIRTHS_BODY_BYTES_MAX = BIRTHS_BYTES_MAX + 1024 * 1024;
 
+/** Beside the permission bits of a file that has its name. Servers of earlier releases refuse it. */
+const NAMED_BIT = 0x8000;
+
 const NANOSECONDS = /^-?[0-9]{1,20}$/;
 
 /** A file that nobody knows of yet. */
@@ -21,6 +24,8 @@ export interface Birth {
   readonly name: string;
   /** A number that was reserved. */
   readonly inode: number;
+  /** `create-file` has created it by this number, live and without contents: it has its name, and gets its contents. */
+  readonly isNamed?: true;
   /** Permission bits, the mask of the process already taken from them. */
   readonly mode: number;
   readonly uid: number;
@@ -61,8 +66,9 @@ export type BirthOutcome =
   /**
    * It is not there by this request, which will have no effect any more; its number is as good as before for `create-file`, which
    * gives the file the same members, and contents that are then written as to any other file. No server can bear it by this number.
+   * A file that has its name may have its contents all the same, unless it is `untouched`: no server was asked to store them.
    */
-  | { readonly kind: 'unborn' };
+  | { readonly kind: 'unborn'; readonly untouched?: true };
 
 /** Answer of `POST /v1/births`: one outcome for each birth, in their order. */
 export interface BirthAnswer {
@@ -77,7 +83,10 @@ export function encodeBirths({ session, number, owner, cache, births }: BirthReq
   writer.uint16(births.length);
   for (const birth of births) {
     writer.uint53(birth.parent).text(birth.name).uint53(birth.inode);
-    writer.uint16(birth.mode).uint32(birth.uid).uint32(birth.gid);
+    writer
+      .uint16(birth.mode | (birth.isNamed === true ? NAMED_BIT : 0))
+      .uint32(birth.uid)
+      .uint32(birth.gid);
     writer
       .text(birth.accessedNs ?? '')
       .text(birth.modifiedNs ?? '')
@@ -139,7 +148,9 @@ function readBirth(reader: ByteReader): Birth {
   const parent = positive(reader, 'parent');
   const name = reader.text();
   const inode = positive(reader, 'inode');
-  const mode = reader.uint16();
+  const bits = reader.uint16();
+  const isNamed = (bits & NAMED_BIT) !== 0;
+  const mode = bits & ~NAMED_BIT;
   if (mode > 0o7777) throw new MalformedError(`Mode ${mode} cannot be`);
   const uid = reader.uint32();
   const gid = reader.uint32();
@@ -148,7 +159,8 @@ function readBirth(reader: ByteReader): Birth {
   const changedNs = readTime(reader);
   const contents = reader.bytes();
   if (contents.length > BIRTH_BYTES_MAX) throw new MalformedError(`A birth of ${contents.length} bytes`);
-  return { parent, name, inode, mode, uid, gid, accessedNs, modifiedNs, changedNs, contents };
+  const named = isNamed ? { isNamed } : {};
+  return { parent, name, inode, ...named, mode, uid, gid, accessedNs, modifiedNs, changedNs, contents };
 }
 
 function readTime(reader: ByteReader): string | null {

@@ -154,7 +154,7 @@ export class Births {
         replicas,
         members: run.members as readonly ServerId[],
       });
-    return { first, count, sets: members, bearer: self, validMs: NUMBERS_MS };
+    return { first, count, sets: members, bearer: self, named: true, validMs: NUMBERS_MS };
   }
 
   /**
@@ -201,17 +201,28 @@ export class Births {
     const groups = nest === null ? null : groupsOf(places, nest);
     if (nest === null || groups === null) return this.#forgo(request, options);
     const refusals: Refusal[] = births.map(() => 'no-majority');
-    await Promise.all(groups.map((group) => this.#storeGroup(group, nest, births, refusals)));
+    const isNamed = (place: number): boolean => births[place]?.isNamed === true;
+    const isLeft = births.map((birth) => birth.isNamed === true && this.#isLeftAlone(birth, nest));
+    const wanted = groups.map(({ members, places }) => ({
+      members,
+      places: places.filter((place) => isLeft[place] === false),
+    }));
+    await Promise.all(wanted.map((group) => this.#storeGroup(group, nest, births, refusals)));
     const isStored = (place: number): boolean => refusals[place] === null;
+    const settled = this.#settle(births.filter((_, place) => isNamed(place) && isStored(place)));
     const stored = groups.flatMap(({ members, places }) => {
-      const files = places.filter(isStored).flatMap((place) => births[place] ?? []);
+      const named = places.filter((place) => isStored(place) && !isNamed(place));
+      const files = named.flatMap((place) => births[place] ?? []);
       return files.length === 0 ? [] : [{ members, files }];
     });
-    const result = stored.length === 0 ? null : await this.#name(request, stored, nest, options);
+    const naming = stored.length === 0 ? null : this.#name(request, stored, nest, options);
+    const [result] = await Promise.all([naming, settled]);
     const outcomes = births.map((birth, place): BirthOutcome => {
       const refusal = refusals[place] ?? null;
       if (refusal === 'no-space') return refused(refusal, `There is no room for "${birth.name}"`);
-      if (refusal !== null || result === null) return { kind: 'unborn' };
+      if (refusal !== null) return { kind: 'unborn', ...(isLeft[place] === true ? { untouched: true } : {}) };
+      if (birth.isNamed === true) return filledOutcome(birth, nest, places[place]?.members ?? []);
+      if (result === null) return { kind: 'unborn' };
       return outcomeOf(birth, result, nest, places[place]?.members ?? []);
     });
     this.#markOutdated(outcomes, groups, nest);
@@ -219,6 +230,26 @@ export class Births {
       if (outcomes[place]?.kind === 'born') this.#parts.host.named(inode as FileId);
     this.#count(outcomes);
     return outcomes;
+  }
+
+  /**
+   * Whether contents of a file that has its name are written by its primary: where the catalog has to be asked before the file grows, and where
+   * another client has opened it, as far as this server knows.
+   */
+  #isLeftAlone({ inode }: NewFile, { volume }: Nest): boolean {
+    return volume.quotaBytes > 0 || this.#parts.host.has(inode as FileId);
+  }
+
+  /** The catalog knows size and time of files that had their names before: nothing of them is live any more, unless it was marked since. */
+  async #settle(births: readonly NewFile[]): Promise<void> {
+    if (births.length === 0) return;
+    const { command, clock } = this.#parts;
+    const mark = { epoch: this.#epoch.counter, turn: 0 };
+    const files = births.map(({ inode, contents, modifiedNs }) => ({
+      ...{ inode, sizeBytes: contents.length, modifiedNs: modifiedNs ?? clock.wallNs().toString() },
+      ...{ contents: BORNE, mark },
+    }));
+    await command({ kind: 'settle', files });
   }
 
   #count(outcomes: readonly BirthOutcome[]): void {
@@ -307,11 +338,13 @@ export class Births {
   ): Promise<void> {
     const { isConnected, clock } = this.#parts;
     const view = { number: 1, members };
-    if (!viewHasMajority(view, isConnected)) return;
-    const modifiedNs = clock.wallNs();
+    if (places.length === 0 || !viewHasMajority(view, isConnected)) return;
+    const nowNs = clock.wallNs();
     const replicas = places
       .flatMap((place) => births[place] ?? [])
-      .map(({ inode, contents }): NewReplica => {
+      .map(({ inode, contents, isNamed, modifiedNs: wantedNs }): NewReplica => {
+        // The catalog takes this time as that of the contents.
+        const modifiedNs = isNamed === true && wantedNs !== null ? BigInt(wantedNs) : nowNs;
         return { file: inode as FileId, operations: birthOperations(contents, modifiedNs) };
       });
     const call = { epoch: this.#epoch, view, objectBytes: volume.objectBytes, births: replicas };
@@ -468,6 +501,12 @@ function groupsOf(places: readonly (NumberPlace | null)[], { volume }: Nest): Gr
     groups.set(key, group);
   }
   return [...groups.values()];
+}
+
+/** Of a file that had its name, and has got its contents. */
+function filledOutcome(birth: NewFile, nest: Nest, members: readonly ServerId[]): BirthOutcome {
+  const result = { atNs: birth.changedNs ?? '0', limited: false, files: { [birth.inode]: null } };
+  return outcomeOf(birth, result, nest, members);
 }
 
 function outcomeOf(

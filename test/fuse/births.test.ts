@@ -21,9 +21,10 @@ const USER = { uid: 7, gid: 8 };
 const FLAGS = constants.O_RDWR | constants.O_CREAT;
 
 /** A mount, and a directory in it that it has made and in which it has made a file at the cluster. */
-async function started(t: TestContext, flushBehind = false) {
+async function started(t: TestContext, flushBehind = false, takesNamed = false) {
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
+  births.takesNamed = takesNamed;
   const backend = withBirths(births.backend, births, () => undefined);
   const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined, 1_000, flushBehind);
   t.after(async () => {
@@ -294,6 +295,58 @@ test('an exclusive create is answered when the cluster has the name, also in a d
   await memory.createFile(directory, 'lock', 0o600, USER, true);
   await assert.rejects(create('lock', FLAGS | constants.O_EXCL), { code: 'exists' });
 });
+
+test('a file that was created exclusively gets its contents in one request, whole', async (t) => {
+  const { memory, births, fileSystem, directory, create, write, close, textAt } = await started(
+    t,
+    false,
+    true,
+  );
+  const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
+  await assert.rejects(create('a', FLAGS | constants.O_EXCL), { code: 'exists' });
+  const calls = { ...memory.calls };
+  await write(handle, 'contents');
+  assert.equal((await fileSystem.attributes(attributes.inode)).sizeBytes, 8);
+  assert.deepEqual([textAt('a'), births.requests], ['', []]);
+  await close(handle);
+  assert.deepEqual([textAt('a'), births.requests], ['contents', [1]]);
+  for (const call of ['createFile', 'makeNumbered', 'write', 'settle'])
+    assert.equal(memory.calls[call], calls[call], call);
+  const moded = await create('moded', FLAGS | constants.O_EXCL);
+  await write(moded.handle, 'text');
+  await fileSystem.setAttributes(moded.attributes.inode, { mode: 0o600 });
+  const found = await memory.lookup(directory, 'moded');
+  assert.deepEqual([found.mode, textAt('moded')], [0o600, 'text'], 'What its name shows is never told ahead');
+  await close(moded.handle);
+});
+
+for (const fate of ['born', 'unborn', 'lost-before', 'lost-after'] as const) {
+  for (const isWritten of [false, true]) {
+    const by = isWritten ? 'written by another mount meanwhile' : 'alone';
+    test(`a file that was created exclusively has its contents, or those of others (${fate}, ${by})`, async (t) => {
+      const { memory, births, create, write, close, textAt } = await started(t, false, true);
+      births.fate = fate;
+      const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
+      await write(handle, 'mine, and long');
+      const theirs = () => memory.openFile(attributes.inode).write(0, [Buffer.from('theirs')]);
+      const isFirst = fate === 'born';
+      const bear = births.bear.bind(births);
+      births.bear = async (...asked) => {
+        if (isFirst && isWritten) await theirs();
+        try {
+          return await bear(...asked);
+        } finally {
+          if (!isFirst && isWritten) await theirs();
+        }
+      };
+      // Where nothing of the request had an effect it is an ordinary write.
+      if (isWritten && !isFirst) await assert.rejects(close(handle), { errno: 'EIO' });
+      else await close(handle);
+      const before = fate === 'lost-after' ? 'theirsand long' : 'theirs';
+      assert.equal(textAt('a'), isWritten && !isFirst ? before : 'mine, and long');
+    });
+  }
+}
 
 test('what another mount has written since a birth of which no answer came stays', async (t) => {
   const { births, memory, create, write, close, textAt } = await started(t);

@@ -437,6 +437,19 @@ export class MemoryBackend implements FileSystemBackend {
     }
   }
 
+  /** Contents of a file that was created without any; null where somebody has written it since. */
+  async fillNumbered({ inode, contents, modifiedNs }: NewFile): Promise<Attributes | null> {
+    await this.#reach('bear');
+    const file = this.#get(inode);
+    if (file.contents.epoch !== 0 || file.contents.seq !== 0) return null;
+    this.#write(file, 0, contents);
+    file.contents = { epoch: 1, seq: 1 };
+    file.modifiedNs = BigInt(modifiedNs);
+    file.live = false;
+    file.settled = stateOf(file);
+    return this.#attributes(file);
+  }
+
   /** Contents of a file by its place, whatever a mount has of it. */
   textAt(parent: number, name: string): string | null {
     const inode = this.#directory(parent).children.get(name);

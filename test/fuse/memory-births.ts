@@ -37,6 +37,8 @@ export class MemoryBirths implements BirthBackend {
   readonly removals: string[][] = [];
   /** What becomes of such a request; of the next one by itself. */
   removalFate: 'removed' | 'refused' | 'lost-before' | 'lost-after' = 'removed';
+  /** Contents of files that were created by these numbers are taken, too. */
+  takesNamed = false;
   /** A request is not answered before this. */
   held: Promise<void> = Promise.resolve();
 
@@ -122,7 +124,9 @@ export class MemoryBirths implements BirthBackend {
   }
 
   async reserve(count: number) {
-    return { first: this.#backend.reserve(count), count, bearer: 's1', untilMs: Number.POSITIVE_INFINITY };
+    const named = this.takesNamed ? { named: true as const } : {};
+    const first = this.#backend.reserve(count);
+    return { first, count, bearer: 's1', untilMs: Number.POSITIVE_INFINITY, ...named };
   }
 
   bearer(): string {
@@ -140,7 +144,14 @@ export class MemoryBirths implements BirthBackend {
     const outcomes: BirthOutcome[] = [];
     for (const file of files) {
       try {
-        const attributes = await this.#backend.makeNumbered(file, true);
+        const attributes =
+          file.isNamed === true
+            ? await this.#backend.fillNumbered(file)
+            : await this.#backend.makeNumbered(file, true);
+        if (attributes === null) {
+          outcomes.push({ kind: 'unborn', untouched: true });
+          continue;
+        }
         const { changedNs } = await this.#backend.attributes(file.parent);
         outcomes.push({ kind: 'born', attributes, namedNs: changedNs });
       } catch (error) {

@@ -16,7 +16,7 @@ import { Garbage } from '../../server/file/garbage.ts';
 import { ViewConflicts } from '../../server/file/view-conflicts.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
 import { CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
-import type { BirthRequest } from '../../wire/births.ts';
+import type { BirthRequest, Birth as NewFile } from '../../wire/births.ts';
 import { ByteWriter } from '../../wire/bytes.ts';
 import type { Command, Query } from '../../wire/catalog-api.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
@@ -176,6 +176,53 @@ test('many files are one call to each server and one command', async (t) => {
     seen.commands.map(({ kind }) => kind),
     ['reserve-inodes', 'bear'],
   );
+});
+
+test('a file that has its name gets its contents, which the catalog settles unless the file was marked since', async (t) => {
+  const { cluster } = await started(t);
+  const { births, seen } = bearerOf(cluster, STORED);
+  const { named } = await births.reserve({ owner: 3, count: 10 });
+  assert.equal(named, true);
+  const request = requestFor(1, 100, 101);
+  const [first, second] = request.births as [NewFile, NewFile];
+  const filled: NewFile = { ...second, isNamed: true, modifiedNs: '1700000000000000001' };
+  const outcomes = await births.bear({ ...request, births: [first, filled] }, {});
+  assert.deepEqual(
+    outcomes.map((outcome) => outcome.kind === 'born' && outcome.attributes.inode),
+    [100, 101],
+  );
+  const settle = seen.commands.find(({ kind }) => kind === 'settle');
+  const contents = { epoch: 1, seq: 1 };
+  const file = { inode: 101, sizeBytes: BYTES.length, modifiedNs: filled.modifiedNs, contents };
+  assert.deepEqual(settle, { kind: 'settle', files: [{ ...file, mark: { epoch: 1, turn: 0 } }] });
+  const bear = seen.commands.find(({ kind }) => kind === 'bear');
+  assert.deepEqual(bear?.kind === 'bear' && bear.files.map(({ inode }) => inode), [100]);
+});
+
+test('a file of a volume with a quota that has its name is not stored before growth was asked for', async (t) => {
+  const { cluster } = await started(t);
+  const { births, seen } = bearerOf(cluster, STORED);
+  await births.reserve({ owner: 3, count: 10 });
+  Object.assign(seen.volume, { quotaBytes: 1_000 });
+  const request = requestFor(1, 100);
+  const outcomes = await births.bear(
+    { ...request, births: request.births.map((birth) => ({ ...birth, isNamed: true })) },
+    {},
+  );
+  assert.deepEqual([outcomes, seen.stored], [[{ kind: 'unborn', untouched: true }], []]);
+});
+
+test('a file that has its name, and was opened since, is left to its primary', async (t) => {
+  const { cluster, servers } = await started(t);
+  const { births, seen } = bearerOf(cluster, STORED);
+  await births.reserve({ owner: 3, count: 10 });
+  await servers[0].files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const request = requestFor(1, 100, 101);
+  const [file, other] = request.births as [NewFile, NewFile];
+  servers[0].host.has = (inode) => inode === 101;
+  const outcomes = await births.bear({ ...request, births: [file, { ...other, isNamed: true }] }, {});
+  assert.deepEqual([outcomes[0]?.kind, outcomes[1]], ['born', { kind: 'unborn', untouched: true }]);
+  assert.ok(!seen.stored.includes(101 as FileId));
 });
 
 test('an empty file is stored as any other: by the same word later primaries know that nobody led it', async (t) => {

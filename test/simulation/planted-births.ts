@@ -21,6 +21,47 @@ export const PLANTED_BIRTHS: readonly Planted[] = [
     { test: { file: BIRTHS, name: 'what is borne is not collected before its number is void' } },
   ),
   replica(
+    'birth-opened',
+    'contents of a file that has its name are stored although it was opened since',
+    {
+      file: 'server/file/births.ts',
+      find: 'volume.quotaBytes > 0 || this.#parts.host.has(inode as FileId)',
+      replace: 'volume.quotaBytes > 0',
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'a file that has its name, and was opened since, is left to its primary',
+      },
+    },
+  ),
+  replica(
+    'birth-over-quota',
+    'contents of a file that has its name are stored before the quota is asked for',
+    {
+      file: 'server/file/births.ts',
+      find: 'volume.quotaBytes > 0 || this.#parts.host.has(inode as FileId)',
+      replace: 'this.#parts.host.has(inode as FileId)',
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'a file of a volume with a quota that has its name is not stored before growth was asked for',
+      },
+    },
+  ),
+  replica(
+    'birth-settled-anew',
+    'a birth settles a file that another primary has marked since',
+    { file: 'server/file/births.ts', find: 'contents: BORNE, mark }', replace: 'contents: BORNE }' },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'a file that has its name gets its contents, which the catalog settles unless the file was marked since',
+      },
+    },
+  ),
+  replica(
     'birth-void',
     'a number is used after its contents may be collected',
     {

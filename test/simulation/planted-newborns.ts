@@ -511,7 +511,11 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
   replica(
     'unborn-repeated',
     'the contents of a file that was borne, of which no answer came, are written once more over what others have written',
-    { file: 'fuse/unborn-file.ts', find: "if (before === 'birth' && !created) {", replace: 'if (false) {' },
+    {
+      file: 'fuse/unborn-file.ts',
+      find: "if (before === 'birth' && !created && !this.isNamed) {",
+      replace: 'if (false) {',
+    },
     {
       test: {
         file: BIRTHS,
@@ -568,6 +572,32 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
       test: {
         file: UNBORN,
         name: 'what has a hole of a whole object is made at the cluster, which keeps it as one',
+      },
+    },
+  ),
+  replica(
+    'named-repeated',
+    'contents of a file that has its name are written once more over what others have written, where they may have been stored',
+    {
+      file: 'fuse/unborn-file.ts',
+      find: "if (this.isNamed && outcome.untouched !== true) this.#attempted = 'birth';",
+      replace: '',
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'a file that was created exclusively has its contents, or those of others (unborn, written by another mount meanwhile)',
+      },
+    },
+  ),
+  replica(
+    'named-ahead',
+    'attributes of a file whose name others see are set in the mount alone',
+    { file: 'fuse/unborn-file.ts', find: 'this.isUnborn && !this.isNamed &&', replace: 'this.isUnborn &&' },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'a file that was created exclusively gets its contents in one request, whole',
       },
     },
   ),

@@ -1,7 +1,7 @@
 /** Goal: new files travel with what their client says of its session, and as servers of earlier releases read them where it says nothing. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type BirthRequest, decodeBirths, encodeBirths } from '../../wire/births.ts';
+import { type Birth, type BirthRequest, decodeBirths, encodeBirths } from '../../wire/births.ts';
 
 const REQUEST: BirthRequest = {
   ...{ session: 1, number: 2, owner: 3 },
@@ -31,4 +31,12 @@ test('a session and a fence stand at the end, where there are any', () => {
   assert.deepEqual(with_.subarray(0, without.length), without);
   for (const cut of [without.length + 1, with_.length - 1])
     assert.throws(() => decodeBirths(with_.subarray(0, cut)), { name: 'MalformedError' });
+});
+
+test('files that have their names travel with those that do not, and a mode that no file has is refused', () => {
+  const [plain] = REQUEST.births as [Birth];
+  const named: Birth = { ...plain, inode: 78, isNamed: true, mode: 0o7777 };
+  assert.deepEqual(decodeBirths(encodeBirths({ ...REQUEST, births: [plain, named] })).births, [plain, named]);
+  const encoded = encodeBirths({ ...REQUEST, births: [{ ...plain, mode: 0o10000 }] });
+  assert.throws(() => decodeBirths(encoded), { name: 'MalformedError' });
 });
