@@ -50,7 +50,7 @@ const STICKY = 0o1000;
 
 /** What was acknowledged and dropped. */
 export interface LateError {
-  readonly operation: 'unlink';
+  readonly operation: 'unlink' | 'create';
   readonly directory: number;
   readonly name: string;
   readonly error: unknown;
@@ -76,6 +76,7 @@ export class NewbornFiles {
   readonly #backend: FileSystemBackend;
   readonly #birth: BirthBackend;
   readonly #log: Log;
+  readonly #late: (error: LateError) => void;
   readonly #births: Births;
   readonly #directories: HeldDirectories;
   readonly #removals: Removals;
@@ -108,6 +109,7 @@ export class NewbornFiles {
     this.#backend = backend;
     this.#birth = birth;
     this.#log = log;
+    this.#late = late;
     this.#rows = new RemovalRows(rowMs);
     const failed: RemovalEvents['failed'] = (place, error) => {
       this.#rows.end(place.parent);
@@ -333,10 +335,15 @@ export class NewbornFiles {
         this.#forget(file);
         if (!isNamed) this.named(parent, namedNs);
       },
-      lost: () => {
+      lost: ({ name, inode }, error, isReported) => {
         this.#forget(file);
         this.named(parent, null);
         this.changed(file, 'doubt');
+        if (isReported) return;
+        const facts = { directory: parent, name, file: inode, error: String(error) };
+        this.#log('error', 'a file that was closed is not stored', facts);
+        this.#removals.errors.add(parent, error);
+        this.#late({ operation: 'create', directory: parent, name, error });
       },
       doubted: ({ inode }, error) => {
         this.#log('info', 'a new file is made in the ordinary way', { file: inode, error: String(error) });

@@ -42,8 +42,12 @@ export interface UnbornFileParts {
   readonly existing: (file: UnbornFile) => Promise<BackendFile>;
   /** Told in the same turn in which the cluster is known to have it, and since when, if that is known. */
   readonly there: (file: UnbornFile, namedNs: string | null) => void;
-  /** Nobody tries any more to bring it to the cluster. */
-  readonly lost: (file: UnbornFile) => void;
+  /**
+   * No attempt to store it follows.
+   *
+   * @param isReported a program has learned of it
+   */
+  readonly lost: (file: UnbornFile, error: unknown, isReported: boolean) => void;
   /** What became of its birth is not known, and it is made in the ordinary way. */
   readonly doubted: (file: UnbornFile, error: unknown) => void;
   /** So many more bytes are kept here; negative: fewer. */
@@ -85,6 +89,8 @@ export class UnbornFile implements BackendFile {
   #attempted: 'nothing' | 'birth' | 'creation' = 'nothing';
   /** Why its contents may not be written to the file that has got its name. */
   #existingRefusal: unknown;
+  /** No program has it open for writing any more. */
+  #isClosed = false;
   /** As the catalog has created it; null where the cluster does not know of it. */
   readonly #named: Attributes | null;
   /** A program has learned that it is not stored. */
@@ -268,9 +274,11 @@ export class UnbornFile implements BackendFile {
   }
 
   async settle(): Promise<void> {
+    this.#isClosed = true;
+    const isReported = this.#hasFailed;
     const file = await this.come('born').catch((error: unknown) => {
       this.#release();
-      this.#parts.lost(this);
+      this.#parts.lost(this, error, isReported);
       throw error;
     });
     if (!this.#isSettled) await file.settle();
@@ -434,7 +442,8 @@ export class UnbornFile implements BackendFile {
    */
   async #writeExisting({ contents }: NewFile, refusal: unknown): Promise<Arrived> {
     if (!isNameTaken(refusal) || !this.#isContiguous) throw refusal;
-    if (this.#hasFailed) throw this.#existingRefusal ?? refusal;
+    // Nor after a close that has not waited: what others have written since is newer than what it has acknowledged.
+    if (this.#hasFailed || this.#isClosed) throw this.#existingRefusal ?? refusal;
     let there: BackendFile;
     try {
       there = await this.#parts.existing(this);

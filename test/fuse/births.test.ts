@@ -261,6 +261,23 @@ test('when all delegations are over, files go to the cluster, and one whose name
   assert.equal(textAt('b'), 'mine still');
 });
 
+test('what a close has acknowledged ahead is not written to a file that has got the name since, and fsync says so', async (t) => {
+  const { births, memory, fileSystem, directory, create, write, textAt } = await started(t, true);
+  const opened = await fileSystem.openDirectory(directory);
+  const { handle } = await create('b');
+  await write(handle, 'mine');
+  const { promise, resolve } = Promise.withResolvers<void>();
+  births.held = promise;
+  await fileSystem.flush(handle);
+  const released = fileSystem.release(handle);
+  await released;
+  await memory.createFile(directory, 'b', 0o600, USER, true);
+  births.end();
+  resolve();
+  await assert.rejects(fileSystem.persistDirectory(directory, opened), { code: 'exists' });
+  assert.equal(textAt('b'), '');
+});
+
 test('one whose name was taken by what its program may not write says so at its close', async (t) => {
   for (const [mode, uid, code] of [
     [0o400, USER.uid, { errno: 'EACCES' }],

@@ -543,13 +543,28 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
     'contents that a close has told to be lost are written to another file of the name later',
     {
       file: 'fuse/unborn-file.ts',
-      find: 'if (this.#hasFailed) throw this.#existingRefusal ?? refusal;',
-      replace: '',
+      find: 'if (this.#hasFailed || this.#isClosed) throw',
+      replace: 'if (this.#isClosed && !this.#hasFailed) throw',
     },
     {
       test: {
         file: UNBORN,
         name: 'nothing is written to another file of its name after an unknown outcome, after a failure, or where a byte was left out',
+      },
+    },
+  ),
+  replica(
+    'unborn-behind',
+    'contents of a close that has not waited are written to another client’s file that has got the name since',
+    {
+      file: 'fuse/unborn-file.ts',
+      find: 'if (this.#hasFailed || this.#isClosed) throw',
+      replace: 'if (this.#hasFailed) throw',
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'what a close has acknowledged ahead is not written to a file that has got the name since, and fsync says so',
       },
     },
   ),
