@@ -2,7 +2,7 @@
  * Goal: for one file and one number of a view there is one member set, on every server, whatever is paused while files are made;
  * and what a close acknowledged is readable with its bytes.
  * Method: five real servers and a mount whose files come with their contents; the creating server, which is the catalog's
- * primary, is paused for longer than a creation is waited for, twice. At the end the servers' disks are compared.
+ * primary, is paused for longer than a creation is waited for, twice, and then killed. At the end the servers' disks are compared.
  */
 import assert from 'node:assert/strict';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
@@ -53,7 +53,7 @@ function forks(cluster: RealCluster): string[] {
 }
 
 describe('member sets of new files', { skip: noMount }, () => {
-  test('a pause of the creating server forks no file, and loses none', async (t) => {
+  test('a pause or a kill of the creating server forks no file, and loses none', async (t) => {
     const cluster = await RealCluster.start({ servers: 5 });
     t.after(() => cluster.stop());
     await cluster.createVolume(VOLUME);
@@ -80,13 +80,18 @@ describe('member sets of new files', { skip: noMount }, () => {
         await delay(20);
       }
     });
-    for (let pause = 0; pause < 2; pause++) {
+    for (const trouble of ['pause', 'pause', 'kill'] as const) {
       await delay(500);
       const { primary } = (await cluster.status(cluster.ids[0] as string)).catalog;
       assert.ok(primary !== null);
-      cluster.signal(primary, 'SIGSTOP');
-      await delay(PAUSE_MS);
-      cluster.signal(primary, 'SIGCONT');
+      if (trouble === 'kill') {
+        await cluster.kill(primary);
+        await cluster.restart(primary);
+      } else {
+        cluster.signal(primary, 'SIGSTOP');
+        await delay(PAUSE_MS);
+        cluster.signal(primary, 'SIGCONT');
+      }
       const before = closed.length;
       await until('files are made again', async () => closed.length > before + WRITERS);
     }
