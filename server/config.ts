@@ -129,6 +129,18 @@ export function paramsHash(
   return createHash('sha256').update(shared).digest('hex').slice(0, 16);
 }
 
+/** @returns the options of which all servers need the same value, with their values */
+export function sharedSettings(
+  config: Pick<ServerConfig, 'leaseMs' | 'clockSkewMaxMs' | 'namedLeaseMaxMs' | 'leaseAlgorithm'>,
+): Readonly<Record<string, string>> {
+  return {
+    '--lease': `${config.leaseMs}ms`,
+    '--clock-skew': `${config.clockSkewMaxMs}ms`,
+    '--named-lease-max': `${config.namedLeaseMaxMs}ms`,
+    '--lease-algorithm': config.leaseAlgorithm,
+  };
+}
+
 /** @returns the text of `leasehold server --help` */
 export function serverHelp(): string {
   const lines = OPTIONS.map(({ name, value, help, fallback }) => {

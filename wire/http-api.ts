@@ -152,6 +152,8 @@ export interface ReplicaLag {
 export interface ClusterServers {
   readonly cluster: string;
   readonly paramsHash: string;
+  /** By option, what must be the same on all servers; absent in answers of earlier releases. */
+  readonly settings?: Readonly<Record<string, string>>;
   /** With whom the cluster began. */
   readonly bootstrap: {
     readonly urls: Readonly<Record<string, string>>;

@@ -1,14 +1,13 @@
 import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
-import { paramsHash, type ServerConfig } from '../config.ts';
+import { paramsHash, type ServerConfig, sharedSettings } from '../config.ts';
 import { ConfigurationError } from '../configuration-error.ts';
 import type { PeerTls } from '../security/peer-tls.ts';
 import type { DataFolder } from '../storage/data-folder.ts';
+import { SERVERS_FILE } from '../storage/set-aside.ts';
 import { joinCluster } from './join.ts';
 import { type Bootstrap, KnownServers, knownServerOf, readRemembered } from './known-servers.ts';
-
-const LIST_FILE = 'servers.json';
 
 export interface ClusterPlanParts {
   readonly folder: DataFolder;
@@ -35,7 +34,7 @@ export async function planCluster(config: ServerConfig, parts: ClusterPlanParts)
   const { folder, log } = parts;
   const { id: self, cluster } = config;
   const selfUrl = config.urls.get(self) ?? '';
-  const file = folder.file(LIST_FILE);
+  const file = folder.file(SERVERS_FILE);
   const found = readRemembered(file);
   const before = found?.cluster === cluster ? found : null;
   const joins = config.join.length > 0;
@@ -47,17 +46,33 @@ export async function planCluster(config: ServerConfig, parts: ClusterPlanParts)
       ? bootstrapOf(remembered)
       : { urls: config.urls, catalogMembers: config.catalogMembers };
   const effective = { ...config, catalogMembers: bootstrap.catalogMembers };
-  const hash = paramsHash(effective);
-  if (joins && remembered?.paramsHash !== hash) {
-    throw new ConfigurationError(
-      'Cannot join the cluster: --lease, --named-lease-max, --lease-algorithm and --clock-skew must be the same as on its servers',
-    );
-  }
+  if (joins && remembered !== null) assertSameSettings(config, remembered);
+  const shared = { paramsHash: paramsHash(effective), settings: sharedSettings(config) };
   const known = new KnownServers(
-    { self, selfUrl, cluster, paramsHash: hash, bootstrap, configured: config.urls, file, log },
+    { self, selfUrl, cluster, ...shared, bootstrap, configured: config.urls, file, log },
     remembered,
   );
   return { config: effective, bootstrap, known };
+}
+
+/**
+ * A server with other settings could not work with the others: it is refused before the catalog hears of it.
+ *
+ * @throws ConfigurationError that names each option that differs, with both values
+ */
+function assertSameSettings(config: ServerConfig, cluster: ClusterServers): void {
+  const { catalogMembers } = bootstrapOf(cluster);
+  if (paramsHash({ ...config, catalogMembers }) === cluster.paramsHash) return;
+  const own = sharedSettings(config);
+  // Servers of earlier releases do not say what they have.
+  const theirs = cluster.settings ?? {};
+  const differences = Object.entries(theirs)
+    .filter(([option, value]) => own[option] !== value)
+    .map(([option, value]) => `${option} is ${value} there and ${own[option]} here`);
+  const what = differences.length > 0 ? differences.join(', ') : Object.keys(own).join(', ');
+  throw new ConfigurationError(
+    `Cannot join the cluster: ${what}. All servers need the same: start this one with the values of the others`,
+  );
 }
 
 async function join(config: ServerConfig, url: string, parts: ClusterPlanParts): Promise<ClusterServers> {
@@ -65,6 +80,7 @@ async function join(config: ServerConfig, url: string, parts: ClusterPlanParts):
   const { id: self, cluster, zone } = config;
   const { servers, registered } = await joinCluster({
     ...{ self, cluster, url, zone, storageId: folder.storageId, join: config.join, log, random53, tls },
+    accepts: (servers) => assertSameSettings(config, servers),
   });
   if (folder.bornAt === null) folder.setBornAt(registered.bornAt as FileId);
   const others = servers.servers.filter(({ id }) => id !== self);

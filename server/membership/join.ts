@@ -23,6 +23,8 @@ export interface JoinParts {
   readonly log: Logger;
   readonly tls: PeerTls | null;
   random53(): number;
+  /** @throws ConfigurationError where this server cannot work with the cluster: then it is not registered */
+  accepts(servers: ClusterServers): void;
 }
 
 /** What a server that joined was told. */
@@ -72,6 +74,7 @@ async function joinAt(base: string, parts: JoinParts, via: Dispatcher): Promise<
       `Cannot join the cluster at ${base}: it is "${before.cluster}", and --cluster says "${cluster}"`,
     );
   }
+  parts.accepts(before);
   const command = {
     ...{ kind: 'server-register', id: self, url, storageId, freeBytes: 0, totalBytes: 0 },
     ...(zone === null ? {} : { zone }),

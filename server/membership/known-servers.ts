@@ -27,6 +27,8 @@ export interface KnownServersParts {
   readonly selfUrl: string;
   readonly cluster: string;
   readonly paramsHash: string;
+  /** By option, what must be the same on all servers. */
+  readonly settings: Readonly<Record<string, string>>;
   readonly bootstrap: Bootstrap;
   /** Addresses that this server was told itself: they hold whatever the catalog says. */
   readonly configured: ReadonlyMap<ServerId, string>;
@@ -108,10 +110,11 @@ export class KnownServers {
 
   /** What a server is told that wants to join, or that asks who is there. */
   describe(): ClusterServers {
-    const { cluster, paramsHash, bootstrap } = this.#parts;
+    const { cluster, paramsHash, settings, bootstrap } = this.#parts;
     return {
       cluster,
       paramsHash,
+      settings,
       bootstrap: { urls: Object.fromEntries(bootstrap.urls), catalogMembers: bootstrap.catalogMembers },
       catalogMembers: this.#catalogView.members,
       catalogView: this.#catalogView.number,

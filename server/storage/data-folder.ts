@@ -15,7 +15,7 @@ import {
   namedClockFormerMs,
   readNamedClock,
 } from './named-clock.ts';
-import { isAside } from './set-aside.ts';
+import { isAside, SERVERS_FILE } from './set-aside.ts';
 import type { NewTrust } from './store.ts';
 
 /** The form of the folder that this program reads and writes; see FORMAT.md. */
@@ -26,7 +26,14 @@ const META = 'META';
 const MEMORY = '/dev/shm';
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 /** What an interrupted first start may leave behind before there is a META file. */
-const OWN_BEFORE_META = new Set(['META.new', 'lock.db', 'lock.db-journal', 'lock.pid', CONTAINERS_FOLDER]);
+const OWN_BEFORE_META = new Set([
+  'META.new',
+  'lock.db',
+  'lock.db-journal',
+  'lock.pid',
+  CONTAINERS_FOLDER,
+  SERVERS_FILE,
+]);
 
 const DISK_NAME_CHARS = 16;
 

@@ -4,6 +4,9 @@ import path from 'node:path';
 /** What was put aside lies in the data folder itself, which may be a disk of its own. */
 const ASIDE = /^damaged-[1-9]\d*$/;
 
+/** Where the other servers are: a rebuilt server finds them by it, also where it was started with the address of one that is gone. */
+export const SERVERS_FILE = 'servers.json';
+
 /** @returns whether an entry of a data folder is the damaged contents of an earlier one */
 export function isAside(name: string): boolean {
   return ASIDE.test(name);
@@ -24,6 +27,8 @@ export function setAside(folder: string): string {
   fs.mkdirSync(aside, { mode: 0o700 });
   const ordered = names.toSorted((a, b) => Number(a === 'META') - Number(b === 'META'));
   for (const name of ordered) fs.renameSync(path.join(folder, name), path.join(aside, name));
+  if (names.includes(SERVERS_FILE))
+    fs.copyFileSync(path.join(aside, SERVERS_FILE), path.join(folder, SERVERS_FILE));
   const fd = fs.openSync(folder, 'r');
   try {
     fs.fsyncSync(fd);

@@ -27,7 +27,7 @@ function makeKnown(folder: string, remembered = false): KnownServers {
   const file = join(folder, 'servers.json');
   return new KnownServers(
     {
-      ...{ self: S1, selfUrl: urlOf(S1), cluster: 'test', paramsHash: 'p', file, log },
+      ...{ self: S1, selfUrl: urlOf(S1), cluster: 'test', settings: {}, paramsHash: 'p', file, log },
       bootstrap: { urls, catalogMembers: [S1, S2] },
       configured: urls,
     },
