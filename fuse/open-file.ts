@@ -336,9 +336,13 @@ export class OpenFile {
 
   /**
    * As `refresh`, of contents that the cluster was asked for. What is on its way there from here is not waited for: with it other contents come.
+   *
+   * Nothing is dropped where the size is another one than the kernel was told. The kernel ignores an answer about attributes if it has dropped
+   * the inode since it asked (`fuse_reverse_inval_inode` raises `attr_version`), and a read that has asked would end at the old size.
    */
-  async refreshPages({ contents }: Attributes, invalidate: () => Promise<void>): Promise<void> {
+  async refreshPages({ contents, sizeBytes }: Attributes, invalidate: () => Promise<void>): Promise<void> {
     if (this.writes.dirty || contentVersionCompare(contents, this.#newest) < 0) return;
+    if (sizeBytes !== this.#toldSizeBytes) return;
     await this.#refreshTo(contents, invalidate);
   }
 
