@@ -4,12 +4,21 @@ import { MalformedError } from '../wire/bytes.ts';
 import type { Command, CommandRequest } from '../wire/catalog-api.ts';
 import { type CommandContext, executeCommand, prepareCommand, type ResolvedCommand } from './command.ts';
 import type { CatalogDatabase } from './schema.ts';
-import { type CommandId, type Outcome, outcomeOfError, sessionRecall, sessionRecord } from './sessions.ts';
+import {
+  type CommandId,
+  type Outcome,
+  outcomeOfError,
+  sessionRecall,
+  sessionRecord,
+  sessionRefusal,
+} from './sessions.ts';
 import { Tables } from './tables.ts';
-import { assertKnownVersion, commandAsOf, commandVersion } from './versions.ts';
+import { assertKnownVersion, commandAsOf, commandVersion, SESSIONS_VERSION } from './versions.ts';
 
 /** One command of a batch, as it is replicated. */
 export interface BatchCommand extends CommandId {
+  /** Sessions are of two kinds, as all members of the catalog know; the same for all commands of a batch. */
+  readonly fenced: boolean;
   readonly resolved: ResolvedCommand;
 }
 
@@ -34,7 +43,11 @@ export function encodeBatch(batch: Batch): Uint8Array {
     resolved.replicas,
     resolved.command,
   ]);
-  const version = Math.max(...batch.map(({ resolved }) => commandVersion(resolved.command)));
+  const version = Math.max(
+    ...batch.map(({ resolved, fenced }) =>
+      Math.max(commandVersion(resolved.command), fenced ? SESSIONS_VERSION : 1),
+    ),
+  );
   return Buffer.from(JSON.stringify(version === 1 ? rows : { version, rows }));
 }
 
@@ -81,7 +94,8 @@ function decodeCommand(row: unknown, version: number): BatchCommand {
   }
   // The primary's HTTP face has held the command against its schema.
   const known = commandAsOf(command as Command, version);
-  return { session, number, since, resolved: { command: known, atNs, replicas } };
+  const fenced = version >= SESSIONS_VERSION;
+  return { session, number, since, fenced, resolved: { command: known, atNs, replicas } };
 }
 
 function isCount(value: unknown): value is number {
@@ -124,10 +138,11 @@ export function executeRequests(
   const tables = Tables.of(db);
   const batch: BatchCommand[] = [];
   const touched: number[][] = requests.map(() => []);
+  const fenced = fencesSessions(tables, requests, context);
   const outcomes = requests.map((request, place): Outcome => {
     const { session, number, command } = request;
     const id = { session, number, since: request.since ?? null };
-    const recalled = sessionRecall(tables, id);
+    const recalled = sessionRecall(tables, id, seq) ?? sessionRefusal(tables, id, context.nowNs);
     if (recalled !== null) return recalled;
     // Not kept: a fence that is lost stays lost.
     const refusal = context.refusal?.(request) ?? null;
@@ -139,8 +154,9 @@ export function executeRequests(
       if (error instanceof ServiceError) return outcomeOfError(error);
       throw error;
     }
-    batch.push({ ...id, resolved });
-    const outcome = executeOnce(db, tables, seq, id, resolved);
+    const one = { ...id, fenced, resolved };
+    batch.push(one);
+    const outcome = executeOnce(db, tables, seq, one);
     touched[place] = tables.touched();
     return outcome;
   });
@@ -148,23 +164,34 @@ export function executeRequests(
 }
 
 /**
- * The other replicas' half: executes what the primary executed, inside the caller's transaction.
+ * The other replicas' half: executes what the primary executed, inside the caller's transaction. What the primary
+ * found in its session table is not in the batch.
  *
  * @returns the outcomes, which are those that the primary had
  */
 export function executeBatch(db: CatalogDatabase, seq: number, batch: Batch): Outcome[] {
   const tables = Tables.of(db);
-  return batch.map(
-    ({ resolved, ...id }) => sessionRecall(tables, id) ?? executeOnce(db, tables, seq, id, resolved),
-  );
+  if (batch.some(({ fenced }) => fenced) && !tables.sessions.areFenced) tables.sessions.setFenced();
+  return batch.map((command) => executeOnce(db, tables, seq, command));
+}
+
+/** Sessions are of two kinds once all members of the catalog know that, and stay so. */
+function fencesSessions(
+  tables: Tables,
+  requests: readonly CommandRequest[],
+  { fencesSessions: isKnown = true }: CommandContext,
+): boolean {
+  if (tables.sessions.areFenced) return true;
+  if (!isKnown && requests.every(({ command }) => commandVersion(command) < SESSIONS_VERSION)) return false;
+  tables.sessions.setFenced();
+  return true;
 }
 
 function executeOnce(
   db: CatalogDatabase,
   tables: Tables,
   seq: number,
-  id: CommandId,
-  resolved: ResolvedCommand,
+  { resolved, fenced, ...id }: BatchCommand,
 ): Outcome {
   let outcome: Outcome;
   tables.forgetTouched();
@@ -174,6 +201,6 @@ function executeOnce(
     if (!(error instanceof ServiceError)) throw error;
     outcome = outcomeOfError(error);
   }
-  sessionRecord(tables, id, seq, outcome);
+  sessionRecord(tables, id, { seq, atNs: BigInt(resolved.atNs), fenced }, outcome);
   return outcome;
 }

@@ -286,6 +286,23 @@ const RESERVED_MEMBERS = `
   ALTER TABLE reserved ADD COLUMN members TEXT NOT NULL DEFAULT '';
 `;
 
+/** With the same version. */
+const TIMED_SESSIONS = `
+  -- sessions that do not name when they began: they are remembered for a time, those in sessions until others need their place
+  CREATE TABLE timed_sessions (
+    id       INTEGER PRIMARY KEY,
+    -- by the clock of the catalog, in milliseconds
+    used_ms  INTEGER NOT NULL,
+    -- the largest request number executed
+    highest  INTEGER NOT NULL
+  ) STRICT;
+  CREATE INDEX timed_sessions_used ON timed_sessions (used_ms, id);
+  -- rows in timed_sessions
+  ALTER TABLE counters ADD COLUMN timed_sessions INTEGER NOT NULL DEFAULT 0;
+  -- 1 from the first batch on after which sessions are of two kinds
+  ALTER TABLE counters ADD COLUMN fenced INTEGER NOT NULL DEFAULT 0;
+`;
+
 /** From version 1 to 2. Servers come by themselves, when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -309,6 +326,7 @@ export const TABLE_KEYS = {
   entries: 'parent, name',
   xattrs: 'inode, name',
   sessions: 'id',
+  timed_sessions: 'id',
   requests: 'session, number',
   servers: 'id',
   replaced_stores: 'storage_id',
@@ -340,6 +358,6 @@ export function ensureSchema(db: CatalogDatabase): void {
   ];
   const version4 = version === 4 ? '' : RESERVATIONS + TRASH + SNAPSHOTS;
   db.exec(
-    `BEGIN IMMEDIATE; ${before} ${version4} ${RESERVED_MEMBERS} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`,
+    `BEGIN IMMEDIATE; ${before} ${version4} ${RESERVED_MEMBERS + TIMED_SESSIONS} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`,
   );
 }

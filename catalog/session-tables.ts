@@ -1,7 +1,10 @@
 import type { Statements } from './statements.ts';
 
 export interface SessionRow {
-  readonly usedSeq: number;
+  /** It named when it began: it is fenced by that once it is forgotten. Else it is remembered for a time. */
+  readonly kind: 'fenced' | 'timed';
+  /** Of the last use: the seq of a fenced session, milliseconds by the catalog's clock of a timed one. */
+  readonly used: number;
   readonly highest: number;
 }
 
@@ -14,13 +17,19 @@ export class SessionTables {
   }
 
   row(id: number): SessionRow | undefined {
-    return this.#statements.get<SessionRow>(
-      'SELECT used_seq AS usedSeq, highest FROM sessions WHERE id = ?',
+    const fenced = this.#statements.get<{ used: number; highest: number }>(
+      'SELECT used_seq AS used, highest FROM sessions WHERE id = ?',
       id,
     );
+    if (fenced !== undefined) return { kind: 'fenced', ...fenced };
+    const timed = this.#statements.get<{ used: number; highest: number }>(
+      'SELECT used_ms AS used, highest FROM timed_sessions WHERE id = ?',
+      id,
+    );
+    return timed === undefined ? undefined : { kind: 'timed', ...timed };
   }
 
-  /** @returns how many sessions there are now */
+  /** @returns how many fenced sessions there are now */
   insert(id: number, usedSeq: number, highest: number): number {
     this.#statements.run(
       'INSERT INTO sessions (id, used_seq, highest) VALUES (?, ?, ?)',
@@ -31,11 +40,25 @@ export class SessionTables {
     return this.#statements.counter('UPDATE counters SET sessions = sessions + 1 RETURNING sessions');
   }
 
-  use(id: number, usedSeq: number, highest: number): void {
-    this.#statements.run('UPDATE sessions SET used_seq = ?, highest = ? WHERE id = ?', usedSeq, highest, id);
+  insertTimed(id: number, usedMs: number, highest: number): void {
+    this.#statements.run(
+      'INSERT INTO timed_sessions (id, used_ms, highest) VALUES (?, ?, ?)',
+      id,
+      usedMs,
+      highest,
+    );
+    this.#statements.run('UPDATE counters SET timed_sessions = timed_sessions + 1');
   }
 
-  /** Forgets the sessions that were used last the longest time ago. */
+  use(id: number, { kind, used, highest }: SessionRow): void {
+    const sql =
+      kind === 'fenced'
+        ? 'UPDATE sessions SET used_seq = ?, highest = ? WHERE id = ?'
+        : 'UPDATE timed_sessions SET used_ms = ?, highest = ? WHERE id = ?';
+    this.#statements.run(sql, used, highest, id);
+  }
+
+  /** Forgets the fenced sessions whose last use is the longest ago. */
   forget(count: number, spared: number): void {
     const oldest = this.#statements.all<{ id: number; usedSeq: number }>(
       'SELECT id, used_seq AS usedSeq FROM sessions WHERE id <> ? ORDER BY used_seq, id LIMIT ?',
@@ -52,8 +75,40 @@ export class SessionTables {
     }
   }
 
+  /** Forgets timed sessions that were not used since. */
+  forgetTimed(beforeMs: number, count: number): void {
+    const oldest = this.#statements.all<{ id: number }>(
+      'SELECT id FROM timed_sessions WHERE used_ms < ? ORDER BY used_ms, id LIMIT ?',
+      beforeMs,
+      count,
+    );
+    for (const { id } of oldest) {
+      this.#statements.run('DELETE FROM requests WHERE session = ?', id);
+      this.#statements.run('DELETE FROM timed_sessions WHERE id = ?', id);
+      this.#statements.run('UPDATE counters SET timed_sessions = timed_sessions - 1');
+    }
+  }
+
+  /** How many timed sessions there are, and when the one was used whose last use is the longest ago; null without any. */
+  timed(): { readonly count: number; readonly oldestMs: number | null } {
+    const count = this.#statements.counter('SELECT timed_sessions FROM counters');
+    const oldest = this.#statements.get<{ oldestMs: number }>(
+      'SELECT used_ms AS oldestMs FROM timed_sessions ORDER BY used_ms, id LIMIT 1',
+    );
+    return { count, oldestMs: oldest?.oldestMs ?? null };
+  }
+
   forgottenSeq(): number {
     return this.#statements.counter('SELECT forgotten_seq FROM counters');
+  }
+
+  /** Whether sessions are of two kinds already. */
+  get areFenced(): boolean {
+    return this.#statements.counter('SELECT fenced FROM counters') === 1;
+  }
+
+  setFenced(): void {
+    this.#statements.run('UPDATE counters SET fenced = 1');
   }
 
   request(session: number, number: number): string | undefined {

@@ -9,12 +9,15 @@ import type { Command } from '../wire/catalog-api.ts';
  *
  * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash, snapshots. 3: removals of many files at once.
  * 4: access times. 5: members of reserved numbers; the contents of files that are removed together; access times
- * that were not set since; U+FFFD in names.
+ * that were not set since; U+FFFD in names; sessions of two kinds, by whether they name when they began.
  */
 export const COMMANDS_VERSION = 5;
 
 /** A server that knows this version of commands obeys fences. @see CacheOwner.fence */
 export const FENCES_VERSION = 5;
+
+/** The first version whose servers keep sessions of two kinds. */
+export const SESSIONS_VERSION = 5;
 
 /** By which version a command came. A new command needs a line here. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {

@@ -83,6 +83,9 @@ export interface Entry {
   readonly attributes: Attributes;
 }
 
+/** Makes a request of the session of commands. */
+type RequestOf = (window: RequestWindow, number: number) => Omit<ExchangeRequest, 'what'>;
+
 /**
  * A cluster as its users see it. Every call asks one server after the other, with the same request id,
  * until one answers for good or time is up; failures are `ServiceError`s of the catalogue. The primary
@@ -92,10 +95,12 @@ export class ClusterClient {
   /** By which this client's reserved numbers can be used, for births and in `create-file`. */
   readonly inodeOwner = drawSession();
   readonly #exchanger: Exchanger;
+  readonly #operationTimeoutMs: number;
   readonly #catalog: Subject = { primary: null };
   readonly #exact: boolean;
   readonly #local: LocalReads | null;
-  #commands = new RequestWindow();
+  /** Null before the first command, and where the cluster has forgotten the session. */
+  #commands: Promise<RequestWindow> | null = null;
   readonly #lockClient: LockClient = { id: drawSession(), stamp: 0, pending: new Map() };
   readonly #primaries = new LastPrimaries();
   readonly #settling: SettleBatches;
@@ -104,11 +109,9 @@ export class ClusterClient {
   #commandsFlushed = 0;
 
   constructor(options: ClusterClientOptions) {
-    this.#exchanger = new Exchanger(
-      options.servers,
-      options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS,
-      options.access ?? Access.NONE,
-    );
+    this.#operationTimeoutMs = options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS;
+    const access = options.access ?? Access.NONE;
+    this.#exchanger = new Exchanger(options.servers, this.#operationTimeoutMs, access);
     this.#exact = options.exact ?? false;
     this.#local = options.localReads === true ? new LocalReads(this.#exchanger) : null;
     this.#settling = new SettleBatches(this.#exchanger);
@@ -131,18 +134,19 @@ export class ClusterClient {
   ): Promise<CommandResults[Kind]> {
     const cache = options.cache === undefined ? {} : { cache: options.cache };
     const live = options.live === true ? { live: true } : {};
-    const requestOf = (session: number, number: number): ExchangeRequest => {
-      const body: CommandBody = { session, number, ...cache, ...live, command: command as Command };
+    const what = `Cannot ${describeCommand(command as Command)}`;
+    const requestOf = ({ session, since }: RequestWindow, number: number) => {
+      const fence = since === undefined ? {} : { since };
+      const body: CommandBody = { session, number, ...fence, ...cache, ...live, command: command as Command };
       return {
-        what: `Cannot ${describeCommand(command as Command)}`,
         method: 'POST',
         path: '/v1/catalog/commands',
         headers: JSON_HEADERS,
         body: JSON.stringify(body),
         mutation: true,
-      };
+      } as const;
     };
-    const result = await this.#once<CommandResults[Kind]>(this.#catalog, requestOf, options);
+    const result = await this.#once<CommandResults[Kind]>(this.#catalog, what, requestOf, options);
     this.#commandsAnswered++;
     return this.#learned(result);
   }
@@ -220,27 +224,32 @@ export class ClusterClient {
     options: OwnedOptions = {},
   ): Promise<readonly BirthOutcome[]> {
     const cache = options.cache === undefined ? {} : { cache: options.cache };
-    const requestOf = (session: number, number: number): ExchangeRequest => ({
-      what: `Cannot make ${births.length} files`,
-      method: 'POST',
-      path: '/v1/births',
+    const what = `Cannot make ${births.length} files`;
+    const requestOf = ({ session, since }: RequestWindow, number: number) => ({
+      method: 'POST' as const,
+      // Not in the body: servers of an earlier release pass over it here.
+      path: since === undefined ? '/v1/births' : `/v1/births?since=${since}`,
       headers: OCTETS,
       body: encodeBirths({ session, number, owner: this.inodeOwner, ...cache, births }),
       mutation: true,
     });
-    const { outcomes } = await this.#once<BirthAnswer>({ primary: bearer }, requestOf, options);
+    const { outcomes } = await this.#once<BirthAnswer>({ primary: bearer }, what, requestOf, options);
     for (const outcome of outcomes) if (outcome.kind === 'born') this.#learned(outcome);
     return outcomes;
   }
 
-  /** Sends a request of the catalog's session; where it was forgotten, and the request certainly not carried out, in a new one. */
+  /**
+   * Sends a request of the catalog's session. Where the cluster has forgotten the session, and has certainly not
+   * carried the request out, sends it in a new one.
+   */
   async #once<Value>(
     subject: Subject,
-    requestOf: (session: number, number: number) => ExchangeRequest,
+    what: string,
+    requestOf: RequestOf,
     options: OwnedOptions,
   ): Promise<Value> {
     try {
-      return await this.#onceOrThrow(subject, requestOf, options);
+      return await this.#onceOrThrow(subject, what, requestOf, options);
     } catch (error) {
       // An answer for good answers all copies of the request; after any other failure one of them may still be executed.
       if (!(error instanceof ServiceError) || error.remedy !== 'give-up') options.unknown?.();
@@ -250,24 +259,55 @@ export class ClusterClient {
 
   async #onceOrThrow<Value>(
     subject: Subject,
-    requestOf: (session: number, number: number) => ExchangeRequest,
+    what: string,
+    requestOf: RequestOf,
     options: CallOptions,
   ): Promise<Value> {
+    const limitMs = options.timeoutMs ?? this.#operationTimeoutMs;
     for (let attempt = 1; ; attempt++) {
-      const window = this.#commands;
+      const beganMs = performance.now();
+      const commands = this.#commands ?? this.#beginSession(what, attempt > 1, options);
+      const window = await commands;
+      const timeoutMs = Math.max(1, limitMs - (performance.now() - beganMs));
       const number = await window.acquire();
       try {
-        const request = requestOf(window.session, number);
-        const outcome = await this.#exchanger.exchange(subject, request, readJson<Value>, options);
+        const request = { what, ...requestOf(window, number) };
+        const limited = { ...options, timeoutMs };
+        const outcome = await this.#exchanger.exchange(subject, request, readJson<Value>, limited);
         if (outcome.kind === 'answered') return outcome.value;
         if (outcome.error.remedy !== 'reopen') throw outcome.error;
-        if (this.#commands === window) this.#commands = new RequestWindow();
+        if (this.#commands === commands) this.#commands = null;
         if (outcome.doubtful) throw lostSession(outcome.error);
         if (attempt === 2) throw outcome.error;
       } finally {
         window.release(number);
       }
     }
+  }
+
+  /**
+   * Begins a session of commands. It names an operation of the catalog from before its first command, so that the
+   * cluster distinguishes it from one that it has forgotten.
+   *
+   * @param what beginning of the message of an error
+   * @param anew the operation that was named before has proved too old
+   */
+  #beginSession(what: string, anew: boolean, options: CallOptions): Promise<RequestWindow> {
+    const begin = async (): Promise<RequestWindow> => {
+      // Any question will do, and everybody may ask this one: its answer names an operation. Other commands wait for
+      // the same, so that it does not end with this one.
+      const { signal: _, ...rest } = options;
+      const question = { ...catalogQuestion({ query: { kind: 'volumes' } }), what };
+      if (anew || this.#exchanger.catalogSeq === null)
+        await this.#exchanger.perform(this.#catalog, question, readJson, rest);
+      return new RequestWindow(this.#exchanger.catalogSeq);
+    };
+    const commands = begin();
+    this.#commands = commands;
+    commands.catch(() => {
+      if (this.#commands === commands) this.#commands = null;
+    });
+    return commands;
   }
 
   /** Asks the catalog; the attributes of files that are being written are their primaries' own. */

@@ -1,6 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../base/errors.ts';
-import { type CapabilityAnswer, HEADER_CAPABILITY, HEADER_PRIMARY } from '../wire/http-api.ts';
+import {
+  type CapabilityAnswer,
+  HEADER_CAPABILITY,
+  HEADER_CATALOG_SEQ,
+  HEADER_PRIMARY,
+} from '../wire/http-api.ts';
 import type { Access } from './access.ts';
 import { Backoff } from './backoff.ts';
 import type { RequestBody } from './direct-http.ts';
@@ -91,6 +96,8 @@ const TRUST_FAILURE =
 export class Exchanger {
   readonly endpoints: Endpoints;
   readonly capabilities = new FileCapabilities();
+  /** The operation of the catalog that the latest answer about the catalog named; null before there was one. */
+  catalogSeq: number | null = null;
   readonly #operationTimeoutMs: number;
   readonly #access: Access;
   #closed = false;
@@ -353,6 +360,8 @@ export class Exchanger {
       endpoint.pulse.heard();
       const primary = response.headers[HEADER_PRIMARY];
       if (typeof primary === 'string' && primary !== '') subject.primary = primary;
+      const catalogSeq = response.headers[HEADER_CATALOG_SEQ];
+      if (catalogSeq !== undefined) this.catalogSeq = Number(catalogSeq);
       if (response.statusCode >= 200 && response.statusCode < 300) {
         return { kind: 'answered', value: await read(response) };
       }

@@ -9,9 +9,15 @@ const WINDOW = 64;
  */
 export class RequestWindow {
   readonly session = drawSession();
+  /** What the cluster names as `since` when the session begins; servers of an earlier release name nothing. */
+  readonly since: number | undefined;
   #next = 1;
   readonly #inUse = new Set<number>();
   readonly #waiting: ((number: number) => void)[] = [];
+
+  constructor(since?: number | null) {
+    this.since = since ?? undefined;
+  }
 
   /** @returns the next number, as soon as the window has room; first come, first served */
   acquire(): Promise<number> {

@@ -89,6 +89,13 @@ export class Gateway {
     this.#countForward = (server) => forwards?.add(1, { to: server });
   }
 
+  /** An operation of the catalog that has happened, the latest that is known without asking; null where none is. */
+  get catalogSeq(): number | null {
+    const { catalog, status } = this.services;
+    const { primary, seq } = catalog.status();
+    return primary === status.id ? seq : this.peers.catalogSeq;
+  }
+
   /** A number for a session of a client that lives in this server. */
   drawSession(): number {
     return this.#random53();
@@ -122,7 +129,9 @@ export class Gateway {
       return options.live === true ? this.#withLive(result, options) : result;
     }
     for (let sessions = 1; ; sessions++) {
-      const name = this.#names.acquire();
+      if (this.#names.mustBegin && (sessions > 1 || this.catalogSeq === null))
+        await this.#askCatalogSeq(options);
+      const name = this.#names.acquire(this.catalogSeq);
       const trail: Trail = { ambiguous: false };
       try {
         return await this.#execute(command, name, options, trail);
@@ -544,6 +553,11 @@ export class Gateway {
     );
   }
 
+  /** An answer of the catalog's primary names its latest operation. */
+  async #askCatalogSeq(options: CallOptions): Promise<void> {
+    await this.#catalogQuery({ kind: 'sweeps' }, options);
+  }
+
   async #execute<C extends Command>(
     command: C,
     name: RequestName,
@@ -551,7 +565,10 @@ export class Gateway {
     trail: Trail,
   ): Promise<CommandResults[C['kind']]> {
     const { cacheOwner } = options;
-    const request = { ...name, ...(cacheOwner === undefined ? {} : { cache: cacheOwner }), command };
+    const { session, number, since } = name;
+    const fence = since === undefined ? {} : { since };
+    const owner = cacheOwner === undefined ? {} : { cache: cacheOwner };
+    const request = { session, number, ...fence, ...owner, command };
     const result = await this.router.route<CommandResults[Command['kind']]>(
       {
         cell: CATALOG_CELL,

@@ -42,6 +42,8 @@ export interface Birth {
 export interface BirthRequest {
   readonly session: number;
   readonly number: number;
+  /** As of a command; it is in the request's URL (`?since=`), not in its body. @see CommandRequest */
+  readonly since?: number;
   /** Who reserved the numbers. */
   readonly owner: number;
   /** @see CommandRequest */

@@ -14,6 +14,8 @@ export const HEADER_SIZE = 'leasehold-size';
 export const HEADER_CONTENTS = 'leasehold-contents';
 export const HEADER_MODIFIED = 'leasehold-modified-ns';
 export const HEADER_SEQ = 'leasehold-seq';
+/** An operation of the catalog that has happened: a session of commands that begins now names it as `since`. */
+export const HEADER_CATALOG_SEQ = 'leasehold-catalog-seq';
 /** Who answered a read. */
 export const HEADER_SERVED = 'leasehold-served';
 /** For how long a stale answer may have been outdated, in milliseconds; `unknown` where that is not known. */

@@ -1,8 +1,8 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
-import type { Outcome } from '../../catalog/sessions.ts';
-import { commandVersion, FENCES_VERSION } from '../../catalog/versions.ts';
+import { type Outcome, refusalOf } from '../../catalog/sessions.ts';
+import { commandVersion, FENCES_VERSION, SESSIONS_VERSION } from '../../catalog/versions.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type {
@@ -326,6 +326,7 @@ export class LocalCatalogService implements CatalogService {
           placement: (replicas, servers) => this.#parts.placement(replicas, servers),
           capacity: (servers) => this.#parts.capacity?.(servers) ?? Number.POSITIVE_INFINITY,
           refusal: ({ cache }) => this.#parts.recaller.refusal(cache),
+          fencesSessions: this.#olderThan(SESSIONS_VERSION).length === 0,
         },
       );
     } catch (error) {
@@ -367,7 +368,7 @@ export class LocalCatalogService implements CatalogService {
       for (const file of making[place] ?? []) waiting.maker.made(file);
       if (outcome.kind === 'done')
         waiting.resolve(this.#told(waiting, changes[place], outcome.result, nowNs));
-      else waiting.reject(new ServiceError(outcome.code, outcome.message));
+      else waiting.reject(refusalOf(outcome));
     }
   }
 

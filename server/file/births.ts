@@ -266,10 +266,10 @@ export class Births {
    * From here on no attempt has an effect.
    */
   async #forgo(request: BirthRequest, options: CallOptions): Promise<BirthOutcome[]> {
-    const { births, session, number } = request;
+    const { births } = request;
     const answer: CommandResults['forgo' | 'bear'] = await this.#parts.command(
       { kind: 'forgo' },
-      { session, number },
+      nameOf(request),
       options,
     );
     const before = isBearResult(answer) ? answer : null;
@@ -428,11 +428,12 @@ export class Births {
 
   /** @returns null where the request was closed elsewhere meanwhile: nothing of it will be */
   async #name(
-    { owner, session, number, cache }: BirthRequest,
+    request: BirthRequest,
     stored: readonly { readonly members: readonly ServerId[]; readonly files: readonly NewFile[] }[],
     { volume: { objectBytes } }: Nest,
     options: CallOptions,
   ): Promise<BearResult | null> {
+    const { owner, cache } = request;
     const [first, ...others] = stored;
     assert(first !== undefined, 'What is named is stored');
     const elsewhere = others.map(({ members, files }) => ({
@@ -456,11 +457,15 @@ export class Births {
     const owned = cache === undefined ? options : { ...options, cacheOwner: cache };
     const result: CommandResults['forgo' | 'bear'] = await this.#parts.command(
       command,
-      { session, number },
+      nameOf(request),
       owned,
     );
     return isBearResult(result) ? result : null;
   }
+}
+
+function nameOf({ session, number, since }: BirthRequest): RequestName {
+  return { session, number, since };
 }
 
 function isBearResult(result: CommandResults['forgo' | 'bear']): result is BearResult {

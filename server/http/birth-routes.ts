@@ -10,7 +10,7 @@ import {
 import { MalformedError } from '../../wire/bytes.ts';
 import type { Births } from '../file/births.ts';
 import { bodyReader } from './body.ts';
-import { callOptionsOf } from './input.ts';
+import { callOptionsOf, integerOf } from './input.ts';
 import { WRITE } from './roles.ts';
 
 const numbersBody = bodyReader(NumbersRequest);
@@ -34,7 +34,10 @@ export function birthRoutes(app: FastifyInstance, births: Births): void {
       '/v1/births',
       { ...WRITE, bodyLimit: BIRTHS_BODY_BYTES_MAX },
       async (request): Promise<BirthAnswer> => {
-        const outcomes = await births.bear(birthsOf(request.body), callOptionsOf(request.headers));
+        const { since } = request.query as { readonly since?: unknown };
+        const named = since === undefined ? {} : { since: integerOf(String(since), 'since') };
+        const bearing = { ...birthsOf(request.body), ...named };
+        const outcomes = await births.bear(bearing, callOptionsOf(request.headers));
         return { outcomes };
       },
     );

@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import { CacheOwner, CacheRequest, ChangesRequest, Command, Query } from '../../wire/catalog-api.ts';
-import { HEADER_PRIMARY } from '../../wire/http-api.ts';
+import { HEADER_CATALOG_SEQ, HEADER_PRIMARY } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { callOptionsOf, integerOf } from './input.ts';
 import { type Matching, matching } from './matching.ts';
@@ -29,6 +29,8 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.addHook('onSend', async (_request, reply) => {
     const primary = gateway.router.catalogPrimary();
     if (primary !== null) reply.header(HEADER_PRIMARY, primary);
+    const seq = gateway.catalogSeq;
+    if (seq !== null) reply.header(HEADER_CATALOG_SEQ, String(seq));
   });
 
   // Whoever may read may tell what he has read; what other commands take is held against their kind.

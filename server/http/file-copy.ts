@@ -1,6 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { Conditions } from './conditions.ts';
+import type { RequestKey } from './idempotency.ts';
 import type { NamedFile, NewFiles } from './new-files.ts';
 import type { FilePath } from './path.ts';
 import type { Removal } from './removal.ts';
@@ -25,7 +26,7 @@ export interface FileCopyOptions {
   /** It gets the modification time of its source. */
   readonly keepsTime?: boolean;
   /** @see NewFiles.name */
-  readonly key?: number | null;
+  readonly key?: RequestKey | null;
 }
 
 /**

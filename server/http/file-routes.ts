@@ -13,7 +13,7 @@ import { Downloads } from './download.ts';
 import { isClientWaiting } from './expectation.ts';
 import { isForm, labelOf } from './form.ts';
 import { storeForm } from './form-uploads.ts';
-import { idempotencyKeyOf } from './idempotency.ts';
+import { idempotencyKeyOf, type RequestKey } from './idempotency.ts';
 import { integerOf } from './input.ts';
 import { sendListing } from './listing.ts';
 import { PAGE_ENTRIES, sendListingPage, wantsPage } from './listing-page.ts';
@@ -153,7 +153,11 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     return storeForm(request, reply, files, path, FILES_PREFIX);
   }
 
-  async function storedFile(request: FastifyRequest, path: FilePath, key: number | null): Promise<NamedFile> {
+  async function storedFile(
+    request: FastifyRequest,
+    path: FilePath,
+    key: RequestKey | null,
+  ): Promise<NamedFile> {
     const conditions = conditionsOf(request.headers);
     const check = new DigestCheck(claimedDigests(request.headers));
     const announced = isClientWaiting(request.raw) ? Number(request.headers['content-length'] ?? 0) : null;

@@ -13,10 +13,10 @@ const KEY_LENGTH_MAX = 255;
  * servers remember an operation, which is replicated with it: whoever is asked after a failure answers what was answered.
  * Method and target are part of it, and who asks: the same key with another request, or of somebody else, names another operation.
  *
- * @returns a session for one operation; null where the client gave no key
+ * @returns a name for one operation; null where the client gave no key
  * @throws ServiceError `bad-request`
  */
-export function idempotencyKeyOf(request: FastifyRequest): number | null {
+export function idempotencyKeyOf(request: FastifyRequest): RequestKey | null {
   const key = request.headers[HEADER];
   if (key === undefined) return null;
   if (typeof key !== 'string' || key.length === 0 || key.length > KEY_LENGTH_MAX) {
@@ -25,9 +25,20 @@ export function idempotencyKeyOf(request: FastifyRequest): number | null {
   const { method, originalUrl, principal } = request;
   const whose = principal?.kind === 'client' ? [principal.grant.name] : [];
   const named = JSON.stringify([method, originalUrl, key, ...whose]);
+  return { session: sessionOf(named) };
+}
+
+/** @returns the session of that name: every server finds the same. 53 bits, and never 0 */
+export function sessionOf(named: string): number {
   const digest = createHash('sha256').update(named).digest();
-  // 53 bits, and never 0: what sessions are.
   return Number(digest.readBigUInt64BE() >> 11n) || 1;
+}
+
+/** The name under which any server finds what became of a request. */
+export interface RequestKey {
+  readonly session: number;
+  /** An operation of the catalog from before the request's outcome was looked for; absent where the key is remembered for a time. */
+  readonly since?: number | undefined;
 }
 
 /**
@@ -37,27 +48,27 @@ export function idempotencyKeyOf(request: FastifyRequest): number | null {
 export class KeyedCommands {
   /** What the last command has done; null where there is none that did anything. */
   readonly result: CommandResults[Command['kind']] | null;
-  readonly #session: number | null;
+  readonly #key: RequestKey | null;
   #number: number;
 
   private constructor(
-    session: number | null,
+    key: RequestKey | null,
     { result, number }: { result: CommandResults[Command['kind']] | null; number: number },
   ) {
     this.result = result;
-    this.#session = session;
+    this.#key = key;
     this.#number = number;
   }
 
   /** @param key of the request; null where it has none, and its commands names of the server's own */
-  static async of(gateway: Gateway, key: number | null): Promise<KeyedCommands> {
+  static async of(gateway: Gateway, key: RequestKey | null): Promise<KeyedCommands> {
     if (key === null) return new KeyedCommands(null, { result: null, number: 0 });
-    return new KeyedCommands(key, await gateway.queryCatalog({ kind: 'outcome', session: key }));
+    return new KeyedCommands(key, await gateway.queryCatalog({ kind: 'outcome', session: key.session }));
   }
 
   /** The name of the next command. */
   next(): RequestName | undefined {
     this.#number++;
-    return this.#session === null ? undefined : { session: this.#session, number: this.#number };
+    return this.#key === null ? undefined : { ...this.#key, number: this.#number };
   }
 }

@@ -8,7 +8,7 @@ import { changeUnder, currentOf } from './conditional-change.ts';
 import { type Conditions, checkForChange, etagOf, standingOf } from './conditions.ts';
 import type { DigestCheck } from './digests.ts';
 import type { Directories } from './directories.ts';
-import { KeyedCommands } from './idempotency.ts';
+import { KeyedCommands, type RequestKey } from './idempotency.ts';
 import { displayPath, type FilePath, volumePath } from './path.ts';
 import type { Removal } from './removal.ts';
 import type { Uploads } from './upload.ts';
@@ -118,14 +118,17 @@ export class NewFiles {
     path: FilePath,
     { file: inode }: Pick<FileState, 'file'>,
     conditions: Conditions,
-    key: number | null,
+    key: RequestKey | null,
     removal: Removal = {},
   ): Promise<NamedFile> {
     const place = { volume: path.volume, path: volumePath(path.names) };
     const commands = await KeyedCommands.of(this.#gateway, key);
-    const result = await changeUnder(this.#gateway, path, conditions, true, (expect) =>
-      this.#gateway.command({ kind: 'replace', place, inode, expect, ...removal }, commands.next()),
-    );
+    // What another server has done meanwhile under this key is not done again: others may have the name by now.
+    const result =
+      (commands.result as CommandResults['replace'] | null) ??
+      (await changeUnder(this.#gateway, path, conditions, true, (expect) =>
+        this.#gateway.command({ kind: 'replace', place, inode, expect, ...removal }, commands.next()),
+      ));
     await this.#gateway.flushCatalog();
     return namedFile(result);
   }
@@ -134,7 +137,7 @@ export class NewFiles {
    * What an earlier request with this key has stored; null where none has, as far as the catalog remembers. It survives a
    * loss of power, although the earlier request may have failed before its flush.
    */
-  async recall(key: number): Promise<NamedFile | null> {
+  async recall(key: RequestKey): Promise<NamedFile | null> {
     const { result } = await KeyedCommands.of(this.#gateway, key);
     if (result !== null) await this.#gateway.flushCatalog();
     // A key names one method and URL: what it has left behind is of this kind.

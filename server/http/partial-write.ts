@@ -78,7 +78,7 @@ export class PartialWrites {
     const contents = refusal === null ? current.contents : NO_CONTENTS;
     const written = await this.#gateway.write(
       file,
-      { session: key ?? this.#gateway.drawSession(), number: 1, since: seq },
+      { session: key?.session ?? this.#gateway.drawSession(), number: 1, since: seq },
       place.kind === 'append' ? 'append' : place.offset,
       bytes,
       { guard: guarded ? { contents } : {} },

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { type ErrorDetails, isErrorCode, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { Pool } from '../../http-parts/undici.ts';
-import { HEADER_FORWARDED } from '../../wire/http-api.ts';
+import { HEADER_CATALOG_SEQ, HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import type { PeerTls } from '../security/peer-tls.ts';
 import { traceHeaders } from '../trace-context.ts';
@@ -34,6 +34,7 @@ export class PeerHttp {
   readonly #tls: PeerTls | null;
   readonly #pools = new Map<ServerId, { readonly url: string; readonly pool: Pool }>();
   readonly #inFlight = new Map<ServerId, Set<AbortController>>();
+  #catalogSeq: number | null = null;
 
   /**
    * @param urls looked at before each exchange: servers come and go
@@ -42,6 +43,11 @@ export class PeerHttp {
   constructor(urls: ReadonlyMap<ServerId, string>, tls: PeerTls | null = null) {
     this.#urls = urls;
     this.#tls = tls;
+  }
+
+  /** The operation of the catalog that the latest answer about the catalog named; null before there was one. */
+  get catalogSeq(): number | null {
+    return this.#catalogSeq;
   }
 
   /**
@@ -70,6 +76,8 @@ export class PeerHttp {
         body: request.body ?? null,
         signal: controller.signal,
       });
+      const catalogSeq = response.headers[HEADER_CATALOG_SEQ];
+      if (catalogSeq !== undefined) this.#catalogSeq = Number(catalogSeq);
       const bytes = await response.body.bytes();
       if (response.statusCode >= 300)
         throw errorOfProblem(server, response.statusCode, response.headers, bytes);

@@ -9,7 +9,7 @@ import { changeUnder, currentOf } from './conditional-change.ts';
 import { checkUnchanged, conditionsOf, httpDate, standingOf } from './conditions.ts';
 import type { Directories } from './directories.ts';
 import { copyFile, NO_CONDITIONS } from './file-copy.ts';
-import { idempotencyKeyOf, KeyedCommands } from './idempotency.ts';
+import { idempotencyKeyOf, KeyedCommands, type RequestKey } from './idempotency.ts';
 import type { NamedFile, NewFiles } from './new-files.ts';
 import { directoryUrl, displayPath, type FilePath, fileUrl, parseTarget, volumePath } from './path.ts';
 import { removalOf } from './removal.ts';
@@ -82,7 +82,7 @@ export class Relocations {
     request: FastifyRequest,
     from: FilePath,
     to: FilePath,
-    key: number | null,
+    key: RequestKey | null,
   ): Promise<NamedFile> {
     const conditions = overwrites(from) ? NO_CONDITIONS : { ...NO_CONDITIONS, ifNoneMatch: '*' };
     const removal = removalOf(request, from.search);

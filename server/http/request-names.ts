@@ -5,7 +5,7 @@ export interface RequestName {
   readonly session: number;
   readonly number: number;
   /** The catalog's `seq` when the session began, if the client knows it. */
-  readonly since?: number;
+  readonly since?: number | undefined;
 }
 
 /**
@@ -16,6 +16,7 @@ const WINDOW_COUNT = 32;
 
 interface Session {
   readonly id: number;
+  readonly since: number | undefined;
   /** Numbers given out and not released; insertion order is numeric order. */
   readonly open: Set<number>;
   next: number;
@@ -29,15 +30,24 @@ export class RequestNames {
   readonly #random53: () => number;
   readonly #sessions: Session[] = [];
 
+  /** A name begins a session: what is known of the catalog then is its `since`. */
+  get mustBegin(): boolean {
+    return !this.#sessions.some(hasRoom);
+  }
+
   /** @param random53 draws a random integer from 1 to 2^53 − 1 */
   constructor(random53: () => number) {
     this.#random53 = random53;
   }
 
-  /** The name is in use until `release`. */
-  acquire(): RequestName {
-    const session = this.#sessions.find(hasRoom) ?? this.#begin();
-    const name = { session: session.id, number: session.next };
+  /**
+   * The name is in use until `release`.
+   *
+   * @param since an operation of the catalog that has happened, for a session that begins now; null where none is known
+   */
+  acquire(since: number | null): RequestName {
+    const session = this.#sessions.find(hasRoom) ?? this.#begin(since);
+    const name = { session: session.id, number: session.next, since: session.since };
     session.open.add(session.next++);
     return name;
   }
@@ -56,8 +66,8 @@ export class RequestNames {
     if (index >= 0) this.#sessions.splice(index, 1);
   }
 
-  #begin(): Session {
-    const session = { id: this.#random53(), open: new Set<number>(), next: 1 };
+  #begin(since: number | null): Session {
+    const session = { id: this.#random53(), since: since ?? undefined, open: new Set<number>(), next: 1 };
     this.#sessions.push(session);
     return session;
   }

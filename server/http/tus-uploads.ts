@@ -6,6 +6,7 @@ import { type Attributes, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { Gateway } from '../gateway.ts';
 import type { Conditions } from './conditions.ts';
+import { sessionOf } from './idempotency.ts';
 import type { NewFiles } from './new-files.ts';
 import type { FilePath } from './path.ts';
 import { chunkBytesOf, chunksOf } from './upload.ts';
@@ -32,6 +33,8 @@ export interface TusUpload {
   readonly note: Note | null;
   readonly offsetBytes: number;
   readonly lengthBytes: number;
+  /** An operation of the catalog from before it was seen that the file has no name yet. */
+  readonly since: number | null;
 }
 
 /** Uploads in pieces. The bytes are in a file without a name; how far they reach is the size of that file, which its primary knows. */
@@ -82,17 +85,18 @@ export class TusUploads {
     const missing = new ServiceError('not-found', `There is no upload "${name}": perhaps it has expired`);
     const [, inode, secret] = /^([1-9][0-9]{0,15})-([0-9a-f]{32})$/.exec(name) ?? [];
     if (inode === undefined) throw missing;
+    const since = this.#gateway.catalogSeq;
     const file = await this.#attributes(Number(inode));
     if (file === null || file.volume !== volume || file.kind !== 'file') throw missing;
     const note = await this.#noteOf(file.inode);
     if (note === null) {
       // It has its name already, so all of it has come.
       if (file.links === 0) throw missing;
-      return { file, note, offsetBytes: file.sizeBytes, lengthBytes: file.sizeBytes };
+      return { file, note, offsetBytes: file.sizeBytes, lengthBytes: file.sizeBytes, since };
     }
     if (note.secret !== secret) throw missing;
     const { sizeBytes } = await this.#gateway.state(file.inode as FileId);
-    return { file, note, offsetBytes: sizeBytes, lengthBytes: note.lengthBytes };
+    return { file, note, offsetBytes: sizeBytes, lengthBytes: note.lengthBytes, since };
   }
 
   /**
@@ -123,9 +127,13 @@ export class TusUploads {
     return offset;
   }
 
-  /** Gives the file its name, if all of it has come. Where it has its name already, the name survives a loss of power. */
+  /**
+   * Gives the file its name, if all of it has come. Where it has its name already, the name survives a loss of power.
+   * Several servers may do so at a time: the upload has one session of commands, in which the name is given once,
+   * whatever became of it since.
+   */
   async complete(volume: string, upload: TusUpload): Promise<void> {
-    const { file, note, offsetBytes, lengthBytes } = upload;
+    const { file, note, offsetBytes, lengthBytes, since } = upload;
     if (note === null) return this.#gateway.flushCatalog();
     if (offsetBytes < lengthBytes) return;
     const state = await this.#files.finish(file, lengthBytes);
@@ -139,7 +147,8 @@ export class TusUploads {
     };
     const path = { volume, names: note.names, directory: false, search };
     try {
-      await this.#files.name(path, state, conditions, null);
+      const key = { session: sessionOf(`tus ${file.inode} ${note.secret}`), since: since ?? undefined };
+      await this.#files.name(path, state, conditions, key);
     } catch (error) {
       // Two servers that were asked at the same time both see that all of it has come.
       const now = await this.#attributes(file.inode);

@@ -1,7 +1,19 @@
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 
-/** Takes away from a database of today what came with version 4. */
+/** Takes away from a database of today what came with version 5. */
+export function asVersion4(db: CatalogDatabase): void {
+  db.exec(`
+    ALTER TABLE reserved DROP COLUMN members;
+    DROP TABLE timed_sessions;
+    ALTER TABLE counters DROP COLUMN timed_sessions;
+    ALTER TABLE counters DROP COLUMN fenced;
+    PRAGMA user_version = 4;
+  `);
+}
+
+/** And what came with version 4. */
 export function asVersion3(db: CatalogDatabase): void {
+  asVersion4(db);
   db.exec(`
     DROP TABLE snapshots; DROP TABLE sweeps; DROP TABLE past_inodes; DROP TABLE past_entries; DROP TABLE past_xattrs;
     DROP INDEX live_files; DROP INDEX preserving;

@@ -129,7 +129,9 @@ export class Catalog {
 
   /** The dump without what belongs to sessions. */
   state(): string[] {
-    return [...dumpCatalog(this.db)].filter((line) => !/^(sessions|requests|counters) /.test(line));
+    return [...dumpCatalog(this.db)].filter(
+      (line) => !/^(sessions|timed_sessions|requests|counters) /.test(line),
+    );
   }
 }
 

@@ -209,10 +209,12 @@ test('a catalog of version 1 is brought up to date, and knows who holds what', (
   const moved = catalog.file('/d/b').inode;
   catalog.run({ kind: 'follow-view', inode: moved, view: { number: 2, members: ['s5'] } });
   catalog.orphan();
-  const before = [...dumpCatalog(catalog.db)];
+  // That version had sessions of one kind.
+  const dump = () => [...dumpCatalog(catalog.db)].filter((line) => !/^(counters|timed_sessions) /.test(line));
+  const before = dump();
   asVersion1(catalog.db);
   ensureSchema(catalog.db);
-  assert.deepEqual([...dumpCatalog(catalog.db)], before);
+  assert.deepEqual(dump(), before);
   assert.equal(catalog.query({ kind: 'files-on', server: 's5', after: 0, countMax: 9 }).files.length, 1);
   catalog.db.pragma('user_version = 99');
   assert.throws(() => ensureSchema(catalog.db), /schema version 99/);

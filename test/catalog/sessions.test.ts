@@ -5,7 +5,14 @@ import { ServiceError } from '../../base/errors.ts';
 import { decodeBatch, encodeBatch, executeBatch, executeRequests } from '../../catalog/batch.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
-import { type Outcome, SESSIONS_MAX } from '../../catalog/sessions.ts';
+import {
+  type Outcome,
+  SESSIONS_MAX,
+  sessionRefusal,
+  TIMED_SESSION_MS,
+  TIMED_SESSIONS_MAX,
+} from '../../catalog/sessions.ts';
+import { Tables } from '../../catalog/tables.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { SERVERS } from './fixture.ts';
 
@@ -14,8 +21,13 @@ class Pair {
   readonly primary = new Database(':memory:');
   readonly backup = new Database(':memory:');
   seq = 0;
+  nowNs = 1_700_000_000_000_000_000n;
 
-  constructor() {
+  readonly fencesSessions: boolean;
+
+  /** @param fencesSessions false: one of its members is of an earlier release */
+  constructor(fencesSessions = true) {
+    this.fencesSessions = fencesSessions;
     ensureSchema(this.primary);
     ensureSchema(this.backup);
     this.batch([request(1, 1, { kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4096 })]);
@@ -24,9 +36,14 @@ class Pair {
   batch(requests: readonly CommandRequest[]): readonly Outcome[] {
     this.seq += 1;
     this.primary.exec('BEGIN');
-    const nowNs = 1_700_000_000_000_000_000n + BigInt(this.seq);
+    const { fencesSessions } = this;
+    const nowNs = ++this.nowNs;
     const placement = (count: number) => SERVERS.slice(this.seq % 3, (this.seq % 3) + count);
-    const { batch, outcomes } = executeRequests(this.primary, this.seq, requests, { nowNs, placement });
+    const { batch, outcomes } = executeRequests(this.primary, this.seq, requests, {
+      nowNs,
+      placement,
+      fencesSessions,
+    });
     this.primary.exec('COMMIT');
     const body = encodeBatch(batch);
     assert.deepEqual(decodeBatch(body), batch, 'A batch survives its encoding');
@@ -134,13 +151,14 @@ test('the sessions used last the longest ago are forgotten first', () => {
   assert.equal(code(first), 'done');
   const firstSeq = pair.seq;
   for (let session = 1000; session < 1000 + SESSIONS_MAX; session += 1000) {
-    const remove: Command = { kind: 'keep-orphan', inode: 999 };
-    pair.batch(Array.from({ length: 1000 }, (_, index) => request(session + index, 1, remove)));
+    const keep: Command = { kind: 'keep-orphan', inode: 999 };
+    pair.batch(Array.from({ length: 1000 }, (_, index) => request(session + index, 1, keep, pair.seq - 1)));
   }
   const count = pair.primary.prepare('SELECT COUNT(*) FROM sessions').pluck().get() as number;
   assert(count <= SESSIONS_MAX, `${count} sessions`);
   assert.equal(pair.primary.prepare('SELECT sessions FROM counters').pluck().get(), count);
-  const orphans = 'SELECT COUNT(*) FROM requests WHERE session NOT IN (SELECT id FROM sessions)';
+  const known = '(SELECT id FROM sessions UNION SELECT id FROM timed_sessions)';
+  const orphans = `SELECT COUNT(*) FROM requests WHERE session NOT IN ${known}`;
   assert.equal(pair.primary.prepare(orphans).pluck().get(), 0);
   // The first session said when it began, so that its late retry is known to be one.
   assert.equal(
@@ -148,6 +166,119 @@ test('the sessions used last the longest ago are forgotten first', () => {
     'session-expired',
   );
   assert.equal(code(pair.batch([request(11, 1, makeDirectory('second'), pair.seq)])[0]), 'done');
+  pair.equal();
+});
+
+/** A's `unlink x` takes effect, its answer is lost, and B makes x anew. @returns A's request, and whether x is there */
+function lostUnlink(pair: Pair, since?: number): { readonly again: CommandRequest; isThere(): boolean } {
+  const x = { volume: 'main', path: 'x' };
+  const make: Command = { kind: 'create-file', place: x, mode: 0o644, uid: 0, gid: 0, exclusive: true };
+  const again = request(20, 1, { kind: 'unlink', place: x }, since);
+  pair.batch([request(21, 1, make)]);
+  assert.deepEqual(pair.batch([again]).map(code), ['done']);
+  assert.deepEqual(pair.batch([request(21, 2, make)]).map(code), ['done']);
+  const names = "SELECT COUNT(*) FROM entries WHERE name = 'x'";
+  return { again, isThere: () => pair.primary.prepare(names).pluck().get() === 1 };
+}
+
+/** Fills the table of sessions but for three places. They were used later than all before them. */
+function fill(pair: Pair): void {
+  pair.batch([request(22, 1, makeDirectory('y'), pair.seq)]);
+  const rows = `WITH RECURSIVE ids (id) AS (SELECT 100000 UNION ALL SELECT id + 1 FROM ids WHERE id < ?)
+    INSERT INTO sessions SELECT id, ?, 1 FROM ids`;
+  for (const db of [pair.primary, pair.backup]) {
+    const left = SESSIONS_MAX - 3 - (db.prepare('SELECT sessions FROM counters').pluck().get() as number);
+    db.prepare(rows).run(100_000 + left - 1, pair.seq);
+    db.prepare('UPDATE counters SET sessions = sessions + ?').run(left);
+  }
+}
+
+/** Others, each with a session of its own. */
+function others(pair: Pair, since?: number): void {
+  const keep: Command = { kind: 'keep-orphan', inode: 999 };
+  pair.batch(Array.from({ length: 10 }, (_, index) => request(1000 + index, 1, keep, since)));
+}
+
+test('a command is not repeated after its session was forgotten', () => {
+  const pair = new Pair();
+  const { again, isThere } = lostUnlink(pair, 1);
+  fill(pair);
+  others(pair, pair.seq);
+  assert.deepEqual(pair.batch([again]).map(code), ['session-expired']);
+  assert.ok(isThere());
+  pair.equal();
+});
+
+test('requests with an Idempotency-Key do not take the place of sessions, nor of each other', () => {
+  for (const since of [1, undefined]) {
+    const pair = new Pair();
+    const { again, isThere } = lostUnlink(pair, since);
+    fill(pair);
+    others(pair);
+    assert.deepEqual(pair.batch([again]).map(code), ['done'], 'Answered, not executed');
+    assert.ok(isThere());
+    pair.equal();
+  }
+});
+
+test('a session that does not say when it began is remembered for a day after its last use', () => {
+  const pair = new Pair();
+  pair.batch([request(30, 1, makeDirectory('a')), request(31, 1, makeDirectory('b'))]);
+  pair.nowNs += (BigInt(TIMED_SESSION_MS) - 1000n) * 1_000_000n;
+  pair.batch([request(30, 2, makeDirectory('c'))]);
+  pair.nowNs += 2_000_000_000n;
+  assert.deepEqual(pair.batch([request(32, 1, makeDirectory('d'))]).map(code), ['done']);
+  const kept = pair.primary.prepare('SELECT id FROM timed_sessions ORDER BY id').pluck().all();
+  assert.deepEqual(kept, [30, 32], 'Of 1 and 31 a new session has taken the place');
+  assert.equal(pair.primary.prepare('SELECT timed_sessions FROM counters').pluck().get(), 2);
+  const orphans = 'SELECT COUNT(*) FROM requests WHERE session IN (1, 31)';
+  assert.equal(pair.primary.prepare(orphans).pluck().get(), 0);
+  assert.deepEqual(pair.batch([request(30, 1, makeDirectory('a'))]).map(code), ['done'], 'Answered');
+  pair.equal();
+});
+
+test('where there is no place for a session that is remembered for a time, a new one is refused', () => {
+  const pair = new Pair();
+  const tables = Tables.of(pair.primary);
+  const id = (session: number) => ({ session, number: 1, since: null });
+  assert.equal(sessionRefusal(tables, id(40), pair.nowNs), null);
+  pair.primary.prepare('UPDATE counters SET timed_sessions = ?').run(TIMED_SESSIONS_MAX);
+  const refused = pair.batch([request(40, 1, makeDirectory('a'))]);
+  assert.deepEqual(refused.map(code), ['busy']);
+  assert.equal(sessionRefusal(tables, id(1), pair.nowNs), null, 'It has its place');
+  assert.equal(sessionRefusal(tables, { ...id(40), since: pair.seq }, pair.nowNs), null, 'It needs none');
+  const later = pair.nowNs + BigInt(TIMED_SESSION_MS + 1) * 1_000_000n;
+  assert.equal(sessionRefusal(tables, id(40), later), null, 'The oldest has had its time');
+});
+
+test('a session that began after the batch that it is to be in proves nothing', () => {
+  const pair = new Pair();
+  const next = pair.seq + 1;
+  const made = [request(50, 1, makeDirectory('a'), next), request(50, 1, makeDirectory('a'), next - 1)];
+  assert.deepEqual(pair.batch(made).map(code), ['session-expired', 'done']);
+  pair.equal();
+});
+
+test('sessions are of one kind while a member of an earlier release is there, and of two for ever after', () => {
+  const pair = new Pair(false);
+  const kinds = () =>
+    ['sessions', 'timed_sessions'].map((name) =>
+      pair.primary.prepare(`SELECT COUNT(*) FROM ${name}`).pluck().get(),
+    );
+  pair.batch([request(60, 1, makeDirectory('a'))]);
+  assert.deepEqual(kinds(), [2, 0]);
+  pair.equal();
+  const all = { nowNs: pair.nowNs, placement: () => [], fencesSessions: true };
+  pair.primary.exec('BEGIN');
+  const { batch } = executeRequests(pair.primary, ++pair.seq, [request(61, 1, makeDirectory('b'))], all);
+  pair.primary.exec('COMMIT');
+  assert.equal((JSON.parse(Buffer.from(encodeBatch(batch)).toString()) as { version: number }).version, 5);
+  pair.backup.exec('BEGIN');
+  executeBatch(pair.backup, pair.seq, decodeBatch(encodeBatch(batch)));
+  pair.backup.exec('COMMIT');
+  // 60 has its place among those of before.
+  pair.batch([request(60, 2, makeDirectory('c')), request(62, 1, makeDirectory('d'))]);
+  assert.deepEqual(kinds(), [2, 2]);
   pair.equal();
 });
 

@@ -17,6 +17,7 @@ function batchOf(...commands: Command[]): Batch {
     session: 77,
     number: place + 1,
     since: null,
+    fenced: false,
     resolved: { command, atNs: '5', replicas: [] },
   }));
 }

@@ -524,10 +524,10 @@ describe('the gateway', () => {
 test('request names: each number once, and never far ahead of one still in use', () => {
   let drawn = 0;
   const names = new RequestNames(() => ++drawn);
-  const stuck = names.acquire();
+  const stuck = names.acquire(null);
   const seen = new Set<string>();
   for (let count = 0; count < 500; count++) {
-    const name = names.acquire();
+    const name = names.acquire(null);
     if (name.session === stuck.session) assert.ok(name.number - stuck.number < 32);
     const text = `${name.session}/${name.number}`;
     assert.ok(!seen.has(text));

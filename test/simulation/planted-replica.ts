@@ -24,6 +24,7 @@ import { PLANTED_SERVERS } from './planted-replica-server.ts';
 import { PLANTED_RESUMED } from './planted-resumed.ts';
 import { PLANTED_ROOM } from './planted-room.ts';
 import { PLANTED_SECURITY } from './planted-security.ts';
+import { PLANTED_SESSIONS } from './planted-sessions.ts';
 import { PLANTED_SNAPSHOTS } from './planted-snapshots.ts';
 import { PLANTED_TRASH } from './planted-trash.ts';
 import { PLANTED_VERSIONS } from './planted-versions.ts';
@@ -41,6 +42,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
   ...PLANTED_GUARDS,
   ...PLANTED_QUOTA,
   ...PLANTED_SNAPSHOTS,
+  ...PLANTED_SESSIONS,
   ...PLANTED_TRASH,
   ...PLANTED_BIRTHS,
   ...PLANTED_REMOVALS,

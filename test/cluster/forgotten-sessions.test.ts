@@ -1,0 +1,70 @@
+/**
+ * Goal: a command whose answer was lost is not carried out again when the cluster has forgotten its session: others may
+ * have made the name anew.
+ * Method: three servers that remember 20 sessions; requests as a client of this release and one of the release before
+ * send them, and as many requests with an Idempotency-Key and sessions of others as make the servers forget.
+ */
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { HEADER_CATALOG_SEQ } from '../../wire/http-api.ts';
+import { ask } from '../http/ask.ts';
+import { plantedEnv } from '../simulation/plant.ts';
+import { RealCluster } from './real-cluster.ts';
+
+const few = plantedEnv({
+  ...{ row: 'few-sessions', layer: 'replica', what: 'few sessions are remembered', caughtBy: {} },
+  file: 'catalog/sessions.ts',
+  find: 'export const SESSIONS_MAX = 10_000;',
+  replace: 'export const SESSIONS_MAX = 20;',
+  also: [
+    {
+      file: 'catalog/sessions.ts',
+      find: 'const SESSIONS_FORGOTTEN = 500;',
+      replace: 'const SESSIONS_FORGOTTEN = 5;',
+    },
+  ],
+});
+const cluster = await RealCluster.start({ environment: () => few });
+after(() => cluster.stop());
+await cluster.createVolume('main');
+const [url] = cluster.urls as [string];
+const json = { 'content-type': 'application/json' };
+
+async function put(name: string, headers: Readonly<Record<string, string>> = {}): Promise<void> {
+  const answer = await ask(url, 'PUT', `/v1/files/main/${name}`, { headers, body: name });
+  assert.ok(answer.status === 201 || answer.status === 204, answer.text);
+}
+
+function command(body: object) {
+  return ask(url, 'POST', '/v1/catalog/commands', { headers: json, body: JSON.stringify(body) });
+}
+
+async function seq(): Promise<number> {
+  const body = JSON.stringify({ query: { kind: 'volumes' } });
+  const { headers } = await ask(url, 'POST', '/v1/catalog/queries', { headers: json, body });
+  return Number(headers[HEADER_CATALOG_SEQ]);
+}
+
+for (const { release, name, session } of [
+  { release: 'this release', name: 'x', session: 71 },
+  { release: 'the release before', name: 'y', session: 72 },
+])
+  test(`a client of ${release} does not remove what was made after its removal`, async () => {
+    await put(name);
+    const since = release === 'this release' ? { since: await seq() } : {};
+    const unlink = { kind: 'unlink', place: { volume: 'main', path: name } };
+    const request = { session, number: 1, ...since, command: unlink };
+    assert.equal((await command(request)).status, 200, 'The answer that is lost');
+    await put(name);
+    for (let key = 0; key < 40; key++) await put('other', { 'idempotency-key': `${name}${key}` });
+    const began = await seq();
+    for (let other = 1; other <= 40; other++) {
+      const keep = { kind: 'keep-orphan', inode: 1 };
+      await command({ session: session * 1000 + other, number: 1, since: began, command: keep });
+    }
+    const again = await command(request);
+    assert.equal((await ask(url, 'GET', `/v1/files/main/${name}`)).text, name, again.text);
+    if (release === 'this release')
+      assert.equal((JSON.parse(again.text) as { code: string }).code, 'session-expired');
+    else assert.equal(again.status, 200, 'It is answered as before');
+  });
