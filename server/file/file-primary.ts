@@ -67,8 +67,8 @@ export class FilePrimary {
   #inFlightBytes = 0;
   #waitingBytes = 0;
   /**
-   * What the file may grow to before the catalog is asked. An earlier primary's mark is taken over without waiting for the catalog: until
-   * it answers there is no bound.
+   * What the file may grow to before the catalog is asked. An earlier primary's mark is taken over without waiting for the catalog, but not
+   * what was allowed with it, which is not known here: the first growth asks.
    */
   #allowedBytes: number;
   readonly #inFlight = new Set<Promise<void>>();
@@ -97,7 +97,7 @@ export class FilePrimary {
       this.#live = Promise.resolve();
       this.#unconfirmed = true;
     }
-    this.#allowedBytes = catalog.isLive ? catalog.allowedBytes : Infinity;
+    this.#allowedBytes = catalog.isLive ? catalog.allowedBytes : 0;
     this.#sizeBytes = attributes.sizeBytes;
     this.#modifiedNs = attributes.modifiedNs;
     this.#contents = { epoch: attributes.versionEpoch, seq: attributes.versionSeq };

@@ -48,19 +48,26 @@ async function atNext<Result>(ask: () => Promise<Result>): Promise<Result> {
   }
 }
 
-test('who follows a primary in the midst of its changes writes without a word from the catalog', async (t) => {
+test('who follows a primary in the midst of its changes writes without a word from the catalog, and grows with one', async (t) => {
   const catalog = new Catalog();
   const { cluster, servers } = await started(t, catalog);
   const [a, b, c] = servers;
   await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   catalog.isUp = false;
   for (const other of [b, c]) cluster.network.cut(a.id, other.id);
-  const written = await atNext(() => b.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2)));
-  assert.equal(written.offset, 1);
-  assert.deepEqual(catalog.told, ['open-for-write'], 'It is told, but nobody waits for its answer');
+  await atNext(() => b.files.write(FILE, requestOf(2), 0, Uint8Array.of(2)));
+  assert.deepEqual(catalog.told, ['open-for-write'], 'No write waits for its answer');
+  let isGrown = false;
+  const growing = b.files.write(FILE, requestOf(3), 'append', Uint8Array.of(3)).then(() => {
+    isGrown = true;
+  });
+  while (catalog.told.length < 2) await delay(10);
+  // What the volume's quota lets the file grow to is not known here.
+  assert.deepEqual([catalog.told, isGrown], [['open-for-write', 'open-for-write'], false]);
   catalog.comeUp();
+  await growing;
   await b.files.settle(FILE);
-  assert.deepEqual(catalog.told, ['open-for-write', 'settle']);
+  assert.deepEqual(catalog.told, ['open-for-write', 'open-for-write', 'settle']);
   assert.deepEqual(cluster.fatal, []);
 });
 

@@ -20,6 +20,21 @@ export const PLANTED_QUOTA: readonly Planted[] = [
     },
   ),
   replica(
+    'quota-inherited',
+    'a primary that takes over a file in the midst of its changes lets it grow without asking',
+    {
+      file: 'server/file/file-primary.ts',
+      find: 'catalog.isLive ? catalog.allowedBytes : 0;',
+      replace: 'catalog.isLive ? catalog.allowedBytes : Infinity;',
+    },
+    {
+      test: {
+        file: 'test/server/file-primary.test.ts',
+        name: 'who follows a primary in the midst of its changes writes without a word from the catalog, and grows with one',
+      },
+    },
+  ),
+  replica(
     '70b',
     'what a file may grow to counts only once it has grown',
     {
