@@ -221,10 +221,19 @@ export class LocalFileService implements FileService {
     try {
       return await by(driver);
     } catch (error) {
+      if (error instanceof ServiceError && error.code === 'quota-exceeded') this.#giveBackGrowth(file);
       const isRefused = error instanceof ServiceError && BY_STATE.has(error.code);
       if (!isRefused || driver.leads) throw error;
       return by(await this.#activate(file));
     }
+  }
+
+  /** What the file may grow to counts, and may be what others are refused: its writer closes the file later, or never. */
+  #giveBackGrowth(file: FileId): void {
+    this.settle(file).catch((error: unknown) => {
+      // It is settled when its next primary, or this one, has no use for it any more.
+      this.#parts.log.debug({ file, err: error }, 'what a file may grow to is not given back yet');
+    });
   }
 
   async writeParts(file: FileId, request: RequestId, parts: readonly WritePart[]): Promise<WriteResult> {

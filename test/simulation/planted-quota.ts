@@ -35,6 +35,21 @@ export const PLANTED_QUOTA: readonly Planted[] = [
     },
   ),
   replica(
+    'quota-kept-back',
+    'what a file may grow to counts after its growth was refused',
+    {
+      file: 'server/file/file-service.ts',
+      find: "error.code === 'quota-exceeded') this.#giveBackGrowth(file);",
+      replace: "error.code === 'quota-exceeded') void 0;",
+    },
+    {
+      test: {
+        file: 'test/server/file-primary.test.ts',
+        name: 'a file grows no further than the catalog allows',
+      },
+    },
+  ),
+  replica(
     '70b',
     'what a file may grow to counts only once it has grown',
     {
