@@ -132,6 +132,24 @@ test('files with holes on two mounts of a real cluster', { skip, timeout: 300_00
     },
   );
 
+  await t.test('a small new file has a hole where a whole object was not written', async () => {
+    const script = `
+import os
+os.mkdir("small")
+for count in range(6):
+    os.close(os.open("small/warm%d" % count, os.O_WRONLY | os.O_CREAT))
+for flags in 0, os.O_EXCL:
+    name = "small/%d" % flags
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | flags)
+    os.pwrite(fd, b"data", 200000)
+    os.close(fd)
+    fd = os.open(name, os.O_RDONLY)
+    print(os.lseek(fd, 0, os.SEEK_HOLE), os.lseek(fd, 0, os.SEEK_DATA), os.fstat(fd).st_size)`;
+    const { code, text } = await run('python3', ['-c', script], { cwd: mount.directory });
+    assert.equal(code, 0, text);
+    assert.deepEqual(text.trim().split('\n'), ['0 131072 200004', '0 131072 200004']);
+  });
+
   await t.test('a copy goes on when the primary of its destination dies', async () => {
     const data = join(cluster.folder, 'data');
     writeFileSync(data, randomBytes(48 * 1024 * 1024));
