@@ -155,12 +155,7 @@ function respawn() {
   const flags = isServerCommand(argv) ? SERVER_MEMORY : [];
   const child = spawn(node, [...flags, ...process.execArgv, self, ...argv], {
     stdio: ['inherit', 'inherit', 'inherit', 'pipe'],
-    // For a command that must not outlive the process that its user sees.
-    env: {
-      ...process.env,
-      LEASEHOLD_LAUNCHER: String(process.pid),
-      LEASEHOLD_LAUNCHER_PIPE: String(LAUNCHER_PIPE),
-    },
+    env: { ...process.env, LEASEHOLD_LAUNCHER_PIPE: String(LAUNCHER_PIPE) },
   });
   /** @type {NodeJS.Signals[]} */
   const forwarded = ['SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2', 'SIGINT'];

@@ -54,8 +54,8 @@ export async function runServer(argv: readonly string[]): Promise<void> {
   server.measureProcess();
   // Before anybody is told that it is there: without a listener, the signal ends a process.
   process.on('SIGHUP', () => server.reload());
-  log.info({ id: config.id, listen: config.listen, data: config.data }, 'server listens');
   endOnSignals(log, () => server.stop(), fatal);
+  log.info({ id: config.id, listen: config.listen, data: config.data }, 'server listens');
 }
 
 function refuse(message: string, exitCode = EXIT_USAGE): void {

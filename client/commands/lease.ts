@@ -18,8 +18,6 @@ export const EXIT_LEASE_LOST = 121;
 const TTL_MS = 10_000;
 /** Shorter, and a process that is late for a moment loses its lease. */
 const TTL_MS_MIN = 1_000;
-/** How often it is looked whether the launcher lives: there is no event for it. */
-const LAUNCHER_LOOK_MS = 200;
 /** A command whose lease somebody else may have already is killed this long after it was asked to end. */
 const LOST_GRACE_MS = 500;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
@@ -110,7 +108,6 @@ async function acquire(
   options: AcquireOptions,
   command: Command,
 ): Promise<void> {
-  endWithLauncher();
   const owner = options.owner ?? `${userInfo().username}@${hostname()}, process ${process.pid}`;
   await withLeases(command, async (client, signal, letSignalsBe) => {
     let held: HeldLease;
@@ -136,22 +133,6 @@ async function acquire(
     letSignalsBe();
     process.exitCode = await runUnder(held, argv, options.ttl);
   });
-}
-
-/**
- * The process that a user has started may be a launcher that found a newer Node for this one. Where it is killed
- * with -9 nobody else tells: then this process ends as if by SIGTERM.
- */
-function endWithLauncher(): void {
-  const launcher = Number(process.env.LEASEHOLD_LAUNCHER);
-  delete process.env.LEASEHOLD_LAUNCHER;
-  if (launcher !== process.ppid) return;
-  const timer = setInterval(() => {
-    if (process.ppid === launcher) return;
-    clearInterval(timer);
-    process.kill(process.pid, 'SIGTERM');
-  }, LAUNCHER_LOOK_MS);
-  timer.unref();
 }
 
 /** Runs the command to its end, whatever ends it. @returns the exit code of this process */

@@ -66,8 +66,9 @@ describe('a server that a launcher has started', { skip }, () => {
     return until(
       `it says "${words}"`,
       async () => {
-        if (launcher.exitCode !== null) throw new InVain(log);
-        return log.includes(words);
+        if (log.includes(words)) return true;
+        if (launcher.exitCode !== null || launcher.signalCode !== null) throw new InVain(log);
+        return false;
       },
       60_000,
     );

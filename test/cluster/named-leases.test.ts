@@ -19,6 +19,7 @@ const TTL_MS_MAX = 5_000;
 const SKEW_MS = 100;
 /** The longest that one waits for a lease of a dead holder, on a machine that has time. */
 const TAKEOVER_MS = TTL_MS + SKEW_MS;
+const OLD_NODE = new URL('../client/old-node.ts', import.meta.url).href;
 const WORKER = fileURLToPath(new URL('lease-worker.ts', import.meta.url));
 
 // Four servers, so that a name has one that is no member of it.
@@ -257,10 +258,14 @@ test('a guard that is killed takes its command with it', async () => {
 });
 
 test('a launcher that is killed takes keeper and command with it', async () => {
-  const command = [process.execPath, LAUNCHER, 'lease', 'acquire', 'launched', '--ttl', `${TTL_MS}ms`, '--'];
-  const script = `LEASEHOLD_LAUNCHER=$$ ${[...command, process.execPath, WORKER, resource.url, 'launched'].join(' ')} & wait`;
-  const launcher = spawn('sh', ['-c', script], {
-    env: { ...process.env, LEASEHOLD_SERVERS: cluster.urls.join(',') },
+  const command = ['lease', 'acquire', 'launched', '--ttl', `${TTL_MS}ms`, '--'];
+  const worker = [process.execPath, WORKER, resource.url, 'launched'];
+  const launcher = spawn(process.execPath, [LAUNCHER, ...command, ...worker], {
+    env: {
+      ...process.env,
+      NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --import=${OLD_NODE}`,
+      LEASEHOLD_SERVERS: cluster.urls.join(','),
+    },
     stdio: ['ignore', 'inherit', 'inherit'],
   });
   const { pid } = await resource.next(({ who }) => who === 'launched');
