@@ -24,6 +24,8 @@ export class LateErrorReports {
       'Operations that mounts had acknowledged and that were dropped, as mounts have reported to this server',
       ['operation'],
     );
+    // Alerts need the series before the first error.
+    counter.add(0, { operation: 'unlink' });
     this.#count = (operation) => counter.add(1, { operation });
   }
 
