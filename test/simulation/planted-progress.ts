@@ -12,8 +12,8 @@ export const PLANTED_PROGRESS: readonly Planted[] = [
     'an upload is said to be as far as the catalog knows, which hears of it later',
     {
       file: 'server/http/tus-uploads.ts',
-      find: 'return { file, note, offsetBytes: sizeBytes, lengthBytes: note.lengthBytes };',
-      replace: 'return { file, note, offsetBytes: file.sizeBytes, lengthBytes: note.lengthBytes };',
+      find: 'return { file, note, offsetBytes: sizeBytes, lengthBytes: note.lengthBytes, since };',
+      replace: 'return { file, note, offsetBytes: file.sizeBytes, lengthBytes: note.lengthBytes, since };',
     },
     { test: { file: TUS, name: 'an upload is as far as its pieces have come, and goes on from there only' } },
   ),
