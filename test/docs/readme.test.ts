@@ -71,3 +71,20 @@ test('figures of speed stand in the generated tables, but for those measured els
     }
   }
 });
+
+test('each row of the table of authorities names a test that exists', () => {
+  const text = readFileSync(join(ROOT, 'docs/replication.md'), 'utf8');
+  const section = text.slice(text.indexOf('## Ahead of the cluster'), text.indexOf('## Exactly once'));
+  const rows = section
+    .split('\n')
+    .filter((line) => line.startsWith('| '))
+    .slice(2);
+  assert.ok(rows.length > 20, 'The table is there');
+  for (const row of rows) {
+    const cells = row.split(' | ');
+    assert.equal(cells.length, 6, row);
+    const tests = [...(cells[5] ?? '').matchAll(/`(test\/[^`]+)`/g)].map(([, path]) => path ?? '');
+    assert.ok(tests.length > 0, row);
+    for (const path of tests) assert.ok(existsSync(join(ROOT, path)), `${path} of: ${row}`);
+  }
+});
