@@ -56,6 +56,8 @@ const COMMANDS: readonly (readonly [command: string, rest?: string, exit?: numbe
   ['status'],
   ['events'],
   ['top', '--once'],
+  ['check'],
+  ['resolve', 'main:/a --keep s9', 4],
   ['snapshot create', 'main@now'],
   ['snapshot ls', 'main'],
   ['snapshot prune', 'main --keep 1'],

@@ -146,6 +146,12 @@ const REQUESTS: Readonly<Partial<Record<ErrorCode, () => Promise<Answer>>>> = {
     // A session begins with small numbers: one that begins with this has been forgotten.
     return post('/v1/catalog/commands', { session: 77, number: 200, command: kept });
   },
+  'fence-lost': async () => {
+    const kept = { kind: 'keep-orphan', inode: await inode('f') };
+    // No primary has given out such a delegation.
+    const cache = { client: 7, forgets: [], under: 7, fence: [{ inode: await inode('d'), generation: 7 }] };
+    return post('/v1/catalog/commands', { session: 78, number: 1, cache, command: kept });
+  },
   'lease-taken': async () => {
     await post('/v1/leases/taken', { owner: 'one', ttlMs: 1_000 });
     return post('/v1/leases/taken', { owner: 'two', ttlMs: 1_000 });

@@ -48,7 +48,7 @@ export const PLANTED_ACCESSES: readonly Planted[] = [
     'a read of before takes the place of an access time that somebody has set since',
     {
       file: 'catalog/commands/accesses.ts',
-      find: ' || mayBeSet(inode, access)) continue;',
+      find: ' || mayBeSet(inode, access, command.unset === true)) continue;',
       replace: ') continue;',
     },
     {

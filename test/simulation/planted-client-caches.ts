@@ -228,8 +228,8 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'a birth of which nobody knows what became of it is taken for refused',
     {
       file: 'fuse/unborn-file.ts',
-      find: 'this.#parts.doubted(this, error);\n      return null;',
-      replace: 'this.#parts.doubted(this, error);\n      throw error;',
+      find: "this.#parts.doubted(this, error);\n      this.#attempted = 'birth';",
+      replace: 'throw error;',
     },
     { test: { file: BIRTHS, name: 'made nevertheless (lost-after)' } },
   ),
@@ -398,8 +398,8 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'a mount changes what its own kernel still believes, and is not called back for',
     {
       file: 'client/remembering-client.ts',
-      find: 'await this.#changing(forgets);\n      const result = await ask(',
-      replace: 'const result = await ask(',
+      find: 'await this.#changing(forgets);\n      const { client',
+      replace: 'const { client',
     },
     {
       test: { file: REMEMBERING, name: 'nobody here believes any more what this client asks to be changed' },

@@ -110,7 +110,7 @@ export const PLANTED_LOCKS: readonly Planted[] = [
     'to give back a part frees all behind it',
     {
       file: 'wire/lock-ranges.ts',
-      find: 'if (range.end > wish.end) after.push({ ...range, start: wish.end + 1 });',
+      find: 'if (range.end > wish.end) after.push({ ...range, start: wish.end + 1n });',
       replace: '',
     },
     { test: { file: TABLE, name: 'giving back a part leaves what is before and behind it' } },

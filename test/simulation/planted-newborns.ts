@@ -12,7 +12,11 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
   replica(
     'newborn-mask',
     'a new file has rights that its maker’s mask takes away',
-    { file: 'fuse/newborn-files.ts', find: 'mode: mode & ~umask', replace: 'mode' },
+    {
+      file: 'fuse/newborn-files.ts',
+      find: 'mode: mode & ~umask,\n        links',
+      replace: 'mode,\n        links',
+    },
     {
       test: {
         file: NEWBORN,
@@ -38,7 +42,7 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
   replica(
     'newborn-inherits',
     'a file is borne without what it inherits from its directory',
-    { file: 'fuse/newborn-files.ts', find: '!isPlain || this', replace: 'this' },
+    { file: 'fuse/newborn-files.ts', find: '!isPlain || this.#directories', replace: 'this.#directories' },
     {
       test: {
         file: NEWBORN,
@@ -66,8 +70,8 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
     'a directory keeps the times that it had before new files came to it',
     {
       file: 'fuse/newborn-files.ts',
-      find: '        this.#forget(file);\n        this.named(parent, namedNs);',
-      replace: '        this.#forget(file);',
+      find: 'if (!isNamed) this.named(parent, namedNs);',
+      replace: '',
     },
     {
       test: {
@@ -148,8 +152,8 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
     'what is new is lost where a mount ends in good order',
     {
       file: 'fuse/newborn-files.ts',
-      find: 'await this.comeFrom();\n    await this.#birth.stop();',
-      replace: 'await this.#birth.stop();',
+      find: 'await this.#comeAll(this.#unborn.values());\n    await this.#removals.stop();',
+      replace: 'await this.#removals.stop();',
     },
     {
       test: {
@@ -287,15 +291,15 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
     'a name that was removed is removed once more, and that is told as done',
     {
       file: 'fuse/newborn-files.ts',
-      find: "this.changed(place, 'free');\n      return { inode",
-      replace: 'return { inode',
+      find: "this.changed(place, 'free');\n      const atNs",
+      replace: 'const atNs',
     },
     { test: { file: NEWBORN, name: 'what was removed once cannot be removed again' } },
   ),
   replica(
     'removal-sticky',
     'whoever may not remove a file, as the directory’s sticky bit says, is told that it is gone',
-    { file: 'fuse/newborn-files.ts', find: 'return isPlain && this.#rows', replace: 'return this.#rows' },
+    { file: 'fuse/newborn-files.ts', find: '!isPlain || this.#rows', replace: 'this.#rows' },
     {
       test: {
         file: NEWBORN,
@@ -337,9 +341,9 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
     'removal-others',
     'fsync of a directory tells what was not removed from another one, and that one’s does not',
     {
-      file: 'fuse/newborn-files.ts',
-      find: 'this.#removals.persist(directory)]',
-      replace: 'this.#removals.persist()]',
+      file: 'fuse/late-errors.ts',
+      find: '    if (directory === null) return',
+      replace: '    return',
     },
     {
       test: {
@@ -352,9 +356,9 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
     'removal-unheard',
     'fsync of a directory does not tell what was not removed from it',
     {
-      file: 'fuse/newborn-files.ts',
-      find: 'this.#removals.persist(directory)]',
-      replace: 'this.#removals.gone()]',
+      file: 'fuse/late-errors.ts',
+      find: 'if (latest === undefined) return null;',
+      replace: 'if (latest === undefined || directory !== null) return null;',
     },
     {
       test: {
@@ -367,14 +371,14 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
     'removal-told',
     'what failed in several directories each sync of all tells, one after the other',
     {
-      file: 'fuse/removals.ts',
-      find: 'if (directory === undefined) this.#failures.clear();\n      else this',
-      replace: 'this',
+      file: 'fuse/late-errors.ts',
+      find: 'for (const errors of since) errors.isReported = true;',
+      replace: 'latest.isReported = true;',
     },
     {
       test: {
         file: REMOVALS,
-        name: 'what failed in several directories a sync of all tells once, and that of one of them its own',
+        name: 'what failed in several directories a sync of all reports, and that of one of them its own',
       },
     },
   ),
@@ -383,8 +387,8 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
     'what one user has removed goes to the trash as removed by another',
     {
       file: 'fuse/removals.ts',
-      find: '(batch[0] === undefined || batch[0].uid === pending.uid)',
-      replace: 'true',
+      find: 'first.uid === pending.uid &&',
+      replace: '',
     },
     {
       test: {
@@ -489,7 +493,11 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
   replica(
     'unborn-appended',
     'what is appended to a new file stays here however long it is, and is refused at the end',
-    { file: 'fuse/unborn-file.ts', find: 'this.#sizeBytes + bytes.length,\n', replace: 'bytes.length,\n' },
+    {
+      file: 'fuse/unborn-file.ts',
+      find: 'endBytes: this.#sizeBytes + bytes.length }',
+      replace: 'endBytes: bytes.length }',
+    },
     {
       test: {
         file: UNBORN,
@@ -636,8 +644,8 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
     'a change of a new file that is on its way to the cluster stays here',
     {
       file: 'fuse/unborn-file.ts',
-      find: 'return this.isUnborn && (gid === undefined || !this.#parts.inheritsGroup);',
-      replace: 'return gid === undefined || !this.#parts.inheritsGroup;',
+      find: 'this.isUnborn && !this.isNamed && (gid',
+      replace: '!this.isNamed && (gid',
     },
     {
       test: {

@@ -82,8 +82,8 @@ export const PLANTED_READS: readonly Planted[] = [
     'whoever is asked to sync what nobody leads answers without',
     {
       file: 'server/file/agreed-files.ts',
-      find: '    await this.#parts.store.flush(file);\n    return this.serve(payload);',
-      replace: '    return this.serve(payload);',
+      find: '    await this.#parts.store.flush(file);\n    return this.serve(from, payload);',
+      replace: '    return this.serve(from, payload);',
     },
     {
       test: {
@@ -123,8 +123,8 @@ export const PLANTED_READS: readonly Planted[] = [
     'what came to a replica while it was synced counts as synced',
     {
       file: 'server/file/agreed-files.ts',
-      find: '    if (!this.#agrees(file, place, viewNumber)) return NO;\n    await',
-      replace: '    await',
+      find: '|| !this.#agrees(file, place, viewNumber)) return NO;\n    await',
+      replace: ') return NO;\n    await',
     },
     { test: { file: AGREED, name: 'what came to a replica while it was synced may not be on its disk' } },
   ),
@@ -133,7 +133,7 @@ export const PLANTED_READS: readonly Planted[] = [
     'a replica to which something came while it was synced still agrees',
     {
       file: 'server/file/agreed-files.ts',
-      find: '    await this.#parts.store.flush(file);\n    return this.serve(payload);',
+      find: '    await this.#parts.store.flush(file);\n    return this.serve(from, payload);',
       replace: '    await this.#parts.store.flush(file);\n    return YES;',
     },
     {

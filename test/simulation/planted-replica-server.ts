@@ -421,9 +421,9 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     'fault-listened',
     'a server whose native code has failed neither serves nor ends',
     {
-      file: 'server/main.ts',
-      find: "skip: ['SIGHUP', ...FAULTS],",
-      replace: "skip: ['SIGHUP'],",
+      file: 'server/orderly-end.ts',
+      find: "'SIGUSR2'] as const",
+      replace: "'SIGUSR2', 'SIGSEGV'] as const",
     },
     {
       test: {

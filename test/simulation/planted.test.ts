@@ -12,6 +12,15 @@ test('no two bugs of a layer have one name', () => {
   assert.equal(new Set(names).size, names.length);
 });
 
+test('each bug is planted in one line that exists', () => {
+  const lost = PLANTED.flatMap((bug) =>
+    [bug, ...(bug.also ?? [])].map((mutation) => ({ ...mutation, row: bug.row })),
+  )
+    .filter(({ file, find }) => readFileSync(file, 'utf8').split(find).length !== 2)
+    .map(({ row, file }) => `${row}: ${file}`);
+  assert.deepEqual(lost, []);
+});
+
 test('a test that hangs is ended with all that it has started, and notices a bug only where that is said of it', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-hunt-'));
   t.after(() => rmSync(folder, { recursive: true }));

@@ -120,6 +120,12 @@ export const OTHER_OPERATIONS: Operations = {
   'GET /v1/status': cluster('status', 'The cluster, with a verdict'),
   'GET /v1/status/self': cluster('statusOfServer', 'The server that is asked'),
   'GET /v1/servers': cluster('servers', 'What the server knows of the others'),
+  'GET /v1/check': cluster('check', 'Compares the replicas of all servers with the catalog', {
+    query: { after: count('Files with larger numbers') },
+  }),
+  'GET /v1/check/self': cluster('checkServer', 'Compares the replicas of this server with the catalog', {
+    query: { after: count('Files with larger numbers') },
+  }),
   'GET /v1/certificates/revoked': cluster(
     'revokedCertificates',
     'Certificates that are not believed any more',
