@@ -209,6 +209,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return bear(tables, command, atNs);
     case 'forgo':
       return {};
+    case 'pin-write':
+      return { inode: command.inode, since: command.since };
     case 'server-register':
       return serverRegister(tables, command, atNs);
     case 'server-add':

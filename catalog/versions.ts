@@ -9,7 +9,7 @@ import type { Command } from '../wire/catalog-api.ts';
  *
  * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash, snapshots. 3: removals of many files at once.
  * 4: access times. 5: members of reserved numbers; the contents of files that are removed together; access times
- * that were not set since; U+FFFD in names; sessions of two kinds, by whether they name when they began.
+ * that were not set since; U+FFFD in names; sessions of two kinds, by whether they name when they began; pinned writes.
  */
 export const COMMANDS_VERSION = 5;
 
@@ -58,6 +58,7 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   sweep: 2,
   'unlink-files': 3,
   'note-accesses': 4,
+  'pin-write': 5,
 };
 
 /**

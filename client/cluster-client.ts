@@ -628,6 +628,8 @@ function describeCommand(command: Command): string {
       return `make ${command.files.length} files`;
     case 'forgo':
       return 'forgo a request';
+    case 'pin-write':
+      return `pin a write of file ${command.inode}`;
     case 'create-orphan':
       return `create a file in the volume "${command.volume}"`;
     case 'settle':

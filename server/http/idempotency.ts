@@ -41,6 +41,36 @@ export interface RequestKey {
   readonly since?: number | undefined;
 }
 
+/** What the first attempt of a write under a key named, for all attempts. */
+export type PinnedWrite = CommandResults['pin-write'];
+
+/** @returns what an earlier attempt under this key has pinned; null where none has, as far as the catalog remembers */
+export async function pinnedWrite(gateway: Gateway, key: RequestKey): Promise<PinnedWrite | null> {
+  const { result } = await gateway.queryCatalog({ kind: 'outcome', session: pinSessionOf(key) });
+  // The earlier attempt may have failed before its flush.
+  if (result !== null) await gateway.flushCatalog();
+  return result as PinnedWrite | null;
+}
+
+/**
+ * Pins a write before it is sent. A file forgets the sessions of its writes: with a `since` of its own a later attempt would be taken for a
+ * new request, with that of the first one it is refused.
+ *
+ * @param write `since` must be of an operation that a loss of power of all servers does not take back
+ * @returns what holds for all attempts: another attempt may have been faster. It survives a loss of power
+ */
+export async function pinWrite(gateway: Gateway, key: RequestKey, write: PinnedWrite): Promise<PinnedWrite> {
+  const command = { kind: 'pin-write', ...write } as const;
+  const pinned = await gateway.command(command, { session: pinSessionOf(key), number: 1 });
+  await gateway.flushCatalog();
+  return pinned;
+}
+
+/** Of the pin alone: `PUT` of a whole file may have the same key and URL as `PUT` of a part. */
+function pinSessionOf({ session }: RequestKey): number {
+  return sessionOf(`pin ${session}`);
+}
+
 /**
  * The commands that the catalog executes for a request with a key. A refusal is an answer like any other, so whoever tries
  * again under the same key, or looks at a condition anew, asks under the next number.

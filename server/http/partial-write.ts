@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { ServiceError } from '../../base/errors.ts';
+import { assert } from '../../base/assert.ts';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
@@ -10,7 +11,7 @@ import { areConditions, currentOf } from './conditional-change.ts';
 import { type Conditions, checkForChange, conditionsOf, etagOf, httpDate, standingOf } from './conditions.ts';
 import { claimedDigests, DigestCheck } from './digests.ts';
 import { isClientWaiting } from './expectation.ts';
-import { idempotencyKeyOf } from './idempotency.ts';
+import { idempotencyKeyOf, type PinnedWrite, pinnedWrite, pinWrite, type RequestKey } from './idempotency.ts';
 import { integerOf } from './input.ts';
 import { displayPath, type FilePath } from './path.ts';
 import { UPLOAD_IDLE_MS } from './upload.ts';
@@ -23,6 +24,16 @@ export const HEADER_OFFSET = 'leasehold-offset';
 const WRITES_MAX = 128;
 /** A version that no file has: only what was done before is answered. */
 const NO_CONTENTS = { epoch: Number.MAX_SAFE_INTEGER, seq: 0 };
+/** Refusals by what the path names: an earlier attempt may have been before that. */
+const JUDGED: ReadonlySet<ErrorCode> = new Set([
+  'precondition-failed',
+  'not-found',
+  'is-directory',
+  'not-directory',
+  'bad-request',
+]);
+/** How a primary of the catalog refuses a pin that it, or another member, does not know. */
+const UNPINNED: ReadonlySet<ErrorCode> = new Set(['precondition-failed', 'bad-request']);
 
 const CONTENT_RANGE = /^bytes (\d{1,16})-(\d{1,16})\/(?:\*|(\d{1,16}))$/i;
 
@@ -56,8 +67,9 @@ export class PartialWrites {
     const conditions = conditionsOf(request.headers);
     const check = new DigestCheck(claimedDigests(request.headers));
     const place = placeOf(request, path);
-    // Such a client does not send the body if it is refused.
-    if (isClientWaiting(request.raw))
+    const key = idempotencyKeyOf(request);
+    // Such a client does not send the body if it is refused. With a key, the body is needed to ask what became of an earlier attempt.
+    if (key === null && isClientWaiting(request.raw))
       checkWrite(await this.#fileAt(path, conditions), conditions, place, path);
     const bytes = await wholeBodyOf(request, WRITE_BYTES_MAX);
     if (bytes.length === 0) throw new ServiceError('bad-request', 'A write without bytes');
@@ -67,25 +79,73 @@ export class PartialWrites {
     }
     check.update(bytes);
     check.check();
-    const key = idempotencyKeyOf(request);
-    const current = await this.#fileAt(path, conditions);
-    const refusal = refusalOf(() => checkWrite(current, conditions, place, path));
-    // A request that was done before has changed what its conditions speak of: then it is asked for its answer.
-    if (refusal !== null && key === null) throw refusal;
-    const file = current.inode as FileId;
-    const { seq } = await this.#gateway.state(file);
+    const { current, refusal } = await this.#judge(path, conditions, place);
+    const pinned = await this.#pin(key, current, refusal);
+    const file = pinned.inode as FileId;
     const guarded = areConditions(conditions) || (place.kind === 'range' && place.total !== null);
-    const contents = refusal === null ? current.contents : NO_CONTENTS;
-    const written = await this.#gateway.write(
-      file,
-      { session: key?.session ?? this.#gateway.drawSession(), number: 1, since: seq },
-      place.kind === 'append' ? 'append' : place.offset,
-      bytes,
-      { guard: guarded ? { contents } : {} },
-    );
+    // An earlier attempt has changed what the conditions are about, or the name has another file by now: only the answer is repeated.
+    const isOver = refusal !== null || current?.inode !== file;
+    const contents = isOver ? NO_CONTENTS : current.contents;
+    const written = await this.#gateway
+      .write(
+        file,
+        { session: key?.session ?? this.#gateway.drawSession(), number: 1, since: pinned.since },
+        place.kind === 'append' ? 'append' : place.offset,
+        bytes,
+        { guard: guarded || isOver ? { contents } : {} },
+      )
+      .catch((error: unknown) => {
+        throw key === null ? error : keyedFailure(error, { refusal, isOver, path });
+      });
     await this.#gateway.flush(file);
     if (guarded) await this.#assertStillThere(path, file);
     return answer(reply, this.#gateway, file, written);
+  }
+
+  /** @returns the file, and why it may not be written; `current` is null where the path names no file */
+  async #judge(
+    path: FilePath,
+    conditions: Conditions,
+    place: WritePlace,
+  ): Promise<{ readonly current: Attributes | null; readonly refusal: ServiceError | null }> {
+    let current: Attributes | null = null;
+    try {
+      current = await this.#fileAt(path, conditions);
+      checkWrite(current, conditions, place, path);
+      return { current, refusal: null };
+    } catch (error) {
+      if (!(error instanceof ServiceError) || !JUDGED.has(error.code)) throw error;
+      return { current, refusal: error };
+    }
+  }
+
+  /**
+   * Which file all attempts of the request write, and since when one of them may have written it.
+   *
+   * @param refusal of this attempt. It is thrown where no earlier attempt was sent to a file
+   */
+  async #pin(
+    key: RequestKey | null,
+    current: Attributes | null,
+    refusal: ServiceError | null,
+  ): Promise<PinnedWrite> {
+    // After the conditions were judged: an earlier attempt that has changed what they are about was pinned before.
+    const pinned = key === null ? null : await pinnedWrite(this.#gateway, key);
+    if (pinned !== null) return pinned;
+    if (refusal !== null) throw refusal;
+    assert(current !== null, 'What is not refused is a file');
+    const file = current.inode as FileId;
+    const { seq: since } = await this.#gateway.state(file);
+    const write = { inode: file, since };
+    if (key === null) return write;
+    await this.#gateway.flush(file);
+    try {
+      return await pinWrite(this.#gateway, key, write);
+    } catch (error) {
+      // While a member of the catalog is of a release without pins, a file remembers its last 64 sessions and no more.
+      if (error instanceof ServiceError && UNPINNED.has(error.code)) return write;
+      throw error;
+    }
   }
 
   async #fileAt(path: FilePath, conditions: Conditions): Promise<Attributes> {
@@ -107,15 +167,26 @@ export class PartialWrites {
   }
 }
 
-/** @returns why the check fails; null where it does not */
-function refusalOf(check: () => void): ServiceError | null {
-  try {
-    check();
-    return null;
-  } catch (error) {
-    if (error instanceof ServiceError) return error;
-    throw error;
+/** @returns what the client learns of an attempt under a key that did not write */
+function keyedFailure(
+  error: unknown,
+  {
+    refusal,
+    isOver,
+    path,
+  }: { readonly refusal: ServiceError | null; readonly isOver: boolean; readonly path: FilePath },
+): unknown {
+  if (!(error instanceof ServiceError)) return error;
+  const name = displayPath(path);
+  if (error.code === 'precondition-failed') {
+    // No attempt has written the file so far.
+    if (!isOver || refusal !== null) return refusal ?? error;
+    const message = `${name} was replaced since the first attempt under this Idempotency-Key, which did not write it`;
+    return new ServiceError('precondition-failed', message, {}, { cause: error });
   }
+  if (error.code !== 'session-expired' && error.code !== 'not-found') return error;
+  const message = `Whether ${name} was written under this Idempotency-Key is not known any more`;
+  return new ServiceError('session-expired', message, {}, { cause: error });
 }
 
 type WritePlace =

@@ -11,6 +11,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'reserve-inodes': 'server',
   bear: 'server',
   forgo: 'server',
+  'pin-write': 'server',
   'create-orphan': 'write',
   'keep-orphan': 'write',
   replace: 'write',

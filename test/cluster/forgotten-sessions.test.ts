@@ -1,11 +1,13 @@
 /**
  * Goal: a command whose answer was lost is not carried out again when the cluster has forgotten its session: others may
  * have made the name anew.
+ * The same of an append whose file has forgotten its session.
  * Method: three servers that remember 20 sessions; requests as a client of this release and one of the release before
  * send them, and as many requests with an Idempotency-Key and sessions of others as make the servers forget.
  */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
+import { SESSIONS_MAX as FILE_SESSIONS_MAX } from '../../replica/sessions.ts';
 import { HEADER_CATALOG_SEQ } from '../../wire/http-api.ts';
 import { ask } from '../http/ask.ts';
 import { plantedEnv } from '../simulation/plant.ts';
@@ -68,3 +70,20 @@ for (const { release, name, session } of [
       assert.equal((JSON.parse(again.text) as { code: string }).code, 'session-expired');
     else assert.equal(again.status, 200, 'It is answered as before');
   });
+
+test('an append with a key is not carried out again when its file has forgotten it', async () => {
+  await put('log');
+  const append = (body: string, headers: Readonly<Record<string, string>> = {}) =>
+    ask(url, 'PATCH', '/v1/files/main/log?append', { headers, body });
+  const keyed = () => append('keyed', { 'idempotency-key': 'append' });
+  const { status, headers } = await keyed();
+  assert.equal(status, 204, 'The answer that is lost');
+  const again = await keyed();
+  assert.deepEqual([again.status, again.headers.etag], [204, headers.etag], 'It is answered as before');
+  for (let other = 0; other <= FILE_SESSIONS_MAX; other++) assert.equal((await append('.')).status, 204);
+  const late = await keyed();
+  const { text } = await ask(url, 'GET', '/v1/files/main/log');
+  assert.equal(text, `logkeyed${'.'.repeat(FILE_SESSIONS_MAX + 1)}`);
+  assert.equal(late.status, 409, late.text);
+  assert.equal((JSON.parse(late.text) as { code: string }).code, 'session-expired');
+});

@@ -6,8 +6,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
-import type { CommandRequest } from '../../wire/catalog-api.ts';
+import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { HEADER_CATALOG_SEQ } from '../../wire/http-api.ts';
 import { ask } from './ask.ts';
 import { FakeCluster } from './fake-services.ts';
@@ -21,13 +22,16 @@ async function started(t: { after(work: () => Promise<void>): void }): Promise<F
   return cluster;
 }
 
-/** Holds up the first `replace` that a server sends, until it is let go. */
-function holdReplace(cluster: FakeCluster): { readonly held: Promise<void>; letGo(): void } {
+/** Holds up the first command of the kind that a server sends, until it is let go. */
+function holdFirst(
+  cluster: FakeCluster,
+  kind: Command['kind'],
+): { readonly held: Promise<void>; letGo(): void } {
   const { promise: held, resolve: reached } = Promise.withResolvers<void>();
   const { promise: gone, resolve: letGo } = Promise.withResolvers<void>();
   let isFirst = true;
   cluster.intercept = async ({ method, request }) => {
-    if (method !== 'execute' || (request as CommandRequest).command.kind !== 'replace' || !isFirst) return;
+    if (method !== 'execute' || (request as CommandRequest).command.kind !== kind || !isFirst) return;
     isFirst = false;
     reached();
     await gone;
@@ -40,7 +44,7 @@ test('an upload that two servers complete is completed once', async (t) => {
   const [one, two] = [cluster.server(0).url, cluster.server(1).url];
   const made = await ask(one, 'POST', PATH, { headers: { ...TUS, 'upload-length': '6' } });
   const upload = new URL(String(made.headers.location), one).pathname;
-  const replace = holdReplace(cluster);
+  const replace = holdFirst(cluster, 'replace');
   const headers = { ...TUS, 'content-type': 'application/offset+octet-stream', 'upload-offset': '0' };
   const paused = ask(one, 'PATCH', upload, { headers, body: 'upload' });
   await replace.held;
@@ -73,6 +77,97 @@ test('a request with a key that two servers carry out is carried out once', asyn
   letGo();
   assert.equal((await paused).status, 201);
   assert.equal((await ask(two, 'GET', PATH)).text, 'later');
+});
+
+test('all attempts of a write with a key name the file and the beginning that the first one named', async (t) => {
+  const cluster = await started(t);
+  const [one, two] = [cluster.server(0).url, cluster.server(1).url];
+  const append = (server: string, key?: string) =>
+    ask(server, 'PATCH', `${PATH}?append`, {
+      headers: key === undefined ? {} : { 'idempotency-key': key },
+      body: key ?? '.',
+    });
+  await ask(one, 'PUT', PATH, { body: '' });
+  const attempts: {
+    readonly session: number | undefined;
+    readonly file: FileId | undefined;
+    readonly since: unknown;
+  }[] = [];
+  let isLost = true;
+  cluster.intercept = ({ method, file, request }) => {
+    if (method !== 'write') return;
+    attempts.push({ session: request?.session, file, since: request?.since });
+    if (isLost) throw new ServiceError('storage', 'Lost on its way');
+  };
+  assert.equal((await append(one, 'k')).status, 500);
+  isLost = false;
+  await append(one);
+  assert.equal((await append(two, 'k')).status, 204);
+  const file = attempts[0]?.file;
+  assert.ok(file !== undefined);
+  const text = () => cluster.contentsOf(file).bytes.toString();
+  assert.equal(text(), '.k');
+  await ask(one, 'PUT', PATH, { body: 'another' });
+  assert.equal((await append(two, 'k')).status, 204, 'It is answered as before');
+  assert.equal(text(), '.k');
+  assert.equal((await ask(two, 'GET', PATH)).text, 'another', 'The name has another file by now');
+  const keyed = attempts.filter(({ session }) => session === attempts[0]?.session);
+  assert.ok(keyed.length >= 3);
+  for (const attempt of keyed) assert.deepEqual(attempt, keyed[0]);
+
+  isLost = true;
+  assert.equal((await append(one, 'l')).status, 500);
+  isLost = false;
+  await ask(one, 'PUT', PATH, { body: 'a third' });
+  const refused = await append(two, 'l');
+  assert.equal(refused.status, 412, refused.text);
+  assert.equal((await ask(one, 'DELETE', PATH)).status, 204);
+  assert.equal((await append(two, 'l')).status, 404);
+  assert.equal((await ask(one, 'GET', PATH)).status, 404);
+});
+
+test('of two attempts of a write with a key at a time, both use what the faster one has pinned', async (t) => {
+  const cluster = await started(t);
+  const [one, two] = [cluster.server(0).url, cluster.server(1).url];
+  const append = (server: string, headers: Readonly<Record<string, string>> = {}) =>
+    ask(server, 'PATCH', `${PATH}?append`, { headers, body: '.' });
+  await ask(one, 'PUT', PATH, { body: '' });
+  const slow = holdFirst(cluster, 'pin-write');
+  const slower = append(one, { 'idempotency-key': 'k' });
+  await slow.held;
+  await append(one);
+  const since = new Map<number, Set<number>>();
+  const intercept = cluster.intercept;
+  cluster.intercept = (call) => {
+    if (call.method === 'write' && call.request?.since !== undefined) {
+      const { session, since: named } = call.request;
+      since.set(session, (since.get(session) ?? new Set()).add(named));
+    }
+    return intercept(call);
+  };
+  const faster = await append(two, { 'idempotency-key': 'k' });
+  slow.letGo();
+  assert.deepEqual([(await slower).status, faster.status], [204, 204]);
+  assert.deepEqual(
+    [...since.values()].map(({ size }) => size),
+    [1],
+  );
+});
+
+test('what a write with a key has pinned survives a loss of power before the write is sent', async (t) => {
+  const cluster = await started(t);
+  await ask(cluster.server(0).url, 'PUT', PATH, { body: '' });
+  const calls: string[] = [];
+  cluster.intercept = ({ method, request }) => {
+    const kind = method === 'execute' ? (request as CommandRequest).command.kind : method;
+    if (/^(flush|flush-catalog|pin-write|state|write)$/.test(kind)) calls.push(kind);
+  };
+  await ask(cluster.server(0).url, 'PATCH', `${PATH}?append`, {
+    headers: { 'idempotency-key': 'k' },
+    body: 'k',
+  });
+  const order = calls.filter((kind, place) => kind !== calls[place - 1]);
+  assert.deepEqual(order, ['state', 'flush', 'pin-write', 'flush-catalog', 'write', 'flush']);
 });
 
 test('a client names with each command when its session began, and begins another where it is forgotten', async (t) => {

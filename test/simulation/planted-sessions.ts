@@ -122,4 +122,49 @@ export const PLANTED_SESSIONS: readonly Planted[] = [
     },
     { test: { file: HTTP, name: 'a request with a key that two servers carry out is carried out once' } },
   ),
+  replica(
+    'write-unpinned',
+    'each attempt of a write with a key names a beginning of its own, and what its file has forgotten is done again',
+    {
+      file: 'server/http/partial-write.ts',
+      find: 'return await pinWrite(this.#gateway, key, write);',
+      replace: 'return write;',
+    },
+    {
+      test: {
+        file: HTTP,
+        name: 'all attempts of a write with a key name the file and the beginning that the first one named',
+      },
+    },
+  ),
+  replica(
+    'write-pinned-twice',
+    'an attempt of a write with a key names its own beginning although another one was faster to pin it',
+    {
+      file: 'server/http/idempotency.ts',
+      find: '  return pinned;',
+      replace: '  return write;',
+    },
+    {
+      test: {
+        file: HTTP,
+        name: 'of two attempts of a write with a key at a time, both use what the faster one has pinned',
+      },
+    },
+  ),
+  replica(
+    'write-pinned-late',
+    'a write with a key is sent before a loss of power of all servers leaves its pin',
+    {
+      file: 'server/http/idempotency.ts',
+      find: '  await gateway.flushCatalog();\n  return pinned;',
+      replace: '  return pinned;',
+    },
+    {
+      test: {
+        file: HTTP,
+        name: 'what a write with a key has pinned survives a loss of power before the write is sent',
+      },
+    },
+  ),
 ];
