@@ -27,13 +27,14 @@ import type { LateErrorReport } from '../wire/late-errors.ts';
 import type { LockList } from '../wire/lock-api.ts';
 import type { RevokedList } from '../wire/tokens.ts';
 import { Access } from './access.ts';
+import { CommandSession, type OnceOptions } from './command-session.ts';
 import { type CallOptions, type ExchangeRequest, Exchanger, type Subject } from './exchange.ts';
-import { FileHandle, type FileOptions, lostSession } from './file-handle.ts';
+import { FileHandle, type FileOptions } from './file-handle.ts';
 import { FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
 import { LastPrimaries } from './last-primaries.ts';
 import { LocalReads } from './local-reads/local-reads.ts';
 import { encodePath, type RemotePath } from './remote-path.ts';
-import { drawSession, RequestWindow } from './request-window.ts';
+import { drawSession, type RequestWindow } from './request-window.ts';
 import { readJson } from './response.ts';
 import { SettleBatches } from './settle-batches.ts';
 
@@ -65,10 +66,8 @@ export interface ClusterClientOptions {
 }
 
 /** Options of a request that changes what this client remembers, or has delegated to it. */
-export interface OwnedOptions extends CallOptions {
+export interface OwnedOptions extends OnceOptions {
   readonly cache?: CacheOwner;
-  /** Called where the outcome of the command is unknown, before the call fails. */
-  readonly unknown?: () => void;
 }
 
 export interface CommandOptions extends OwnedOptions {
@@ -83,9 +82,6 @@ export interface Entry {
   readonly attributes: Attributes;
 }
 
-/** Makes a request of the session of commands. */
-type RequestOf = (window: RequestWindow, number: number) => Omit<ExchangeRequest, 'what'>;
-
 /**
  * A cluster as its users see it. Every call asks one server after the other, with the same request id,
  * until one answers for good or time is up; failures are `ServiceError`s of the catalogue. The primary
@@ -95,12 +91,12 @@ export class ClusterClient {
   /** By which this client's reserved numbers can be used, for births and in `create-file`. */
   readonly inodeOwner = drawSession();
   readonly #exchanger: Exchanger;
-  readonly #operationTimeoutMs: number;
   readonly #catalog: Subject = { primary: null };
   readonly #exact: boolean;
   readonly #local: LocalReads | null;
-  /** Null before the first command, and where the cluster has forgotten the session. */
-  #commands: Promise<RequestWindow> | null = null;
+  readonly #commands: CommandSession;
+  /** Of commands without a time limit: as long as one has no answer, only 63 later ones of its session can be sent. */
+  readonly #unlimited: CommandSession;
   readonly #lockClient: LockClient = { id: drawSession(), stamp: 0, pending: new Map() };
   readonly #primaries = new LastPrimaries();
   readonly #settling: SettleBatches;
@@ -109,12 +105,13 @@ export class ClusterClient {
   #commandsFlushed = 0;
 
   constructor(options: ClusterClientOptions) {
-    this.#operationTimeoutMs = options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS;
-    const access = options.access ?? Access.NONE;
-    this.#exchanger = new Exchanger(options.servers, this.#operationTimeoutMs, access);
+    const { access = Access.NONE, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
+    this.#exchanger = new Exchanger(options.servers, operationTimeoutMs, access);
     this.#exact = options.exact ?? false;
     this.#local = options.localReads === true ? new LocalReads(this.#exchanger) : null;
     this.#settling = new SettleBatches(this.#exchanger);
+    this.#commands = new CommandSession(this.#exchanger, this.#catalog);
+    this.#unlimited = new CommandSession(this.#exchanger, this.#catalog);
   }
 
   /** Base URLs of the servers, in the order in which they were given. */
@@ -146,7 +143,8 @@ export class ClusterClient {
         mutation: true,
       } as const;
     };
-    const result = await this.#once<CommandResults[Kind]>(this.#catalog, what, requestOf, options);
+    const session = options.timeoutMs === Number.POSITIVE_INFINITY ? this.#unlimited : this.#commands;
+    const result = await session.once<CommandResults[Kind]>(this.#catalog, what, requestOf, options);
     this.#commandsAnswered++;
     return this.#learned(result);
   }
@@ -233,81 +231,14 @@ export class ClusterClient {
       body: encodeBirths({ session, number, owner: this.inodeOwner, ...cache, births }),
       mutation: true,
     });
-    const { outcomes } = await this.#once<BirthAnswer>({ primary: bearer }, what, requestOf, options);
+    const { outcomes } = await this.#commands.once<BirthAnswer>(
+      { primary: bearer },
+      what,
+      requestOf,
+      options,
+    );
     for (const outcome of outcomes) if (outcome.kind === 'born') this.#learned(outcome);
     return outcomes;
-  }
-
-  /**
-   * Sends a request of the catalog's session. Where the cluster has forgotten the session, and has certainly not
-   * carried the request out, sends it in a new one.
-   */
-  async #once<Value>(
-    subject: Subject,
-    what: string,
-    requestOf: RequestOf,
-    options: OwnedOptions,
-  ): Promise<Value> {
-    try {
-      return await this.#onceOrThrow(subject, what, requestOf, options);
-    } catch (error) {
-      // An answer for good answers all copies of the request; after any other failure one of them may still be executed.
-      if (!(error instanceof ServiceError) || error.remedy !== 'give-up') options.unknown?.();
-      throw error;
-    }
-  }
-
-  async #onceOrThrow<Value>(
-    subject: Subject,
-    what: string,
-    requestOf: RequestOf,
-    options: CallOptions,
-  ): Promise<Value> {
-    const limitMs = options.timeoutMs ?? this.#operationTimeoutMs;
-    for (let attempt = 1; ; attempt++) {
-      const beganMs = performance.now();
-      const commands = this.#commands ?? this.#beginSession(what, attempt > 1, options);
-      const window = await commands;
-      const timeoutMs = Math.max(1, limitMs - (performance.now() - beganMs));
-      const number = await window.acquire();
-      try {
-        const request = { what, ...requestOf(window, number) };
-        const limited = { ...options, timeoutMs };
-        const outcome = await this.#exchanger.exchange(subject, request, readJson<Value>, limited);
-        if (outcome.kind === 'answered') return outcome.value;
-        if (outcome.error.remedy !== 'reopen') throw outcome.error;
-        if (this.#commands === commands) this.#commands = null;
-        if (outcome.doubtful) throw lostSession(outcome.error);
-        if (attempt === 2) throw outcome.error;
-      } finally {
-        window.release(number);
-      }
-    }
-  }
-
-  /**
-   * Begins a session of commands. It names an operation of the catalog from before its first command, so that the
-   * cluster distinguishes it from one that it has forgotten.
-   *
-   * @param what beginning of the message of an error
-   * @param anew the operation that was named before has proved too old
-   */
-  #beginSession(what: string, anew: boolean, options: CallOptions): Promise<RequestWindow> {
-    const begin = async (): Promise<RequestWindow> => {
-      // Any question will do, and everybody may ask this one: its answer names an operation. Other commands wait for
-      // the same, so that it does not end with this one.
-      const { signal: _, ...rest } = options;
-      const question = { ...catalogQuestion({ query: { kind: 'volumes' } }), what };
-      if (anew || this.#exchanger.catalogSeq === null)
-        await this.#exchanger.perform(this.#catalog, question, readJson, rest);
-      return new RequestWindow(this.#exchanger.catalogSeq);
-    };
-    const commands = begin();
-    this.#commands = commands;
-    commands.catch(() => {
-      if (this.#commands === commands) this.#commands = null;
-    });
-    return commands;
   }
 
   /** Asks the catalog; the attributes of files that are being written are their primaries' own. */

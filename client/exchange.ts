@@ -98,14 +98,14 @@ export class Exchanger {
   readonly capabilities = new FileCapabilities();
   /** The operation of the catalog that the latest answer about the catalog named; null before there was one. */
   catalogSeq: number | null = null;
-  readonly #operationTimeoutMs: number;
+  readonly operationTimeoutMs: number;
   readonly #access: Access;
   #closed = false;
 
   constructor(urls: readonly string[], operationTimeoutMs: number, access: Access) {
     this.endpoints = new Endpoints(urls, access);
     this.#access = access;
-    this.#operationTimeoutMs = operationTimeoutMs;
+    this.operationTimeoutMs = operationTimeoutMs;
   }
 
   /** Like `attempt`, for callers to whom every failure is the same. */
@@ -219,7 +219,7 @@ export class Exchanger {
     options: CallOptions,
   ): Promise<ExchangeOutcome<Value>> {
     const startMs = performance.now();
-    const deadlineMs = startMs + (options.timeoutMs ?? this.#operationTimeoutMs);
+    const deadlineMs = startMs + (options.timeoutMs ?? this.operationTimeoutMs);
     const backoff = new Backoff();
     let attemptMs = options.attemptMs ?? ATTEMPT_FIRST_MS;
     let patienceIntervals = 0;

@@ -324,11 +324,12 @@ export class FileHandle {
 
   async #change(build: (query: string) => ExchangeRequest, options: CallOptions = {}): Promise<WriteResult> {
     // A second session is enough: one that has just begun is not forgotten already.
+    const { timeoutMs = this.#exchanger.operationTimeoutMs, signal } = options;
     for (let attempt = 1; ; attempt++) {
       this.#session ??= this.#beginSession(options);
       const beginning = this.#session;
       const session = await beginning;
-      const number = await session.window.acquire();
+      const number = await session.window.acquire({ timeoutMs, signal });
       try {
         const query = `session=${session.window.session}&number=${number}&since=${session.since}&answered=${session.window.answered}`;
         const outcome = await this.#exchanger.exchange(

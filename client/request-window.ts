@@ -1,4 +1,6 @@
 import { randomBytes } from 'node:crypto';
+import { ServiceError } from '../base/errors.ts';
+import { inTime, type WaitLimits } from './in-time.ts';
 
 /** A server keeps the results of this many requests of a session; older numbers are refused. */
 const WINDOW = 64;
@@ -19,10 +21,23 @@ export class RequestWindow {
     this.since = since ?? undefined;
   }
 
-  /** @returns the next number, as soon as the window has room; first come, first served */
-  acquire(): Promise<number> {
-    if (this.#waiting.length === 0 && this.#hasRoom()) return Promise.resolve(this.#take());
-    return new Promise((resolve) => this.#waiting.push(resolve));
+  /**
+   * @returns the next number, as soon as the window has room; first come, first served
+   * @throws ServiceError `no-majority` where it has none in time, or the reason of the signal
+   */
+  async acquire(limits: WaitLimits): Promise<number> {
+    if (this.#waiting.length === 0 && this.#hasRoom()) return this.#take();
+    const { promise, resolve } = Promise.withResolvers<number>();
+    this.#waiting.push(resolve);
+    const why = `A request sent before has no answer, and no more than ${WINDOW} can follow it`;
+    try {
+      return await inTime(promise, limits, () => new ServiceError('no-majority', why));
+    } catch (error) {
+      const at = this.#waiting.indexOf(resolve);
+      if (at === -1) this.release(await promise);
+      else this.#waiting.splice(at, 1);
+      throw error;
+    }
   }
 
   /** All numbers up to this one were released: their results will not be asked for any more. */

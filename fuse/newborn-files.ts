@@ -558,8 +558,7 @@ export class NewbornFiles {
 
   async stop(): Promise<void> {
     clearTimeout(this.#timer);
-    await this.#comeAll(this.#unborn.values());
-    await this.#removals.stop();
+    await Promise.all([this.#comeAll(this.#unborn.values()), this.#removals.stop()]);
     await this.#birth.stop();
   }
 

@@ -236,6 +236,35 @@ test('a signal ends a call with its reason', () =>
     await assert.rejects(reading, reason);
   }));
 
+test('while a command without a time limit has no answer, others are executed', () =>
+  withCluster(async (cluster, client) => {
+    for (const server of cluster.servers)
+      server.intercept = ({ body }) => (body.includes('"unlink-files"') ? { kind: 'hang' } : null);
+    const controller = new AbortController();
+    const limits = { timeoutMs: Number.POSITIVE_INFINITY, signal: controller.signal };
+    const unanswered = client.command({ kind: 'unlink-files', files: [] }, limits);
+    const create = (name: string) =>
+      client.command({ kind: 'volume-create', name, replicas: 3, objectBytes: 4096 });
+    for (let number = 0; number < 70; number++) await create(`v${number}`);
+    assert.equal(cluster.executed, 70);
+    controller.abort(new Error('enough'));
+    await assert.rejects(unanswered, /enough/);
+  }, 2_000));
+
+test('a command that waits for the session of another one fails in its own time', () =>
+  withCluster(async (cluster, client) => {
+    for (const server of cluster.servers) server.intercept = () => ({ kind: 'hang' });
+    const create = (options: object) =>
+      client.command({ kind: 'volume-create', name: 'v', replicas: 3, objectBytes: 4096 }, options);
+    const first = create({});
+    const controller = new AbortController();
+    const aborted = create({ signal: controller.signal });
+    await assert.rejects(create({ timeoutMs: 20 }), code('no-majority'));
+    controller.abort(new Error('enough'));
+    await assert.rejects(aborted, /enough/);
+    await assert.rejects(first, code('no-majority'));
+  }, 500));
+
 test('an expired session is begun anew where nothing is in doubt', () =>
   withCluster(async (cluster, client) => {
     const id = cluster.addFile('');

@@ -126,7 +126,7 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     'recall-renounced',
     'a client whose command has an unknown outcome goes on in the same session',
     {
-      file: 'client/cluster-client.ts',
+      file: 'client/command-session.ts',
       find: "if (!(error instanceof ServiceError) || error.remedy !== 'give-up') options.unknown?.();",
       replace: '',
     },
@@ -134,6 +134,36 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
       test: {
         file: REMEMBERING,
         name: 'a client whose command has an unknown outcome uses nothing any more that its session was granted',
+      },
+    },
+  ),
+  replica(
+    'command-unlimited',
+    'commands without a time limit use the numbers of all others',
+    {
+      file: 'client/cluster-client.ts',
+      find: 'options.timeoutMs === Number.POSITIVE_INFINITY ? this.#unlimited : this.#commands',
+      replace: 'this.#commands',
+    },
+    {
+      test: {
+        file: 'test/client/cluster-client.test.ts',
+        name: 'while a command without a time limit has no answer, others are executed',
+      },
+    },
+  ),
+  replica(
+    'window-leaked',
+    'a request that has stopped waiting gets a number all the same, and keeps it',
+    {
+      file: 'client/request-window.ts',
+      find: 'else this.#waiting.splice(at, 1);',
+      replace: '',
+    },
+    {
+      test: {
+        file: 'test/client/request-window.test.ts',
+        name: 'a number that is not free in time is waited for no longer',
       },
     },
   ),

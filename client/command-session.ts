@@ -1,0 +1,96 @@
+import { ServiceError } from '../base/errors.ts';
+import type { CallOptions, ExchangeRequest, Exchanger, Subject } from './exchange.ts';
+import { lostSession } from './file-handle.ts';
+import { inTime } from './in-time.ts';
+import { RequestWindow } from './request-window.ts';
+import { readJson } from './response.ts';
+
+/** Makes a request of a session of commands. */
+export type RequestOf = (window: RequestWindow, number: number) => Omit<ExchangeRequest, 'what'>;
+
+export interface OnceOptions extends CallOptions {
+  /** Called where the outcome of the command is unknown, before the call fails. */
+  readonly unknown?: () => void;
+}
+
+/** Commands of one session at a time, each executed once. */
+export class CommandSession {
+  readonly #exchanger: Exchanger;
+  readonly #catalog: Subject;
+  /** Null before the first command, and where the cluster has forgotten the session. */
+  #commands: Promise<RequestWindow> | null = null;
+
+  constructor(exchanger: Exchanger, catalog: Subject) {
+    this.#exchanger = exchanger;
+    this.#catalog = catalog;
+  }
+
+  /**
+   * Where the cluster has forgotten the session, and has certainly not carried the request out, sends it in a new one.
+   *
+   * @param what beginning of the message of an error
+   */
+  async once<Value>(
+    subject: Subject,
+    what: string,
+    requestOf: RequestOf,
+    options: OnceOptions,
+  ): Promise<Value> {
+    const { timeoutMs: limitMs = this.#exchanger.operationTimeoutMs, signal } = options;
+    const untilMs = performance.now() + limitMs;
+    const leftMs = () => Math.max(1, untilMs - performance.now());
+    const late = () => new ServiceError('no-majority', `${what}: no session has begun within ${limitMs} ms`);
+    for (let attempt = 1; ; attempt++) {
+      const commands = this.#commands ?? this.#begin(what, attempt > 1, options);
+      const window = await inTime(commands, { timeoutMs: leftMs(), signal }, late);
+      const number = await window.acquire({ timeoutMs: leftMs(), signal });
+      try {
+        const request = { what, ...requestOf(window, number) };
+        const limited = { ...options, timeoutMs: leftMs() };
+        const outcome = await this.#exchanger.exchange(subject, request, readJson<Value>, limited);
+        if (outcome.kind === 'answered') return outcome.value;
+        if (outcome.error.remedy !== 'reopen') throw outcome.error;
+        if (this.#commands === commands) this.#commands = null;
+        if (outcome.doubtful) throw lostSession(outcome.error);
+        if (attempt === 2) throw outcome.error;
+      } catch (error) {
+        // An answer for good answers all copies of the request; after any other failure one of them may still be executed.
+        if (!(error instanceof ServiceError) || error.remedy !== 'give-up') options.unknown?.();
+        throw error;
+      } finally {
+        window.release(number);
+      }
+    }
+  }
+
+  /**
+   * Begins a session of commands. It names an operation of the catalog from before its first command, so that the
+   * cluster distinguishes it from one that it has forgotten.
+   *
+   * @param anew the operation that was named before has proved too old
+   */
+  #begin(what: string, anew: boolean, options: CallOptions): Promise<RequestWindow> {
+    const begin = async (): Promise<RequestWindow> => {
+      // Any question will do, and every user may ask this one: its answer names an operation. Other commands wait for
+      // the same, so that neither the signal nor the time limit of this one ends it.
+      const { signal: _signal, timeoutMs: _timeoutMs, ...rest } = options;
+      const question: ExchangeRequest = {
+        what,
+        method: 'POST',
+        path: '/v1/catalog/queries',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ query: { kind: 'volumes' } }),
+        mutation: false,
+      };
+      if (anew || this.#exchanger.catalogSeq === null)
+        await this.#exchanger.perform(this.#catalog, question, readJson, rest);
+      return new RequestWindow(this.#exchanger.catalogSeq);
+    };
+    const commands = begin();
+    this.#commands = commands;
+    commands.catch(() => {
+      if (this.#commands === commands) this.#commands = null;
+    });
+    return commands;
+  }
+}

@@ -1,0 +1,50 @@
+/**
+ * Goal: a request waits for its number no longer than its caller, and takes none from those that wait on.
+ * Method: the window by itself.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
+import { RequestWindow } from '../../client/request-window.ts';
+
+const UNLIMITED = { timeoutMs: Number.POSITIVE_INFINITY };
+
+/** A window without room: its first number is in use. */
+async function full(): Promise<RequestWindow> {
+  const window = new RequestWindow();
+  const numbers: number[] = [];
+  for (let count = 0; count < 64; count++) numbers.push(await window.acquire(UNLIMITED));
+  for (const number of numbers.slice(1)) window.release(number);
+  return window;
+}
+
+test('a number that is not free in time is waited for no longer', async () => {
+  const window = await full();
+  await assert.rejects(
+    window.acquire({ timeoutMs: 10 }),
+    (error) => error instanceof ServiceError && error.code === 'no-majority',
+  );
+  window.release(1);
+  assert.equal(await window.acquire(UNLIMITED), 65);
+});
+
+test('a signal ends the wait of its own request alone', async () => {
+  const window = await full();
+  const controller = new AbortController();
+  const aborted = window.acquire({ ...UNLIMITED, signal: controller.signal });
+  const waiting = window.acquire(UNLIMITED);
+  controller.abort(new Error('enough'));
+  await assert.rejects(aborted, /enough/);
+  window.release(1);
+  assert.equal(await waiting, 65);
+});
+
+test('a number that is given at the very moment at which the wait ends is given back', async () => {
+  const window = await full();
+  const controller = new AbortController();
+  const aborted = window.acquire({ ...UNLIMITED, signal: controller.signal });
+  controller.abort(new Error('enough'));
+  window.release(1);
+  await assert.rejects(aborted, /enough/);
+  assert.equal(window.answered, 65);
+});
