@@ -5,6 +5,9 @@ import type { Happenings } from './live/happenings.ts';
 import { SENTENCES } from './live/sentences.ts';
 import type { MetricsRegistry } from './metrics.ts';
 
+/** Values of the metric's label; mounts of another release may name others. */
+const OPERATIONS: ReadonlySet<string> = new Set(['unlink', 'create']);
+
 export interface LateErrorParts {
   readonly self: ServerId;
   readonly log: Logger;
@@ -25,8 +28,9 @@ export class LateErrorReports {
       ['operation'],
     );
     // Alerts need the series before the first error.
-    counter.add(0, { operation: 'unlink' });
-    this.#count = (operation) => counter.add(1, { operation });
+    for (const operation of [...OPERATIONS, 'other']) counter.add(0, { operation });
+    this.#count = (operation) =>
+      counter.add(1, { operation: OPERATIONS.has(operation) ? operation : 'other' });
   }
 
   report(error: LateErrorReport): void {

@@ -92,6 +92,21 @@ export const PLANTED_REMOVALS: readonly Planted[] = [
     },
   ),
   replica(
+    'late-label',
+    'a mount adds series to the metric of late errors as it likes',
+    {
+      file: 'server/late-errors.ts',
+      find: "operation: OPERATIONS.has(operation) ? operation : 'other'",
+      replace: 'operation',
+    },
+    {
+      test: {
+        file: 'test/server/late-errors.test.ts',
+        name: 'operations that this release does not know count together',
+      },
+    },
+  ),
+  replica(
     'late-once',
     'a late error is reported to one descriptor of the directory alone',
     {
