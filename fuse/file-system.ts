@@ -5,7 +5,7 @@ import { ATTRIBUTE_AGE_MAX_MS } from './attribute-cache.ts';
 import type { Attributes, FileSystemBackend, RenameMode, Space, XattrMode } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { Directories } from './directories.ts';
-import { ErrnoError, errnoName } from './errno.ts';
+import { ErrnoError, type ErrnoName, errnoName } from './errno.ts';
 import type { Inodes } from './inodes.ts';
 import type { NameChange } from './known-listings.ts';
 import { Names } from './names.ts';
@@ -30,6 +30,16 @@ const XATTR_VALUE_BYTES_MAX = 64 * 1024;
 const SPACE_AGE_MAX_MS = 5_000;
 /** `df` waits this long for fresh numbers; then it gets the last ones. */
 const SPACE_WAIT_MS = 2_000;
+
+/** Errors of dropped calls that a program would take for errors of `fsync` itself: it reports them as EIO. */
+const CALL_ERRNOS: ReadonlySet<ErrnoName> = new Set([
+  'EEXIST',
+  'EACCES',
+  'ENOENT',
+  'EISDIR',
+  'ENOTDIR',
+  'EBUSY',
+]);
 
 const RENAME_NO_REPLACE = 1;
 const RENAME_EXCHANGE = 2;
@@ -402,7 +412,9 @@ export class FileSystem implements FileSystemCalls {
 
   async persistDirectory(inode: number, handle?: number): Promise<void> {
     if (inode === this.root) await this.#files.persistAll();
-    await this.#backend.comeFrom?.(inode === this.root ? undefined : inode);
+    await this.#backend.comeFrom?.(inode === this.root ? undefined : inode)?.catch((error: unknown) => {
+      throw syncFailure(error);
+    });
     if (inode === this.root) await this.#accesses.flush();
     await this.#backend.persistNames?.('cluster');
     this.#reportLate(this.#scopeOf(inode), handle ?? 0);
@@ -420,7 +432,7 @@ export class FileSystem implements FileSystemCalls {
     const late = lateErrors.report(scope, this.#directories.seenErrors(handle) ?? lateErrors.sample(scope));
     if (late === null) return;
     this.#directories.reported(handle, late.seen);
-    throw late.error;
+    throw syncFailure(late.error);
   }
 
   release(handle: number): Promise<void> {
@@ -682,4 +694,10 @@ function nodeType(mode: number): 'file' | 'fifo' | 'socket' | 'character' | 'blo
     default:
       throw new ErrnoError('EINVAL', 'Not a type that can be made');
   }
+}
+
+/** @returns what `fsync` of a directory fails with where a call before it has failed so */
+function syncFailure(error: unknown): unknown {
+  if (!CALL_ERRNOS.has(errnoName(error))) return error;
+  return new ErrnoError('EIO', `What was done before is not stored: ${String(error)}`);
 }

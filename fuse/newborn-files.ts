@@ -187,7 +187,7 @@ export class NewbornFiles {
     const files = directory === undefined ? [...this.#unborn.values()] : this.#unbornIn(new Set([directory]));
     const gone =
       directory === undefined ? this.#removals.gone() : this.#removals.goneFrom(new Set([directory]));
-    await allDone([...files.map((file) => file.come('born')), gone]);
+    await allDone([...files.map((file) => file.stored()), gone]);
   }
 
   /** Of removals that were acknowledged and dropped. */

@@ -90,6 +90,10 @@ export class UnbornFile implements BackendFile {
   /** Why its contents may not be written to the file that has got its name. */
   #existingRefusal: unknown;
   /** No program has it open for writing any more. */
+  /** What became of the file after its close. */
+  #ending: Promise<BackendFile> | null = null;
+  /** It was closed, no program had learned of a failure, and it is not stored. */
+  #isLate = false;
   #isClosed = false;
   /** As the catalog has created it; null where the cluster does not know of it. */
   readonly #named: Attributes | null;
@@ -273,14 +277,23 @@ export class UnbornFile implements BackendFile {
     await (await this.come('born')).seal();
   }
 
+  /** Resolves when the cluster has the file, or its late error is known. @throws why it is not stored, unless that is a late error */
+  async stored(): Promise<void> {
+    await (this.#ending ?? this.come('born')).catch((error: unknown) => {
+      if (!this.#isLate) throw error;
+    });
+  }
+
   async settle(): Promise<void> {
     this.#isClosed = true;
     const isReported = this.#hasFailed;
-    const file = await this.come('born').catch((error: unknown) => {
+    this.#ending = this.come('born').catch((error: unknown) => {
       this.#release();
+      this.#isLate = !isReported;
       this.#parts.lost(this, error, isReported);
       throw error;
     });
+    const file = await this.#ending;
     if (!this.#isSettled) await file.settle();
   }
 

@@ -22,6 +22,10 @@ const PAUSES_MS = [9_000, 2_000];
 const UNLINKS = `
 const { unlinkSync, writeSync, readdirSync } = require('node:fs');
 for (const name of process.argv.slice(1)) { unlinkSync(name); writeSync(1, name.split('/').at(-1) + ' '); }`;
+/** Prints each name whose close was answered. */
+const CREATES = `
+const { writeFileSync, writeSync } = require('node:fs');
+for (const name of process.argv.slice(1)) { writeFileSync(name, 'mine'); writeSync(1, name.split('/').at(-1) + ' '); }`;
 
 const obstacle = await noMounts();
 
@@ -35,12 +39,18 @@ before(async () => {
 after(() => cluster.stop());
 
 /**
- * Removes files one after the other. After `count` of them the mount is stopped; the program, whose last call may wait for the mount, is killed.
+ * Removes or creates files one after the other. After `count` of them the mount is stopped; the program, whose last call may wait for the mount,
+ * is killed.
  *
- * @returns the names whose removal was answered
+ * @returns the names whose last call was answered
  */
-async function removed(paths: readonly string[], count: number, stopMount: () => void): Promise<string[]> {
-  const program = spawn(process.execPath, ['-e', UNLINKS, ...paths], {
+async function answeredTo(
+  source: string,
+  paths: readonly string[],
+  count: number,
+  stopMount: () => void,
+): Promise<string[]> {
+  const program = spawn(process.execPath, ['-e', source, ...paths], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   let text = '';
@@ -76,21 +86,26 @@ async function syncError(path: string): Promise<string | undefined> {
   }
 }
 
-/** Each dropped unlink is in the status of the mount with its path, and servers count and tell of them. */
-async function reported(mount: ClusterMount, paths: readonly string[]): Promise<void> {
+/** Each dropped operation is in the status of the mount with its path, and servers count them. */
+async function reported(
+  mount: ClusterMount,
+  operation: 'unlink' | 'create',
+  paths: readonly string[],
+): Promise<void> {
   const status = async (): Promise<MountStatus | undefined> => {
     const { text } = await runOk(process.execPath, [LAUNCHER, 'mount', 'status', '--json']);
     return (JSON.parse(text) as MountStatus[]).find(({ directory }) => directory === mount.directory);
   };
   await until('the status has all of them', async () => {
-    const told = new Set((await status())?.lateErrors.map(({ path }) => path));
-    return paths.every((path) => told.has(path));
+    const lateErrors = (await status())?.lateErrors.filter((late) => late.operation === operation);
+    const listed = new Set(lateErrors?.map(({ path }) => path));
+    return paths.every((path) => listed.has(path));
   });
   await until('servers count them', async () => {
     const pages = cluster.urls.map(async (url) => (await fetch(`${url}/metrics`)).text());
     const counts = (await Promise.all(pages)).flatMap((page) =>
-      [...page.matchAll(/^leasehold_late_errors_total\{operation="unlink"\} (\d+)/gm)].map(([, count]) =>
-        Number(count),
+      [...page.matchAll(/^leasehold_late_errors_total\{operation="([a-z]+)"\} (\d+)/gm)].map(
+        ([, of, count]) => (of === operation ? Number(count) : 0),
       ),
     );
     return counts.reduce((sum, count) => sum + count, 0) >= paths.length;
@@ -111,7 +126,7 @@ describe('unlinks of a mount that is paused', { skip: obstacle, concurrency: tru
         for (const name of names) await writeFile(one.path(folder, name), `old ${name}`);
         assert.equal(await syncError(one.path(folder)), undefined);
         const paths = names.map((name) => one.path(folder, name));
-        const answered = await removed(paths, 100, () => process.kill(one.pid, 'SIGSTOP'));
+        const answered = await answeredTo(UNLINKS, paths, 100, () => process.kill(one.pid, 'SIGSTOP'));
         assert.ok(answered.length >= 100 && answered.length < FILES, `${answered.length} were removed`);
         await delay(pauseMs);
         const found = new Set(await readdir(other.path(folder)));
@@ -133,10 +148,39 @@ describe('unlinks of a mount that is paused', { skip: obstacle, concurrency: tru
         if (error !== undefined)
           await reported(
             one,
+            'unlink',
             rewritten.map((name) => `${VOLUME}:/${folder}/${name}`),
           );
         assert.equal(await syncError(one.path(folder)), undefined, 'It is reported once');
         for (const name of answered)
           assert.ok(rewritten.includes(name) || !left.has(name), `${name} was removed, and is there`);
       });
+});
+
+test('a file that was closed ahead and whose name was taken meanwhile is reported, and the other file is kept', {
+  skip: obstacle,
+}, async (t) => {
+  const mount = () => ClusterMount.start(cluster, VOLUME, '-o', 'flush_behind');
+  const [one, other] = [await mount(), await mount()];
+  t.after(() => one.stop());
+  t.after(() => other.stop());
+  await mkdir(one.path('behind'));
+  const paths = Array.from({ length: FILES }, (_, number) => one.path('behind', `f${number}`));
+  const closed = await answeredTo(CREATES, paths, 50, () => process.kill(one.pid, 'SIGSTOP'));
+  await delay(9_000);
+  const there = new Set(await readdir(other.path('behind')));
+  const taken = closed.filter((name) => !there.has(name));
+  for (const name of taken)
+    await writeFile(other.path('behind', name), 'theirs', { flag: 'wx', flush: true });
+  process.kill(one.pid, 'SIGCONT');
+  const error = await syncError(one.path('behind'));
+  t.diagnostic(`${closed.length} closed, ${taken.length} taken by the other mount: ${error}`);
+  assert.equal(error, taken.length === 0 ? undefined : 'EIO');
+  for (const name of taken) assert.equal(await readFile(other.path('behind', name), 'utf8'), 'theirs');
+  await reported(
+    one,
+    'create',
+    taken.map((name) => `${VOLUME}:/behind/${name}`),
+  );
+  assert.equal(await syncError(one.path('behind')), undefined, 'It is reported once');
 });

@@ -122,6 +122,36 @@ export const PLANTED_REMOVALS: readonly Planted[] = [
     },
   ),
   replica(
+    'late-errno',
+    'fsync of a directory fails with the error number of the call that was dropped',
+    {
+      file: 'fuse/file-system.ts',
+      find: 'if (!CALL_ERRNOS.has(errnoName(error))) return error;',
+      replace: 'if (error !== null) return error;',
+    },
+    {
+      test: {
+        file: 'test/fuse/births.test.ts',
+        name: 'what a close has acknowledged ahead is not written to a file that has got the name since, and fsync says so',
+      },
+    },
+  ),
+  replica(
+    'late-twice',
+    'fsync of a directory that waits for a file reports what becomes of it, and the next one reports it again',
+    {
+      file: 'fuse/newborn-files.ts',
+      find: 'file.stored()',
+      replace: "file.come('born')",
+    },
+    {
+      test: {
+        file: 'test/fuse/births.test.ts',
+        name: 'what a close has acknowledged ahead is not written to a file that has got the name since, and fsync says so',
+      },
+    },
+  ),
+  replica(
     'removal-again',
     'a name is given away anew before whoever had it has lost it',
     {
