@@ -344,6 +344,16 @@ export class InodeTables {
       .map(({ id }) => id);
   }
 
+  /** Files that count for more than their size: they may still grow. The index of the same condition finds them. */
+  reserving(after: number, countMax: number): InodeRow[] {
+    return this.#statements.all<InodeRow>(
+      `SELECT ${INODE_COLUMNS} FROM inodes i
+       WHERE i.live = 1 AND i.allowed > i.size AND i.id > ? ORDER BY i.id LIMIT ?`,
+      after,
+      countMax,
+    );
+  }
+
   /** Files without a name since before `beforeNs`, the longest nameless first. */
   orphansBefore(beforeNs: string, countMax: number): InodeRow[] {
     return this.#statements.all<InodeRow>(

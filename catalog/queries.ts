@@ -2,6 +2,7 @@ import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { PlacedFile, Query, QueryResults } from '../wire/catalog-api.ts';
 import { placedFileOf, shownOf, snapshotInfoOf, trashedFileOf, volumeInfoOf } from './attributes.ts';
+import { isCounted } from './charges.ts';
 import { noAttribute } from './commands/attributes.ts';
 import { pathCheck } from './commands/trash.ts';
 import type { NameRow } from './entry-tables.ts';
@@ -77,6 +78,14 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       return { pending: tables.snapshots.hasSweeps() || tables.inodes.preserving().length > 0 };
     case 'live-files':
       return { inodes: tables.inodes.live(volumeOf(tables, query.volume).id, query.countMax) };
+    case 'reservations': {
+      const rows = tables.inodes.reserving(query.after, query.countMax);
+      const files = rows.filter(isCounted).map(({ id, markEpoch, markTurn }) => ({
+        inode: id,
+        mark: { epoch: markEpoch, turn: markTurn },
+      }));
+      return { files, next: rows.length < query.countMax ? null : (rows.at(-1)?.id ?? null) };
+    }
     case 'volume':
       return { volume: volumeInfoOf(volumeOf(tables, query.name)) };
     case 'volumes':

@@ -303,6 +303,11 @@ const TIMED_SESSIONS = `
   ALTER TABLE counters ADD COLUMN fenced INTEGER NOT NULL DEFAULT 0;
 `;
 
+/** With the same version: files that may still grow, which the catalog's primary has settled where nothing changes (decision 0039). */
+const RESERVING_FILES = `
+  CREATE INDEX reserving_files ON inodes (id) WHERE live = 1 AND allowed > size;
+`;
+
 /** From version 1 to 2. Servers come by themselves, when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -358,6 +363,6 @@ export function ensureSchema(db: CatalogDatabase): void {
   ];
   const version4 = version === 4 ? '' : RESERVATIONS + TRASH + SNAPSHOTS;
   db.exec(
-    `BEGIN IMMEDIATE; ${before} ${version4} ${RESERVED_MEMBERS + TIMED_SESSIONS} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`,
+    `BEGIN IMMEDIATE; ${before} ${version4} ${RESERVED_MEMBERS + TIMED_SESSIONS + RESERVING_FILES} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`,
   );
 }

@@ -626,6 +626,8 @@ function describeQuery(query: Query): string {
       return 'ask what is left of removed snapshots';
     case 'live-files':
       return `ask which files of volume "${query.volume}" are being written`;
+    case 'reservations':
+      return 'ask which files count for more than their size';
     case 'existing':
       return 'ask which files exist';
     case 'paths':

@@ -21,6 +21,7 @@ import { Garbage } from './file/garbage.ts';
 import { IdleFiles } from './file/idle-files.ts';
 import { LockEndings } from './file/lock-endings.ts';
 import { ReplicaCheck } from './file/replica-check.ts';
+import { ReservationSweep } from './file/reservation-sweep.ts';
 import { Succession } from './file/succession.ts';
 import { ViewConflicts } from './file/view-conflicts.ts';
 import { FullDisks } from './full-disks.ts';
@@ -77,6 +78,7 @@ export interface Parts {
   readonly drain: Drain;
   readonly gateway: Gateway;
   readonly garbage: Garbage;
+  readonly reservations: ReservationSweep;
   readonly idle: IdleFiles;
   readonly lease: LeaseDriver;
   readonly metrics: MetricsRegistry;
@@ -549,6 +551,12 @@ export async function compose(
     holds: (server, file, position) => joined.holds(server, file, position),
     conflicts,
   });
+  const reservations = new ReservationSweep({
+    log,
+    isCatalogPrimary: () => catalog.status().primary === self,
+    query: (query) => gateway.queryCatalog(query),
+    settle: (file, timeoutMs) => gateway.settle(file, { timeoutMs }),
+  });
   await seat.sitDown();
   happenings.tell(SENTENCES.started(self, lease.recoveringMs()));
   security.watchEnds(({ whose }, leftMs) => happenings.tell(SENTENCES.certificateEnds(self, whose, leftMs)));
@@ -574,6 +582,7 @@ export async function compose(
       drain,
       gateway,
       garbage,
+      reservations,
       idle,
       lease,
       metrics,

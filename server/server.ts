@@ -91,6 +91,7 @@ export class Server {
       drain,
       gateway,
       garbage,
+      reservations,
       idle,
       lease,
       named,
@@ -118,6 +119,7 @@ export class Server {
     fullDisks.close();
     shortages.close();
     garbage.close();
+    reservations.close();
     scrubber.close();
     lease.retire();
     gateway.router.retire();

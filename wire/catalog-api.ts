@@ -620,6 +620,12 @@ export const Query = Type.Union([
     volume: VolumeName,
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),
+  /** Files, of all volumes, that count in their volume for more than their size, with their marks. */
+  Type.Object({
+    kind: Type.Literal('reservations'),
+    after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
   Type.Object({ kind: Type.Literal('volume'), name: VolumeName }),
   Type.Object({ kind: Type.Literal('volumes') }),
   /** What became of the last command of a session that was done, and how many it had. */
@@ -758,6 +764,11 @@ export interface QueryResults {
   readonly snapshots: { readonly snapshots: readonly SnapshotInfo[] };
   readonly sweeps: { readonly pending: boolean };
   readonly 'live-files': { readonly inodes: readonly number[] };
+  /** `next`: where to go on, or null at the end. */
+  readonly reservations: {
+    readonly files: readonly { readonly inode: number; readonly mark: LiveMark }[];
+    readonly next: number | null;
+  };
   readonly volume: { readonly volume: VolumeInfo };
   readonly volumes: { readonly volumes: readonly VolumeInfo[] };
   /** `result` is null where the session is not known, or its last command was refused. */

@@ -409,8 +409,11 @@ export class FilePrimary {
   async #markLive(): Promise<void> {
     this.#unconfirmed = false;
     this.unsettled = true;
-    this.#turn = this.#catalog.nextTurn();
-    this.#allowedBytes = await this.#catalog.markLive({ epoch: this.epoch.counter, turn: this.#turn });
+    const turn = this.#catalog.nextTurn();
+    this.#turn = turn;
+    const allowedBytes = await this.#catalog.markLive({ epoch: this.epoch.counter, turn });
+    // Where a later mark was set meanwhile, the file was settled in between, and what this one allowed has ended.
+    if (this.#turn === turn) this.#allowedBytes = allowedBytes;
     // Contents that survive a loss of power would be hidden by what the catalog knew before this mark.
     this.#nameFlushed = null;
   }

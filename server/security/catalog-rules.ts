@@ -56,6 +56,7 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'everybody'
   'volume-of': 'cluster',
   snapshots: 'volume',
   'live-files': 'volume',
+  reservations: 'cluster',
   sweeps: 'cluster',
   volume: 'volume',
   // Answered with those that whoever asks may see.

@@ -4,6 +4,7 @@ import type { CatalogDatabase } from '../../catalog/schema.ts';
 export function asVersion4(db: CatalogDatabase): void {
   db.exec(`
     ALTER TABLE reserved DROP COLUMN members;
+    DROP INDEX reserving_files;
     DROP TABLE timed_sessions;
     ALTER TABLE counters DROP COLUMN timed_sessions;
     ALTER TABLE counters DROP COLUMN fenced;

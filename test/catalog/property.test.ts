@@ -193,7 +193,17 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
     { requiredKeys: ['kind', 'inode'] },
   ),
   fc.record(
-    { kind: fc.constant('open-for-write' as const), inode, mark, growTo: fc.nat({ max: 200_000 }) },
+    {
+      kind: fc.constant('open-for-write' as const),
+      inode,
+      mark,
+      growTo: fc.nat({ max: 200_000 }),
+      preserves: fc.constant(true as const),
+      preserved: fc.oneof(
+        fc.constantFrom('lost' as const, 'again' as const),
+        inode.map((inode) => ({ inode, view: { number: 1, members: ['s1', 's2', 's3'] } })),
+      ),
+    },
     { requiredKeys: ['kind', 'inode'] },
   ),
   fc.record({
@@ -240,6 +250,12 @@ const otherCommand: fc.Arbitrary<Command> = fc.oneof(
     beforeNs: fc.constantFrom('0', '10', '9000000000000000000'),
     countMax: fc.integer({ min: 1, max: 3 }),
   }),
+  fc.record({
+    kind: fc.constantFrom('snapshot-create' as const, 'snapshot-remove' as const),
+    volume: fc.constant('main'),
+    name: fc.constantFrom('before', 'after'),
+  }),
+  fc.constant<Command>({ kind: 'sweep', countMax: 2 }),
   fc.record({ kind: fc.constant('volume-remove' as const), name: fc.constantFrom('second', 'main') }),
   fc.constant<Command>({ kind: 'volume-create', name: 'second', replicas: 2, objectBytes: 4096 }),
   fc.record(
@@ -489,8 +505,30 @@ const throwingCommand: fc.Arbitrary<Command> = fc.oneof(
       { requiredKeys: ['kind', 'volume', 'inode'] },
     ),
   },
-  { weight: 1, arbitrary: fc.constant<Command>({ kind: 'trash-empty', volume: 'main', countMax: 1 }) },
+  { weight: 3, arbitrary: fc.constant<Command>({ kind: 'trash-empty', volume: 'main', countMax: 1 }) },
   { weight: 1, arbitrary: fc.constant<Command>({ kind: 'volume-set', name: 'main', quotaBytes: 20_000 }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      kind: fc.constantFrom('snapshot-create' as const, 'snapshot-remove' as const),
+      volume: fc.constant('main'),
+      name: fc.constant('kept'),
+    }),
+  },
+  { weight: 1, arbitrary: fc.constant<Command>({ kind: 'sweep', countMax: 2 }) },
+  {
+    weight: 2,
+    arbitrary: fileNumber.map(
+      (inode): Command => ({ kind: 'open-for-write', inode, preserves: true, preserved: 'lost' }),
+    ),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom<Command>(
+      { kind: 'collect', beforeNs: '0', countMax: 2 },
+      { kind: 'collect', beforeNs: '9000000000000000000', countMax: 2 },
+    ),
+  },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('keep-orphan' as const), inode: fileNumber }) },
 );
 

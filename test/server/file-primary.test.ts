@@ -61,7 +61,7 @@ test('who follows a primary in the midst of its changes writes without a word fr
   const growing = b.files.write(FILE, requestOf(3), 'append', Uint8Array.of(3)).then(() => {
     isGrown = true;
   });
-  while (catalog.told.length < 2) await delay(10);
+  while (catalog.told.length < 2 && !isGrown) await delay(10);
   // What the volume's quota lets the file grow to is not known here.
   assert.deepEqual([catalog.told, isGrown], [['open-for-write', 'open-for-write'], false]);
   catalog.comeUp();
@@ -210,7 +210,8 @@ test('a file grows no further than the catalog allows', async (t) => {
   const settledBefore = settled;
   await assert.rejects(write(5, 100, 1), { code: 'quota-exceeded' });
   // What it was allowed with its mark counts, until it is settled.
-  while (settled === settledBefore) await delay(10);
+  for (let turn = 0; settled === settledBefore && turn < 1_000; turn++) await delay(10);
+  assert.ok(settled > settledBefore, 'What growth was refused does not count');
   await assert.rejects(a.files.truncate(FILE, requestOf(6), 21), { code: 'quota-exceeded' });
   await assert.rejects(a.files.punch(FILE, requestOf(7), { from: 0, to: 21, grows: true }), {
     code: 'quota-exceeded',
@@ -221,6 +222,35 @@ test('a file grows no further than the catalog allows', async (t) => {
   await a.files.punch(FILE, requestOf(10), { from: 0, to: 21, grows: false });
   assert.equal(asked.length, before, 'Only growth is asked for');
   assert.equal((await a.files.state(FILE)).sizeBytes, 2);
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('a late answer to an earlier mark lets a file grow no further than the last mark', async (t) => {
+  let late: ((answer: unknown) => void) | undefined;
+  let isLate = false;
+  const cluster = new SmallCluster(['a', 'b', 'c'], {
+    command: async (command) => {
+      if (command.kind !== 'open-for-write') return {};
+      if (command.growTo !== undefined) throw new ServiceError('quota-exceeded', 'The volume is full');
+      if (isLate && late === undefined) return new Promise((resolve) => (late = resolve));
+      return { attributes: { allowedBytes: 10 } };
+    },
+  });
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a] = cluster.servers as [SmallServer];
+  const write = (number: number, offset: number) =>
+    a.files.write(FILE, requestOf(number), offset, new Uint8Array(1));
+  await write(1, 0);
+  await a.files.settle(FILE);
+  isLate = true;
+  const first = write(2, 500);
+  while (late === undefined) await delay(5);
+  // The mark has taken effect, and ends here with what it allowed.
+  await a.files.settle(FILE);
+  await write(3, 1);
+  late({ attributes: { allowedBytes: 1_000 } });
+  await assert.rejects(first, { code: 'quota-exceeded' });
   assert.deepEqual(cluster.fatal, []);
 });
 

@@ -50,6 +50,66 @@ export const PLANTED_QUOTA: readonly Planted[] = [
     },
   ),
   replica(
+    'quota-late-answer',
+    'what an earlier mark allowed stays in force although the file was settled since',
+    {
+      file: 'server/file/file-primary.ts',
+      find: 'if (this.#turn === turn) this.#allowedBytes = allowedBytes;',
+      replace: 'this.#allowedBytes = allowedBytes;',
+    },
+    {
+      test: {
+        file: 'test/server/file-primary.test.ts',
+        name: 'a late answer to an earlier mark lets a file grow no further than the last mark',
+      },
+    },
+  ),
+  replica(
+    'quota-never-ends',
+    'what a file may grow to is not ended where its primary has gone without settling',
+    {
+      file: 'server/file/reservation-sweep.ts',
+      find: 'filter(([file, mark]) => isSame(before.get(file), mark))',
+      replace: 'filter(() => before.size < 0)',
+    },
+    {
+      test: {
+        file: 'test/server/reservation-sweep.test.ts',
+        name: 'what files may grow to ends where the primary that asked has gone',
+      },
+    },
+  ),
+  replica(
+    'quota-of-trash-never-ends',
+    'what a file may grow to is not ended once the file is in the trash',
+    {
+      file: 'catalog/queries.ts',
+      find: 'rows.filter(isCounted).map(',
+      replace: 'rows.filter((row) => row.orphanedNs === null).map(',
+    },
+    {
+      test: {
+        file: 'test/server/reservation-sweep.test.ts',
+        name: 'what files may grow to ends where the primary that asked has gone',
+      },
+    },
+  ),
+  replica(
+    'quota-settled-amidst',
+    'files that are marked anew all the time are settled in each round',
+    {
+      file: 'server/file/reservation-sweep.ts',
+      find: 'return a !== undefined && a.epoch === b.epoch && a.turn === b.turn;',
+      replace: 'return a !== undefined && a.epoch === b.epoch;',
+    },
+    {
+      test: {
+        file: 'test/server/reservation-sweep.test.ts',
+        name: 'files that are marked anew, or have no count, or are out of reach, are left',
+      },
+    },
+  ),
+  replica(
     '70b',
     'what a file may grow to counts only once it has grown',
     {

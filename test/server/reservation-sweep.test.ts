@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { pino } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import { ReservationSweep } from '../../server/file/reservation-sweep.ts';
+import type { Query, QueryResults } from '../../wire/catalog-api.ts';
+import { Catalog, main } from '../catalog/fixture.ts';
+
+const QUOTA = 1_000_000;
+const OWNER = { mode: 0o644, uid: 0, gid: 0 };
+/** Of a primary that has ended without settling its files. */
+const LOST = { epoch: 1, turn: 7 };
+
+/** A catalog with a quota and a trash, and files whose next primary is of epoch 2. */
+class World {
+  readonly catalog = new Catalog();
+  readonly settled: number[] = [];
+  readonly away = new Set<number>();
+  isPrimary = true;
+  readonly sweep: ReservationSweep;
+  #seq = 0;
+
+  constructor(t: TestContext) {
+    this.catalog.run({ kind: 'volume-set', name: 'main', quotaBytes: QUOTA, trashMs: 3_600_000 });
+    this.sweep = new ReservationSweep({
+      log: pino({ level: 'silent' }),
+      isCatalogPrimary: () => this.isPrimary,
+      query: async <Q extends Query>(query: Q) => this.catalog.query(query) as QueryResults[Q['kind']],
+      settle: async (file) => {
+        if (this.away.has(file)) throw new ServiceError('no-majority', 'Its servers are away');
+        this.settled.push(file);
+        this.settle(file, 100, 2, 1);
+      },
+    });
+    t.after(() => this.sweep.close());
+  }
+
+  /** A file of 100 bytes that was settled. */
+  file(name: string): number {
+    const place = main(`/${name}`);
+    const { inode } = this.catalog.run({ kind: 'create-file', place, ...OWNER, exclusive: true }).attributes;
+    this.settle(inode, 100, 1, 1);
+    return inode;
+  }
+
+  settle(inode: number, sizeBytes: number, epoch: number, turn: number): void {
+    const contents = { epoch, seq: ++this.#seq };
+    const file = { inode, sizeBytes, modifiedNs: '7', contents, mark: { epoch, turn } };
+    this.catalog.run({ kind: 'settle', files: [file] });
+  }
+
+  mark(inode: number, mark = LOST): void {
+    this.catalog.run({ kind: 'open-for-write', inode, mark, growTo: 200_000 });
+  }
+
+  get counted() {
+    const { namedBytes, trashedBytes } = this.catalog.query({ kind: 'volume', name: 'main' }).volume;
+    return { namedBytes, trashedBytes };
+  }
+}
+
+test('what files may grow to ends where the primary that asked has gone', async (t) => {
+  const world = new World(t);
+  const [named, trashed] = [world.file('named'), world.file('trashed')];
+  world.mark(named);
+  world.mark(trashed);
+  world.catalog.run({ kind: 'unlink', place: main('/trashed') });
+  assert.ok(world.counted.namedBytes > 400_000 && world.counted.trashedBytes > 200_000);
+  await world.sweep.run();
+  assert.deepEqual(world.settled, [], 'One round alone does not tell that nothing happens');
+  await world.sweep.run();
+  assert.deepEqual(world.settled.sort(), [named, trashed]);
+  assert.deepEqual(world.counted, { namedBytes: 200, trashedBytes: 100 });
+  await world.sweep.run();
+  assert.equal(world.settled.length, 2, 'What is settled is left alone');
+});
+
+test('a mark that takes effect after the settling ends, too', async (t) => {
+  const world = new World(t);
+  const file = world.file('late');
+  world.mark(file);
+  world.settle(file, 100, LOST.epoch, LOST.turn);
+  // The request of the primary's second attempt, which its server has given up.
+  world.mark(file);
+  assert.ok(world.counted.namedBytes > 100);
+  for (let round = 0; round < 2; round++) await world.sweep.run();
+  assert.equal(world.counted.namedBytes, 100);
+});
+
+test('files that are marked anew, or have no count, or are out of reach, are left', async (t) => {
+  const world = new World(t);
+  const [active, away, nameless] = [world.file('active'), world.file('away'), world.file('nameless')];
+  for (const file of [active, away, nameless]) world.mark(file);
+  world.away.add(away);
+  world.catalog.run({ kind: 'unlink', place: main('/nameless'), trash: false });
+  for (let turn = 8; turn < 11; turn++) {
+    await world.sweep.run();
+    world.mark(active, { epoch: 1, turn });
+  }
+  assert.deepEqual(world.settled, []);
+  // A catalog whose primary is elsewhere is swept there, and what was seen here before says nothing later.
+  world.isPrimary = false;
+  await world.sweep.run();
+  world.isPrimary = true;
+  world.away.clear();
+  await world.sweep.run();
+  assert.deepEqual(world.settled, []);
+  await world.sweep.run();
+  assert.deepEqual(world.settled.sort(), [active, away]);
+});
