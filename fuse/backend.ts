@@ -132,9 +132,10 @@ export interface BackendFile {
   /**
    * What was acknowledged before is at the cluster: for a new file that has been kept here so far, also its name.
    *
+   * @param isReported a program that made the file, or has it open for writing, learns of a failure
    * @returns of such a file, which version of its contents the cluster has; else nothing
    */
-  arrive(): Promise<FileState | undefined>;
+  arrive(isReported?: boolean): Promise<FileState | undefined>;
   /** What was acknowledged before survives a loss of power. */
   flush(): Promise<FileState>;
   /** The contents change no more, and every server of the file that can be reached has them. */

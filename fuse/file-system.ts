@@ -227,7 +227,8 @@ export class FileSystem implements FileSystemCalls {
     );
     if (inode === undefined) return;
     this.#accesses.forget(inode);
-    this.#removed.add(attributes);
+    cache.drop(inode);
+    this.#removed.addLikely(attributes);
   }
 
   async rename(from: NamePlace, to: NamePlace, flags: number, uid?: number): Promise<void> {
@@ -349,11 +350,11 @@ export class FileSystem implements FileSystemCalls {
   }
 
   /**
-   * The cluster does not find an inode. If that is a directory that is open here, another mount has removed it; unless the root is gone,
-   * too, as where a snapshot was removed.
+   * The cluster does not find an inode. If that is a directory that is open here, or that had a name which was removed here, it is removed;
+   * unless the root is gone, too, as where a snapshot was removed.
    */
   async #noteRemoved(inode: number): Promise<void> {
-    const last = this.#directories.lastOf(inode);
+    const last = this.#directories.lastOf(inode) ?? this.#removed.likely(inode);
     if (last === undefined) return;
     await this.#backend.attributes(this.root);
     this.#removed.add(last);

@@ -1,4 +1,4 @@
-/** Directories of which late errors are kept, the latest last. */
+/** Directories of which late errors are kept by themselves; older ones count for every directory. */
 const DIRECTORIES_MAX = 1_000;
 
 interface Errors {
@@ -14,15 +14,20 @@ interface Errors {
  * happened since its last report or, where no descriptor has reported it, before it was opened.
  */
 export class LateErrors {
+  /** The latest last. */
   readonly #byDirectory = new Map<number, Errors>();
+  /** Of directories that are not known any more, all before those that are. */
+  #older: Errors | null = null;
   #last = 0;
 
   add(directory: number, error: unknown): void {
     this.#byDirectory.delete(directory);
     this.#byDirectory.set(directory, { error, number: ++this.#last, isReported: false });
-    for (const oldest of this.#byDirectory.keys()) {
+    for (const [oldest, errors] of this.#byDirectory) {
       if (this.#byDirectory.size <= DIRECTORIES_MAX) break;
       this.#byDirectory.delete(oldest);
+      const isReported = errors.isReported && (this.#older?.isReported ?? true);
+      this.#older = { ...errors, isReported };
     }
   }
 
@@ -45,8 +50,9 @@ export class LateErrors {
   }
 
   #of(directory: number | null): Errors[] {
-    if (directory === null) return [...this.#byDirectory.values()];
+    const older = this.#older === null ? [] : [this.#older];
+    if (directory === null) return [...older, ...this.#byDirectory.values()];
     const errors = this.#byDirectory.get(directory);
-    return errors === undefined ? [] : [errors];
+    return errors === undefined ? older : [...older, errors];
   }
 }

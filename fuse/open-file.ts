@@ -206,10 +206,10 @@ export class OpenFile {
     return copiedBytes;
   }
 
-  /** Resolves when all that was written before, and a new file's name, are at the cluster; `errorSince` of its writes tells what was lost. */
-  async arrive(): Promise<void> {
+  /** Resolves when all that was written before, and a new file's name, are at the cluster; `errorSince` of its writes tells what was lost. @see BackendFile.arrive */
+  async arrive(isReported = false): Promise<void> {
     await this.writes.drain();
-    const state = await this.#bounded(this.#backend.arrive(), 'Making it');
+    const state = await this.#bounded(this.#backend.arrive(isReported), 'Making it');
     if (state === undefined || contentVersionCompare(state.contents, this.#newest) <= 0) return;
     this.#lineage.changed(state);
     this.#learn(state);

@@ -178,7 +178,7 @@ export class OpenFiles {
   /** Whoever makes a file hears that there is no room for it. */
   async #arriveOrGiveUp(file: OpenFile, writing: boolean): Promise<void> {
     try {
-      await file.arrive();
+      await file.arrive(true);
     } catch (error) {
       // Before whoever made it is told, so that nobody finds it afterwards. What this fails with is what has failed already.
       file.unsettled = false;
@@ -193,7 +193,7 @@ export class OpenFiles {
     const file = this.#opened(attributes, true);
     file.unsettled = true;
     try {
-      await file.arrive();
+      await file.arrive(true);
     } finally {
       this.#close(file, true);
     }
@@ -364,7 +364,7 @@ export class OpenFiles {
     if (this.#flushBehind && opened.file.locks === null) return;
     try {
       // Who gets the lock next shall find what was written under it.
-      if (opened.writing) await opened.file.arrive();
+      if (opened.writing) await opened.file.arrive(true);
       if (owner !== undefined) await opened.file.locks?.flush(owner);
     } finally {
       opened.file.locks?.closed(handle);

@@ -15,15 +15,27 @@ const REMOVED_MAX = 1_000;
 export class RemovedDirectories {
   /** The latest last. */
   readonly #known = new Map<number, Attributes>();
+  /** Directories whose names were removed here, where another mount may have renamed them before; the latest last. */
+  readonly #likely = new Map<number, Attributes>();
 
   /** @param last what was known of an inode that is gone; nothing happens where that is no directory */
   add(last: Attributes | undefined): void {
     if (last?.kind !== 'directory') return;
+    this.#likely.delete(last.inode);
     if (!this.#known.has(last.inode)) this.#known.set(last.inode, { ...last, links: 0 });
-    for (const oldest of this.#known.keys()) {
-      if (this.#known.size <= REMOVED_MAX) break;
-      this.#known.delete(oldest);
-    }
+    limit(this.#known);
+  }
+
+  /** The name that it had was removed, by whichever directory had it then: whether it is gone the cluster answers. */
+  addLikely(last: Attributes | undefined): void {
+    if (last?.kind !== 'directory') return;
+    this.#likely.set(last.inode, last);
+    limit(this.#likely);
+  }
+
+  /** @returns what was known of a directory that is likely to be gone */
+  likely(inode: number): Attributes | undefined {
+    return this.#likely.get(inode);
   }
 
   of(inode: number): Attributes | undefined {
@@ -37,6 +49,13 @@ export class RemovedDirectories {
     const changed = { ...known, ...changesOf(request), changedNs: String(nowNs()) };
     this.#known.set(inode, changed);
     return changed;
+  }
+}
+
+function limit(directories: Map<number, Attributes>): void {
+  for (const oldest of directories.keys()) {
+    if (directories.size <= REMOVED_MAX) break;
+    directories.delete(oldest);
   }
 }
 

@@ -45,7 +45,7 @@ export interface UnbornFileParts {
   /**
    * No attempt to store it follows.
    *
-   * @param isReported a program has learned of it
+   * @param isReported its creation, or a sync or close of its own, has failed by it
    */
   readonly lost: (file: UnbornFile, error: unknown, isReported: boolean) => void;
   /** What became of its birth is not known, and it is made in the ordinary way. */
@@ -99,6 +99,8 @@ export class UnbornFile implements BackendFile {
   readonly #named: Attributes | null;
   /** A program has learned that it is not stored. */
   #hasFailed = false;
+  /** Its creation, or a sync or close of its own, has failed: whoever wrote it knows that it is not stored. */
+  #isReported = false;
   /** All of its bytes were written from its beginning on: an open of any other file would write the same. */
   #isContiguous = true;
   /** The catalog has heard everything of it. */
@@ -195,8 +197,8 @@ export class UnbornFile implements BackendFile {
     return (firstObject + 1) * OBJECT_BYTES_MIN <= offset;
   }
 
-  async arrive(): Promise<FileState | undefined> {
-    if (this.#there === null) await this.come('born');
+  async arrive(isReported = false): Promise<FileState | undefined> {
+    if (this.#there === null) await this.#report(this.come('born'), isReported);
     return this.#arrival;
   }
 
@@ -270,7 +272,7 @@ export class UnbornFile implements BackendFile {
   }
 
   async flush(): Promise<FileState> {
-    return (await this.come('born')).flush();
+    return (await this.#report(this.come('born'))).flush();
   }
 
   async seal(): Promise<void> {
@@ -286,7 +288,7 @@ export class UnbornFile implements BackendFile {
 
   async settle(): Promise<void> {
     this.#isClosed = true;
-    const isReported = this.#hasFailed;
+    const isReported = this.#isReported;
     this.#ending = this.come('born').catch((error: unknown) => {
       this.#release();
       this.#isLate = !isReported;
@@ -318,6 +320,15 @@ export class UnbornFile implements BackendFile {
     const atNs = String(nowNs());
     this.#attributes = { ...this.#attributes, modifiedNs: atNs, changedNs: atNs };
     return { ...this.#state(), before };
+  }
+
+  async #report<Result>(work: Promise<Result>, isReported = true): Promise<Result> {
+    try {
+      return await work;
+    } catch (error) {
+      this.#isReported ||= isReported;
+      throw error;
+    }
   }
 
   async #after<Result>(use: (file: BackendFile) => Promise<Result>): Promise<Result> {

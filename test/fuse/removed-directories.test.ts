@@ -48,6 +48,30 @@ test('an open directory that another mount removes has no links and no entries, 
   await assertGone(fileSystem, inode, handle);
 });
 
+test('a directory that is removed here has no links and no entries, and can be changed', async (t) => {
+  const { fileSystem, inode } = await started(t);
+  const handle = await fileSystem.openDirectory(inode);
+  await fileSystem.removeDirectory(ROOT, 'd');
+  await assertGone(fileSystem, inode, handle);
+});
+
+test('a directory that another mount has renamed is shown as it is when its former name is removed', async (t) => {
+  const { backend, fileSystem, inode } = await started(t);
+  await backend.rename({ parent: ROOT, name: 'd' }, { parent: ROOT, name: 'z' }, 'no-replace');
+  await backend.makeDirectory(ROOT, 'd', 0o755, USER);
+  await backend.makeDirectory(inode, 'inside', 0o755, USER);
+  await fileSystem.removeDirectory(ROOT, 'd');
+  assert.equal((await fileSystem.attributes(inode)).links, 3);
+  const handle = await fileSystem.openDirectory(inode);
+  const { entries } = await fileSystem.readDirectory(handle, 0, ALL);
+  assert.deepEqual(
+    entries.map(({ name }) => name).filter((name) => !name.startsWith('.')),
+    ['inside'],
+  );
+  await fileSystem.setAttributes(inode, { mode: 0o40700 });
+  assert.equal((await backend.attributes(inode)).mode, 0o700);
+});
+
 test('a directory that another mount removes and that is not open is looked up once more', async (t) => {
   const { backend, fileSystem, inode } = await started(t);
   await backend.removeDirectory(ROOT, 'd');

@@ -32,7 +32,7 @@ type Outcome = BirthOutcome['kind'] | 'unknown';
 /** A new file, and what the cluster was told. */
 function started() {
   const calls: string[] = [];
-  const told = { keptBytes: 0, lost: 0, doubted: 0, there: 0 };
+  const told = { keptBytes: 0, lost: 0, reported: [] as boolean[], doubted: 0, there: 0 };
   const cluster = {
     /** What becomes of its birth. */
     outcome: 'born' as Outcome,
@@ -123,7 +123,10 @@ function started() {
     },
     open: () => there,
     there: () => void told.there++,
-    lost: () => void told.lost++,
+    lost: (_, __, isReported) => {
+      told.lost++;
+      told.reported.push(isReported);
+    },
     doubted: () => void told.doubted++,
     kept: (bytes) => {
       told.keptBytes += bytes;
@@ -269,6 +272,23 @@ test('the catalog is told of what it was not borne with, and of nothing else', a
   made.cluster.outcome = 'unborn';
   await made.file.settle();
   assert.deepEqual(made.calls, ['bear', 'make', 'settle']);
+});
+
+test('what is not stored is a late error unless its creation, its sync or its close has failed', async () => {
+  for (const [meanwhile, isReported] of [
+    [(file: UnbornFile) => file.come('born'), false],
+    [(file: UnbornFile) => file.arrive(), false],
+    [(file: UnbornFile) => file.seal(), false],
+    [(file: UnbornFile) => file.arrive(true), true],
+    [(file: UnbornFile) => file.flush(), true],
+  ] as const) {
+    const { file, cluster, told } = started();
+    await file.append(bytesOf('text'));
+    cluster.outcome = 'refused';
+    await assert.rejects(meanwhile(file), /Refused/);
+    await assert.rejects(file.settle(), /Refused/);
+    assert.deepEqual(told.reported, [isReported], String(meanwhile));
+  }
 });
 
 test('what is given up takes no memory, and neither does what comes to the cluster after that', async () => {

@@ -107,6 +107,51 @@ export const PLANTED_REMOVALS: readonly Planted[] = [
     },
   ),
   replica(
+    'late-older',
+    'late errors are forgotten where very many directories have some',
+    {
+      file: 'fuse/late-errors.ts',
+      find: 'const older = this.#older === null ? [] : [this.#older];',
+      replace: 'const older: Errors[] = [];',
+    },
+    {
+      test: {
+        file: REMOVALS,
+        name: 'of very many directories in which something was not removed the errors of the first count for all',
+      },
+    },
+  ),
+  replica(
+    'late-told-another',
+    'a file is lost without a late error where another program has learned of it',
+    {
+      file: 'fuse/unborn-file.ts',
+      find: 'this.#isReported ||= isReported;',
+      replace: 'this.#isReported = true;',
+    },
+    {
+      test: {
+        file: 'test/fuse/unborn-file.test.ts',
+        name: 'what is not stored is a late error unless its creation, its sync or its close has failed',
+      },
+    },
+  ),
+  replica(
+    'removed-directory-certain',
+    'a directory is shown as removed although another mount has renamed it',
+    {
+      file: 'fuse/file-system.ts',
+      find: 'this.#removed.addLikely(attributes);',
+      replace: 'this.#removed.add(attributes);',
+    },
+    {
+      test: {
+        file: 'test/fuse/removed-directories.test.ts',
+        name: 'a directory that another mount has renamed is shown as it is when its former name is removed',
+      },
+    },
+  ),
+  replica(
     'late-once',
     'a late error is reported to one descriptor of the directory alone',
     {
