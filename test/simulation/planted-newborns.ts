@@ -393,7 +393,7 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
     {
       test: {
         file: REMOVALS,
-        name: 'a request has names of no more directories than a server takes, and of one user',
+        name: 'a request has names of no more directories than a server takes, of one user and one session',
       },
     },
   ),
@@ -408,7 +408,7 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
     {
       test: {
         file: REMOVALS,
-        name: 'a request has names of no more directories than a server takes, and of one user',
+        name: 'a request has names of no more directories than a server takes, of one user and one session',
       },
     },
   ),
