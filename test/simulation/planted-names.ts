@@ -41,7 +41,7 @@ export const PLANTED_NAMES: readonly Planted[] = [
     'a directory that another mount removed is shown where the kernel would look the name up once more',
     {
       file: 'fuse/file-system.ts',
-      find: 'const last = this.#directories.lastOf(inode);',
+      find: 'const last = this.#directories.lastOf(inode) ?? this.#removed.likely(inode);',
       replace: 'const last = this.#inodes.cache.lastOf(inode);',
     },
     {

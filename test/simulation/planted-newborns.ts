@@ -152,8 +152,8 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
     'what is new is lost where a mount ends in good order',
     {
       file: 'fuse/newborn-files.ts',
-      find: 'await this.#comeAll(this.#unborn.values());\n    await this.#removals.stop();',
-      replace: 'await this.#removals.stop();',
+      find: 'Promise.all([this.#comeAll(this.#unborn.values()), this.#removals.stop()])',
+      replace: 'this.#removals.stop()',
     },
     {
       test: {

@@ -263,7 +263,7 @@ export const PLANTED_READS: readonly Planted[] = [
       find: ANSWERS_ONE_QUESTION,
       replace: 'if (!this.#open) return false;',
     },
-    { directed: 'late grant', conversation: 'read-lease-late.txt', seeds: 40 },
+    { directed: 'late grant', conversation: 'read-lease-late.txt', seeds: 80 },
   ),
   replica(
     '52f',
