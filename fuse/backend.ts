@@ -337,7 +337,7 @@ export interface NewFile {
   readonly contents: Uint8Array;
 }
 
-/** `refused`: not there, and not to be. `unborn`: not there, and can be made in the ordinary way by the same number; of one that has its name it is not known whether it has its contents, unless it is `untouched`. */
+/** `refused`: not there, and not to be. `unborn`: not there, and can be made in the ordinary way by the same number; of one that has its name it is not known whether it has its contents. */
 export type BirthOutcome =
   | {
       readonly kind: 'born';
@@ -348,7 +348,7 @@ export type BirthOutcome =
       readonly renew?: true;
     }
   | { readonly kind: 'refused'; readonly error: Error }
-  | { readonly kind: 'unborn'; readonly untouched?: true };
+  | { readonly kind: 'unborn' };
 
 export interface MadeFile {
   readonly attributes: Attributes;

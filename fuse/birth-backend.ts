@@ -25,7 +25,7 @@ export function withBirths(
       const unborn = files.unborn(inode);
       if (unborn !== undefined) return unborn.attributes;
       await files.removed(inode);
-      return { ...(await backend.attributes(files.numberOf(inode))), inode };
+      return backend.attributes(inode);
     },
     list: (inode, after, countMax) => files.list(inode, after, countMax),
     createFile: (parent, name, mode, owner, exclusive) =>
@@ -89,11 +89,8 @@ export function withBirths(
       const unborn = files.unborn(inode);
       if (unborn?.takes(changes) === true) return unborn.setAttributes(changes);
       await files.come(inode);
-      files.writing(files.numberOf(inode));
-      const changed = await files.changingDirectory(inode, () =>
-        backend.setAttributes(files.numberOf(inode), changes),
-      );
-      return { ...changed, inode };
+      files.writing(inode);
+      return files.changingDirectory(inode, () => backend.setAttributes(inode, changes));
     },
     async xattr(inode, name) {
       await files.come(inode);
@@ -121,6 +118,6 @@ export function withBirths(
     onHeld: (held) => {
       files.held = held;
     },
-    openFile: (inode, ...rest) => files.unborn(inode) ?? files.open(files.numberOf(inode), ...rest),
+    openFile: (inode, ...rest) => files.unborn(inode) ?? files.open(inode, ...rest),
   };
 }

@@ -15,7 +15,6 @@ import type {
 } from './backend.ts';
 import { Births, type InodeNumber } from './births.ts';
 import { type NameState, nameStateOf } from './delegated-names.ts';
-import { ErrnoError } from './errno.ts';
 import { HeldDirectories } from './held-directories.ts';
 import type { LateErrors } from './late-errors.ts';
 import { Moments } from './moments.ts';
@@ -33,8 +32,6 @@ export const UNBORN_MS_MAX = 250;
 /** Files that the cluster does not know of, and their contents: whoever makes more waits. */
 const UNBORN_COUNT_MAX = 2_000;
 const UNBORN_BYTES_MAX = 16 * 1024 * 1024;
-/** Files written to another one that has got their name, whose handles may be open. */
-const ADOPTED_MAX = 1_000;
 /** Who has made a second file in a directory within this time is about to make more of them. */
 const AGAIN_MS = 2_000;
 /** So many files in a row are removed in the ordinary way: that shows that they may be. */
@@ -87,8 +84,6 @@ export class NewbornFiles {
   readonly #byPlace = new Map<string, UnbornFile>();
   /** How many of them a directory has. */
   readonly #counts = new Counts<number>();
-  /** By the number of a new file here: the file that has got its name, to which its handles write. */
-  readonly #adopted = new Map<number, number>();
   #keptBytes = 0;
   /** Who would make a file, and waits until there are fewer. */
   readonly #waiting: (() => void)[] = [];
@@ -147,8 +142,10 @@ export class NewbornFiles {
     });
   }
 
+  /** @returns undefined also where the cluster has the file of this number, and has refused the contents that are kept here */
   unborn(inode: number): UnbornFile | undefined {
-    return this.#unborn.get(inode);
+    const file = this.#unborn.get(inode);
+    return file?.isThere === true ? undefined : file;
   }
 
   unbornAt(place: Place): UnbornFile | undefined {
@@ -166,7 +163,7 @@ export class NewbornFiles {
    * @throws where it cannot be brought there
    */
   async come(inode: number): Promise<void> {
-    await this.#unborn.get(inode)?.come('born');
+    await this.unborn(inode)?.come('born');
     await this.#removals.goneOf(inode);
   }
 
@@ -276,7 +273,7 @@ export class NewbornFiles {
       ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, replicas: [], live: false, xattrs: 0 },
       contents: { epoch: 0, seq: 0 },
     };
-    this.#keep(place, attributes, number, owner, { inheritsGroup, isNamed: false });
+    this.#keep(place, attributes, number, { inheritsGroup, isNamed: false });
     return attributes;
   }
 
@@ -309,7 +306,7 @@ export class NewbornFiles {
     this.changed(place, nameStateOf(attributes));
     this.#learn(attributes);
     if (!this.#isPossible || this.#isLimited || !this.isHeld(place.parent)) return attributes;
-    this.#keep(place, { ...attributes, live: false }, number, owner, { inheritsGroup: false, isNamed: true });
+    this.#keep(place, { ...attributes, live: false }, number, { inheritsGroup: false, isNamed: true });
     return attributes;
   }
 
@@ -317,14 +314,12 @@ export class NewbornFiles {
     place: Place,
     attributes: Attributes,
     number: InodeNumber,
-    owner: Owner,
     { inheritsGroup, isNamed }: { readonly inheritsGroup: boolean; readonly isNamed: boolean },
   ): void {
     const { parent } = place;
     const parts: UnbornFileParts = {
       bear: (whole) => this.#bear(whole, number.bearer),
       make: (whole) => this.#birth.make(whole),
-      existing: () => this.#existing(file, owner),
       setAttributes: (inode, changes) => this.#backend.setAttributes(inode, changes),
       open: (there) => {
         const { inode, replicas, contents } = there;
@@ -334,6 +329,12 @@ export class NewbornFiles {
       there: (_, namedNs) => {
         this.#forget(file);
         if (!isNamed) this.named(parent, namedNs);
+      },
+      failed: (_, error) => {
+        if (!file.isRefused && !isRefusal(error) && this.isHeld(parent)) return;
+        this.#dropName(file);
+        this.named(parent, null);
+        this.changed(file, 'doubt');
       },
       lost: ({ name, inode }, error, isReported) => {
         this.#forget(file);
@@ -360,25 +361,6 @@ export class NewbornFiles {
     if (!isNamed) this.#counts.more(parent);
     this.changed(file, file.inode);
     this.#timer ??= setTimeout(() => this.#age(), UNBORN_MS_MAX);
-  }
-
-  /** @see UnbornFileParts.existing */
-  async #existing(file: UnbornFile, owner: Owner): Promise<BackendFile> {
-    const attributes = await this.#backend.lookup(file.parent, file.name);
-    const { inode, replicas, contents } = attributes;
-    assertWritable(attributes, owner);
-    this.#adopted.set(file.inode, inode);
-    for (const oldest of this.#adopted.keys()) {
-      if (this.#adopted.size <= ADOPTED_MAX) break;
-      this.#adopted.delete(oldest);
-    }
-    this.#log('info', 'a new file is written to the file that has got its name', { file: inode });
-    return this.open(inode, replicas, contents);
-  }
-
-  /** @returns the number at the cluster of what has this number here */
-  numberOf(inode: number): number {
-    return this.#adopted.get(inode) ?? inode;
   }
 
   /** What was refused for want of a quota may have room when what was removed before is: it is made in the ordinary way then, by the same number. */
@@ -427,7 +409,7 @@ export class NewbornFiles {
       const attributes = await this.#backend.lookup(parent, name);
       if (directory !== undefined && this.isHeld(parent)) this.#contents.learn(attributes, mark);
       directory?.heard(name, nameStateOf(attributes), changes);
-      return attributes;
+      return this.unborn(attributes.inode)?.attributes ?? attributes;
     } catch (error) {
       if (error instanceof ServiceError && error.code === 'not-found')
         directory?.heard(name, 'free', changes);
@@ -439,7 +421,7 @@ export class NewbornFiles {
   async list(directory: number, after: string, countMax: number): Promise<ListedPage> {
     await this.#removals.goneFrom(new Set([directory]));
     // Before it is asked for: what comes to the cluster meanwhile may be in the answer, or not.
-    const unborn = [...this.#unborn.values()].filter(({ parent }) => parent === directory);
+    const unborn = this.#unbornIn(new Set([directory])).filter((file) => this.unbornAt(file) === file);
     const page = await this.#backend.list(directory, after, countMax);
     const last = page.more ? page.entries.at(-1)?.name : undefined;
     const isOfPage = (name: string): boolean =>
@@ -448,7 +430,7 @@ export class NewbornFiles {
     const more = unborn.filter(({ name, isNamed }) => !isNamed && isOfPage(name) && !listed.has(name));
     if (unborn.length === 0) return page;
     const known = page.entries.map(({ name, attributes }) => {
-      return { name, attributes: this.#unborn.get(attributes.inode)?.attributes ?? attributes };
+      return { name, attributes: this.unborn(attributes.inode)?.attributes ?? attributes };
     });
     const entries = [...known, ...more.map(({ name, attributes }) => ({ name, attributes }))];
     return { entries: entries.sort((a, b) => namesCompare(a.name, b.name)), more: page.more };
@@ -579,8 +561,9 @@ export class NewbornFiles {
   }
 
   async #bring(file: UnbornFile, way: Way): Promise<void> {
+    if (file.isRefused) return;
     try {
-      await file.bring(way);
+      await file.come(way);
     } catch (error) {
       this.#log('warn', 'a new file is not at the cluster', { file: file.inode, error: String(error) });
     }
@@ -601,9 +584,16 @@ export class NewbornFiles {
   }
 
   #forget(file: UnbornFile): void {
-    if (this.#unborn.delete(file.inode) && !file.isNamed) this.#counts.fewer(file.parent);
-    this.#byPlace.delete(placeKey(file));
+    this.#dropName(file);
+    this.#unborn.delete(file.inode);
     for (const go of this.#waiting.splice(0)) go();
+  }
+
+  /** The cluster answers what is asked of the name from now on; programs that have the file open keep it, and are told at its close. */
+  #dropName(file: UnbornFile): void {
+    if (this.unbornAt(file) !== file) return;
+    this.#byPlace.delete(placeKey(file));
+    if (!file.isNamed) this.#counts.fewer(file.parent);
   }
 
   #learn({ policy = 'quorum', allowedBytes }: Attributes): void {
@@ -624,16 +614,7 @@ function notThere(name: string): ServiceError {
   return new ServiceError('not-found', `There is no "${name}"`);
 }
 
-/**
- * As the kernel decides for an open for writing, without what it alone knows: a program's further groups, and access control lists.
- *
- * @throws Error where the owner of an open file may not write to what has its name
- */
-function assertWritable({ kind, mode, uid, gid, xattrs }: Attributes, owner: Owner): void {
-  if (kind === 'directory') throw new ErrnoError('EISDIR', 'A directory has got the name');
-  if (kind !== 'file') throw new ServiceError('exists', 'Something else than a file has got the name');
-  const bit = owner.uid === uid ? 0o200 : owner.gid === gid ? 0o020 : 0o002;
-  const isKnown = owner.uid === uid || xattrs === 0;
-  const isAllowed = owner.uid === 0 || (isKnown && (mode & bit) !== 0);
-  if (!isAllowed) throw new ErrnoError('EACCES', 'A file that may not be written has got the name');
+/** The cluster has answered that it does not have the file. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof ServiceError && error.remedy === 'give-up';
 }

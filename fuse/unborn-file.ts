@@ -12,7 +12,6 @@ import {
   type ContentVersion,
   contentVersionCompare,
   type FileState,
-  type MadeFile,
   type NewFile,
 } from './backend.ts';
 import { ErrnoError } from './errno.ts';
@@ -28,20 +27,18 @@ const OBJECT_BYTES_MIN = 4096;
 const CREATED: ContentVersion = { epoch: 0, seq: 0 };
 const BORNE: ContentVersion = { epoch: 1, seq: 1 };
 
+const FINAL: ReadonlySet<string> = new Set(['exists', 'not-found', 'not-directory', 'precondition-failed']);
+
 export interface UnbornFileParts {
   readonly bear: (file: NewFile) => Promise<BirthOutcome>;
   readonly make: BirthBackend['make'];
   readonly setAttributes: (inode: number, changes: AttributeChanges) => Promise<Attributes>;
   /** The file as the cluster has it. */
   readonly open: (attributes: Attributes) => BackendFile;
-  /**
-   * The file that has got the name meanwhile, where a program of this file's owner may write to it.
-   *
-   * @throws Error where it may not, or where what has the name is no file
-   */
-  readonly existing: (file: UnbornFile) => Promise<BackendFile>;
   /** Told in the same turn in which the cluster is known to have it, and since when, if that is known. */
   readonly there: (file: UnbornFile, namedNs: string | null) => void;
+  /** An attempt to store it has failed; where the cluster has a file of this number that others may have written, `isThere`. */
+  readonly failed: (file: UnbornFile, error: unknown) => void;
   /**
    * No attempt to store it follows.
    *
@@ -87,22 +84,16 @@ export class UnbornFile implements BackendFile {
    * that was created and perhaps written.
    */
   #attempted: 'nothing' | 'birth' | 'creation' = 'nothing';
-  /** Why its contents may not be written to the file that has got its name. */
-  #existingRefusal: unknown;
-  /** No program has it open for writing any more. */
+  /** Why no attempt follows: the name, or the contents, are another client's, or are gone. */
+  #refusal: { readonly error: unknown } | null = null;
   /** What became of the file after its close. */
   #ending: Promise<BackendFile> | null = null;
   /** It was closed, no program had learned of a failure, and it is not stored. */
   #isLate = false;
-  #isClosed = false;
   /** As the catalog has created it; null where the cluster does not know of it. */
   readonly #named: Attributes | null;
-  /** A program has learned that it is not stored. */
-  #hasFailed = false;
   /** Its creation, or a sync or close of its own, has failed: whoever wrote it knows that it is not stored. */
   #isReported = false;
-  /** All of its bytes were written from its beginning on: an open of any other file would write the same. */
-  #isContiguous = true;
   /** The catalog has heard everything of it. */
   #isSettled = false;
 
@@ -127,7 +118,12 @@ export class UnbornFile implements BackendFile {
 
   /** No request has told the cluster of what is kept here. */
   get isUnborn(): boolean {
-    return this.#coming === null && this.#attempted === 'nothing';
+    return this.#coming === null && this.#refusal === null && this.#attempted === 'nothing';
+  }
+
+  /** No attempt to store it follows: it is kept for its handles, whose calls fail. */
+  get isRefused(): boolean {
+    return this.#refusal !== null;
   }
 
   get isThere(): boolean {
@@ -168,20 +164,13 @@ export class UnbornFile implements BackendFile {
    *
    * @returns the file as the cluster has it
    */
-  async come(way: Way): Promise<BackendFile> {
-    try {
-      return await this.bring(way);
-    } catch (error) {
-      this.#hasFailed = true;
-      throw error;
-    }
-  }
-
-  /** As `come`, where no program learns of a failure. */
-  bring(way: Way): Promise<BackendFile> {
+  come(way: Way): Promise<BackendFile> {
+    if (this.#refusal !== null) return Promise.reject(this.#refusal.error);
     const isAgain = this.#attempted !== 'nothing' && way === 'born';
     this.#coming ??= this.#come(isAgain ? 'made' : way).catch((error: unknown) => {
       this.#coming = null;
+      if (this.#refusal === null && isFinal(error)) this.#refusal = { error };
+      this.#parts.failed(this, error);
       throw error;
     });
     return this.#coming;
@@ -198,7 +187,7 @@ export class UnbornFile implements BackendFile {
   }
 
   async arrive(isReported = false): Promise<FileState | undefined> {
-    if (this.#there === null) await this.#report(this.come('born'), isReported);
+    await this.#report(this.come('born'), isReported);
     return this.#arrival;
   }
 
@@ -246,7 +235,6 @@ export class UnbornFile implements BackendFile {
       { offset: sizeBytes, endBytes: sizeBytes },
       (file) => file.truncate(sizeBytes),
       () => {
-        if (sizeBytes !== this.#sizeBytes) this.#isContiguous = false;
         this.#bytes.fill(0, Math.min(sizeBytes, this.#sizeBytes), this.#sizeBytes);
         this.#reserve(sizeBytes);
         this.#sizeBytes = sizeBytes;
@@ -287,7 +275,6 @@ export class UnbornFile implements BackendFile {
   }
 
   async settle(): Promise<void> {
-    this.#isClosed = true;
     const isReported = this.#isReported;
     this.#ending = this.come('born').catch((error: unknown) => {
       this.#release();
@@ -340,7 +327,6 @@ export class UnbornFile implements BackendFile {
 
   #put(offset: number, parts: readonly Uint8Array[]): void {
     let at = offset;
-    if (offset > this.#sizeBytes) this.#isContiguous = false;
     this.#reserve(offset + parts.reduce((sum, part) => sum + part.length, 0));
     for (const part of parts) {
       this.#bytes.set(part, at);
@@ -362,6 +348,7 @@ export class UnbornFile implements BackendFile {
   }
 
   #release(): void {
+    this.#bytes = Buffer.alloc(0);
     this.#parts.kept(-this.#keptBytes);
     this.#keptBytes = 0;
   }
@@ -384,7 +371,6 @@ export class UnbornFile implements BackendFile {
     // What comes later is changed there: until now it was these contents.
     if (arrival !== null) this.#arrival = { ...arrival, before: this.attributes.contents };
     this.#parts.there(this, namedNs);
-    this.#bytes = Buffer.alloc(0);
     this.#release();
     return there;
   }
@@ -400,31 +386,23 @@ export class UnbornFile implements BackendFile {
       this.#attempted = 'birth';
       return null;
     }
-    if (outcome.kind === 'unborn') {
-      if (this.isNamed && outcome.untouched !== true) this.#attempted = 'birth';
-      return null;
-    }
-    if (outcome.kind === 'refused') return this.#writeExisting(file, outcome.error);
+    if (outcome.kind === 'unborn') return null;
+    if (outcome.kind === 'refused') throw outcome.error;
     const { attributes, namedNs } = outcome;
     return { there: this.#parts.open(attributes), namedNs, arrival: stateOf(attributes), isSettled: true };
   }
 
-  /** No attempt repeats a write: where the outcome of an earlier one is unknown, this one demands the state that it expects. */
+  /**
+   * Each attempt, the first one included, writes to the file as it was created: another client may have opened the file and written to
+   * it since this process has checked anything.
+   */
   async #make(file: NewFile, way: Way): Promise<Arrived> {
     const before = this.#attempted;
     this.#attempted = 'creation';
-    let made: MadeFile;
-    try {
-      made =
-        this.#named === null
-          ? await this.#parts.make(file)
-          : { attributes: this.#named, created: before === 'nothing', namedNs: null };
-    } catch (error) {
-      if (before !== 'nothing' || !isNameTaken(error)) throw error;
-      this.#attempted = 'nothing';
-      return this.#writeExisting(file, error);
-    }
-    const { attributes, created, namedNs } = made;
+    const { attributes, created, namedNs } =
+      this.#named === null
+        ? await this.#parts.make(file)
+        : { attributes: this.#named, created: false, namedNs: null };
     const there = this.#parts.open(attributes);
     const found = stateOf(attributes);
     // The birth took effect, with all contents; what others have written since is theirs.
@@ -433,8 +411,7 @@ export class UnbornFile implements BackendFile {
       return { there, namedNs, arrival: isOwn ? found : null, isSettled: isOwn };
     }
     const { inode, contents, accessedNs, modifiedNs } = file;
-    const expect = created ? undefined : CREATED;
-    const written = contents.length === 0 ? found : await this.#write(there, contents, expect);
+    const written = contents.length === 0 ? found : await this.#write(there, contents);
     const isAlone = attributes.sizeBytes === 0 && (written === found || isAfter(written, found));
     // Programs here have seen these times.
     const isTimed = this.#isTimed || (contents.length > 0 && way !== 'changed');
@@ -443,40 +420,22 @@ export class UnbornFile implements BackendFile {
     return { there, namedNs, arrival: isAlone ? arrival : null, isSettled: false };
   }
 
-  /** @throws ErrnoError `EIO` where the contents are not those that the write expects */
-  async #write(there: BackendFile, contents: Uint8Array, expect?: ContentVersion): Promise<FileState> {
+  /** @throws ErrnoError `EIO` where the file was written since it was created */
+  async #write(there: BackendFile, contents: Uint8Array): Promise<FileState> {
     try {
-      return await there.write(0, [contents], expect);
+      return await there.write(0, [contents], CREATED);
     } catch (error) {
-      const isOutdated = error instanceof ServiceError && error.code === 'precondition-failed';
-      if (expect === undefined || !isOutdated) throw error;
+      if (!(error instanceof ServiceError) || error.code !== 'precondition-failed') throw error;
       // Nothing else was ordered in the first epoch of a file that was created by a reserved number.
-      const state = this.isNamed ? await there.state() : null;
-      if (state !== null && contentVersionCompare(state.contents, BORNE) === 0) return state;
+      const state = await there.state();
+      if (contentVersionCompare(state.contents, BORNE) === 0) return state;
       const message = 'The file was written since it was created, perhaps by an attempt of unknown outcome';
-      throw new ErrnoError('EIO', message);
+      this.#refusal = { error: new ErrnoError('EIO', message) };
+      // Open handles read what the file has, not what was refused.
+      this.#there = there;
+      this.#release();
+      throw this.#refusal.error;
     }
-  }
-
-  /**
-   * Another file has the name, and no request of this one has had an effect. The open that has made this one did not demand that
-   * the name is free: it is as if it had opened that file, to which its contents are written.
-   *
-   * @param refusal why this one is not made
-   */
-  async #writeExisting({ contents }: NewFile, refusal: unknown): Promise<Arrived> {
-    if (!isNameTaken(refusal) || !this.#isContiguous) throw refusal;
-    // Nor after a close that has not waited: what others have written since is newer than what it has acknowledged.
-    if (this.#hasFailed || this.#isClosed) throw this.#existingRefusal ?? refusal;
-    let there: BackendFile;
-    try {
-      there = await this.#parts.existing(this);
-    } catch (error) {
-      this.#existingRefusal = error;
-      throw error;
-    }
-    if (contents.length > 0) await there.write(0, [contents]);
-    return { there, namedNs: null, arrival: null, isSettled: false };
   }
 }
 
@@ -489,8 +448,9 @@ interface Arrived {
   readonly isSettled: boolean;
 }
 
-function isNameTaken(error: unknown): boolean {
-  return error instanceof ServiceError && error.code === 'exists';
+/** Without this name and this number another attempt cannot succeed, or only over what another client has made since. */
+function isFinal(error: unknown): boolean {
+  return error instanceof ServiceError && FINAL.has(error.code);
 }
 
 function stateOf({ sizeBytes, modifiedNs, contents }: FileState): FileState {

@@ -68,9 +68,9 @@ export type BirthOutcome =
   /**
    * It is not there by this request, which will have no effect any more; its number is as good as before for `create-file`, which
    * gives the file the same members, and contents that are then written as to any other file. No server can bear it by this number.
-   * A file that has its name may have its contents all the same, unless it is `untouched`: no server was asked to store them.
+   * A file that has its name may have its contents all the same.
    */
-  | { readonly kind: 'unborn'; readonly untouched?: true };
+  | { readonly kind: 'unborn' };
 
 /** Answer of `POST /v1/births`: one outcome for each birth, in their order. */
 export interface BirthAnswer {

@@ -220,7 +220,7 @@ export class Births {
     const outcomes = births.map((birth, place): BirthOutcome => {
       const refusal = refusals[place] ?? null;
       if (refusal === 'no-space') return refused(refusal, `There is no room for "${birth.name}"`);
-      if (refusal !== null) return { kind: 'unborn', ...(isLeft[place] === true ? { untouched: true } : {}) };
+      if (refusal !== null) return { kind: 'unborn' };
       if (birth.isNamed === true) return filledOutcome(birth, nest, places[place]?.members ?? []);
       if (result === null) return { kind: 'unborn' };
       return outcomeOf(birth, result, nest, places[place]?.members ?? []);

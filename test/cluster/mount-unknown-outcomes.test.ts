@@ -5,6 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { mkdir, open, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ClusterClient } from '../../client/cluster-client.ts';
@@ -34,10 +35,19 @@ test('what is synced to a file stays, whatever its creator learns of the creatio
   const sizeOf = (path: string) => client.resolve(VOLUME, path).then(({ sizeBytes }) => sizeBytes);
 
   const play = async (transport: string, cache: string, how: 'w' | 'wx'): Promise<void> => {
-    const env = { NODE_OPTIONS: `--import ${DEAF}` };
+    const statePath = join(cluster.folder, `state-${transport}-${cache}-${how}`);
+    const env = { NODE_OPTIONS: `--import ${DEAF}`, DEAF_STATE: statePath };
     const flags = ['--op-timeout', LIMIT, '--transport', transport, '--cache', cache];
     const mount = await ClusterMount.startIn(env, cluster, VOLUME, ...flags);
     t.after(() => mount.stop());
+    const signal = () => process.kill(mount.pid, 'SIGURG');
+    const reached = (state: 'deaf' | 'cut' | 'connected') =>
+      until(`the mount is ${state}`, () =>
+        readFile(statePath, 'utf8').then(
+          (text) => text === state,
+          () => false,
+        ),
+      );
     const folder = `${transport}-${cache}-${how}`;
     await mkdir(mount.path(folder));
     for (let count = 0; count < 5; count++) await writeFile(mount.path(folder, `warm${count}`), 'warm');
@@ -47,7 +57,7 @@ test('what is synced to a file stays, whatever its creator learns of the creatio
       const text = `${name} by its creator `.repeat(500);
       const file = await open(mount.path(folder, name), how);
       await file.writeFile(text);
-      process.kill(mount.pid, 'SIGURG');
+      signal();
       const closing = file.close().then(
         () => null,
         (error: unknown) => error,
@@ -60,10 +70,13 @@ test('what is synced to a file stays, whatever its creator learns of the creatio
           () => false,
         ),
       );
-      process.kill(mount.pid, 'SIGURG');
+      await reached('deaf');
+      signal();
+      await reached('cut');
       const error = await closing;
       if (error === null) {
-        process.kill(mount.pid, 'SIGURG');
+        signal();
+        await reached('connected');
         continue;
       }
       assert.match(String(error), /ETIMEDOUT/);
@@ -71,7 +84,8 @@ test('what is synced to a file stays, whatever its creator learns of the creatio
       await theirs.writeFile('by another mount');
       await theirs.sync();
       await theirs.close();
-      process.kill(mount.pid, 'SIGURG');
+      signal();
+      await reached('connected');
       await until('its attempts have ended', () => synced(mount.path(folder)));
       assert.equal(await readFile(other.path(folder, name), 'utf8'), 'by another mount', folder);
       return;

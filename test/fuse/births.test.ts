@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
+import { ServiceError } from '../../base/errors.ts';
 import { lend } from '../../base/lent-memory.ts';
 import type { Attributes, BirthOutcome, NewFile } from '../../fuse/backend.ts';
 import { withBirths } from '../../fuse/birth-backend.ts';
@@ -241,24 +242,61 @@ test('before a directory is given back all of it is at the cluster', async (t) =
   assert.deepEqual(births.requests, [1], 'In the ordinary way');
 });
 
-test('when all delegations are over, files go to the cluster, and one whose name was taken is written to the file that has it', async (t) => {
+test('when all delegations are over, files go to the cluster; where another client has the name, its file stays and the close fails', async (t) => {
   const { births, memory, fileSystem, directory, create, write, close, textAt } = await started(t);
-  const [a, b] = [await create('a'), await create('b')];
+  const [a, b] = [await create('a'), await create('b', FLAGS | constants.O_APPEND)];
   await write(a.handle, 'mine');
   await write(b.handle, 'mine');
   const { promise, resolve } = Promise.withResolvers<void>();
   births.held = promise;
   births.end();
-  await memory.createFile(directory, 'b', 0o600, USER, true);
+  const theirs = await memory.createFile(directory, 'b', 0o600, USER, true);
+  await memory.openFile(theirs.attributes.inode).write(0, [Buffer.from('their log')]);
   resolve();
   await close(a.handle);
-  await fileSystem.flush(b.handle);
-  assert.deepEqual([textAt('a'), textAt('b')], ['mine', 'mine']);
-  const { sizeBytes, inode } = await fileSystem.attributes(b.attributes.inode);
-  assert.deepEqual([sizeBytes, inode], [4, b.attributes.inode]);
-  await write(b.handle, ' still', 4);
-  await close(b.handle);
-  assert.equal(textAt('b'), 'mine still');
+  await assert.rejects(fileSystem.flush(b.handle), { code: 'exists' });
+  assert.deepEqual([textAt('a'), textAt('b')], ['mine', 'their log']);
+  // The name is theirs, also on this mount, while the refused file is open.
+  assert.equal(Buffer.from(await fileSystem.read(b.handle, 0, 100)).toString(), 'mine');
+  assert.equal((await fileSystem.lookup(directory, 'b')).inode, theirs.attributes.inode);
+  await fileSystem.rename({ parent: directory, name: 'b' }, { parent: directory, name: 'c' }, 0);
+  await fileSystem.unlink(directory, 'c');
+  assert.deepEqual([textAt('b'), textAt('c')], [null, null]);
+  await fileSystem.release(b.handle);
+  assert.equal(textAt('b'), null);
+});
+
+test('a name whose file was refused is free again while that file is open', async (t) => {
+  const { births, fileSystem, directory, create, write, close, file, textAt } = await started(t);
+  births.fate = 'refused';
+  const { handle } = await create('a');
+  await write(handle, 'refused');
+  await assert.rejects(fileSystem.persist(handle), { code: 'quota-exceeded' });
+  births.fate = 'born';
+  await assert.rejects(fileSystem.unlink(directory, 'a'), { code: 'not-found' });
+  await assert.rejects(fileSystem.lookup(directory, 'a'), { code: 'not-found' });
+  await file('a', 'another');
+  await assert.rejects(close(handle), { code: 'exists' });
+  assert.equal(textAt('a'), 'another');
+  assert.equal((await fileSystem.lookup(directory, 'a')).sizeBytes, 7);
+});
+
+test('while no attempt succeeds and the delegation is over, the cluster says what has the name', async (t) => {
+  const { births, memory, fileSystem, directory, create, write, close, textAt } = await started(t);
+  const { handle, attributes } = await create('a');
+  await write(handle, 'mine');
+  await fileSystem.attributes(attributes.inode);
+  births.fate = 'lost-before';
+  const make = births.make.bind(births);
+  births.make = () => Promise.reject(new ServiceError('unknown', 'Lost by intent'));
+  births.end();
+  await assert.rejects(fileSystem.flush(handle), { code: 'unknown' });
+  await memory.createFile(directory, 'a', 0o600, USER, true);
+  assert.equal((await fileSystem.lookup(directory, 'a')).sizeBytes, 0);
+  await fileSystem.unlink(directory, 'a');
+  Object.assign(births, { make });
+  await close(handle);
+  assert.equal(textAt('a'), 'mine');
 });
 
 test('what a close has acknowledged ahead is not written to a file that has got the name since, and fsync says so', async (t) => {
@@ -280,24 +318,25 @@ test('what a close has acknowledged ahead is not written to a file that has got 
   assert.equal(textAt('b'), '');
 });
 
-test('one whose name was taken by what its program may not write says so at its close', async (t) => {
-  for (const [mode, uid, code] of [
-    [0o400, USER.uid, { errno: 'EACCES' }],
-    [0o644, USER.uid + 1, { errno: 'EACCES' }],
-    [null, USER.uid, { code: 'exists' }],
-  ] as const) {
-    const { births, memory, directory, create, write, close } = await started(t);
-    const b = await create('b');
-    await write(b.handle, 'mine');
-    const { promise, resolve } = Promise.withResolvers<void>();
-    births.held = promise;
-    births.end();
-    const owner = { ...USER, uid };
-    if (mode === null) await memory.symlink(directory, 'b', 'elsewhere', owner);
-    else await memory.createFile(directory, 'b', mode, owner, true);
-    resolve();
-    await assert.rejects(close(b.handle), code);
-    if (mode !== null) assert.equal(memory.textAt(directory, 'b'), '');
+test('contents of an exclusive create are not written over what another client has written since (paused, then synced there)', async (t) => {
+  for (const isClosed of [true, false]) {
+    const { births, memory, fileSystem, directory, create, write, close, textAt } = await started(
+      t,
+      false,
+      true,
+    );
+    const { handle, attributes } = await create('a', FLAGS | constants.O_EXCL);
+    await write(handle, 'mine, and long');
+    await fileSystem.attributes(attributes.inode);
+    await memory.openFile(attributes.inode).write(0, [Buffer.from('theirs')]);
+    // The server has a replica already, or the session is over.
+    if (!isClosed) births.end();
+    await assert.rejects(close(handle), { errno: 'EIO' });
+    assert.equal(textAt('a'), 'theirs');
+    assert.equal((await fileSystem.lookup(directory, 'a')).sizeBytes, 6);
+    const again = await fileSystem.open(attributes.inode, constants.O_RDONLY, USER);
+    assert.equal(Buffer.from(await fileSystem.read(again.handle, 0, 100)).toString(), 'theirs');
+    await fileSystem.release(again.handle);
   }
 });
 
@@ -358,11 +397,10 @@ for (const fate of ['born', 'unborn', 'lost-before', 'lost-after'] as const) {
           if (!isFirst && isWritten) await theirs();
         }
       };
-      // Where nothing of the request had an effect it is an ordinary write.
-      if (isWritten && !isFirst) await assert.rejects(close(handle), { errno: 'EIO' });
+      if (isWritten) await assert.rejects(close(handle), { errno: 'EIO' });
       else await close(handle);
       const before = fate === 'lost-after' ? 'theirsand long' : 'theirs';
-      assert.equal(textAt('a'), isWritten && !isFirst ? before : 'mine, and long');
+      assert.equal(textAt('a'), isWritten ? before : 'mine, and long');
     });
   }
 }

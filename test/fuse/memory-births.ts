@@ -149,7 +149,7 @@ export class MemoryBirths implements BirthBackend {
             ? await this.#backend.fillNumbered(file)
             : await this.#backend.makeNumbered(file, true);
         if (attributes === null) {
-          outcomes.push({ kind: 'unborn', untouched: true });
+          outcomes.push({ kind: 'unborn' });
           continue;
         }
         const { changedNs } = await this.#backend.attributes(file.parent);

@@ -30,9 +30,9 @@ const BEFORE: Attributes = {
 type Outcome = BirthOutcome['kind'] | 'unknown';
 
 /** A new file, and what the cluster was told. */
-function started() {
+function started(isNamed = false) {
   const calls: string[] = [];
-  const told = { keptBytes: 0, lost: 0, reported: [] as boolean[], doubted: 0, there: 0 };
+  const told = { keptBytes: 0, failed: 0, lost: 0, reported: [] as boolean[], doubted: 0, there: 0 };
   const cluster = {
     /** What becomes of its birth. */
     outcome: 'born' as Outcome,
@@ -43,13 +43,13 @@ function started() {
     /** The version of the contents that such a file has then. */
     foundVersion: null as ContentVersion | null,
     makeFails: null as Error | null,
-    /** Another file has the name, and may be written to. */
-    existing: null as Error | null,
     isFull: false,
     inheritsGroup: false,
     born: null as NewFile | null,
     /** The contents have another version than a write expects. */
     isWritten: false,
+    /** Which they have then. */
+    writtenVersion: { epoch: 2, seq: 7 } as ContentVersion,
     refusal: new Error('Refused by intent'),
     /** Before a birth is answered. */
     answer: Promise.resolve(),
@@ -82,6 +82,7 @@ function started() {
     },
     append: change('append', 1),
     truncate: change('truncate', 0),
+    state: async () => ({ ...stateOf(6), contents: cluster.writtenVersion }),
     settle: async () => void calls.push('settle'),
     seal: async () => void calls.push('seal'),
     flush: change('flush', 1),
@@ -112,17 +113,13 @@ function started() {
         namedNs: '3',
       };
     },
-    existing: async () => {
-      calls.push('existing');
-      if (cluster.existing !== null) throw cluster.existing;
-      return there;
-    },
     setAttributes: async (_, { modifiedNs }) => {
       calls.push(`times ${modifiedNs}`);
       return BEFORE;
     },
     open: () => there,
     there: () => void told.there++,
+    failed: () => void told.failed++,
     lost: (_, __, isReported) => {
       told.lost++;
       told.reported.push(isReported);
@@ -134,12 +131,13 @@ function started() {
     isFull: () => cluster.isFull,
     inheritsGroup: false,
   };
-  const file = new UnbornFile({ parent: 1, name: 'f' }, BEFORE, {
+  const facts: UnbornFileParts = {
     ...parts,
     get inheritsGroup() {
       return cluster.inheritsGroup;
     },
-  });
+  };
+  const file = new UnbornFile({ parent: 1, name: 'f' }, BEFORE, facts, isNamed);
   return { file, cluster, calls, told };
 }
 
@@ -228,12 +226,12 @@ test('what is too large, or is too much together with others, is written at the 
     await file.write(0, [bytesOf('small')]);
     cluster.isFull = isFull;
     await file.write(isFull ? 5 : BIRTH_LIMITS.fileBytes, [bytesOf('more')]);
-    assert.deepEqual(calls, ['make', 'write', 'write']);
+    assert.deepEqual(calls, ['make', 'write on 0.0', 'write']);
   }
   const { file, calls } = started();
   await file.append(new Uint8Array(BIRTH_LIMITS.fileBytes - 1));
   await file.append(bytesOf('more'));
-  assert.deepEqual(calls, ['make', 'write', 'append']);
+  assert.deepEqual(calls, ['make', 'write on 0.0', 'append']);
 });
 
 test('while the cluster is told of it, and where it may know of it, nothing is changed here any more', async () => {
@@ -307,7 +305,7 @@ test('where it is made in the ordinary way it has the times that programs have s
   for (const [outcome, isTouched, text, expected] of [
     ['unborn', false, '', ['bear', 'make']],
     ['unborn', true, '', ['bear', 'make', 'times 5']],
-    ['unknown', true, 'text', ['bear', 'make', 'write', 'times 5']],
+    ['unknown', true, 'text', ['bear', 'make', 'write on 0.0', 'times 5']],
   ] as const) {
     const { file, cluster, calls } = started();
     cluster.outcome = outcome;
@@ -322,7 +320,7 @@ test('where it is made in the ordinary way it has the times that programs have s
   await file.append(bytesOf('text'));
   cluster.isFull = true;
   await file.append(bytesOf('more'));
-  assert.deepEqual(calls, ['make', 'write', 'append']);
+  assert.deepEqual(calls, ['make', 'write on 0.0', 'append']);
 });
 
 test('nobody takes for its contents what a file of its number had before', async () => {
@@ -350,60 +348,69 @@ test('a birth of unknown outcome is not repeated as a write: if the file is ther
   }
 });
 
-test('after a creation of unknown outcome the contents are written to a file that nobody has written, or not at all', async () => {
-  for (const isWritten of [false, true]) {
-    const { file, cluster, calls } = started();
-    await file.append(bytesOf('text'));
-    cluster.outcome = 'unborn';
-    cluster.makeFails = new ServiceError('unknown', 'Lost by intent');
-    await assert.rejects(file.arrive(), { code: 'unknown' });
-    Object.assign(cluster, { makeFails: null, created: false, isWritten });
-    if (isWritten) await assert.rejects(file.arrive(), { errno: 'EIO' });
-    else await file.arrive();
-    const times = isWritten ? [] : [`times ${file.attributes.modifiedNs}`];
-    assert.deepEqual(calls, ['bear', 'make', 'make', 'write on 0.0', ...times]);
+for (const isNamed of [false, true]) {
+  for (const isFirst of [true, false]) {
+    for (const isWritten of [false, true]) {
+      const attempt = isFirst ? 'first attempt' : 'attempt after an unknown outcome';
+      const since = isWritten ? 'written since' : 'not written since';
+      test(`contents are written to the file as it was created, or not at all (${isNamed ? 'named, ' : ''}${attempt}, ${since})`, async () => {
+        const { file, cluster, calls, told } = started(isNamed);
+        await file.append(bytesOf('text'));
+        cluster.outcome = 'unborn';
+        if (!isFirst) {
+          if (isNamed) cluster.outcome = 'unknown';
+          else {
+            cluster.makeFails = new ServiceError('unknown', 'Lost by intent');
+            await assert.rejects(file.arrive(), { code: 'unknown' });
+          }
+          Object.assign(cluster, { makeFails: null, created: false });
+        }
+        Object.assign(cluster, { isWritten, foundVersion: { epoch: 0, seq: 0 } });
+        if (isWritten) await assert.rejects(file.arrive(), { errno: 'EIO' });
+        else await file.arrive();
+        const made = isNamed ? [] : isFirst ? ['make'] : ['make', 'make'];
+        const times = isWritten ? [] : [`times ${file.attributes.modifiedNs}`];
+        assert.deepEqual(calls, ['bear', ...made, 'write on 0.0', ...times]);
+        if (!isWritten) return;
+        // The refusal lasts; what is read is what the file has.
+        await assert.rejects(file.settle(), { errno: 'EIO' });
+        await assert.rejects(file.append(bytesOf('more')), { errno: 'EIO' });
+        assert.deepEqual(await file.read(0, 9), Uint8Array.of(1));
+        assert.deepEqual([calls.length, told.keptBytes, file.isThere], [made.length + 2, 0, true]);
+      });
+    }
   }
+}
+
+test('contents that are found as those of the first epoch are its own', async () => {
+  const { file, cluster } = started();
+  await file.append(bytesOf('text'));
+  cluster.outcome = 'unknown';
+  cluster.makeFails = new ServiceError('unknown', 'Lost by intent');
+  await assert.rejects(file.arrive(), { code: 'unknown' });
+  Object.assign(cluster, { makeFails: null, created: false, isWritten: true });
+  cluster.writtenVersion = { epoch: 1, seq: 1 };
+  await file.arrive();
 });
 
-test('where another file has got the name, and nothing of this one had an effect, its contents are written to that', async () => {
+test('where another client has the name nothing is written to its file, and no attempt follows', async () => {
   const taken = new ServiceError('exists', 'Taken by intent');
   for (const [outcome, expected] of [
-    ['refused', ['bear', 'existing', 'write']],
-    ['unborn', ['bear', 'make', 'existing', 'write']],
+    ['refused', ['bear']],
+    ['unborn', ['bear', 'make']],
+    ['unknown', ['bear', 'make']],
   ] as const) {
     const { file, cluster, calls, told } = started();
     await file.append(bytesOf('text'));
     Object.assign(cluster, { outcome, refusal: taken, makeFails: taken });
-    assert.equal(await file.arrive(), undefined);
-    assert.deepEqual([calls, told.there], [expected, 1]);
-    await file.append(bytesOf('more'));
-    assert.deepEqual(calls, [...expected, 'append']);
-  }
-});
-
-test('nothing is written to another file of its name after an unknown outcome, after a failure, or where a byte was left out', async () => {
-  const taken = new ServiceError('exists', 'Taken by intent');
-  const doubted = started();
-  await doubted.file.append(bytesOf('text'));
-  Object.assign(doubted.cluster, { outcome: 'unknown', makeFails: taken });
-  await assert.rejects(doubted.file.arrive(), taken);
-  assert.deepEqual(doubted.calls, ['bear', 'make']);
-  const failed = started();
-  await failed.file.append(bytesOf('text'));
-  failed.cluster.outcome = 'refused';
-  await assert.rejects(failed.file.arrive(), /Refused/);
-  failed.cluster.refusal = taken;
-  await assert.rejects(failed.file.settle(), taken);
-  assert.deepEqual(failed.calls, ['bear', 'bear']);
-  for (const change of [
-    (file: UnbornFile) => file.write(1, [bytesOf('text')]),
-    (file: UnbornFile) => file.truncate(9),
-  ]) {
-    const { file, cluster, calls } = started();
-    await change(file);
-    Object.assign(cluster, { outcome: 'refused', refusal: taken });
     await assert.rejects(file.arrive(), taken);
-    assert.deepEqual(calls, ['bear']);
+    assert.deepEqual([file.isUnborn, file.keeps(9), file.takes({ mode: 0o600 })], [false, false, false]);
+    Object.assign(cluster, { outcome: 'born', makeFails: null });
+    await assert.rejects(file.append(bytesOf('more')), taken);
+    await assert.rejects(file.flush(), taken);
+    assert.deepEqual(Buffer.from(await file.read(0, 9)), bytesOf('text'), 'Its own programs read it still');
+    await assert.rejects(file.settle(), taken);
+    assert.deepEqual([calls, told], [expected, { ...told, keptBytes: 0, failed: 1, lost: 1, there: 0 }]);
   }
 });
 
@@ -411,7 +418,7 @@ test('what has a hole of a whole object is made at the cluster, which keeps it a
   const holed = started();
   await holed.file.append(bytesOf('text'));
   await holed.file.write(8_192, [bytesOf('far')]);
-  assert.deepEqual(holed.calls, ['make', 'write', 'write']);
+  assert.deepEqual(holed.calls, ['make', 'write on 0.0', 'write']);
   const longer = started();
   await longer.file.truncate(4_096);
   assert.deepEqual(longer.calls, ['make', 'truncate']);
@@ -440,8 +447,8 @@ test('what can be done at the cluster alone has it there before', async () => {
     [(file: UnbornFile) => file.flush(), ['bear', 'flush']],
     [(file: UnbornFile) => file.seal(), ['bear', 'seal']],
     [(file: UnbornFile) => file.seek(0, 'data'), ['bear']],
-    [(file: UnbornFile) => file.punch(0, 1, false), ['make', 'write', 'punch']],
-    [(file: UnbornFile) => file.copyFrom(8, 0, 0, 1), ['make', 'write', 'copy']],
+    [(file: UnbornFile) => file.punch(0, 1, false), ['make', 'write on 0.0', 'punch']],
+    [(file: UnbornFile) => file.copyFrom(8, 0, 0, 1), ['make', 'write on 0.0', 'copy']],
   ] as const) {
     const { file, calls } = started();
     await file.append(bytesOf('text'));

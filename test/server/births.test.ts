@@ -209,7 +209,7 @@ test('a file of a volume with a quota that has its name is not stored before gro
     { ...request, births: request.births.map((birth) => ({ ...birth, isNamed: true })) },
     {},
   );
-  assert.deepEqual([outcomes, seen.stored], [[{ kind: 'unborn', untouched: true }], []]);
+  assert.deepEqual([outcomes, seen.stored], [[{ kind: 'unborn' }], []]);
 });
 
 test('a file that has its name, and was opened since, is left to its primary', async (t) => {
@@ -221,7 +221,7 @@ test('a file that has its name, and was opened since, is left to its primary', a
   const [file, other] = request.births as [NewFile, NewFile];
   servers[0].host.has = (inode) => inode === 101;
   const outcomes = await births.bear({ ...request, births: [file, { ...other, isNamed: true }] }, {});
-  assert.deepEqual([outcomes[0]?.kind, outcomes[1]], ['born', { kind: 'unborn', untouched: true }]);
+  assert.deepEqual([outcomes[0]?.kind, outcomes[1]], ['born', { kind: 'unborn' }]);
   assert.ok(!seen.stored.includes(101 as FileId));
 });
 

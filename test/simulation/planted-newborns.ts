@@ -533,57 +533,91 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
   ),
   replica(
     'unborn-unexpected',
-    'contents are written to a file that an earlier attempt may have created, whatever others have written to it',
+    'contents are written to a new file whatever other clients have written to it since it was created',
     {
       file: 'fuse/unborn-file.ts',
-      find: 'const expect = created ? undefined : CREATED;',
-      replace: 'const expect = undefined;',
+      find: 'there.write(0, [contents], CREATED)',
+      replace: 'there.write(0, [contents])',
     },
     {
       test: {
         file: UNBORN,
-        name: 'after a creation of unknown outcome the contents are written to a file that nobody has written, or not at all',
+        name: 'contents are written to the file as it was created, or not at all (first attempt, written since)',
       },
     },
   ),
   replica(
-    'unborn-adopted',
-    'contents that a close has told to be lost are written to another file of the name later',
+    'unborn-own',
+    'contents that an earlier attempt has stored are taken for those of another client',
     {
       file: 'fuse/unborn-file.ts',
-      find: 'if (this.#hasFailed || this.#isClosed) throw',
-      replace: 'if (this.#isClosed && !this.#hasFailed) throw',
+      find: 'if (contentVersionCompare(state.contents, BORNE) === 0) return state;',
+      replace: '',
     },
     {
       test: {
         file: UNBORN,
-        name: 'nothing is written to another file of its name after an unknown outcome, after a failure, or where a byte was left out',
+        name: 'contents that are found as those of the first epoch are its own',
       },
     },
   ),
   replica(
-    'unborn-behind',
-    'contents of a close that has not waited are written to another client’s file that has got the name since',
+    'unborn-final',
+    'after another client was found to have the name, a later attempt makes the file',
     {
       file: 'fuse/unborn-file.ts',
-      find: 'if (this.#hasFailed || this.#isClosed) throw',
-      replace: 'if (this.#hasFailed) throw',
+      find: 'if (this.#refusal === null && isFinal(error)) this.#refusal = { error };',
+      replace: '',
     },
     {
       test: {
-        file: BIRTHS,
-        name: 'what a close has acknowledged ahead is not written to a file that has got the name since, and fsync says so',
+        file: UNBORN,
+        name: 'where another client has the name nothing is written to its file, and no attempt follows',
       },
     },
   ),
   replica(
-    'unborn-forbidden',
-    'a program writes to another user’s file that has got the name of its new one',
-    { file: 'fuse/newborn-files.ts', find: 'assertWritable(attributes, owner);\n', replace: '' },
+    'newborn-refused',
+    'a refused new file keeps its name on the mount while it is open',
+    {
+      file: 'fuse/newborn-files.ts',
+      find: 'if (!file.isRefused && !isRefusal(error) && this.isHeld(parent)) return;',
+      replace: 'if (!file.isRefused && this.isHeld(parent)) return;',
+    },
     {
       test: {
         file: BIRTHS,
-        name: 'one whose name was taken by what its program may not write says so at its close',
+        name: 'a name whose file was refused is free again while that file is open',
+      },
+    },
+  ),
+  replica(
+    'newborn-undelegated',
+    'the mount answers for the name of a new file after the delegation, although no attempt to store it has succeeded',
+    {
+      file: 'fuse/newborn-files.ts',
+      find: 'if (!file.isRefused && !isRefusal(error) && this.isHeld(parent)) return;',
+      replace: 'if (!file.isRefused && !isRefusal(error)) return;',
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'while no attempt succeeds and the delegation is over, the cluster says what has the name',
+      },
+    },
+  ),
+  replica(
+    'named-stale',
+    'a file that another client has written is read as it was before on the mount that has created it',
+    {
+      file: 'fuse/newborn-files.ts',
+      find: 'return file?.isThere === true ? undefined : file;',
+      replace: 'return file;',
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'contents of an exclusive create are not written over what another client has written since (paused, then synced there)',
       },
     },
   ),
@@ -595,21 +629,6 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
       test: {
         file: UNBORN,
         name: 'what has a hole of a whole object is made at the cluster, which keeps it as one',
-      },
-    },
-  ),
-  replica(
-    'named-repeated',
-    'contents of a file that has its name are written once more over what others have written, where they may have been stored',
-    {
-      file: 'fuse/unborn-file.ts',
-      find: "if (this.isNamed && outcome.untouched !== true) this.#attempted = 'birth';",
-      replace: '',
-    },
-    {
-      test: {
-        file: BIRTHS,
-        name: 'a file that was created exclusively has its contents, or those of others (unborn, written by another mount meanwhile)',
       },
     },
   ),
