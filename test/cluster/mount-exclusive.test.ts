@@ -1,10 +1,11 @@
 /**
  * Goal: of two mounts that create one name exclusively only one succeeds, by open(O_EXCL), mkdir, symlink, link or
- * renameat2(RENAME_NOREPLACE), also where the first one is paused for longer than its session, before or after its answer.
+ * renameat2(RENAME_NOREPLACE), also where the first one is paused for longer than its session, before or after its answer. What the
+ * other one writes to such a file meanwhile, and syncs, stays.
  * Method: real servers and real mounts; each call has a process of its own, and one mount's process is stopped around its calls.
  */
 import assert from 'node:assert/strict';
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, open, readFile, writeFile } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { noMounts, transports } from '../posix/mounts.ts';
@@ -56,6 +57,13 @@ class Locker {
   }
 }
 
+async function writeSynced(path: string, text: string): Promise<void> {
+  const file = await open(path, 'w');
+  await file.writeFile(text);
+  await file.sync();
+  await file.close();
+}
+
 async function paused<Result>(pid: number, work: () => Promise<Result>): Promise<Result> {
   process.kill(pid, 'SIGSTOP');
   try {
@@ -90,8 +98,21 @@ describe('names that are created exclusively', { skip: obstacle, concurrency: tr
         const taking = one.take(folder, 'one');
         if (afterMs === null) await taking;
         else await delay(afterMs);
-        const theirs = await paused(one.mount.pid, () => other.take(folder, 'other'));
+        const kept = afterMs === null ? await open(one.mount.path(folder, 'kept'), 'wx') : null;
+        await kept?.write('by its creator, and long');
+        const theirs = await paused(one.mount.pid, async () => {
+          // These need the directory: the first mount's session is over when they are answered.
+          const taken = await other.take(folder, 'other');
+          if (kept !== null) await writeSynced(other.mount.path(folder, 'kept'), 'by the other');
+          return taken;
+        });
         const ours = await taking;
+        if (kept !== null) {
+          // It returns 0 where the contents were at the cluster before the pause.
+          await kept.close().catch((error: unknown) => assert.match(String(error), /EIO/));
+          const text = await readFile(other.mount.path(folder, 'kept'), 'utf8');
+          assert.equal(text, 'by the other', 'What was synced stays');
+        }
         for (const [place, call] of CALLS.entries()) {
           const outcomes = [ours[place], theirs[place]].map((outcome) => outcome?.errno ?? 'success');
           assert.deepEqual(
