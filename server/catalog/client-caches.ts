@@ -135,7 +135,8 @@ export class ClientCaches {
         return { session: null, validMs: 0, recalls: [], through: 0 };
       known = this.#begin(client);
     }
-    if (this.#closed) return { session: null, validMs: 0, recalls: [], through: 0 };
+    // Nor is a session renewed while a member that obeys no fence may become the primary.
+    if (this.#closed || !fenced) return { session: null, validMs: 0, recalls: [], through: 0 };
     this.#acknowledge(known, acked);
     let validMs = 0;
     // An answer that was lost took its recalls with it: until they are acknowledged the session goes on no longer.

@@ -166,6 +166,16 @@ describe('who may believe what', () => {
     assert.equal(core.poll({ client: 1, session: null, acked: 0, fenced: false }, 0, FOREVER).session, null);
   });
 
+  test('a session is not renewed where fences are not obeyed any more', () => {
+    const core = caches();
+    const session = begin(core, 1);
+    const generation = core.delegate(session, 5, 1) ?? 0;
+    const holds = (nowMs: number) => core.holds(session, { inode: 5, generation }, nowMs);
+    const poll = { client: 1, session, acked: 0, fenced: false };
+    assert.equal(core.poll(poll, LEASE / 2, FOREVER).session, null);
+    assert.deepEqual([holds(LEASE / 2), holds(2 * LEASE)], [true, false]);
+  });
+
   test('nobody believes longer than the primary may answer', () => {
     const core = caches();
     const polled = core.poll({ client: 1, session: null, acked: 0 }, 0, 300);

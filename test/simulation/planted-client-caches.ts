@@ -168,6 +168,16 @@ export const PLANTED_CLIENT_CACHES: readonly Planted[] = [
     },
   ),
   replica(
+    'fence-older-member',
+    'a session is renewed while a member that obeys no fence may become the primary',
+    {
+      file: 'server/catalog/client-caches.ts',
+      find: 'if (this.#closed || !fenced) return',
+      replace: 'if (this.#closed) return',
+    },
+    { test: { file: CACHES, name: 'a session is not renewed where fences are not obeyed any more' } },
+  ),
+  replica(
     'fence-unchecked',
     'a fenced command is executed whatever became of its delegation',
     {
