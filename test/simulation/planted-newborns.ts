@@ -111,8 +111,8 @@ export const PLANTED_NEWBORNS: readonly Planted[] = [
     'new files are listed in each directory',
     {
       file: 'fuse/newborn-files.ts',
-      find: 'filter(({ parent }) => parent === directory);',
-      replace: 'filter(({ parent }) => parent > 0);',
+      find: 'this.#unbornIn(new Set([directory])).filter(',
+      replace: '[...this.#unborn.values()].filter(',
     },
     {
       test: {
