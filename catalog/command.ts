@@ -182,6 +182,7 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
     case 'unlink':
       return unlink(tables, command, atNs);
     case 'unlink-files':
+    case 'unlink-fenced':
       return unlinkFiles(tables, command, atNs);
     case 'rename':
       return rename(tables, command, atNs);

@@ -59,6 +59,7 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'unlink-files': 3,
   'note-accesses': 4,
   'pin-write': 5,
+  'unlink-fenced': 5,
 };
 
 /**
@@ -72,7 +73,6 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   'create-file': { reserved: 2 },
   'reserve-inodes': { members: 5 },
   bear: { elsewhere: 5 },
-  'unlink-files': { contents: 5 },
   'note-accesses': { unset: 5 },
 };
 

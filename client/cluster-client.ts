@@ -552,6 +552,7 @@ function describeCommand(command: Command): string {
     case 'reserve-inodes':
       return `reserve ${command.count} numbers for files`;
     case 'unlink-files':
+    case 'unlink-fenced':
       return `remove ${command.files.length} files`;
     case 'note-accesses':
       return `tell of ${command.accesses.length} reads`;

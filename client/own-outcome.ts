@@ -22,7 +22,8 @@ export function outcomeOfCommand(
   switch (command.kind) {
     case 'unlink':
       return { names: named(command.place, null), atNs, directories: 0 };
-    case 'unlink-files': {
+    case 'unlink-files':
+    case 'unlink-fenced': {
       const { files } = result as CommandResults['unlink-files'];
       const isWhole = files.every((left) => typeof left === 'number');
       const names = command.files.map(({ parent, name }) => ({ parent, name, inode: null }));

@@ -286,7 +286,8 @@ export class RememberingClient extends ClusterClient {
       add(command.to);
     }
     if ('inode' in command) inodes.push(command.inode);
-    if (command.kind === 'unlink-files') for (const file of command.files) add(file);
+    if (command.kind === 'unlink-files' || command.kind === 'unlink-fenced')
+      for (const file of command.files) add(file);
     return { names: places, inodes };
   }
 }

@@ -98,7 +98,7 @@ export class ClusterBirths implements BirthBackend {
     { uid, signal }: Parameters<BirthBackend['remove']>[1],
   ): ReturnType<BirthBackend['remove']> {
     const command = {
-      kind: 'unlink-files' as const,
+      kind: 'unlink-fenced' as const,
       files: names.map(({ parent, name, inode }) => ({ parent, name, inode })),
       contents: names.map(({ contents }) => contents),
       by: removerText(uid),

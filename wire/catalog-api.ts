@@ -269,13 +269,20 @@ export const Command = Type.Union([
       minItems: 1,
       maxItems: UNLINKS_MAX,
     }),
+    ...REMOVAL,
+  }),
+  /** As `unlink-files`, under a fence. A kind of its own: a server whose release knows no fences refuses it. */
+  Type.Object({
+    kind: Type.Literal('unlink-fenced'),
+    files: Type.Array(Type.Object({ parent: Inode, name: Name, inode: Inode }), {
+      minItems: 1,
+      maxItems: UNLINKS_MAX,
+    }),
     /**
      * For each file, in their order, the contents that it has to have: one that was written since, or is live, is refused with
      * `fence-lost`. Null: whatever it has.
      */
-    contents: Type.Optional(
-      Type.Array(Type.Union([ContentVersion, Type.Null()]), { minItems: 1, maxItems: UNLINKS_MAX }),
-    ),
+    contents: Type.Array(Type.Union([ContentVersion, Type.Null()]), { minItems: 1, maxItems: UNLINKS_MAX }),
     ...REMOVAL,
   }),
   Type.Object({
@@ -719,6 +726,7 @@ export interface CommandResults {
   readonly unlink: { readonly inode: number; readonly links: number; readonly atNs?: string };
   /** One for each name, in their order. `atNs`: as of `unlink`. */
   readonly 'unlink-files': { readonly files: readonly UnlinkedFile[]; readonly atNs?: string };
+  readonly 'unlink-fenced': { readonly files: readonly UnlinkedFile[]; readonly atNs?: string };
   /** `replaced`: the inode that lost the target name, if any. `atNs`: as of `unlink`; absent also where nothing has changed. */
   readonly rename: { readonly replaced: number | null; readonly atNs?: string };
   readonly symlink: { readonly attributes: Attributes; readonly atNs?: string };

@@ -212,14 +212,14 @@ export function unlink(tables: Tables, command: CommandOf<'unlink'>, atNs: strin
 /** Takes names away in their order; directories are told of all of theirs together, at the end. */
 export function unlinkFiles(
   tables: Tables,
-  command: CommandOf<'unlink-files'>,
+  command: CommandOf<'unlink-files' | 'unlink-fenced'>,
   atNs: string,
 ): CommandResults['unlink-files'] {
   const directories = new Set<number>();
   const files = command.files.map(({ inode, ...place }, index): UnlinkedFile => {
     try {
       const expect = { kind: 'inode', inode } as const;
-      const contents = command.contents?.[index] ?? null;
+      const contents = ('contents' in command ? command.contents[index] : null) ?? null;
       const { directory, links } = nameTaken(tables, place, expect, command, atNs, (row) => {
         if (contents !== null) assertUnwritten(place.name, row, contents);
       });

@@ -59,6 +59,7 @@ type CommandResult = CommandResults[Command['kind']];
 const TIMED = [
   'unlink',
   'unlink-files',
+  'unlink-fenced',
   'rename',
   'remove-directory',
   'create-file',

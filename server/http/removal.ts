@@ -25,6 +25,7 @@ export function signedCommand(request: FastifyRequest, command: Command): Comman
   switch (command.kind) {
     case 'unlink':
     case 'unlink-files':
+    case 'unlink-fenced':
     case 'rename':
     case 'replace': {
       const { principal } = request;

@@ -20,6 +20,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'remove-directory': 'write',
   unlink: 'write',
   'unlink-files': 'write',
+  'unlink-fenced': 'write',
   rename: 'write',
   symlink: 'write',
   link: 'write',
@@ -118,7 +119,7 @@ function reachOf(request: Readonly<Record<string, unknown>>): Reach {
     if (typeof inode === 'number') inodes.push(inode);
     if (typeof parent === 'number') inodes.push(parent);
   }
-  if (kind === 'unlink-files') inodes.push(...parentsOf(files));
+  if (kind === 'unlink-files' || kind === 'unlink-fenced') inodes.push(...parentsOf(files));
   return { volumes, inodes };
 }
 

@@ -304,7 +304,7 @@ test('of many files those are not removed that were written since, or are being 
   settle(written, 2);
   catalog.run({ kind: 'open-for-write', inode: live });
   const { files } = catalog.run({
-    kind: 'unlink-files',
+    kind: 'unlink-fenced',
     files: names.map((name, index) => ({ parent: d.inode, name, inode: inodes[index] ?? 0 })),
     contents: [seen, seen, seen, null],
   });

@@ -27,7 +27,7 @@ const EARLIER: readonly Mutation[] = [
     file: 'server/http/catalog-routes.ts',
     find: '  Command.anyOf.map(',
     replace:
-      '  Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|note-)/.test(properties.kind.const)).map(',
+      '  Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-)/.test(properties.kind.const)).map(',
   },
   {
     file: 'server/http/catalog-routes.ts',

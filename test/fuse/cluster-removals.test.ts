@@ -53,7 +53,7 @@ test('names go together, each with the inode that is meant, and who removes them
   );
   assert.equal(atNs, '7');
   const [command] = commands;
-  assert.ok(command?.kind === 'unlink-files' && commands.length === 1);
+  assert.ok(command?.kind === 'unlink-fenced' && commands.length === 1);
   assert.deepEqual(
     command.files,
     NAMES.map(({ parent, name, inode }) => ({ parent, name, inode })),

@@ -92,6 +92,21 @@ export const PLANTED_REMOVALS: readonly Planted[] = [
     },
   ),
   replica(
+    'removal-kind',
+    'fenced unlinks are a command that servers without fences execute',
+    {
+      file: 'fuse/cluster-births.ts',
+      find: "kind: 'unlink-fenced' as const",
+      replace: "kind: 'unlink-files' as const",
+    },
+    {
+      test: {
+        file: 'test/fuse/cluster-removals.test.ts',
+        name: 'names go together, each with the inode that is meant, and who removes them',
+      },
+    },
+  ),
+  replica(
     'late-label',
     'a mount adds series to the metric of late errors as it likes',
     {
