@@ -404,10 +404,11 @@ export interface BirthBackend {
   /**
    * Creates the file without its contents, or finds that an earlier request has created it by its number.
    *
+   * @param times of the file: those in `file`, or that of the command, which is its directory's time, too
    * @returns `namedNs`: the times of its directory since, where they are known
    * @throws ServiceError `exists` where another file has the name
    */
-  make(file: NewFile): Promise<MadeFile>;
+  make(file: NewFile, times?: 'own' | 'catalog'): Promise<MadeFile>;
   /**
    * Takes names from inodes while the delegations are held that the names carry, all of one session. Asks until the cluster answers.
    *

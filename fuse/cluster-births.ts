@@ -78,12 +78,12 @@ export class ClusterBirths implements BirthBackend {
     });
   }
 
-  async make(file: NewFile): ReturnType<BirthBackend['make']> {
+  async make(file: NewFile, whose: 'own' | 'catalog' = 'own'): ReturnType<BirthBackend['make']> {
     const { parent, name, inode, mode, uid, gid, accessedNs, modifiedNs, changedNs } = file;
     const reserved = { inode, owner: this.#client.inodeOwner };
-    const times = { accessedNs, modifiedNs, changedNs };
+    const times = whose === 'own' ? { times: { accessedNs, modifiedNs, changedNs } } : {};
     const node = { place: { parent, name }, mode, uid, gid, exclusive: true } as const;
-    const command = { kind: 'create-file', ...node, reserved, times } as const;
+    const command = { kind: 'create-file', ...node, reserved, ...times } as const;
     const made = await this.#client.command(command, this.delegations.asOwner([parent]));
     const { attributes, created, atNs = null } = made;
     return { attributes, created, namedNs: atNs };

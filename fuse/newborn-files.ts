@@ -296,11 +296,13 @@ export class NewbornFiles {
       ...{ ...place, inode: number.inode, mode: mode & ~umask, uid, gid },
       ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, contents: new Uint8Array(0) },
     };
-    const made = await this.changing([place], () => this.#birth.make(file)).catch((error: unknown) => {
-      // The number is void; the catalog has created nothing.
-      if (error instanceof ServiceError && error.code === 'precondition-failed') return null;
-      throw error;
-    });
+    const made = await this.changing([place], () => this.#birth.make(file, 'catalog')).catch(
+      (error: unknown) => {
+        // The number is void; the catalog has created nothing.
+        if (error instanceof ServiceError && error.code === 'precondition-failed') return null;
+        throw error;
+      },
+    );
     if (made === null) return null;
     const { attributes } = made;
     this.changed(place, nameStateOf(attributes));
