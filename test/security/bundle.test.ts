@@ -9,8 +9,10 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import { drawToken, emptyTokenFile } from '../../client/certificates/token-file.ts';
+import type { ClusterStatus } from '../../wire/http-api.ts';
 import { formatTokenFile, parseTokenFile, tokenParts } from '../../wire/tokens.ts';
 import { runCli } from '../client/run-cli.ts';
+import { until } from '../cluster/real-cluster.ts';
 import { SecureCluster } from './secure-cluster.ts';
 import { ask, close } from './wire-client.ts';
 
@@ -66,6 +68,10 @@ test('a bundle over TLS and with a token has what helps, and no secret', async (
   ];
   await cluster.authority.server('s2');
   await cluster.join('s2');
+  await until('s1 has read in the catalog that s2 has joined', async () => {
+    const status = await ask(cluster, 'GET', '/v1/status', { headers });
+    return (JSON.parse(status.text) as ClusterStatus).servers.some(({ id }) => id === 's2');
+  });
   const bundle = join(folder, 'bundle.tar.gz');
   const words = ['--bundle', bundle, '--json', '--servers', cluster.url('s1'), '--ca', ca];
   const doctor = await runCli(['doctor', ...words, '--config', ...configs, '--log', ...logs], {
