@@ -21,11 +21,12 @@ const LAYERS: Readonly<Record<string, Layer>> = {
   wire: { folders: ['base'], node: false, packages: [] },
   checksum: { folders: [], node: true, packages: ['@node-rs/crc32'] },
   'http-parts': { folders: [], node: true, packages: ['undici'] },
+  world: { folders: ['base'], node: true, packages: [] },
   lease: { folders: ['base', 'wire'], node: false, packages: [] },
   replica: { folders: ['base', 'wire'], node: false, packages: [] },
   catalog: { folders: ['base', 'wire'], node: false, packages: [], types: ['better-sqlite3'] },
   server: {
-    folders: ['base', 'wire', 'checksum', 'http-parts', 'lease', 'replica', 'catalog'],
+    folders: ['base', 'wire', 'checksum', 'http-parts', 'world', 'lease', 'replica', 'catalog'],
     node: true,
     packages: [
       '@fastify/busboy',
@@ -41,11 +42,11 @@ const LAYERS: Readonly<Record<string, Layer>> = {
     ],
   },
   client: {
-    folders: ['base', 'wire', 'checksum', 'http-parts'],
+    folders: ['base', 'wire', 'checksum', 'http-parts', 'world'],
     node: true,
     packages: ['@peculiar/x509', 'commander', 'lru-cache', 'reflect-metadata'],
   },
-  fuse: { folders: ['base', 'client'], node: true, packages: ['fuse-native'] },
+  fuse: { folders: ['base', 'world', 'client'], node: true, packages: ['fuse-native'] },
   model: { folders: [], node: true, packages: [] },
 };
 
