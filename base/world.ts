@@ -22,7 +22,7 @@ export interface SleepOptions {
 export interface World {
   /** Monotonic clock in milliseconds, with fractions, from an arbitrary moment; it may stop while the machine sleeps. */
   nowMs(): number;
-  /** Wall clock in milliseconds since 1970; it may step in either direction. */
+  /** Wall clock in whole milliseconds since 1970; it may step in either direction. */
   wallMs(): number;
   /** Monotonic clock in milliseconds, to about 10 ms, from an arbitrary moment; it runs on while the machine sleeps. */
   bootMs(): number;

@@ -1,5 +1,4 @@
-import { uptime } from 'node:os';
-import { performance } from 'node:perf_hooks';
+import type { World } from '../base/world.ts';
 
 /** Two readings that are this close together, in milliseconds, count as one. */
 const TOGETHER_MS = 0.5;
@@ -17,51 +16,58 @@ interface Reading {
  * clocks differed at start, plus drift.
  */
 export class Clock {
-  readonly #base = readTogether();
-  /** What the clock that goes on while the machine sleeps was ahead of the one that stops, at the start. */
-  readonly #bootAheadMs = bootAheadMs();
+  readonly #world: World;
+  readonly #base: Reading;
+  /** What the clock that runs on while the machine sleeps was ahead of the one that stops, at the start. */
+  readonly #bootAheadMs: number;
   #lastWallNs = 0n;
+
+  constructor(world: World) {
+    this.#world = world;
+    this.#base = readTogether(world);
+    this.#bootAheadMs = bootAheadMs(world);
+  }
 
   /** Lease clock, in milliseconds since 1970, with fractions. Never goes back. */
   nowMs(): number {
-    return this.#base.wallMs + (performance.now() - this.#base.monotonicMs);
+    return this.#base.wallMs + (this.#world.nowMs() - this.#base.monotonicMs);
   }
 
   /** How far the wall clock has moved away from the lease clock since start, in milliseconds. */
   wallDriftMs(): number {
-    const { wallMs, monotonicMs } = readTogether();
+    const { wallMs, monotonicMs } = readTogether(this.#world);
     return wallMs - (this.#base.wallMs + (monotonicMs - this.#base.monotonicMs));
   }
 
   /** How long the machine has slept since the start, in milliseconds, to within some ten of them. */
   sleptMs(): number {
-    return bootAheadMs() - this.#bootAheadMs;
+    return bootAheadMs(this.#world) - this.#bootAheadMs;
   }
 
   /** Wall clock for timestamps that people see, in nanoseconds since 1970; no two readings are equal. */
   wallNs(): bigint {
-    const nowNs = BigInt(Date.now()) * 1_000_000n;
+    const nowNs = BigInt(this.#world.wallMs()) * 1_000_000n;
     this.#lastWallNs = nowNs > this.#lastWallNs ? nowNs : this.#lastWallNs + 1n;
     return this.#lastWallNs;
   }
 }
 
-function bootAheadMs(): number {
-  return together(() => uptime() * 1000 - performance.now());
+function bootAheadMs(world: World): number {
+  return together(world, () => world.bootMs() - world.nowMs());
 }
 
-function readTogether(): Reading {
-  return together(() => ({ wallMs: Date.now(), monotonicMs: performance.now() }));
+function readTogether(world: World): Reading {
+  return together(world, () => ({ wallMs: world.wallMs(), monotonicMs: world.nowMs() }));
 }
 
 /** The process may be interrupted between reading one clock and the other: then it looks again. */
-function together<Value>(read: () => Value): Value {
+function together<Value>(world: World, read: () => Value): Value {
   let best = read();
   let bestSpanMs = Infinity;
   for (let reading = 0; reading < READINGS_MAX && bestSpanMs > TOGETHER_MS; reading++) {
-    const beforeMs = performance.now();
+    const beforeMs = world.nowMs();
     const value = read();
-    const spanMs = performance.now() - beforeMs;
+    const spanMs = world.nowMs() - beforeMs;
     if (spanMs >= bestSpanMs) continue;
     bestSpanMs = spanMs;
     best = value;

@@ -1,11 +1,10 @@
 import type { IncomingMessage } from 'node:http';
-import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
-import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
+import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
 import { viewVoters } from '../replica/view.ts';
 import type { Command } from '../wire/catalog-api.ts';
 import type { Address } from './address.ts';
@@ -64,6 +63,7 @@ import { diskFileOps, syncsTimed } from './storage/file-ops.ts';
 import { FolderError } from './storage/folder-error.ts';
 import { LocalProof } from './storage/local-proof.ts';
 import type { NewTrust } from './storage/store.ts';
+import type { Surroundings } from './surroundings.ts';
 import { silencesOf, timingOf } from './timing.ts';
 import { PeerTransport, refuseUpgrade } from './transport/peer-transport.ts';
 import { WakeQueue } from './wake-queue.ts';
@@ -106,14 +106,14 @@ export async function compose(
   { config, bootstrap, known }: ClusterPlan,
   folder: DataFolder,
   security: Security,
-  log: Logger,
-  fatal: (error: unknown) => void,
+  { world, log, fatal }: Surroundings,
 ): Promise<Parts> {
   const self = config.id;
-  const clock = new Clock();
+  const clock = new Clock(world);
   const wakes = new WakeQueue(clock);
   const metrics = new MetricsRegistry();
-  const incarnation = drawIncarnation();
+  const draw = (): Incarnation => drawIncarnation(world);
+  const incarnation = draw();
   const timing = timingOf(config, folder.silences);
   let storeFailed = (_reason: string): void => undefined;
   const syncs = metrics.durations(
@@ -155,7 +155,7 @@ export async function compose(
     ['of'],
   );
   const life = incarnation.toString(36);
-  const nowMs = (): number => performance.now();
+  const nowMs = (): number => world.nowMs();
   const wallMs = (): number => Number(clock.wallNs() / 1_000_000n);
   const happenings = new Happenings({ self, life, nowMs, wallMs });
   const traffic = new Traffic(nowMs);
@@ -235,7 +235,7 @@ export async function compose(
     clock,
     wakes,
     log,
-    drawIncarnation,
+    drawIncarnation: draw,
     transport: connected,
     knownView: (cell) => host.knownView(cell),
     changed: (cell, untilMs, view) => {
@@ -258,7 +258,7 @@ export async function compose(
     clock,
     wakes,
     log,
-    drawIncarnation,
+    drawIncarnation: draw,
     transport: connected,
     isConnected,
     fatal,
@@ -381,14 +381,14 @@ export async function compose(
     ...{ clock, log, metrics, folder, host, lease, placement, isConnected },
     commandsVersion: (server) => connected().commandsVersion(server),
     fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'catalog' })),
-    drawSession: drawIncarnation,
+    drawSession: draw,
     heardOf: () => known.catalogView,
     diskFailed: (reason) => storeFailed(reason),
   });
   const catalog = seat.service;
   const gateway = new Gateway({
     services: { catalog, files, status },
-    random53: drawIncarnation,
+    random53: draw,
     metrics,
     tls: security.peers,
   });

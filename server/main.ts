@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { systemWorld } from '../world/system-world.ts';
 import { readConfig, type ServerConfig, serverHelp } from './config.ts';
 import { ConfigurationError } from './configuration-error.ts';
 import { createLogger, endOnFatal } from './log.ts';
@@ -35,7 +36,7 @@ export async function runServer(argv: readonly string[]): Promise<void> {
   const fatal = endOnFatal(log);
   let server: Server;
   try {
-    server = await Server.start(config, log, fatal);
+    server = await Server.start(config, { world: systemWorld, log, fatal });
   } catch (error) {
     if (error instanceof FolderError) {
       refuse(error.message, error.isTemporary ? EXIT_TEMPORARY : EXIT_USAGE);

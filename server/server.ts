@@ -1,10 +1,8 @@
-import type { Logger } from 'pino';
 import { CATALOG_CELL } from '../base/ids.ts';
 import { within } from './bounded.ts';
 import { compose, type Parts } from './composition.ts';
 import type { ServerConfig } from './config.ts';
 import { SUCCESSION_MS_MAX } from './file/succession.ts';
-import { drawIncarnation } from './incarnation.ts';
 import { planCluster } from './membership/cluster-plan.ts';
 import { Security } from './security/security.ts';
 import { ballastRelease } from './storage/ballast.ts';
@@ -12,6 +10,7 @@ import { DataFolder, fullFolder } from './storage/data-folder.ts';
 import { isCorruption, isNoSpace } from './storage/failures.ts';
 import { damagedFolder, FolderError } from './storage/folder-error.ts';
 import { setAside } from './storage/set-aside.ts';
+import type { Surroundings } from './surroundings.ts';
 import { silencesOf } from './timing.ts';
 
 /** An orderly end waits this long for files, and for the catalog, to be given back; their leases end anyway. */
@@ -33,12 +32,12 @@ export class Server {
   }
 
   /**
-   * @param fatal is told of a broken invariant; it ends the process, because restarting is safe
    * @throws FolderError where the data folder is not to be used, or the error of listening
    */
-  static async start(config: ServerConfig, log: Logger, fatal: (error: unknown) => void): Promise<Server> {
+  static async start(config: ServerConfig, surroundings: Surroundings): Promise<Server> {
+    const { log } = surroundings;
     try {
-      return await Server.#begin(config, log, fatal);
+      return await Server.#begin(config, surroundings);
     } catch (error) {
       if (!(error instanceof FolderError)) throw error;
       if (error.code === 'no-space' && ballastRelease(config.data)) {
@@ -55,17 +54,18 @@ export class Server {
       } else {
         throw error;
       }
-      return await Server.#begin(config, log, fatal);
+      return await Server.#begin(config, surroundings);
     }
   }
 
-  static async #begin(config: ServerConfig, log: Logger, fatal: (error: unknown) => void): Promise<Server> {
+  static async #begin(config: ServerConfig, surroundings: Surroundings): Promise<Server> {
+    const { world, log } = surroundings;
     const { cluster, id: server } = config;
     const security = new Security(server, config, log);
     const folder = DataFolder.open(config.data, { cluster, server, silences: silencesOf(config) });
     try {
-      const plan = await planCluster(config, { folder, log, tls: security.peers, random53: drawIncarnation });
-      return new Server(await compose(plan, folder, security, log, fatal));
+      const plan = await planCluster(config, { folder, world, log, tls: security.peers });
+      return new Server(await compose(plan, folder, security, surroundings));
     } catch (error) {
       folder.close();
       if (isCorruption(error)) throw damagedFolder(config.data, error);

@@ -9,6 +9,7 @@ import { Clock } from '../../server/clock.ts';
 import { LeaseDriver } from '../../server/lease-driver.ts';
 import { PeerTransport } from '../../server/transport/peer-transport.ts';
 import { WakeQueue } from '../../server/wake-queue.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { groupOf } from './group.ts';
 import type { LeaseReport, LeaseServerOptions, Order } from './orders.ts';
 
@@ -31,7 +32,7 @@ class LeaseServer {
 
   constructor(options: LeaseServerOptions) {
     const log = pino({ level: 'error' }, pino.destination(2));
-    const clock = new Clock();
+    const clock = new Clock(systemWorld);
     const ports = Object.entries(options.ports) as [ServerId, number][];
     const drawIncarnation = (): Incarnation => (randomBytes(6).readUIntLE(0, 6) + 1) as Incarnation;
     this.#self = options.self as ServerId;

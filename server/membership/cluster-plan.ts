@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 import { paramsHash, type ServerConfig, sharedSettings } from '../config.ts';
 import { ConfigurationError } from '../configuration-error.ts';
@@ -11,9 +12,9 @@ import { type Bootstrap, KnownServers, knownServerOf, readRemembered } from './k
 
 export interface ClusterPlanParts {
   readonly folder: DataFolder;
+  readonly world: World;
   readonly log: Logger;
   readonly tls: PeerTls | null;
-  random53(): number;
 }
 
 /** With whom a server is to work, found out before anything else begins. */
@@ -76,10 +77,10 @@ function assertSameSettings(config: ServerConfig, cluster: ClusterServers): void
 }
 
 async function join(config: ServerConfig, url: string, parts: ClusterPlanParts): Promise<ClusterServers> {
-  const { folder, log, random53, tls } = parts;
+  const { folder, world, log, tls } = parts;
   const { id: self, cluster, zone } = config;
   const { servers, registered } = await joinCluster({
-    ...{ self, cluster, url, zone, storageId: folder.storageId, join: config.join, log, random53, tls },
+    ...{ self, cluster, url, zone, storageId: folder.storageId, join: config.join, world, log, tls },
     accepts: (servers) => assertSameSettings(config, servers),
   });
   if (folder.bornAt === null) folder.setBornAt(registered.bornAt as FileId);

@@ -1,11 +1,12 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import { Agent, type Dispatcher, request } from '../../http-parts/undici.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { ConfigurationError } from '../configuration-error.ts';
+import { drawIncarnation } from '../incarnation.ts';
 import type { PeerTls } from '../security/peer-tls.ts';
 import { isClusterServers } from './known-servers.ts';
 
@@ -20,9 +21,9 @@ export interface JoinParts {
   readonly zone: string | null;
   readonly storageId: string;
   readonly join: readonly string[];
+  readonly world: World;
   readonly log: Logger;
   readonly tls: PeerTls | null;
-  random53(): number;
   /** @throws ConfigurationError where this server cannot work with the cluster: then it is not registered */
   accepts(servers: ClusterServers): void;
 }
@@ -61,13 +62,13 @@ async function joinAnywhere(parts: JoinParts, via: Dispatcher): Promise<Joined> 
         if (attempt % 10 === 0) parts.log.warn({ server: base, reason }, 'cannot join here yet');
       }
     }
-    await delay(RETRY_MS);
+    await parts.world.sleep(RETRY_MS);
   }
 }
 
 async function joinAt(base: string, parts: JoinParts, via: Dispatcher): Promise<Joined> {
-  const { self, cluster, url, zone, storageId } = parts;
-  const before = await exchange(via, 'GET', `${base}/v1/servers`, null);
+  const { self, cluster, url, zone, storageId, world } = parts;
+  const before = await exchange(world, via, 'GET', `${base}/v1/servers`, null);
   if (!isClusterServers(before)) throw new Error('the answer names no servers');
   if (before.cluster !== cluster) {
     throw new ConfigurationError(
@@ -79,8 +80,8 @@ async function joinAt(base: string, parts: JoinParts, via: Dispatcher): Promise<
     ...{ kind: 'server-register', id: self, url, storageId, freeBytes: 0, totalBytes: 0 },
     ...(zone === null ? {} : { zone }),
   };
-  const body = { session: parts.random53(), number: 1, command };
-  const { server } = await exchange(via, 'POST', `${base}/v1/catalog/commands`, body);
+  const body = { session: drawIncarnation(parts.world), number: 1, command };
+  const { server } = await exchange(world, via, 'POST', `${base}/v1/catalog/commands`, body);
   const registered = server as ServerInfo;
   if (registered.state === 'out') {
     throw new ConfigurationError(
@@ -88,11 +89,12 @@ async function joinAt(base: string, parts: JoinParts, via: Dispatcher): Promise<
         `"leasehold server add ${self} ${url}", or choose another --id`,
     );
   }
-  const servers = await exchange(via, 'GET', `${base}/v1/servers`, null);
+  const servers = await exchange(world, via, 'GET', `${base}/v1/servers`, null);
   return { servers: isClusterServers(servers) ? servers : before, registered };
 }
 
 async function exchange(
+  world: World,
   dispatcher: Dispatcher,
   method: 'GET' | 'POST',
   url: string,
@@ -101,7 +103,7 @@ async function exchange(
   const response = await request(url, {
     dispatcher,
     method,
-    signal: AbortSignal.timeout(ANSWER_MS),
+    signal: world.timeout(ANSWER_MS),
     ...(body === null ? {} : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
   });
   const text = await response.body.text();

@@ -13,6 +13,7 @@ import { handleError, installProblems } from '../../server/http/problems.ts';
 import { NamedLeases } from '../../server/named/named-leases.ts';
 import { MemoryNetwork, type MemoryTransport } from '../../server/transport/memory-transport.ts';
 import { WakeQueue } from '../../server/wake-queue.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { type Answer, ask, problemIn } from './ask.ts';
 
 const LEASE_MS = 1_000;
@@ -29,7 +30,7 @@ class LeaseServer {
   private constructor() {
     const self = 's1' as ServerId;
     const log = pino({ level: 'silent' });
-    const clock = new Clock();
+    const clock = new Clock(systemWorld);
     const wakes = new WakeQueue(clock);
     const handlers = {
       message: () => undefined,

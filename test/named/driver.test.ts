@@ -11,6 +11,7 @@ import { NamedLeaseDriver } from '../../server/named/named-lease-driver.ts';
 import { MemoryNetwork, type MemoryTransport } from '../../server/transport/memory-transport.ts';
 import { WakeQueue } from '../../server/wake-queue.ts';
 import { leaseNoteText } from '../../wire/named-lease.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const LEASE_MS = 1_000;
 const SKEW_MS = 20;
@@ -48,7 +49,7 @@ class NamedCluster {
   ) {
     const log = pino({ level: 'warn' }, { write: (line) => this.logged.push(line) });
     for (const [place, id] of ids.entries()) {
-      const clock = new Clock();
+      const clock = new Clock(systemWorld);
       const wakes = new WakeQueue(clock);
       const made: { transport?: MemoryTransport } = {};
       const driver = new NamedLeaseDriver({

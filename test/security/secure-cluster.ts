@@ -5,6 +5,7 @@ import { type Logger, pino } from 'pino';
 import { freePorts } from '../../client/dev/free-ports.ts';
 import { readConfig } from '../../server/config.ts';
 import { Server } from '../../server/server.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { TestAuthority } from './authority.ts';
 
 /** One line of a server's log. */
@@ -96,9 +97,12 @@ export class SecureCluster {
   async #start(id: string, flags: readonly string[]): Promise<Server> {
     const server = await Server.start(
       readConfig(flags, {}, () => ''),
-      this.#logger(id),
-      (error) => {
-        throw error;
+      {
+        world: systemWorld,
+        log: this.#logger(id),
+        fatal: (error) => {
+          throw error;
+        },
       },
     );
     this.servers.set(id, server);

@@ -20,6 +20,7 @@ import type { BirthRequest, Birth as NewFile } from '../../wire/births.ts';
 import { ByteWriter } from '../../wire/bytes.ts';
 import type { Command, Query } from '../../wire/catalog-api.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 const log = pino({ level: 'silent' });
@@ -121,7 +122,7 @@ function bearerOf(
   const births = new Births({
     self: a.id,
     incarnation: 1 as Incarnation,
-    clock: new Clock(),
+    clock: new Clock(systemWorld),
     log,
     host: a.host,
     traffic: { wrote: () => undefined } as never,

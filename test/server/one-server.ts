@@ -5,6 +5,7 @@ import { pino } from 'pino';
 import { freePorts } from '../../client/dev/free-ports.ts';
 import { readConfig } from '../../server/config.ts';
 import { Server } from '../../server/server.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 /** A cluster of one server in this process, without TLS. */
 export class OneServer {
@@ -23,8 +24,12 @@ export class OneServer {
     const folder = mkdtempSync(join(tmpdir(), 'leasehold-one-'));
     const own = ['--id', 's1', '--peer', `s1=127.0.0.1:${port}`, '--data', folder, '--lease', '1s'];
     const config = readConfig([...own, '--clock-skew', '100ms', ...flags], {}, () => '');
-    const server = await Server.start(config, pino({ level: 'silent' }), (error) => {
-      throw error;
+    const server = await Server.start(config, {
+      world: systemWorld,
+      log: pino({ level: 'silent' }),
+      fatal: (error) => {
+        throw error;
+      },
     });
     return new OneServer(`http://127.0.0.1:${port}`, server, folder);
   }

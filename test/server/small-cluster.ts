@@ -15,6 +15,7 @@ import { MemoryNetwork, type MemoryTransport } from '../../server/transport/memo
 import { CHANNEL_LEASE } from '../../server/transport/transport.ts';
 import { WakeQueue } from '../../server/wake-queue.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 export const FILE = 7 as FileId;
 export const OBJECT_BYTES = 128 * 1024;
@@ -90,7 +91,7 @@ export class SmallCluster {
 
   #server(id: ServerId, catalog: Partial<CatalogAccess>, timing: SmallTiming): SmallServer {
     const { idleMs, leaseMs, heartbeatMs, agrees } = timing;
-    const clock = new Clock();
+    const clock = new Clock(systemWorld);
     const wakes = new WakeQueue(clock);
     const log = pino({ level: 'silent' });
     const store = new MemoryStore();

@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Clock } from '../../server/clock.ts';
 import { LocalStatusService } from '../../server/status-service.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 const LEASE_MS = 2_000;
@@ -17,7 +18,7 @@ function statusOf({ id, host, lease, store, transport }: SmallServer): LocalStat
     urls: new Map(),
     timing: { leaseMs: LEASE_MS, clockSkewMaxMs: 0 },
     operationTimeoutMs: 1_000,
-    clock: new Clock(),
+    clock: new Clock(systemWorld),
     host,
     lease,
     named: { claimCount: 0, voterCount: 3, recoveringMs: () => 0 },
