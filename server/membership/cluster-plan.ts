@@ -57,7 +57,7 @@ export async function planCluster(config: ServerConfig, parts: ClusterPlanParts)
 }
 
 /**
- * A server with other settings could not work with the others: it is refused before the catalog hears of it.
+ * A server with other settings could not work with the others: the server exits before the catalog registers it.
  *
  * @throws ConfigurationError that names each option that differs, with both values
  */

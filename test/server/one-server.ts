@@ -10,18 +10,19 @@ import { systemWorld } from '../../world/system-world.ts';
 /** A cluster of one server in this process, without TLS. */
 export class OneServer {
   readonly url: string;
+  /** Its data. */
+  readonly folder: string;
   readonly #server: Server;
-  readonly #folder: string;
 
   private constructor(url: string, server: Server, folder: string) {
     this.url = url;
+    this.folder = folder;
     this.#server = server;
-    this.#folder = folder;
   }
 
-  static async start(flags: readonly string[] = []): Promise<OneServer> {
+  /** @param folder of an earlier server; an empty one by default */
+  static async start(flags: readonly string[] = [], folder = emptyFolder()): Promise<OneServer> {
     const [port] = await freePorts(1);
-    const folder = mkdtempSync(join(tmpdir(), 'leasehold-one-'));
     const own = ['--id', 's1', '--peer', `s1=127.0.0.1:${port}`, '--data', folder, '--lease', '1s'];
     const config = readConfig([...own, '--clock-skew', '100ms', ...flags], {}, () => '');
     const server = await Server.start(config, {
@@ -34,8 +35,17 @@ export class OneServer {
     return new OneServer(`http://127.0.0.1:${port}`, server, folder);
   }
 
-  async stop(): Promise<void> {
+  /** Leaves the data to a later start. */
+  async end(): Promise<void> {
     await this.#server.stop();
-    rmSync(this.#folder, { recursive: true, force: true });
   }
+
+  async stop(): Promise<void> {
+    await this.end();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+function emptyFolder(): string {
+  return mkdtempSync(join(tmpdir(), 'leasehold-one-'));
 }

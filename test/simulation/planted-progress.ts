@@ -5,6 +5,10 @@ const replica = plantedIn('replica');
 
 const TUS = 'test/http/tus-progress.test.ts';
 const DRAIN = 'test/cluster/drain.test.ts';
+const JOIN = {
+  file: 'test/cluster/join.test.ts',
+  name: 'a join with other settings is refused by option and values, before the catalog registers the server',
+};
 
 export const PLANTED_PROGRESS: readonly Planted[] = [
   replica(
@@ -69,6 +73,22 @@ export const PLANTED_PROGRESS: readonly Planted[] = [
     {
       test: { file: 'test/client/launcher.test.ts', name: 'ends in good order when its launcher is killed' },
     },
+  ),
+  replica(
+    'join-registered',
+    'a server that cannot work with a cluster is registered before it is refused',
+    { file: 'server/membership/join.ts', find: 'parts.accepts(before);', replace: '' },
+    { test: JOIN },
+  ),
+  replica(
+    'join-unnamed',
+    'a refused join does not say which option has another value',
+    {
+      file: 'server/membership/known-servers.ts',
+      find: '      paramsHash,\n      settings,\n      bootstrap: {',
+      replace: '      paramsHash,\n      bootstrap: {',
+    },
+    { test: JOIN },
   ),
   replica(
     'watch-relayed',

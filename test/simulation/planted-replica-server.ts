@@ -14,6 +14,10 @@ const INSTALL = {
   file: 'test/storage/install-power.test.ts',
   name: 'another state is installed as a whole or not at all',
 };
+const SET_ASIDE = {
+  file: 'test/storage/set-aside.test.ts',
+  name: 'what is put aside leaves the addresses of the other servers to the empty folder',
+};
 
 export const PLANTED_SERVERS: readonly Planted[] = [
   replica(
@@ -115,6 +119,26 @@ export const PLANTED_SERVERS: readonly Planted[] = [
         name: 'a replica that may have replaced one is lost until a base is installed',
       },
     },
+  ),
+  replica(
+    'rebuild-forgets',
+    'a server that is rebuilt has no addresses of the others',
+    {
+      file: 'server/storage/set-aside.ts',
+      find: 'if (names.includes(SERVERS_FILE))',
+      replace: 'if (names.length < 0)',
+    },
+    { test: SET_ASIDE },
+  ),
+  replica(
+    'rebuild-foreign',
+    'a folder that has nothing but the addresses of the others is refused as that of another program',
+    {
+      file: 'server/storage/data-folder.ts',
+      find: '  CONTAINERS_FOLDER,\n  SERVERS_FILE,',
+      replace: '  CONTAINERS_FOLDER,',
+    },
+    { test: SET_ASIDE },
   ),
   replica(
     '44a',

@@ -6,6 +6,11 @@ const replica = plantedIn('replica');
 const ROOM = 'test/fuse/room.test.ts';
 const PRIMARY = 'test/server/file-primary.test.ts';
 const FULL = 'test/server/full-disks.test.ts';
+const BALLAST = 'test/storage/ballast.test.ts';
+const FULL_START = {
+  file: 'test/server/full-start.test.ts',
+  name: 'a start on a full disk uses the reserved space, and without any is left to a later start',
+};
 
 export const PLANTED_ROOM: readonly Planted[] = [
   replica(
@@ -33,6 +38,57 @@ export const PLANTED_ROOM: readonly Planted[] = [
         name: 'a disk that others fill is noticed though nothing is stored, and so is that they gave it back',
       },
     },
+  ),
+  replica(
+    'ballast-hole',
+    'the ballast is a hole, which reserves no space',
+    {
+      file: 'server/storage/ballast.ts',
+      find: 'await fs.promises.writeFile(fresh, Buffer.alloc(BALLAST_BYTES), { mode: 0o600, flush: true });',
+      replace:
+        "await fs.promises.writeFile(fresh, '');\n    await fs.promises.truncate(fresh, BALLAST_BYTES);",
+    },
+    { test: { file: BALLAST, name: 'a ballast takes blocks of the disk, and is released once' } },
+  ),
+  replica(
+    'ballast-part',
+    'a part of a ballast stays on a disk that has no space for all of it',
+    {
+      file: 'server/storage/ballast.ts',
+      find: 'await fs.promises.rm(fresh, { force: true });',
+      replace: '',
+    },
+    { test: { file: BALLAST, name: 'a disk that has no space for a ballast keeps no part of it' } },
+  ),
+  replica(
+    'ballast-unused',
+    'a start on a full disk does not use the space that is reserved for it',
+    {
+      file: 'server/server.ts',
+      find: "if (error.code === 'no-space' && ballastRelease(config.data)) {",
+      replace: "if (error.code === 'no-space' && config.data === '') {",
+    },
+    { test: FULL_START },
+  ),
+  replica(
+    'ballast-once',
+    'no space is reserved again after a start that has used it',
+    {
+      file: 'server/composition.ts',
+      find: 'fullDisks.start();\n  keepBallast();',
+      replace: 'fullDisks.start();',
+    },
+    { test: FULL_START },
+  ),
+  replica(
+    'start-final',
+    'a start on a full disk ends as one that no later start can help',
+    {
+      file: 'server/storage/folder-error.ts',
+      find: "new Set(['locked', 'no-space'])",
+      replace: "new Set(['locked'])",
+    },
+    { test: FULL_START },
   ),
   replica(
     'room-kept',

@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { BALLAST } from '../../server/storage/ballast.ts';
+import { FolderError } from '../../server/storage/folder-error.ts';
+import { until } from '../cluster/real-cluster.ts';
+import { OneServer } from './one-server.ts';
+
+const RESERVED_MS_MAX = 60_000;
+
+/**
+ * Goal: a server whose disk is full at its start uses the space that it has reserved, and only then; without any it ends
+ * as one that a later start may help. The disk counts as full until the ballast is gone; `test/repair/failed-disk.test.ts` fills
+ * a real one.
+ */
+test('a start on a full disk uses the reserved space, and without any is left to a later start', async (t) => {
+  const first = await OneServer.start();
+  const { folder } = first;
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  const ballast = join(folder, BALLAST);
+  await until('space is reserved', async () => fs.existsSync(ballast), RESERVED_MS_MAX);
+  await first.end();
+
+  let [isFull, isReserved] = [true, true];
+  const { writeFileSync } = fs;
+  t.mock.method(fs, 'writeFileSync', (...given: Parameters<typeof writeFileSync>) => {
+    isFull &&= fs.existsSync(ballast) || !isReserved;
+    if (isFull) throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
+    writeFileSync(...given);
+  });
+  const second = await OneServer.start([], folder);
+  await until('space is reserved again', async () => fs.existsSync(ballast), RESERVED_MS_MAX);
+  await second.end();
+
+  fs.rmSync(ballast);
+  [isFull, isReserved] = [true, false];
+  await assert.rejects(OneServer.start([], folder), (error: unknown) => {
+    assert.ok(error instanceof FolderError);
+    assert.match(error.message, /its disk is full .*Free some space/);
+    assert.deepEqual([error.code, error.isTemporary], ['no-space', true]);
+    return true;
+  });
+});
