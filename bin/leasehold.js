@@ -15,6 +15,8 @@ import { setFlagsFromString } from 'node:v8';
 
 const NODE_MAJOR = 24;
 const EXIT_USAGE = 2;
+/** Of mount(8). */
+const MOUNT_EXIT_USAGE = 1;
 /** The descriptor of a child by which it notices that its launcher has gone. */
 const LAUNCHER_PIPE = 3;
 /**
@@ -32,8 +34,10 @@ const KIND = existsSync(join(dirname(self), TREE, 'client', 'main.ts')) ? 'ts' :
 const COMPILED = join(dirname(self), '..', 'node_modules', '.cache', 'leasehold');
 
 if (hasWrongBytes()) {
-  process.stderr.write('leasehold: Cannot use an argument that is not UTF-8: every name in a cluster is\n');
-  process.exitCode = EXIT_USAGE;
+  const isMountHelper = process.argv[2] === 'mount-helper';
+  const program = isMountHelper ? 'mount.leasehold' : 'leasehold';
+  process.stderr.write(`${program}: Cannot use an argument that is not UTF-8: every name in a cluster is\n`);
+  process.exitCode = isMountHelper ? MOUNT_EXIT_USAGE : EXIT_USAGE;
 } else if (Number.parseInt(process.versions.node, 10) >= NODE_MAJOR) {
   await run(process.argv.slice(2));
 } else {

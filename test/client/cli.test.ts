@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { buildProgram, endOf } from '../../client/main.ts';
 import { FakeCluster } from './fake-cluster.ts';
-import { runCli } from './run-cli.ts';
+import { LAUNCHER, runCli } from './run-cli.ts';
 
 describe('the command line', { concurrency: 2 }, () => {
   let cluster: FakeCluster;
@@ -312,6 +312,20 @@ test('the helper of mount(8) is installed into a folder that there is, and goes 
     /^Usage: mount.leasehold \[options\] <source>/,
   );
   assert.match((await runCli(['mount-helper'])).stderr, /"mount.leasehold --help" shows the usage/);
+});
+
+test('an argument that is not UTF-8 is refused by each program in its own name, and by its own exit code', async () => {
+  // Only a shell passes such bytes on.
+  const programs = [
+    ['leasehold.js', 'leasehold', 2],
+    ['mount.leasehold.js', 'mount.leasehold', 1],
+  ] as const;
+  for (const [file, name, code] of programs) {
+    const script = `"${process.execPath}" "${join(dirname(LAUNCHER), file)}" "$(printf 'main:/a\\377')" /nowhere`;
+    const { status, stderr } = spawnSync('sh', ['-c', script], { encoding: 'utf8' });
+    assert.equal(status, code, stderr);
+    assert.match(stderr, new RegExp(`^${name}: Cannot use an argument that is not UTF-8`));
+  }
 });
 
 test('a get that is stopped leaves nothing behind and ends by the signal', async () => {

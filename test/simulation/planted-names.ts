@@ -22,6 +22,21 @@ export const PLANTED_NAMES: readonly Planted[] = [
     },
   ),
   replica(
+    'argument-bytes',
+    'an argument that is not UTF-8 names another file',
+    {
+      file: 'bin/leasehold.js',
+      find: "return !buffer.isUtf8(readFileSync('/proc/self/cmdline'));",
+      replace: 'return false;',
+    },
+    {
+      test: {
+        file: 'test/client/cli.test.ts',
+        name: 'an argument that is not UTF-8 is refused by each program in its own name, and by its own exit code',
+      },
+    },
+  ),
+  replica(
     'directory-replaced',
     'an open directory that is replaced by rename is taken for one that was never there',
     {
