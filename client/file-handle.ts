@@ -64,6 +64,8 @@ export interface FileOptions {
   readonly snapshot?: number;
   /** What failures call it, such as `VOLUME:/path`; its number where that is absent. */
   readonly name?: string;
+  /** Called before each attempt of a change is sent; one that aborts the signal of the change keeps it from being sent. */
+  readonly beforeChange?: () => void;
 }
 
 /**
@@ -80,6 +82,7 @@ export class FileHandle {
   readonly #path: string;
   /** Of a URL's query, where a snapshot is read. */
   readonly #shown: string;
+  readonly #beforeChange: () => void;
   #session: Promise<Session> | null = null;
   #hadSession = false;
   /** The largest number of a committed operation that is known here. */
@@ -96,7 +99,13 @@ export class FileHandle {
     local: LocalReads | null = null,
     subject: Subject = { primary: options.replicas?.[0] ?? null },
   ) {
-    const { replicas = [], since = 0, snapshot, name = `file ${file}` } = options;
+    const {
+      replicas = [],
+      since = 0,
+      snapshot,
+      name = `file ${file}`,
+      beforeChange = () => undefined,
+    } = options;
     assert(Number.isSafeInteger(file) && file > 0, 'A file has a positive number');
     this.#exchanger = exchanger;
     this.file = file;
@@ -107,6 +116,7 @@ export class FileHandle {
     this.#path = `/v1/data/${file}`;
     this.#shown = snapshot === undefined ? '' : `&snapshot=${snapshot}`;
     this.#knownSeq = since;
+    this.#beforeChange = beforeChange;
   }
 
   /** Id of the server that was the primary when last heard of. */
@@ -334,7 +344,7 @@ export class FileHandle {
         const query = `session=${session.window.session}&number=${number}&since=${session.since}&answered=${session.window.answered}`;
         const outcome = await this.#exchanger.exchange(
           this.#subject,
-          build(query),
+          { ...build(query), onAttempt: this.#beforeChange },
           readJson<WriteResult>,
           options,
         );

@@ -155,8 +155,14 @@ export class FileLocks {
 
   /** @returns whether the owner lost a lock and has not given it back since */
   isLost(kind: LockKind, owner: string): boolean {
-    this.#notice();
+    this.notice();
     return this.#lost.has(keyOf({ kind, owner }));
+  }
+
+  /** Reports locks whose lease is over: whether all is lost is a question of time alone. */
+  notice(): void {
+    if (this.#held.size === 0 || bootMs() < this.#validUntilMs) return;
+    this.#lose([...this.#held.values()].flat());
   }
 
   /** @returns a lock that stands in the way, and whether this client has it; or null */
@@ -202,7 +208,7 @@ export class FileLocks {
       throw error;
     }
     const { grant, sentMs } = answer;
-    this.#notice();
+    this.notice();
     if (this.#lost.has(key)) {
       this.#repair(wish);
       this.#assertNotLost(key);
@@ -303,18 +309,12 @@ export class FileLocks {
   }
 
   #assertNotLost(key: string): void {
-    this.#notice();
+    this.notice();
     if (!this.#lost.has(key)) return;
     throw new ServiceError(
       'lease-lost',
       `A lock on file ${this.file} was lost and is not given back by its holder yet`,
     );
-  }
-
-  /** Whether all is lost is a question of time alone. */
-  #notice(): void {
-    if (this.#held.size === 0 || bootMs() < this.#validUntilMs) return;
-    this.#lose([...this.#held.values()].flat());
   }
 
   #lose(locks: readonly LockHeld[]): void {
@@ -350,7 +350,7 @@ export class FileLocks {
     this.#renewing = true;
     try {
       for (;;) {
-        this.#notice();
+        this.notice();
         if (this.#held.size === 0) return;
         const outcome = await this.#renewOnce();
         if (outcome === 'renewed') return;
@@ -392,7 +392,7 @@ export class FileLocks {
       return error.code === 'locked' ? 'again' : 'failed';
     }
     // An answer that comes too late is none: others may have had the locks in between.
-    this.#notice();
+    this.notice();
     this.#leaseMs = renewal.leaseMs;
     const gone = renewal.lost.flatMap((place) => {
       const lock = locks[place];

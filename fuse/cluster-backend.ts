@@ -1,14 +1,17 @@
+import { setMaxListeners } from 'node:events';
 import { assert } from '../base/assert.ts';
 import { reserveBytes } from '../base/disk-reserve.ts';
 import { ServiceError } from '../base/errors.ts';
 import { majority } from '../base/quorum.ts';
 import type { ClusterClient } from '../client/cluster-client.ts';
 import type { Delegations } from '../client/delegations.ts';
+import type { FileLocks } from '../client/file-locks.ts';
 import { RememberingClient } from '../client/remembering-client.ts';
 import {
   type AttributeChanges,
   type Attributes,
   type BackendFile,
+  type BackendLock,
   type ContentVersion,
   contentVersionCompare,
   type FileState,
@@ -17,6 +20,7 @@ import {
   type Space,
 } from './backend.ts';
 import { CatalogReach } from './catalog-reach.ts';
+import { lost } from './locks.ts';
 import { replicatedRoom } from './replicated-room.ts';
 import { removerText } from './users.ts';
 
@@ -228,17 +232,35 @@ function ownerOf({ uid, gid, umask }: Owner): Owner {
   return { uid, gid, ...(umask === undefined ? {} : { umask }) };
 }
 
+/** Many changes of a file are under way at the same time, and each listens to it. */
+function unlimited(): AbortController {
+  const controller = new AbortController();
+  setMaxListeners(0, controller.signal);
+  return controller;
+}
+
 function clusterFile(
   client: ClusterClient,
   inode: number,
   options: { readonly replicas: readonly string[]; readonly since: number; readonly snapshot?: number },
 ): BackendFile {
-  const handle = client.openFile(inode, options);
+  const handle = client.openFile(inode, { ...options, beforeChange: () => locks?.notice() });
   const { replicas } = options;
+  let locks: FileLocks | null = null;
+  let underLocks = unlimited();
   /** The newest contents that were written by this handle. */
   let written: ContentVersion | null = null;
-  const noted = async <State extends FileState>(change: Promise<State>): Promise<State> => {
-    const state = await change;
+  /**
+   * A change that is under way when locks on the file are lost fails, and is not sent again: others may have the locks, and what it would replace
+   * is not what the program has read under them. An answer that arrives after the loss does not say whether it was carried out before.
+   */
+  const changed = async <State extends FileState>(
+    change: (options: { readonly signal?: AbortSignal }) => Promise<State>,
+  ): Promise<State> => {
+    const { signal } = underLocks;
+    const state = await change(locks === null ? {} : { signal });
+    locks?.notice();
+    signal.throwIfAborted();
     if (written === null || contentVersionCompare(state.contents, written) > 0) written = state.contents;
     return state;
   };
@@ -250,14 +272,16 @@ function clusterFile(
     },
     range: (offset, length) => handle.range(offset, length),
     write: (offset, parts, expect) =>
-      noted(handle.write(offset, parts, expect === undefined ? {} : { ifContents: expect })),
-    writeParts: (parts) => noted(handle.writeParts(parts)),
-    append: (bytes) => noted(handle.write('append', bytes)),
-    truncate: (sizeBytes) => noted(handle.truncate(sizeBytes)),
-    punch: (from, to, grows) => noted(handle.punch(from, to, grows)),
+      changed((how) => handle.write(offset, parts, { ...how, ...(expect && { ifContents: expect }) })),
+    writeParts: (parts) => changed((how) => handle.writeParts(parts, how)),
+    append: (bytes) => changed((how) => handle.write('append', bytes, how)),
+    truncate: (sizeBytes) => changed((how) => handle.truncate(sizeBytes, how)),
+    punch: (from, to, grows) => changed((how) => handle.punch(from, to, grows, how)),
     seek: async (offset, what) => (await handle.extent(offset, what)).found,
     async copyFrom(source, fromOffset, toOffset, length) {
-      const state = await noted(handle.copyFrom({ from: source, fromOffset, toOffset, length }));
+      const state = await changed((how) =>
+        handle.copyFrom({ from: source, fromOffset, toOffset, length }, how),
+      );
       return { copiedBytes: state.offset - toOffset, state };
     },
     arrive: async () => undefined,
@@ -267,7 +291,15 @@ function clusterFile(
       await handle.seal(written === null ? {} : { ifContents: written });
     },
     settle: () => client.settleSoon(handle),
-    openLocks: (lost) => client.fileLocks(inode, { lost: (_file, locks) => lost(locks) }, { replicas }),
+    openLocks(report) {
+      const onLost = (gone: readonly BackendLock[]): void => {
+        underLocks.abort(lost());
+        underLocks = unlimited();
+        report(gone);
+      };
+      locks = client.fileLocks(inode, { lost: (_file, gone) => onLost(gone) }, { replicas });
+      return locks;
+    },
     state: () => handle.state(),
   };
 }

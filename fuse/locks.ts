@@ -187,6 +187,7 @@ function isLoss(error: unknown): boolean {
   return error instanceof ServiceError && error.code === 'lease-lost';
 }
 
-function lost(): ErrnoError {
+/** @returns what is said of calls under a lock that was lost */
+export function lost(): ErrnoError {
   return new ErrnoError('EIO', 'A lock on the file was lost, and others may have it');
 }

@@ -10,7 +10,7 @@ import {
 import { withDeadline } from './deadline.ts';
 import type { DirtyBudget } from './dirty-budget.ts';
 import { Lineage } from './lineage.ts';
-import { OpenLocks } from './locks.ts';
+import { lost as locksLost, OpenLocks } from './locks.ts';
 import type { ReadAhead, ReadPosition } from './read-ahead.ts';
 import { type GivePages, ReadSource } from './read-source.ts';
 import type { Room } from './room.ts';
@@ -321,7 +321,12 @@ export class OpenFile {
   }
 
   openLocks(lost: (locks: readonly BackendLock[]) => void): OpenLocks {
-    this.#locks ??= new OpenLocks(this.#backend.openLocks(lost));
+    const onLost = (locks: readonly BackendLock[]): void => {
+      // What was written under them and has not been sent must not replace what others write under them.
+      if (this.writes.dirty) this.writes.abandon(locksLost());
+      lost(locks);
+    };
+    this.#locks ??= new OpenLocks(this.#backend.openLocks(onLost));
     return this.#locks;
   }
 

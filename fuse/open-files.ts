@@ -382,11 +382,13 @@ export class OpenFiles {
    * gets it sees what was written before.
    */
   async lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void> {
-    const { file } = this.#fileHandle(handle);
+    const opened = this.#fileHandle(handle);
+    const { file } = opened;
     if (request.type === 'unlock') {
       if (file.locks === null) return;
       await file.writes.drain();
       await file.locks.lock(handle, request, false, signal);
+      if (opened.writing) this.#throwFailed(opened);
       return;
     }
     const locks = this.#locksOf(file);

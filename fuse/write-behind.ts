@@ -111,6 +111,11 @@ export class WriteBehind {
     }
   }
 
+  /** What was written and has not been sent is dropped, and the error is reported as that of a write. */
+  abandon(error: unknown): void {
+    this.#fail(error);
+  }
+
   /** Resolves when all that was written before is acknowledged or given up (see `errorSince`). */
   async drain(): Promise<void> {
     this.#seal();

@@ -1,6 +1,6 @@
-"""Takes a lock, says so, and keeps it until it is told to go on: lock-holder.py KIND FILE
+"""Takes a lock, says so, and keeps it until it reads a line: lock-holder.py KIND FILE
 
-Then it writes under the lock, says what became of that, and gives the lock back.
+Then it writes the line's first byte under the lock, says what became of that, and gives the lock back.
 """
 import errno
 import fcntl
@@ -18,9 +18,9 @@ except KeyboardInterrupt:
     print('interrupted', flush=True)
     sys.exit(0)
 print('held', flush=True)
-sys.stdin.readline()
+byte = sys.stdin.readline()[:1]
 try:
-    os.pwrite(fd, b'7', 40)
+    os.pwrite(fd, byte.encode(), 40)
     os.fsync(fd)
     print('wrote', flush=True)
 except OSError as error:

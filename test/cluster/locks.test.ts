@@ -17,6 +17,7 @@ const KILLS = 2;
 const COUNTER = fileURLToPath(new URL('lock-counter.py', import.meta.url));
 const FAR = fileURLToPath(new URL('far-locks.py', import.meta.url));
 const HOLDER = fileURLToPath(new URL('lock-holder.py', import.meta.url));
+const WRITER = fileURLToPath(new URL('lock-writer.py', import.meta.url));
 
 const obstacle = await mountObstacle();
 const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
@@ -45,8 +46,9 @@ class Holder {
     await until(`a program says "${word}"`, () => Promise.resolve(this.said.includes(word)), 60_000);
   }
 
-  goOn(): void {
-    this.#child.stdin?.end('\n');
+  /** @param writes the byte that it writes under the lock */
+  goOn(writes = '7'): void {
+    this.#child.stdin?.end(`${writes}\n`);
   }
 
   signal(signal: NodeJS.Signals): void {
@@ -256,6 +258,23 @@ async function define(): Promise<void> {
     await again.ended();
     assert.deepEqual(again.said, ['held', 'wrote', 'released']);
     assert.match(await readFile(mount.log, 'utf8'), /locks were lost/);
+  });
+
+  test('what was written under a lock that is lost before a sync replaces nothing, and the sync says so', async (t) => {
+    await makeFile('unsynced');
+    const mount = await ClusterMount.start(cluster, 'main', '--cache', 'strict');
+    t.after(() => mount.stop());
+    const writing = run('python3', [WRITER, mount.path('unsynced'), String(mount.pid)]);
+    await untilLocks('unsynced', 'it has the lock', ({ locks }) => locks.length > 0);
+    const next = new Holder('posix', right.path('unsynced'));
+    await next.says('held');
+    next.goOn('8');
+    await next.ended();
+    assert.deepEqual(next.said, ['held', 'wrote', 'released']);
+    process.kill(mount.pid, 'SIGCONT');
+    const { text } = await writing;
+    assert.equal((await readFile(right.path('unsynced'), 'latin1'))[40], '8');
+    assert.deepEqual(text.trim().split('\n'), ['stopped', 'EIO', 'unlocked', 'closed']);
   });
 
   test('a mount that ends gives its locks back at once', async (t) => {

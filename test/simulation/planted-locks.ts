@@ -8,6 +8,7 @@ const ENDINGS = 'test/server/lock-endings.test.ts';
 const PRIMARY = 'test/server/file-locks.test.ts';
 const CLIENT = 'test/client/file-locks.test.ts';
 const CLOSED = 'test/fuse/closed-locks.test.ts';
+const LOST = 'test/fuse/lost-locks.test.ts';
 
 const KILLED =
   'whoever was killed waits no longer for a lock, though what has become of it is not known yet; another one does';
@@ -154,6 +155,56 @@ export const PLANTED_LOCKS: readonly Planted[] = [
       replace: 'const untilMs = bootMs() + grant.leaseMs - CLOCK_MARGIN_MS;',
     },
     { test: { file: CLIENT, name: 'a lease counts from when it was asked for' } },
+  ),
+  replica(
+    'lock-lost-written',
+    'a program writes under a lock that is lost',
+    {
+      file: 'fuse/locks.ts',
+      find: 'if (this.#locks.isLost(kind, owner)) throw lost();',
+      replace: 'this.#locks.isLost(kind, owner);',
+    },
+    { test: { file: LOST, name: 'bytes that were written under a lost lock and not sent are dropped' } },
+  ),
+  replica(
+    'lock-lost-unsent',
+    'bytes that were written under a lock are sent after it is lost',
+    {
+      file: 'fuse/open-file.ts',
+      find: 'if (this.writes.dirty) this.writes.abandon(locksLost());',
+      replace: '',
+    },
+    { test: { file: LOST, name: 'bytes that were written under a lost lock and not sent are dropped' } },
+  ),
+  replica(
+    'lock-lost-unlock',
+    'an unlock does not report that bytes written under the lock are lost',
+    {
+      file: 'fuse/open-files.ts',
+      find: 'if (opened.writing) this.#throwFailed(opened);\n      return;',
+      replace: 'return;',
+    },
+    { test: { file: LOST, name: 'a program that does not sync learns of it' } },
+  ),
+  replica(
+    'lock-lost-answered',
+    'a write is acknowledged that may have been carried out after its lock was lost',
+    {
+      file: 'fuse/cluster-backend.ts',
+      find: 'locks?.notice();\n    signal.throwIfAborted();',
+      replace: '',
+    },
+    { test: { file: LOST, name: 'a write whose answer arrives after the loss of a lock has failed' } },
+  ),
+  replica(
+    'lock-lost-again',
+    'a write is sent again after its lock was lost',
+    {
+      file: 'fuse/cluster-backend.ts',
+      find: 'beforeChange: () => locks?.notice() });',
+      replace: '});',
+    },
+    { test: { file: LOST, name: 'a write is not sent again after the loss of a lock' } },
   ),
   replica(
     '62g',
