@@ -1,19 +1,26 @@
+import type { World } from '../base/world.ts';
+
 /**
  * Waits for `work`, but no longer than `limitMs`; what comes later is dropped.
  *
  * @param expired makes the error of a wait that was too long
  */
-export function bounded<Value>(work: Promise<Value>, limitMs: number, expired: () => Error): Promise<Value> {
+export function bounded<Value>(
+  world: World,
+  work: Promise<Value>,
+  limitMs: number,
+  expired: () => Error,
+): Promise<Value> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(expired()), limitMs);
-    work.then(resolve, reject).finally(() => clearTimeout(timer));
+    const timer = world.after(limitMs, () => reject(expired()));
+    work.then(resolve, reject).finally(() => timer.cancel());
   });
 }
 
 /** Waits for `work` to end, in whatever way, but no longer than `limitMs`. @returns whether it succeeded in time */
-export function within(work: Promise<unknown>, limitMs: number): Promise<boolean> {
+export function within(world: World, work: Promise<unknown>, limitMs: number): Promise<boolean> {
   const succeeded = work.then(() => true);
-  return bounded(succeeded, limitMs, () => new Error('too late')).catch(() => false);
+  return bounded(world, succeeded, limitMs, () => new Error('too late')).catch(() => false);
 }
 
 /**
@@ -21,17 +28,18 @@ export function within(work: Promise<unknown>, limitMs: number): Promise<boolean
  * the waiting.
  */
 export function unlessFirst<Value>(
+  world: World,
   work: Promise<Value>,
   afterMs: number,
   look: () => Promise<Error | null>,
 ): Promise<Value> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
+    const timer = world.after(afterMs, () => {
       look().then((error) => {
         if (error !== null) reject(error);
       }, reject);
-    }, afterMs);
-    work.then(resolve, reject).finally(() => clearTimeout(timer));
+    });
+    work.then(resolve, reject).finally(() => timer.cancel());
   });
 }
 

@@ -110,8 +110,8 @@ export async function compose(
 ): Promise<Parts> {
   const self = config.id;
   const clock = new Clock(world);
-  const wakes = new WakeQueue(clock);
-  const metrics = new MetricsRegistry();
+  const wakes = new WakeQueue(world, clock);
+  const metrics = new MetricsRegistry(world);
   const draw = (): Incarnation => drawIncarnation(world);
   const incarnation = draw();
   const timing = timingOf(config, folder.silences);
@@ -178,6 +178,7 @@ export async function compose(
   const host = new ReplicaHost({
     self,
     incarnation,
+    world,
     clock,
     wakes,
     log,
@@ -232,6 +233,7 @@ export async function compose(
     },
     leaseMs: config.leaseMs,
     clockSkewMaxMs: config.clockSkewMaxMs,
+    world,
     clock,
     wakes,
     log,
@@ -255,6 +257,7 @@ export async function compose(
     leaseMs: config.namedLeaseMaxMs,
     clockSkewMaxMs: config.clockSkewMaxMs,
     operationTimeoutMs: config.operationTimeoutMs,
+    world,
     clock,
     wakes,
     log,
@@ -313,6 +316,7 @@ export async function compose(
     return bytes;
   };
   const fullDisks = new FullDisks({
+    world,
     log,
     reserve: store.reserve,
     peers: () => connected().peers,
@@ -352,6 +356,7 @@ export async function compose(
     agreed,
     self,
     isServer: (server) => known.urls.has(server),
+    world,
     clock,
     log,
     store,
@@ -378,7 +383,7 @@ export async function compose(
     settle: (file, timeoutMs) => gateway.settle(file, { timeoutMs }),
     ...{ self, members: bootstrap.catalogMembers, cacheLeaseMsMax: timing.cacheLeaseMsMax },
     operationTimeoutMs: config.operationTimeoutMs,
-    ...{ clock, log, metrics, folder, host, lease, placement, isConnected },
+    ...{ world, clock, log, metrics, folder, host, lease, placement, isConnected },
     commandsVersion: (server) => connected().commandsVersion(server),
     fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'catalog' })),
     drawSession: draw,
@@ -388,12 +393,12 @@ export async function compose(
   const catalog = seat.service;
   const gateway = new Gateway({
     services: { catalog, files, status },
-    random53: draw,
+    world,
     metrics,
     tls: security.peers,
   });
   const births = new Births({
-    ...{ self, incarnation, clock, log, host, traffic, isConnected },
+    ...{ self, incarnation, world, clock, log, host, traffic, isConnected },
     outcomes: metrics.counter(
       'leasehold_births_total',
       'Files that came as a whole, by what became of them',
@@ -418,7 +423,7 @@ export async function compose(
     reach: (peer, timeoutMs) => gateway.peers.exchange(peer, { method: 'GET', path: '/livez' }, timeoutMs),
   });
   const lockEndings = new LockEndings({
-    ...{ log, isConnected },
+    ...{ world, log, isConnected },
     call: (to, method, payload, timeoutMs, deferrable) =>
       connected().call(to, method, payload, timeoutMs, deferrable),
     heard: (ending) => files.leftUnlocked(ending),
@@ -442,7 +447,7 @@ export async function compose(
     all: Math.min(LISTENER_LIMITS.connections, Math.ceil(((await descriptorsMax()) ?? Infinity) / 2)),
   });
   const shortages = new Shortages({
-    ...{ log, nowMs },
+    ...{ world, log, nowMs },
     connections: () => ({
       count: connections.count,
       max: connections.bounds.all,
@@ -514,7 +519,10 @@ export async function compose(
   registerConnectionMetrics(metrics, connections);
   if (security.tls !== null) registerSecurityMetrics(metrics, security.tls);
 
-  const idle = new IdleFiles({ clock, log, host, lease, files, succession, idleMs: config.leaseIdleMs });
+  const idle = new IdleFiles({
+    ...{ world, clock, log, host, lease, files, succession },
+    idleMs: config.leaseIdleMs,
+  });
   const joined = new Membership({
     ...{
       config,
@@ -536,6 +544,7 @@ export async function compose(
   membership = joined;
   const garbage = new Garbage({
     self,
+    world,
     log,
     store,
     departed,
@@ -552,6 +561,7 @@ export async function compose(
     conflicts,
   });
   const reservations = new ReservationSweep({
+    world,
     log,
     isCatalogPrimary: () => catalog.status().primary === self,
     query: (query) => gateway.queryCatalog(query),

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { ServerId } from '../base/ids.ts';
+import type { Timer, World } from '../base/world.ts';
 import { MalformedError } from '../wire/bytes.ts';
 import type { DiskReserve } from './storage/reserve.ts';
 
@@ -15,6 +16,7 @@ const HAS_ROOM = 0;
 const IS_FULL = 1;
 
 export interface FullDisksParts {
+  readonly world: World;
   readonly log: Logger;
   readonly reserve: DiskReserve;
   peers(): Iterable<ServerId>;
@@ -31,7 +33,7 @@ export interface FullDisksParts {
 export class FullDisks {
   readonly #parts: FullDisksParts;
   readonly #untilMs = new Map<ServerId, number>();
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
 
   constructor(parts: FullDisksParts) {
     this.#parts = parts;
@@ -40,7 +42,7 @@ export class FullDisks {
 
   /** Whether the server, another one, said so of late. */
   isFull(server: ServerId): boolean {
-    return performance.now() < (this.#untilMs.get(server) ?? -Infinity);
+    return this.#parts.world.nowMs() < (this.#untilMs.get(server) ?? -Infinity);
   }
 
   /** Whether this server or any other has no room. */
@@ -54,7 +56,7 @@ export class FullDisks {
     if (payload.length !== 1 || (said !== HAS_ROOM && said !== IS_FULL)) {
       throw new MalformedError(`A disk is full or is not, and not ${said}`);
     }
-    if (said === IS_FULL) this.#untilMs.set(from, performance.now() + BELIEVED_MS);
+    if (said === IS_FULL) this.#untilMs.set(from, this.#parts.world.nowMs() + BELIEVED_MS);
     else this.#untilMs.delete(from);
     return new Uint8Array(0);
   }
@@ -62,12 +64,12 @@ export class FullDisks {
   /** To be called when the other servers can be. */
   start(): void {
     this.#look();
-    this.#timer = setInterval(() => this.#look(), REPEAT_MS).unref();
+    this.#timer = this.#parts.world.every(REPEAT_MS, () => this.#look()).unref();
   }
 
   close(): void {
     this.#parts.reserve.changed = () => undefined;
-    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer?.cancel();
     this.#timer = null;
   }
 

@@ -1,5 +1,6 @@
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
+import type { World } from '../base/world.ts';
 import type { RequestId } from '../replica/operation.ts';
 import type { View } from '../replica/view.ts';
 import type {
@@ -21,6 +22,7 @@ import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from
 import { type PeerAnswer, PeerHttp, type PeerRequest } from './http/peer-http.ts';
 import { type RequestName, RequestNames } from './http/request-names.ts';
 import { ageOfHeaders, stateOfHeaders } from './http/state-headers.ts';
+import { drawIncarnation } from './incarnation.ts';
 import { withLiveStates } from './live-attributes.ts';
 import type { MetricsRegistry } from './metrics.ts';
 import { type Call, type CallOptions, Router, type Trail } from './router.ts';
@@ -29,9 +31,8 @@ import type { CopyPiece, FileLocated, FileRead, FileStanding, Hole, Services } f
 import { type Shown, ShownFiles } from './shown-files.ts';
 
 export interface GatewayOptions {
+  readonly world: World;
   readonly services: Services;
-  /** Draws a random integer from 1 to 2^53 − 1. */
-  readonly random53: () => number;
   readonly metrics?: MetricsRegistry;
   /** How other servers are reached; absent where everything is in the clear. */
   readonly tls?: PeerTls | null;
@@ -63,23 +64,23 @@ export class Gateway {
   readonly services: Services;
   readonly peers: PeerHttp;
   readonly router: Router;
-  readonly #random53: () => number;
+  readonly #world: World;
   readonly #names: RequestNames;
   readonly #shown: ShownFiles;
   readonly #countForward: (server: ServerId) => void;
 
-  constructor({ services, random53, metrics, tls = null }: GatewayOptions) {
+  constructor({ world, services, metrics, tls = null }: GatewayOptions) {
     this.services = services;
-    this.#random53 = random53;
-    this.#names = new RequestNames(random53);
+    this.#world = world;
+    this.#names = new RequestNames(() => drawIncarnation(world));
     this.#shown = new ShownFiles(async (file, snapshot, options) => {
       const query = { kind: 'attributes', inode: file, snapshot } as const;
       return (await this.#catalogQuery(query, options)).attributes;
     });
-    this.peers = new PeerHttp(services.status.urls, tls);
+    this.peers = new PeerHttp(world, services.status.urls, tls);
     this.router = new Router({
+      world,
       services,
-      random53,
       askWhere: (file, timeoutMs) => this.#catalogQuery({ kind: 'attributes', inode: file }, { timeoutMs }),
       ...(metrics === undefined ? {} : { metrics }),
     });
@@ -98,7 +99,7 @@ export class Gateway {
 
   /** A number for a session of a client that lives in this server. */
   drawSession(): number {
-    return this.#random53();
+    return drawIncarnation(this.#world);
   }
 
   /** To be called when the transport loses a peer: requests forwarded to it go another way at once. */
@@ -613,8 +614,10 @@ export class Gateway {
   }
 
   #withLive<Result extends object>(result: Result, options: CallOptions): Promise<Result> {
-    return withLiveStates(result, (file, timeoutMs) =>
-      this.state(file, timeoutMs === undefined ? options : { timeoutMs }),
+    return withLiveStates(
+      result,
+      (file, timeoutMs) => this.state(file, timeoutMs === undefined ? options : { timeoutMs }),
+      this.#world,
     );
   }
 

@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { CellId, Incarnation, ServerId } from '../base/ids.ts';
+import type { World } from '../base/world.ts';
 import type { LeaseMark, LeaseView } from '../lease/actions.ts';
 import type { KnownView } from '../lease/group.ts';
 import type { LeaseAlgorithm, LeaseTiming } from '../lease/parameters.ts';
@@ -23,6 +24,7 @@ export interface LeaseDriverParts extends LeaseTiming {
   readonly self: ServerId;
   readonly peers: readonly ServerId[];
   readonly algorithm: LeaseAlgorithm;
+  readonly world: World;
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;

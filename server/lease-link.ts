@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { CellId, Incarnation, ServerId } from '../base/ids.ts';
+import type { Timer, World } from '../base/world.ts';
 import type { LeaseAction, LeaseEvent, LeaseMark } from '../lease/actions.ts';
 import { LeaseFrameReader, LeaseFrameWriter } from '../lease/codec.ts';
 import type { KnownView } from '../lease/group.ts';
@@ -55,6 +56,7 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly self: ServerId;
   readonly peers: readonly ServerId[];
   readonly algorithm: LeaseAlgorithm;
+  readonly world: World;
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
@@ -88,7 +90,7 @@ export class LeaseLink {
   readonly #parts: LeaseLinkParts;
   readonly #outgoing = new Map<ServerId, OutgoingFrame>();
   readonly #marks = new Map<LeaseMark, number>();
-  readonly #clockTimer: NodeJS.Timeout;
+  readonly #clockTimer: Timer;
   readonly #clockMovedMaxMs: number;
   #host: LeaseHost;
   /** Lease clock minus process clock. */
@@ -108,7 +110,7 @@ export class LeaseLink {
     this.#clockMovedMaxMs = algorithm === 'flease' ? clockSkewMaxMs * WALL_DRIFT_SHARE : SLEPT_MS;
     this.#formerClockMs = parts.clockMemory?.formerMs ?? -Infinity;
     this.#host = this.#begin();
-    this.#clockTimer = setInterval(() => this.#checkClock(), CLOCK_CHECK_MS);
+    this.#clockTimer = parts.world.every(CLOCK_CHECK_MS, () => this.#checkClock());
     this.#scheduleWake();
   }
 
@@ -174,7 +176,7 @@ export class LeaseLink {
   }
 
   close(): void {
-    clearInterval(this.#clockTimer);
+    this.#clockTimer.cancel();
     this.#flush();
   }
 

@@ -1,7 +1,7 @@
-import { performance } from 'node:perf_hooks';
 import { ServiceError } from '../base/errors.ts';
 import type { FileId } from '../base/ids.ts';
 import { laterNs } from '../base/times.ts';
+import type { World } from '../base/world.ts';
 import type { Attributes, ContentVersion } from '../wire/catalog-api.ts';
 import type { FileState } from '../wire/http-api.ts';
 
@@ -23,10 +23,11 @@ export type AskState = (file: FileId, timeoutMs?: number) => Promise<FileState>;
 export async function withLiveStates<Result extends Partial<Told>>(
   result: Result,
   ask: AskState,
+  world: World,
 ): Promise<Result> {
   const { attributes, entries } = result;
   if (attributes !== undefined) return { ...result, attributes: await merged(attributes, ask) };
-  if (entries !== undefined) return { ...result, entries: await mergedEntries(entries, ask) };
+  if (entries !== undefined) return { ...result, entries: await mergedEntries(entries, ask, world) };
   return result;
 }
 
@@ -63,16 +64,17 @@ async function merged(attributes: Attributes, ask: AskState, timeoutMs?: number)
 async function mergedEntries<Entry extends { readonly attributes: Attributes }>(
   entries: readonly Entry[],
   ask: AskState,
+  world: World,
 ): Promise<readonly Entry[]> {
   const told = [...entries];
-  const deadlineMs = performance.now() + LISTING_MERGE_MS;
+  const deadlineMs = world.nowMs() + LISTING_MERGE_MS;
   const live = entries.flatMap(({ attributes }, index) =>
     attributes.live && attributes.kind === 'file' ? [index] : [],
   );
   const waiting = live.values();
   const worker = async () => {
     for (const index of waiting) {
-      const timeoutMs = deadlineMs - performance.now();
+      const timeoutMs = deadlineMs - world.nowMs();
       if (timeoutMs <= 0) return;
       const entry = entries[index] as Entry;
       try {

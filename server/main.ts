@@ -34,9 +34,10 @@ export async function runServer(argv: readonly string[]): Promise<void> {
   }
   const log = createLogger(config);
   const fatal = endOnFatal(log);
+  const surroundings = { world: systemWorld, log, fatal };
   let server: Server;
   try {
-    server = await Server.start(config, { world: systemWorld, log, fatal });
+    server = await Server.start(config, surroundings);
   } catch (error) {
     if (error instanceof FolderError) {
       refuse(error.message, error.isTemporary ? EXIT_TEMPORARY : EXIT_USAGE);
@@ -55,7 +56,7 @@ export async function runServer(argv: readonly string[]): Promise<void> {
   server.measureProcess();
   // Before anybody is told that it is there: without a listener, the signal ends a process.
   process.on('SIGHUP', () => server.reload());
-  endOnSignals(log, () => server.stop(), fatal);
+  endOnSignals(surroundings, () => server.stop());
   log.info({ id: config.id, listen: config.listen, data: config.data }, 'server listens');
 }
 

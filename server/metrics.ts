@@ -1,4 +1,3 @@
-import { performance } from 'node:perf_hooks';
 import {
   collectDefaultMetrics,
   Counter as LibraryCounter,
@@ -6,6 +5,7 @@ import {
   Histogram as LibraryHistogram,
   Registry,
 } from '@prometheus-io/client';
+import type { World } from '../base/world.ts';
 
 /** Names and values of a metric's dimensions, few and bounded: never a path or a file id. */
 export type Labels = Readonly<Record<string, string>>;
@@ -37,7 +37,12 @@ const DURATION_BUCKETS_S = [
 
 /** What one server counts, in the text form that Prometheus reads (version 0.0.4). */
 export class MetricsRegistry {
+  readonly #world: World;
   readonly #library = new Registry();
+
+  constructor(world: World) {
+    this.#world = world;
+  }
 
   /** A number that only grows; its name ends in `_total`. */
   counter(name: string, help: string, labelNames: readonly string[] = []): Counter {
@@ -57,9 +62,10 @@ export class MetricsRegistry {
     });
     return {
       observe: (seconds, labels = {}) => histogram.observe(labels, seconds),
-      begin(labels = {}) {
-        const beganMs = performance.now();
-        return () => histogram.observe(labels, (performance.now() - beganMs) / MS_PER_S);
+      begin: (labels = {}) => {
+        const world = this.#world;
+        const beganMs = world.nowMs();
+        return () => histogram.observe(labels, (world.nowMs() - beganMs) / MS_PER_S);
       },
     };
   }

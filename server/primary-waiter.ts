@@ -1,5 +1,6 @@
 import { ServiceError } from '../base/errors.ts';
 import type { ServerId } from '../base/ids.ts';
+import type { World } from '../base/world.ts';
 import type { View } from '../replica/view.ts';
 import { viewHasMajority, viewVoters } from '../replica/view.ts';
 import { bounded } from './bounded.ts';
@@ -16,6 +17,7 @@ const LOOK_MS = 100;
 
 export interface PrimaryWaiterParts {
   readonly self: ServerId;
+  readonly world: World;
   readonly clock: Clock;
   readonly lease: LeaseDriver;
   readonly operationTimeoutMs: number;
@@ -94,7 +96,9 @@ export class PrimaryWaiter {
 
   /** Nobody waits longer than the operation time-out, whatever the other servers do. */
   bounded<Value>(work: Promise<Value>, view: View, subject: string): Promise<Value> {
-    return bounded(work, this.#parts.operationTimeoutMs, () => this.noMajority(view, subject));
+    return bounded(this.#parts.world, work, this.#parts.operationTimeoutMs, () =>
+      this.noMajority(view, subject),
+    );
   }
 
   noMajority(view: View, subject: string): ServiceError {
@@ -146,12 +150,12 @@ export class PrimaryWaiter {
   #change(driver: ReplicaDriver): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
-        clearTimeout(timer);
+        timer.cancel();
         offRole();
         offLease();
         resolve();
       };
-      const timer = setTimeout(done, LOOK_MS);
+      const timer = this.#parts.world.after(LOOK_MS, done);
       const offRole = driver.onRole(done);
       const offLease = this.#parts.lease.onChange(driver.file, done);
     });

@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import { AssertionFailure, assert, unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
+import type { World } from '../base/world.ts';
 import type { PeerStatus, ReplicaAction, ReplicaEvent, Role } from '../replica/actions.ts';
 import type { Epoch, Position } from '../replica/epoch.ts';
 import { epochCompare } from '../replica/epoch.ts';
@@ -37,6 +38,7 @@ const OBJECTS = 'objects';
 export interface ReplicaSurroundings {
   readonly self: ServerId;
   readonly incarnation: Incarnation;
+  readonly world: World;
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
@@ -256,9 +258,9 @@ export class ReplicaDriver {
   /** The commit point or the role moved, or what reads were allowed by may be over: that ends without a word. */
   change(): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(() => done(), this.#around.readLeaseMs);
+      const timer = this.#around.world.after(this.#around.readLeaseMs, () => done());
       const done = (): void => {
-        clearTimeout(timer);
+        timer.cancel();
         this.#advanceListeners.delete(done);
         this.#roleListeners.delete(done);
         resolve();
@@ -278,15 +280,15 @@ export class ReplicaDriver {
     if (this.#closed) return Promise.reject(this.#closedError());
     const ticket = this.#nextTicket++;
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
+      const timer = this.#around.world.after(CHANGE_MS_MAX, () => {
         const error = new ServiceError(
           'unknown',
           `The replicas of file ${this.file} are not where they should be yet`,
         );
         this.#settle(this.#changes, ticket)?.reject(error);
-      }, CHANGE_MS_MAX);
+      });
       const over = (settle: () => void): void => {
-        clearTimeout(timer);
+        timer.cancel();
         settle();
       };
       this.#changes.set(ticket, {

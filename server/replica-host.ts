@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
+import type { World } from '../base/world.ts';
 import { firstEpoch, mayBeBorne } from '../replica/birth.ts';
 import { decodeReplicaMessage, encodeReplicaPieces } from '../replica/codec.ts';
 import type { Epoch, Position } from '../replica/epoch.ts';
@@ -40,6 +41,7 @@ function unmeasured(): void {}
 export interface ReplicaHostParts {
   readonly self: ServerId;
   readonly incarnation: Incarnation;
+  readonly world: World;
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
@@ -112,12 +114,13 @@ export class ReplicaHost {
       const record = parts.store.record(file);
       if (record !== null) this.#noteView(file, record.view);
     }
-    const { self, incarnation, clock, wakes, log, heartbeatMs, quietHeartbeatMs, silentMs } = parts;
+    const { self, incarnation, world, clock, wakes, log, heartbeatMs, quietHeartbeatMs, silentMs } = parts;
     const { readLeaseMs } = parts;
     const startGuardUntilMs = clock.nowMs() + parts.startGuardMs;
     this.#around = {
       self,
       incarnation,
+      world,
       clock,
       wakes,
       log,
@@ -173,7 +176,7 @@ export class ReplicaHost {
     const loaded = this.#drivers.get(file);
     if (loaded !== undefined) return loaded;
     this.#assertStaying(file);
-    const subject = new FileSubject(file, this.#parts.store, this.#damagedOf(file));
+    const subject = new FileSubject(this.#parts.world, file, this.#parts.store, this.#damagedOf(file));
     const driver = new ReplicaDriver(file, subject, this.#around);
     driver.usedAtMs = this.#parts.clock.nowMs();
     this.#drivers.set(file, driver);

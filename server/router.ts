@@ -1,7 +1,6 @@
-import { performance } from 'node:perf_hooks';
-import { setTimeout as delay } from 'node:timers/promises';
 import { type ErrorCode, ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type CellId, type FileId, isServerId, type ServerId } from '../base/ids.ts';
+import type { World } from '../base/world.ts';
 import type { CacheOwner } from '../wire/catalog-api.ts';
 import { bounded } from './bounded.ts';
 import type { MetricsRegistry } from './metrics.ts';
@@ -48,9 +47,8 @@ export interface Trail {
 }
 
 export interface RouterOptions {
+  readonly world: World;
   readonly services: Services;
-  /** Draws a random integer from 1 to 2^53 − 1. */
-  readonly random53: () => number;
   readonly metrics?: MetricsRegistry;
   /** Asks the catalog who holds a file; what it says is for `remember`. */
   readonly askWhere: (file: FileId, timeoutMs: number) => Promise<unknown>;
@@ -82,9 +80,9 @@ const ELSEWHERE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
  * with the same call in every attempt, until the operation time-out.
  */
 export class Router {
+  readonly #world: World;
   readonly #services: Services;
   readonly #self: ServerId;
-  readonly #random53: () => number;
   readonly #askWhere: RouterOptions['askWhere'];
   readonly #countRetry: () => void;
   readonly #primaries = recentlyUsed<CellId, { readonly server: ServerId; readonly epoch: number }>(
@@ -97,10 +95,10 @@ export class Router {
   #calls = 0;
   readonly #drained: (() => void)[] = [];
 
-  constructor({ services, random53, metrics, askWhere }: RouterOptions) {
+  constructor({ world, services, metrics, askWhere }: RouterOptions) {
+    this.#world = world;
     this.#services = services;
     this.#self = services.status.id;
-    this.#random53 = random53;
     this.#askWhere = askWhere;
     const retries = metrics?.counter(
       'leasehold_gateway_retries_total',
@@ -168,7 +166,7 @@ export class Router {
 
   async #rounds<Result>(call: Call<Result>, options: CallOptions, trail: Trail | null): Promise<Result> {
     // Durations are taken from the monotonic clock alone: the lease clock may be set anew at any time.
-    const deadlineMs = performance.now() + (options.timeoutMs ?? this.#services.status.operationTimeoutMs);
+    const deadlineMs = this.#world.nowMs() + (options.timeoutMs ?? this.#services.status.operationTimeoutMs);
     let backoffMs = BACKOFF_FIRST_MS;
     // The last answer that came with a reason; an attempt that the deadline cut short has none to tell.
     let said: ServiceError | null = null;
@@ -186,7 +184,7 @@ export class Router {
       while (next !== null) {
         const asked: ServerId = next;
         tried.add(asked);
-        const beganMs = performance.now();
+        const beganMs = this.#world.nowMs();
         try {
           const result = await this.#attempt(call, asked, deadlineMs);
           if (call.teaches !== false) this.#learn(call.cell, asked, result);
@@ -197,7 +195,7 @@ export class Router {
           if (error.code === 'no-space') {
             // Who stays primary has looked at the others: there is no server with room that could take its place.
             if (error.details.primary === asked) throw this.#failure(call, error, silent, trail);
-            const nowMs = performance.now();
+            const nowMs = this.#world.nowMs();
             if (nowMs - (full.get(asked) ?? nowMs) > TAKEOVER_MS_MAX)
               throw this.#failure(call, error, silent, trail);
             if (!full.has(asked)) full.set(asked, nowMs);
@@ -207,30 +205,31 @@ export class Router {
             trail.ambiguous = true;
           if (error.code !== 'unknown') said = error;
           // A server that was asked just before the deadline had no time to answer: it is not missing.
-          const hadTime = performance.now() < deadlineMs || performance.now() - beganMs > BACKOFF_MAX_MS;
+          const hadTime = this.#world.nowMs() < deadlineMs || this.#world.nowMs() - beganMs > BACKOFF_MAX_MS;
           if (hadTime) for (const server of error.details.unreachable ?? []) silent.add(server);
           if (this.#primaries.peek(call.cell)?.server === asked) this.#primaries.delete(call.cell);
           // A member that is fit hears of the election's outcome by itself; others have to ask around.
           if (asked === this.#self) walks ||= error.code !== 'not-primary' || !this.#isMember(call.cell);
         }
-        if (performance.now() >= deadlineMs || this.#closing) break;
+        if (this.#world.nowMs() >= deadlineMs || this.#closing) break;
         next = await this.#nextOf(call, last, tried, walks, deadlineMs);
       }
       if (this.#areAll(call.cell, full)) throw this.#failure(call, noRoom, silent, trail);
       // A server that looked for a majority and found none has waited for it already.
-      const leftMs = deadlineMs - performance.now();
+      const leftMs = deadlineMs - this.#world.nowMs();
       if (last === null || last.code === 'no-majority' || leftMs <= 0)
         throw this.#failure(call, noRoom ?? said ?? last, silent, trail);
       this.#countRetry();
-      await delay(Math.min(leftMs, backoffMs * (0.5 + (this.#random53() % 1024) / 1024)));
+      await this.#world.sleep(Math.min(leftMs, backoffMs * (0.5 + this.#world.random())));
       backoffMs = Math.min(BACKOFF_MAX_MS, backoffMs * 2);
     }
   }
 
   async #attempt<Result>(call: Call<Result>, server: ServerId, deadlineMs: number): Promise<Result> {
-    const leftMs = Math.max(1, deadlineMs - performance.now());
+    const leftMs = Math.max(1, deadlineMs - this.#world.nowMs());
     if (server === this.#self) {
       return bounded(
+        this.#world,
         call.local(),
         leftMs + LOCAL_SLACK_MS,
         () => new ServiceError('unknown', `Cannot ${call.action}: it did not end in time`),
@@ -286,7 +285,7 @@ export class Router {
   /** @throws ServiceError `not-found` where the catalog knows no such file: nobody will answer for it */
   async #askMembers(file: FileId, deadlineMs: number): Promise<readonly ServerId[]> {
     if (file === CATALOG_CELL) return [];
-    const timeoutMs = Math.max(1, deadlineMs - performance.now());
+    const timeoutMs = Math.max(1, deadlineMs - this.#world.nowMs());
     await this.#askWhere(file, timeoutMs);
     return this.#knownMembers(file);
   }

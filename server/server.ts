@@ -1,4 +1,5 @@
 import { CATALOG_CELL } from '../base/ids.ts';
+import type { World } from '../base/world.ts';
 import { within } from './bounded.ts';
 import { compose, type Parts } from './composition.ts';
 import type { ServerConfig } from './config.ts';
@@ -25,9 +26,11 @@ const FORGET_MS_MAX = 500;
  * listens; whether it can serve yet, `/readyz` tells.
  */
 export class Server {
+  readonly #world: World;
   readonly #parts: Parts;
 
-  private constructor(parts: Parts) {
+  private constructor(world: World, parts: Parts) {
+    this.#world = world;
     this.#parts = parts;
   }
 
@@ -65,7 +68,7 @@ export class Server {
     const folder = DataFolder.open(config.data, { cluster, server, silences: silencesOf(config) });
     try {
       const plan = await planCluster(config, { folder, world, log, tls: security.peers });
-      return new Server(await compose(plan, folder, security, surroundings));
+      return new Server(world, await compose(plan, folder, security, surroundings));
     } catch (error) {
       folder.close();
       if (isCorruption(error)) throw damagedFolder(config.data, error);
@@ -109,6 +112,7 @@ export class Server {
       hub,
       security,
     } = this.#parts;
+    const world = this.#world;
     // Requests are answered until all is handed over, by the servers that take over.
     drain.begin();
     security.close();
@@ -127,16 +131,16 @@ export class Server {
     await idle.releaseAll(RELEASE_MS_MAX);
     const catalog = host.loaded(CATALOG_CELL);
     if (catalog !== null && catalog.role === 'active') {
-      await within(seat.recaller?.close() ?? Promise.resolve(), FORGET_MS_MAX);
-      await within(catalog.stop(), RELEASE_MS_MAX);
+      await within(world, seat.recaller?.close() ?? Promise.resolve(), FORGET_MS_MAX);
+      await within(world, catalog.stop(), RELEASE_MS_MAX);
       lease.close(CATALOG_CELL);
       lease.release(CATALOG_CELL);
-      await within(lease.heldElsewhere(CATALOG_CELL), SUCCESSION_MS_MAX);
+      await within(world, lease.heldElsewhere(CATALOG_CELL), SUCCESSION_MS_MAX);
     }
     lease.closeDriver();
     await drain.finish();
     named.close();
-    await within(gateway.router.drained(), CALLS_MS_MAX);
+    await within(world, gateway.router.drained(), CALLS_MS_MAX);
     // The HTTP server waits for the peers' connections, which are the transport's to end.
     const ending = app.close();
     await gateway.close();

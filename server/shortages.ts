@@ -1,5 +1,6 @@
 import { readdir, readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
+import type { Timer, World } from '../base/world.ts';
 
 const CHECK_MS = 2_000;
 /** From this part of what there is a shortage begins, and below that it ends. */
@@ -15,6 +16,7 @@ export interface Descriptors {
 }
 
 export interface ShortagesParts {
+  readonly world: World;
   readonly log: Logger;
   /** Connections that there are, and that there may be. */
   readonly connections: () => { readonly count: number; readonly max: number; readonly refused: number };
@@ -31,7 +33,7 @@ export class Shortages {
   #current: ReadonlyMap<string, string> = new Map();
   #refused = 0;
   #refusedMs = Number.NEGATIVE_INFINITY;
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
 
   constructor(parts: ShortagesParts) {
     this.#parts = parts;
@@ -43,11 +45,11 @@ export class Shortages {
   }
 
   start(): void {
-    this.#timer = setInterval(() => void this.check(), CHECK_MS).unref();
+    this.#timer = this.#parts.world.every(CHECK_MS, () => void this.check()).unref();
   }
 
   close(): void {
-    if (this.#timer !== null) clearInterval(this.#timer);
+    this.#timer?.cancel();
     this.#timer = null;
   }
 

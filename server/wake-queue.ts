@@ -1,3 +1,4 @@
+import type { Timer, World } from '../base/world.ts';
 import type { Clock } from './clock.ts';
 
 interface Entry {
@@ -16,13 +17,15 @@ const GRID_MS = 5;
  * mind is woken all the same and looks for itself; timers trigger work here and never define validity.
  */
 export class WakeQueue {
+  readonly #world: World;
   readonly #clock: Clock;
   readonly #heap: Entry[] = [];
   #order = 0;
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
   #timerAtMs = Infinity;
 
-  constructor(clock: Clock) {
+  constructor(world: World, clock: Clock) {
+    this.#world = world;
     this.#clock = clock;
   }
 
@@ -33,7 +36,7 @@ export class WakeQueue {
   }
 
   close(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
     this.#timer = null;
     this.#heap.length = 0;
   }
@@ -41,12 +44,12 @@ export class WakeQueue {
   #arm(): void {
     const first = this.#heap[0];
     if (first === undefined || (this.#timer !== null && this.#timerAtMs <= first.atMs)) return;
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
     // On a grid, so that what is due about the same time is done in one turn and shares its frames.
     const dueMs = Math.ceil(first.atMs / GRID_MS) * GRID_MS;
     const delayMs = Math.min(TIMEOUT_MS_MAX, Math.max(0, Math.ceil(dueMs - this.#clock.nowMs())));
     this.#timerAtMs = first.atMs;
-    this.#timer = setTimeout(() => this.#fire(), delayMs);
+    this.#timer = this.#world.after(delayMs, () => this.#fire());
   }
 
   #fire(): void {

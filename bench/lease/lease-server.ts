@@ -39,13 +39,14 @@ class LeaseServer {
     this.#members = ports.map(([id]) => id);
     this.#port = options.ports[options.self] as number;
     this.#lease = new LeaseDriver({
+      world: systemWorld,
       self: this.#self,
       peers: this.#members.filter((member) => member !== this.#self),
       leaseMs: options.leaseMs,
       clockSkewMaxMs: options.clockSkewMaxMs,
       algorithm: options.algorithm,
       clock,
-      wakes: new WakeQueue(clock),
+      wakes: new WakeQueue(systemWorld, clock),
       log,
       drawIncarnation,
       transport: () => this.#transport,

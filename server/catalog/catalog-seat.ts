@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import type { Logger } from 'pino';
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { View } from '../../replica/view.ts';
 import type { VolumeInfo } from '../../wire/catalog-api.ts';
 import type { Clock } from '../clock.ts';
@@ -27,6 +28,7 @@ export interface CatalogSeatParts {
   readonly members: readonly ServerId[];
   readonly cacheLeaseMsMax: number;
   readonly operationTimeoutMs: number;
+  readonly world: World;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: MetricsRegistry;
@@ -98,7 +100,7 @@ export class CatalogSeat {
   }
 
   async #open(): Promise<CatalogReplica> {
-    const { self, folder, fileOps, host, lease, placement, clock, log, metrics } = this.#parts;
+    const { self, folder, fileOps, host, lease, placement, world, clock, log, metrics } = this.#parts;
     const view = this.#firstView();
     const store = await CatalogStore.open({
       folder: folder.path,
@@ -113,6 +115,7 @@ export class CatalogSeat {
     const subject = new CatalogSubject(store);
     const driver = host.adopt((around) => new ReplicaDriver(CATALOG_CELL, subject, around));
     const recaller = new Recaller({
+      world,
       driver,
       options: {
         leaseMsMax: this.#parts.cacheLeaseMsMax,
@@ -120,13 +123,13 @@ export class CatalogSeat {
         grantsMax: CACHE_GRANTS_MAX,
         draw: () => this.#parts.drawSession(),
       },
-      nowMs: () => performance.now(),
       log,
       metrics,
     });
     this.#recaller = recaller;
     const service = new LocalCatalogService({
       self,
+      world,
       clock,
       lease,
       driver,

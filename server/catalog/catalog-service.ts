@@ -121,6 +121,7 @@ export class LocalCatalogService implements CatalogService {
       ['kind', 'outcome'],
     );
     this.#cut = new SnapshotCut({
+      world: parts.world,
       operationTimeoutMs: parts.operationTimeoutMs,
       nowMs: () => parts.clock.nowMs(),
       query: (query) => parts.subject.query(query) as never,
@@ -347,7 +348,7 @@ export class LocalCatalogService implements CatalogService {
       if (execution.body !== null) {
         const submitted = driver.submit({ request: null, result: new Uint8Array(0), body: execution.body });
         // Behind the frames in which it leaves: the others execute it meanwhile.
-        setImmediate(() => subject.prepare());
+        this.#parts.world.soon(() => subject.prepare());
         await submitted;
       }
     } catch (error) {

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
+import type { World } from '../../base/world.ts';
 import type {
   CacheAnswer,
   CacheOwner,
@@ -22,8 +23,7 @@ type Answer = QueryResults[Query['kind']];
 export interface RecallerParts {
   readonly driver: Pick<ReplicaDriver, 'servesForMs' | 'noteBelief' | 'onRole'>;
   readonly options: ClientCachesOptions;
-  /** A monotonic clock, in milliseconds. */
-  nowMs(): number;
+  readonly world: World;
   readonly log?: Logger;
   readonly metrics?: MetricsRegistry;
 }
@@ -80,15 +80,15 @@ export class Recaller {
    * @param isFenced every server that may become the primary obeys fences, as far as is known; else no session begins
    */
   async poll({ session, ...request }: CacheRequest, isFenced: boolean): Promise<CacheAnswer> {
-    const { driver, nowMs } = this.#parts;
+    const { driver, world } = this.#parts;
     const fenced = isFenced && request.fenced === true;
     const poll = { ...request, fenced, session: session ?? null };
-    const polled = { ...this.#caches.poll(poll, nowMs(), driver.servesForMs()), fenced: true };
+    const polled = { ...this.#caches.poll(poll, world.nowMs(), driver.servesForMs()), fenced: true };
     this.#lookAgain();
     // All sessions end no later than their duration from now, and none is there that has said that it forgot.
     driver.noteBelief(this.#caches.counts().sessions === 0 ? -Infinity : polled.validMs * BELIEF_MARGIN);
     const id = polled.session;
-    if (id === null || id !== session || polled.validMs === 0 || this.#caches.hasNews(id, nowMs()))
+    if (id === null || id !== session || polled.validMs === 0 || this.#caches.hasNews(id, world.nowMs()))
       return polled;
     await this.#news(id, polled.validMs / POLLS_PER_LEASE);
     return { ...polled, ...this.#caches.take(id) };
@@ -101,7 +101,7 @@ export class Recaller {
    */
   answer(query: Query, session: number, ask: (query: Query) => Answer): RememberedAnswer<Answer> {
     const result = presentOrNull(query, ask);
-    const refused = this.#caches.grant(session, inodesOf(query, result), this.#parts.nowMs());
+    const refused = this.#caches.grant(session, inodesOf(query, result), this.#parts.world.nowMs());
     return { result, granted: refused === null ? null : { session, refused } };
   }
 
@@ -114,13 +114,13 @@ export class Recaller {
 
   /** @returns the session, where the directory is delegated to it; nothing where that cannot be */
   delegate(session: number, inode: number): Pick<RememberedAnswer<unknown>, 'delegated' | 'generation'> {
-    const generation = this.#caches.delegate(session, inode, this.#parts.nowMs());
+    const generation = this.#caches.delegate(session, inode, this.#parts.world.nowMs());
     return generation === null ? {} : { delegated: session, generation };
   }
 
   /** @returns why a command must not be executed at this moment, if its fence does not stand */
   refusal({ under = 0, fence = [] }: Partial<CacheOwner> = {}): ServiceError | null {
-    const nowMs = this.#parts.nowMs();
+    const nowMs = this.#parts.world.nowMs();
     const lost = fence.find((held) => !this.#caches.holds(under, held, nowMs));
     if (lost === undefined) return null;
     return new ServiceError(
@@ -150,7 +150,7 @@ export class Recaller {
   }
 
   isHeld(change: BlockedChange): boolean {
-    return this.#caches.isHeld(change, this.#parts.nowMs());
+    return this.#caches.isHeld(change, this.#parts.world.nowMs());
   }
 
   block(change: BlockedChange): void {
@@ -163,13 +163,13 @@ export class Recaller {
 
   /** Resolves when no client, but the change's own, believes any more what changes; that is at the end of its session at the latest. */
   async forgotten(change: BlockedChange): Promise<void> {
-    const { nowMs, log } = this.#parts;
-    const beganMs = nowMs();
+    const { world, log } = this.#parts;
+    const beganMs = world.nowMs();
     while (this.isHeld(change)) {
-      for (const session of this.#caches.recall(change, nowMs())) this.#polls.get(session)?.();
-      await this.#progress(this.#caches.heldUntilMs(change) - nowMs());
+      for (const session of this.#caches.recall(change, world.nowMs())) this.#polls.get(session)?.();
+      await this.#progress(this.#caches.heldUntilMs(change) - world.nowMs());
     }
-    const waitedMs = Math.round(nowMs() - beganMs);
+    const waitedMs = Math.round(world.nowMs() - beganMs);
     this.#countRecalled(1, waitedMs);
     if (waitedMs > SLOW_MS)
       log?.warn({ inodes: change.inodes, waitedMs }, 'a change waited for a silent client');
@@ -192,11 +192,11 @@ export class Recaller {
     this.#polls.get(session)?.();
     return new Promise((resolve) => {
       const done = (): void => {
-        clearTimeout(timer);
+        timer.cancel();
         if (this.#polls.get(session) === done) this.#polls.delete(session);
         resolve();
       };
-      const timer = setTimeout(done, waitMs);
+      const timer = this.#parts.world.after(waitMs, done);
       this.#polls.set(session, done);
     });
   }
@@ -204,11 +204,11 @@ export class Recaller {
   #progress(limitMs: number): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
-        clearTimeout(timer);
+        timer.cancel();
         this.#changes.delete(done);
         resolve();
       };
-      const timer = setTimeout(done, Math.max(0, limitMs) + 1);
+      const timer = this.#parts.world.after(Math.max(0, limitMs) + 1, done);
       this.#changes.add(done);
     });
   }

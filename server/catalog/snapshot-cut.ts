@@ -1,6 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { Command, Query, QueryResults } from '../../wire/catalog-api.ts';
 
 /** Part of the time of an operation that files of a volume have to be settled in. */
@@ -14,6 +14,7 @@ type SnapshotCreate = Extract<Command, { kind: 'snapshot-create' }>;
 
 export interface SnapshotCutParts {
   readonly operationTimeoutMs: number;
+  readonly world: World;
   nowMs(): number;
   /** Reads from committed state, at the catalog's primary. */
   query<Q extends Query>(query: Q): QueryResults[Q['kind']];
@@ -138,7 +139,7 @@ export class SnapshotCut {
         `Cannot make the snapshot ${command.volume}@${command.name}: ${this.#describe(file)} cannot be settled (${why}). Nothing was made`,
       );
     }
-    if (first !== undefined) await delay(AGAIN_MS);
+    if (first !== undefined) await this.#parts.world.sleep(AGAIN_MS);
   }
 
   #describe(file: FileId): string {

@@ -1,9 +1,9 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { assert } from '../../base/assert.ts';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
+import type { World } from '../../base/world.ts';
 import { Birth, BirthNumbers, firstEpoch, type NumberPlace } from '../../replica/birth.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
@@ -75,6 +75,7 @@ const BORNE: ContentVersion = { epoch: 1, seq: 1 };
 export interface BirthsParts extends Pick<Transport, 'call' | 'isConnected'> {
   readonly self: ServerId;
   readonly incarnation: Incarnation;
+  readonly world: World;
   readonly clock: Clock;
   readonly log: Logger;
   readonly host: ReplicaHost;
@@ -393,16 +394,16 @@ export class Births {
     if (view.members.includes(self)) {
       const store = async (): Promise<void> => {
         // In the next turn: what others wait for leaves at the end of this one.
-        await nextTurn();
+        await this.#parts.world.nextTurn();
         const outcomes = await host.bear(births, { epoch, view, objectBytes });
         heard(self, outcomes.map(codeOf));
       };
       asked.push(this.#noted(store()));
     }
-    await firstOf(borne, asked, spare.size > 0 ? SPARED_MS : BEAR_MS_MAX);
+    await firstOf(this.#parts.world, borne, asked, spare.size > 0 ? SPARED_MS : BEAR_MS_MAX);
     if (!birth.areAllBorne && spare.size > 0) {
       asked.push(...[...spare].map((server) => this.#noted(ask(server))));
-      await firstOf(borne, asked, BEAR_MS_MAX);
+      await firstOf(this.#parts.world, borne, asked, BEAR_MS_MAX);
     }
     return refusals.map((refusal, place) => (birth.isBorne(place) ? null : refusal));
   }
@@ -474,12 +475,13 @@ function isBearResult(result: CommandResults['forgo' | 'bear']): result is BearR
 
 /** Resolves with `enough`, when all have ended, or after a while. @throws the error of a work that fails, where that is ours */
 async function firstOf(
+  world: World,
   enough: Promise<void>,
   works: readonly Promise<unknown>[],
   limitMs: number,
 ): Promise<void> {
   const tooLate = new Error('too late');
-  await bounded(Promise.race([enough, Promise.all(works)]), limitMs, () => tooLate).catch(
+  await bounded(world, Promise.race([enough, Promise.all(works)]), limitMs, () => tooLate).catch(
     (error: unknown) => {
       if (error !== tooLate) throw error;
     },

@@ -1,5 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { Position } from '../../replica/epoch.ts';
 import {
   type Digest,
@@ -41,6 +42,7 @@ export class Difference {
   readonly from: Position;
   /** Later objects of the other's are asked for by version; earlier ones are found by digests. */
   known: Version;
+  readonly #world: World;
   readonly #file: FileId;
   readonly #store: FileStore;
   readonly #damaged: ReadonlySet<number>;
@@ -49,7 +51,8 @@ export class Difference {
   readonly #overlay = new ObjectDigests();
 
   /** @param damaged own objects whose bytes are lost: they differ, whatever their entries say */
-  constructor(file: FileId, store: FileStore, from: Position, damaged: ReadonlySet<number>) {
+  constructor(world: World, file: FileId, store: FileStore, from: Position, damaged: ReadonlySet<number>) {
+    this.#world = world;
     this.from = from;
     this.known = { epoch: from.epoch.counter, seq: from.seq };
     this.#file = file;
@@ -109,7 +112,7 @@ export class Difference {
     let lookups = 0;
     for (const entry of entries) {
       if (++lookups % LOOKUPS_PER_TURN === 0) {
-        await turn();
+        await this.#world.nextTurn();
         check();
       }
       this.#set(entry.index, this.#own(entry.index), entry);
@@ -182,7 +185,7 @@ export class Difference {
       const end = own.at(-1);
       if (end === undefined || own.length < ENTRIES_PER_TURN) break;
       from = end.index + 1;
-      await turn();
+      await this.#world.nextTurn();
       check();
     }
     // What is neither the other's nor an own object any more was learned from the other before.
@@ -246,8 +249,4 @@ function pushRange(ranges: IndexRange[], range: IndexRange): void {
 
 function assertProgress(from: number, next: number | null): void {
   if (next !== null && next <= from) throw new ServiceError('storage', 'A description does not go on');
-}
-
-function turn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
 }

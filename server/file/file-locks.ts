@@ -1,6 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { epochCompare } from '../../replica/epoch.ts';
@@ -37,6 +38,7 @@ const WAITS_PER_LEASE = 6;
 export interface FileLocksParts {
   readonly self: ServerId;
   readonly store: Pick<FileStore, 'attributes'>;
+  readonly world: World;
   readonly clock: Clock;
   readonly lease: LeaseDriver;
   /** How long locks outlive the last renewal of their client, in milliseconds. */
@@ -79,7 +81,7 @@ interface Book {
   /** Until then, locks of an epoch before may be claimed, and no others are given. */
   graceUntilMs: number;
   readonly afterGrace: Set<() => void>;
-  timer: NodeJS.Timeout | null;
+  timer: Timer | null;
   timerAtMs: number;
   end(): void;
 }
@@ -253,13 +255,13 @@ export class FileLocks {
     book.waiting.get(place)?.answer?.('over');
     return new Promise((resolve) => {
       const waiting: Waiting = { client, number, answer: null, keptUntilMs: Infinity };
-      const timer = setTimeout(() => {
+      const timer = this.#parts.world.after(limitMs, () => {
         waiting.keptUntilMs = this.#parts.clock.nowMs() + PLACE_KEPT_MS;
         this.#schedule(driver, book);
         waiting.answer?.('over');
-      }, limitMs);
+      });
       waiting.answer = (outcome) => {
-        clearTimeout(timer);
+        timer.cancel();
         waiting.answer = null;
         resolve(outcome);
       };
@@ -358,31 +360,28 @@ export class FileLocks {
     for (const { keptUntilMs } of book.waiting.values()) atMs = Math.min(atMs, keptUntilMs);
     // A client that renews moves its end away: the timer that finds nothing sets itself anew.
     if (book.timer !== null && book.timerAtMs <= atMs) return;
-    if (book.timer !== null) clearTimeout(book.timer);
+    book.timer?.cancel();
     book.timer = null;
     if (atMs === Infinity) return;
     book.timerAtMs = atMs;
-    book.timer = setTimeout(
-      () => {
-        book.timer = null;
-        if (!this.#isPresent(driver, book)) return this.#end(driver, book);
-        if (this.#parts.clock.nowMs() >= book.graceUntilMs) for (const go of book.afterGrace) go();
-        this.#expire(driver, book);
-      },
-      Math.max(1, atMs - nowMs),
-    );
+    book.timer = this.#parts.world.after(Math.max(1, atMs - nowMs), () => {
+      book.timer = null;
+      if (!this.#isPresent(driver, book)) return this.#end(driver, book);
+      if (this.#parts.clock.nowMs() >= book.graceUntilMs) for (const go of book.afterGrace) go();
+      this.#expire(driver, book);
+    });
     book.timer.unref();
   }
 
   #graceEnd(book: Book, limitMs: number): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
-        clearTimeout(timer);
+        timer.cancel();
         book.afterGrace.delete(done);
         resolve();
       };
       const leftMs = book.graceUntilMs - this.#parts.clock.nowMs();
-      const timer = setTimeout(done, Math.max(1, Math.min(limitMs, leftMs)));
+      const timer = this.#parts.world.after(Math.max(1, Math.min(limitMs, leftMs)), done);
       book.afterGrace.add(done);
     });
   }
@@ -415,7 +414,7 @@ export class FileLocks {
       timerAtMs: Infinity,
       end: () => {
         stopListening();
-        if (book.timer !== null) clearTimeout(book.timer);
+        book.timer?.cancel();
         book.timer = null;
         for (const go of book.afterGrace) go();
         for (const { answer } of book.waiting.values()) answer?.('deposed');

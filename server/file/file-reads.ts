@@ -1,5 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { ContentVersion } from '../../wire/catalog-api.ts';
 import type { FileExtent, FileState, Whence } from '../../wire/http-api.ts';
@@ -21,6 +22,7 @@ export interface FileReadsParts {
   readonly store: FileStore;
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
+  readonly world: World;
   readonly clock: Clock;
   /** Reads without a primary; absent where each read has one. */
   readonly agreed?: Pick<AgreedFiles, 'read' | 'look'>;
@@ -163,7 +165,7 @@ export class FileReads {
           : await this.#lookedAt(driver, from, step.kind === 'on' ? step.next : step.at);
       if (step.kind === 'found') return { ...state, found: step.at };
       from = step.next;
-      await new Promise((resolve) => setImmediate(resolve));
+      await this.#parts.world.nextTurn();
     }
   }
 

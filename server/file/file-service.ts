@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { unreachable } from '../../base/assert.ts';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
@@ -343,7 +342,7 @@ export class LocalFileService implements FileService {
   async #giveAway(driver: ReplicaDriver): Promise<void> {
     let leaving = this.#leaving.get(driver);
     if (leaving === undefined) {
-      leaving = within(driver.stop(), STOP_MS_MAX).then((stopped) => {
+      leaving = within(this.#parts.world, driver.stop(), STOP_MS_MAX).then((stopped) => {
         this.#leaving.delete(driver);
         if (!stopped) return;
         this.#parts.lease.release(driver.file);
@@ -444,7 +443,8 @@ export class LocalFileService implements FileService {
       driver
         .peers(isConnected)
         .some((peer) => peer.role !== 'learner' && peer.state !== 'unreachable' && peer.seq < seq);
-    while (driver.leads && isMissing() && clock.nowMs() < untilMs) await delay(EVERYWHERE_LOOK_MS);
+    while (driver.leads && isMissing() && clock.nowMs() < untilMs)
+      await this.#parts.world.sleep(EVERYWHERE_LOOK_MS);
   }
 
   /** The lease grants nothing without an epoch: it may be gained before it is known that the file is there. */
@@ -686,7 +686,7 @@ export class LocalFileService implements FileService {
     this.#yield(driver);
     const { view } = driver;
     const waiting = this.#ready(driver, isEnough);
-    await unlessFirst(waiting, OUTDATED_AFTER_MS, () => this.#newerPlace(file, view));
+    await unlessFirst(this.#parts.world, waiting, OUTDATED_AFTER_MS, () => this.#newerPlace(file, view));
     return driver;
   }
 

@@ -1,6 +1,7 @@
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { Epoch, Position } from '../../replica/epoch.ts';
 import { epochEqual } from '../../replica/epoch.ts';
 import type { Operation } from '../../replica/operation.ts';
@@ -23,6 +24,7 @@ const PATIENCE_MS = 2_000;
 /** A file's objects as the subject of a replica. */
 export class FileSubject implements Subject {
   readonly appliesAtPrimary = 'first';
+  readonly #world: World;
   readonly #file: FileId;
   readonly #store: FileStore;
   readonly #source: FileSource;
@@ -37,7 +39,8 @@ export class FileSubject implements Subject {
   readonly #damaged: Set<number>;
 
   /** @param damaged objects of the file that are known to be damaged here; added to and taken from */
-  constructor(file: FileId, store: FileStore, damaged: Set<number> = new Set()) {
+  constructor(world: World, file: FileId, store: FileStore, damaged: Set<number> = new Set()) {
+    this.#world = world;
     this.#file = file;
     this.#store = store;
     this.#damaged = damaged;
@@ -176,7 +179,7 @@ export class FileSubject implements Subject {
     const record = this.record();
     if (this.#difference === null || !isAt(record, this.#difference.from)) {
       const from = { epoch: record.installed, seq: record.seq };
-      this.#difference = new Difference(this.#file, this.#store, from, new Set(this.#damaged));
+      this.#difference = new Difference(this.#world, this.#file, this.#store, from, new Set(this.#damaged));
     }
     return this.#difference;
   }
@@ -250,6 +253,7 @@ export class FileSubject implements Subject {
       }
     }
     return new ObjectFetch({
+      world: this.#world,
       wanted: difference.missing.values(),
       sources,
       pace,

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
+import type { Timer, World } from '../../base/world.ts';
 import type { Position } from '../../replica/epoch.ts';
 import { positionCompare } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
@@ -23,6 +24,7 @@ const PAGES_MAX = 100;
 
 export interface GarbageParts {
   readonly self: ServerId;
+  readonly world: World;
   readonly log: Logger;
   readonly store: FileStore;
   readonly departed: Pick<DepartedFiles, 'add' | 'files' | 'forget'>;
@@ -54,7 +56,7 @@ export interface GarbageParts {
  */
 export class Garbage {
   readonly #parts: GarbageParts;
-  readonly #timer: NodeJS.Timeout;
+  readonly #timer: Timer;
   /** Replicas whose files were found to have moved, since when. */
   readonly #movedSinceMs = new Map<FileId, number>();
   #busy = false;
@@ -64,16 +66,16 @@ export class Garbage {
     const periodMs = Math.min(60_000, Math.max(1_000, parts.graceMs / 2));
     const lookMs = Math.min(SHORT_PERIOD_MS, periodMs);
     let sinceMs = 0;
-    this.#timer = setInterval(() => {
+    this.#timer = parts.world.every(lookMs, () => {
       sinceMs += lookMs;
       if (sinceMs < periodMs && !parts.isRoomShort()) return;
       sinceMs = 0;
       void this.run();
-    }, lookMs);
+    });
   }
 
   close(): void {
-    clearInterval(this.#timer);
+    this.#timer.cancel();
   }
 
   /** Looks once, and removes what there is to remove. Returns at once where an earlier round is under way. */

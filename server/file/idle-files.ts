@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import { CATALOG_CELL } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import { within } from '../bounded.ts';
 import type { Clock } from '../clock.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
@@ -23,6 +24,7 @@ const SETTLED_PART = 1 / 15;
 const IN_USE_MS = 1_000;
 
 export interface IdleFilesParts {
+  readonly world: World;
   readonly clock: Clock;
   readonly log: Logger;
   readonly host: ReplicaHost;
@@ -36,13 +38,13 @@ export interface IdleFilesParts {
 /** Gives back the leases of files that nobody uses, and forgets their replicas until they are used again. */
 export class IdleFiles {
   readonly #parts: IdleFilesParts;
-  readonly #timer: NodeJS.Timeout;
+  readonly #timer: Timer;
   readonly #leaving = new Set<ReplicaDriver>();
   readonly #failed = new FailedReplicas();
 
   constructor(parts: IdleFilesParts) {
     this.#parts = parts;
-    this.#timer = setInterval(() => this.#sweep(), PERIOD_MS);
+    this.#timer = parts.world.every(PERIOD_MS, () => this.#sweep());
   }
 
   /**
@@ -50,9 +52,9 @@ export class IdleFiles {
    * What takes longer than `limitMs` is left to the leases' ends.
    */
   async releaseAll(limitMs: number): Promise<void> {
-    clearInterval(this.#timer);
+    this.#timer.cancel();
     const drivers = this.#parts.host.all().filter((driver) => driver.file !== CATALOG_CELL);
-    await within(this.#leaveAll(drivers), limitMs);
+    await within(this.#parts.world, this.#leaveAll(drivers), limitMs);
   }
 
   /** This server is being drained: files that another server can serve get their primary there at once. */
@@ -101,7 +103,7 @@ export class IdleFiles {
     const succeeded = succession.announce(wanted());
     await Promise.all(drivers.map((driver) => this.#leave(driver, 'ending')));
     // Until others lead, this server's vote and its quiet are worth more to them than its end.
-    await within(succeeded, SUCCESSION_MS_MAX);
+    await within(this.#parts.world, succeeded, SUCCESSION_MS_MAX);
   }
 
   #isInUse(driver: ReplicaDriver): boolean {
@@ -122,7 +124,8 @@ export class IdleFiles {
         driver.usedAtMs = Math.min(driver.usedAtMs, usedAtMs);
         const hasLease = lease.view(driver.file).own;
         // What cannot be committed would hold the file for ever: then the lease runs out, and others decide.
-        if ((await within(driver.stop(), STOP_MS_MAX)) && hasLease) lease.release(driver.file);
+        if ((await within(this.#parts.world, driver.stop(), STOP_MS_MAX)) && hasLease)
+          lease.release(driver.file);
       }
       lease.close(driver.file);
       // What is still under way to the disk would surprise the next core: the next sweep looks again.

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import { readFileId } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import type { Transport } from '../transport/transport.ts';
@@ -18,6 +19,7 @@ export interface LockEnding {
 }
 
 interface LockEndingsParts extends Pick<Transport, 'call' | 'isConnected'> {
+  readonly world: World;
   readonly log: Logger;
   heard(ending: LockEnding): void;
 }
@@ -36,7 +38,7 @@ export class LockEndings {
 
   /** @param servers that may lead the file next; those of one turn of the event loop are told together */
   tell(ending: LockEnding, servers: readonly ServerId[]): void {
-    if (this.#untold.size === 0) setImmediate(() => this.#flush());
+    if (this.#untold.size === 0) this.#parts.world.soon(() => this.#flush());
     for (const server of servers) {
       const untold = this.#untold.get(server) ?? [];
       if (untold.length === 0) this.#untold.set(server, untold);

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { View } from '../../replica/view.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
@@ -8,6 +9,7 @@ import type { ReplicaDriver } from '../replica-driver.ts';
 const TELL_AGAIN_MS = 5_000;
 
 interface MemberNewsParts {
+  readonly world: World;
   readonly log: Logger;
   readonly catalog: { command(command: Command): Promise<unknown> };
 }
@@ -36,7 +38,7 @@ export class MemberNews {
         { file: driver.file, err: error },
         'the catalog does not know the new members of a file yet',
       );
-      setTimeout(() => this.tell(driver), TELL_AGAIN_MS).unref();
+      this.#parts.world.after(TELL_AGAIN_MS, () => this.tell(driver)).unref();
     });
   }
 

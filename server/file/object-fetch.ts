@@ -1,4 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
+import type { Timer, World } from '../../base/world.ts';
 import { crc32 } from '../../checksum/crc32.ts';
 import type { ObjectEntry } from '../storage/object-entry.ts';
 import { decodeObjects, encodeWanted, WANTED_MAX } from './file-transfer.ts';
@@ -15,6 +16,7 @@ export interface ObjectSource {
 }
 
 export interface ObjectFetchParts {
+  readonly world: World;
   /** What is wanted; drawn from as the fetch goes on. */
   readonly wanted: Iterable<ObjectEntry>;
   /** The first one is the one that described the objects. */
@@ -151,22 +153,22 @@ export class ObjectFetch {
       if (patient) this.#slots--;
       patient = false;
     };
-    let timer: NodeJS.Timeout | undefined;
+    let timer: Timer | undefined;
     try {
       await this.#parts.pace.take(entries.reduce((sum, { length }) => sum + length, 0));
       if (this.#settled) return;
-      timer = setTimeout(() => {
+      timer = this.#parts.world.after(this.#parts.patienceMs, () => {
         release();
         this.#queue.push(batch);
         this.#pump();
-      }, this.#parts.patienceMs);
+      });
       const contents = decodeObjects(await state.source.ask(encodeWanted(entries)), entries.length);
       await this.#take(batch, state, entries, contents);
     } catch (error) {
       state.usable = false;
       state.error = error;
     } finally {
-      clearTimeout(timer);
+      timer?.cancel();
       release();
       state.asked--;
       batch.asked--;

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { FileId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import type { LiveMark, Query, QueryResults } from '../../wire/catalog-api.ts';
 
 /** Between two rounds, in milliseconds. A file is settled by the second round that finds it under the same mark. */
@@ -10,6 +11,7 @@ const SETTLING_MAX = 8;
 const SETTLE_MS_MAX = 5_000;
 
 export interface ReservationSweepParts {
+  readonly world: World;
   readonly log: Logger;
   isCatalogPrimary(): boolean;
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
@@ -25,18 +27,18 @@ export interface ReservationSweepParts {
  */
 export class ReservationSweep {
   readonly #parts: ReservationSweepParts;
-  readonly #timer: NodeJS.Timeout;
+  readonly #timer: Timer;
   /** The marks that the last round found, by file. */
   #before = new Map<number, LiveMark>();
   #busy = false;
 
   constructor(parts: ReservationSweepParts) {
     this.#parts = parts;
-    this.#timer = setInterval(() => void this.run(), PERIOD_MS);
+    this.#timer = parts.world.every(PERIOD_MS, () => void this.run());
   }
 
   close(): void {
-    clearInterval(this.#timer);
+    this.#timer.cancel();
   }
 
   /** One round. Returns at once where an earlier one is under way. */

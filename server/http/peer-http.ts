@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { type ErrorDetails, isErrorCode, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import { Pool } from '../../http-parts/undici.ts';
 import { HEADER_CATALOG_SEQ, HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
@@ -30,6 +31,7 @@ const CONNECT_MS_MAX = 10_000;
 
 /** Requests that this server makes of its peers' HTTP faces, marked as forwarded. */
 export class PeerHttp {
+  readonly #world: World;
   readonly #urls: ReadonlyMap<ServerId, string>;
   readonly #tls: PeerTls | null;
   readonly #pools = new Map<ServerId, { readonly url: string; readonly pool: Pool }>();
@@ -40,7 +42,8 @@ export class PeerHttp {
    * @param urls looked at before each exchange: servers come and go
    * @param tls absent where everything is in the clear
    */
-  constructor(urls: ReadonlyMap<ServerId, string>, tls: PeerTls | null = null) {
+  constructor(world: World, urls: ReadonlyMap<ServerId, string>, tls: PeerTls | null = null) {
+    this.#world = world;
     this.#urls = urls;
     this.#tls = tls;
   }
@@ -60,9 +63,8 @@ export class PeerHttp {
     const controller = new AbortController();
     const inFlight = this.#inFlightOf(server);
     inFlight.add(controller);
-    const timer = setTimeout(
-      () => controller.abort(new Error(`no answer in ${Math.round(timeoutMs)} ms`)),
-      Math.max(1, timeoutMs),
+    const timer = this.#world.after(Math.max(1, timeoutMs), () =>
+      controller.abort(new Error(`no answer in ${Math.round(timeoutMs)} ms`)),
     );
     try {
       const response = await this.#poolOf(server).request({
@@ -92,7 +94,7 @@ export class PeerHttp {
         { cause },
       );
     } finally {
-      clearTimeout(timer);
+      timer.cancel();
       inFlight.delete(controller);
     }
   }

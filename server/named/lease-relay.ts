@@ -1,6 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import { Agent, request } from '../../http-parts/undici.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
@@ -17,11 +17,11 @@ const BACKOFF_MAX_MS = 1_000;
 export interface RelaySourceParts {
   readonly self: ServerId;
   readonly urls: ReadonlyMap<ServerId, string>;
+  readonly world: World;
   readonly log: Logger;
   readonly heartbeatMs: number;
   membersOf(name: string): readonly ServerId[];
   isConnected(server: ServerId): boolean;
-  nowMs(): number;
 }
 
 /** Tells of a name by watching it at one of its members, and at another one when that one is gone. */
@@ -71,7 +71,7 @@ export class RelaySource implements LeaseSource {
         if (!(error instanceof Error)) throw error;
         log.debug({ name, member, reason: error.message }, 'a watch goes on at another member');
       }
-      await delay(backoffMs, undefined, { signal }).catch(() => {
+      await this.#parts.world.sleep(backoffMs, { signal }).catch(() => {
         // Nobody watches any more; the loop sees it.
       });
       backoffMs = Math.min(2 * backoffMs, BACKOFF_MAX_MS);
@@ -88,7 +88,9 @@ export class RelaySource implements LeaseSource {
   ): Promise<void> {
     const stalled = new AbortController();
     const silentMs = HEARTBEATS_MISSED * this.#parts.heartbeatMs;
-    const timer = setTimeout(() => stalled.abort(new Error(`${member} is silent`)), silentMs);
+    const { world } = this.#parts;
+    const expect = (): Timer => world.after(silentMs, () => stalled.abort(new Error(`${member} is silent`)));
+    let timer = expect();
     try {
       const url = `${this.#parts.urls.get(member)}/v1/leases/${encodeURIComponent(name)}/watch`;
       const response = await request(url, {
@@ -103,14 +105,15 @@ export class RelaySource implements LeaseSource {
       const reader = new StreamEventReader();
       response.body.setEncoding('utf8');
       for await (const text of response.body) {
-        timer.refresh();
+        timer.cancel();
+        timer = expect();
         for (const { event, data } of reader.push(String(text))) {
           heard();
-          watcher.changed(timedLeaseState(eventOf(event, data), this.#parts.nowMs()));
+          watcher.changed(timedLeaseState(eventOf(event, data), world.nowMs()));
         }
       }
     } finally {
-      clearTimeout(timer);
+      timer.cancel();
     }
   }
 }

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { CellId, ServerId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import {
   leaseChanges,
   leaseEvent,
@@ -35,6 +36,7 @@ export interface LeaseSource {
 }
 
 export interface MemberSourceParts {
+  readonly world: World;
   readonly driver: Pick<NamedLeaseDriver, 'cellOf' | 'listen'>;
   readonly leaseMaxMs: number;
   readonly clockSkewMaxMs: number;
@@ -90,7 +92,7 @@ class MemberWatch {
   readonly #over: () => void;
   readonly #watchers = new Set<LeaseWatcher>();
   #state: TimedLeaseState | null = null;
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
   #looking = false;
   #ended = false;
 
@@ -153,13 +155,13 @@ class MemberWatch {
   }
 
   #arm(afterMs: number): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = this.#ended ? null : setTimeout(() => void this.#look(), afterMs);
+    this.#timer?.cancel();
+    this.#timer = this.#ended ? null : this.#parts.world.after(afterMs, () => void this.#look());
   }
 
   #stop(): void {
     this.#ended = true;
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
     this.#timer = null;
     this.#over();
   }

@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import { unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import type { ClaimedLease, LeaseMark, LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
 import type { LeaseTiming } from '../../lease/parameters.ts';
 import type { Clock } from '../clock.ts';
@@ -28,6 +29,7 @@ export interface NamedLeaseDriverParts extends LeaseTiming {
   readonly self: ServerId;
   /** All servers of the configuration, this one included. */
   readonly servers: readonly ServerId[];
+  readonly world: World;
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
@@ -60,7 +62,7 @@ export class NamedLeaseDriver {
   readonly #serversHash: number;
   /** Peers whose servers are others; said once of each. */
   readonly #strangers = new Set<ServerId>();
-  readonly #sweepTimer: NodeJS.Timeout;
+  readonly #sweepTimer: Timer;
   #asks = 0;
   #closed = false;
 
@@ -83,7 +85,7 @@ export class NamedLeaseDriver {
     const behindMs = Math.ceil(this.#link.clockBehindMs());
     if (behindMs > 0)
       parts.log.error({ behindMs }, 'the clock was set back: named leases wait until it has caught up');
-    this.#sweepTimer = setInterval(() => this.#sweep(), parts.leaseMs);
+    this.#sweepTimer = parts.world.every(parts.leaseMs, () => this.#sweep());
   }
 
   /** How many servers decide about one name: the same for all of them. */
@@ -219,7 +221,7 @@ export class NamedLeaseDriver {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    clearInterval(this.#sweepTimer);
+    this.#sweepTimer.cancel();
     this.#link.close();
     this.#forsake();
   }

@@ -1,6 +1,6 @@
-import { performance } from 'node:perf_hooks';
 import type { Logger } from 'pino';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { LeaseTiming } from '../../lease/parameters.ts';
 import type { Clock } from '../clock.ts';
 import type { ClockMemory, FormerTiming } from '../lease-link.ts';
@@ -21,6 +21,7 @@ export interface NamedLeasesParts extends LeaseTiming {
   readonly self: ServerId;
   readonly urls: ReadonlyMap<ServerId, string>;
   readonly operationTimeoutMs: number;
+  readonly world: World;
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
@@ -42,10 +43,10 @@ export class NamedLeases {
   readonly drawSession: () => number;
 
   constructor(parts: NamedLeasesParts) {
-    const { self, urls, log, leaseMs, clockSkewMaxMs, transport, isConnected } = parts;
+    const { self, urls, world, log, leaseMs, clockSkewMaxMs, transport, isConnected } = parts;
     const servers = [...urls.keys()];
     // Spans only: the clock of leases is the driver's own.
-    const nowMs = () => performance.now();
+    const nowMs = () => world.nowMs();
     const driver = new NamedLeaseDriver({ ...parts, servers });
     const service = new NamedLeaseService({
       driver,
@@ -56,6 +57,7 @@ export class NamedLeases {
       isConnected,
     });
     const member = new MemberSource({
+      world,
       driver,
       leaseMaxMs: leaseMs,
       clockSkewMaxMs,
@@ -67,11 +69,11 @@ export class NamedLeases {
     const relay = new RelaySource({
       self,
       urls,
+      world,
       log,
       heartbeatMs: HEARTBEAT_MS,
       membersOf: (name) => driver.membersOf(name),
       isConnected,
-      nowMs,
     });
     this.driver = driver;
     this.service = service;

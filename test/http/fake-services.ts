@@ -21,6 +21,7 @@ import { CatalogChanges } from '../../server/storage/catalog-changes.ts';
 import type { Command, CommandRequest, Query } from '../../wire/catalog-api.ts';
 import type { FileState, ServerStatus, WriteResult } from '../../wire/http-api.ts';
 import { rangeFromWire, rangeToWire } from '../../wire/lock-offsets.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 interface FakeFile {
   bytes: Buffer;
@@ -164,7 +165,7 @@ export class FakeCluster {
   }
 
   async #startServer(id: ServerId, urls: Map<ServerId, string>): Promise<FakeServer> {
-    const metrics = new MetricsRegistry();
+    const metrics = new MetricsRegistry(systemWorld);
     const status: { status: Partial<ServerStatus> } = { status: {} };
     const gateway = new Gateway({
       services: {
@@ -172,7 +173,7 @@ export class FakeCluster {
         files: this.#filesOf(id),
         status: this.#statusOf(id, urls, status),
       },
-      random53: () => randomInt(1, 2 ** 48 - 1),
+      world: systemWorld,
       metrics,
     });
     const app = await buildApp({ gateway, log: this.#log(), metrics });

@@ -31,7 +31,7 @@ class LeaseServer {
     const self = 's1' as ServerId;
     const log = pino({ level: 'silent' });
     const clock = new Clock(systemWorld);
-    const wakes = new WakeQueue(clock);
+    const wakes = new WakeQueue(systemWorld, clock);
     const handlers = {
       message: () => undefined,
       connected: () => undefined,
@@ -40,6 +40,7 @@ class LeaseServer {
     };
     const transport: MemoryTransport = new MemoryNetwork().join({ server: self, log, handlers });
     this.named = new NamedLeases({
+      world: systemWorld,
       self,
       urls: new Map([[self, 'http://127.0.0.1:1']]),
       leaseMs: LEASE_MS,

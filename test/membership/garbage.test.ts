@@ -7,6 +7,7 @@ import type { View } from '../../replica/view.ts';
 import { Garbage, type GarbageParts } from '../../server/file/garbage.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
 import type { PlacedFile } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const SELF = 's1' as ServerId;
 const GRACE_MS = 10_000;
@@ -32,6 +33,7 @@ class World {
   constructor(view: View, graceMs = GRACE_MS) {
     this.store.create(1 as FileId, view, 4_096);
     this.garbage = new Garbage({
+      world: systemWorld,
       self: SELF,
       log: pino({ level: 'silent' }),
       store: this.store,

@@ -50,9 +50,10 @@ class NamedCluster {
     const log = pino({ level: 'warn' }, { write: (line) => this.logged.push(line) });
     for (const [place, id] of ids.entries()) {
       const clock = new Clock(systemWorld);
-      const wakes = new WakeQueue(clock);
+      const wakes = new WakeQueue(systemWorld, clock);
       const made: { transport?: MemoryTransport } = {};
       const driver = new NamedLeaseDriver({
+        world: systemWorld,
         self: id,
         servers: serversOf(id),
         leaseMs: LEASE_MS,

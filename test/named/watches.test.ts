@@ -8,6 +8,7 @@ import type { ClaimListener } from '../../server/named/named-lease-driver.ts';
 import { NamedLeaseService } from '../../server/named/named-lease-service.ts';
 import type { TimedLeaseState } from '../../wire/lease-changes.ts';
 import { leaseNoteText } from '../../wire/named-lease.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const CELL = 7 as CellId;
 const MEMBERS = ['s1', 's2', 's3'] as ServerId[];
@@ -42,6 +43,7 @@ class OneCell {
       isConnected: () => true,
     });
     this.source = new MemberSource({
+      world: systemWorld,
       ...timing,
       driver,
       log: pino({ level: 'silent' }),

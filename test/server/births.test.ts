@@ -120,6 +120,7 @@ function bearerOf(
   const volume = { name: 'v', root: 1, replicas: 3, policy: 'quorum', objectBytes: OBJECT_BYTES };
   const seen: Catalog = { commands: [], stored: [], calls: [], servers: [], volume };
   const births = new Births({
+    world: systemWorld,
     self: a.id,
     incarnation: 1 as Incarnation,
     clock: new Clock(systemWorld),
@@ -444,6 +445,7 @@ test('what is borne is not collected before its number is void', async () => {
   for (const file of [named, borne, void1]) store.create(file, view, 4096);
   const removed: FileId[] = [];
   const garbage = new Garbage({
+    world: systemWorld,
     self: 'a' as ServerId,
     log,
     store,
@@ -476,6 +478,7 @@ test('a replica whose view has other members at the catalog is reported, and not
   const removed: FileId[] = [];
   const conflicts = new ViewConflicts({ log, isHere: () => true, found: () => undefined });
   const garbage = new Garbage({
+    world: systemWorld,
     self: 'a' as ServerId,
     log,
     store,

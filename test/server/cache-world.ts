@@ -15,6 +15,7 @@ import type {
   CommandRequest,
   Query,
 } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 /** How long the world's primary lets clients believe at the most. */
 export const LEASE_MS = 1_000;
@@ -183,6 +184,7 @@ class WorldPrimary {
     this.service = new LocalCatalogService({
       settle: () => Promise.resolve(),
       self,
+      world: systemWorld,
       clock: { nowMs: () => world.nowMs, wallNs: () => BigInt(this.#nextNs()) } as unknown as Clock,
       operationTimeoutMs: 60_000,
       placement: () => [],
@@ -193,7 +195,7 @@ class WorldPrimary {
       recaller: new Recaller({
         driver,
         options: { leaseMsMax: LEASE_MS, sessionGrantsMax: 4, grantsMax: 100, draw: () => world.draw() },
-        nowMs: () => world.nowMs,
+        world: { ...systemWorld, nowMs: () => world.nowMs },
       }),
       subject: {
         ready: () => Promise.resolve(),

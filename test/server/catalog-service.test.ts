@@ -26,6 +26,7 @@ function serviceOf(
   const parts = {
     self: 'a' as ServerId,
     view: { number: 1, members: ['a' as ServerId] },
+    world: systemWorld,
     clock: new Clock(systemWorld),
     operationTimeoutMs: 5_000,
     placement: () => [],

@@ -4,6 +4,7 @@ import pino from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import { FullDisks } from '../../server/full-disks.ts';
 import { DiskReserve } from '../../server/storage/reserve.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const MIB = 2 ** 20;
 const [OWN, OTHER] = ['s1', 's2'] as ServerId[] as [ServerId, ServerId];
@@ -15,11 +16,13 @@ function pair() {
   const silent = pino({ enabled: false });
   const calls: Promise<Uint8Array>[] = [];
   const other = new FullDisks({
+    world: systemWorld,
     ...{ log: silent, reserve: new DiskReserve(() => ({ totalBytes: 1, freeBytes: 1 })) },
     ...{ peers: () => [], isConnected: () => true },
     call: () => Promise.reject(new Error('It has nothing to say')),
   });
   const own = new FullDisks({
+    world: systemWorld,
     ...{ log: silent, reserve, peers: () => [OTHER], isConnected: () => true },
     call: (_to, _method, payload) => {
       const answer = Promise.resolve(other.serve(OWN, payload));

@@ -9,6 +9,7 @@ import { type PeerHandlersParts, peerHandlers } from '../../server/peer-handlers
 import { MemoryNetwork, type MemoryTransport } from '../../server/transport/memory-transport.ts';
 import { DEFERRED_MS_MAX } from '../../server/transport/outbox.ts';
 import { CHANNEL_LEASE, type TransportHandlers } from '../../server/transport/transport.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const [A, B] = ['a', 'b'] as [ServerId, ServerId];
 const ENDING: LockEnding = { file: 7 as FileId, counter: 3 };
@@ -27,6 +28,7 @@ test('the word that a file has no locks, and what is answered, travel with what 
     const made: { transport?: MemoryTransport } = {};
     const transport = (): MemoryTransport => made.transport ?? assert.fail('It is there');
     const lockEndings = new LockEndings({
+      world: systemWorld,
       log,
       isConnected: (peer) => transport().isConnected(peer),
       call: (...argv) => transport().call(...argv),

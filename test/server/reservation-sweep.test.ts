@@ -4,6 +4,7 @@ import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import { ReservationSweep } from '../../server/file/reservation-sweep.ts';
 import type { Query, QueryResults } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { Catalog, main } from '../catalog/fixture.ts';
 
 const QUOTA = 1_000_000;
@@ -23,6 +24,7 @@ class World {
   constructor(t: TestContext) {
     this.catalog.run({ kind: 'volume-set', name: 'main', quotaBytes: QUOTA, trashMs: 3_600_000 });
     this.sweep = new ReservationSweep({
+      world: systemWorld,
       log: pino({ level: 'silent' }),
       isCatalogPrimary: () => this.isPrimary,
       query: async <Q extends Query>(query: Q) => this.catalog.query(query) as QueryResults[Q['kind']],

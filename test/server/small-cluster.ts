@@ -92,7 +92,7 @@ export class SmallCluster {
   #server(id: ServerId, catalog: Partial<CatalogAccess>, timing: SmallTiming): SmallServer {
     const { idleMs, leaseMs, heartbeatMs, agrees } = timing;
     const clock = new Clock(systemWorld);
-    const wakes = new WakeQueue(clock);
+    const wakes = new WakeQueue(systemWorld, clock);
     const log = pino({ level: 'silent' });
     const store = new MemoryStore();
     const held: FileId[] = [];
@@ -102,6 +102,7 @@ export class SmallCluster {
     const made: { transport?: MemoryTransport } = {};
     const transport = (): MemoryTransport => made.transport as MemoryTransport;
     const host: ReplicaHost = new ReplicaHost({
+      world: systemWorld,
       self: id,
       incarnation,
       clock,
@@ -128,6 +129,7 @@ export class SmallCluster {
       fatal,
     });
     const lease: LeaseDriver = new LeaseDriver({
+      world: systemWorld,
       self: id,
       peers: this.view.members.filter((member) => member !== id),
       leaseMs,
@@ -152,6 +154,7 @@ export class SmallCluster {
       call: (to, method, payload, timeoutMs) => transport().call(to, method, payload, timeoutMs),
     });
     const files = new LocalFileService({
+      world: systemWorld,
       ...(agrees ? { agreed } : {}),
       isServer: (server) => this.view.members.includes(server),
       self: id,
@@ -191,13 +194,14 @@ export class SmallCluster {
       },
     });
     const lockEndings = new LockEndings({
+      world: systemWorld,
       log,
       isConnected: (server) => transport().isConnected(server),
       call: (to, method, payload, timeoutMs, deferrable) =>
         transport().call(to, method, payload, timeoutMs, deferrable),
       heard: (ending) => files.leftUnlocked(ending),
     });
-    const idle = new IdleFiles({ clock, log, host, lease, files, succession, idleMs });
+    const idle = new IdleFiles({ world: systemWorld, clock, log, host, lease, files, succession, idleMs });
     made.transport = this.network.join({
       server: id,
       log,

@@ -16,6 +16,7 @@ import type { Operation } from '../../replica/operation.ts';
 import { SnapshotCut, StillLive } from '../../server/catalog/snapshot-cut.ts';
 import type { Command, CommandResults, ContentVersion, Query } from '../../wire/catalog-api.ts';
 import { decodeFileOperation } from '../../wire/file-operation.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { type Preserved, WHOLE_FILE } from './system-file.ts';
 import { FILE } from './system-messages.ts';
 import { Siblings } from './system-siblings.ts';
@@ -173,6 +174,7 @@ export class SnapshotCatalog {
 
   #newCut(): SnapshotCut {
     return new SnapshotCut({
+      world: systemWorld,
       operationTimeoutMs: CUT_MS,
       nowMs: () => this.#system.world.nowMs,
       query: (query) => this.#query(query as never),
