@@ -1,6 +1,7 @@
 import { assert } from '../base/assert.ts';
 import type {
   Attributes,
+  FileSettings,
   NodeKind,
   PlacedFile,
   Policy,
@@ -137,5 +138,15 @@ export function placedFileOf(row: PlacedRow, volumeReplicas: number): PlacedFile
     view: row.view,
     wanted: row.wanted === 0 ? volumeReplicas : row.wanted,
     sizeBytes: row.sizeBytes,
+  };
+}
+
+/** How a file is stored, and whether its growth is bounded now. @param volume the volume that has it */
+export function fileSettingsOf({ policy, objectBytes }: PlacedRow, volume: VolumeRow): FileSettings {
+  return {
+    volume: volume.name,
+    policy: policyName(policy),
+    objectBytes,
+    limited: volume.quotaBytes > 0,
   };
 }

@@ -1,7 +1,14 @@
 import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { PlacedFile, Query, QueryResults } from '../wire/catalog-api.ts';
-import { placedFileOf, shownOf, snapshotInfoOf, trashedFileOf, volumeInfoOf } from './attributes.ts';
+import {
+  fileSettingsOf,
+  placedFileOf,
+  shownOf,
+  snapshotInfoOf,
+  trashedFileOf,
+  volumeInfoOf,
+} from './attributes.ts';
 import { isCounted } from './charges.ts';
 import { noAttribute } from './commands/attributes.ts';
 import { pathCheck } from './commands/trash.ts';
@@ -12,6 +19,7 @@ import type { PlacedRow } from './server-tables.ts';
 import { sessionLast } from './sessions.ts';
 import { Tables } from './tables.ts';
 import { directoryOf, inodeOf, treeAt, treeNamed, volumeOf } from './tree.ts';
+import type { VolumeRow } from './volume-tables.ts';
 import { pathInode, pathTo } from './walk.ts';
 
 type FoundPath = QueryResults['paths']['paths'][number];
@@ -121,7 +129,7 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       const rows = query.inodes.flatMap((inode) => tables.servers.placed(inode) ?? []);
       const placed = new Set(rows.map(({ id }) => id));
       return {
-        files: placedFiles(tables, rows),
+        files: placedFiles(tables, rows, query.settings),
         reserved: query.inodes.filter((inode) => !placed.has(inode) && tables.numbers.isReserved(inode)),
       };
     }
@@ -149,15 +157,13 @@ function pathOf(tables: Tables, { inode, parent, name }: NameRow): FoundPath | n
   return path === null ? null : { inode, volume: directory.volumeName, path };
 }
 
-function placedFiles(tables: Tables, rows: readonly PlacedRow[]): PlacedFile[] {
+function placedFiles(tables: Tables, rows: readonly PlacedRow[], settings = false): PlacedFile[] {
   // Many files are of few volumes: each is looked up once.
-  const replicas = new Map<number, number>();
+  const volumes = new Map<number, VolumeRow>();
   return rows.map((row) => {
-    let wanted = replicas.get(row.volume);
-    if (wanted === undefined) {
-      wanted = tables.volumes.row(row.volume).replicas;
-      replicas.set(row.volume, wanted);
-    }
-    return placedFileOf(row, wanted);
+    const volume = volumes.get(row.volume) ?? tables.volumes.row(row.volume);
+    volumes.set(row.volume, volume);
+    const placed = placedFileOf(row, volume.replicas);
+    return settings ? { ...placed, settings: fileSettingsOf(row, volume) } : placed;
   });
 }

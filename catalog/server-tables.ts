@@ -10,6 +10,9 @@ export interface PlacedRow {
   readonly wanted: number;
   readonly volume: number;
   readonly sizeBytes: number;
+  /** Index of the file's own policy, which is the volume's of when it was made. */
+  readonly policy: number;
+  readonly objectBytes: number;
 }
 
 /** An inode of any kind, as a scan comes past it. */
@@ -19,7 +22,8 @@ export interface ScannedRow extends PlacedRow {
 
 const SERVER_COLUMNS = `id, url, zone, state, storage_id AS storageId, born_at AS bornAt,
   free_bytes AS freeBytes, total_bytes AS totalBytes, CAST(registered_ns AS TEXT) AS registeredNs`;
-const PLACED_COLUMNS = 'id, replicas, view, wanted, volume, size AS sizeBytes';
+const PLACED_COLUMNS =
+  'id, replicas, view, wanted, volume, size AS sizeBytes, policy, object_bytes AS objectBytes';
 
 /** The servers, and which files each holds. Straight access, no rules. */
 export class ServerTables {

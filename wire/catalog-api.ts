@@ -553,6 +553,17 @@ export interface PlacedFile {
   readonly view: number;
   readonly wanted: number;
   readonly sizeBytes: number;
+  /** Where the query asks for them. Absent from servers of earlier releases. */
+  readonly settings?: FileSettings;
+}
+
+/** How a file is stored, and in which volume, as the catalog has it now. */
+export interface FileSettings {
+  readonly volume: string;
+  readonly policy: Policy;
+  readonly objectBytes: number;
+  /** The volume has a quota for bytes: the catalog is asked before the file grows. */
+  readonly limited: boolean;
 }
 
 export interface VolumeInfo {
@@ -656,8 +667,12 @@ export const Query = Type.Union([
     after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),
-  /** Where those of `inodes` are that are files and exist. */
-  Type.Object({ kind: Type.Literal('placed'), inodes: Type.Array(Inode, { maxItems: 10_000 }) }),
+  /** Where those of `inodes` are that are files and exist. `settings`: with those of each file. */
+  Type.Object({
+    kind: Type.Literal('placed'),
+    inodes: Type.Array(Inode, { maxItems: 10_000 }),
+    settings: Type.Optional(Type.Literal(true)),
+  }),
   /** Files in the trash of a volume that were at a path, or below it; in the order of paths, then of numbers. */
   Type.Object({
     kind: Type.Literal('trash'),

@@ -23,6 +23,7 @@ import type {
   Command,
   CommandResults,
   ContentVersion,
+  FileSettings,
   Query,
   QueryResults,
   ServerInfo,
@@ -55,7 +56,10 @@ const NUMBERS_MS = 10 * 60_000;
 const BEAR_MS_MAX = 3_000;
 /** Where those who are needed do not answer for so long, all are asked to promise. */
 const SPARED_MS = 200;
-/** Where new files of a volume go, and how they are cut, is asked for again after this, in milliseconds. */
+/**
+ * Where new files of a volume go, and how they are cut, is asked for again after this, in milliseconds. `bear` refuses what the volume's
+ * settings do not permit any more; of files that have their names the settings are asked for each time.
+ */
 const NEST_MS = 1_000;
 /** Directories of which the volume is remembered: an inode never leaves its volume. */
 const DIRECTORIES_MAX = 20_000;
@@ -203,7 +207,13 @@ export class Births {
     if (nest === null || groups === null) return this.#forgo(request, options);
     const refusals: Refusal[] = births.map(() => 'no-majority');
     const isNamed = (place: number): boolean => births[place]?.isNamed === true;
-    const isLeft = births.map((birth) => birth.isNamed === true && this.#isLeftAlone(birth, nest));
+    const settings = await this.#settingsOf(
+      births.filter((birth) => birth.isNamed === true),
+      options,
+    );
+    const isLeft = births.map(
+      (birth) => birth.isNamed === true && this.#isLeftAlone(birth, nest, settings.get(birth.inode)),
+    );
     const wanted = groups.map(({ members, places }) => ({
       members,
       places: places.filter((place) => isLeft[place] === false),
@@ -234,11 +244,32 @@ export class Births {
   }
 
   /**
-   * Whether contents of a file that has its name are written by its primary: where the catalog has to be asked before the file grows, and where
-   * another client has opened it, as far as this server knows.
+   * What the catalog says of files that have their names: `create-file` has put each into the volume of its own directory, under that
+   * volume's settings of then. What this server remembers of the request's volume may be older, or of another volume.
    */
-  #isLeftAlone({ inode }: NewFile, { volume }: Nest): boolean {
-    return volume.quotaBytes > 0 || this.#parts.host.has(inode as FileId);
+  async #settingsOf(
+    named: readonly NewFile[],
+    options: CallOptions,
+  ): Promise<ReadonlyMap<number, FileSettings>> {
+    if (named.length === 0) return new Map();
+    const inodes = named.map(({ inode }) => inode);
+    const { files } = await this.#parts.query({ kind: 'placed', inodes, settings: true }, options);
+    return new Map(
+      files.flatMap(({ inode, settings }) => (settings === undefined ? [] : [[inode, settings]])),
+    );
+  }
+
+  /**
+   * Whether the contents of a file that has its name are left to its primary: where the catalog has to be asked before the file grows,
+   * where a majority does not suffice, where the file is not stored as this request stores its files, and where another client has
+   * opened it, as far as this server knows.
+   *
+   * @param settings undefined where the file is gone, and where the catalog's primary is of an earlier release
+   */
+  #isLeftAlone({ inode }: NewFile, { volume }: Nest, settings: FileSettings | undefined): boolean {
+    if (settings === undefined || settings.limited || settings.policy !== 'quorum') return true;
+    if (settings.volume !== volume.name || settings.objectBytes !== volume.objectBytes) return true;
+    return this.#parts.host.has(inode as FileId);
   }
 
   /** The catalog knows size and time of files that had their names before: nothing of them is live any more, unless it was marked since. */

@@ -175,7 +175,10 @@ async function checkBody(request: FastifyRequest, grant: Grant, parts: Authoriza
     }
     case BIRTHS: {
       if (grant.volumes === null) return;
-      const inodes = birthsOf(body).births.map(({ parent }) => parent);
+      // A file that has its name is in the volume of its own directory, whatever directory the request names.
+      const inodes = birthsOf(body).births.flatMap(({ parent, inode, isNamed }) =>
+        isNamed === true ? [parent, inode] : [parent],
+      );
       await parts.scope.check(grant, { volumes: [], inodes });
       return;
     }

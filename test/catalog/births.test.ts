@@ -206,6 +206,24 @@ test('contents are kept while their number is reserved, and the number is void b
   assert.deepEqual(codesOf(files), ['precondition-failed']);
 });
 
+test('the settings of files are those of their own volumes, as they are now', () => {
+  const catalog = new Catalog();
+  const { inode } = catalog.file('/a');
+  const { volume } = catalog.run({ kind: 'volume-create', name: 'other', replicas: 3, objectBytes: 8192 });
+  const { attributes } = catalog.run({
+    ...{ kind: 'create-file', mode: 0o600, uid: 1, gid: 1, exclusive: true },
+    place: { parent: volume.root, name: 'b' },
+  });
+  const settings = () =>
+    catalog
+      .query({ kind: 'placed', inodes: [inode, attributes.inode], settings: true })
+      .files.map((file) => file.settings);
+  const main = { volume: 'main', policy: 'quorum', objectBytes: 131_072, limited: false };
+  assert.deepEqual(settings(), [main, { ...main, volume: 'other', objectBytes: 8192 }]);
+  catalog.run({ kind: 'volume-set', name: 'other', quotaBytes: 10_000 });
+  assert.deepEqual(settings(), [main, { ...main, volume: 'other', objectBytes: 8192, limited: true }]);
+});
+
 test('a directory hands down its group, and its default list', () => {
   const catalog = new Catalog();
   const first = reserve(catalog);

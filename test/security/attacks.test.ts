@@ -346,7 +346,7 @@ test('births and the trash: of another volume, of a number that is not reserved,
     return (JSON.parse(text) as { attributes: { inode: number } }).attributes.inode;
   };
   const times = { accessedNs: null, modifiedNs: null, changedNs: null };
-  const body = (inode: number, into: number, number: number): Uint8Array =>
+  const body = (inode: number, into: number, number: number, named: { isNamed?: true } = {}): Uint8Array =>
     encodeBirths({
       ...{ owner: 4711, session: 4711, number },
       births: [
@@ -358,6 +358,7 @@ test('births and the trash: of another volume, of a number that is not reserved,
           uid: 0,
           gid: 0,
           contents: Buffer.from('evil'),
+          ...named,
           ...times,
         },
       ],
@@ -372,6 +373,22 @@ test('births and the trash: of another volume, of a number that is not reserved,
   const taken = await bear(body(Number(file), own, 2));
   assert.doesNotMatch(taken.text, /"born"/, 'with the number of another file');
   assert.equal((await as('root', 'GET', '/v1/files/other/secret')).text, 'of other');
+  const reserved = await as('mallory', 'POST', '/v1/births/numbers', { json: { owner: 4711, count: 1 } });
+  const { first } = JSON.parse(reserved.text) as { readonly first: number };
+  const create = {
+    ...{
+      kind: 'create-file',
+      place: { parent: other, name: 'empty' },
+      reserved: { inode: first, owner: 4711 },
+    },
+    ...{ mode: 0o644, uid: 0, gid: 0, exclusive: true },
+  };
+  const json = { session: 4712, number: 1, since: 1, command: create };
+  const created = await as('root', 'POST', '/v1/catalog/commands', { json });
+  assert.equal(created.status, 200, created.text);
+  const filled = await bear(body(first, own, 3, { isNamed: true }));
+  assert.equal(filled.status, 403, `a file of another volume that has its name: ${filled.text}`);
+  assert.equal((await as('root', 'GET', '/v1/files/other/empty')).text, '');
   assert.equal(
     (await ask(cluster, 'POST', '/v1/births/numbers', { json: { owner: 1, count: 1 } })).status,
     401,

@@ -1,7 +1,6 @@
 /** Files that come as a whole, as the parts of a server see them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
@@ -18,10 +17,10 @@ import { MemoryStore } from '../../server/storage/memory-store.ts';
 import { CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
 import type { BirthRequest, Birth as NewFile } from '../../wire/births.ts';
 import { ByteWriter } from '../../wire/bytes.ts';
-import type { Command, Query } from '../../wire/catalog-api.ts';
+import type { Command, FileSettings, PlacedFile, Policy, Query } from '../../wire/catalog-api.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
+import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
 
 const log = pino({ level: 'silent' });
 const BYTES = Buffer.from('the whole of it');
@@ -35,18 +34,25 @@ function placeOf(epoch: Epoch, { view }: SmallCluster) {
   return { epoch, view, objectBytes: OBJECT_BYTES };
 }
 
-async function started(t: { after(work: () => void): void }, told: string[] = []) {
+/** Servers that have just started: no file has a primary for the first lease. */
+function startedNow(t: { after(work: () => void): void }, told: string[] = []) {
   const command = async ({ kind }: { readonly kind: string }) => void told.push(kind);
-  const cluster = new SmallCluster(['a', 'b', 'c'], { command }, { leaseMs: 2_000 });
+  const cluster = new SmallCluster(['a', 'b', 'c'], { command }, STEADY);
   t.after(() => {
     cluster.close();
     assert.deepEqual(cluster.fatal, []);
   });
-  await cluster.ready();
   const servers = cluster.servers as [SmallServer, SmallServer, SmallServer];
   const epoch = firstEpoch(servers[0].id, 1 as Incarnation);
   const bear = (server: SmallServer) => server.host.bear([BIRTH], placeOf(epoch, cluster));
   return { cluster, servers, epoch, bear };
+}
+
+/** Servers at which files can have primaries. */
+async function started(...given: Parameters<typeof startedNow>) {
+  const all = startedNow(...given);
+  await all.cluster.ready();
+  return all;
 }
 
 test('whoever leads next begins with what a majority has, and has the file marked before it changes it', async (t) => {
@@ -76,7 +82,7 @@ test('a file is not borne where somebody was promised another epoch, nor twice',
 });
 
 test('a replica that is being made is not taken into use by a message that comes meanwhile', async (t) => {
-  const { servers, bear, cluster } = await started(t);
+  const { servers, bear, cluster } = startedNow(t);
   const [a, b] = servers;
   const gate = Promise.withResolvers<void>();
   const real = a.store.bear.bind(a.store);
@@ -103,7 +109,17 @@ interface Catalog {
   readonly calls: string[];
   /** That were asked to store something, in alphabetical order. */
   readonly servers: string[];
-  readonly volume: { replicas: number };
+  readonly volume: {
+    name: string;
+    replicas: number;
+    policy: Policy;
+    objectBytes: number;
+    quotaBytes: number;
+  };
+  /** How far the clock is ahead. */
+  laterMs: number;
+  /** What files that have their names have otherwise than the volume; null: the catalog's release does not say. */
+  readonly settings: Map<number, Partial<FileSettings> | null>;
 }
 
 /** Who bears for a catalog that names what it is told, with two other servers that answer as they are told to. */
@@ -117,13 +133,23 @@ function bearerOf(
   },
 ) {
   const [a] = cluster.servers as [SmallServer];
-  const volume = { name: 'v', root: 1, replicas: 3, policy: 'quorum', objectBytes: OBJECT_BYTES };
-  const seen: Catalog = { commands: [], stored: [], calls: [], servers: [], volume };
+  const policy: Policy = 'quorum';
+  const volume = { name: 'v', root: 1, replicas: 3, policy, objectBytes: OBJECT_BYTES, quotaBytes: 0 };
+  const settings = new Map<number, Partial<FileSettings> | null>();
+  const seen: Catalog = { commands: [], stored: [], calls: [], servers: [], volume, settings, laterMs: 0 };
+  const placedFile = (inode: number) => {
+    const { name, quotaBytes, policy, objectBytes } = seen.volume;
+    const own = { volume: name, policy, objectBytes, limited: quotaBytes > 0, ...settings.get(inode) };
+    return settings.get(inode) === null ? { inode } : { inode, settings: own };
+  };
+  const clock = new Clock(systemWorld);
+  const realMs = clock.nowMs.bind(clock);
+  clock.nowMs = () => realMs() + seen.laterMs;
   const births = new Births({
     world: systemWorld,
     self: a.id,
     incarnation: 1 as Incarnation,
-    clock: new Clock(systemWorld),
+    clock,
     log,
     host: a.host,
     traffic: { wrote: () => undefined } as never,
@@ -140,8 +166,12 @@ function bearerOf(
       return answer();
     },
     ...placed,
-    query: async (query: Query) =>
-      (query.kind === 'attributes' ? { attributes: { volume: 'v' } } : { volume, servers: [] }) as never,
+    query: async (query: Query) => {
+      if (query.kind === 'placed') return { files: query.inodes.map(placedFile), reserved: [] } as never;
+      return (
+        query.kind === 'attributes' ? { attributes: { volume: 'v' } } : { volume: { ...volume }, servers: [] }
+      ) as never;
+    },
     command: async (command: Command) => {
       seen.commands.push(command);
       if (command.kind === 'reserve-inodes') return { first: 100 } as never;
@@ -164,7 +194,7 @@ function requestFor(number: number, ...inodes: number[]): BirthRequest {
 const STORED = async () => new Uint8Array(0);
 
 test('many files are one call to each server and one command', async (t) => {
-  const { cluster } = await started(t);
+  const { cluster } = startedNow(t);
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
   const outcomes = await births.bear(requestFor(1, 100, 101, 102), {});
@@ -181,7 +211,7 @@ test('many files are one call to each server and one command', async (t) => {
 });
 
 test('a file that has its name gets its contents, which the catalog settles unless the file was marked since', async (t) => {
-  const { cluster } = await started(t);
+  const { cluster } = startedNow(t);
   const { births, seen } = bearerOf(cluster, STORED);
   const { named } = await births.reserve({ owner: 3, count: 10 });
   assert.equal(named, true);
@@ -201,17 +231,51 @@ test('a file that has its name gets its contents, which the catalog settles unle
   assert.deepEqual(bear?.kind === 'bear' && bear.files.map(({ inode }) => inode), [100]);
 });
 
-test('a file of a volume with a quota that has its name is not stored before growth was asked for', async (t) => {
-  const { cluster } = await started(t);
+function namedRequest(number: number, ...inodes: number[]): BirthRequest {
+  const request = requestFor(number, ...inodes);
+  return { ...request, births: request.births.map((birth) => ({ ...birth, isNamed: true })) };
+}
+
+test('a file that has its name in a volume with a quota is left to its primary, also where the quota is new', async (t) => {
+  const { cluster } = startedNow(t);
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
-  Object.assign(seen.volume, { quotaBytes: 1_000 });
-  const request = requestFor(1, 100);
-  const outcomes = await births.bear(
-    { ...request, births: request.births.map((birth) => ({ ...birth, isNamed: true })) },
-    {},
+  const [before] = await births.bear(namedRequest(1, 100), {});
+  assert.equal(before?.kind, 'born');
+  seen.stored.splice(0);
+  seen.volume.quotaBytes = 1_000;
+  assert.deepEqual(await births.bear(namedRequest(2, 101), {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(seen.stored, []);
+});
+
+test('each file that has its name is judged by its own volume, whatever its request names', async (t) => {
+  const { cluster } = startedNow(t);
+  const { births, seen } = bearerOf(cluster, STORED);
+  await births.reserve({ owner: 3, count: 10 });
+  seen.settings.set(101, { volume: 'another' });
+  seen.settings.set(102, { limited: true });
+  seen.settings.set(103, { objectBytes: 2 * OBJECT_BYTES });
+  seen.settings.set(104, { policy: 'all' });
+  const outcomes = await births.bear(namedRequest(1, 100, 101, 102, 103, 104), {});
+  assert.deepEqual(
+    outcomes.map(({ kind }) => kind),
+    ['born', 'unborn', 'unborn', 'unborn', 'unborn'],
   );
-  assert.deepEqual([outcomes, seen.stored], [[{ kind: 'unborn' }], []]);
+  assert.deepEqual([...new Set(seen.stored)], [100]);
+  const settled = seen.commands.flatMap((command) => (command.kind === 'settle' ? command.files : []));
+  assert.deepEqual(
+    settled.map(({ inode }) => inode),
+    [100],
+  );
+});
+
+test('where a catalog of an earlier release does not say how a file is stored, its primary writes it', async (t) => {
+  const { cluster } = startedNow(t);
+  const { births, seen } = bearerOf(cluster, STORED);
+  await births.reserve({ owner: 3, count: 10 });
+  seen.settings.set(100, null);
+  assert.deepEqual(await births.bear(namedRequest(1, 100), {}), [{ kind: 'unborn' }]);
+  assert.deepEqual(seen.stored, []);
 });
 
 test('a file that has its name, and was opened since, is left to its primary', async (t) => {
@@ -228,7 +292,7 @@ test('a file that has its name, and was opened since, is left to its primary', a
 });
 
 test('an empty file is stored as any other: by the same word later primaries know that nobody led it', async (t) => {
-  const { cluster, servers } = await started(t);
+  const { cluster, servers } = startedNow(t);
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
   const request = requestFor(1, 100, 101);
@@ -256,7 +320,7 @@ test('an empty file is stored as any other: by the same word later primaries kno
 });
 
 test('others have been asked, and what they are asked has left, before this server stores its own replica', async (t) => {
-  const { cluster, servers } = await started(t);
+  const { cluster, servers } = startedNow(t);
   const order: string[] = [];
   const { births } = bearerOf(cluster, async () => {
     order.push('asked');
@@ -277,7 +341,7 @@ test('others have been asked, and what they are asked has left, before this serv
 });
 
 test('files go to the servers that were reserved with their numbers, and their names say so', async (t) => {
-  const { cluster } = await started(t);
+  const { cluster } = startedNow(t);
   const sets = [
     ['a', 'b', 'c'],
     ['a', 'd', 'e'],
@@ -307,19 +371,19 @@ test('files go to the servers that were reserved with their numbers, and their n
 });
 
 test('a number is of no use to a volume that wants another number of replicas', async (t) => {
-  const { cluster } = await started(t);
+  const { cluster } = startedNow(t);
   const { births, seen } = bearerOf(cluster, STORED);
   const { volume } = seen;
   await births.reserve({ owner: 3, count: 10, volume: 'v' });
   volume.replicas = 2;
   // Of what volumes want a server knows what was so a second ago.
-  await delay(1_100);
+  seen.laterMs = 1_100;
   assert.deepEqual(await births.bear(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
   assert.deepEqual(seen.stored, []);
 });
 
 test('a file that no majority has gets no name', async (t) => {
-  const { cluster } = await started(t);
+  const { cluster } = startedNow(t);
   const away = new ServiceError('unknown', 'no answer');
   const { births, seen } = bearerOf(cluster, () => Promise.reject(away));
   await births.reserve({ owner: 3, count: 10 });
@@ -328,7 +392,7 @@ test('a file that no majority has gets no name', async (t) => {
 });
 
 test('where the neighbour does not answer the spare server is asked to promise', async (t) => {
-  const { cluster } = await started(t);
+  const { cluster } = startedNow(t);
   const { births, seen } = bearerOf(cluster, async () => {
     const asked = seen.calls.filter((method) => method === BIRTH_CALL).length;
     if (asked === 1 && seen.calls.at(-1) === BIRTH_CALL) await new Promise(() => undefined);
@@ -341,7 +405,7 @@ test('where the neighbour does not answer the spare server is asked to promise',
 });
 
 test('whoever stores what is borne has written down that it may be there, also once more', async (t) => {
-  const { servers, bear } = await started(t);
+  const { servers, bear } = startedNow(t);
   const [a, b] = servers;
   assert.deepEqual([await bear(a), await bear(b)], [[null], [null]]);
   assert.deepEqual([a.held, b.held], [[FILE], [FILE]]);
@@ -381,14 +445,14 @@ test('whoever asks for a file whose replica is being made waits for that', async
 });
 
 test('a request that another server has closed meanwhile has no effect', async (t) => {
-  const { cluster } = await started(t);
+  const { cluster } = startedNow(t);
   const { births } = bearerOf(cluster, STORED, true);
   await births.reserve({ owner: 3, count: 10 });
   assert.deepEqual(await births.bear(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
 });
 
 test('disks that are full refuse a file by that reason', async (t) => {
-  const { cluster } = await started(t);
+  const { cluster } = startedNow(t);
   const { births } = bearerOf(cluster, async () => Buffer.from(JSON.stringify(['no-space'])));
   await births.reserve({ owner: 3, count: 10 });
   const [outcome] = await births.bear(requestFor(1, 100), {});
@@ -396,7 +460,7 @@ test('disks that are full refuse a file by that reason', async (t) => {
 });
 
 test("nobody fills the replicas of another's numbers", async (t) => {
-  const { cluster } = await started(t);
+  const { cluster } = startedNow(t);
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
   assert.deepEqual(await births.bear({ ...requestFor(1, 100), owner: 4 }, {}), [{ kind: 'unborn' }]);
@@ -406,7 +470,7 @@ test("nobody fills the replicas of another's numbers", async (t) => {
 });
 
 test('a retry waits for the same, and one that comes later closes the request', async (t) => {
-  const { cluster } = await started(t);
+  const { cluster } = startedNow(t);
   const { births, seen } = bearerOf(cluster, STORED);
   await births.reserve({ owner: 3, count: 10 });
   const request = requestFor(1, 100);
@@ -438,45 +502,13 @@ test('a call that comes after the file went on in a later epoch stores nothing, 
   assert.deepEqual(Buffer.from((await b.files.read(FILE, 0, 99)).bytes), written);
 });
 
-test('what is borne is not collected before its number is void', async () => {
-  const store = new MemoryStore();
-  const view = { number: 1, members: ['a' as ServerId] };
-  const [named, borne, void1] = [5, 6, 7] as [FileId, FileId, FileId];
-  for (const file of [named, borne, void1]) store.create(file, view, 4096);
+/** Collects garbage of a server whose catalog answers so, at once. @returns what was removed */
+async function collected(
+  store: MemoryStore,
+  { files, reserved = [] }: { readonly files: readonly Partial<PlacedFile>[]; readonly reserved?: FileId[] },
+  conflicts: Pick<ViewConflicts, 'compare'> = { compare: () => false },
+): Promise<FileId[]> {
   const removed: FileId[] = [];
-  const garbage = new Garbage({
-    world: systemWorld,
-    self: 'a' as ServerId,
-    log,
-    store,
-    departed: { add: async () => undefined, files: () => [], forget: async () => undefined },
-    host: { remove: async (file: FileId) => void removed.push(file), loaded: () => null } as never,
-    lease: { close: () => undefined } as never,
-    graceMs: 60_000,
-    isRoomShort: () => false,
-    nowNs: () => 0n,
-    nowMs: () => 0,
-    isCatalogPrimary: () => false,
-    command: async () => ({}),
-    query: async () => {
-      const place = { inode: named, members: ['a'], view: 1, wanted: 1, sizeBytes: 0 };
-      return { files: [place], reserved: [borne] } as never;
-    },
-    holds: async () => true,
-    conflicts: { compare: () => false },
-  });
-  await garbage.run();
-  garbage.close();
-  assert.deepEqual(removed, [void1]);
-});
-
-test('a replica whose view has other members at the catalog is reported, and not removed as one that has moved', async () => {
-  const store = new MemoryStore();
-  const [forked, moved] = [5, 6] as [FileId, FileId];
-  store.create(forked, { number: 1, members: ['a', 'b', 'c'] as ServerId[] }, 4096);
-  store.create(moved, { number: 1, members: ['a', 'b', 'c'] as ServerId[] }, 4096);
-  const removed: FileId[] = [];
-  const conflicts = new ViewConflicts({ log, isHere: () => true, found: () => undefined });
   const garbage = new Garbage({
     world: systemWorld,
     self: 'a' as ServerId,
@@ -491,20 +523,36 @@ test('a replica whose view has other members at the catalog is reported, and not
     nowMs: () => 0,
     isCatalogPrimary: () => false,
     command: async () => ({}),
-    query: async () => {
-      const place = { members: ['d', 'e', 'f'], wanted: 3, sizeBytes: 0 };
-      const files = [
-        { ...place, inode: forked, view: 1 },
-        { ...place, inode: moved, view: 2 },
-      ];
-      return { files, reserved: [] } as never;
-    },
+    query: async () => ({ files, reserved }) as never,
     holds: async () => true,
     conflicts,
   });
   await garbage.run();
   garbage.close();
-  assert.deepEqual(removed, [moved]);
+  return removed;
+}
+
+test('what is borne is not collected before its number is void', async () => {
+  const store = new MemoryStore();
+  const view = { number: 1, members: ['a' as ServerId] };
+  const [named, borne, void1] = [5, 6, 7] as [FileId, FileId, FileId];
+  for (const file of [named, borne, void1]) store.create(file, view, 4096);
+  const place = { inode: named, members: ['a'], view: 1, wanted: 1, sizeBytes: 0 };
+  assert.deepEqual(await collected(store, { files: [place], reserved: [borne] }), [void1]);
+});
+
+test('a replica whose view has other members at the catalog is reported, and not removed as one that has moved', async () => {
+  const store = new MemoryStore();
+  const [forked, moved] = [5, 6] as [FileId, FileId];
+  const view = { number: 1, members: ['a', 'b', 'c'] as ServerId[] };
+  for (const file of [forked, moved]) store.create(file, view, 4096);
+  const conflicts = new ViewConflicts({ log, isHere: () => true, found: () => undefined });
+  const place = { members: ['d', 'e', 'f'], wanted: 3, sizeBytes: 0 };
+  const files = [
+    { ...place, inode: forked, view: 1 },
+    { ...place, inode: moved, view: 2 },
+  ];
+  assert.deepEqual(await collected(store, { files }, conflicts), [moved]);
   const what = 'view 1 has a,b,c here and d,e,f at the catalog';
   assert.deepEqual(conflicts.current, [{ file: forked, what }]);
 });

@@ -6,6 +6,7 @@ const replica = plantedIn('replica');
 const SNAPSHOTS = 'snapshots before and after a file that is borne gets its name';
 const BIRTHS = 'test/server/births.test.ts';
 const CATALOG = 'test/catalog/births.test.ts';
+const OWN_VOLUME = 'each file that has its name is judged by its own volume, whatever its request names';
 const MEMBERS =
   'a file with a reserved number has the members of the reservation, in whatever way it is made';
 
@@ -25,8 +26,8 @@ export const PLANTED_BIRTHS: readonly Planted[] = [
     'contents of a file that has its name are stored although it was opened since',
     {
       file: 'server/file/births.ts',
-      find: 'volume.quotaBytes > 0 || this.#parts.host.has(inode as FileId)',
-      replace: 'volume.quotaBytes > 0',
+      find: 'return this.#parts.host.has(inode as FileId);',
+      replace: 'return false;',
     },
     {
       test: {
@@ -40,13 +41,73 @@ export const PLANTED_BIRTHS: readonly Planted[] = [
     'contents of a file that has its name are stored before the quota is asked for',
     {
       file: 'server/file/births.ts',
-      find: 'volume.quotaBytes > 0 || this.#parts.host.has(inode as FileId)',
-      replace: 'this.#parts.host.has(inode as FileId)',
+      find: 'settings.limited ||',
+      replace: '',
     },
     {
       test: {
         file: BIRTHS,
-        name: 'a file of a volume with a quota that has its name is not stored before growth was asked for',
+        name: 'a file that has its name in a volume with a quota is left to its primary, also where the quota is new',
+      },
+    },
+  ),
+  replica(
+    'birth-remembered-quota',
+    'whether the volume has a quota is taken from what the server remembers of it',
+    {
+      file: 'server/file/births.ts',
+      find: 'settings.limited ||',
+      replace: 'volume.quotaBytes > 0 ||',
+    },
+    {
+      test: {
+        file: BIRTHS,
+        name: 'a file that has its name in a volume with a quota is left to its primary, also where the quota is new',
+      },
+    },
+  ),
+  replica(
+    'birth-majority-of-all',
+    'a majority stores contents of a file that all replicas shall have',
+    {
+      file: 'server/file/births.ts',
+      find: "settings.policy !== 'quorum'",
+      replace: 'false',
+    },
+    { test: { file: BIRTHS, name: OWN_VOLUME } },
+  ),
+  replica(
+    'birth-of-another-volume',
+    'contents of a file that has its name are stored as in the volume that the request names',
+    {
+      file: 'server/file/births.ts',
+      find: 'settings.volume !== volume.name',
+      replace: 'false',
+    },
+    { test: { file: BIRTHS, name: OWN_VOLUME } },
+  ),
+  replica(
+    'birth-of-another-size',
+    'contents of a file that has its name are cut as in the volume that the server remembers',
+    {
+      file: 'server/file/births.ts',
+      find: '|| settings.objectBytes !== volume.objectBytes',
+      replace: '',
+    },
+    { test: { file: BIRTHS, name: OWN_VOLUME } },
+  ),
+  replica(
+    'birth-without-rights',
+    'a token for one volume fills files of another that have their names',
+    {
+      file: 'server/security/authorization.ts',
+      find: 'isNamed === true ? [parent, inode] : [parent]',
+      replace: '[parent]',
+    },
+    {
+      test: {
+        file: 'test/security/attacks.test.ts',
+        name: 'births and the trash: of another volume, of a number that is not reserved, of one that another has',
       },
     },
   ),
