@@ -8,7 +8,7 @@ import { after, before, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { Finding } from '../../wire/http-api.ts';
 import { plantedEnv } from '../simulation/plant.ts';
-import { PLANTED_BIRTHS } from '../simulation/planted-births.ts';
+import type { Mutation } from '../simulation/planted.ts';
 import { run } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
@@ -16,17 +16,27 @@ const VOLUME = 'v';
 const FIRST = 'the history of the contents that got no name';
 const SECOND = 'the history of the file that was made by the same number';
 
+/** The members of a file are chosen when it is created, whatever its number was reserved with. */
+const CHOSEN_ANEW: readonly Mutation[] = [
+  {
+    file: 'catalog/command.ts',
+    in: 'replicasOf',
+    find: 'if ($members.length > 0) return $members;',
+    replace: '',
+  },
+  {
+    file: 'catalog/command.ts',
+    find: '$reserved !== undefined && !$servers.every(({ id }) => $chosen.includes(id))',
+    replace: 'false',
+  },
+];
+
 let cluster: RealCluster;
 let client: ClusterClient;
 let root: number;
 
 before(async () => {
-  const [members, unplaced] = ['birth-members', 'birth-unplaced'].map((wanted) =>
-    PLANTED_BIRTHS.find(({ row }) => row === wanted),
-  );
-  assert.ok(members !== undefined && unplaced !== undefined);
-  const chosenAnew = { ...members, also: [unplaced] };
-  cluster = await RealCluster.start({ servers: 5, environment: () => plantedEnv(chosenAnew) });
+  cluster = await RealCluster.start({ servers: 5, environment: () => plantedEnv(CHOSEN_ANEW) });
   client = new ClusterClient({ servers: cluster.urls });
   await cluster.createVolume(VOLUME);
   root = (await client.query({ kind: 'volume', name: VOLUME })).volume.root;

@@ -9,72 +9,57 @@ import type { Mutation } from '../simulation/planted.ts';
 const EARLIER: readonly Mutation[] = [
   {
     file: 'server/transport/handshake.ts',
-    find: "'leasehold-commands': String(COMMANDS_VERSION),",
-    replace: '',
+    find: 'String(COMMANDS_VERSION)',
+    replace: "''",
   },
-  {
-    file: 'catalog/versions.ts',
-    find: 'export const COMMANDS_VERSION = 5;',
-    replace: 'export const COMMANDS_VERSION = 1;',
-  },
+  { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '5', replace: '1' },
   {
     file: 'server/catalog/catalog-service.ts',
-    find: 'if (version === 1) return;',
-    replace:
-      "if (version === 1) return;\n    throw new ServiceError('bad-request', 'There is no such command');",
+    find: 'if ($version === 1) return;',
+    replace: `if ($version === 1) return; throw new ServiceError('bad-request', 'There is no such command');`,
   },
   {
     file: 'server/http/catalog-routes.ts',
-    find: '  Command.anyOf.map(',
+    find: 'Command.anyOf',
     replace:
-      '  Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-)/.test(properties.kind.const)).map(',
+      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-)/.test(properties.kind.const))',
   },
   {
     file: 'server/http/catalog-routes.ts',
-    find: '  Query.anyOf.map(',
+    find: 'Query.anyOf',
     replace:
-      '  Query.anyOf.filter(({ properties }) => !/^(snapshots|trash|sweeps)/.test(properties.kind.const)).map(',
+      'Query.anyOf.filter(({ properties }) => !/^(snapshots|trash|sweeps)/.test(properties.kind.const))',
   },
   {
     file: 'server/http/app.ts',
-    find: 'if (births !== undefined) await app.register(async (scope) => birthRoutes(scope, births));',
+    find: 'if ($births !== undefined) await $app.register(async (scope) => birthRoutes(scope, $births));',
     replace: '',
   },
   {
     file: 'server/http/app.ts',
-    find: 'await app.register(async (scope) => snapshotRoutes(scope, gateway));',
+    find: 'await $app.register(async (scope) => snapshotRoutes(scope, $gateway));',
     replace: '',
   },
   {
     file: 'server/http/app.ts',
-    find: 'await app.register(async (scope) => trashRoutes(scope, gateway));',
+    find: 'await $app.register(async (scope) => trashRoutes(scope, $gateway));',
     replace: '',
   },
 ];
 
-/** The same of a command line and of a mount: they know nothing of snapshots, of trash, and of files that are borne. */
+/** The same of a command line and of a mount: they know nothing of snapshots, of trash, and of births. */
 const EARLIER_CLIENT: readonly Mutation[] = [
-  { file: 'client/main.ts', find: '  addSnapshotCommands(program);', replace: '' },
-  { file: 'client/main.ts', find: '  addTrashCommands(program);', replace: '' },
-  {
-    file: 'fuse/main.ts',
-    find: '? new ClusterBirths(client, volume, failed)',
-    replace: '? null',
-  },
+  { file: 'client/main.ts', find: 'addSnapshotCommands($program);', replace: '' },
+  { file: 'client/main.ts', find: 'addTrashCommands($program);', replace: '' },
+  { file: 'fuse/main.ts', find: 'new ClusterBirths($client, $volume, $failed)', replace: 'null' },
 ];
 
 /** @returns the environment in which a server is one of the release before */
 export function earlierRelease(): NodeJS.ProcessEnv {
-  return environmentOf(EARLIER);
+  return plantedEnv(EARLIER);
 }
 
 /** @returns the environment in which a command, or the mount that it makes, is one of the release before */
 export function earlierClient(): NodeJS.ProcessEnv {
-  return environmentOf(EARLIER_CLIENT);
-}
-
-function environmentOf(release: readonly Mutation[]): NodeJS.ProcessEnv {
-  const [first, ...also] = release as readonly [Mutation, ...Mutation[]];
-  const what = 'the release before';
-  return plantedEnv({ ...first, also, row: 'earlier', layer: 'replica', what, caughtBy: {} });
+  return plantedEnv(EARLIER_CLIENT);
 }

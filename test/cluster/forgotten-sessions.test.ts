@@ -13,19 +13,10 @@ import { ask } from '../http/ask.ts';
 import { plantedEnv } from '../simulation/plant.ts';
 import { RealCluster } from './real-cluster.ts';
 
-const few = plantedEnv({
-  ...{ row: 'few-sessions', layer: 'replica', what: 'few sessions are remembered', caughtBy: {} },
-  file: 'catalog/sessions.ts',
-  find: 'export const SESSIONS_MAX = 10_000;',
-  replace: 'export const SESSIONS_MAX = 20;',
-  also: [
-    {
-      file: 'catalog/sessions.ts',
-      find: 'const SESSIONS_FORGOTTEN = 500;',
-      replace: 'const SESSIONS_FORGOTTEN = 5;',
-    },
-  ],
-});
+const few = plantedEnv([
+  { file: 'catalog/sessions.ts', in: 'SESSIONS_MAX', find: '10_000', replace: '20' },
+  { file: 'catalog/sessions.ts', in: 'SESSIONS_FORGOTTEN', find: '500', replace: '5' },
+]);
 const cluster = await RealCluster.start({ environment: () => few });
 after(() => cluster.stop());
 await cluster.createVolume('main');

@@ -1,32 +1,31 @@
 /**
- * Plants known bugs: Node loads the code with other lines than its files have. No file is changed or copied.
+ * Plants known bugs: Node loads other code than its files have. No file is changed or copied.
  * Modules of the same process are loaded once for each bug, under an address that names it; a process of its own
  * has one bug (`plant-process.ts`).
  */
 import { readFileSync } from 'node:fs';
 import { registerHooks, stripTypeScriptTypes } from 'node:module';
+import { anchoredSource } from './anchor.ts';
 import type { Mutation, Planted } from './planted.ts';
 
 const ROOT = new URL('../../', import.meta.url);
 const PACKAGES = new URL('node_modules/', ROOT).href;
 
-/** Name of the variable that tells a process of its own which lines are other ones. */
-export const MUTATIONS_VARIABLE = 'PLANTED_MUTATIONS';
+/** Name of the variable that gives a process of its own the sources that are other ones, as JSON. */
+export const SOURCES_VARIABLE = 'PLANTED_SOURCES';
 
-/** The sources of files that have other lines, by the addresses of the files. */
+/** Sources without types that have a bug, by the addresses of their files. */
 export type Sources = ReadonlyMap<string, string>;
 
-/** @throws Error where a line is not there, or more than once */
+/** @throws Error where the place of a change is not there, or there are several */
 export function plantedSources(mutations: readonly Mutation[]): Sources {
-  const sources = new Map<string, string>();
-  for (const { file, find, replace } of mutations) {
-    const { href } = new URL(file, ROOT);
-    const parts = (sources.get(href) ?? readFileSync(new URL(href), 'utf8')).split(find);
-    if (parts.length !== 2)
-      throw new Error(`"${find}" occurs ${parts.length - 1} times in ${file}, not once`);
-    sources.set(href, parts.join(replace));
-  }
-  return sources;
+  const files = Map.groupBy(mutations, ({ file }) => file);
+  return new Map(
+    [...files].map(([file, changes]) => {
+      const url = new URL(file, ROOT);
+      return [url.href, anchoredSource(readFileSync(url, 'utf8'), changes, file)];
+    }),
+  );
 }
 
 /** Of a bug, with the defences that are taken away with it. */
@@ -67,8 +66,7 @@ function hooksRegister(): void {
       const sources = planted.get(query);
       if (sources === undefined) return nextLoad(url, context);
       const href = url.slice(0, -query.length);
-      const changed = sources.get(href);
-      const source = changed === undefined ? strippedRead(href) : stripTypeScriptTypes(changed);
+      const source = sources.get(href) ?? strippedRead(href);
       return { format: 'module', source, shortCircuit: true };
     },
   });
@@ -77,7 +75,7 @@ function hooksRegister(): void {
 /**
  * Plants a bug in this process.
  * @returns a function that loads a module of the code with the bug, named by its path from the root of the repository
- * @throws Error where a line is not there, or more than once
+ * @throws Error where the place of a change is not there, or there are several
  */
 export function plant(bug: Planted): (file: string) => Promise<unknown> {
   if (planted.size === 0) hooksRegister();
@@ -87,18 +85,17 @@ export function plant(bug: Planted): (file: string) => Promise<unknown> {
 }
 
 /**
- * Plants a bug in a process that is about to start, and in those that it starts.
+ * Gives a process that is about to start, and those that it starts, other code.
  * @returns the variables to start it with
- * @throws Error where a line is not there, or more than once
+ * @throws Error where the place of a change is not there, or there are several
  */
-export function plantedEnv(bug: Planted): NodeJS.ProcessEnv {
-  const mutations = mutationsOf(bug);
-  plantedSources(mutations);
+export function plantedEnv(mutations: readonly Mutation[]): NodeJS.ProcessEnv {
+  const sources = plantedSources(mutations);
   const { NODE_TEST_CONTEXT: _, NODE_OPTIONS: options = '', ...env } = process.env;
   const hook = new URL('plant-process.ts', import.meta.url).href;
   return {
     ...env,
     NODE_OPTIONS: `${options} --import=${hook}`,
-    [MUTATIONS_VARIABLE]: JSON.stringify(mutations),
+    [SOURCES_VARIABLE]: JSON.stringify([...sources]),
   };
 }

@@ -1,33 +1,12 @@
 /** What the tests of planted bugs have in common, by layer; see `planted.ts`. */
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import { mutationsOf, plantedSources } from './plant.ts';
 import type { Planted, PlantedLayer } from './planted.ts';
 import { PLANTED } from './planted-all.ts';
 import { campaignLoad, pairHunt, plantedHunt } from './planted-hunt.ts';
 
 /** Bugs that tests notice, in processes of their own, at a time: such a test waits more than it computes. */
 const AT_A_TIME = 2;
-/**
- * Such bugs are tried in so many parts, another one with each change of the code: hundreds of processes take minutes. `PLANTED=all` tries all of
- * them, as `npm run planted` does.
- */
-const PARTS = 10;
-
-const ROOT = fileURLToPath(new URL('../../', import.meta.url));
-
-/** @returns those whose turn it is, by the text of all files that have bugs planted in them */
-function turnOf(bugs: readonly Planted[]): readonly Planted[] {
-  if (process.env.PLANTED === 'all') return bugs;
-  const files = new Set(bugs.flatMap((bug) => mutationsOf(bug).map(({ file }) => file)));
-  const code = createHash('sha256');
-  for (const file of [...files].toSorted()) code.update(readFileSync(`${ROOT}${file}`));
-  const turn = code.digest().readUInt32BE() % PARTS;
-  return bugs.filter((_, place) => place % PARTS === turn);
-}
 
 /** Demands that each bug of the layer is noticed, and that the code as it is passes what notices them. */
 export function demandCatches(layer: PlantedLayer): void {
@@ -47,19 +26,13 @@ export function demandCatches(layer: PlantedLayer): void {
   for (const bug of bugs) if (bug.caughtBy.test === undefined) demandCatch(layer, bug);
   const tested = bugs.filter(({ caughtBy }) => caughtBy.test !== undefined);
   if (tested.length === 0) return;
-  test(`${layer}: the lines that are other ones for bugs that tests notice are there, once, and so are these tests`, () => {
-    for (const bug of tested) {
-      plantedSources(mutationsOf(bug));
-      assert.ok(existsSync(`${ROOT}${bug.caughtBy.test?.file}`), bug.row);
-    }
-  });
   describe(`${layer}: bugs that tests notice`, { concurrency: AT_A_TIME }, () => {
-    for (const bug of turnOf(tested)) demandCatch(layer, bug);
+    for (const bug of tested) demandCatch(layer, bug);
   });
 }
 
 function demandCatch(layer: PlantedLayer, bug: Planted): void {
-  test(`${layer} ${bug.row} is caught: ${bug.what}`, async (context) => {
+  test(`${layer} ${bug.row} is caught: ${bug.rule}`, async (context) => {
     const { directed, conversation, seeds, test: tested } = bug.caughtBy;
     const name = directed ?? tested?.name;
     assert.ok(name ?? conversation ?? seeds, 'Somebody must notice');

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
-import { plant, plantedEnv } from './plant.ts';
+import { mutationsOf, plant, plantedEnv } from './plant.ts';
 import {
   CAMPAIGN_MODULES,
   type Campaign,
@@ -96,7 +96,7 @@ async function testRun(
   // A group of its own: servers and programs that the test has started end with it.
   const child = spawn(process.execPath, flags, {
     cwd: ROOT,
-    env: plantedEnv(bug),
+    env: plantedEnv(mutationsOf(bug)),
     detached: true,
     stdio: ['ignore', 'pipe', 'ignore'],
   });

@@ -1,332 +1,282 @@
-/** Known bugs of how a mount begins and ends, and of what it says of the room that there is; see `planted.ts`. */
-import { type Planted, plantedIn } from './planted.ts';
-
-const replica = plantedIn('replica');
-
-const UNMOUNT = 'test/client/unmount.test.ts';
-const MOUNT = 'test/client/mount.test.ts';
-const OPTIONS = 'test/client/mount-options.test.ts';
-const SPACE = 'test/fuse/cluster-space.test.ts';
-const SHARED = 'test/fuse/space.test.ts';
-const ERRORS = 'test/fuse/write-errors.test.ts';
+/** Of mounts and the client library; see `planted.ts`. */
+import type { Planted } from './planted.ts';
 
 export const PLANTED_MOUNTS: readonly Planted[] = [
-  replica(
-    'umount-loss',
-    'a mount goes although not all that was written is stored',
-    {
-      file: 'client/unmount.ts',
-      find: 'if (isLost && !lazy) {',
-      replace: 'if (isLost && lazy) {',
+  {
+    layer: 'replica',
+    row: '63c',
+    rule: 'A client counts its session from when it asked.',
+    file: 'client/cache-session.ts',
+    in: 'CacheSession.#poll',
+    find: '$sentMs + $answer.validMs',
+    replace: 'this.#parts.nowMs() + $answer.validMs',
+    caughtBy: {
+      test: { file: 'test/server/client-caches.test.ts', name: 'nobody believes what is not so (SEED=10)' },
     },
-    {
+  },
+  {
+    layer: 'replica',
+    row: 'removal-unfenced',
+    rule: 'An unlink under a delegation carries its fence.',
+    file: 'client/delegations.ts',
+    in: 'fencedBy',
+    find: 'return { client, under, fence, forgets: fence.map(({ inode }) => inode) };',
+    replace: 'return { client, under, forgets: fence.map(({ inode }) => inode) };',
+    caughtBy: {
       test: {
-        file: UNMOUNT,
+        file: 'test/fuse/cluster-removals.test.ts',
+        name: 'names go together, each with the inode that is meant, and who removes them',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'late-once',
+    rule: 'Each descriptor learns of a late error.',
+    file: 'fuse/late-errors.ts',
+    in: 'LateErrors.report',
+    find: '({ number }) => number > $seen',
+    replace: '({ number, isReported }) => number > $seen && !isReported',
+    caughtBy: {
+      test: {
+        file: 'test/fuse/removals.test.ts',
+        name: 'what was acknowledged under a delegation that is over is dropped, and each descriptor of the directory reports it once',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'directory-unflushed',
+    rule: 'fsync of a directory waits until the catalog has flushed.',
+    file: 'fuse/file-system.ts',
+    in: 'FileSystem.persistDirectory',
+    find: `await this.#backend.persistNames?.('cluster');`,
+    replace: '',
+    caughtBy: {
+      test: {
+        file: 'test/cluster/power-loss-of-all.test.ts',
+        name: 'mount: `fsync` of a directory: a file is renamed over another one',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'session-unnamed',
+    rule: 'A client names when its session began.',
+    file: 'client/cluster-client.ts',
+    in: 'ClusterClient.command',
+    find: 'since === undefined ? {} : { since }',
+    replace: '{}',
+    caughtBy: {
+      test: {
+        file: 'test/http/exactly-once.test.ts',
+        name: 'a client names with each command when its session began, and begins another where it is forgotten',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'unborn-unexpected',
+    rule: 'Contents are written to a new file only if no other client has written to it.',
+    file: 'fuse/unborn-file.ts',
+    in: 'UnbornFile.#write',
+    find: '$there.write(0, [$contents], CREATED)',
+    replace: '$there.write(0, [$contents])',
+    caughtBy: {
+      test: {
+        file: 'test/fuse/unborn-file.test.ts',
+        name: 'contents are written to the file as it was created, or not at all (first attempt, written since)',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'unborn-final',
+    rule: 'Once another client has the name, no later attempt makes the file.',
+    file: 'fuse/unborn-file.ts',
+    in: 'UnbornFile.come',
+    find: 'if (this.#refusal === null && isFinal(error)) this.#refusal = { error };',
+    replace: '',
+    caughtBy: {
+      test: {
+        file: 'test/fuse/unborn-file.test.ts',
+        name: 'where another client has the name nothing is written to its file, and no attempt follows',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'newborn-exclusive',
+    rule: 'An exclusive create is answered once the cluster has the name.',
+    file: 'fuse/newborn-files.ts',
+    in: 'NewbornFiles.create',
+    find: '$exclusive ? null : this.#make($place, $mode, $owner)',
+    replace: 'this.#make($place, $mode, $owner)',
+    caughtBy: {
+      test: {
+        file: 'test/fuse/births.test.ts',
+        name: 'an exclusive create is answered when the cluster has the name, also in a directory that is delegated',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'newborn-undelegated',
+    rule: 'A mount answers for a name only while it holds the delegation.',
+    file: 'fuse/newborn-files.ts',
+    in: 'NewbornFiles.#keep',
+    find: '!$file.isRefused && !isRefusal($error) && this.isHeld($parent)',
+    replace: '!$file.isRefused && !isRefusal($error)',
+    caughtBy: {
+      test: {
+        file: 'test/fuse/births.test.ts',
+        name: 'while no attempt succeeds and the delegation is over, the cluster says what has the name',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: '63i',
+    rule: 'A directory is given back once the cluster has what was made in it.',
+    file: 'fuse/newborn-files.ts',
+    in: 'NewbornFiles.#recalled',
+    find: 'await this.#comeAll(this.#unbornIn($called))',
+    replace: 'void this.#comeAll(this.#unbornIn($called))',
+    caughtBy: {
+      test: {
+        file: 'test/fuse/births.test.ts',
+        name: 'before a directory is given back all of it is at the cluster',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'ahead-unconfirmed',
+    rule: 'What was read ahead is confirmed before it is given to a reader.',
+    file: 'fuse/open-files.ts',
+    in: 'OpenFiles.#isCurrent',
+    find: '$wasAsked ? ASKED_MS : 0',
+    replace: '1_000',
+    caughtBy: {
+      test: {
+        file: 'test/cluster/mount-contents.test.ts',
+        name: 'are read at once with cache=strict, transport=kernel, whatever was fetched ahead',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'mapping-kept',
+    rule: 'Mapped pages are dropped when another mount has written them.',
+    file: 'fuse/open-files.ts',
+    in: 'OpenFiles.#confirm',
+    find: 'if ($dropsPages) await $file.refreshPages($attributes, () => this.#dropPages($file));',
+    replace: '',
+    caughtBy: {
+      test: { file: 'test/cluster/mount-contents.test.ts', name: 'are shown by a mapping with cache=strict' },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'lock-clamped',
+    rule: 'Locks reach to the last byte of 64-bit offsets.',
+    file: 'fuse/kernel/requests.ts',
+    in: 'decodeLock',
+    find: '$bytes.readBigUInt64LE($at + 16)',
+    replace: 'BigInt(Math.min(Number($bytes.readBigUInt64LE($at + 16)), Number.MAX_SAFE_INTEGER))',
+    caughtBy: {
+      test: { file: 'test/fuse/kernel/requests.test.ts', name: 'locks keep their places, also beyond 2^53' },
+    },
+  },
+  {
+    layer: 'replica',
+    row: '91a',
+    rule: 'Bytes from the disk of a neighbour are checked.',
+    file: 'client/local-reads/local-disk.ts',
+    in: 'LocalDisk.#read',
+    find: '$isThere && crc32($bytes) === $sum',
+    replace: '$isThere',
+    caughtBy: {
+      test: {
+        file: 'test/storage/local-reads.test.ts',
+        name: 'a container that was cut, damaged, replaced or is gone has nothing',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'umount-loss',
+    rule: 'An unmount that would lose data fails.',
+    file: 'client/unmount.ts',
+    in: 'unmountDirectory',
+    find: '$isLost && !$lazy',
+    replace: '$isLost && $lazy',
+    caughtBy: {
+      test: {
+        file: 'test/client/unmount.test.ts',
         name: 'what could not be stored is said before the mount goes, which it does the next time',
       },
     },
-  ),
-  replica(
-    'umount-silent',
-    'that a mount which goes lazily has lost something nobody is told',
-    {
-      file: 'client/unmount.ts',
-      find: '  if (isLost) {\n    const why',
-      replace: '  if (isLost && !lazy) {\n    const why',
-    },
-    { test: { file: UNMOUNT, name: '--lazy gives up what could not be stored, and says so' } },
-  ),
-  replica(
-    'umount-kept',
-    'what a mount has lost that another namespace keeps is passed over',
-    {
-      file: 'client/unmount.ts',
-      find: '  if (isLost) {\n    const why',
-      replace: '  if (isLost && !isElsewhere) {\n    const why',
-    },
-    {
+  },
+  {
+    layer: 'replica',
+    row: 'lock-lost-written',
+    rule: 'A program does not write under a lock that is lost.',
+    file: 'fuse/locks.ts',
+    in: 'OpenLocks.assertKept',
+    find: 'if (this.#locks.isLost($kind, $owner)) throw lost();',
+    replace: 'this.#locks.isLost($kind, $owner);',
+    caughtBy: {
       test: {
-        file: UNMOUNT,
-        name: 'where a mount is kept on another directory, what is stored is said, and what is lost, and who keeps it',
+        file: 'test/fuse/lost-locks.test.ts',
+        name: 'bytes that were written under a lost lock and not sent are dropped',
       },
     },
-  ),
-  replica(
-    'umount-held',
-    'whoever holds a mount that is detached loses what he writes then',
-    {
-      file: 'client/unmount.ts',
-      find: 'await detach(directory, lazy);\n  const holders',
-      replace:
-        "await detach(directory, lazy);\n  for (const pid of daemons) process.kill(pid, 'SIGTERM');\n  const holders",
-    },
-    {
+  },
+  {
+    layer: 'replica',
+    row: 'lock-lost-unsent',
+    rule: 'Bytes that were written under a lock are not sent once it is lost.',
+    file: 'fuse/open-file.ts',
+    in: 'OpenFile.openLocks',
+    find: 'if (this.writes.dirty) this.writes.abandon(locksLost());',
+    replace: '',
+    caughtBy: {
       test: {
-        file: UNMOUNT,
-        name: 'whoever holds what was detached reads and writes on, and what he writes is stored',
+        file: 'test/fuse/lost-locks.test.ts',
+        name: 'bytes that were written under a lost lock and not sent are dropped',
       },
     },
-  ),
-  replica(
-    'umount-twice',
-    'umount waits for as long as it may for each of its steps',
-    {
-      file: 'client/unmount.ts',
-      find: 'if (performance.now() > wait.untilMs) throw',
-      replace: 'if (performance.now() > wait.untilMs + wait.timeoutMs) throw',
-    },
-    {
+  },
+  {
+    layer: 'replica',
+    row: 'lock-lost-answered',
+    rule: 'A write is not acknowledged where its lock may have been lost before it.',
+    file: 'fuse/cluster-backend.ts',
+    in: 'clusterFile',
+    find: 'async ( $change  ) => { const { signal } = $underLocks; const $state = await $change($locks === null ? {} : { signal }); $locks?.notice(); signal.throwIfAborted(); if ($written === null || contentVersionCompare($state.contents, $written) > 0) $written = $state.contents; return $state; }',
+    replace:
+      'async ( $change  ) => { const { signal } = $underLocks; const $state = await $change($locks === null ? {} : { signal }); if ($written === null || contentVersionCompare($state.contents, $written) > 0) $written = $state.contents; return $state; }',
+    caughtBy: {
       test: {
-        file: UNMOUNT,
-        name: 'a process that answers nothing is not waited for for longer than that, and left to store what it has',
+        file: 'test/fuse/lost-locks.test.ts',
+        name: 'a write whose answer arrives after the loss of a lock has failed',
       },
     },
-  ),
-  replica(
-    'umount-number',
-    'whatever has got the number of a mount that is gone is taken for that',
-    {
-      file: 'client/mount-table.ts',
-      find: 'holder.namespace === namespace && holder.directory === directory',
-      replace: 'holder.namespace === namespace',
-    },
-    {
+  },
+  {
+    layer: 'replica',
+    row: 'argument-bytes',
+    rule: 'An argument that is not UTF-8 names no file.',
+    file: 'bin/leasehold.js',
+    in: 'hasWrongBytes',
+    find: `!buffer.isUtf8(readFileSync('/proc/self/cmdline'))`,
+    replace: 'false',
+    caughtBy: {
       test: {
-        file: 'test/client/mount-table.test.ts',
-        name: 'what has got the number of a file system that was unmounted is not taken for that',
+        file: 'test/client/cli.test.ts',
+        name: 'an argument that is not UTF-8 is refused by each program in its own name, and by its own exit code',
       },
     },
-  ),
-  replica(
-    'umount-hanging',
-    'what a mount that answers nothing has stored is waited for for longer than anybody has said',
-    {
-      file: 'client/unmount.ts',
-      find: "await run('env', ['LC_ALL=C', 'sync', directory], leftMs(wait));",
-      replace: "await run('env', ['LC_ALL=C', 'sync', directory], 3 * wait.timeoutMs);",
-    },
-    {
-      test: {
-        file: UNMOUNT,
-        name: 'a process that answers nothing is not waited for for longer than that, and left to store what it has',
-      },
-    },
-  ),
-  replica(
-    'umount-users',
-    'who uses a mount by a program that lies there is not named',
-    {
-      file: 'client/mount-table.ts',
-      find: 'const path = /^(?:\\S+\\s+){5}(\\/.*)$/.exec(line)?.[1] ?? null;',
-      replace: 'const path = line === null ? line : null;',
-    },
-    {
-      test: {
-        file: UNMOUNT,
-        name: 'whoever uses a mount is named: by what is open or mapped, by a directory, and by what is mounted inside',
-      },
-    },
-  ),
-  replica(
-    'umount-lines',
-    'what a program was started with is written as it is, to a terminal that obeys it',
-    { file: 'client/unmount.ts', find: ".replaceAll(/\\p{Cc}/gu, '?')", replace: '' },
-    {
-      test: {
-        file: UNMOUNT,
-        name: 'whoever uses a mount is named: by what is open or mapped, by a directory, and by what is mounted inside',
-      },
-    },
-  ),
-  replica(
-    'mount-hanging',
-    'whoever mounts on a mount that does not answer waits for it himself, and for ever',
-    { file: 'client/mount.ts', find: "await run('stat', [directory], LOOK_TIMEOUT_MS);", replace: '' },
-    {
-      test: {
-        file: MOUNT,
-        name: 'a mount that does not answer is looked at for a while, and said to be one',
-      },
-    },
-  ),
-  replica(
-    'mount-remount',
-    'whoever asks for a remount is told the option that comes nearest to that word',
-    {
-      file: 'client/mount-options.ts',
-      find: "if (options.some(({ name }) => name === 'remount')) throw",
-      replace: "if (options.some(({ name }) => name === '')) throw",
-    },
-    {
-      test: {
-        file: OPTIONS,
-        name: 'an unknown option is named, together with the one that comes nearest',
-      },
-    },
-  ),
-  replica(
-    'mount-unit',
-    'an age without a unit, as in ttl:1, is taken for one of milliseconds',
-    {
-      file: 'client/mount-options.ts',
-      find: 'const ageMs = withUnitMs(duration);',
-      replace: 'const ageMs = parseDurationMs(duration);',
-    },
-    { test: { file: OPTIONS, name: 'values are looked at' } },
-  ),
-  replica(
-    'space-reserve',
-    'what servers keep for themselves is told as room, though they refuse to fill it',
-    {
-      file: 'fuse/cluster-backend.ts',
-      find: 'Math.max(0, freeBytes - reserveBytes(totalBytes));',
-      replace: 'Math.max(totalBytes * 0, freeBytes);',
-    },
-    {
-      test: {
-        file: SPACE,
-        name: 'what servers keep for themselves is no room, on a small disk neither, and a disk that is full takes none from others',
-      },
-    },
-  ),
-  replica(
-    'space-small',
-    'of a small disk a server keeps all for itself',
-    {
-      file: 'base/disk-reserve.ts',
-      find: 'return Math.min(RESERVE_BYTES, totalBytes * RESERVE_SHARE);',
-      replace: 'return Math.max(RESERVE_BYTES, totalBytes * RESERVE_SHARE * 0);',
-    },
-    {
-      test: {
-        file: SPACE,
-        name: 'what servers keep for themselves is no room, on a small disk neither, and a disk that is full takes none from others',
-      },
-    },
-  ),
-  replica(
-    'space-full',
-    'a disk that is full takes away room that others have',
-    {
-      file: 'fuse/cluster-backend.ts',
-      find: 'Math.max(0, freeBytes - reserveBytes(totalBytes));',
-      replace: 'freeBytes - reserveBytes(totalBytes);',
-    },
-    {
-      test: {
-        file: SPACE,
-        name: 'what servers keep for themselves is no room, on a small disk neither, and a disk that is full takes none from others',
-      },
-    },
-  ),
-  replica(
-    'space-unequal',
-    'the room of disks is their sum over the number of copies, however they differ',
-    {
-      file: 'fuse/replicated-room.ts',
-      find: 'if (above < wanted) allBytes',
-      replace: 'if (above === 0) allBytes',
-    },
-    { test: { file: SPACE, name: 'room is what all copies have, or as many as a write waits for' } },
-  ),
-  replica(
-    'space-lagging',
-    'there is no room where one copy of three has none, though writes wait for two',
-    {
-      file: 'fuse/replicated-room.ts',
-      find: 'Math.max(allBytes, neededBytes)',
-      replace: 'Math.max(allBytes, neededBytes * 0)',
-    },
-    { test: { file: SPACE, name: 'room is what all copies have, or as many as a write waits for' } },
-  ),
-  replica(
-    'space-silent',
-    'the disk of a server that is silent is no room',
-    {
-      file: 'fuse/cluster-backend.ts',
-      find: '&& totalBytes > 0) ?? server);',
-      replace: '&& totalBytes > 0) ?? { ...server, totalBytes: 0, freeBytes: 0 });',
-    },
-    {
-      test: {
-        file: SPACE,
-        name: 'a server that is silent counts with what it said last, and one that is out does not',
-      },
-    },
-  ),
-  replica(
-    'space-shared',
-    'the room of a disk counts once for each server that stores on it',
-    {
-      file: 'fuse/cluster-backend.ts',
-      find: '(id) => disks.get(id) ?? id);',
-      replace: '(id) => id);',
-    },
-    {
-      test: {
-        file: SHARED,
-        name: 'the room of a disk that servers share is there once, also while one of them is silent',
-      },
-    },
-  ),
-  replica(
-    'space-shared-silent',
-    'a server that is silent is taken for one with a disk of its own',
-    {
-      file: 'fuse/cluster-backend.ts',
-      find: 'if (disk !== undefined) disks.set(id, disk);',
-      replace: 'disks.set(id, disk ?? id);',
-    },
-    {
-      test: {
-        file: SHARED,
-        name: 'the room of a disk that servers share is there once, also while one of them is silent',
-      },
-    },
-  ),
-  replica(
-    'space-named',
-    'servers that store on one disk say that it is one for each',
-    {
-      file: 'server/storage/data-folder.ts',
-      find: 'const { dev } = fs.statSync(folder);',
-      replace: 'const dev = folder;',
-    },
-    {
-      test: {
-        file: 'test/storage/data-folder.test.ts',
-        name: 'says the same of the disk as another one on it, within one start of the machine',
-      },
-    },
-  ),
-  replica(
-    'untold-twice',
-    'what a close that waits for nothing did not tell is told by each fsync of the root',
-    {
-      file: 'fuse/open-files.ts',
-      find: '    this.#untold = undefined;\n    if (error',
-      replace: '    if (error',
-    },
-    {
-      test: {
-        file: ERRORS,
-        name: 'what a close that waits for nothing did not tell is told by the next fsync of the root, once',
-      },
-    },
-  ),
-  replica(
-    'untold-told',
-    'what a sync of all has told already is told by the next one, too',
-    {
-      file: 'fuse/open-files.ts',
-      find: 'this.#toldToAll.get(opened.file) ?? 0',
-      replace: '0 * (this.#toldToAll.get(opened.file) ?? 0)',
-    },
-    {
-      test: {
-        file: ERRORS,
-        name: 'what a sync of all has told is not left to the next one by whoever closes later',
-      },
-    },
-  ),
+  },
 ];

@@ -2,15 +2,14 @@
  * `npm run planted` plants every bug, runs the tests that must notice it, and prints a Markdown table for each layer.
  * `lease` or `replica` restricts the run to that layer. The exit code is 1 when a test does not notice its bug.
  *
- * Each row is one line of the real code, changed as it is loaded. A row names the tests that notice it: a conversation
+ * Each row is one expression or statement of the real code, changed as it is loaded. A row names the tests that notice it: a conversation
  * with one replica (`test/testdata/replica`), a directed schedule (`test/testdata/simulation`, `test/simulation/*-cases.ts`),
  * a test of the servers, or the first of the random seeds 1, 2, 3 … that breaks a rule. "with n more": the second
  * defences that cover the bug are taken away with it; *paired*: neither is noticed alone, which is tested as well.
  */
 import type { Planted } from './planted.ts';
-import { PLANTED_LEASE } from './planted-all.ts';
+import { PLANTED } from './planted-all.ts';
 import { type Catch, plantedHunt } from './planted-hunt.ts';
-import { PLANTED_REPLICA } from './planted-replica.ts';
 
 /** The planted bugs of one layer. */
 interface Page {
@@ -19,15 +18,15 @@ interface Page {
 }
 
 const PAGES: readonly Page[] = [
-  { layer: 'lease', bugs: PLANTED_LEASE },
-  { layer: 'replica', bugs: PLANTED_REPLICA },
+  { layer: 'lease', bugs: PLANTED.filter(({ layer }) => layer !== 'replica') },
+  { layer: 'replica', bugs: PLANTED.filter(({ layer }) => layer === 'replica') },
 ];
 
 /** What a row says before anything was tried. */
 function rowText(bug: Planted): string {
   const more = bug.also?.length ?? 0;
   const covers = more === 0 ? '' : `with ${more} more${bug.paired ? ', paired' : ''}`;
-  return `| ${bug.row} | ${bug.what} | ${covers}`;
+  return `| ${bug.row} | ${bug.rule} | ${covers}`;
 }
 
 /** One line without bars; which file a script is was said by its name, and lives are drawn. */
@@ -56,7 +55,7 @@ function catchText({ layer }: Page, bug: Planted, { told, said, seed }: Catch): 
 /** @returns how many bugs were not noticed */
 async function tablePrint(page: Page): Promise<number> {
   const talks = page.layer === 'replica' ? ' conversation, and what differs |' : '';
-  const columns = `| bug | what is wrong | covers taken away |${talks} schedule or test, and what it says | seeds |`;
+  const columns = `| bug | rule that it breaks | covers taken away |${talks} schedule or test, and what it says | seeds |`;
   console.log(`## The planted bugs of the ${page.layer} layer\n`);
   console.log(columns);
   console.log(columns.replace(/[^|]+/g, '---'));

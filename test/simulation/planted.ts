@@ -1,17 +1,17 @@
+import type { Anchor } from './anchor.ts';
+
 /**
- * Known bugs, each a change of one line of the real code as it is loaded. A simulation counts once it has
- * caught them all: one that cannot tell the broken protocol from the right one proves nothing about
- * either. There are no switches in the production code.
+ * Known bugs, each one change of the real code as it is loaded, and each against one rule. A simulation counts once it
+ * has caught them all: one that cannot tell the broken protocol from the right one proves nothing about either. There
+ * are no switches in the production code.
  */
 
 export type PlantedLayer = 'lease' | 'claim' | 'replica';
 
-/** A change of one line. `find` occurs exactly once in `file`; what is loaded has `replace` there instead. */
-export interface Mutation {
+/** A change of one expression or statement. */
+export interface Mutation extends Anchor {
   /** Path from the root of the repository. */
   readonly file: string;
-  readonly find: string;
-  readonly replace: string;
 }
 
 export interface CaughtBy {
@@ -35,7 +35,8 @@ export interface Planted extends Mutation {
   /** Number in the list of bugs, unique with the layer. */
   readonly row: string;
   readonly layer: PlantedLayer;
-  readonly what: string;
+  /** What holds without the bug. */
+  readonly rule: string;
   /** Defences that cover the bug and are taken away with it, so that it shows. */
   readonly also?: readonly Mutation[];
   /** The scenario notices neither the bug alone nor the loss of its covers alone: each is the other's defence. */
@@ -59,16 +60,3 @@ export const CAMPAIGN_MODULES: Readonly<Record<PlantedLayer, string>> = {
   claim: 'claim-campaign.ts',
   replica: 'replica-campaign.ts',
 };
-
-/** Makes entries of a list of bugs of one layer. */
-export function plantedIn(
-  layer: PlantedLayer,
-): (
-  row: string,
-  what: string,
-  mutation: Mutation,
-  caughtBy: CaughtBy,
-  rest?: Pick<Planted, 'also' | 'paired'>,
-) => Planted {
-  return (row, what, mutation, caughtBy, rest = {}) => ({ row, layer, what, ...mutation, caughtBy, ...rest });
-}

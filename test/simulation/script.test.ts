@@ -1,7 +1,7 @@
 /**
  * Goal: a failure found by chance becomes a short story, and a mistaken script says where.
  * Method: run broken code until a seed fails, make its schedule short, and play the text of that. The
- * broken code is loaded with one line changed, as in `planted-lease.test.ts`.
+ * broken code is loaded with one expression changed, as in `planted-lease.test.ts`.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -10,9 +10,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { scriptParse, scriptPlay } from './lease-script.ts';
-import { plant, plantedEnv } from './plant.ts';
+import { mutationsOf, plant, plantedEnv } from './plant.ts';
 import type { Planted } from './planted.ts';
-import { PLANTED_LEASE } from './planted-all.ts';
+import { PLANTED_LEASE } from './planted-lease.ts';
 import { scheduleOfSeed, schedulePlay } from './schedule.ts';
 import { ScriptError } from './script-words.ts';
 import { violationKind } from './violation.ts';
@@ -58,12 +58,12 @@ for (const [row, eventsMax] of Object.entries(SHORT)) {
     assert.equal(again.violation, shrunk.violation, 'What is printed is what fails');
     assert.equal(schedulePlay(shrunk.schedule).violation, null, 'The code as it is passes');
 
-    const found = tool(['--layer', 'lease', '--seed', String(seed)], plantedEnv(bug));
+    const found = tool(['--layer', 'lease', '--seed', String(seed)], plantedEnv(mutationsOf(bug)));
     assert.equal(found.code, 1);
     assert.match(found.err, new RegExp(`Replay it with: npm run simulate -- --layer lease --seed ${seed} `));
     const script = join(folder, `${row}.txt`);
     writeFileSync(script, broken.scheduleText(shrunk.schedule));
-    const played = tool(['--script', script], plantedEnv(bug));
+    const played = tool(['--script', script], plantedEnv(mutationsOf(bug)));
     assert.equal(played.code, 1);
     assert.ok(played.out.includes(shrunk.violation));
   });
