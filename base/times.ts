@@ -1,4 +1,11 @@
+import type { World } from './world.ts';
+
 /** Moments as the protocols carry them: nanoseconds since 1970 in decimal, negative before. */
+
+/** @returns the present by the wall clock, in nanoseconds since 1970 */
+export function nowNs(world: Pick<World, 'wallMs'>): bigint {
+  return BigInt(world.wallMs()) * 1_000_000n;
+}
 
 /** @returns whether `a` is later than `b` */
 export function isLater(a: string, b: string): boolean {

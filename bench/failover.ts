@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { ClusterClient } from '../client/cluster-client.ts';
 import { type RealCluster, until } from '../test/cluster/real-cluster.ts';
+import { systemWorld } from '../world/system-world.ts';
 
 export interface FailoverFigures {
   /** Time without an acknowledged write around each kill, seen by a writer outside the servers, in milliseconds. */
@@ -13,7 +14,7 @@ const ELECTION_AND_RESET_MS = 500;
 
 /** Kills the primary of a file that is written without pause, again and again. */
 export async function measureFailover(cluster: RealCluster, kills: number): Promise<FailoverFigures> {
-  const client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: 30_000 });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls, operationTimeoutMs: 30_000 });
   const { timing } = await client.status();
   const created = await client.command({
     kind: 'create-file',

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { ClusterClient } from '../client/cluster-client.ts';
 import { RealCluster } from '../test/cluster/real-cluster.ts';
+import { systemWorld } from '../world/system-world.ts';
 import { argumentsOf, USAGE } from './arguments.ts';
 import { wantedOrExit } from './command-line.ts';
 import { measureFailover } from './failover.ts';
@@ -72,7 +73,7 @@ async function leases(): Promise<void> {
 }
 
 async function sequentialRest(): Promise<void> {
-  const client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: 60_000 });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls, operationTimeoutMs: 60_000 });
   const write: number[] = [];
   const read: number[] = [];
   const diskWrite: number[] = [];

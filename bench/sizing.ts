@@ -10,6 +10,7 @@ import { RealCluster } from '../test/cluster/real-cluster.ts';
 import type { ReservedNumbers } from '../wire/birth-numbers.ts';
 import { type Birth, type BirthAnswer, encodeBirths } from '../wire/births.ts';
 import { BIRTHS_MAX } from '../wire/request-limits.ts';
+import { systemWorld } from '../world/system-world.ts';
 
 const FILES = Number(process.argv[2] ?? 100_000);
 const FILES_OF_DIRECTORY = 1_000;
@@ -43,7 +44,7 @@ try {
 
 /** Makes whole directories until none is left. */
 async function fill(directories: Iterable<number>): Promise<void> {
-  const client = new ClusterClient({ servers: cluster.urls });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   for (const directory of directories) {
     const place = { volume: 'main', path: `/d${directory}` };
     const { attributes } = await client.command({

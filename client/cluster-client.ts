@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ServiceError } from '../base/errors.ts';
+import type { World } from '../base/world.ts';
 import type { NumbersRequest, ReservedNumbers } from '../wire/birth-numbers.ts';
 import { type Birth, type BirthAnswer, type BirthOutcome, encodeBirths } from '../wire/births.ts';
 import type {
@@ -53,6 +54,8 @@ export interface CopyOptions extends CallOptions {
 }
 
 export interface ClusterClientOptions {
+  /** The clocks, timers and random numbers of the process: `systemWorld`, or a simulation's. */
+  readonly world: World;
   /** Base URLs of some or all servers of the cluster: `http://127.0.0.1:7401`, `https://fs1.example.org:7401`. */
   readonly servers: readonly string[];
   /** How long one call may take in all, retries included. */
@@ -88,6 +91,7 @@ export interface Entry {
  * that an answer names is asked first from then on, which saves the hop of a forwarded request.
  */
 export class ClusterClient {
+  readonly world: World;
   /** By which this client's reserved numbers can be used, for births and in `create-file`. */
   readonly inodeOwner = drawSession();
   readonly #exchanger: Exchanger;
@@ -105,6 +109,7 @@ export class ClusterClient {
   #commandsFlushed = 0;
 
   constructor(options: ClusterClientOptions) {
+    this.world = options.world;
     const { access = Access.NONE, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
     this.#exchanger = new Exchanger(options.servers, operationTimeoutMs, access);
     this.#exact = options.exact ?? false;
@@ -177,7 +182,7 @@ export class ClusterClient {
     count: number,
     { volume, ...options }: CallOptions & { readonly volume?: string } = {},
   ): Promise<ReservedNumbers & { readonly untilMs: number }> {
-    let sentMs = performance.now();
+    let sentMs = this.world.nowMs();
     const body: NumbersRequest = {
       owner: this.inodeOwner,
       count,
@@ -192,7 +197,7 @@ export class ClusterClient {
       // Numbers that nobody hears of are never used.
       mutation: false,
       onAttempt: () => {
-        sentMs = performance.now();
+        sentMs = this.world.nowMs();
       },
     };
     const reserved = await this.#exchanger.perform(
@@ -279,7 +284,7 @@ export class ClusterClient {
     request: CacheRequest,
     options?: CallOptions,
   ): Promise<{ readonly answer: CacheAnswer; readonly sentMs: number }> {
-    let sentMs = performance.now();
+    let sentMs = this.world.nowMs();
     const exchange: ExchangeRequest = {
       what: 'Cannot renew what is remembered',
       method: 'POST',
@@ -288,7 +293,7 @@ export class ClusterClient {
       body: JSON.stringify(request),
       mutation: false,
       onAttempt: () => {
-        sentMs = performance.now();
+        sentMs = this.world.nowMs();
       },
     };
     const answer = await this.#exchanger.perform(this.#catalog, exchange, readJson<CacheAnswer>, options);

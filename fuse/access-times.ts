@@ -1,6 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
-import { isLater } from '../base/times.ts';
+import { isLater, nowNs } from '../base/times.ts';
+import type { Timer, World } from '../base/world.ts';
 import { ACCESS_LIMITS } from '../client/access-limits.ts';
 import type { Attributes, FileSystemBackend, NotedAccess } from './backend.ts';
 import { withDeadline } from './deadline.ts';
@@ -42,6 +43,7 @@ type Note = Omit<NotedAccess, 'inode'>;
 export class AccessTimes {
   /** Told when the cluster knows of a read: of what was heard before, `seen` is true no more. */
   told: (access: NotedAccess) => void = () => undefined;
+  readonly #world: World;
   readonly #backend: Pick<FileSystemBackend, 'noteAccesses'>;
   readonly #rule: AccessRule;
   readonly #log: Log;
@@ -55,7 +57,7 @@ export class AccessTimes {
   readonly #told = new Map<number, Note>();
   /** What copies that were shown are copies of. */
   readonly #copied = new WeakMap<Attributes, Attributes>();
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
   /** The timer is not for what gathers, but for what is much. */
   #isSoon = false;
   /** What has gathered is being told, and what comes meanwhile is seen to afterwards. */
@@ -65,7 +67,8 @@ export class AccessTimes {
   #offUntilMs = Number.NEGATIVE_INFINITY;
   #isStopped = false;
 
-  constructor(backend: Pick<FileSystemBackend, 'noteAccesses'>, rule: AccessRule, log: Log) {
+  constructor(world: World, backend: Pick<FileSystemBackend, 'noteAccesses'>, rule: AccessRule, log: Log) {
+    this.#world = world;
     this.#backend = backend;
     this.#rule = backend.noteAccesses === undefined ? { ...rule, times: 'noatime' } : rule;
     this.#log = log;
@@ -87,13 +90,13 @@ export class AccessTimes {
     const isKept = this.#rule.times !== 'noatime' && (kind !== 'directory' || this.#rule.directories);
     if (!isKept || this.#isStopped) return false;
     const { accessedNs } = this.#apparent(attributes);
-    const nowNs = BigInt(Date.now()) * 1_000_000n;
-    if (!this.#isWanted(accessedNs, attributes, nowNs)) return false;
-    if (performance.now() < this.#offUntilMs) return false;
+    const readNs = nowNs(this.#world);
+    if (!this.#isWanted(accessedNs, attributes, readNs)) return false;
+    if (this.#world.nowMs() < this.#offUntilMs) return false;
     if (this.#noted.size >= COUNT_MAX && !this.#noted.has(inode)) return false;
     // What was seen here was there before the read, also where the clock of whoever has changed it is ahead.
     const changed = BigInt(changedNs);
-    const atNs = nowNs > changed ? nowNs : changed + 1n;
+    const atNs = readNs > changed ? readNs : changed + 1n;
     if (atNs <= BigInt(accessedNs)) return false;
     const told = this.#told.get(inode);
     const heardNs = told !== undefined && isSince(told, attributes) ? told.accessedNs : attributes.accessedNs;
@@ -144,8 +147,8 @@ export class AccessTimes {
   /** The mount is at its end. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    clearTimeout(this.#timer);
-    await withDeadline(this.flush(), STOP_LIMIT_MS, 'Telling of reads').catch(() => undefined);
+    this.#timer?.cancel();
+    await withDeadline(this.#world, this.flush(), STOP_LIMIT_MS, 'Telling of reads').catch(() => undefined);
     if (this.count > 0) this.#log('info', 'access times are lost', { count: this.count });
     this.#noted.clear();
   }
@@ -154,12 +157,12 @@ export class AccessTimes {
     if (this.#isStopped || this.#isTelling || this.#noted.size === 0) return;
     const isMany = this.#noted.size >= GATHERED_COUNT;
     if (isMany && !this.#isSoon) {
-      clearTimeout(this.#timer);
+      this.#timer?.cancel();
       this.#timer = undefined;
     }
     this.#isSoon = isMany;
-    const waitMs = Math.max(isMany ? 0 : GATHER_MS, this.#againMs - performance.now());
-    this.#timer ??= setTimeout(() => void this.#tell(), waitMs).unref();
+    const waitMs = Math.max(isMany ? 0 : GATHER_MS, this.#againMs - this.#world.nowMs());
+    this.#timer ??= this.#world.after(waitMs, () => void this.#tell()).unref();
   }
 
   async #tell(): Promise<void> {
@@ -216,7 +219,7 @@ export class AccessTimes {
   #failed(batch: ReadonlyMap<number, Note>, error: unknown): void {
     const facts = { count: batch.size, error: String(error) };
     if (error instanceof ServiceError && error.remedy === 'give-up') {
-      this.#offUntilMs = performance.now() + OFF_MS;
+      this.#offUntilMs = this.#world.nowMs() + OFF_MS;
       this.#noted.clear();
       this.#log('warn', 'the cluster takes no access times: for now none are kept', facts);
       return;
@@ -224,15 +227,15 @@ export class AccessTimes {
     this.#log('debug', 'the cluster could not be told of reads', facts);
     for (const [inode, note] of batch)
       if (!this.#noted.has(inode) && this.#noted.size < COUNT_MAX) this.#noted.set(inode, note);
-    this.#againMs = performance.now() + AGAIN_MS;
+    this.#againMs = this.#world.nowMs() + AGAIN_MS;
     this.#schedule();
   }
 
   /** As the kernel has it of a local disk. */
-  #isWanted(accessedNs: string, { modifiedNs, changedNs }: Attributes, nowNs: bigint): boolean {
+  #isWanted(accessedNs: string, { modifiedNs, changedNs }: Attributes, readNs: bigint): boolean {
     if (this.#rule.times === 'strictatime') return true;
     if (!isLater(accessedNs, modifiedNs) || !isLater(accessedNs, changedNs)) return true;
-    return nowNs - BigInt(accessedNs) >= DAY_NS;
+    return readNs - BigInt(accessedNs) >= DAY_NS;
   }
 
   #apparent(attributes: Attributes): Attributes {

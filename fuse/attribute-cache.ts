@@ -1,4 +1,5 @@
 import { isLater, laterNs } from '../base/times.ts';
+import type { World } from '../base/world.ts';
 import type { Attributes, ListedPage } from './backend.ts';
 import { KeptNames } from './kept-names.ts';
 import { placeKey } from './place.ts';
@@ -49,6 +50,7 @@ interface Entry extends Heard {
  * what is about that name or its directory.
  */
 export class AttributeCache {
+  readonly #world: World;
   readonly #ageMaxMs: number;
   /** @see FileSystemBackend.isHeld */
   isHeld: (directory: number) => boolean = () => false;
@@ -67,13 +69,15 @@ export class AttributeCache {
   /** When what they were made of was heard: attributes that were put together here. */
   readonly #presented = new WeakMap<Attributes, Heard>();
   /** Names by which the kernel may open an inode without a look-up. */
-  readonly keptNames = new KeptNames();
+  readonly keptNames: KeptNames;
 
   /**
    * @param ageMaxMs for how long what was heard is believed; 0 where whoever answers knows better what may be believed,
    *   or nothing shall be
    */
-  constructor(ageMaxMs = ATTRIBUTE_AGE_MAX_MS) {
+  constructor(world: World, ageMaxMs = ATTRIBUTE_AGE_MAX_MS) {
+    this.#world = world;
+    this.keptNames = new KeptNames(world);
     this.#ageMaxMs = ageMaxMs;
   }
 
@@ -84,7 +88,7 @@ export class AttributeCache {
 
   /** @returns the time, in milliseconds, and a little more where that was taken before */
   #tick(): number {
-    this.#mark = Math.max(performance.now(), this.#mark + TICK_MS);
+    this.#mark = Math.max(this.#world.nowMs(), this.#mark + TICK_MS);
     return this.#mark;
   }
 
@@ -130,7 +134,7 @@ export class AttributeCache {
   /** What a lookup heard this very moment; undefined where the inode may be meant by another name than that. */
   looked(inode: number): Attributes | undefined {
     const known = this.#known.get(inode);
-    if (known === undefined || known.prefetched || !wasAnswered(known)) return undefined;
+    if (known === undefined || known.prefetched || !this.#wasAnswered(known)) return undefined;
     return this.keptNames.isOnly(inode, known.askedAt) ? known.attributes : undefined;
   }
 
@@ -146,7 +150,7 @@ export class AttributeCache {
   /** The same, where it was the name that was looked up. */
   lookedAt(parent: number, name: string): Attributes | undefined {
     const entry = this.#entries.get(keyOf(parent, name));
-    if (entry?.isAsked !== true || !wasAnswered(entry)) return undefined;
+    if (entry?.isAsked !== true || !this.#wasAnswered(entry)) return undefined;
     return this.looked(entry.inode);
   }
 
@@ -184,7 +188,7 @@ export class AttributeCache {
     const isKept = entry?.inode === inode && entry.isKept && this.#hasOneName(inode);
     const leftMs = isKept ? this.#leftMs(entry, parent) : 0;
     // Also what is told from memory, for no time at all, may be opened right now.
-    const isRemembered = entry?.inode === inode && !(entry.isAsked && wasAnswered(entry));
+    const isRemembered = entry?.inode === inode && !(entry.isAsked && this.#wasAnswered(entry));
     if (isKept || isRemembered) this.keptNames.told(place, inode, leftMs);
     else this.keptNames.notKept(place);
     return leftMs;
@@ -229,7 +233,7 @@ export class AttributeCache {
     // Answers overtake each other.
     if (mark < (this.#known.get(attributes.inode)?.mark ?? 0)) return;
     const kept = this.#ageMaxMs > 0 && (prefetched || attributes.kind === 'directory');
-    const heard = { mark, askedMs: mark, answeredMs: performance.now() };
+    const heard = { mark, askedMs: mark, answeredMs: this.#world.nowMs() };
     bounded(this.#known).set(attributes.inode, {
       attributes,
       ...heard,
@@ -255,7 +259,7 @@ export class AttributeCache {
     const before = this.#entries.get(key);
     const wasHeard = before?.inode === inode && this.#leftMs(before) > 0;
     const isKept = prefetched || kind !== 'file' || wasHeard;
-    const heard = { mark, askedMs: mark, answeredMs: performance.now() };
+    const heard = { mark, askedMs: mark, answeredMs: this.#world.nowMs() };
     bounded(this.#entries).set(key, { inode, ...heard, isKept, isAsked });
   }
 
@@ -441,7 +445,7 @@ export class AttributeCache {
       ...known,
       ...{ attributes, mark: this.#mark, prefetched: true, askedAt: undefined },
     });
-    const heard = { mark: since, askedMs: since, answeredMs: performance.now() };
+    const heard = { mark: since, askedMs: since, answeredMs: this.#world.nowMs() };
     bounded(this.#entries).set(placeKey(to), { inode, ...heard, isKept: true, isAsked: false });
   }
 
@@ -498,12 +502,12 @@ export class AttributeCache {
   #leftMs(heard: Heard | undefined, directory?: number): number {
     if (heard === undefined) return 0;
     if (this.#isHeld(heard, directory)) return this.#ageMaxMs;
-    return Math.max(0, heard.askedMs + this.#ageMaxMs - performance.now());
+    return Math.max(0, heard.askedMs + this.#ageMaxMs - this.#world.nowMs());
   }
 
   #isOld(heard: Heard, ageMaxMs: number, directory?: number): boolean {
     if (ageMaxMs === 0) return true;
-    return performance.now() - heard.askedMs > ageMaxMs && !this.#isHeld(heard, directory);
+    return this.#world.nowMs() - heard.askedMs > ageMaxMs && !this.#isHeld(heard, directory);
   }
 
   #isHeld({ mark }: Heard, directory: number | undefined): boolean {
@@ -511,11 +515,11 @@ export class AttributeCache {
     const from = this.#heldFrom.get(directory);
     return from !== undefined && mark >= from && this.isHeld(directory);
   }
-}
 
-/** @returns whether that was a moment ago */
-function wasAnswered({ answeredMs }: Heard): boolean {
-  return performance.now() - answeredMs <= LOOKUP_AGE_MAX_MS;
+  /** @returns whether that was a moment ago */
+  #wasAnswered({ answeredMs }: Heard): boolean {
+    return this.#world.nowMs() - answeredMs <= LOOKUP_AGE_MAX_MS;
+  }
 }
 
 function keyOf(parent: number, name: string): string {

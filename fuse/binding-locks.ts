@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type Fuse from 'fuse-native';
 import { LOCK_END } from '../base/lock-end.ts';
+import type { World } from '../base/world.ts';
 import { ErrnoError } from './errno.ts';
 import type { FileSystemCalls, LockRequest } from './transport.ts';
 
@@ -25,11 +26,13 @@ type Context = Pick<Fuse.RequestContext, 'pid' | 'fileInfo'> | null;
 
 /** Calls for locks, from the library's form to that of the file system. */
 export class BindingLocks {
+  readonly #world: World;
   readonly #lock: NonNullable<FileSystemCalls['lock']>;
   readonly #lockHolder: NonNullable<FileSystemCalls['lockHolder']>;
   #waiting = 0;
 
-  constructor({ lock, lockHolder }: Required<Pick<FileSystemCalls, 'lock' | 'lockHolder'>>) {
+  constructor(world: World, { lock, lockHolder }: Required<Pick<FileSystemCalls, 'lock' | 'lockHolder'>>) {
+    this.#world = world;
     this.#lock = lock;
     this.#lockHolder = lockHolder;
   }
@@ -83,7 +86,7 @@ export class BindingLocks {
       throw new ErrnoError('ENOLCK', `${LOCK_WAITERS_MAX} calls wait for locks on this mount already`);
     }
     this.#waiting++;
-    const timer = setInterval(() => {
+    const timer = this.#world.every(LOOK_MS, () => {
       isInterrupted(context?.pid ?? 0).then(
         (interrupted) => {
           if (interrupted) abort.abort();
@@ -91,11 +94,11 @@ export class BindingLocks {
         // A program that is gone waits for nothing.
         () => abort.abort(),
       );
-    }, LOOK_MS);
+    });
     try {
       await this.#lock(handle, request, true, abort.signal);
     } finally {
-      clearInterval(timer);
+      timer.cancel();
       this.#waiting--;
     }
   }

@@ -1,6 +1,5 @@
 import { constants } from 'node:fs';
 import { constants as osConstants } from 'node:os';
-import { setTimeout as delay } from 'node:timers/promises';
 import Fuse from 'fuse-native';
 import { canonical } from '../client/mount-table.ts';
 import type { Attributes, Space } from './backend.ts';
@@ -73,7 +72,7 @@ export async function mountWithBinding(
   calls: FileSystemCalls,
   options: TransportOptions,
 ): Promise<MountedTransport> {
-  const { log } = options;
+  const { world, log } = options;
   const mountpoint = await canonical(directory);
   const { promise: ended, resolve: end } = Promise.withResolvers<void>();
   const binding = new Binding(calls, options);
@@ -96,7 +95,7 @@ export async function mountWithBinding(
         if (operation === 'lifecycle') {
           log('info', 'the mount was removed from outside');
           // The library has begun to clean up; it answers when it is through.
-          setImmediate(() => fuse.unmount(() => end()));
+          world.soon(() => fuse.unmount(() => end()));
         } else log('error', 'a call failed unexpectedly', { operation, error: String(error) });
       },
     },
@@ -123,7 +122,7 @@ export async function mountWithBinding(
         });
       }),
     // The library cannot tell the kernel to drop an inode: it is dropped when its time is up.
-    invalidateInode: () => delay(options.cache.attributesMs),
+    invalidateInode: () => world.sleep(options.cache.attributesMs),
     // Nor to believe one answer longer than another.
     dropAttributes: () => Promise.resolve(),
   };
@@ -139,14 +138,15 @@ class Binding {
 
   readonly #open = new OpenPaths();
   readonly #told: ToldContents;
-  readonly #timedOut = new RecentTimeouts();
+  readonly #timedOut: RecentTimeouts;
   readonly #spent: SpentCallers;
 
   constructor(calls: FileSystemCalls, options: TransportOptions) {
     this.#calls = calls;
     this.#options = options;
-    this.#told = new ToldContents(options.cache.attributesMs);
-    this.#spent = new SpentCallers(options.limitMs);
+    this.#told = new ToldContents(options.world, options.cache.attributesMs);
+    this.#timedOut = new RecentTimeouts(options.world);
+    this.#spent = new SpentCallers(options.world, options.limitMs);
   }
 
   operations(context: () => Fuse.RequestContext | null): Fuse.OPERATIONS {
@@ -168,7 +168,7 @@ class Binding {
           async () => {
             if (path !== '/' && this.#spent.has(pid))
               throw new ErrnoError('ETIMEDOUT', 'The root took as long as it may');
-            const beganMs = performance.now();
+            const beganMs = this.#options.world.nowMs();
             const stored = await this.#repeated(`getattr ${path}`, () => this.#lookedUp(path));
             if (path === '/') this.#spent.rootAnswered(pid, beganMs);
             return this.#tell(path, stored, pid);
@@ -333,7 +333,7 @@ class Binding {
   #lockOperations(context: () => Fuse.RequestContext | null): Pick<Fuse.OPERATIONS, 'lock' | 'flock'> {
     const calls = this.#calls;
     if (calls.lock === undefined || calls.lockHolder === undefined) return {};
-    const locks = new BindingLocks({
+    const locks = new BindingLocks(this.#options.world, {
       lock: calls.lock.bind(calls),
       lockHolder: calls.lockHolder.bind(calls),
     });
@@ -355,7 +355,9 @@ class Binding {
   }
 
   #answer<Value>(cb: Answer<Value>, call: () => Promise<Value>, limited = true): void {
-    const promise = limited ? withDeadline(call(), this.#options.limitMs, 'The call') : call();
+    const promise = limited
+      ? withDeadline(this.#options.world, call(), this.#options.limitMs, 'The call')
+      : call();
     promise.then(
       (value) => cb(0, value),
       (error: unknown) => cb(this.#errno(error)),
@@ -386,7 +388,7 @@ class Binding {
   async #repeated<Value>(question: string, call: () => Promise<Value>): Promise<Value> {
     if (this.#timedOut.has(question)) throw new ErrnoError('ETIMEDOUT', 'It took too long a moment ago');
     try {
-      return await withDeadline(call(), this.#options.limitMs, 'The call');
+      return await withDeadline(this.#options.world, call(), this.#options.limitMs, 'The call');
     } catch (error) {
       if (errnoName(error) === 'ETIMEDOUT') this.#timedOut.add(question);
       throw error;
@@ -555,7 +557,7 @@ class Binding {
     cb: (error: number, names?: string[], stats?: Fuse.Stats[], next?: number[]) => void,
   ): void {
     const asked = this.#calls.readDirectory(handle, offset, PAGE_COUNT);
-    const page = withDeadline(asked, this.#options.limitMs, 'A listing');
+    const page = withDeadline(this.#options.world, asked, this.#options.limitMs, 'A listing');
     page.then(
       ({ entries }) =>
         cb(

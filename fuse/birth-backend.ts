@@ -1,3 +1,4 @@
+import type { World } from '../base/world.ts';
 import type { BirthBackend, FileSystemBackend } from './backend.ts';
 import { nameStateOf } from './delegated-names.ts';
 import { NewbornFiles, type RemovalOptions } from './newborn-files.ts';
@@ -8,12 +9,13 @@ import type { Log } from './transport.ts';
  * (decision 0041). Whatever needs such a file at the cluster waits until it is there.
  */
 export function withBirths(
+  world: World,
   backend: FileSystemBackend,
   birth: BirthBackend,
   log: Log,
   options: RemovalOptions = {},
 ): FileSystemBackend {
-  const files = new NewbornFiles(backend, birth, log, options);
+  const files = new NewbornFiles(world, backend, birth, log, options);
   return {
     ...backend,
     async stop() {

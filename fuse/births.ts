@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import type { World } from '../base/world.ts';
 import { BIRTH_LIMITS } from '../client/birth-limits.ts';
 import type { BirthBackend, BirthOutcome, InodeNumbers, NewFile } from './backend.ts';
 
@@ -34,6 +35,7 @@ export interface InodeNumber {
 
 /** Brings new files to the cluster: while a request is under way the next ones gather, and travel together; many bytes do not wait for that. */
 export class Births {
+  readonly #world: World;
   readonly #backend: Pick<BirthBackend, 'bear' | 'reserve' | 'bearer'>;
   readonly #failed: (error: unknown) => void;
   #waiting: Waiting[] = [];
@@ -45,7 +47,12 @@ export class Births {
   #refusedMs = Number.NEGATIVE_INFINITY;
 
   /** @param failed is told why numbers could not be had */
-  constructor(backend: Pick<BirthBackend, 'bear' | 'reserve' | 'bearer'>, failed: (error: unknown) => void) {
+  constructor(
+    world: World,
+    backend: Pick<BirthBackend, 'bear' | 'reserve' | 'bearer'>,
+    failed: (error: unknown) => void,
+  ) {
+    this.#world = world;
     this.#backend = backend;
     this.#failed = failed;
   }
@@ -56,7 +63,7 @@ export class Births {
     const isGood =
       numbers !== null &&
       numbers.next < numbers.first + numbers.count &&
-      performance.now() < numbers.untilMs - MARGIN_MS &&
+      this.#world.nowMs() < numbers.untilMs - MARGIN_MS &&
       numbers.bearer === this.#backend.bearer();
     if (!isGood) this.#numbers = null;
     if (!isGood || numbers.first + numbers.count - numbers.next <= NUMBERS_LEFT_MIN) this.#reserve();
@@ -162,7 +169,7 @@ export class Births {
   }
 
   #reserve(): void {
-    if (this.#isReserving || performance.now() - this.#refusedMs < REFUSED_MS) return;
+    if (this.#isReserving || this.#world.nowMs() - this.#refusedMs < REFUSED_MS) return;
     this.#isReserving = true;
     this.#backend
       .reserve(NUMBERS_AT_A_TIME)
@@ -171,7 +178,7 @@ export class Births {
           this.#numbers = { ...numbers, next: numbers.first };
         },
         (error: unknown) => {
-          this.#refusedMs = performance.now();
+          this.#refusedMs = this.#world.nowMs();
           this.#failed(error);
         },
       )

@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import type { World } from '../base/world.ts';
 import type { CallOptions } from '../client/exchange.ts';
 
 /** How long a question may take while the catalog is out of reach, in milliseconds. */
@@ -16,13 +17,15 @@ type Limits = Pick<CallOptions, 'timeoutMs'>;
  * until the catalog, which is asked all the time from then on, is back.
  */
 export class CatalogReach {
+  readonly #world: World;
   readonly #look: () => Promise<unknown>;
   #isAway = false;
   #answeredMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
 
   /** @param look asks the catalog for something, for as long as questions usually may take */
-  constructor(look: () => Promise<unknown>) {
+  constructor(world: World, look: () => Promise<unknown>) {
+    this.#world = world;
     this.#look = look;
   }
 
@@ -35,7 +38,7 @@ export class CatalogReach {
    * @throws what `ask` throws
    */
   async ask<Value>(ask: (limits: Limits) => Promise<Value>): Promise<Value> {
-    const beganMs = performance.now();
+    const beganMs = this.#world.nowMs();
     try {
       const value = await ask(this.#isAway ? { timeoutMs: SHORT_MS } : {});
       this.#answered();
@@ -52,7 +55,7 @@ export class CatalogReach {
   }
 
   #answered(): void {
-    this.#answeredMs = performance.now();
+    this.#answeredMs = this.#world.nowMs();
     this.#isAway = false;
   }
 
@@ -69,7 +72,7 @@ export class CatalogReach {
       } catch (error) {
         // A refusal is an answer.
         if (!isSilence(error)) this.#answered();
-        else await new Promise<void>((resolve) => void setTimeout(resolve, PAUSE_MS).unref());
+        else await this.#world.sleep(PAUSE_MS, { unref: true });
       }
     }
   }

@@ -22,7 +22,7 @@ import {
 import { CatalogReach } from './catalog-reach.ts';
 import { lost } from './locks.ts';
 import { replicatedRoom } from './replicated-room.ts';
-import { removerText } from './users.ts';
+import { Users } from './users.ts';
 
 /** What an `fsync` of a file makes durable beside its contents. Servers flush its first name themselves. */
 const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
@@ -51,12 +51,13 @@ export function clusterBackend(
   path = '/',
   delegations: Delegations | null = null,
 ): FileSystemBackend {
+  const users = new Users(client.world);
   const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
   /** Which snapshot is meant, in each question; found out at the start. */
   let shown: { readonly snapshot?: number } = {};
   /** Also where a snapshot of it is meant. */
   const volumeName = volume.replace(/@.*$/, '');
-  const reach = new CatalogReach(() => client.query({ kind: 'volume', name: volumeName }));
+  const reach = new CatalogReach(client.world, () => client.query({ kind: 'volume', name: volumeName }));
   const query: ClusterClient['query'] = (question) => reach.ask((limits) => client.query(question, limits));
   const command: ClusterClient['command'] = async (change, options) => {
     const result = await reach.ask((limits) => client.command(change, { ...options, ...limits }));
@@ -129,11 +130,11 @@ export function clusterBackend(
       return (await command(change, { live: true, ...owning(parent) })).attributes;
     },
     unlink: (parent, name, uid) =>
-      command({ kind: 'unlink', place: { parent, name }, by: removerText(uid) }, owning(parent)),
+      command({ kind: 'unlink', place: { parent, name }, by: users.removerText(uid) }, owning(parent)),
     removeDirectory: (parent, name, inode = parent) =>
       command({ kind: 'remove-directory', place: { parent, name } }, owning(parent, inode)),
     rename: (from, to, mode, uid) =>
-      command({ kind: 'rename', from, to, mode, by: removerText(uid) }, owning(from.parent, to.parent)),
+      command({ kind: 'rename', from, to, mode, by: users.removerText(uid) }, owning(from.parent, to.parent)),
     async setAttributes(inode, changes: AttributeChanges) {
       const change = { kind: 'set-attributes', inode, ...changes } as const;
       return (await command(change, { live: true, ...owning(inode) })).attributes;

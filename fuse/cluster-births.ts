@@ -10,7 +10,7 @@ import type {
   NewFile,
   RemovalOutcome,
 } from './backend.ts';
-import { removerText } from './users.ts';
+import { Users } from './users.ts';
 
 type Events = Parameters<BirthBackend['listen']>[0];
 
@@ -22,6 +22,7 @@ export class ClusterBirths implements BirthBackend {
   readonly delegations: Delegations;
   readonly #client: ClusterClient;
   readonly #volume: string;
+  readonly #users: Users;
   #events: Events = {
     recalled: () => Promise.resolve(),
     ended: () => undefined,
@@ -32,6 +33,7 @@ export class ClusterBirths implements BirthBackend {
   constructor(client: ClusterClient, volume: string, failed: (error: unknown) => void) {
     this.#client = client;
     this.#volume = volume;
+    this.#users = new Users(client.world);
     this.delegations = new Delegations(client, {
       recalled: (directories) => this.#events.recalled(directories),
       ended: () => this.#events.ended(),
@@ -101,7 +103,7 @@ export class ClusterBirths implements BirthBackend {
       kind: 'unlink-fenced' as const,
       files: names.map(({ parent, name, inode }) => ({ parent, name, inode })),
       contents: names.map(({ contents }) => contents),
-      by: removerText(uid),
+      by: this.#users.removerText(uid),
     };
     // One request until it is answered: a second one would be another operation, which may be executed after the first.
     const limits = { signal, timeoutMs: Number.POSITIVE_INFINITY, attemptMsMax: ATTEMPT_MS_MAX };

@@ -1,3 +1,4 @@
+import type { World } from '../base/world.ts';
 import { ErrnoError } from './errno.ts';
 
 /**
@@ -5,19 +6,23 @@ import { ErrnoError } from './errno.ts';
  *
  * @throws ErrnoError ETIMEDOUT when `limitMs` have passed
  */
-export function withDeadline<Value>(promise: Promise<Value>, limitMs: number, what: string): Promise<Value> {
+export function withDeadline<Value>(
+  world: World,
+  promise: Promise<Value>,
+  limitMs: number,
+  what: string,
+): Promise<Value> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(
-      () => reject(new ErrnoError('ETIMEDOUT', `${what} took longer than ${limitMs} ms`)),
-      limitMs,
+    const timer = world.after(limitMs, () =>
+      reject(new ErrnoError('ETIMEDOUT', `${what} took longer than ${limitMs} ms`)),
     );
     promise.then(
       (value) => {
-        clearTimeout(timer);
+        timer.cancel();
         resolve(value);
       },
       (error: unknown) => {
-        clearTimeout(timer);
+        timer.cancel();
         reject(error);
       },
     );

@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts';
+import type { World } from '../base/world.ts';
 import { withDeadline } from './deadline.ts';
 
 /**
@@ -6,11 +7,13 @@ import { withDeadline } from './deadline.ts';
  * Whoever would exceed the limit waits in line.
  */
 export class DirtyBudget {
+  readonly #world: World;
   readonly #bytesMax: number;
   readonly #waiting: { readonly bytes: number; readonly admit: () => void }[] = [];
   #bytes = 0;
 
-  constructor(bytesMax: number) {
+  constructor(world: World, bytesMax: number) {
+    this.#world = world;
     this.#bytesMax = bytesMax;
   }
 
@@ -33,7 +36,7 @@ export class DirtyBudget {
       this.#waiting.push(entry);
     });
     try {
-      await withDeadline(admitted, limitMs, 'Waiting for room in the write buffer');
+      await withDeadline(this.#world, admitted, limitMs, 'Waiting for room in the write buffer');
     } catch (error) {
       assert(entry !== undefined, 'The executor of a promise runs at once');
       const index = this.#waiting.indexOf(entry);

@@ -1,5 +1,6 @@
 import { constants } from 'node:fs';
 import { ServiceError } from '../base/errors.ts';
+import type { World } from '../base/world.ts';
 import { ACCESS_RULE_DEFAULT, AccessTimes } from './access-times.ts';
 import { ATTRIBUTE_AGE_MAX_MS } from './attribute-cache.ts';
 import type { Attributes, FileSystemBackend, RenameMode, Space, XattrMode } from './backend.ts';
@@ -49,6 +50,7 @@ const XATTR_REPLACE = 2;
 /** A volume as the kernel sees it: its calls, answered by the cluster and by what the mount remembers. */
 export class FileSystem implements FileSystemCalls {
   readonly root: number;
+  readonly #world: World;
   readonly #backend: FileSystemBackend;
   readonly #limitMs: number;
   readonly #log: Log;
@@ -57,7 +59,7 @@ export class FileSystem implements FileSystemCalls {
   readonly #inodes: Inodes;
   readonly #names: Names;
   readonly #directories: Directories;
-  readonly #removed = new RemovedDirectories();
+  readonly #removed: RemovedDirectories;
   #rootHeard: Attributes | undefined;
   #space: { readonly space: Space; readonly heardMs: number } | undefined;
 
@@ -68,6 +70,7 @@ export class FileSystem implements FileSystemCalls {
    * @param accessRule when reads make access times later
    */
   constructor(
+    world: World,
     backend: FileSystemBackend,
     root: number,
     limitMs: number,
@@ -76,12 +79,13 @@ export class FileSystem implements FileSystemCalls {
     flushBehind = false,
     accessRule = ACCESS_RULE_DEFAULT,
   ) {
+    this.#world = world;
     this.#backend = backend;
     this.root = root;
     this.#limitMs = limitMs;
     this.#log = log;
-    this.#accesses = new AccessTimes(backend, accessRule, log);
-    this.#files = new OpenFiles(backend, limitMs, log, ageMaxMs, flushBehind, this.#accesses);
+    this.#accesses = new AccessTimes(world, backend, accessRule, log);
+    this.#files = new OpenFiles(world, backend, limitMs, log, ageMaxMs, flushBehind, this.#accesses);
     this.#inodes = this.#files.inodes;
     const { cache } = this.#inodes;
     backend.onNamed?.((directory, atNs) => {
@@ -94,8 +98,9 @@ export class FileSystem implements FileSystemCalls {
       cache.held(directory);
       this.#names.listings.forget(directory);
     });
-    this.#names = new Names(backend, this.#inodes, ageMaxMs);
+    this.#names = new Names(world, backend, this.#inodes, ageMaxMs);
     this.#directories = new Directories(this.#names);
+    this.#removed = new RemovedDirectories(world);
   }
 
   // Names and attributes.
@@ -508,14 +513,15 @@ export class FileSystem implements FileSystemCalls {
 
   async space(): Promise<Space> {
     const known = this.#space;
-    if (known !== undefined && performance.now() - known.heardMs < SPACE_AGE_MAX_MS) return known.space;
+    if (known !== undefined && this.#world.nowMs() - known.heardMs < SPACE_AGE_MAX_MS) return known.space;
     const asked = this.#backend.space().then((space) => {
-      this.#space = { space, heardMs: performance.now() };
+      this.#space = { space, heardMs: this.#world.nowMs() };
       this.#files.room.heard(space);
       return space;
     });
     try {
-      return await withDeadline(asked, Math.min(SPACE_WAIT_MS, this.#limitMs), 'Asking for free space');
+      const waitMs = Math.min(SPACE_WAIT_MS, this.#limitMs);
+      return await withDeadline(this.#world, asked, waitMs, 'Asking for free space');
     } catch (error) {
       this.#log('debug', 'free space is not known', { error: String(error) });
       return this.#space?.space ?? { totalBytes: 0, freeBytes: 0, inodes: 0 };

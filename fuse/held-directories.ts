@@ -1,4 +1,5 @@
 import { Counts } from '../base/counts.ts';
+import type { World } from '../base/world.ts';
 import type { Attributes, BirthBackend, FileSystemBackend, ListedPage } from './backend.ts';
 import { DelegatedDirectory, DelegatedNames, NAMES_MAX, type NameState } from './delegated-names.ts';
 import { Moments } from './moments.ts';
@@ -34,8 +35,8 @@ export class HeldDirectories {
   readonly #log: Log;
   readonly #events: HeldDirectoryEvents;
   readonly #names: DelegatedNames;
-  readonly #recalledMs = new Moments();
-  readonly #refusedMs = new Moments();
+  readonly #recalledMs: Moments;
+  readonly #refusedMs: Moments;
   /** Directories that are being asked for, with the names that were changed meanwhile. */
   readonly #asking = new Map<number, { readonly changed: Set<string>; readonly over: Promise<void> }>();
   /** Directories of which the next names are being asked for. */
@@ -48,11 +49,14 @@ export class HeldDirectories {
   readonly #idle = new Map<number, () => void>();
 
   constructor(
+    world: World,
     backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isAway'>,
     birth: BirthBackend,
     log: Log,
     events: HeldDirectoryEvents,
   ) {
+    this.#recalledMs = new Moments(world);
+    this.#refusedMs = new Moments(world);
     this.#backend = backend;
     this.#birth = birth;
     this.#log = log;

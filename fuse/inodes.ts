@@ -1,9 +1,11 @@
 import { ServiceError } from '../base/errors.ts';
+import { nowNs } from '../base/times.ts';
+import type { World } from '../base/world.ts';
 import type { AccessTimes } from './access-times.ts';
 import { AttributeCache } from './attribute-cache.ts';
 import type { AttributeChanges, Attributes, FileSystemBackend } from './backend.ts';
 import { ErrnoError } from './errno.ts';
-import { nowNs, type OpenFile } from './open-file.ts';
+import type { OpenFile } from './open-file.ts';
 import { RefusedOpens } from './refused-opens.ts';
 import type { AttributeRequest, Caller, NamePlace, TimeChange } from './transport.ts';
 
@@ -18,18 +20,22 @@ const TIME_NS_MIN = -(1n << 63n);
 /** Attributes of inodes: as remembered, as the cluster tells them, and with what only this mount knows of open files. */
 export class Inodes {
   readonly cache: AttributeCache;
-  readonly refusedOpens = new RefusedOpens();
+  readonly refusedOpens: RefusedOpens;
+  readonly #world: World;
   readonly #backend: FileSystemBackend;
   readonly #openFile: (inode: number) => OpenFile | undefined;
   readonly #accesses: AccessTimes;
 
   constructor(
+    world: World,
     backend: FileSystemBackend,
     openFile: (inode: number) => OpenFile | undefined,
     accesses: AccessTimes,
     ageMaxMs?: number,
   ) {
-    this.cache = new AttributeCache(ageMaxMs);
+    this.cache = new AttributeCache(world, ageMaxMs);
+    this.refusedOpens = new RefusedOpens(world);
+    this.#world = world;
     this.#backend = backend;
     this.#openFile = openFile;
     this.#accesses = accesses;
@@ -133,7 +139,7 @@ export class Inodes {
   async change(inode: number, request: AttributeRequest): Promise<Attributes> {
     const file = this.#openFile(inode);
     if (request.modified !== undefined) await file?.writes.drain();
-    const changes = changesOf(request);
+    const changes = changesOf(this.#world, request);
     const owned = changes.uid !== undefined || changes.gid !== undefined;
     if (owned && changes.mode !== undefined && changes.mode !== withoutPrivileges(changes.mode)) {
       const { kind } = await this.attributes(inode);
@@ -153,15 +159,18 @@ export class Inodes {
 }
 
 /** @returns what the kernel asks for, in the cluster's form */
-export function changesOf({ mode, uid, gid, accessed, modified }: AttributeRequest): {
+export function changesOf(
+  world: World,
+  { mode, uid, gid, accessed, modified }: AttributeRequest,
+): {
   -readonly [Key in keyof AttributeChanges]: AttributeChanges[Key];
 } {
   return {
     ...(mode !== undefined && { mode: mode & 0o7777 }),
     ...(uid !== undefined && uid !== UNCHANGED_OWNER && { uid }),
     ...(gid !== undefined && gid !== UNCHANGED_OWNER && { gid }),
-    ...(accessed !== undefined && { accessedNs: timeNs(accessed) }),
-    ...(modified !== undefined && { modifiedNs: timeNs(modified) }),
+    ...(accessed !== undefined && { accessedNs: timeNs(world, accessed) }),
+    ...(modified !== undefined && { modifiedNs: timeNs(world, modified) }),
   };
 }
 
@@ -172,7 +181,7 @@ export function withoutPrivileges(mode: number): number {
 }
 
 /** As Linux has it: a time that cannot be kept becomes the nearest one that can. */
-function timeNs(change: TimeChange): string {
-  const ns = change.kind === 'now' ? nowNs() : change.ns;
+function timeNs(world: World, change: TimeChange): string {
+  const ns = change.kind === 'now' ? nowNs(world) : change.ns;
   return String(ns > TIME_NS_MAX ? TIME_NS_MAX : ns < TIME_NS_MIN ? TIME_NS_MIN : ns);
 }

@@ -1,3 +1,4 @@
+import type { World } from '../base/world.ts';
 import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from './kernel/uptake.ts';
 import { placeKey } from './place.ts';
 import type { NamePlace } from './transport.ts';
@@ -21,11 +22,16 @@ interface Kept {
  * forgotten too soon would have somebody write to a file that he does not mean.
  */
 export class KeptNames {
+  readonly #world: World;
   /** What each name was told to stand for last. */
   readonly #current = new Map<string, Kept>();
   readonly #byInode = new Map<number, Kept[]>();
   /** All, in the order in which they were told. */
   readonly #all = new Set<Kept>();
+
+  constructor(world: World) {
+    this.#world = world;
+  }
 
   /**
    * The kernel is about to be told so, and counts from when it takes that up.
@@ -33,7 +39,7 @@ export class KeptNames {
    * @param leftMs for how long it is to believe that, in milliseconds; 0: for what it does at the moment
    */
   told(place: NamePlace, inode: number, leftMs: number): void {
-    const nowMs = performance.now();
+    const nowMs = this.#world.nowMs();
     this.#forgetPast(nowMs);
     const key = placeKey(place);
     const before = this.#current.get(key);
@@ -55,19 +61,19 @@ export class KeptNames {
     if (kept === undefined) return;
     this.#current.delete(key);
     kept.believedMs = 0;
-    kept.untilMs = Math.min(kept.untilMs, performance.now() + UPTAKE_MS_MAX);
+    kept.untilMs = Math.min(kept.untilMs, this.#world.nowMs() + UPTAKE_MS_MAX);
   }
 
   /** @returns the names by which the kernel may open the inode */
   of(inode: number): readonly NamePlace[] {
-    const nowMs = performance.now();
+    const nowMs = this.#world.nowMs();
     const all = this.#byInode.get(inode) ?? [];
     return all.filter(({ untilMs }) => untilMs >= nowMs).map(({ place }) => place);
   }
 
   /** Whether all names by which the kernel may open the inode are this one, for which it has just asked, and which it was not to keep then. */
   isOnly(inode: number, key: string | undefined): boolean {
-    const nowMs = performance.now();
+    const nowMs = this.#world.nowMs();
     const all = this.#byInode.get(inode) ?? [];
     return all.every((kept) => kept.untilMs < nowMs || (kept.key === key && this.#current.get(key) !== kept));
   }
@@ -75,7 +81,7 @@ export class KeptNames {
   /** Whether the kernel believes the name: where it asks for it all the same, somebody wants to know it for sure. */
   isBelieved(place: NamePlace): boolean {
     const kept = this.#current.get(placeKey(place));
-    return kept !== undefined && kept.believedMs >= performance.now();
+    return kept !== undefined && kept.believedMs >= this.#world.nowMs();
   }
 
   /** What was renamed here the kernel knows by its new name, for as long as it knew the one before. */

@@ -1,4 +1,5 @@
 import { Counts } from '../base/counts.ts';
+import type { World } from '../base/world.ts';
 import type { ListedPage, NodeKind } from './backend.ts';
 import { namesCompare } from './name-order.ts';
 import type { NamePlace } from './transport.ts';
@@ -38,6 +39,7 @@ export interface Asked {
  * changes: what a change here leaves is known then, as long as no other one of the same directory is under way beside it.
  */
 export class KnownListings {
+  readonly #world: World;
   readonly #ageMaxMs: number;
   readonly #isHeld: (directory: number) => boolean;
   /** Those that were listed last at the end. */
@@ -50,7 +52,8 @@ export class KnownListings {
    * @param ageMaxMs nothing is told that was asked for longer ago, in milliseconds; 0: nothing is known
    * @param isHeld whether nobody else changes the directory
    */
-  constructor(ageMaxMs: number, isHeld: (directory: number) => boolean) {
+  constructor(world: World, ageMaxMs: number, isHeld: (directory: number) => boolean) {
+    this.#world = world;
     this.#ageMaxMs = ageMaxMs;
     this.#isHeld = isHeld;
   }
@@ -63,7 +66,7 @@ export class KnownListings {
 
   /** All of a directory is about to be asked for: `heard` or `unheard` follows. */
   asking(directory: number): Asked {
-    const asked = { directory, askedMs: performance.now(), isPast: this.#changing.has(directory) };
+    const asked = { directory, askedMs: this.#world.nowMs(), isPast: this.#changing.has(directory) };
     this.#asked.add(asked);
     return asked;
   }
@@ -121,7 +124,7 @@ export class KnownListings {
 
   #current(directory: number): Known | undefined {
     const known = this.#known.get(directory);
-    if (known === undefined || performance.now() - known.askedMs <= this.#ageMaxMs) return known;
+    if (known === undefined || this.#world.nowMs() - known.askedMs <= this.#ageMaxMs) return known;
     this.#known.delete(directory);
     return undefined;
   }

@@ -1,6 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../base/errors.ts';
 import { LOCK_END } from '../base/lock-end.ts';
+import type { World } from '../base/world.ts';
 import type { BackendLock, BackendLocks } from './backend.ts';
 import { ErrnoError } from './errno.ts';
 import type { LockRequest } from './transport.ts';
@@ -26,6 +26,7 @@ interface Closing {
  * file, which is a handle here.
  */
 export class OpenLocks {
+  readonly #world: World;
   readonly #locks: BackendLocks;
   /** Who locked through which handle: what is written through it is written under that lock. */
   readonly #under = new Map<number, Map<string, Owner>>();
@@ -35,7 +36,8 @@ export class OpenLocks {
    */
   readonly #closing = new Map<number, Closing>();
 
-  constructor(locks: BackendLocks) {
+  constructor(world: World, locks: BackendLocks) {
+    this.#world = world;
     this.#locks = locks;
   }
 
@@ -102,7 +104,7 @@ export class OpenLocks {
   closed(handle: number): void {
     if ((this.#under.get(handle)?.size ?? 0) === 0) return;
     const { untilMs = 0, gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
-    this.#closing.set(handle, { untilMs: Math.max(untilMs, performance.now() + LAST_CLOSE_MS), gone });
+    this.#closing.set(handle, { untilMs: Math.max(untilMs, this.#world.nowMs() + LAST_CLOSE_MS), gone });
   }
 
   /** The last close of the handle has returned; what it has is about to be given back. */
@@ -132,7 +134,7 @@ export class OpenLocks {
 
   /** @returns handles that were closed before this moment, perhaps for the last time, with locks of the kind */
   #closingNow(kind: Owner['kind']): readonly number[] {
-    const nowMs = performance.now();
+    const nowMs = this.#world.nowMs();
     return [...this.#closing].flatMap(([handle, { untilMs }]) => {
       if (untilMs <= nowMs) this.#closing.delete(handle);
       const owners = [...(this.#under.get(handle)?.values() ?? [])];
@@ -145,14 +147,11 @@ export class OpenLocks {
     for (const handle of handles) {
       for (;;) {
         const closing = this.#closing.get(handle);
-        const leftMs = (closing?.untilMs ?? 0) - performance.now();
+        const leftMs = (closing?.untilMs ?? 0) - this.#world.nowMs();
         if (closing === undefined || leftMs <= 0) break;
         // That the last close was heard of lets everybody wait longer, and is looked at when the first wait is over.
-        const pause = delay(
-          Math.min(leftMs, LAST_CLOSE_MS),
-          undefined,
-          signal === undefined ? {} : { signal },
-        );
+        const pauseMs = Math.min(leftMs, LAST_CLOSE_MS);
+        const pause = this.#world.sleep(pauseMs, signal === undefined ? {} : { signal });
         await Promise.race([closing.gone.promise, pause]);
       }
     }

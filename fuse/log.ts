@@ -1,14 +1,15 @@
+import type { World } from '../base/world.ts';
 import { isForeseen } from './errno.ts';
 import type { Log, LogLevel } from './transport.ts';
 
 const LEVELS: readonly LogLevel[] = ['error', 'warn', 'info', 'debug'];
 
 /** One line of JSON per message on the standard error, levels above `level` left out. */
-export function stderrLog(level: LogLevel): Log {
+export function stderrLog(world: World, level: LogLevel): Log {
   return (of, message, facts = {}) => {
     if (LEVELS.indexOf(of) > LEVELS.indexOf(level)) return;
     process.stderr.write(
-      `${JSON.stringify({ time: new Date().toISOString(), level: of, message, ...facts })}\n`,
+      `${JSON.stringify({ time: new Date(world.wallMs()).toISOString(), level: of, message, ...facts })}\n`,
     );
   };
 }

@@ -1,3 +1,4 @@
+import type { World } from '../base/world.ts';
 import { namesCompare } from './name-order.ts';
 
 /** Names of one directory that were asked for one by one, and found, before a page of it is asked for instead. */
@@ -50,12 +51,14 @@ export type ListPage = (
  * were of use. Names that are not there say nothing: who makes many files looks for each of them before.
  */
 export class LookAhead {
+  readonly #world: World;
   readonly #list: ListPage;
   readonly #windowMs: number;
   readonly #courses = new Map<number, Course>();
 
   /** @param windowMs look-ups that are further apart do not belong together; 0: nobody looks ahead */
-  constructor(list: ListPage, windowMs: number) {
+  constructor(world: World, list: ListPage, windowMs: number) {
+    this.#world = world;
     this.#list = list;
     this.#windowMs = windowMs;
   }
@@ -65,7 +68,7 @@ export class LookAhead {
     const course = this.#courses.get(parent);
     if (course === undefined) return;
     course.used++;
-    course.lastMs = performance.now();
+    course.lastMs = this.#world.nowMs();
   }
 
   /** The cluster was asked for the name, and has it. */
@@ -97,7 +100,7 @@ export class LookAhead {
   }
 
   #course(parent: number): Course {
-    const nowMs = performance.now();
+    const nowMs = this.#world.nowMs();
     let course = this.#courses.get(parent);
     if (course === undefined || this.#isOver(course)) {
       const fresh = { found: 0, name: '', told: 0, used: 0, page: null, count: PAGE_MIN, lastMs: nowMs };
@@ -116,7 +119,7 @@ export class LookAhead {
   }
 
   #isOver({ page, lastMs }: Course): boolean {
-    return page === null && performance.now() - lastMs > this.#windowMs;
+    return page === null && this.#world.nowMs() - lastMs > this.#windowMs;
   }
 
   /** Never rejects: who waits for the page asks for the name by itself, and is told of an error then. */

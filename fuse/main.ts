@@ -14,6 +14,7 @@ import {
 } from '../client/mount-options.ts';
 import { LATE_ERROR_MESSAGE } from '../client/mount-status.ts';
 import { RememberingClient, type RememberingClientOptions } from '../client/remembering-client.ts';
+import { systemWorld as world } from '../world/system-world.ts';
 import type { AccessRule } from './access-times.ts';
 import { withBirths } from './birth-backend.ts';
 import { clusterBackend, isSnapshot } from './cluster-backend.ts';
@@ -69,8 +70,8 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     return 2;
   }
   const { servers, volume, path, directory, xattrs } = settings;
-  const log = stderrLog(settings.logLevel);
-  const ownLog = new OwnLog();
+  const log = stderrLog(world, settings.logLevel);
+  const ownLog = new OwnLog(world);
   let hasDropped = false;
   const source = settings.source ?? (path === '/' ? `leasehold:${volume}` : `leasehold:${volume}:${path}`);
   try {
@@ -78,7 +79,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     const limitMs = settings.operationTimeoutMs ?? (await usualLimit(servers, access));
     let mounted: Mounted | null = null;
     const clientOptions = {
-      ...{ servers, access, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) },
+      ...{ world, servers, access, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) },
       localReads: settings.localReads,
       exact: settings.cache.kind !== 'ttl' || settings.cache.ageMs < UNBORN_MS_MAX,
     };
@@ -101,7 +102,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     const changeable =
       births === null
         ? whole
-        : withBirths(whole, births, log, {
+        : withBirths(world, whole, births, log, {
             ...{ rowMs, waitMsMax },
             late: (error) => {
               hasDropped = true;
@@ -110,7 +111,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
           });
     const backend = settings.readOnly ? readOnlyBackend(changeable) : changeable;
     mounted = await mountVolume(backend, transportNamed(settings.transport), {
-      ...{ directory, source, limitMs, xattrs, log },
+      ...{ world, directory, source, limitMs, xattrs, log },
       kernelOptions: kernelOptions(settings, process.getuid?.() === 0),
       present: presenter(settings),
       // Lists speak of the owners and modes that are stored.
@@ -181,10 +182,12 @@ export function unmountOnSignal(
   const signals = ['SIGTERM', 'SIGINT'] as const;
   const onSignal = (): void => {
     for (const signal of signals) process.off(signal, onSignal);
-    withDeadline(unmount(), limitMs, 'Storing what was written and unmounting').catch((error: unknown) => {
-      failed(error);
-      process.exit(1);
-    });
+    withDeadline(world, unmount(), limitMs, 'Storing what was written and unmounting').catch(
+      (error: unknown) => {
+        failed(error);
+        process.exit(1);
+      },
+    );
   };
   for (const signal of signals) process.on(signal, onSignal);
 }
@@ -251,7 +254,7 @@ function asOfSnapshot(settings: MountSettings): MountSettings {
  * fail-over where that takes longer.
  */
 async function usualLimit(servers: readonly string[], access: Access): Promise<number> {
-  const client = new ClusterClient({ servers, access, operationTimeoutMs: FIRST_LIMIT_MS });
+  const client = new ClusterClient({ world, servers, access, operationTimeoutMs: FIRST_LIMIT_MS });
   try {
     const { leaseMs, clockSkewMaxMs } = (await client.status()).timing;
     const failoverMs = writeGapBound(leaseMs, clockSkewMaxMs).totalMs;

@@ -1,3 +1,4 @@
+import type { World } from '../base/world.ts';
 import type { AccessRule } from './access-times.ts';
 import { ATTRIBUTE_AGE_MAX_MS } from './attribute-cache.ts';
 import type { FileSystemBackend } from './backend.ts';
@@ -8,6 +9,7 @@ import type { KernelCache, Log, Transport, TransportOptions } from './transport.
 export interface MountOptions extends Partial<Pick<TransportOptions, 'kernelOptions' | 'present'>> {
   readonly directory: string;
   readonly source: string;
+  readonly world: World;
   /** The longest that a program under the mount waits for the cluster. */
   readonly limitMs: number;
   readonly xattrs: boolean;
@@ -46,19 +48,19 @@ export async function mountVolume(
   transport: Transport,
   options: MountOptions,
 ): Promise<Mounted> {
-  const { limitMs, log, ageMaxMs = ATTRIBUTE_AGE_MAX_MS, flushBehind, accessRule } = options;
-  const root = await withDeadline(backend.start(), limitMs, 'Reaching the cluster');
-  const fileSystem = new FileSystem(backend, root, limitMs, log, ageMaxMs, flushBehind, accessRule);
+  const { world, limitMs, log, ageMaxMs = ATTRIBUTE_AGE_MAX_MS, flushBehind, accessRule } = options;
+  const root = await withDeadline(world, backend.start(), limitMs, 'Reaching the cluster');
+  const fileSystem = new FileSystem(world, backend, root, limitMs, log, ageMaxMs, flushBehind, accessRule);
   const stop = async (): Promise<void> => {
     await fileSystem.stop();
     await backend.stop();
   };
   try {
-    await withDeadline(fileSystem.attributes(root), limitMs, 'Looking at the root');
+    await withDeadline(world, fileSystem.attributes(root), limitMs, 'Looking at the root');
     const { source, xattrs, acls = true, directory } = options;
     const { kernelOptions = usualOptions(), present = (same) => same } = options;
     const mounted = await transport(directory, fileSystem, {
-      ...{ source, kernelOptions, present, limitMs, xattrs, acls, log },
+      ...{ source, kernelOptions, present, world, limitMs, xattrs, acls, log },
       cache: kernelCache(fileSystem, ageMaxMs, believing(backend, fileSystem, options.believedMs)),
     });
     fileSystem.mounted(mounted);

@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import type { World } from '../base/world.ts';
 import type { Attributes, FileSystemBackend, ListedPage } from './backend.ts';
 import { ErrnoError } from './errno.ts';
 import type { Inodes } from './inodes.ts';
@@ -18,15 +19,19 @@ export class Names {
   readonly #lookAhead: LookAhead;
 
   /** @param ageMaxMs for how long what was heard is believed; 0: what the backend remembers, or nothing */
-  constructor(backend: NamesBackend, inodes: Inodes, ageMaxMs: number) {
+  constructor(world: World, backend: NamesBackend, inodes: Inodes, ageMaxMs: number) {
     this.#backend = backend;
     this.#inodes = inodes;
     const windowMs = backend.remembers === undefined ? ageMaxMs : REMEMBERED_WINDOW_MS;
-    this.listings = new KnownListings(ageMaxMs, (directory) => inodes.cache.isHeld(directory));
-    this.#lookAhead = new LookAhead(async (parent, after, countMax) => {
-      const { entries, more } = await this.#ask(parent, after, countMax);
-      return { count: entries.length, more };
-    }, windowMs);
+    this.listings = new KnownListings(world, ageMaxMs, (directory) => inodes.cache.isHeld(directory));
+    this.#lookAhead = new LookAhead(
+      world,
+      async (parent, after, countMax) => {
+        const { entries, more } = await this.#ask(parent, after, countMax);
+        return { count: entries.length, more };
+      },
+      windowMs,
+    );
   }
 
   /**

@@ -1,5 +1,7 @@
 import { Counts } from '../base/counts.ts';
 import { ServiceError } from '../base/errors.ts';
+import { nowNs } from '../base/times.ts';
+import type { Timer, World } from '../base/world.ts';
 import { afterRemovals } from './after-removals.ts';
 import { allDone } from './all-done.ts';
 import type {
@@ -19,7 +21,6 @@ import { HeldDirectories } from './held-directories.ts';
 import type { LateErrors } from './late-errors.ts';
 import { Moments } from './moments.ts';
 import { namesCompare } from './name-order.ts';
-import { nowNs } from './open-file.ts';
 import { type Place, placeKey } from './place.ts';
 import { RemovalRows } from './removal-rows.ts';
 import { isOverQuota, type RemovalEvents, Removals } from './removals.ts';
@@ -70,6 +71,7 @@ export class NewbornFiles {
   named: (directory: number, atNs: string | null) => void = () => undefined;
   /** @see FileSystemBackend.onHeld */
   held: (directory: number) => void = () => undefined;
+  readonly #world: World;
   readonly #backend: FileSystemBackend;
   readonly #birth: BirthBackend;
   readonly #log: Log;
@@ -87,25 +89,28 @@ export class NewbornFiles {
   #keptBytes = 0;
   /** Who would make a file, and waits until there are fewer. */
   readonly #waiting: (() => void)[] = [];
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
   /** When a file was made in a directory in the ordinary way. */
-  readonly #madeMs = new Moments();
+  readonly #madeMs: Moments;
   /** Files of the volume can come with their contents; not known before the first of them was made. */
   #isPossible = false;
   /** The volume has a quota: growth is asked for before contents of a file that has its name are stored. */
   #isLimited = false;
 
   constructor(
+    world: World,
     backend: FileSystemBackend,
     birth: BirthBackend,
     log: Log,
     { rowMs = 0, waitMsMax = WAIT_MS_MAX, late = () => undefined }: RemovalOptions,
   ) {
+    this.#world = world;
     this.#backend = backend;
     this.#birth = birth;
     this.#log = log;
     this.#late = late;
-    this.#rows = new RemovalRows(rowMs);
+    this.#madeMs = new Moments(world);
+    this.#rows = new RemovalRows(world, rowMs);
     const failed: RemovalEvents['failed'] = (place, error) => {
       this.#rows.end(place.parent);
       this.named(place.parent, null);
@@ -115,11 +120,11 @@ export class NewbornFiles {
       late({ operation: 'unlink', directory, name, error });
     };
     const removed: RemovalEvents['removed'] = ({ parent }, atNs) => this.named(parent, atNs);
-    this.#removals = new Removals(birth, { removed, failed }, waitMsMax);
-    this.#births = new Births(birth, (error) => {
+    this.#removals = new Removals(world, birth, { removed, failed }, waitMsMax);
+    this.#births = new Births(world, birth, (error) => {
       log('debug', 'no numbers for new files', { error: String(error) });
     });
-    this.#directories = new HeldDirectories(backend, birth, log, {
+    this.#directories = new HeldDirectories(world, backend, birth, log, {
       held: (directory) => this.held(directory),
       mark: () => this.#contents.mark,
       listed: ({ entries }, mark) => {
@@ -257,7 +262,7 @@ export class NewbornFiles {
     const number = this.#births.takeNumber();
     if (number === null) return null;
     this.#birth.use();
-    const atNs = String(nowNs());
+    const atNs = String(nowNs(this.#world));
     const inheritsGroup = (directory.attributes.mode & SET_GROUP_ID) !== 0;
     const attributes: Attributes = {
       ...{
@@ -291,7 +296,7 @@ export class NewbornFiles {
     const number = this.#births.takeNumber();
     if (number?.takesNamed !== true) return null;
     this.#birth.use();
-    const atNs = String(nowNs());
+    const atNs = String(nowNs(this.#world));
     const file: NewFile = {
       ...{ ...place, inode: number.inode, mode: mode & ~umask, uid, gid },
       ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, contents: new Uint8Array(0) },
@@ -357,12 +362,12 @@ export class NewbornFiles {
       isFull: () => this.#isFull,
       inheritsGroup,
     };
-    const file: UnbornFile = new UnbornFile(place, attributes, parts, isNamed);
+    const file: UnbornFile = new UnbornFile(this.#world, place, attributes, parts, isNamed);
     this.#unborn.set(file.inode, file);
     this.#byPlace.set(placeKey(place), file);
     if (!isNamed) this.#counts.more(parent);
     this.changed(file, file.inode);
-    this.#timer ??= setTimeout(() => this.#age(), UNBORN_MS_MAX);
+    this.#timer ??= this.#world.after(UNBORN_MS_MAX, () => this.#age());
   }
 
   /** What was refused for want of a quota may have room when what was removed before is: it is made in the ordinary way then, by the same number. */
@@ -541,7 +546,7 @@ export class NewbornFiles {
   }
 
   async stop(): Promise<void> {
-    clearTimeout(this.#timer);
+    this.#timer?.cancel();
     await Promise.all([this.#comeAll(this.#unborn.values()), this.#removals.stop()]);
     await this.#birth.stop();
   }
@@ -574,11 +579,11 @@ export class NewbornFiles {
   /** What is open for longer is there for others to see; most likely it is written further. */
   #age(): void {
     this.#timer = undefined;
-    const nowMs = performance.now();
+    const nowMs = this.#world.nowMs();
     for (const file of this.#unborn.values()) {
       const leftMs = file.bornMs + UNBORN_MS_MAX - nowMs;
       if (leftMs > 0) {
-        this.#timer = setTimeout(() => this.#age(), leftMs);
+        this.#timer = this.#world.after(leftMs, () => this.#age());
         return;
       }
       if (file.isUnborn) void this.#bring(file, 'made');

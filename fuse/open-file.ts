@@ -1,4 +1,5 @@
-import { laterNs } from '../base/times.ts';
+import { laterNs, nowNs } from '../base/times.ts';
+import type { World } from '../base/world.ts';
 import {
   type Attributes,
   type BackendFile,
@@ -28,6 +29,7 @@ export class OpenFile {
   readonly inode: number;
   readonly source: ReadSource;
   readonly writes: WriteBehind;
+  readonly #world: World;
   readonly #backend: BackendFile;
   readonly #limitMs: number;
   /** Handles in all, and those among them that write. */
@@ -51,7 +53,7 @@ export class OpenFile {
   readonly #lineage: Lineage;
   readonly #pages: PagesOfFile;
   /** When it was heard last that nobody else has changed it (monotonic), and by which attributes. */
-  #heardMs = performance.now();
+  #heardMs: number;
   #heard: Attributes;
   /** When the cluster was last asked for the version of the contents, and answered (monotonic, in milliseconds). */
   #confirmedMs = Number.NEGATIVE_INFINITY;
@@ -68,6 +70,7 @@ export class OpenFile {
    * @param room is told of what fails
    */
   constructor(
+    world: World,
     attributes: Attributes,
     backend: BackendFile,
     budget: DirtyBudget,
@@ -76,9 +79,11 @@ export class OpenFile {
     kernel: () => Pick<MountedTransport, 'givePages'> | null,
     room: Pick<Room, 'failed'>,
   ) {
+    this.#world = world;
     this.inode = attributes.inode;
     this.attributes = attributes;
     this.#heard = attributes;
+    this.#heardMs = world.nowMs();
     this.#confirmed = attributes.contents;
     this.#lineage = new Lineage(attributes.contents);
     this.#pages = pages;
@@ -89,12 +94,14 @@ export class OpenFile {
     this.#backend = backend;
     this.#limitMs = limitMs;
     this.source = new ReadSource(
+      world,
       (offset, length) => this.#bounded(backend.read(offset, length), 'A read'),
       () => this.#sizeBytes(),
       () => this.#giver(),
       async (offset, length) => (await backend.range?.(offset, length)) ?? null,
     );
     this.writes = new WriteBehind({
+      world,
       write: (offset, parts) => backend.write(offset, parts),
       writeParts: (parts) => backend.writeParts(parts),
       taken: (offset, bytes) => pages.put(offset, bytes),
@@ -148,13 +155,13 @@ export class OpenFile {
 
   /** @returns what was written here, where all of that is known, and nobody else has changed the file since */
   #written(offset: number, length: number, believedMs: number): Uint8Array | null {
-    const isOwn = this.#lineage.is(this.#newest) && performance.now() - this.#heardMs < believedMs;
+    const isOwn = this.#lineage.is(this.#newest) && this.#world.nowMs() - this.#heardMs < believedMs;
     return isOwn ? this.#pages.read(offset, length, this.#sizeBytes()) : null;
   }
 
   async write(offset: number, bytes: Uint8Array): Promise<void> {
     this.source.changed();
-    this.#writtenNs = nowNs();
+    this.#writtenNs = nowNs(this.#world);
     await this.writes.write(offset, bytes);
   }
 
@@ -257,9 +264,10 @@ export class OpenFile {
    */
   async present(attributes: Attributes, askedMs: number = Number.NEGATIVE_INFINITY): Promise<Attributes> {
     if (this.writes.dirty) {
-      await withDeadline(this.writes.drain(), DRAIN_FOR_ATTRIBUTES_MS, 'Draining').catch(() => undefined);
+      const drained = withDeadline(this.#world, this.writes.drain(), DRAIN_FOR_ATTRIBUTES_MS, 'Draining');
+      await drained.catch(() => undefined);
     }
-    if (attributes !== this.#heard) this.#heardMs = performance.now();
+    if (attributes !== this.#heard) this.#heardMs = this.#world.nowMs();
     this.#heard = attributes;
     // Somebody changed it, perhaps we: blocks read before may be old.
     this.confirm(attributes, askedMs);
@@ -326,7 +334,7 @@ export class OpenFile {
       if (this.writes.dirty) this.writes.abandon(locksLost());
       lost(locks);
     };
-    this.#locks ??= new OpenLocks(this.#backend.openLocks(onLost));
+    this.#locks ??= new OpenLocks(this.#world, this.#backend.openLocks(onLost));
     return this.#locks;
   }
 
@@ -386,7 +394,7 @@ export class OpenFile {
   #changed(state: FileState): void {
     this.unsettled = true;
     this.written = true;
-    if (this.#lineage.changed(state)) this.#heardMs = performance.now();
+    if (this.#lineage.changed(state)) this.#heardMs = this.#world.nowMs();
     this.#learn(state);
   }
 
@@ -407,7 +415,7 @@ export class OpenFile {
 
   async #bounded<Value>(promise: Promise<Value>, what: string): Promise<Value> {
     try {
-      return await withDeadline(promise, this.#limitMs, `${what} of file ${this.inode}`);
+      return await withDeadline(this.#world, promise, this.#limitMs, `${what} of file ${this.inode}`);
     } catch (error) {
       this.#room.failed(error);
       throw error;
@@ -430,9 +438,4 @@ function withContents(attributes: Attributes, known: FileState): Attributes {
 
 function pick(state: FileState): FileState {
   return { sizeBytes: state.sizeBytes, modifiedNs: state.modifiedNs, contents: state.contents };
-}
-
-/** The present, as far as this machine's clock knows it. */
-export function nowNs(): bigint {
-  return BigInt(Date.now()) * 1_000_000n;
 }

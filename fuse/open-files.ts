@@ -1,6 +1,7 @@
 import { constants } from 'node:fs';
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
+import type { World } from '../base/world.ts';
 import type { AccessTimes } from './access-times.ts';
 import { allDone } from './all-done.ts';
 import type { Attributes, FileSystemBackend } from './backend.ts';
@@ -59,15 +60,16 @@ interface FileHandle {
 export class OpenFiles {
   readonly inodes: Inodes;
   readonly room: Room;
+  readonly #world: World;
   readonly #backend: FileSystemBackend;
   readonly #limitMs: number;
   readonly #log: Log;
   readonly #flushBehind: boolean;
   readonly #ageMaxMs: number;
   readonly #accesses: AccessTimes;
-  readonly #budget = new DirtyBudget(DIRTY_BYTES_MAX);
+  readonly #budget: DirtyBudget;
   readonly #pages = new WrittenPages(writtenBytesMax());
-  readonly #readAhead = new ReadAhead(READ_AHEAD_BYTES_MAX);
+  readonly #readAhead: ReadAhead;
   readonly #open = new Map<number, OpenFile>();
   #pageChecks: PageChecks | null = null;
   readonly #handles = new Map<number, FileHandle>();
@@ -89,6 +91,7 @@ export class OpenFiles {
 
   /** @param flushBehind a close waits for nothing, but where there are locks */
   constructor(
+    world: World,
     backend: FileSystemBackend,
     limitMs: number,
     log: Log,
@@ -96,15 +99,18 @@ export class OpenFiles {
     flushBehind: boolean,
     accesses: AccessTimes,
   ) {
+    this.#world = world;
+    this.#budget = new DirtyBudget(world, DIRTY_BYTES_MAX);
+    this.#readAhead = new ReadAhead(world, READ_AHEAD_BYTES_MAX);
     this.#backend = backend;
     this.#limitMs = limitMs;
     this.#log = log;
     this.#flushBehind = flushBehind;
     this.#ageMaxMs = ageMaxMs;
     this.#accesses = accesses;
-    this.inodes = new Inodes(backend, (inode) => this.#open.get(inode), accesses, ageMaxMs);
-    this.room = new Room(() => backend.space());
-    this.#orphans = new Orphans(backend, () => this.#open.keys(), log);
+    this.inodes = new Inodes(world, backend, (inode) => this.#open.get(inode), accesses, ageMaxMs);
+    this.room = new Room(world, () => backend.space());
+    this.#orphans = new Orphans(world, backend, () => this.#open.keys(), log);
   }
 
   /** From now on the kernel can be told what it has to forget. */
@@ -113,7 +119,7 @@ export class OpenFiles {
     // The library's transport, with which the kernel does not ask, cannot have it drop pages either.
     if (!kernel.asksBeforeReads) return;
     const check = async (file: OpenFile): Promise<void> => void (await this.#confirm(file, true));
-    this.#pageChecks = new PageChecks(this.#ageMaxMs, () => this.#open.values(), check);
+    this.#pageChecks = new PageChecks(this.#world, this.#ageMaxMs, () => this.#open.values(), check);
   }
 
   async open(inode: number, flags: number, caller: Caller): Promise<Opened> {
@@ -278,7 +284,7 @@ export class OpenFiles {
   #isCurrent(file: OpenFile, wasAsked: boolean): boolean | Promise<boolean> {
     const strictMs = wasAsked ? ASKED_MS : 0;
     const ageMaxMs = this.#ageMaxMs === 0 ? strictMs : Math.min(this.#ageMaxMs, FETCHED_MS_MAX);
-    return performance.now() - file.confirmedMs < ageMaxMs || this.#confirm(file);
+    return this.#world.nowMs() - file.confirmedMs < ageMaxMs || this.#confirm(file);
   }
 
   /**
@@ -286,7 +292,7 @@ export class OpenFiles {
    * @returns false where the cluster does not say which contents there are now
    */
   async #confirm(file: OpenFile, dropsPages = false): Promise<boolean> {
-    const askedMs = performance.now();
+    const askedMs = this.#world.nowMs();
     try {
       const attributes = await this.inodes.ask(file.inode);
       file.confirm(attributes, askedMs);
@@ -589,13 +595,13 @@ export class OpenFiles {
     toOffset: number,
     wanted: number,
   ): Promise<number> {
-    const untilMs = performance.now() + COPY_MS_MAX;
+    const untilMs = this.#world.nowMs() + COPY_MS_MAX;
     let done = 0;
     try {
       while (done < wanted) {
         const copied = await file.copyFrom(source, fromOffset + done, toOffset + done, wanted - done);
         done += copied;
-        if (copied === 0 || performance.now() >= untilMs) break;
+        if (copied === 0 || this.#world.nowMs() >= untilMs) break;
       }
     } catch (error) {
       // What was copied before counts; the next call meets the same error again.
@@ -654,6 +660,7 @@ export class OpenFiles {
       const backend = this.#backend.openFile(attributes.inode, attributes.replicas, attributes.contents);
       const pages = this.#pages.of(attributes.inode, attributes.contents);
       file = new OpenFile(
+        this.#world,
         attributes,
         backend,
         this.#budget,

@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import type { Timer, World } from '../base/world.ts';
 import type { FileSystemBackend } from './backend.ts';
 import type { Log } from './transport.ts';
 
@@ -16,10 +17,11 @@ export class Orphans {
   readonly #openInodes: () => Iterable<number>;
   readonly #log: Log;
   readonly #known = new Set<number>();
-  readonly #timer: NodeJS.Timeout;
+  readonly #timer: Timer;
   #rounds = 0;
 
   constructor(
+    world: World,
     backend: Pick<FileSystemBackend, 'attributes' | 'keepOrphan'>,
     openInodes: () => Iterable<number>,
     log: Log,
@@ -27,7 +29,7 @@ export class Orphans {
     this.#backend = backend;
     this.#openInodes = openInodes;
     this.#log = log;
-    this.#timer = setInterval(() => void this.#round(), KEEP_INTERVAL_MS);
+    this.#timer = world.every(KEEP_INTERVAL_MS, () => void this.#round());
   }
 
   has(inode: number): boolean {
@@ -45,7 +47,7 @@ export class Orphans {
   }
 
   stop(): void {
-    clearInterval(this.#timer);
+    this.#timer.cancel();
   }
 
   /** Finds the open files that lost their name elsewhere. */

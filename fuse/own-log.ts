@@ -1,4 +1,5 @@
 import { constants, copyFileSync, fstatSync, ftruncateSync, readlinkSync, rmSync } from 'node:fs';
+import type { Timer, World } from '../base/world.ts';
 import { OWN_LOG_VARIABLE } from '../client/mount-log.ts';
 
 const STDERR_FD = 2;
@@ -12,18 +13,18 @@ const BYTES_MAX = 4 * 1024 * 1024;
  */
 export class OwnLog {
   readonly #bytesMax: number;
-  readonly #timer: NodeJS.Timeout | null;
+  readonly #timer: Timer | null;
 
-  constructor(env: NodeJS.ProcessEnv = process.env, bytesMax = BYTES_MAX, checkMs = CHECK_MS) {
+  constructor(world: World, env: NodeJS.ProcessEnv = process.env, bytesMax = BYTES_MAX, checkMs = CHECK_MS) {
     this.#bytesMax = bytesMax;
     const isOwn = env[OWN_LOG_VARIABLE] === '1' && fstatSync(STDERR_FD).isFile();
-    this.#timer = isOwn ? setInterval(() => this.#rotate(), checkMs).unref() : null;
+    this.#timer = isOwn ? world.every(checkMs, () => this.#rotate()).unref() : null;
   }
 
   /** The mount has ended in good order: nobody needs its log. */
   remove(): void {
     if (this.#timer === null) return;
-    clearInterval(this.#timer);
+    this.#timer.cancel();
     const path = pathOf();
     rmSync(path, { force: true });
     rmSync(`${path}.1`, { force: true });

@@ -1,3 +1,4 @@
+import type { Timer, World } from '../base/world.ts';
 import type { OpenFile } from './open-file.ts';
 
 /** Files are checked no more often than this, in milliseconds, however short the time is for which attributes are believed. */
@@ -10,10 +11,11 @@ const CHECKS_MAX = 64;
  * files of which it may have pages are checked while they are open, and what others have changed is dropped.
  */
 export class PageChecks {
+  readonly #world: World;
   readonly #periodMs: number;
   readonly #files: () => Iterable<OpenFile>;
   readonly #check: (file: OpenFile) => Promise<void>;
-  readonly #timer: NodeJS.Timeout;
+  readonly #timer: Timer;
   #isRunning = false;
 
   /**
@@ -21,15 +23,21 @@ export class PageChecks {
    * @param files that are open
    * @param check asks for the contents of one, and does not throw
    */
-  constructor(ageMaxMs: number, files: () => Iterable<OpenFile>, check: (file: OpenFile) => Promise<void>) {
+  constructor(
+    world: World,
+    ageMaxMs: number,
+    files: () => Iterable<OpenFile>,
+    check: (file: OpenFile) => Promise<void>,
+  ) {
+    this.#world = world;
     this.#periodMs = Math.max(ageMaxMs, PERIOD_MS_MIN);
     this.#files = files;
     this.#check = check;
-    this.#timer = setInterval(() => void this.#run(), this.#periodMs).unref();
+    this.#timer = world.every(this.#periodMs, () => void this.#run()).unref();
   }
 
   stop(): void {
-    clearInterval(this.#timer);
+    this.#timer.cancel();
   }
 
   /** A check that takes longer than a period holds up the next one, so that questions do not pile up. */
@@ -37,7 +45,7 @@ export class PageChecks {
     if (this.#isRunning) return;
     this.#isRunning = true;
     // Half a period: the kernel's own questions, which confirm a file, come at about the same pace.
-    const beforeMs = performance.now() - this.#periodMs / 2;
+    const beforeMs = this.#world.nowMs() - this.#periodMs / 2;
     const due = [...this.#files()].filter((file) => file.mayHavePages && file.confirmedMs < beforeMs);
     const first = due.toSorted((a, b) => a.confirmedMs - b.confirmedMs).slice(0, CHECKS_MAX);
     await Promise.all(first.map((file) => this.#check(file)));

@@ -1,4 +1,5 @@
 import { giveBack } from '../base/lent-memory.ts';
+import type { World } from '../base/world.ts';
 import { ReadAround } from './read-around.ts';
 import type { ReadSource } from './read-source.ts';
 
@@ -46,13 +47,15 @@ interface Block {
  * others the one used longest ago, but never for what nobody waits for yet.
  */
 export class ReadAhead {
+  readonly #world: World;
   readonly #blocks = new Map<string, Block>();
   readonly #blocksMax: number;
   readonly #around = new ReadAround();
   /** The blocks that parts are of which were handed out, and not taken yet. */
   readonly #parts = new WeakMap<Uint8Array, Block>();
 
-  constructor(bytesMax: number) {
+  constructor(world: World, bytesMax: number) {
+    this.#world = world;
     this.#blocksMax = Math.max(1, Math.floor(bytesMax / BLOCK_BYTES));
   }
 
@@ -137,9 +140,9 @@ export class ReadAhead {
 
   /** Reads what is asked for and no more. */
   async #readPast(source: ReadSource, offset: number, length: number): Promise<Uint8Array> {
-    const beganMs = performance.now();
+    const beganMs = this.#world.nowMs();
     const { bytes } = await source.fetchAlone(offset, length);
-    if (length < LARGE_READ_BYTES) this.#around.singleTook(performance.now() - beganMs);
+    if (length < LARGE_READ_BYTES) this.#around.singleTook(this.#world.nowMs() - beganMs);
     // What a block had fetched meanwhile may be older than this, which the kernel has then.
     const last = Math.floor((offset + length - 1) / BLOCK_BYTES);
     for (let index = Math.floor(offset / BLOCK_BYTES); index <= last; index++) {
@@ -152,12 +155,12 @@ export class ReadAhead {
   /** Fetches a block for the kernel's pages, from which its neighbourhood is read from then on. */
   #fetchAround(source: ReadSource, index: number): void {
     const { generation } = source;
-    const beganMs = performance.now();
+    const beganMs = this.#world.nowMs();
     // The kernel is given it beside whoever reads it: its memory is left to the garbage collector.
     const block = this.#used(source, index, false);
     block.bytes
       .then(async (bytes) => {
-        this.#around.blockTook(performance.now() - beganMs);
+        this.#around.blockTook(this.#world.nowMs() - beganMs);
         if (!block.isGivable || this.#blocks.get(block.key) !== block) return;
         if (!(await source.give(generation, index * BLOCK_BYTES, bytes))) return;
         this.#around.given(block.key);
@@ -169,7 +172,7 @@ export class ReadAhead {
 
   #has(source: ReadSource, index: number): boolean {
     const block = this.#blocks.get(blockKey(source, index));
-    return block !== undefined && block.expiresMs > performance.now();
+    return block !== undefined && block.expiresMs > this.#world.nowMs();
   }
 
   /** Fetches blocks from `first` on that nobody waits for yet, as far as there is room. */
@@ -185,7 +188,7 @@ export class ReadAhead {
 
   #hasRoom(): boolean {
     if (this.#blocks.size < this.#blocksMax) return true;
-    const nowMs = performance.now();
+    const nowMs = this.#world.nowMs();
     for (const [key, block] of this.#blocks) {
       if (block.expiresMs <= nowMs) this.#blocks.delete(key);
     }
@@ -196,7 +199,7 @@ export class ReadAhead {
     const key = blockKey(source, index);
     const present = this.#blocks.get(key);
     this.#blocks.delete(key);
-    if (present !== undefined && present.expiresMs > performance.now()) {
+    if (present !== undefined && present.expiresMs > this.#world.nowMs()) {
       this.#blocks.set(key, present);
       return present;
     }

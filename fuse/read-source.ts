@@ -1,3 +1,4 @@
+import type { World } from '../base/world.ts';
 import type { BackendRange } from './backend.ts';
 import { type Fetched, ReadWindows } from './read-windows.ts';
 
@@ -21,6 +22,7 @@ export class ReadSource {
   readonly read: (offset: number, length: number) => Promise<Uint8Array>;
   /** The size as last heard of; nothing is fetched ahead beyond it. */
   readonly sizeBytes: () => number;
+  readonly #world: World;
   readonly #giver: () => GivePages | null;
   readonly #windows: ReadWindows;
   #generation = ReadSource.#next();
@@ -34,17 +36,19 @@ export class ReadSource {
    * @param range what is known more cheaply of many pieces than of each
    */
   constructor(
+    world: World,
     read: (offset: number, length: number) => Promise<Uint8Array>,
     sizeBytes: () => number,
     giver: () => GivePages | null = () => null,
     range: (offset: number, length: number) => Promise<BackendRange | null> = async () => null,
   ) {
+    this.#world = world;
     this.read = read;
     this.sizeBytes = sizeBytes;
     this.#giver = giver;
     const generation = (): number => this.#generation;
     this.#windows = new ReadWindows({
-      ...{ read, sizeBytes, range },
+      ...{ world, read, sizeBytes, range },
       get generation() {
         return generation();
       },
@@ -60,7 +64,7 @@ export class ReadSource {
   async fetchAlone(offset: number, length: number): Promise<Fetched> {
     const bytes = await this.read(offset, length);
     this.#windows.overtaken();
-    return { bytes, sinceMs: performance.now() };
+    return { bytes, sinceMs: this.#world.nowMs() };
   }
 
   get generation(): number {

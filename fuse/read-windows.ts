@@ -1,3 +1,4 @@
+import type { World } from '../base/world.ts';
 import type { BackendRange } from './backend.ts';
 
 /** What is asked for at a time, aligned to it: what a question costs is next to nothing beside what is then read. */
@@ -14,6 +15,7 @@ export interface Fetched {
 }
 
 export interface WindowSource {
+  readonly world: World;
   /** Another one with each change of the contents. */
   readonly generation: number;
   sizeBytes(): number;
@@ -47,7 +49,7 @@ export class ReadWindows {
     const range = await this.#window(number).range;
     if (range === null) {
       const bytes = await this.#source.read(offset, length);
-      return { bytes, sinceMs: performance.now() };
+      return { bytes, sinceMs: this.#source.world.nowMs() };
     }
     // Asked for while there is still something to read, so that nobody waits for it.
     const isLate = offset + length > (number + 1 / 2) * WINDOW_BYTES;
@@ -64,7 +66,8 @@ export class ReadWindows {
     const { generation } = this.#source;
     const known = this.#windows.get(number);
     this.#windows.delete(number);
-    const isGood = known?.generation === generation && known.untilMs - performance.now() > LEFT_MS_MIN;
+    const isGood =
+      known?.generation === generation && known.untilMs - this.#source.world.nowMs() > LEFT_MS_MIN;
     const window = isGood ? known : this.#ask(number, generation);
     this.#windows.set(number, window);
     for (const oldest of this.#windows.keys()) {

@@ -1,3 +1,4 @@
+import type { World } from '../base/world.ts';
 import type { Attributes } from './backend.ts';
 import { placeKey } from './place.ts';
 import type { NamePlace } from './transport.ts';
@@ -25,15 +26,20 @@ interface Refused {
  * Between the refusal and that open it asks for them in the name of the same thread, which tells by which name it is opened then.
  */
 export class RefusedOpens {
+  readonly #world: World;
   /** By thread; 0 for all those of other containers, which have no number here. */
   readonly #refused = new Map<number, Refused>();
+
+  constructor(world: World) {
+    this.#world = world;
+  }
 
   /**
    * @param keys of names (`placeKey`) by which the kernel may have come to the inode
    * @param isLink it was to get a second name, and is not opened
    */
   refuse(thread: number, inode: number, keys: readonly string[], isLink = false): void {
-    const nowMs = performance.now();
+    const nowMs = this.#world.nowMs();
     for (const [oldest, { atMs }] of this.#refused) {
       if (nowMs - atMs <= STEP_MS_MAX) break;
       this.#refused.delete(oldest);
@@ -65,7 +71,7 @@ export class RefusedOpens {
   found(thread: number, place: NamePlace, attributes: Attributes | null): void {
     const refused = this.#refused.get(thread);
     if (refused === undefined) return;
-    refused.atMs = performance.now();
+    refused.atMs = this.#world.nowMs();
     if (refused.state === 'found' && refused.foundAt !== placeKey(place)) return;
     const isMeant =
       refused.isBehindLink || refused.keys.has(placeKey(place)) || attributes?.inode === refused.inode;
@@ -97,7 +103,7 @@ export class RefusedOpens {
 
   #current(thread: number): Refused | undefined {
     const refused = this.#refused.get(thread);
-    if (refused === undefined || performance.now() - refused.atMs <= STEP_MS_MAX) return refused;
+    if (refused === undefined || this.#world.nowMs() - refused.atMs <= STEP_MS_MAX) return refused;
     this.#refused.delete(thread);
     return undefined;
   }

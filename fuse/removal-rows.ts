@@ -1,3 +1,5 @@
+import type { World } from '../base/world.ts';
+
 /** Who removes one file after the other lets no more time pass between two. */
 export const REMOVAL_ROW_MS = 100;
 /** Directories of which it is remembered when something was removed in them, the latest last. */
@@ -15,11 +17,13 @@ interface Row {
  * a lock, a mark. What counts is how long the program waits, and not how long the cluster takes to answer.
  */
 export class RemovalRows {
+  readonly #world: World;
   readonly #rowMs: number;
   readonly #rows = new Map<number, Row>();
 
   /** @param rowMs what is asked for later than this after another removal's answer, in milliseconds, is removed for itself; 0: whatever is removed */
-  constructor(rowMs: number) {
+  constructor(world: World, rowMs: number) {
+    this.#world = world;
     this.#rowMs = rowMs;
   }
 
@@ -49,12 +53,12 @@ export class RemovalRows {
   #current(directory: number): Row | undefined {
     const row = this.#rows.get(directory);
     if (row === undefined || this.#rowMs === 0) return undefined;
-    return row.underWay > 0 || performance.now() - row.lastMs < this.#rowMs ? row : undefined;
+    return row.underWay > 0 || this.#world.nowMs() - row.lastMs < this.#rowMs ? row : undefined;
   }
 
   #set(directory: number, row: Omit<Row, 'lastMs'>): void {
     this.#rows.delete(directory);
-    this.#rows.set(directory, { ...row, lastMs: performance.now() });
+    this.#rows.set(directory, { ...row, lastMs: this.#world.nowMs() });
     for (const oldest of this.#rows.keys()) {
       if (this.#rows.size <= REMEMBERED_MAX) break;
       this.#rows.delete(oldest);

@@ -1,9 +1,9 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../base/errors.ts';
+import { nowNs } from '../base/times.ts';
+import type { World } from '../base/world.ts';
 import { REMOVAL_LIMITS } from '../client/removal-limits.ts';
 import type { BirthBackend, FencedName, RemovalOutcome, RemovedName } from './backend.ts';
 import { LateErrors } from './late-errors.ts';
-import { nowNs } from './open-file.ts';
 import { type Place, placeKey } from './place.ts';
 
 /** Removals that the cluster does not have yet: a caller that removes more waits. */
@@ -35,6 +35,7 @@ export interface RemovalEvents {
  */
 export class Removals {
   readonly errors = new LateErrors();
+  readonly #world: World;
   readonly #backend: Pick<BirthBackend, 'remove'>;
   readonly #events: RemovalEvents;
   readonly #waitMsMax: number;
@@ -49,7 +50,8 @@ export class Removals {
   #aheadNs = 0n;
 
   /** @param waitMsMax how long a call waits for removals of before, in milliseconds */
-  constructor(backend: Pick<BirthBackend, 'remove'>, events: RemovalEvents, waitMsMax: number) {
+  constructor(world: World, backend: Pick<BirthBackend, 'remove'>, events: RemovalEvents, waitMsMax: number) {
+    this.#world = world;
     this.#backend = backend;
     this.#events = events;
     this.#waitMsMax = waitMsMax;
@@ -62,7 +64,7 @@ export class Removals {
   /** The cluster has answered nothing for so long that no further removal is acknowledged ahead of it. */
   get isSlow(): boolean {
     const [oldest] = this.#pending.values();
-    return oldest !== undefined && performance.now() - oldest.sinceMs > SLOW_MS;
+    return oldest !== undefined && this.#world.nowMs() - oldest.sinceMs > SLOW_MS;
   }
 
   /** Resolves when one more can be acknowledged. */
@@ -81,16 +83,16 @@ export class Removals {
    */
   add(name: FencedName, uid: number | undefined): string {
     const { promise: over, resolve: end } = Promise.withResolvers<void>();
-    const pending = { ...name, uid, sinceMs: performance.now(), over, end };
+    const pending = { ...name, uid, sinceMs: this.#world.nowMs(), over, end };
     this.#pending.set(placeKey(name), pending);
     this.#unsent.push(pending);
     if (!this.#isSending) void this.#send();
-    return String(nowNs() + this.#aheadNs);
+    return String(nowNs(this.#world) + this.#aheadNs);
   }
 
   /** @param atNs when the cluster changed something a moment ago */
   heard(atNs: string): void {
-    this.#aheadNs = BigInt(atNs) - nowNs();
+    this.#aheadNs = BigInt(atNs) - nowNs(this.#world);
   }
 
   isAt(place: Place): boolean {
@@ -151,8 +153,8 @@ export class Removals {
   async #bounded(work: Promise<unknown>): Promise<void> {
     const { promise: late, reject } = Promise.withResolvers<never>();
     const why = `Removals of before have no answer of the cluster within ${this.#waitMsMax} ms`;
-    const timer = setTimeout(() => reject(new ServiceError('no-majority', why)), this.#waitMsMax);
-    await Promise.race([work, late]).finally(() => clearTimeout(timer));
+    const timer = this.#world.after(this.#waitMsMax, () => reject(new ServiceError('no-majority', why)));
+    await Promise.race([work, late]).finally(() => timer.cancel());
   }
 
   async #send(): Promise<void> {
@@ -209,7 +211,7 @@ export class Removals {
         if (isAnswered || signal.aborted)
           return { outcomes: batch.map((): RemovalOutcome => ({ kind: 'refused', error })), atNs: null };
       }
-      await delay(AGAIN_MS, undefined, { signal }).catch(() => undefined);
+      await this.#world.sleep(AGAIN_MS, { signal }).catch(() => undefined);
     }
   }
 }

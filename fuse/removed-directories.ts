@@ -1,8 +1,9 @@
 import { ServiceError } from '../base/errors.ts';
+import { nowNs } from '../base/times.ts';
+import type { World } from '../base/world.ts';
 import type { Attributes } from './backend.ts';
 import { ErrnoError } from './errno.ts';
 import { changesOf } from './inodes.ts';
-import { nowNs } from './open-file.ts';
 import type { AttributeRequest } from './transport.ts';
 
 /** Directories without a name that are remembered. */
@@ -13,10 +14,15 @@ const REMOVED_MAX = 1_000;
  * more. As on a local disk they have no entries and a link count of 0, and what a program sets of them is seen through this mount.
  */
 export class RemovedDirectories {
+  readonly #world: World;
   /** The latest last. */
   readonly #known = new Map<number, Attributes>();
   /** Directories whose names were removed here, where another mount may have renamed them before; the latest last. */
   readonly #likely = new Map<number, Attributes>();
+
+  constructor(world: World) {
+    this.#world = world;
+  }
 
   /** @param last what was known of an inode that is gone; nothing happens where that is no directory */
   add(last: Attributes | undefined): void {
@@ -46,7 +52,7 @@ export class RemovedDirectories {
   change(inode: number, request: AttributeRequest): Attributes | undefined {
     const known = this.#known.get(inode);
     if (known === undefined) return undefined;
-    const changed = { ...known, ...changesOf(request), changedNs: String(nowNs()) };
+    const changed = { ...known, ...changesOf(this.#world, request), changedNs: String(nowNs(this.#world)) };
     this.#known.set(inode, changed);
     return changed;
   }

@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import type { World } from '../base/world.ts';
 import type { Space } from './backend.ts';
 
 /** For so long after somebody was refused nothing is gathered, whatever is said of room: there may be some on other servers than those of the next file. */
@@ -14,20 +15,22 @@ const ROOM_SHARE = 1 / 8;
  * which many programs hear nothing: where it may come to that, nothing is gathered.
  */
 export class Room {
+  readonly #world: World;
   readonly #ask: () => Promise<Space>;
   readonly #holdMs: number;
   #isTight = false;
   #refusedMs = Number.NEGATIVE_INFINITY;
   #lookedMs = Number.NEGATIVE_INFINITY;
 
-  constructor(ask: () => Promise<Space>, holdMs = HOLD_MS) {
+  constructor(world: World, ask: () => Promise<Space>, holdMs = HOLD_MS) {
+    this.#world = world;
     this.#ask = ask;
     this.#holdMs = holdMs;
   }
 
   /** Asked before each write: while there is no room, this looks whether there is again. */
   get isTight(): boolean {
-    if (this.#isTight && performance.now() - this.#lookedMs >= LOOK_MS) this.#look();
+    if (this.#isTight && this.#world.nowMs() - this.#lookedMs >= LOOK_MS) this.#look();
     return this.#isTight;
   }
 
@@ -37,7 +40,7 @@ export class Room {
       error instanceof ServiceError && (error.code === 'no-space' || error.code === 'quota-exceeded');
     if (!isRefusal) return;
     this.#isTight = true;
-    this.#refusedMs = performance.now();
+    this.#refusedMs = this.#world.nowMs();
   }
 
   heard({ totalBytes, freeBytes, freeInodes = 1 }: Space): void {
@@ -46,13 +49,13 @@ export class Room {
     if (freeBytes === 0 || freeInodes === 0) this.#isTight = true;
     else if (
       freeBytes >= Math.min(ROOM_BYTES_MIN, totalBytes * ROOM_SHARE) &&
-      performance.now() - this.#refusedMs >= this.#holdMs
+      this.#world.nowMs() - this.#refusedMs >= this.#holdMs
     )
       this.#isTight = false;
   }
 
   #look(): void {
-    this.#lookedMs = performance.now();
+    this.#lookedMs = this.#world.nowMs();
     this.#ask().then(
       (space) => this.heard(space),
       // It stays as it was heard of last.

@@ -1,3 +1,4 @@
+import type { World } from '../base/world.ts';
 import { RecentTimeouts } from './recent-timeouts.ts';
 
 /** An answer about the root that took this part of the time limit is the one of before: the cluster gave none. */
@@ -8,17 +9,20 @@ const SPENT = 0.8;
  * system call, which has no time left.
  */
 export class SpentCallers {
+  readonly #world: World;
   readonly #limitMs: number;
-  readonly #recent = new RecentTimeouts();
+  readonly #recent: RecentTimeouts;
 
   /** @param limitMs the longest that a call may take */
-  constructor(limitMs: number) {
+  constructor(world: World, limitMs: number) {
+    this.#world = world;
+    this.#recent = new RecentTimeouts(world);
     this.#limitMs = limitMs;
   }
 
   /** @param pid as the kernel tells it; 0 for whoever is of another container and has no number here */
   rootAnswered(pid: number, beganMs: number): void {
-    if (pid !== 0 && performance.now() - beganMs > this.#limitMs * SPENT) this.#recent.add(`${pid}`);
+    if (pid !== 0 && this.#world.nowMs() - beganMs > this.#limitMs * SPENT) this.#recent.add(`${pid}`);
   }
 
   has(pid: number): boolean {

@@ -1,3 +1,4 @@
+import type { World } from '../base/world.ts';
 import type { Attributes } from './backend.ts';
 import { UPTAKE_MS_MAX } from './kernel/uptake.ts';
 import { contentsName } from './transport.ts';
@@ -20,6 +21,7 @@ interface Told {
  * that. For a transport by which the kernel cannot be told to drop what it believes, and looks each path up before it opens it.
  */
 export class ToldContents {
+  readonly #world: World;
   readonly #believedMs: number;
   /** By path; what was told last at the end. */
   readonly #told = new Map<string, Told>();
@@ -27,19 +29,20 @@ export class ToldContents {
   readonly #refused = new Map<number, { readonly path: string; readonly untilMs: number }>();
 
   /** @param believedMs for how long the kernel believes what it is told */
-  constructor(believedMs: number) {
+  constructor(world: World, believedMs: number) {
+    this.#world = world;
     this.#believedMs = believedMs;
   }
 
   /** The kernel is about to be told. @param caller thread that asked; 0 where that is not known */
   tell(path: string, { inode, kind, contents }: Attributes, caller: number): void {
     if (kind !== 'file' || this.#believedMs === 0) return;
-    const nowMs = performance.now();
+    const nowMs = this.#world.nowMs();
     const before = this.#told.get(path);
     const version = contentsName(inode, contents);
     const isSame = before?.version === version;
     const isOwn = caller !== 0 && (before === undefined || before.caller === caller);
-    renew(this.#told, path, {
+    renew(nowMs, this.#told, path, {
       ...{ version, caller: isOwn || !isSame ? caller : 0 },
       untilMs: nowMs + this.#believedMs + UPTAKE_MS_MAX,
       othersMs: isSame || isOwn ? (before?.othersMs ?? Number.NEGATIVE_INFINITY) : nowMs,
@@ -55,7 +58,7 @@ export class ToldContents {
    * @returns whether it has to look the path up once more
    */
   isOutdated(path: string, version: string, caller: number): boolean {
-    const nowMs = performance.now();
+    const nowMs = this.#world.nowMs();
     const refused = this.#refused.get(caller);
     if (caller !== 0) this.#refused.delete(caller);
     const told = this.#told.get(path);
@@ -63,18 +66,18 @@ export class ToldContents {
     const mayDiffer = nowMs - told.othersMs < UPTAKE_MS_MAX;
     if (told.version === version && !mayDiffer) return false;
     if (refused?.path === path && refused.untilMs >= nowMs) return false;
-    renew(this.#refused, caller, { path, untilMs: nowMs + this.#believedMs });
+    renew(nowMs, this.#refused, caller, { path, untilMs: nowMs + this.#believedMs });
     return true;
   }
 }
 
 /** Puts it at the end; what is over leaves at the beginning. */
 function renew<Key, Value extends { readonly untilMs: number }>(
+  nowMs: number,
   map: Map<Key, Value>,
   key: Key,
   value: Value,
 ): void {
-  const nowMs = performance.now();
   for (const [oldest, { untilMs }] of map) {
     if (untilMs >= nowMs) break;
     map.delete(oldest);

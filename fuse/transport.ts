@@ -1,3 +1,4 @@
+import type { World } from '../base/world.ts';
 import type { Attributes, ContentVersion, NodeKind, Space } from './backend.ts';
 
 /**
@@ -185,6 +186,7 @@ export interface KernelCache {
 }
 
 export interface TransportOptions {
+  readonly world: World;
   readonly cache: KernelCache;
   /** What `mount` and `df` show as the source. */
   readonly source: string;

@@ -1,4 +1,6 @@
 import { ServiceError } from '../base/errors.ts';
+import { nowNs } from '../base/times.ts';
+import type { World } from '../base/world.ts';
 import { BIRTH_LIMITS } from '../client/birth-limits.ts';
 import {
   type AttributeChanges,
@@ -16,7 +18,6 @@ import {
 } from './backend.ts';
 import { ErrnoError } from './errno.ts';
 import { withoutPrivileges } from './inodes.ts';
-import { nowNs } from './open-file.ts';
 
 /** How the cluster hears of it: with all of its contents, or as of any file that is about to be written, `changed` if that is in this moment. */
 export type Way = 'born' | 'made' | 'changed';
@@ -64,7 +65,8 @@ export class UnbornFile implements BackendFile {
   readonly parent: number;
   readonly name: string;
   readonly inode: number;
-  readonly bornMs = performance.now();
+  readonly bornMs: number;
+  readonly #world: World;
   readonly #parts: UnbornFileParts;
   /** What the cluster will know, size and version left out. */
   #attributes: Attributes;
@@ -98,11 +100,14 @@ export class UnbornFile implements BackendFile {
   #isSettled = false;
 
   constructor(
+    world: World,
     place: { readonly parent: number; readonly name: string },
     attributes: Attributes,
     parts: UnbornFileParts,
     isNamed = false,
   ) {
+    this.#world = world;
+    this.bornMs = world.nowMs();
     this.parent = place.parent;
     this.name = place.name;
     this.inode = attributes.inode;
@@ -153,7 +158,7 @@ export class UnbornFile implements BackendFile {
       gid: gid ?? before.gid,
       accessedNs: accessedNs ?? before.accessedNs,
       modifiedNs: modifiedNs ?? before.modifiedNs,
-      changedNs: String(nowNs()),
+      changedNs: String(nowNs(this.#world)),
     };
     this.#isTimed ||= accessedNs !== undefined || modifiedNs !== undefined;
     return this.attributes;
@@ -304,7 +309,7 @@ export class UnbornFile implements BackendFile {
     if (!this.keeps(endBytes) || this.#leavesHole(offset)) return this.#after(atCluster);
     change();
     const before = { epoch: 0, seq: this.#seq++ };
-    const atNs = String(nowNs());
+    const atNs = String(nowNs(this.#world));
     this.#attributes = { ...this.#attributes, modifiedNs: atNs, changedNs: atNs };
     return { ...this.#state(), before };
   }

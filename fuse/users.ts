@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import type { World } from '../base/world.ts';
 import { whoami } from '../client/whoami.ts';
 
 /** Names are read again after so long, in milliseconds. */
@@ -7,25 +8,32 @@ const KNOWN_MS = 60_000;
 /** Does not change while the process runs. */
 const MOUNT = whoami('mount');
 
-let names = new Map<number, string>();
-let readMs = -Infinity;
+/** Names of this machine's users, as `/etc/passwd` has them. */
+export class Users {
+  readonly #world: World;
+  #names = new Map<number, string>();
+  #readMs = Number.NEGATIVE_INFINITY;
 
-/**
- * @param uid of the program's user, where that is known
- * @returns who takes a name away, as it is told to others
- */
-export function removerText(uid?: number): string {
-  return uid === undefined ? MOUNT : `${MOUNT}, by ${userText(uid)}`;
-}
-
-/** @returns a user as people know it: with its name, where /etc/passwd of this machine has it */
-export function userText(uid: number): string {
-  if (performance.now() - readMs > KNOWN_MS) {
-    readMs = performance.now();
-    names = passwdNames();
+  constructor(world: World) {
+    this.#world = world;
   }
-  const name = names.get(uid);
-  return name === undefined ? `uid ${uid}` : `${name} (uid ${uid})`;
+
+  /**
+   * @param uid of the program's user, where that is known
+   * @returns this mount, and the user, as the trash and the events name who removed a file
+   */
+  removerText(uid?: number): string {
+    return uid === undefined ? MOUNT : `${MOUNT}, by ${this.#text(uid)}`;
+  }
+
+  #text(uid: number): string {
+    if (this.#world.nowMs() - this.#readMs > KNOWN_MS) {
+      this.#readMs = this.#world.nowMs();
+      this.#names = passwdNames();
+    }
+    const name = this.#names.get(uid);
+    return name === undefined ? `uid ${uid}` : `${name} (uid ${uid})`;
+  }
 }
 
 function passwdNames(): Map<number, string> {

@@ -1,5 +1,6 @@
 import { assert } from '../base/assert.ts';
 import { giveBack, keepMemory } from '../base/lent-memory.ts';
+import type { Timer, World } from '../base/world.ts';
 import type { FileState } from './backend.ts';
 import { CHUNK_BYTES_MAX, type Chunk, Chunks } from './chunks.ts';
 import { withDeadline } from './deadline.ts';
@@ -25,6 +26,7 @@ const NO_BYTES = new Uint8Array(0);
 const PARTIAL_CHUNK_DELAY_MS = 10;
 
 export interface WriteBehindOptions {
+  readonly world: World;
   /** Bytes that follow each other. */
   readonly write: (offset: number, parts: readonly Uint8Array[]) => Promise<FileState>;
   /** Bytes at several places, which become visible together, in this order. */
@@ -56,17 +58,18 @@ export class WriteBehind {
   /** Those among them that are complete and have not left, the oldest first. */
   readonly #large = new Set<Chunk>();
   readonly #small = new Set<Chunk>();
-  readonly #fileBudget = new DirtyBudget(FILE_DIRTY_BYTES_MAX);
+  readonly #fileBudget: DirtyBudget;
   #error: unknown;
   #errorCount = 0;
   #inFlightCount = 0;
   #inFlightBytes = 0;
   #batchesInFlight = 0;
   readonly #window = new SendWindow();
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
 
   constructor(options: WriteBehindOptions) {
     this.#options = options;
+    this.#fileBudget = new DirtyBudget(options.world, FILE_DIRTY_BYTES_MAX);
   }
 
   get dirty(): boolean {
@@ -176,12 +179,12 @@ export class WriteBehind {
       });
     }
     if (full) this.#seal();
-    else this.#timer ??= setTimeout(() => this.#seal(), PARTIAL_CHUNK_DELAY_MS);
+    else this.#timer ??= this.#options.world.after(PARTIAL_CHUNK_DELAY_MS, () => this.#seal());
   }
 
   /** The open chunk, if there is one, is complete. Only the newest can be open. */
   #seal(): void {
-    clearTimeout(this.#timer);
+    this.#timer?.cancel();
     this.#timer = undefined;
     const { newest } = this.#chunks;
     if (newest?.state === 'open') this.#queue(newest);
@@ -245,17 +248,18 @@ export class WriteBehind {
     }
     this.#inFlightCount++;
     this.#inFlightBytes += bytes;
-    const sentMs = performance.now();
+    const { world, limitMs } = this.#options;
+    const sentMs = world.nowMs();
     const parts = chunks.flatMap((chunk) => chunk.parts);
     try {
       const written = this.#written(chunks);
-      this.#options.acknowledged(await withDeadline(written, this.#options.limitMs, 'A write'));
+      this.#options.acknowledged(await withDeadline(world, written, limitMs, 'A write'));
       // Only then: what fails may still be on its way.
       for (const part of parts) giveBack(part);
     } catch (error) {
       this.#fail(error);
     }
-    this.#window.answered(bytes, performance.now() - sentMs);
+    this.#window.answered(bytes, world.nowMs() - sentMs);
     this.#inFlightCount--;
     this.#inFlightBytes -= bytes;
     for (const chunk of chunks) this.#remove(chunk);
@@ -278,7 +282,7 @@ export class WriteBehind {
     this.#options.failed(error);
     this.#errorCount++;
     this.#error = error ?? new ErrnoError('EIO', 'A write failed');
-    clearTimeout(this.#timer);
+    this.#timer?.cancel();
     this.#timer = undefined;
     for (const chunk of [...this.#chunks].filter(({ state }) => state !== 'in-flight')) this.#remove(chunk);
   }

@@ -24,6 +24,12 @@ class SystemTimer implements Timer {
   }
 }
 
+/** @returns whole milliseconds of the monotonic clock that all threads of a process share; `performance.now` is a thread's own */
+export function threadsMs(): number {
+  const [seconds, nanoseconds] = process.hrtime();
+  return seconds * 1000 + Math.floor(nanoseconds / 1e6);
+}
+
 /** The clocks, timers and random numbers of this machine. Programs and tests take it; what they are made of is given it. */
 export const systemWorld: World = {
   nowMs: () => performance.now(),

@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { Pool } from 'undici';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { RealCluster } from '../../test/cluster/real-cluster.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { removeAtEnd } from '../lease/cleanup.ts';
 import { processCpuMs } from '../lease/cpu.ts';
 import { metricsOf, type PeerTraffic, peerTrafficOf, trafficSum } from './counters.ts';
@@ -35,7 +36,11 @@ export class ReplicaCluster {
   private constructor(cluster: RealCluster) {
     this.cluster = cluster;
     this.#removeFolder = removeAtEnd(cluster.folder);
-    this.client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: OPERATION_MS });
+    this.client = new ClusterClient({
+      world: systemWorld,
+      servers: cluster.urls,
+      operationTimeoutMs: OPERATION_MS,
+    });
     this.#pools = new Map(
       cluster.ids.map((id) => [
         id,
@@ -80,6 +85,7 @@ export class ReplicaCluster {
     }
     // The first command of a client that knows one server only goes to that one.
     await using client = new ClusterClient({
+      world: systemWorld,
       servers: through === undefined ? this.cluster.urls : [this.cluster.url(through)],
       operationTimeoutMs: OPERATION_MS,
     });

@@ -5,6 +5,7 @@ import { Readable, type Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createGzip } from 'node:zlib';
 import type { Command } from 'commander';
+import { systemWorld } from '../../world/system-world.ts';
 import { type BackupReport, backup } from '../backup/backup.ts';
 import { withOwnSnapshot } from '../backup/own-snapshot.ts';
 import { type RestoreReport, restore } from '../backup/restore.ts';
@@ -69,7 +70,11 @@ async function runBackup(
     return;
   }
   await client.resolve(volume, path, call);
-  const leases = new NamedLeaseClient({ servers: serversOf(command), access: accessOf(command) });
+  const leases = new NamedLeaseClient({
+    world: systemWorld,
+    servers: serversOf(command),
+    access: accessOf(command),
+  });
   const tell = (text: string): void => void process.stderr.write(`leasehold: ${text}\n`);
   try {
     await withOwnSnapshot({ client, leases, tell }, volume, call, async (name, signal) => {

@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { systemWorld } from '../../world/system-world.ts';
 import { Access, type AccessFiles, accessFiles } from '../access.ts';
 import { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
@@ -74,6 +75,7 @@ export async function withClient(
 ): Promise<void> {
   const { timeout } = command.optsWithGlobals<ClusterOptions>();
   const client = new ClusterClient({
+    world: systemWorld,
     servers,
     access,
     ...(timeout === undefined ? {} : { operationTimeoutMs: timeout }),

@@ -3,6 +3,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import { isLeaseKey, isLeaseName, LEASE_KEY_FORM, LEASE_NAME_FORM } from '../../wire/named-lease.ts';
 import type { LeaseEvent, LeaseLook } from '../../wire/named-lease-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { CommandFailure, describeFailure, EXIT_FAILED } from '../failure.ts';
 import { exitCodeOf, GuardedCommand, stopMarginMs } from '../lease/guarded-command.ts';
 import type { HeldLease } from '../lease/held-lease.ts';
@@ -196,6 +197,7 @@ async function withLeases(
 ): Promise<void> {
   const { timeout } = command.optsWithGlobals<{ readonly timeout?: number }>();
   const client = new NamedLeaseClient({
+    world: systemWorld,
     servers: serversOf(command),
     access: accessOf(command),
     ...(timeout === undefined ? {} : { operationTimeoutMs: timeout }),

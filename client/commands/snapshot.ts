@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { leftBehind } from '../backup/own-snapshot.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
@@ -85,7 +86,11 @@ async function leftBehindOf(
   call: CallOptions,
   command: Command,
 ): Promise<string[]> {
-  const leases = new NamedLeaseClient({ servers: serversOf(command), access: accessOf(command) });
+  const leases = new NamedLeaseClient({
+    world: systemWorld,
+    servers: serversOf(command),
+    access: accessOf(command),
+  });
   try {
     return await leftBehind(leases, volume, names, call);
   } catch (error) {

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { systemWorld } from '../../world/system-world.ts';
 import { ClusterClient } from '../cluster-client.ts';
 import { DevCluster } from '../dev/dev-cluster.ts';
 import { freePorts } from '../dev/free-ports.ts';
@@ -61,7 +62,7 @@ export class Stage {
     });
     try {
       const mount = await mountIfPossible(cluster, join(folder, 'mount'), say);
-      const reader = new ClusterClient({ servers: cluster.urls, access: cluster.access });
+      const reader = new ClusterClient({ world: systemWorld, servers: cluster.urls, access: cluster.access });
       const journal = await createFile(cluster.client, '/journal');
       const slots = await createFile(cluster.client, '/slots');
       const probed: ProbedLoad[] = [

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { Access, type AccessFiles } from '../access.ts';
 import { ClusterClient } from '../cluster-client.ts';
 import { CommandFailure, EXIT_USAGE, isSystemError, systemReason } from '../failure.ts';
@@ -77,7 +78,11 @@ export class DevCluster {
         ),
     );
     control.attend(this.servers);
-    this.client = new ClusterClient({ servers: plans.map(({ url }) => url), access: this.access });
+    this.client = new ClusterClient({
+      world: systemWorld,
+      servers: plans.map(({ url }) => url),
+      access: this.access,
+    });
   }
 
   /** Starts the servers; resolves when the volume can be used. Whatever fails, nothing stays behind. */

@@ -1,4 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import type { Access } from '../access.ts';
 import { leftBehind } from '../backup/own-snapshot.ts';
 import { ClusterClient } from '../cluster-client.ts';
@@ -12,8 +13,8 @@ import { type Finding, warning } from './finding.ts';
  * @returns nothing where there are none, or where that cannot be found out: why not, other findings say
  */
 export async function examineSnapshots(servers: readonly string[], access: Access): Promise<Finding[]> {
-  const client = new ClusterClient({ servers, access });
-  const leases = new NamedLeaseClient({ servers, access });
+  const client = new ClusterClient({ world: systemWorld, servers, access });
+  const leases = new NamedLeaseClient({ world: systemWorld, servers, access });
   const call = { failFast: true, timeoutMs: ANSWER_MS } as const;
   const findings: Finding[] = [];
   try {

@@ -17,9 +17,14 @@ const LOW = 2 ** 32;
  */
 export class AbsentLists {
   readonly #words: Int32Array;
+  readonly #nowMs: () => number;
 
-  /** @param memory as `AbsentLists.memory` made it */
-  constructor(memory: SharedArrayBuffer) {
+  /**
+   * @param memory as `AbsentLists.memory` made it
+   * @param nowMs a monotonic clock in whole milliseconds, the same in both threads
+   */
+  constructor(memory: SharedArrayBuffer, nowMs: () => number) {
+    this.#nowMs = nowMs;
     this.#words = new Int32Array(memory);
   }
 
@@ -33,7 +38,7 @@ export class AbsentLists {
     const words = this.#words;
     Atomics.add(words, at + SEQUENCE, 1);
     this.#put(at + INODE, inode);
-    this.#put(at + UNTIL, nowMs() + forMs);
+    this.#put(at + UNTIL, this.#nowMs() + forMs);
     Atomics.store(words, at + OF_GENERATION, Atomics.load(words, GENERATION));
     Atomics.add(words, at + SEQUENCE, 1);
   }
@@ -49,7 +54,7 @@ export class AbsentLists {
     const sequence = Atomics.load(words, at + SEQUENCE);
     const isKnown =
       this.#get(at + INODE) === inode &&
-      this.#get(at + UNTIL) > nowMs() &&
+      this.#get(at + UNTIL) > this.#nowMs() &&
       Atomics.load(words, at + OF_GENERATION) === Atomics.load(words, GENERATION);
     return isKnown && sequence % 2 === 0 && Atomics.load(words, at + SEQUENCE) === sequence;
   }
@@ -66,10 +71,4 @@ export class AbsentLists {
 
 function slotOf(inode: number): number {
   return SLOTS_AT + (inode % SLOTS) * SLOT_WORDS;
-}
-
-/** Of the clock that all threads of a process share, which starts long before them. */
-function nowMs(): number {
-  const [seconds, nanoseconds] = process.hrtime();
-  return seconds * 1000 + Math.floor(nanoseconds / 1e6);
 }

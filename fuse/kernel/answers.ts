@@ -23,16 +23,17 @@ const UNLIMITED: ReadonlySet<Request['kind']> = new Set([
 /** Brings the outcome of each call to the kernel: once, in time, and as an error where there is no other. */
 export class Answers {
   readonly #reply: Replier;
-  readonly #options: Pick<TransportOptions, 'limitMs' | 'log'>;
+  readonly #options: Pick<TransportOptions, 'world' | 'limitMs' | 'log'>;
   readonly #underWay: CallsUnderWay;
-  readonly #timedOut = new RecentTimeouts();
+  readonly #timedOut: RecentTimeouts;
   readonly #spent: SpentCallers;
 
-  constructor(reply: Replier, options: Pick<TransportOptions, 'limitMs' | 'log'>) {
+  constructor(reply: Replier, options: Pick<TransportOptions, 'world' | 'limitMs' | 'log'>) {
     this.#reply = reply;
     this.#options = options;
-    this.#spent = new SpentCallers(options.limitMs);
-    this.#underWay = new CallsUnderWay((call, errno) => this.#failed(call, errno));
+    this.#timedOut = new RecentTimeouts(options.world);
+    this.#spent = new SpentCallers(options.world, options.limitMs);
+    this.#underWay = new CallsUnderWay(options.world, (call, errno) => this.#failed(call, errno));
   }
 
   /**
@@ -53,7 +54,7 @@ export class Answers {
       this.#reply.error(header.unique, 'ETIMEDOUT');
       return;
     }
-    const beganMs = performance.now();
+    const beganMs = this.#options.world.nowMs();
     const lateAtMs = UNLIMITED.has(request.kind) ? Number.POSITIVE_INFINITY : beganMs + this.#options.limitMs;
     const call: CallUnderWay = { header, request, lateAtMs, ...(abort === undefined ? {} : { abort }) };
     this.#underWay.begin(call);

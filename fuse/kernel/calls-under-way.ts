@@ -1,3 +1,4 @@
+import type { Timer, World } from '../../base/world.ts';
 import type { Request, RequestHeader } from './requests.ts';
 import { type Pending, pendingSignals } from './signals.ts';
 
@@ -40,25 +41,28 @@ export interface CallUnderWay {
  * where no signal reaches it, until the call is answered.
  */
 export class CallsUnderWay {
+  readonly #world: World;
   readonly #calls = new Map<number, CallUnderWay>();
   /** And since when they are. */
   readonly #interrupted = new Map<CallUnderWay, number>();
   readonly #broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void;
   readonly #signals: (pid: number) => Pending;
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
 
   /** @param broken gives the kernel the answer of a call that is waited for no longer */
   constructor(
+    world: World,
     broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void,
     signals: (pid: number) => Pending = pendingSignals,
   ) {
+    this.#world = world;
     this.#broken = broken;
     this.#signals = signals;
   }
 
   begin(call: CallUnderWay): void {
     this.#calls.set(call.header.unique, call);
-    this.#timer ??= setTimeout(() => this.#look(), LOOK_INTERVAL_MS);
+    this.#timer ??= this.#world.after(LOOK_INTERVAL_MS, () => this.#look());
   }
 
   /** @returns false where the call has its answer already */
@@ -75,28 +79,28 @@ export class CallsUnderWay {
     if (call === undefined) return;
     // It ends when all is put right that it has begun, for which nobody waits who is killed, now or later.
     call.abort?.abort();
-    const sinceMs = performance.now();
+    const sinceMs = this.#world.nowMs();
     this.#interrupted.set(call, sinceMs);
     this.#lookAtInterrupted(call, sinceMs);
   }
 
   /** The mount is gone: nobody waits any more. */
   stop(): void {
-    clearTimeout(this.#timer);
+    this.#timer?.cancel();
     for (const { abort } of this.#calls.values()) abort?.abort();
     this.#calls.clear();
     this.#interrupted.clear();
   }
 
   #look(): void {
-    const nowMs = performance.now();
+    const nowMs = this.#world.nowMs();
     for (const call of this.#calls.values()) if (call.lateAtMs <= nowMs) this.#break(call, 'ETIMEDOUT');
     for (const [call, sinceMs] of this.#interrupted) this.#lookAtInterrupted(call, sinceMs);
-    this.#timer = this.#calls.size > 0 ? setTimeout(() => this.#look(), LOOK_INTERVAL_MS) : undefined;
+    this.#timer = this.#calls.size > 0 ? this.#world.after(LOOK_INTERVAL_MS, () => this.#look()) : undefined;
   }
 
   #lookAtInterrupted(call: CallUnderWay, sinceMs: number): void {
-    if (call.request.kind === 'flush' && performance.now() - sinceMs < CLOSE_MS) return;
+    if (call.request.kind === 'flush' && this.#world.nowMs() - sinceMs < CLOSE_MS) return;
     const pending = this.#signals(call.header.pid);
     if (pending === 'killed' || (pending === 'stopping' && REPEATABLE.has(call.request.kind)))
       this.#break(call, 'EINTR');

@@ -37,8 +37,8 @@ export class KernelBelief {
   constructor(
     cache: KernelCache,
     drop: (inode: number) => Promise<void>,
-    absent: AbsentLists | null = null,
-    nowMs: () => number = () => performance.now(),
+    absent: AbsentLists | null,
+    nowMs: () => number,
   ) {
     this.uptake = new Uptake(nowMs);
     this.#nowMs = nowMs;

@@ -1,8 +1,9 @@
 import { closeSync, openSync, writeSync, writev, writevSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { release } from 'node:os';
-import { setTimeout as delay } from 'node:timers/promises';
+import type { World } from '../../base/world.ts';
 import { canonical } from '../../client/mount-table.ts';
+import { threadsMs } from '../../world/system-world.ts';
 import { withDeadline } from '../deadline.ts';
 import { BACKGROUND_MAX, mountedAt, tuneKernel } from '../kernel-tuning.ts';
 import { guardMount } from '../mount-guard.ts';
@@ -53,9 +54,9 @@ export async function mountWithKernel(
   calls: FileSystemCalls,
   options: TransportOptions,
 ): Promise<MountedTransport> {
-  const { log } = options;
+  const { world, log } = options;
   const mountpoint = await canonical(directory);
-  await makeRoom(mountpoint, log);
+  await makeRoom(world, mountpoint, log);
   const fd = openSync(DEVICE, 'r+');
   let device: string;
   try {
@@ -78,13 +79,13 @@ export async function mountWithKernel(
     else done(null);
   });
   const lists = options.acls ? AbsentLists.memory() : null;
-  const absentLists = lists === null ? null : new AbsentLists(lists);
+  const absentLists = lists === null ? null : new AbsentLists(lists, threadsMs);
   const invalidateInode = async (inode: number, pages = true): Promise<void> => {
     absentLists?.forgetAll();
     const node = session.numbers.node(inode);
     // An answer that its caller has not taken up yet would be believed afterwards.
     while (!(await notifier.invalidateInode(node, pages)) && session.uptake.isUnderWay(inode)) {
-      await delay(UPTAKE_LOOK_MS);
+      await world.sleep(UPTAKE_LOOK_MS);
     }
   };
   const givePages: MountedTransport['givePages'] = async (inode, offset, bytes, isCurrent) => {
@@ -101,7 +102,7 @@ export async function mountWithKernel(
     });
   const how = { ...options, backgroundMax: BACKGROUND_MAX, drop, absentLists };
   const session = new Session(calls, how, sender(fd, log));
-  const gone = readRequests(fd, REQUEST_BYTES_MAX, lists, (request) => session.receive(request));
+  const gone = readRequests(world, fd, REQUEST_BYTES_MAX, lists, (request) => session.receive(request));
   const ended = gone
     .catch((error: unknown) => log('error', 'cannot read from the kernel', { error: String(error) }))
     .then(() => {
@@ -121,7 +122,7 @@ export async function mountWithKernel(
     await ended;
   };
   try {
-    await withDeadline(session.started, START_LIMIT_MS, 'The first word of the kernel');
+    await withDeadline(world, session.started, START_LIMIT_MS, 'The first word of the kernel');
     await tuneKernel(mountpoint).catch((error: unknown) => {
       log('info', 'the kernel keeps its default read-ahead', { error: String(error) });
     });
@@ -134,16 +135,16 @@ export async function mountWithKernel(
 }
 
 /** A mount whose process died is taken away; one that works stays. */
-async function makeRoom(mountpoint: string, log: Log): Promise<void> {
+async function makeRoom(world: World, mountpoint: string, log: Log): Promise<void> {
   const mounted = await mountedAt(mountpoint);
   if (!mounted?.type.startsWith('fuse')) return;
   try {
-    await withDeadline(stat(mountpoint), LOOK_LIMIT_MS, 'Looking at the directory');
+    await withDeadline(world, stat(mountpoint), LOOK_LIMIT_MS, 'Looking at the directory');
   } catch (error) {
     if (codeOf(error) !== 'ENOTCONN' && codeOf(error) !== 'ECONNABORTED') throw error;
     log('info', 'a dead mount is taken away', { directory: mountpoint });
     await unmountDirectory(mountpoint, true);
-    return makeRoom(mountpoint, log);
+    return makeRoom(world, mountpoint, log);
   }
   throw new Error(`Cannot mount on "${mountpoint}": a file system of type ${mounted.type} is there already`);
 }

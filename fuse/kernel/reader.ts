@@ -1,6 +1,7 @@
 import { extname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { lend } from '../../base/lent-memory.ts';
+import type { World } from '../../base/world.ts';
 import { RequestRing } from './request-ring.ts';
 
 /** What the reading thread is started with. */
@@ -26,6 +27,7 @@ const TURN_COUNT = 64;
  * @returns resolves when the mount is gone; rejects when it cannot be read any more
  */
 export function readRequests(
+  world: World,
   fd: number,
   requestBytesMax: number,
   absent: SharedArrayBuffer | null,
@@ -50,7 +52,7 @@ export function readRequests(
       received(request);
     }
     const more = ring.more();
-    if (more === undefined) setImmediate(turn);
+    if (more === undefined) world.soon(turn);
     else void more.then(turn);
   };
   turn();

@@ -64,7 +64,9 @@ export class Session {
     this.numbers = new NodeNumbers(calls.root);
     this.started = this.#start.promise;
     this.#answers = new Answers(this.#reply, options);
-    this.#belief = new KernelBelief(options.cache, (inode) => options.drop(inode), options.absentLists);
+    const { cache, absentLists, world } = options;
+    const drop = (inode: number): Promise<void> => options.drop(inode);
+    this.#belief = new KernelBelief(cache, drop, absentLists, () => world.nowMs());
   }
 
   /** Entries that the kernel may be about to take up. */

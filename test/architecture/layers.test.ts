@@ -71,6 +71,41 @@ const WORLD = [
   'globalThis',
 ];
 
+/** Clocks, timers and random numbers of the system, and what runs when memory is collected. */
+const SYSTEM_WORLD = [
+  'Math.random',
+  'Date.now',
+  'performance',
+  'setTimeout',
+  'setInterval',
+  'setImmediate',
+  'AbortSignal.timeout',
+  'process.hrtime',
+  'process.uptime',
+  'uptime',
+  'crypto',
+  'randomBytes',
+  'randomFill',
+  'randomFillSync',
+  'randomInt',
+  'randomUUID',
+  'getRandomValues',
+  'globalThis',
+  'WeakRef',
+  'FinalizationRegistry',
+];
+const SYSTEM_WORLD_MODULES = ['node:timers', 'node:timers/promises', 'node:perf_hooks'];
+
+/** What is given its `World`, so that a simulation can run it. */
+const GIVEN_WORLD = ['fuse'];
+
+/** The programs, which give it: they alone import `world/`. A path that ends in a slash is a folder. */
+const PROGRAMS: Readonly<Record<string, string>> = {
+  'fuse/main.ts': 'the process of a mount',
+  'fuse/kernel/kernel-mount.ts': 'the real kernel, whose reading thread shares a clock',
+  'fuse/kernel/reader-thread.ts': 'that thread',
+};
+
 const ROOT = resolve(import.meta.dirname, '../..');
 const FILES = [...Object.keys(LAYERS), ...FREE].flatMap((folder) =>
   globSync(`${folder}/**/*.ts`, { cwd: ROOT, exclude: ['**/node_modules/**'] }).map((path) => ({
@@ -112,6 +147,28 @@ function worldFaults(code: string): string[] {
   return WORLD.filter((name) =>
     new RegExp(`(?<![\\w$.#])${name.replace('.', '\\s*\\.\\s*')}\\b(?!\\s*\\??:)`).test(code),
   );
+}
+
+/** @returns uses of the system's world where a `World` is given; `path` may take it from `world/` if it is a program */
+function systemWorldFaults(
+  path: string,
+  { code, imports }: Pick<ReturnType<typeof readSource>, 'code' | 'imports'>,
+): string[] {
+  const isProgram = Object.keys(PROGRAMS).some((program) =>
+    program.endsWith('/') ? path.startsWith(program) : path === program,
+  );
+  return [
+    ...SYSTEM_WORLD.filter((name) =>
+      new RegExp(`(?<![\\w$.#])${name.replace('.', '\\s*\\.\\s*')}\\b(?!\\s*\\??:)`).test(code),
+    ),
+    ...(/\bnew\s+Date\s*(?:\(\s*\)|[^\s(])/.test(code) ? ['new Date()'] : []),
+    ...imports
+      .map(({ specifier }) => specifier)
+      .filter(
+        (specifier) =>
+          SYSTEM_WORLD_MODULES.includes(specifier) || (!isProgram && specifier.includes('../world/')),
+      ),
+  ];
 }
 
 /** @returns what Node cannot erase, or what the house does not want */
@@ -232,6 +289,18 @@ test('cores have no clock, no dice, no timers, no process', () => {
   assert.deepEqual(faults, []);
 });
 
+test('clocks, timers and random numbers come from a World, which programs alone take from the system', () => {
+  const faults = FILES.filter(({ folder }) => GIVEN_WORLD.includes(folder)).flatMap(({ path, ...source }) =>
+    systemWorldFaults(path, source).map((fault) => `${path}: ${fault}`),
+  );
+  assert.deepEqual(faults, []);
+  for (const program of Object.keys(PROGRAMS))
+    assert.ok(
+      FILES.some(({ path }) => path.startsWith(program)),
+      program,
+    );
+});
+
 test('Node can run every file by erasing its types; nothing is exported as default, typed any, or swallowed', () => {
   const faults = FILES.flatMap(({ path, ...source }) =>
     styleFaults(source).map((fault) => `${path}: ${fault}`),
@@ -267,6 +336,20 @@ test('the rules find what they forbid', () => {
     'performance',
     'process',
   ]);
+  const clocks = readSource(
+    [
+      "import { setTimeout as delay } from 'node:timers/promises';",
+      "import { systemWorld } from '../world/system-world.ts';",
+      'const a = new Date(b.wallMs()); socket.setTimeout(1); this.#world.randomBytes(8); x.performance.now();',
+      'const c = new Date(); const d = Date.now(); crypto.randomUUID();',
+    ].join('\n'),
+  );
+  const library = ['Date.now', 'setTimeout', 'crypto', 'new Date()', 'node:timers/promises'];
+  assert.deepEqual(systemWorldFaults('fuse/main.ts', clocks).toSorted(), library.toSorted());
+  assert.deepEqual(
+    systemWorldFaults('fuse/mount.ts', clocks).toSorted(),
+    [...library, '../world/system-world.ts'].toSorted(),
+  );
   const circles = circlesOf(
     new Map([
       ['a', ['b', 'e']],

@@ -5,6 +5,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { downloadFile } from '../../client/download.ts';
 import { uploadFile } from '../../client/upload.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { FakeCluster, type Reaction } from './fake-cluster.ts';
 
 async function withCluster(
@@ -12,7 +13,7 @@ async function withCluster(
   operationTimeoutMs = 5_000,
 ): Promise<void> {
   await using cluster = await FakeCluster.start();
-  await using client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs });
+  await using client = new ClusterClient({ world: systemWorld, servers: cluster.urls, operationTimeoutMs });
   await action(cluster, client);
 }
 
@@ -181,7 +182,11 @@ test('no majority until the deadline: the error names the missing servers, in ti
 
 test('no server at all is said with their addresses', async () => {
   await using cluster = await FakeCluster.start(2);
-  await using client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: 300 });
+  await using client = new ClusterClient({
+    world: systemWorld,
+    servers: cluster.urls,
+    operationTimeoutMs: 300,
+  });
   await cluster.stop();
   await assert.rejects(client.query({ kind: 'volumes' }), (error) => {
     code('no-majority')(error);
@@ -346,6 +351,7 @@ test('a server that accepts connections and breaks them is passed over', async (
   try {
     await using cluster = await FakeCluster.start(1);
     await using client = new ClusterClient({
+      world: systemWorld,
       servers: [`http://127.0.0.1:${address.port}`, ...cluster.urls],
     });
     assert.equal((await client.status()).verdict, 'healthy');
@@ -438,7 +444,7 @@ test('a directory is listed in pages', () =>
   }));
 
 test('addresses that are none are refused', () => {
-  assert.throws(() => new ClusterClient({ servers: [] }), code('bad-request'));
-  assert.throws(() => new ClusterClient({ servers: ['ftp://x'] }), code('bad-request'));
-  assert.throws(() => new ClusterClient({ servers: ['http://'] }), code('bad-request'));
+  assert.throws(() => new ClusterClient({ world: systemWorld, servers: [] }), code('bad-request'));
+  assert.throws(() => new ClusterClient({ world: systemWorld, servers: ['ftp://x'] }), code('bad-request'));
+  assert.throws(() => new ClusterClient({ world: systemWorld, servers: ['http://'] }), code('bad-request'));
 });

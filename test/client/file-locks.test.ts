@@ -7,6 +7,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { LOCK_END } from '../../base/lock-end.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { LockBody, LockHeld, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const FILE = 7;
 const LEASE_MS = 600;
@@ -28,7 +29,7 @@ class Primary {
   readonly lost: LockHeld[] = [];
 
   private constructor(url: string, operationTimeoutMs: number) {
-    this.client = new ClusterClient({ servers: [url], operationTimeoutMs });
+    this.client = new ClusterClient({ world: systemWorld, servers: [url], operationTimeoutMs });
   }
 
   static async start(t: TestContext, operationTimeoutMs = 5_000): Promise<Primary> {

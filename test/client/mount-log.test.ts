@@ -67,9 +67,11 @@ test('a log is for its user alone, has the name of its process, and few of ended
 test('a long log begins anew beside the one before, and goes at the end', () => {
   const path = join(folder, 'rotated.log');
   const module = fileURLToPath(new URL('../../fuse/own-log.ts', import.meta.url));
+  const world = fileURLToPath(new URL('../../world/system-world.ts', import.meta.url));
   const script = (end: string): string =>
     `import { OwnLog } from ${JSON.stringify(module)};
-     const log = new OwnLog(process.env, 1000, 10);
+     import { systemWorld } from ${JSON.stringify(world)};
+     const log = new OwnLog(systemWorld, process.env, 1000, 10);
      process.stderr.write('x'.repeat(1500) + '\\n');
      setTimeout(() => { process.stderr.write('after\\n'); ${end} }, 300);`;
   const runs = (end: string, env: NodeJS.ProcessEnv): void => {

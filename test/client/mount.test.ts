@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { run } from '../cluster/cluster-mount.ts';
 import { noMount, TestMount } from '../fuse/mounted.ts';
 import { FakeCluster } from './fake-cluster.ts';
@@ -17,7 +18,7 @@ const HANGS_MS = 30_000;
 const cluster = await FakeCluster.start(1);
 after(() => cluster.stop());
 {
-  await using client = new ClusterClient({ servers: cluster.urls });
+  await using client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   await client.command({ kind: 'volume-create', name: 'main', replicas: 1, objectBytes: 131_072 });
 }
 

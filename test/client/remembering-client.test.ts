@@ -8,6 +8,7 @@ import { Delegations } from '../../client/delegations.ts';
 import { RememberingClient } from '../../client/remembering-client.ts';
 import { decodeBirths } from '../../wire/births.ts';
 import type { CacheRequest, CommandRequest, QueryRequest } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { FakeCluster, type Reaction, type SeenRequest } from './fake-cluster.ts';
 
@@ -74,6 +75,7 @@ async function started(t: TestContext) {
   /** What is about to change, and then the requests by which it does. */
   const changes: string[] = [];
   const client = new RememberingClient({
+    world: systemWorld,
     servers: cluster.urls,
     changing: async (inodes) => {
       // As a kernel does, which is told in another thread.

@@ -5,6 +5,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import { Endpoint } from '../../client/endpoint.ts';
 import { addressFrom, findServers } from '../../client/server-search.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { FakeCluster, type FakeServer } from './fake-cluster.ts';
 
@@ -24,6 +25,7 @@ async function withClient(
   cluster.primary = 's2';
   cluster.listed = listed(cluster);
   await using client = new ClusterClient({
+    world: systemWorld,
     servers: [cluster.server(0).url],
     operationTimeoutMs: OPERATION_MS,
   });

@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { FakeCluster } from './fake-cluster.ts';
 
@@ -18,7 +19,11 @@ async function withCluster(
   action: (cluster: FakeCluster, client: ClusterClient) => Promise<void>,
 ): Promise<void> {
   await using cluster = await FakeCluster.start();
-  await using client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: OPERATION_MS });
+  await using client = new ClusterClient({
+    world: systemWorld,
+    servers: cluster.urls,
+    operationTimeoutMs: OPERATION_MS,
+  });
   await action(cluster, client);
 }
 
@@ -111,7 +116,11 @@ test('where all servers are silent a request waits until one speaks', () =>
 
 test('one server alone, and silent for a while, is waited for', async () => {
   await using cluster = await FakeCluster.start(1);
-  await using client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: OPERATION_MS });
+  await using client = new ClusterClient({
+    world: systemWorld,
+    servers: cluster.urls,
+    operationTimeoutMs: OPERATION_MS,
+  });
   const server = cluster.server(0);
   const file = client.openFile(cluster.addFile('x'));
   server.mute();
@@ -146,7 +155,11 @@ test('a pause of this process is not taken for silence of the servers', () =>
 
 test('an answer that comes slowly is as good as one that says that the server lives', async () => {
   await using cluster = await FakeCluster.start(2);
-  await using client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: OPERATION_MS });
+  await using client = new ClusterClient({
+    world: systemWorld,
+    servers: cluster.urls,
+    operationTimeoutMs: OPERATION_MS,
+  });
   const [slow, other] = [cluster.server(0), cluster.server(1)];
   const { promise, resolve } = Promise.withResolvers<void>();
   slow.intercept = () => ({ kind: 'trickle', until: promise });
@@ -160,9 +173,10 @@ test('an answer that comes slowly is as good as one that says that the server li
 });
 
 const PROGRAM = `
-  const [library, ...servers] = process.argv.slice(1);
+  const [library, world, ...servers] = process.argv.slice(1);
   const { ClusterClient } = await import(library);
-  const client = new ClusterClient({ servers, operationTimeoutMs: ${OPERATION_MS} });
+  const { systemWorld } = await import(world);
+  const client = new ClusterClient({ world: systemWorld, servers, operationTimeoutMs: ${OPERATION_MS} });
   await client.query({ kind: 'volumes' }, { attemptMs: ${ATTEMPT_MS} });
   const waiting = client.openFile(1).read(0, 1, { attemptMs: ${ATTEMPT_MS} });
   if (process.env.CLOSES === '1') {
@@ -184,12 +198,18 @@ for (const closes of [true, false]) {
     await using cluster = await FakeCluster.start();
     cluster.addFile('x');
     cluster.server(0).mute();
-    const library = fileURLToPath(new URL('../../client/cluster-client.ts', import.meta.url));
-    const child = spawn(process.execPath, ['--input-type=module', '-e', PROGRAM, library, ...cluster.urls], {
-      env: { ...process.env, CLOSES: closes ? '1' : '0' },
-      stdio: ['ignore', 'pipe', 'inherit'],
-      timeout: OPERATION_MS,
-    });
+    const modules = ['client/cluster-client.ts', 'world/system-world.ts'].map((path) =>
+      fileURLToPath(new URL(`../../${path}`, import.meta.url)),
+    );
+    const child = spawn(
+      process.execPath,
+      ['--input-type=module', '-e', PROGRAM, ...modules, ...cluster.urls],
+      {
+        env: { ...process.env, CLOSES: closes ? '1' : '0' },
+        stdio: ['ignore', 'pipe', 'inherit'],
+        timeout: OPERATION_MS,
+      },
+    );
     const output: Buffer[] = [];
     child.stdout.on('data', (chunk: Buffer) => output.push(chunk));
     const [exitCode] = await once(child, 'close');

@@ -5,6 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { Birth, BirthOutcome } from '../../wire/births.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { ask } from '../http/ask.ts';
 import { RealCluster } from './real-cluster.ts';
 
@@ -14,7 +15,7 @@ let root: number;
 
 before(async () => {
   cluster = await RealCluster.start();
-  client = new ClusterClient({ servers: cluster.urls });
+  client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   const { volume } = await client.command({
     kind: 'volume-create',
     name: 'v',
@@ -99,7 +100,7 @@ test('what was borne is synced by those who have it, and nobody leads it for tha
   const syncsBefore = await counted(CATALOG_SYNCS);
   // The one behind it, which certainly has it: the third gets its own a moment later.
   const other = cluster.ids[(cluster.ids.indexOf(bearer) + 1) % cluster.ids.length] as string;
-  for (const asked of [client, new ClusterClient({ servers: [cluster.url(other)] })]) {
+  for (const asked of [client, new ClusterClient({ world: systemWorld, servers: [cluster.url(other)] })]) {
     const state = await asked.openFile(first).flush();
     assert.deepEqual([state.contents, state.sizeBytes], [contents, sizeBytes]);
     assert.equal(await counted(ELECTIONS), before);
@@ -137,7 +138,7 @@ test('a number is borne once, and by whom it was reserved', async () => {
   const again = await client.bear(bearer, [birth(first, 'twice', '2'), birth(first + 1, 'with it', '2')]);
   assert.deepEqual(again, [{ kind: 'unborn' }, { kind: 'unborn' }]);
   const other = cluster.ids.find((id) => id !== bearer) as string;
-  const single = new ClusterClient({ servers: [cluster.url(other)] });
+  const single = new ClusterClient({ world: systemWorld, servers: [cluster.url(other)] });
   const elsewhere = await single.bear(other, [birth(first + 2, 'elsewhere', '3')]);
   assert.deepEqual(elsewhere, [{ kind: 'unborn' }]);
   await single.close();

@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { Finding } from '../../wire/http-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { plantedEnv } from '../simulation/plant.ts';
 import type { Mutation } from '../simulation/planted.ts';
 import { run } from './cluster-mount.ts';
@@ -37,7 +38,7 @@ let root: number;
 
 before(async () => {
   cluster = await RealCluster.start({ servers: 5, environment: () => plantedEnv(CHOSEN_ANEW) });
-  client = new ClusterClient({ servers: cluster.urls });
+  client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   await cluster.createVolume(VOLUME);
   root = (await client.query({ kind: 'volume', name: VOLUME })).volume.root;
 });
@@ -80,7 +81,7 @@ async function fork(name: string): Promise<{ inode: number; reserved: readonly s
     await client.command({ ...command, to: { parent: root, name } });
     // A server of both sets goes by its own record, and would write to the history of the reservation.
     const [other = ''] = attributes.replicas.filter((server) => !reserved.includes(server));
-    const second = new ClusterClient({ servers: [cluster.url(other)] });
+    const second = new ClusterClient({ world: systemWorld, servers: [cluster.url(other)] });
     await second.openFile(first, { replicas: [other] }).write(0, Buffer.from(SECOND));
     await second.close();
     return { inode: first, reserved };

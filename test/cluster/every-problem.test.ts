@@ -14,6 +14,7 @@ import Database from 'better-sqlite3';
 import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
 import { Access } from '../../client/access.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { runCli } from '../client/run-cli.ts';
 import { type Answer, ask, askJson, problemIn } from '../http/ask.ts';
 import { fillDisk, onDiskOfItsOwn } from '../repair/own-disk.ts';
@@ -44,7 +45,7 @@ let why: string | null = null;
 
 before(async () => {
   cluster = await RealCluster.start({ flags: ['--named-lease-max', '1s', '--op-timeout', '5s'] });
-  client = new ClusterClient({ servers: cluster.urls });
+  client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   await cluster.createVolume('main');
   for (const id of ['s2', 's3']) {
     const made = await onDiskOfItsOwn(cluster, id, DISK_MIB);
@@ -260,6 +261,7 @@ test('unauthorized and forbidden, exit code 6', async () => {
   });
   const as = (token: string): ClusterClient =>
     new ClusterClient({
+      world: systemWorld,
       servers: secure.urls,
       access: new Access({ ca: secure.authority.ca, token }),
     });
@@ -351,7 +353,11 @@ test('no-space and storage, exit code 1', { timeout: 120_000 }, async (t) => {
 });
 
 test('unknown and no-majority, exit code 5', { timeout: 120_000 }, async () => {
-  const hasty = new ClusterClient({ servers: [cluster.url('s1')], operationTimeoutMs: 1_000 });
+  const hasty = new ClusterClient({
+    world: systemWorld,
+    servers: [cluster.url('s1')],
+    operationTimeoutMs: 1_000,
+  });
   // Its session begins: otherwise a question would come before the command.
   await hasty.query({ kind: 'volumes' });
   // As two machines that hang: what was asked of them may have happened or not.

@@ -3,6 +3,7 @@ import { after, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { uploadFile } from '../../client/upload.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { ask } from '../http/ask.ts';
 import { RealCluster, until } from './real-cluster.ts';
 import { RECORD_BYTES, RecordWriter, recordOf } from './record-writer.ts';
@@ -16,7 +17,7 @@ const SLACK_MS = 8_000;
 const cluster = await RealCluster.start({ lease: `${LEASE_MS}ms`, clockSkew: `${CLOCK_SKEW_MS}ms` });
 after(() => cluster.stop());
 await cluster.createVolume('main');
-const client = new ClusterClient({ servers: cluster.urls });
+const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
 after(() => client.close());
 
 async function createFile(path: string): Promise<number> {

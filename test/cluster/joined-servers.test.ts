@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { uploadFile } from '../../client/upload.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { runCli } from '../client/run-cli.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
@@ -27,7 +28,11 @@ async function cliOk(...argv: readonly string[]): Promise<void> {
 
 test('all servers that a client was given are replaced, and it goes on', async (t) => {
   const contents = Buffer.from('written before anybody left');
-  const client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: MOVE_MS_MAX });
+  const client = new ClusterClient({
+    world: systemWorld,
+    servers: cluster.urls,
+    operationTimeoutMs: MOVE_MS_MAX,
+  });
   t.after(() => client.close());
   async function* source() {
     yield contents;
@@ -64,7 +69,7 @@ test('all servers that a client was given are replaced, and it goes on', async (
   await file.write(0, Buffer.from('W'));
   assert.equal((await client.resolve('main', '/file')).inode, inode);
 
-  const late = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: 1_000 });
+  const late = new ClusterClient({ world: systemWorld, servers: cluster.urls, operationTimeoutMs: 1_000 });
   t.after(() => late.close());
   await assert.rejects(late.resolve('main', '/file'), 'Nobody answers at the first addresses any more');
 });

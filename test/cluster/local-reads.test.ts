@@ -12,6 +12,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import { mountObstacle } from '../../client/mount.ts';
 import { uploadFile } from '../../client/upload.ts';
 import { HEADER_LOCAL_PROOF, type LocalAnswer } from '../../wire/locations.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { ask } from '../http/ask.ts';
 import { ClusterMount } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
@@ -29,7 +30,7 @@ test('a mount on the machine of its servers', { skip, timeout: 300_000 }, async 
   await cluster.createVolume('main');
   const mount = await ClusterMount.start(cluster, 'main');
   after(() => mount.stop());
-  const client = new ClusterClient({ servers: cluster.urls });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   after(() => client.close());
   const sent = await ClusterMount.start(cluster, 'main', '-o', 'local_reads=off');
   after(() => sent.stop());

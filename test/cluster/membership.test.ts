@@ -4,6 +4,7 @@ import { rmSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { type CliResult, runCli } from '../client/run-cli.ts';
 import { ask } from '../http/ask.ts';
 import { RealCluster, until } from './real-cluster.ts';
@@ -114,7 +115,7 @@ test('a server joins at run time; one is drained under a writer, and removed', a
   const [first] = [...(await servers()).values()].filter(({ id }) => id === 's4');
   assert.deepEqual([first?.state, first?.zone, first?.replicas], ['in', 'rack-2', 0]);
 
-  const client = new ClusterClient({ servers: [cluster.url('s2')] });
+  const client = new ClusterClient({ world: systemWorld, servers: [cluster.url('s2')] });
   t.after(() => client.close());
   const place = { volume: 'main', path: 'journal' };
   const create = { kind: 'create-file', place, mode: 0o644, uid: 0, gid: 0, exclusive: true } as const;
@@ -230,7 +231,7 @@ test('a server comes back after writes that nobody repeats: its replicas are bro
   members.delete(away);
   const body = contentsOf('written while one was away');
   const at = cluster.url(members.values().next().value as string);
-  const client = new ClusterClient({ servers: [at] });
+  const client = new ClusterClient({ world: systemWorld, servers: [at] });
   await client.openFile(file).write(0, body);
   await client.close();
   const before = contents.get('file-2') as Buffer;

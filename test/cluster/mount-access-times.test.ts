@@ -6,6 +6,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import { mountObstacle } from '../../client/mount.ts';
 import { GATHER_MS } from '../../fuse/access-times.ts';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { ClusterMount, runOk } from './cluster-mount.ts';
 import { earlierRelease } from './earlier-release.ts';
 import { RealCluster, until } from './real-cluster.ts';
@@ -33,7 +34,7 @@ const WAYS = [
 const cluster = await RealCluster.start();
 after(() => cluster.stop());
 await cluster.createVolume('main');
-const client = new ClusterClient({ servers: cluster.urls });
+const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
 after(() => client.close());
 
 async function storedMs(path: string): Promise<number> {

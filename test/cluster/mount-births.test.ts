@@ -10,6 +10,7 @@ import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { REMOVAL_ROW_MS } from '../../fuse/removal-rows.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { noMount } from '../fuse/mounted.ts';
 import { transports } from '../posix/mounts.ts';
 import { ClusterMount } from './cluster-mount.ts';
@@ -47,7 +48,7 @@ function textOf(number: number): string {
 
 before(async () => {
   cluster = await RealCluster.start();
-  client = new ClusterClient({ servers: cluster.urls });
+  client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   await cluster.createVolume(VOLUME);
 });
 

@@ -23,6 +23,7 @@ import {
 } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { noMount } from '../fuse/mounted.ts';
 import { Dice } from '../server/cache-world.ts';
 import { ClusterMount } from './cluster-mount.ts';
@@ -66,7 +67,7 @@ describe('mounts that remember', { skip: noMount }, () => {
 
   before(async () => {
     cluster = await RealCluster.start();
-    client = new ClusterClient({ servers: cluster.urls });
+    client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
     await client.command({ kind: 'volume-create', name: VOLUME, replicas: 3, objectBytes: 65_536 });
     for (let place = 0; place < 2; place++)
       mounts.push(await ClusterMount.start(cluster, VOLUME, '--cache', 'leases'));

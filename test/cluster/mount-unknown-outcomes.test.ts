@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { noMount } from '../fuse/mounted.ts';
 import { transports } from '../posix/mounts.ts';
 import { ClusterMount } from './cluster-mount.ts';
@@ -28,7 +29,7 @@ test('what is synced to a file stays, whatever its creator learns of the creatio
   const cluster = await RealCluster.start();
   t.after(() => cluster.stop());
   await cluster.createVolume(VOLUME);
-  const client = new ClusterClient({ servers: cluster.urls });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   t.after(() => client.close());
   const other = await ClusterMount.start(cluster, VOLUME);
   t.after(() => other.stop());
@@ -101,7 +102,7 @@ test('a write that expects the contents of a file that was just created is refus
   const cluster = await RealCluster.start();
   t.after(() => cluster.stop());
   await cluster.createVolume(VOLUME);
-  const client = new ClusterClient({ servers: cluster.urls });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   t.after(() => client.close());
   const { first } = await client.reserveInodes(2);
   const create = async (name: string, inode: number) => {

@@ -9,6 +9,7 @@ import { EXIT_LEASE_LOST, EXIT_LEASE_TAKEN } from '../../client/commands/lease.t
 import { NamedLeaseClient } from '../../client/lease/named-lease-client.ts';
 import { leaseMembers } from '../../server/named/lease-place.ts';
 import type { GrantedLease, LeaseEvent, LeaseList, LeaseLook } from '../../wire/named-lease-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { type Answer, ask, askJson, problemIn } from '../http/ask.ts';
 import { FencedResource } from './fenced-resource.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
@@ -161,7 +162,7 @@ test('of three contenders one works; when it is killed another goes on, in the t
 });
 
 test('a taken lease is not waited for by whoever does not want to', async () => {
-  const client = new NamedLeaseClient({ servers: cluster.urls });
+  const client = new NamedLeaseClient({ world: systemWorld, servers: cluster.urls });
   // Refreshed until the contender has looked, however long a program takes to start.
   const held = await client.acquire('busy', { ttlMs: TTL_MS, owner: 'test' });
   const contender = new Contender('busy', 'impatient', '--no-wait');
@@ -182,7 +183,7 @@ test('a lease longer than servers grant is refused with the limit, and the comma
 });
 
 test('a lease that somebody gives back or takes over is lost before the next refresh', async (t) => {
-  const client = new NamedLeaseClient({ servers: cluster.urls });
+  const client = new NamedLeaseClient({ world: systemWorld, servers: cluster.urls });
   for (const [name, heir] of [
     ['robbed/1', null],
     ['robbed/2', 4242],
@@ -365,7 +366,7 @@ test('a watch at a server that is no member tells everything, and goes on when t
   const name = 'watched/one:x';
   const { members, other } = membersOf(name);
   const [asked = '', second = ''] = members;
-  const client = new NamedLeaseClient({ servers: [cluster.url(other)] });
+  const client = new NamedLeaseClient({ world: systemWorld, servers: [cluster.url(other)] });
   const controller = new AbortController();
   const told: LeaseEvent[] = [];
   const heard = new Set<() => void>();

@@ -30,6 +30,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import type { TreeReport } from '../../client/tree/report.ts';
 import { uploadFile } from '../../client/upload.ts';
 import type { Command, Query } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { ask, problemIn } from '../http/ask.ts';
 import {
   alertRules,
@@ -212,7 +213,7 @@ test('a directory goes in and comes out, and whoever breaks off goes on', async 
   await symlink('../small', join(here, 'deep/down/link'));
   const large = randomBytes(40 * 1024 * 1024);
   await writeFile(join(here, 'large'), large);
-  const client = new ClusterClient({ servers: cluster.urls });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   t.after(() => client.close());
   /** Bytes of what is not whole yet, there and here. */
   const partThere = async () => {
@@ -278,7 +279,7 @@ async function breakOff(
 }
 
 test('a file that changes while it is archived is archived as one version of it', async () => {
-  const client = new ClusterClient({ servers: cluster.urls });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   try {
     await cluster.createVolume('busy');
     const sizeBytes = 3 * 1024 * 1024;
@@ -425,7 +426,7 @@ test('a volume takes no more than its quota, by whatever way it comes', async ()
   assert.deepEqual([refused.status, problemIn(refused).code], [507, 'quota-exceeded']);
   assert.equal((await ask(third, 'GET', '/v1/files/limited/too-large')).status, 404);
 
-  const client = new ClusterClient({ servers: cluster.urls });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   try {
     // Written in place, as programs on mounts do: two files at a time, none of them synced.
     const create = async (name: string) => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { runCli } from '../client/run-cli.ts';
 import { ask } from '../http/ask.ts';
 import { RealCluster, until } from './real-cluster.ts';
@@ -21,7 +22,11 @@ const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
 const created = await runCli(['volume', 'create', 'safe', '--policy', 'all'], { env });
 assert.equal(created.code, 0, created.stderr);
 
-const client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: TIMEOUT_MS + SLACK_MS });
+const client = new ClusterClient({
+  world: systemWorld,
+  servers: cluster.urls,
+  operationTimeoutMs: TIMEOUT_MS + SLACK_MS,
+});
 after(() => client.close());
 const place = { volume: 'safe', path: '/journal' };
 const create = { kind: 'create-file', place, mode: 0o644, uid: 0, gid: 0, exclusive: true } as const;

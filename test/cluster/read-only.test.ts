@@ -5,6 +5,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import { mountObstacle } from '../../client/mount.ts';
 import { uploadFile } from '../../client/upload.ts';
 import type { FileState, Problem } from '../../wire/http-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { runCli } from '../client/run-cli.ts';
 import { type Answer, ask } from '../http/ask.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
@@ -87,7 +88,7 @@ test('what the command line stores is sealed as well, also where it is empty; ot
     const { file } = await cluster.info('s1', 'archive/put');
     for (const id of cluster.ids) await assertHere(id, file, Buffer.from(input));
   }
-  const client = new ClusterClient({ servers: [cluster.url('s1')] });
+  const client = new ClusterClient({ world: systemWorld, servers: [cluster.url('s1')] });
   try {
     await uploadFile(client, 'main', '/open', piecesOf('one'));
     const { file } = await cluster.info('s1', 'main/open');

@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { FileHandle } from '../../client/file-handle.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 export const RECORD_BYTES = 512;
 
@@ -37,7 +38,7 @@ export class RecordWriter {
   constructor(servers: readonly string[], file: number, writer: number, writers: number) {
     this.writer = writer;
     this.writers = writers;
-    this.#client = new ClusterClient({ servers, operationTimeoutMs: 40_000 });
+    this.#client = new ClusterClient({ world: systemWorld, servers, operationTimeoutMs: 40_000 });
     this.#file = this.#client.openFile(file);
     this.#ended = this.#run();
     // Whoever waits for the end gets the error.

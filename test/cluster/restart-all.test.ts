@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { ask } from '../http/ask.ts';
 import { RealCluster, until } from './real-cluster.ts';
 import { RecordWriter } from './record-writer.ts';
@@ -14,7 +15,11 @@ await cluster.createVolume('main');
 
 /** Makes names, moves some of them, removes others; remembers only what was acknowledged. */
 class NameWriter {
-  readonly #client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: 40_000 });
+  readonly #client = new ClusterClient({
+    world: systemWorld,
+    servers: cluster.urls,
+    operationTimeoutMs: 40_000,
+  });
   readonly #stop = new AbortController();
   readonly #ended: Promise<void>;
   readonly there = new Set<string>();
@@ -73,7 +78,7 @@ class NameWriter {
 
 test('all servers are killed in the middle of writes and started again: what was acknowledged is there', async (t) => {
   assert.equal((await ask(cluster.url('s1'), 'PUT', '/v1/files/main/names/')).status, 201);
-  const client = new ClusterClient({ servers: cluster.urls });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   t.after(() => client.close());
   const files = await Promise.all(
     ['a', 'b'].map(async (name) => {

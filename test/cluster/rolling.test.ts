@@ -23,6 +23,7 @@ import {
   PEER_PATH,
   wireInCommon,
 } from '../../server/transport/handshake.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { earlierClient, earlierRelease } from './earlier-release.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
@@ -71,7 +72,7 @@ test('a command of this release works with servers of the one before, and is tol
 });
 
 test('each server is upgraded under load, the primary of the catalog after a kill, and nobody sees an error', async () => {
-  const client = new ClusterClient({ servers: cluster.urls });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   const mount = obstacle === null ? await ClusterMount.start(cluster, 'main') : null;
   const before = obstacle === null ? await ClusterMount.startIn(earlierClient(), cluster, 'main') : null;
   const over = new AbortController();
@@ -184,7 +185,7 @@ test('a command of the release before works with servers of this one, and says w
 });
 
 test('one that comes back with the release before follows nothing that it does not know, until it is upgraded', async () => {
-  const client = new ClusterClient({ servers: cluster.urls });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   const behind = async (): Promise<readonly string[]> => {
     const all = await Promise.all(['s1', 's2'].map((id) => cluster.status(id)));
     return all.flatMap(({ servers }) => servers.flatMap(({ catalogBehind }) => catalogBehind ?? []));
@@ -235,7 +236,10 @@ for (const { name, newest, oldest, common } of [
 test('while a server of the catalog does not know a command, it is not given, and everything else is', async () => {
   await cluster.kill('s3', 'SIGTERM');
   const earlier = await OtherServer.start(cluster.port('s3'), { 'leasehold-commands': undefined });
-  const client = new ClusterClient({ servers: ['s1', 's2'].map((id) => cluster.url(id)) });
+  const client = new ClusterClient({
+    world: systemWorld,
+    servers: ['s1', 's2'].map((id) => cluster.url(id)),
+  });
   try {
     await Promise.all(['s1', 's2'].map((id) => earlier.meet(cluster.port(id))));
     const set = { kind: 'volume-set', name: 'main' } as const;

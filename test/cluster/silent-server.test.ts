@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { RealCluster } from './real-cluster.ts';
 
 /**
@@ -15,7 +16,11 @@ const LEASE_MS = 2_000;
 const cluster = await RealCluster.start({ lease: `${LEASE_MS}ms` });
 after(() => cluster.stop());
 await cluster.createVolume('main');
-const client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: OPERATION_MS });
+const client = new ClusterClient({
+  world: systemWorld,
+  servers: cluster.urls,
+  operationTimeoutMs: OPERATION_MS,
+});
 after(() => client.close());
 
 async function createFile(path: string): Promise<number> {

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { mountObstacle } from '../../client/mount.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { LAUNCHER, runCli } from '../client/run-cli.ts';
 import { ask } from '../http/ask.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
@@ -22,7 +23,7 @@ const cluster = await RealCluster.start({ flags: ['--op-timeout', '10s', '--gc-g
 after(() => cluster.stop());
 const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
 await cluster.createVolume('main');
-const client = new ClusterClient({ servers: cluster.urls });
+const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
 after(() => client.close());
 
 async function cli(...words: string[]): Promise<string> {

@@ -5,6 +5,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { parseArgs } from 'node:util';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { ask } from '../http/ask.ts';
 import { RealCluster } from './real-cluster.ts';
 
@@ -38,7 +39,7 @@ async function timed(what: string, call: () => Promise<unknown>): Promise<void> 
 /** Makes, writes and reads one file after the other. */
 async function work(place: number, untilMs: number): Promise<void> {
   const url = cluster.urls[place % cluster.urls.length] as string;
-  const client = new ClusterClient({ servers: [url, ...cluster.urls] });
+  const client = new ClusterClient({ world: systemWorld, servers: [url, ...cluster.urls] });
   for (let number = 0; performance.now() < untilMs; number++) {
     const path = `f${place}-${number}`;
     const made = { volume: 'main', path: `/${path}` };

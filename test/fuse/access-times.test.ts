@@ -11,6 +11,7 @@ import { type AccessRule, AccessTimes } from '../../fuse/access-times.ts';
 import type { Attributes, NotedAccess } from '../../fuse/backend.ts';
 import { withBirths } from '../../fuse/birth-backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
 
@@ -19,12 +20,13 @@ const USER = { uid: 7, gid: 8 };
 const START_MS = 1_700_000_000_000;
 const GATHER_MS = 5_000;
 const DAY_MS = 86_400_000;
+/** Its monotonic clock follows the mocked wall clock. */
+const WORLD = { ...systemWorld, nowMs: () => Date.now() - START_MS + 1_000 };
 const RELATIME: AccessRule = { times: 'relatime', directories: true };
 
 /** Moves all clocks, and lets what is due happen. */
 function clockOf(t: TestContext) {
   t.mock.timers.enable({ apis: ['setTimeout', 'Date'], now: START_MS });
-  t.mock.method(performance, 'now', () => Date.now() - START_MS + 1_000);
   const turns = async (): Promise<void> => {
     for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
   };
@@ -46,13 +48,13 @@ async function started(t: TestContext, rule = RELATIME, ageMaxMs = 1_000) {
   /** Reads that are on their way arrive after this. */
   const way = { open: Promise.resolve() };
   const backend = {
-    ...withBirths(births.backend, births, () => undefined),
+    ...withBirths(WORLD, births.backend, births, () => undefined),
     noteAccesses: async (noted: readonly NotedAccess[]) => {
       await way.open;
       await memory.noteAccesses(noted);
     },
   };
-  const fileSystem = new FileSystem(backend, ROOT, 5_000, () => undefined, ageMaxMs, false, rule);
+  const fileSystem = new FileSystem(WORLD, backend, ROOT, 5_000, () => undefined, ageMaxMs, false, rule);
   t.after(async () => {
     await fileSystem.stop();
     await backend.stop();
@@ -317,7 +319,7 @@ function alone(t: TestContext) {
     await answers.shift()?.();
   };
   const log = (level: string, message: string) => void logged.push(`${level}: ${message}`);
-  const times = new AccessTimes({ noteAccesses }, RELATIME, log);
+  const times = new AccessTimes(WORLD, { noteAccesses }, RELATIME, log);
   t.after(() => times.stop());
   return { clock, asked, answers, logged, times };
 }

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { AttributeCache } from '../../fuse/attribute-cache.ts';
 import type { Attributes } from '../../fuse/backend.ts';
 import { placeKey } from '../../fuse/place.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const AGE_MAX_MS = 60_000;
 
@@ -11,7 +12,7 @@ function file(inode: number, sizeBytes = 0): Attributes {
 }
 
 test('what was asked for before a change of names or modes is not kept, of whatever it is', () => {
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   const { mark } = cache;
   cache.forget(7);
   cache.heardEntry(1, 'a', file(8), mark, true);
@@ -21,7 +22,7 @@ test('what was asked for before a change of names or modes is not kept, of whate
 });
 
 test('what was asked for before a change of contents is kept of all other files', () => {
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   const { mark } = cache;
   cache.drop(7);
   for (const inode of [7, 8]) cache.heardEntry(1, String(inode), file(inode), mark, true);
@@ -31,7 +32,7 @@ test('what was asked for before a change of contents is kept of all other files'
 });
 
 test('however many files are written, no old answer about one of them is kept', () => {
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   const { mark } = cache;
   for (let inode = 1; inode <= 30_000; inode++) cache.drop(inode);
   cache.heardEntry(1, 'first', file(1), mark, true);
@@ -50,7 +51,7 @@ function made(inode: number, changedNs: string): Attributes {
 }
 
 test('a directory stays known while files are made in it, with the times that they give it', () => {
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
   const { mark } = cache;
   cache.made(2, 'first', made(3, '3000'), mark);
@@ -60,10 +61,10 @@ test('a directory stays known while files are made in it, with the times that th
   assert.deepEqual(cache.entry(1, 'd'), directory(2, '3000'));
 });
 
-test('a directory counts those that are made and removed in it, unless it was heard of meanwhile', (t) => {
+test('a directory counts those that are made and removed in it, unless it was heard of meanwhile', () => {
   let nowMs = 0;
-  t.mock.method(performance, 'now', () => ++nowMs);
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const world = { ...systemWorld, nowMs: () => ++nowMs };
+  const cache = new AttributeCache(world, AGE_MAX_MS);
   const counted = (changedNs: string, links: number) => ({ ...directory(2, changedNs), links });
   cache.heardEntry(1, 'd', counted('1000', 2), cache.mark);
   const { mark } = cache;
@@ -80,10 +81,10 @@ test('a directory counts those that are made and removed in it, unless it was he
   assert.equal(cache.entry(1, 'd'), undefined, 'What was heard may count the one that was removed, or not');
 });
 
-test('what got another name is what it was, for as long as it would have been, but for the time of its change', (t) => {
+test('what got another name is what it was, for as long as it would have been, but for the time of its change', () => {
   let nowMs = 0;
-  t.mock.method(performance, 'now', () => nowMs);
-  const cache = new AttributeCache(1_000);
+  const world = { ...systemWorld, nowMs: () => nowMs };
+  const cache = new AttributeCache(world, 1_000);
   const [from, to] = [
     { parent: 2, name: 'a' },
     { parent: 5, name: 'b' },
@@ -119,7 +120,7 @@ test('what got another name is what it was, for as long as it would have been, b
 });
 
 test('what was asked for before a file was made is not kept of its name and its directory, but of all others', () => {
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   const { mark } = cache;
   cache.heardEntry(2, 'f', file(9), mark, true);
   cache.made(2, 'f', made(3, '3000'), cache.mark);
@@ -134,7 +135,7 @@ test('what was asked for before a file was made is not kept of its name and its 
 });
 
 test('a directory stays known while files are removed from it, with the times that this gives it', () => {
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
   for (const name of ['a', 'b']) cache.heardEntry(2, name, file(3), cache.mark, true);
   const { mark } = cache;
@@ -153,17 +154,17 @@ test('a directory stays known while files are removed from it, with the times th
 });
 
 test('a directory is asked for again where it is not known when a file was removed from it', () => {
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
   cache.changingName(2, 'a');
   cache.removed(2, 'a', 3, null);
   assert.equal(cache.entry(1, 'd'), undefined);
 });
 
-test('nothing is believed for longer because files are made', (t) => {
+test('nothing is believed for longer because files are made', () => {
   let nowMs = 0;
-  t.mock.method(performance, 'now', () => nowMs);
-  const cache = new AttributeCache(1_000);
+  const world = { ...systemWorld, nowMs: () => nowMs };
+  const cache = new AttributeCache(world, 1_000);
   cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
   nowMs = 900;
   cache.made(2, 'f', made(3, '3000'), cache.mark);
@@ -172,10 +173,10 @@ test('nothing is believed for longer because files are made', (t) => {
   assert.equal(cache.entry(1, 'd'), undefined);
 });
 
-test('a directory that nobody else changes is believed for as long as that is so, if it was asked for since', (t) => {
+test('a directory that nobody else changes is believed for as long as that is so, if it was asked for since', () => {
   let nowMs = 0;
-  t.mock.method(performance, 'now', () => nowMs);
-  const cache = new AttributeCache(1_000);
+  const world = { ...systemWorld, nowMs: () => nowMs };
+  const cache = new AttributeCache(world, 1_000);
   const held = new Set([1, 2]);
   cache.isHeld = (inode) => held.has(inode);
   const { mark } = cache;
@@ -198,7 +199,7 @@ test('a directory that nobody else changes is believed for as long as that is so
 });
 
 test('what was heard before a write is for whoever writes, and for nobody who opens', () => {
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   cache.heardEntry(1, 'a', file(7), cache.mark, true);
   const { mark } = cache;
   cache.written(7);
@@ -216,7 +217,7 @@ test('what was heard before a write is for whoever writes, and for nobody who op
 });
 
 test('answers overtake each other: what was asked for later counts', () => {
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   const [early, late] = [cache.mark, cache.mark];
   cache.heardEntry(1, 'a', file(7, 5), late, true);
   cache.heardEntry(1, 'a', file(8, 3), early, true);
@@ -227,10 +228,10 @@ test('answers overtake each other: what was asked for later counts', () => {
   assert.deepEqual(cache.attributes(7), file(7, 6));
 });
 
-test('what is heard is as old as its question', (t) => {
+test('what is heard is as old as its question', () => {
   let nowMs = 0;
-  t.mock.method(performance, 'now', () => nowMs);
-  const cache = new AttributeCache(100);
+  const world = { ...systemWorld, nowMs: () => nowMs };
+  const cache = new AttributeCache(world, 100);
   const { mark } = cache;
   nowMs = 60;
   cache.heardEntry(1, 'a', file(7), mark, true);
@@ -248,7 +249,7 @@ test('what is heard is as old as its question', (t) => {
 const PLACES = { a: { parent: 1, name: 'a' }, b: { parent: 1, name: 'b' } };
 
 test('the kernel keeps no name of a file that has several', () => {
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   cache.heardEntry(1, 'a', { ...file(7), links: 2 }, cache.mark, true);
   assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
   assert.equal(cache.isNameKept(7), true, 'It is opened at once, and nobody has asked for the name');
@@ -258,7 +259,7 @@ test('the kernel keeps no name of a file that has several', () => {
 });
 
 test('what was asked for a moment ago, and is told from memory since, an open has to ask for', () => {
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   cache.heardEntry(1, 'a', file(7), cache.mark);
   cache.changed(file(7), cache.changing(7));
   assert.deepEqual(cache.entry(1, 'a'), file(7));
@@ -267,7 +268,7 @@ test('what was asked for a moment ago, and is told from memory since, an open ha
 });
 
 test('a name is certain that was asked for since nobody else changes its directory, and for as long as that is so', () => {
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   let isHeld = true;
   cache.isHeld = () => isHeld;
   cache.heardEntry(1, 'a', file(7), cache.mark, true);
@@ -280,7 +281,7 @@ test('a name is certain that was asked for since nobody else changes its directo
 });
 
 test('a name that the kernel keeps moves with what is renamed here, and is over where it is removed', () => {
-  const cache = new AttributeCache(AGE_MAX_MS);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   const keep = (name: string, inode: number): number => {
     cache.heardEntry(1, name, { ...file(inode), links: 1 }, cache.mark, true);
     return cache.entryLeftMs(1, name, inode);
@@ -297,14 +298,14 @@ test('a name that the kernel keeps moves with what is renamed here, and is over 
 });
 
 /** A cache, and the clock. */
-function timed(t: TestContext, ageMaxMs = AGE_MAX_MS) {
+function timed(ageMaxMs = AGE_MAX_MS) {
   const clock = { nowMs: 1 };
-  t.mock.method(performance, 'now', () => clock.nowMs);
-  return { cache: new AttributeCache(ageMaxMs), clock };
+  const world = { ...systemWorld, nowMs: () => clock.nowMs };
+  return { cache: new AttributeCache(world, ageMaxMs), clock };
 }
 
-test('no open is served by what a listing tells of a file that is being written, nor by a name that was asked for long ago', (t) => {
-  const { cache, clock } = timed(t);
+test('no open is served by what a listing tells of a file that is being written, nor by a name that was asked for long ago', () => {
+  const { cache, clock } = timed();
   const live = { ...file(7), live: true };
   cache.heardPage(1, { entries: [{ name: 'a', attributes: live }], more: false }, cache.mark);
   assert.equal(cache.lookedAt(1, 'a'), undefined, 'The catalog may not know its size');
@@ -317,8 +318,8 @@ test('no open is served by what a listing tells of a file that is being written,
   assert.equal(cache.lookedAt(1, 'b'), undefined, 'The inode was asked for, and not its name');
 });
 
-test('the kernel is told to keep no name for an inode that it does not stand for any more, nor what was answered long before', (t) => {
-  const { cache, clock } = timed(t);
+test('the kernel is told to keep no name for an inode that it does not stand for any more, nor what was answered long before', () => {
+  const { cache, clock } = timed();
   cache.heardEntry(1, 'a', file(8), cache.mark, true);
   assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
   cache.heardEntry(1, 'b', file(9), cache.mark);
@@ -327,14 +328,14 @@ test('the kernel is told to keep no name for an inode that it does not stand for
   assert.equal(cache.isNameKept(9), true, 'An open has to ask');
 });
 
-test('whoever is refused an inode may have come to it by the name for which he has just asked', (t) => {
-  const { cache } = timed(t);
+test('whoever is refused an inode may have come to it by the name for which he has just asked', () => {
+  const { cache } = timed();
   cache.heardEntry(1, 'a', file(7), cache.mark);
   assert.deepEqual(cache.namesOf(7), [placeKey(PLACES.a)]);
 });
 
-test('what is made of older attributes is not believed as long as newer ones', (t) => {
-  const { cache } = timed(t);
+test('what is made of older attributes is not believed as long as newer ones', () => {
+  const { cache } = timed();
   const [older, newer] = [file(7, 1), file(7, 2)];
   cache.heard(older, cache.mark, true);
   cache.heard(newer, cache.mark, true);
@@ -345,8 +346,8 @@ test('what is made of older attributes is not believed as long as newer ones', (
   assert.ok(cache.leftMs(ofNewer) > 0);
 });
 
-test('what was asked for during a change is not believed after it, of a file that is being written neither', (t) => {
-  const { cache } = timed(t);
+test('what was asked for during a change is not believed after it, of a file that is being written neither', () => {
+  const { cache } = timed();
   const changing = cache.changing(7);
   const { mark } = cache;
   cache.changed({ ...file(7, 5), live: true }, changing);
@@ -354,8 +355,8 @@ test('what was asked for during a change is not believed after it, of a file tha
   assert.equal(cache.attributes(7), undefined);
 });
 
-test('a directory’s times do not go back, whatever answers come late', (t) => {
-  const { cache } = timed(t);
+test('a directory’s times do not go back, whatever answers come late', () => {
+  const { cache } = timed();
   cache.heardEntry(1, 'd', directory(2, '5000'), cache.mark);
   cache.named(2, '4000');
   assert.deepEqual(cache.entry(1, 'd'), directory(2, '5000'));
@@ -365,16 +366,16 @@ test('a directory’s times do not go back, whatever answers come late', (t) => 
   assert.deepEqual(cache.entry(1, 'd'), directory(2, '7000'));
 });
 
-test('a name that was lost is not told again because its inode is heard of', (t) => {
-  const { cache } = timed(t);
+test('a name that was lost is not told again because its inode is heard of', () => {
+  const { cache } = timed();
   cache.heardEntry(1, 'a', file(7), cache.mark, true);
   cache.lost(PLACES.a, 7);
   cache.heardEntry(1, 'b', file(7), cache.mark, true);
   assert.deepEqual([cache.entry(1, 'a'), cache.entry(1, 'b')], [undefined, file(7)]);
 });
 
-test('what was asked for before a name was changed, or before nobody knows what was, is not believed', (t) => {
-  const { cache } = timed(t);
+test('what was asked for before a name was changed, or before nobody knows what was, is not believed', () => {
+  const { cache } = timed();
   let { mark } = cache;
   cache.forgetEntry(1, 'a');
   cache.heardEntry(1, 'a', file(7), mark, true);
@@ -385,8 +386,8 @@ test('what was asked for before a name was changed, or before nobody knows what 
   assert.equal(cache.entry(1, 'b'), undefined);
 });
 
-test('however many files are written, what was asked for before a change of names is not believed', (t) => {
-  const { cache } = timed(t);
+test('however many files are written, what was asked for before a change of names is not believed', () => {
+  const { cache } = timed();
   for (let inode = 1; inode <= 20_000; inode++) cache.drop(inode);
   const { mark } = cache;
   cache.forget(50_000);
@@ -395,16 +396,16 @@ test('however many files are written, what was asked for before a change of name
   assert.equal(cache.entry(1, 'a'), undefined);
 });
 
-test('that there are no extended attributes is believed for its time, and no longer', (t) => {
-  const { cache, clock } = timed(t);
+test('that there are no extended attributes is believed for its time, and no longer', () => {
+  const { cache, clock } = timed();
   cache.heard({ ...file(7), xattrs: 0 }, cache.mark);
   assert.equal(cache.hasNoXattrs(7), true);
   clock.nowMs += AGE_MAX_MS + 2;
   assert.equal(cache.hasNoXattrs(7), false);
 });
 
-test('where nothing is believed, that there is no list of rights is for whoever was just told of the file', (t) => {
-  const { cache, clock } = timed(t, 0);
+test('where nothing is believed, that there is no list of rights is for whoever was just told of the file', () => {
+  const { cache, clock } = timed(0);
   cache.heard({ ...file(7), xattrs: 0 }, cache.mark);
   assert.deepEqual([cache.hasNoAcls(7), cache.hasNoXattrs(7)], [true, false]);
   clock.nowMs += 60;

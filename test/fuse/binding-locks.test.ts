@@ -6,6 +6,7 @@ import { LOCK_END } from '../../base/lock-end.ts';
 import { BindingLocks, LOCK_WAITERS_MAX } from '../../fuse/binding-locks.ts';
 import { ErrnoError } from '../../fuse/errno.ts';
 import type { LockRequest } from '../../fuse/transport.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const F_GETLK = 5;
 const F_SETLK = 6;
@@ -24,7 +25,7 @@ interface Seen extends LockRequest {
 /** A file system that notes what it is asked, and lets those who wait wait until they are told otherwise. */
 function noting(holder: LockRequest | null = null) {
   const seen: Seen[] = [];
-  const locks = new BindingLocks({
+  const locks = new BindingLocks(systemWorld, {
     lockHolder: async () => holder,
     lock: async (_handle, request, waits, signal) => {
       seen.push({ ...request, waits });

@@ -13,6 +13,7 @@ import type { Attributes, BirthOutcome, NewFile } from '../../fuse/backend.ts';
 import { withBirths } from '../../fuse/birth-backend.ts';
 import { Births } from '../../fuse/births.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
 
@@ -26,8 +27,16 @@ async function started(t: TestContext, flushBehind = false, takesNamed = false) 
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
   births.takesNamed = takesNamed;
-  const backend = withBirths(births.backend, births, () => undefined);
-  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined, 1_000, flushBehind);
+  const backend = withBirths(systemWorld, births.backend, births, () => undefined);
+  const fileSystem = new FileSystem(
+    systemWorld,
+    backend,
+    ROOT,
+    LIMIT_MS,
+    () => undefined,
+    1_000,
+    flushBehind,
+  );
   t.after(async () => {
     await fileSystem.stop();
     await backend.stop();
@@ -552,8 +561,10 @@ test('where numbers are refused, they are not asked for with each file', async (
     asked++;
     return Promise.reject(refused);
   };
-  const numbers = new Births({ reserve, bearer: () => 's1', bear: () => Promise.reject(refused) }, (error) =>
-    failures.push(error),
+  const numbers = new Births(
+    systemWorld,
+    { reserve, bearer: () => 's1', bear: () => Promise.reject(refused) },
+    (error) => failures.push(error),
   );
   assert.equal(numbers.takeNumber(), null);
   await turn();
@@ -572,7 +583,7 @@ test('numbers whose servers took no file are not used further, and better ones r
     bearer: () => 's1',
     bear: async () => [outcome],
   };
-  const numbers = new Births(backend, assert.ifError);
+  const numbers = new Births(systemWorld, backend, assert.ifError);
   const next = async (): Promise<number> => {
     numbers.prepare();
     await turn();

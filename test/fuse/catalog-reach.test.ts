@@ -3,15 +3,17 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
+import type { World } from '../../base/world.ts';
 import { CatalogReach } from '../../fuse/catalog-reach.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const SILENCE = new ServiceError('no-majority', 'Nobody answers');
 const REFUSAL = new ServiceError('not-found', 'There is no such name');
 
 /** Looks that are answered by the test, and questions that are, too. */
-function started() {
+function started(world: World = systemWorld) {
   const looks: PromiseWithResolvers<unknown>[] = [];
-  const reach = new CatalogReach(() => {
+  const reach = new CatalogReach(world, () => {
     const look = Promise.withResolvers<unknown>();
     looks.push(look);
     return look.promise;
@@ -76,21 +78,25 @@ test('what was asked before somebody was answered says nothing of the time since
   assert.equal(reach.isAway, false);
 });
 
-test('it is looked for until it is back, or the mount ends', async (t) => {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  const { reach, looks, inVain } = started();
+test('it is looked for until it is back, or the mount ends', async () => {
+  let pause = Promise.withResolvers<void>();
+  const sleep = (): Promise<void> => {
+    pause = Promise.withResolvers();
+    return pause.promise;
+  };
+  const { reach, looks, inVain } = started({ ...systemWorld, sleep });
   await inVain();
   for (let look = 0; look < 3; look++) {
     looks[look]?.reject(SILENCE);
     await turn();
-    t.mock.timers.tick(1_000);
+    pause.resolve();
     await turn();
     assert.equal(looks.length, look + 2);
   }
   reach.close();
   looks.at(-1)?.reject(SILENCE);
   await turn();
-  t.mock.timers.tick(1_000);
+  pause.resolve();
   await turn();
   assert.equal(looks.length, 4);
 });

@@ -8,6 +8,7 @@ import type { ErrorCode } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { ClusterBirths } from '../../fuse/cluster-births.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { FakeCluster, type Reaction } from '../client/fake-cluster.ts';
 
 const NAMES = ['a', 'b', 'c'].map((name, index) => ({
@@ -31,7 +32,7 @@ async function started(t: TestContext, react: (command: Command) => object | Err
       if (typeof answer === 'string') return { kind: 'problem', code: answer };
       return { kind: 'answer', status: 200, text: JSON.stringify(answer) };
     };
-  const client = new ClusterClient({ servers: cluster.urls });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   const births = new ClusterBirths(client, 'v', () => undefined);
   t.after(async () => {
     await births.stop();

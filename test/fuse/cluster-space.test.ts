@@ -5,6 +5,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import { clusterBackend } from '../../fuse/cluster-backend.ts';
 import { replicatedRoom } from '../../fuse/replicated-room.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { FakeCluster } from '../client/fake-cluster.ts';
 
 const MIB = 2 ** 20;
@@ -20,7 +21,7 @@ type Disk = Pick<ServerInfo, 'totalBytes' | 'freeBytes'>;
  */
 async function spaceOf(t: TestContext, heard: readonly Disk[], listed: readonly Partial<ServerInfo>[]) {
   const cluster = await FakeCluster.start(heard.length);
-  const client = new ClusterClient({ servers: cluster.urls });
+  const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   t.after(async () => {
     await client.close();
     await cluster.stop();

@@ -7,6 +7,7 @@ import { type TestContext, test } from 'node:test';
 import { withBirths } from '../../fuse/birth-backend.ts';
 import { type FactsListing, withFacts } from '../../fuse/facts.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
 
@@ -22,8 +23,8 @@ async function started(t: TestContext, listing: FactsListing) {
   const births = new MemoryBirths(memory);
   const facts = async (inode: number, name: string) => (name === 'primary' ? `primary of ${inode}` : null);
   // As a mount has them.
-  const backend = withBirths(withFacts(births.backend, facts, listing), births, () => undefined);
-  const fileSystem = new FileSystem(backend, ROOT, 5_000, () => undefined);
+  const backend = withBirths(systemWorld, withFacts(births.backend, facts, listing), births, () => undefined);
+  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined);
   t.after(async () => {
     process.title = title;
     await fileSystem.stop();

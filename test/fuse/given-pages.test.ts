@@ -5,6 +5,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import type { BackendFile } from '../../fuse/backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
 import { BLOCK_BYTES } from '../../fuse/read-ahead.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
 /**
@@ -67,7 +68,7 @@ class GatedBackend extends MemoryBackend {
 async function setUp(t: TestContext, sizeBytes = 2 * BLOCK_BYTES, ageMaxMs?: number) {
   const backend = new GatedBackend();
   await backend.start();
-  const fileSystem = new FileSystem(backend, ROOT, 5_000, () => undefined, ageMaxMs);
+  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined, ageMaxMs);
   t.after(() => fileSystem.stop());
   const given: { offset: number; bytes: Buffer }[] = [];
   const kernel = new Gate();

@@ -1,22 +1,23 @@
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { KeptNames } from '../../fuse/kept-names.ts';
 import { UPTAKE_MS_MAX } from '../../fuse/kernel/uptake.ts';
 import { placeKey } from '../../fuse/place.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const AGE_MS = 1_000;
 const A = { parent: 1, name: 'a' };
 const B = { parent: 1, name: 'b' };
 
 /** @returns names that are kept, and the clock */
-function started(t: TestContext) {
+function started() {
   const clock = { nowMs: 0 };
-  t.mock.method(performance, 'now', () => clock.nowMs);
-  return { names: new KeptNames(), clock };
+  const world = { ...systemWorld, nowMs: () => clock.nowMs };
+  return { names: new KeptNames(world), clock };
 }
 
-test('an inode has all names that the kernel was told, until the kernel has forgotten each', (t) => {
-  const { names, clock } = started(t);
+test('an inode has all names that the kernel was told, until the kernel has forgotten each', () => {
+  const { names, clock } = started();
   names.told(A, 7, AGE_MS);
   clock.nowMs = 500;
   names.told(B, 7, AGE_MS);
@@ -32,8 +33,8 @@ test('an inode has all names that the kernel was told, until the kernel has forg
   assert.deepEqual(names.of(8), []);
 });
 
-test('what the kernel was told of a name before it may be about to open', (t) => {
-  const { names, clock } = started(t);
+test('what the kernel was told of a name before it may be about to open', () => {
+  const { names, clock } = started();
   names.told(A, 7, AGE_MS);
   names.told(B, 9, AGE_MS);
   clock.nowMs = 100;
@@ -49,8 +50,8 @@ test('what the kernel was told of a name before it may be about to open', (t) =>
   assert.equal(names.isOnly(9, undefined), true);
 });
 
-test('the kernel asks for what it believes where somebody has to know', (t) => {
-  const { names, clock } = started(t);
+test('the kernel asks for what it believes where somebody has to know', () => {
+  const { names, clock } = started();
   names.told(A, 7, AGE_MS);
   names.told(B, 8, 0);
   assert.deepEqual([names.isBelieved(A), names.isBelieved(B)], [true, false]);
@@ -61,8 +62,8 @@ test('the kernel asks for what it believes where somebody has to know', (t) => {
   assert.equal(names.isBelieved(A), false);
 });
 
-test('a name moves with what is renamed here, and goes with what is removed', (t) => {
-  const { names } = started(t);
+test('a name moves with what is renamed here, and goes with what is removed', () => {
+  const { names } = started();
   names.told(A, 8, AGE_MS);
   names.told(B, 7, AGE_MS);
   names.moved(A, B, true);
@@ -73,8 +74,8 @@ test('a name moves with what is renamed here, and goes with what is removed', (t
   assert.deepEqual(names.of(7), []);
 });
 
-test('a name is one, however often it was told, and is kept for the longest time for which it was', (t) => {
-  const { names, clock } = started(t);
+test('a name is one, however often it was told, and is kept for the longest time for which it was', () => {
+  const { names, clock } = started();
   names.told(A, 7, AGE_MS);
   clock.nowMs = 10;
   names.told(A, 7, 0);
@@ -83,8 +84,8 @@ test('a name is one, however often it was told, and is kept for the longest time
   assert.deepEqual(names.of(7), [A], 'The kernel may have taken up the earlier answer last');
 });
 
-test('what a name stands for now stays when what it stood for before is forgotten', (t) => {
-  const { names, clock } = started(t);
+test('what a name stands for now stays when what it stood for before is forgotten', () => {
+  const { names, clock } = started();
   names.told(A, 7, AGE_MS);
   names.told(A, 8, 10 * AGE_MS);
   clock.nowMs = 2 * AGE_MS;

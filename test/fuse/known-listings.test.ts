@@ -11,6 +11,7 @@ import { Prng } from '../../base/prng.ts';
 import type { Attributes } from '../../fuse/backend.ts';
 import { type Asked, KnownListings, type NameChange } from '../../fuse/known-listings.ts';
 import { namesCompare } from '../../fuse/name-order.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const DIRECTORY = 7;
 const NAMES = ['a', 'b', 'c', 'ä', '\u{1F600}', '\uFF5E'];
@@ -43,7 +44,7 @@ for (const seed of [1, 2, 3, 4, 5]) {
   test(`what is told is what is there (SEED=${seed})`, async () => {
     const prng = new Prng(seed);
     let isHeld = true;
-    const listings = new KnownListings(AGE_MS, () => isHeld);
+    const listings = new KnownListings(systemWorld, AGE_MS, () => isHeld);
     const names = new Map<string, number>();
     const changes: Change[] = [];
     const questions: { readonly asked: Asked; page: ReturnType<typeof pageOf> | null }[] = [];
@@ -135,7 +136,7 @@ for (const seed of [1, 2, 3, 4, 5]) {
 }
 
 test('of two changes at a time nobody knows here which one the cluster has made first', async () => {
-  const listings = new KnownListings(AGE_MS, () => true);
+  const listings = new KnownListings(systemWorld, AGE_MS, () => true);
   listings.heard(listings.asking(DIRECTORY), pageOf(new Map([['a', 1]])));
   const place = { parent: DIRECTORY, name: 'a' };
   const answers = [2, 3].map((inode) => {
@@ -150,28 +151,28 @@ test('of two changes at a time nobody knows here which one the cluster has made 
   }
 });
 
-test('nothing is told that was asked for too long ago, or where nothing is believed', (t) => {
+test('nothing is told that was asked for too long ago, or where nothing is believed', () => {
   const clock = { nowMs: 0 };
-  t.mock.method(performance, 'now', () => clock.nowMs);
+  const world = { ...systemWorld, nowMs: () => clock.nowMs };
   for (const ageMaxMs of [0, -1]) {
-    const listings = new KnownListings(ageMaxMs, () => true);
+    const listings = new KnownListings(world, ageMaxMs, () => true);
     listings.heard(listings.asking(DIRECTORY), pageOf(new Map([['a', 1]])));
     assert.equal(listings.of(DIRECTORY), undefined);
   }
 });
 
 test('what was used the longest time ago makes room', () => {
-  const listings = new KnownListings(AGE_MS, () => true);
+  const listings = new KnownListings(systemWorld, AGE_MS, () => true);
   for (let directory = 1; directory <= 65; directory++)
     listings.heard(listings.asking(directory), pageOf(new Map([['a', directory + 100]])));
   assert.equal(listings.of(1), undefined);
   assert.deepEqual(listings.of(65), [{ name: 'a', inode: 165, kind: 'file' }]);
 });
 
-test('what is changed here makes no listing younger', async (t) => {
+test('what is changed here makes no listing younger', async () => {
   const clock = { nowMs: 0 };
-  t.mock.method(performance, 'now', () => clock.nowMs);
-  const listings = new KnownListings(1_000, () => true);
+  const world = { ...systemWorld, nowMs: () => clock.nowMs };
+  const listings = new KnownListings(world, 1_000, () => true);
   listings.heard(listings.asking(DIRECTORY), pageOf(new Map([['a', 1]])));
   clock.nowMs = 600;
   const place = { parent: DIRECTORY, name: 'a' };
@@ -186,7 +187,7 @@ test('what is changed here makes no listing younger', async (t) => {
 });
 
 test('what is moved to another directory is there, and in that one alone', async () => {
-  const listings = new KnownListings(AGE_MS, () => true);
+  const listings = new KnownListings(systemWorld, AGE_MS, () => true);
   const [from, to] = [1, 2].map((parent) => ({ parent, name: 'a' }));
   assert.ok(from !== undefined && to !== undefined);
   listings.heard(listings.asking(1), pageOf(new Map([['a', 7]])));

@@ -8,21 +8,19 @@ import { type TestContext, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
 import { LookAhead } from '../../fuse/look-ahead.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
 const OWNER = { uid: 0, gid: 0 };
 const AGE_MS = 1_000;
 
-function clock(t: TestContext): { nowMs: number } {
-  const time = { nowMs: 0 };
-  t.mock.method(performance, 'now', () => time.nowMs);
-  return time;
-}
+const time = { nowMs: 0 };
+const WORLD = { ...systemWorld, nowMs: () => time.nowMs };
 
 /** A directory with files of another mount's making. */
 async function directoryOf(t: TestContext, names: readonly string[], heardMs = AGE_MS) {
   const backend = new MemoryBackend();
-  const fileSystem = new FileSystem(backend, 1, 5_000, () => undefined, heardMs);
+  const fileSystem = new FileSystem(WORLD, backend, 1, 5_000, () => undefined, heardMs);
   t.after(() => fileSystem.stop());
   const { inode } = await backend.makeDirectory(1, 'd', 0o755, OWNER);
   for (const name of names) await backend.symlink(inode, name, 'target', OWNER);
@@ -48,7 +46,6 @@ const orders: readonly [string, (names: string[]) => string[]][] = [
 ];
 for (const [title, order] of orders) {
   test(`names that are looked up ${title} are asked for together`, async (t) => {
-    clock(t);
     const names = order(numbered(500));
     const { isThere, asked } = await directoryOf(t, names);
     for (const name of names) assert.equal(await isThere(name), true, name);
@@ -57,7 +54,6 @@ for (const [title, order] of orders) {
 }
 
 test('so are those of a directory that is too large to be asked for as a whole', async (t) => {
-  clock(t);
   const names = numbered(5_000);
   const { isThere, asked } = await directoryOf(t, names);
   for (const name of names.slice(1_000, 3_000)) assert.equal(await isThere(name), true, name);
@@ -65,14 +61,12 @@ test('so are those of a directory that is too large to be asked for as a whole',
 });
 
 test('names that are not there are asked for each time, and nothing is looked ahead for them', async (t) => {
-  clock(t);
   const { isThere, backend } = await directoryOf(t, numbered(100));
   for (let round = 0; round < 50; round++) assert.equal(await isThere(`new-${round}`), false);
   assert.deepEqual([backend.calls.lookup, backend.calls.list ?? 0], [50, 0]);
 });
 
 test('who jumps about asks for each name, and for few pages in vain', async (t) => {
-  clock(t);
   const names = Array.from({ length: 200 }, (_, index) => String.fromCodePoint(0x4e00 + index).repeat(3));
   const crowd = names.flatMap((name) => numbered(40).map((other) => name.slice(0, 2) + other));
   const { isThere, backend } = await directoryOf(t, [...names, ...crowd]);
@@ -81,7 +75,6 @@ test('who jumps about asks for each name, and for few pages in vain', async (t) 
 });
 
 test('look-ups that are far apart, and mounts that believe nothing, ask for each name', async (t) => {
-  const time = clock(t);
   const names = numbered(50);
   const slow = await directoryOf(t, names);
   for (const name of names) {
@@ -95,11 +88,15 @@ test('look-ups that are far apart, and mounts that believe nothing, ask for each
 
 test('those who wait for the same page ask for it once', async () => {
   const pages: PromiseWithResolvers<{ count: number; more: boolean }>[] = [];
-  const ahead = new LookAhead(() => {
-    const page = Promise.withResolvers<{ count: number; more: boolean }>();
-    pages.push(page);
-    return page.promise;
-  }, AGE_MS);
+  const ahead = new LookAhead(
+    systemWorld,
+    () => {
+      const page = Promise.withResolvers<{ count: number; more: boolean }>();
+      pages.push(page);
+      return page.promise;
+    },
+    AGE_MS,
+  );
   for (const name of ['a', 'b', 'c']) {
     assert.equal(await ahead.reach(1, name), false);
     ahead.found(1, name);

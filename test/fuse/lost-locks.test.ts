@@ -4,6 +4,7 @@
  * Method: the calls of the kernel, over a cluster whose locks are lost when the test says so; and the client library over a server that lets the
  * process sleep for longer than a lock's lease.
  */
+
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
@@ -14,6 +15,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import type { BackendLock } from '../../fuse/backend.ts';
 import { clusterBackend } from '../../fuse/cluster-backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
 const ROOT = 1;
@@ -55,7 +57,7 @@ class LosingLocks extends MemoryBackend {
 /** A file with contents, open once, that is locked, and then written without being sent. */
 async function written(t: TestContext) {
   const backend = new LosingLocks();
-  const fileSystem = new FileSystem(backend, ROOT, 5_000, () => undefined);
+  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined);
   t.after(() => fileSystem.stop());
   const { handle } = await fileSystem.create(ROOT, 'f', 0o600, constants.O_RDWR, USER);
   await fileSystem.write(handle, 0, Buffer.from('theirs'), USER);
@@ -125,7 +127,7 @@ async function attemptsOfWrite(t: TestContext, answer: (response: ServerResponse
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
-  const client = new ClusterClient({ servers: [`http://127.0.0.1:${port}`] });
+  const client = new ClusterClient({ world: systemWorld, servers: [`http://127.0.0.1:${port}`] });
   t.after(async () => {
     await client.close();
     server.closeAllConnections();

@@ -11,6 +11,7 @@ import type { Attributes, FileSystemBackend } from '../../fuse/backend.ts';
 import { withBirths } from '../../fuse/birth-backend.ts';
 import { UNBORN_MS_MAX } from '../../fuse/newborn-files.ts';
 import { SLOW_MS } from '../../fuse/removals.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
 
@@ -39,7 +40,7 @@ async function hasEnded(work: Promise<unknown>): Promise<boolean> {
 async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 'quorum' as const } = {}) {
   const clock = { nowMs: 0 };
   t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.mock.method(performance, 'now', () => clock.nowMs);
+  const world = { ...systemWorld, nowMs: () => clock.nowMs };
   const pass = (ms: number): void => {
     clock.nowMs += ms;
     t.mock.timers.tick(ms);
@@ -69,7 +70,9 @@ async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 
   };
   const cluster: FileSystemBackend = births.backend;
   const lines: string[] = [];
-  const backend = withBirths(cluster, births, (_, message) => lines.push(message), { rowMs: ROW_MS });
+  const backend = withBirths(world, cluster, births, (_, message) => lines.push(message), {
+    rowMs: ROW_MS,
+  });
   t.after(async () => {
     for (const release of holds) release();
     await backend.stop();

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
+import type { World } from '../../base/world.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
 /** A transport that opens by names opens what has the name now, whatever is remembered of it. */
@@ -13,10 +15,14 @@ const THREAD = 100;
 const BY_THREAD = { ...ROOT_USER, thread: THREAD };
 
 /** @param names of files that were made on the mount, which remembers that */
-async function started(t: TestContext, ...names: string[]) {
+function started(t: TestContext, ...names: string[]) {
+  return startedIn(systemWorld, t, ...names);
+}
+
+async function startedIn(world: World, t: TestContext, ...names: string[]) {
   const backend = new MemoryBackend();
   await backend.start();
-  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined);
+  const fileSystem = new FileSystem(world, backend, ROOT, LIMIT_MS, () => undefined);
   t.after(() => fileSystem.stop());
   const inodes: number[] = [];
   for (const name of names) {
@@ -75,8 +81,8 @@ test('a name of several that is told from memory is not opened as the file that 
 test('one look-up serves one open: the next one may come without any', async (t) => {
   // The open comes right after the look-up, however busy the machine is.
   let nowMs = performance.now();
-  t.mock.method(performance, 'now', () => (nowMs += 0.001));
-  const { backend, fileSystem } = await started(t);
+  const world = { ...systemWorld, nowMs: () => (nowMs += 0.001) };
+  const { backend, fileSystem } = await startedIn(world, t);
   await backend.createFile(ROOT, 'f', 0o644, ROOT_USER, true);
   const { inode } = await fileSystem.lookup(ROOT, 'f', THREAD);
   for (const questions of [0, 1]) {

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../fuse/backend.ts';
 import { Orphans } from '../../fuse/orphans.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 test('an open file that lost its name on another mount is kept', async (t) => {
   const links = new Map([
@@ -24,6 +25,7 @@ test('an open file that lost its name on another mount is kept', async (t) => {
     },
   };
   const orphans = new Orphans(
+    systemWorld,
     backend,
     () => open,
     (_level, message) => told.push(message),

@@ -9,6 +9,7 @@ import { type TestContext, test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
 import { withBirths } from '../../fuse/birth-backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
 
@@ -20,11 +21,11 @@ const FLAGS = constants.O_RDWR | constants.O_CREAT;
 
 async function started(t: TestContext, { ageMaxMs = AGE_MS, asksBeforeReads = true } = {}) {
   const time = { nowMs: 1_000 };
-  t.mock.method(performance, 'now', () => time.nowMs);
+  const world = { ...systemWorld, nowMs: () => time.nowMs };
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
-  const backend = withBirths(births.backend, births, () => undefined);
-  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined, ageMaxMs);
+  const backend = withBirths(world, births.backend, births, () => undefined);
+  const fileSystem = new FileSystem(world, backend, ROOT, LIMIT_MS, () => undefined, ageMaxMs);
   const done = async () => undefined;
   fileSystem.mounted({ asksBeforeReads, invalidateInode: done, dropAttributes: done });
   t.after(() => fileSystem.stop());

@@ -10,6 +10,7 @@ import { Prng } from '../../base/prng.ts';
 import type { Attributes, FileSystemBackend } from '../../fuse/backend.ts';
 import { withBirths } from '../../fuse/birth-backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
 
@@ -26,8 +27,10 @@ const EXCHANGE = 2;
 function started(t: TestContext, bears: boolean) {
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
-  const backend: FileSystemBackend = bears ? withBirths(births.backend, births, () => undefined) : memory;
-  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined, AGE_MS);
+  const backend: FileSystemBackend = bears
+    ? withBirths(systemWorld, births.backend, births, () => undefined)
+    : memory;
+  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, AGE_MS);
   t.after(async () => {
     await fileSystem.stop();
     await backend.stop();

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import type { BackendRange } from '../../fuse/backend.ts';
 import { BLOCK_BYTES, ReadAhead, ReadPosition } from '../../fuse/read-ahead.ts';
 import { ReadSource } from '../../fuse/read-source.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const BLOCKS = 40;
 const LONG_MS = 60_000;
@@ -13,6 +14,7 @@ function setUp(validMs = LONG_MS) {
   const bytesOf = (value: number, offset: number, length: number): Uint8Array =>
     Buffer.alloc(Math.max(0, Math.min(length, BLOCKS * BLOCK_BYTES - offset)), value);
   const source = new ReadSource(
+    systemWorld,
     async (offset, length) => {
       state.reads++;
       return bytesOf(state.value, offset, length);
@@ -28,7 +30,7 @@ function setUp(validMs = LONG_MS) {
       return { sinceMs, untilMs: sinceMs + validMs, read };
     },
   );
-  const readAhead = new ReadAhead(32 * BLOCK_BYTES);
+  const readAhead = new ReadAhead(systemWorld, 32 * BLOCK_BYTES);
   const position = new ReadPosition();
   const read = async (block: number): Promise<number | undefined> =>
     (await readAhead.read(source, position, block * BLOCK_BYTES, BLOCK_BYTES))[0];

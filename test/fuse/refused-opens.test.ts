@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import type { Attributes, NodeKind } from '../../fuse/backend.ts';
 import { placeKey } from '../../fuse/place.ts';
 import { RefusedOpens } from '../../fuse/refused-opens.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const [THREAD, OTHER] = [100, 200];
 const NOTHING = 0;
@@ -10,10 +11,10 @@ const [WAY, A, B] = ['way', 'a', 'b'].map((name) => ({ parent: 1, name })) as [P
 type Place = { readonly parent: number; readonly name: string };
 
 /** @returns those who were refused, and the clock; one was refused inode 7, which the kernel has kept as `a` */
-function started(t: TestContext, { thread = THREAD, isLink = false } = {}) {
+function started({ thread = THREAD, isLink = false } = {}) {
   const clock = { nowMs: 0 };
-  t.mock.method(performance, 'now', () => clock.nowMs);
-  const refused = new RefusedOpens();
+  const world = { ...systemWorld, nowMs: () => clock.nowMs };
+  const refused = new RefusedOpens(world);
   refused.refuse(thread, 7, [placeKey(A)], isLink);
   const look = (place: Place, inode: number, kind: NodeKind = 'file'): void => {
     assert.equal(refused.looks(thread, place), true);
@@ -22,48 +23,47 @@ function started(t: TestContext, { thread = THREAD, isLink = false } = {}) {
   return { refused, clock, look };
 }
 
-test('whoever was refused opens what it has looked up since, and only that, and once', (t) => {
+test('whoever was refused opens what it has looked up since, and only that, and once', () => {
   for (const [place, found, opened, isMeant] of [
     [A, 8, 8, true],
     [A, 8, 7, false],
     [B, 7, 7, true],
     [B, 8, 8, false],
   ] as const) {
-    const { refused, look } = started(t);
+    const { refused, look } = started();
     look(WAY, 2, 'directory');
     // The kernel asks for a second time where the first answer was another inode than it knew.
     for (let round = 0; round < 2; round++) look(place, found);
     assert.equal(refused.comesBack(THREAD, opened), isMeant, `${place.name} is ${found}`);
     assert.equal(refused.comesBack(THREAD, opened), false, 'Once');
-    t.mock.restoreAll();
   }
 });
 
-test('what has no name is opened when it comes back without a look-up, but not by those who have no number', (t) => {
-  assert.equal(started(t).refused.comesBack(THREAD, 7), true);
-  assert.equal(started(t).refused.comesBack(THREAD, 8), false);
-  const unnumbered = started(t, { thread: 0 });
+test('what has no name is opened when it comes back without a look-up, but not by those who have no number', () => {
+  assert.equal(started().refused.comesBack(THREAD, 7), true);
+  assert.equal(started().refused.comesBack(THREAD, 8), false);
+  const unnumbered = started({ thread: 0 });
   assert.equal(unnumbered.refused.comesBack(0, 7), false, 'Another one may open by the same name');
   unnumbered.refused.refuse(0, 7, [placeKey(A)]);
   unnumbered.look(A, 8);
   assert.equal(unnumbered.refused.comesBack(0, 8), true);
 });
 
-test('what is looked up and not opened ends it: whatever the thread opens later is another matter', (t) => {
-  const directory = started(t);
+test('what is looked up and not opened ends it: whatever the thread opens later is another matter', () => {
+  const directory = started();
   directory.look(A, 8, 'directory');
   assert.equal(directory.refused.looks(THREAD, B), false);
-  const absent = started(t);
+  const absent = started();
   absent.look(A, NOTHING);
   assert.equal(absent.refused.comesBack(THREAD, 7), false);
-  const forbidden = started(t);
+  const forbidden = started();
   forbidden.look(A, 8);
   assert.equal(forbidden.refused.looks(THREAD, B), false, 'It has gone on to something else');
   assert.equal(forbidden.refused.comesBack(THREAD, 8), false);
 });
 
-test('a look-up that is not answered yet is none, and one that was answered long ago has been made use of', (t) => {
-  const { refused, clock, look } = started(t);
+test('a look-up that is not answered yet is none, and one that was answered long ago has been made use of', () => {
+  const { refused, clock, look } = started();
   refused.looks(THREAD, A);
   clock.nowMs = 60_000;
   assert.equal(refused.comesBack(THREAD, 7), false);
@@ -73,35 +73,35 @@ test('a look-up that is not answered yet is none, and one that was answered long
   assert.equal(refused.comesBack(THREAD, 8), false);
 });
 
-test('a symbolic link in the place leads to what is opened', (t) => {
-  const { refused, look } = started(t);
+test('a symbolic link in the place leads to what is opened', () => {
+  const { refused, look } = started();
   look(A, 8, 'symlink');
   look(WAY, 2, 'directory');
   look(B, 9);
   assert.equal(refused.comesBack(THREAD, 9), true);
 });
 
-test('behind the name of what is to get a second one that is looked up, and not there', (t) => {
-  const { refused, look } = started(t, { isLink: true });
+test('behind the name of what is to get a second one that is looked up, and not there', () => {
+  const { refused, look } = started({ isLink: true });
   look(A, 8);
   look(B, NOTHING);
   assert.equal(refused.comesBack(THREAD, 8), true);
 });
 
-test('another thread has no part in it', (t) => {
-  const { refused } = started(t);
+test('another thread has no part in it', () => {
+  const { refused } = started();
   assert.deepEqual([refused.looks(OTHER, A), refused.comesBack(OTHER, 7)], [false, false]);
 });
 
-test('a symbolic link on the way says nothing of what is behind it', (t) => {
-  const { refused, look } = started(t);
+test('a symbolic link on the way says nothing of what is behind it', () => {
+  const { refused, look } = started();
   look(WAY, 2, 'symlink');
   look(B, 8);
   assert.equal(refused.comesBack(THREAD, 8), false);
 });
 
-test('whoever waits long for an answer is not forgotten for others meanwhile', (t) => {
-  const { refused, clock } = started(t);
+test('whoever waits long for an answer is not forgotten for others meanwhile', () => {
+  const { refused, clock } = started();
   refused.looks(THREAD, A);
   clock.nowMs = 60_000;
   refused.refuse(OTHER, 9, []);

@@ -3,16 +3,17 @@
  * Method: a clock that the test sets.
  */
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { RemovalRows } from '../../fuse/removal-rows.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const DIRECTORY = 7;
 const ROW_MS = 100;
 
-function started(t: TestContext, rowMs = ROW_MS) {
+function started(rowMs = ROW_MS) {
   let nowMs = 1_000;
-  t.mock.method(performance, 'now', () => nowMs);
-  const rows = new RemovalRows(rowMs);
+  const world = { ...systemWorld, nowMs: () => nowMs };
+  const rows = new RemovalRows(world, rowMs);
   const pass = (ms: number) => {
     nowMs += ms;
   };
@@ -24,8 +25,8 @@ function started(t: TestContext, rowMs = ROW_MS) {
   return { rows, pass, remove };
 }
 
-test('removals that take long are a row, and a program that waits long between two ends it', (t) => {
-  const { rows, pass, remove } = started(t);
+test('removals that take long are a row, and a program that waits long between two ends it', () => {
+  const { rows, pass, remove } = started();
   const counts = [5, 5_000, 5_000].map((takesMs) => {
     pass(ROW_MS - 1);
     return remove(takesMs);
@@ -38,8 +39,8 @@ test('removals that take long are a row, and a program that waits long between t
   assert.equal(remove(5_000), 1);
 });
 
-test('what is removed at the same time is a row until the last is answered', (t) => {
-  const { rows, pass, remove } = started(t);
+test('what is removed at the same time is a row until the last is answered', () => {
+  const { rows, pass, remove } = started();
   rows.began(DIRECTORY);
   assert.equal(remove(500), 1);
   pass(500);
@@ -48,8 +49,8 @@ test('what is removed at the same time is a row until the last is answered', (t)
   assert.equal(rows.lengthOf(DIRECTORY), 0);
 });
 
-test('a row that has ended while removals were under way does not go on for ever', (t) => {
-  const { rows, pass, remove } = started(t);
+test('a row that has ended while removals were under way does not go on for ever', () => {
+  const { rows, pass, remove } = started();
   rows.began(DIRECTORY);
   rows.end(DIRECTORY);
   assert.equal(rows.removed(DIRECTORY), 1);
@@ -58,8 +59,8 @@ test('a row that has ended while removals were under way does not go on for ever
   assert.equal(rows.lengthOf(DIRECTORY), 0);
 });
 
-test('where others may not see what is a moment old, there is no row', (t) => {
-  const { rows, remove } = started(t, 0);
+test('where others may not see what is a moment old, there is no row', () => {
+  const { rows, remove } = started(0);
   rows.began(DIRECTORY);
   assert.equal(remove(0), 1);
   assert.equal(rows.lengthOf(DIRECTORY), 0);

@@ -12,6 +12,7 @@ import type { RemovedName } from '../../fuse/backend.ts';
 import { withBirths } from '../../fuse/birth-backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
 import { Removals } from '../../fuse/removals.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
@@ -26,11 +27,11 @@ async function started(t: TestContext, { count = 3, rowMs = 3_600_000, waitMsMax
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
   const lines: string[] = [];
-  const backend = withBirths(births.backend, births, (_, message) => lines.push(message), {
+  const backend = withBirths(systemWorld, births.backend, births, (_, message) => lines.push(message), {
     rowMs,
     waitMsMax,
   });
-  const fileSystem = new FileSystem(backend, ROOT, LIMIT_MS, () => undefined);
+  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined);
   let release = (): void => undefined;
   t.after(async () => {
     release();
@@ -451,6 +452,7 @@ function begun(refused: readonly string[] = [], atNs: string | null = null) {
   const requests: { readonly names: readonly RemovedName[]; readonly uid: number | undefined }[] = [];
   const { promise, resolve: answer } = Promise.withResolvers<void>();
   const removals = new Removals(
+    systemWorld,
     {
       async remove(removed, { uid }) {
         requests.push({ names: removed, uid });

@@ -7,6 +7,7 @@ import type { Space } from '../../fuse/backend.ts';
 import { withBirths } from '../../fuse/birth-backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
 import { Room } from '../../fuse/room.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
 
@@ -29,8 +30,8 @@ async function started(t: TestContext, freeBytes = 1024 * MIB) {
   const memory = new MemoryBackend();
   memory.space = async () => spaceOf(freeBytes);
   const births = new MemoryBirths(memory);
-  const backend = withBirths(births.backend, births, () => undefined);
-  const fileSystem = new FileSystem(backend, ROOT, 5_000, () => undefined, 1_000);
+  const backend = withBirths(systemWorld, births.backend, births, () => undefined);
+  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined, 1_000);
   t.after(async () => {
     await fileSystem.stop();
     await backend.stop();
@@ -86,7 +87,7 @@ test('what df would tell counts as well', async (t) => {
 });
 
 test('there is room again when that was said, and nobody was refused for a while', () => {
-  const room = new Room(async () => spaceOf(0), 0);
+  const room = new Room(systemWorld, async () => spaceOf(0), 0);
   room.heard(spaceOf(MIB));
   assert.equal(room.isTight, false, 'Little is enough for whoever was not refused');
   room.failed(new ServiceError('sealed', 'No matter of room'));
@@ -105,7 +106,7 @@ test('there is room again when that was said, and nobody was refused for a while
   assert.equal(room.isTight, true);
   room.heard(spaceOf(2 * MIB, { totalBytes: 10 * MIB }));
   assert.equal(room.isTight, false, 'Much of a small volume is free');
-  const held = new Room(async () => spaceOf(0));
+  const held = new Room(systemWorld, async () => spaceOf(0));
   held.failed(refusal);
   held.heard(spaceOf(100 * MIB));
   assert.equal(held.isTight, true, 'Other servers may have the room than those of the next file');
@@ -113,10 +114,14 @@ test('there is room again when that was said, and nobody was refused for a while
 
 test('while there is none, whoever writes has it looked for, and not with each write', async () => {
   let asked = 0;
-  const room = new Room(async () => {
-    asked++;
-    return spaceOf(100 * MIB);
-  }, 0);
+  const room = new Room(
+    systemWorld,
+    async () => {
+      asked++;
+      return spaceOf(100 * MIB);
+    },
+    0,
+  );
   assert.equal(room.isTight, false);
   assert.equal(asked, 0);
   room.failed(refusal);
@@ -130,10 +135,14 @@ test('while there is none, whoever writes has it looked for, and not with each w
 
 test('while nobody says how much there is, what was heard last counts', async () => {
   let asked = 0;
-  const room = new Room(async () => {
-    asked++;
-    throw new ServiceError('no-majority', 'Nobody answers');
-  }, 0);
+  const room = new Room(
+    systemWorld,
+    async () => {
+      asked++;
+      throw new ServiceError('no-majority', 'Nobody answers');
+    },
+    0,
+  );
   room.failed(refusal);
   assert.equal(room.isTight, true);
   await turn();

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ClusterClient } from '../../client/cluster-client.ts';
 import { clusterBackend } from '../../fuse/cluster-backend.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 /** Goal: df tells how much can be stored, where each byte takes room for each of its replicas. */
 
@@ -38,7 +39,7 @@ function spaces(...rounds: (readonly Server[])[]) {
       return { id, totalBytes: 30 * GIB, freeBytes, ...(disk === undefined ? {} : { disk }) };
     }),
   });
-  const backend = clusterBackend({ query, status } as unknown as ClusterClient, 'main');
+  const backend = clusterBackend({ world: systemWorld, query, status } as unknown as ClusterClient, 'main');
   return async () => {
     const { totalBytes, freeBytes } = await backend.space();
     return [totalBytes, freeBytes];

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { SpentCallers } from '../../fuse/spent-callers.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 test('who has waited for the root for the whole time has none left, and nobody else is meant', () => {
   const limitMs = 60_000;
-  const callers = new SpentCallers(limitMs);
+  const callers = new SpentCallers(systemWorld, limitMs);
   const longAgoMs = performance.now() - limitMs;
   callers.rootAnswered(0, longAgoMs);
   callers.rootAnswered(7, longAgoMs);

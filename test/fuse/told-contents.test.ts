@@ -4,6 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Attributes } from '../../fuse/backend.ts';
 import { ToldContents } from '../../fuse/told-contents.ts';
 import { contentsName } from '../../fuse/transport.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const [ONE, TWO] = [11, 12];
 const LONG_MS = 60_000;
@@ -17,7 +18,7 @@ function version(seq: number, inode = 7): string {
 }
 
 test('what the kernel was told of other contents is outdated, and what it was told of these, or not at all, is not', () => {
-  const told = new ToldContents(LONG_MS);
+  const told = new ToldContents(systemWorld, LONG_MS);
   told.tell('/f', file(5), ONE);
   told.tell('/other', file(1, 8), ONE);
   assert.equal(told.isOutdated('/f', version(5), ONE), false);
@@ -29,7 +30,7 @@ test('what the kernel was told of other contents is outdated, and what it was to
 });
 
 test('nobody is refused twice in a row, whatever others do meanwhile', () => {
-  const told = new ToldContents(LONG_MS);
+  const told = new ToldContents(systemWorld, LONG_MS);
   told.tell('/f', file(5), ONE);
   assert.equal(told.isOutdated('/f', version(6), ONE), true);
   assert.equal(told.isOutdated('/f', version(6), TWO), true);
@@ -46,19 +47,19 @@ test('nobody is refused twice in a row, whatever others do meanwhile', () => {
 });
 
 test('what the kernel believes no more is not outdated; where it believes nothing, nothing is', async () => {
-  const told = new ToldContents(10);
+  const told = new ToldContents(systemWorld, 10);
   told.tell('/f', file(5), ONE);
   await delay(20);
   assert.equal(told.isOutdated('/f', version(6), ONE), true, 'It may have heard of it later');
   await delay(220);
   assert.equal(told.isOutdated('/f', version(6), TWO), false);
-  const strict = new ToldContents(0);
+  const strict = new ToldContents(systemWorld, 0);
   strict.tell('/f', file(5), ONE);
   assert.equal(strict.isOutdated('/f', version(6), ONE), false);
 });
 
 test('what others were told of other contents at the same time may be what the kernel believes', () => {
-  const told = new ToldContents(LONG_MS);
+  const told = new ToldContents(systemWorld, LONG_MS);
   told.tell('/f', file(5), ONE);
   told.tell('/f', file(6), ONE);
   assert.equal(told.isOutdated('/f', version(6), ONE), false, 'It has asked one after the other');

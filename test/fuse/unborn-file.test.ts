@@ -17,6 +17,7 @@ import type {
   NewFile,
 } from '../../fuse/backend.ts';
 import { UnbornFile, type UnbornFileParts } from '../../fuse/unborn-file.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const SIZE_MAX = 3_000;
 const LATER_NS = '9';
@@ -137,7 +138,7 @@ function started(isNamed = false) {
       return cluster.inheritsGroup;
     },
   };
-  const file = new UnbornFile({ parent: 1, name: 'f' }, BEFORE, facts, isNamed);
+  const file = new UnbornFile(systemWorld, { parent: 1, name: 'f' }, BEFORE, facts, isNamed);
   return { file, cluster, calls, told };
 }
 

@@ -9,6 +9,7 @@ import { CHUNK_BYTES_MAX } from '../../fuse/chunks.ts';
 import { DirtyBudget } from '../../fuse/dirty-budget.ts';
 import { WINDOW_BYTES_MIN } from '../../fuse/send-window.ts';
 import { FILE_DIRTY_BYTES_MAX, WriteBehind } from '../../fuse/write-behind.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const STATE: FileState = { sizeBytes: 0, modifiedNs: '0', contents: { epoch: 0, seq: 0 } };
 const MEBIBYTE = 1024 * 1024;
@@ -32,7 +33,7 @@ function setUp(options: { readonly limitMs?: number; readonly budget?: DirtyBudg
   const sent: Sent[] = [];
   /** What has arrived, in this order. */
   const arrived: { readonly offset: number; readonly bytes: Uint8Array }[] = [];
-  const budget = options.budget ?? new DirtyBudget(64 * MEBIBYTE);
+  const budget = options.budget ?? new DirtyBudget(systemWorld, 64 * MEBIBYTE);
   const send = (parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[]) =>
     new Promise<FileState>((resolve, reject) => {
       const arrive = (): void => {
@@ -45,6 +46,7 @@ function setUp(options: { readonly limitMs?: number; readonly budget?: DirtyBudg
       sent.push({ offset, length, first, parts: places, resolve: arrive, reject });
     });
   const writes = new WriteBehind({
+    world: systemWorld,
     write: (offset, parts) => send([{ offset, bytes: Buffer.concat(parts) }]),
     writeParts: send,
     taken: () => undefined,
@@ -287,7 +289,7 @@ test('a chunk that gets no answer is given up after the limit', async () => {
 });
 
 test('a writer waits for room, and is told when there is none in time', async () => {
-  const budget = new DirtyBudget(2 * CHUNK_BYTES_MAX);
+  const budget = new DirtyBudget(systemWorld, 2 * CHUNK_BYTES_MAX);
   const { sent, writes } = setUp({ budget, limitMs: 60_000 });
   const other = setUp({ budget, limitMs: 60_000 });
   await writes.write(0, Buffer.alloc(2 * CHUNK_BYTES_MAX));

@@ -10,6 +10,7 @@ import type { FileId } from '../../base/ids.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { HEADER_CATALOG_SEQ } from '../../wire/http-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { ask } from './ask.ts';
 import { FakeCluster } from './fake-services.ts';
 
@@ -172,7 +173,7 @@ test('what a write with a key has pinned survives a loss of power before the wri
 
 test('a client names with each command when its session began, and begins another where it is forgotten', async (t) => {
   const cluster = await started(t);
-  await using client = new ClusterClient({ servers: [cluster.server(1).url] });
+  await using client = new ClusterClient({ world: systemWorld, servers: [cluster.server(1).url] });
   const make = (name: string) => {
     const place = { parent: 1, name };
     return client.command({ kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 });

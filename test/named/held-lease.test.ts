@@ -8,6 +8,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { leaseLeftMs } from '../../client/lease/lease-clock.ts';
 import { NamedLeaseClient } from '../../client/lease/named-lease-client.ts';
 import { streamEventText } from '../../wire/sse.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const TTL_MS = 1_000;
 const NAME = 'a/b';
@@ -56,7 +57,7 @@ describe('a lease in the hands of a client', () => {
     );
     await Promise.all(servers.map((server) => once(server, 'listening')));
     const urls = servers.map((server) => `http://127.0.0.1:${(server.address() as AddressInfo).port}`);
-    client = new NamedLeaseClient({ servers: urls, operationTimeoutMs: 5_000 });
+    client = new NamedLeaseClient({ world: systemWorld, servers: urls, operationTimeoutMs: 5_000 });
   });
 
   afterEach(async () => {

@@ -1,6 +1,7 @@
 /** Small files that come as a whole while snapshots are made: which of them a snapshot has to show, may show, and must not. */
 import { ServiceError } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 /** Files of one request. */
 const FILES = 2;
@@ -16,7 +17,7 @@ export class SnapshotBirths {
 
   /** @param parent inode of the directory */
   constructor(urls: readonly string[], parent: number) {
-    this.#client = new ClusterClient({ servers: urls, operationTimeoutMs: CALL_MS });
+    this.#client = new ClusterClient({ world: systemWorld, servers: urls, operationTimeoutMs: CALL_MS });
     this.#parent = parent;
   }
 

@@ -7,6 +7,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { type ClusterMount, run } from '../cluster/cluster-mount.ts';
 import { memoryPeakMiB, RealCluster } from '../cluster/real-cluster.ts';
 import { mountPairs, noMounts } from './mounts.ts';
@@ -37,7 +38,11 @@ async function define(): Promise<void> {
   after(() => cluster.stop());
   await cluster.createVolume('main');
   const pairs = await mountPairs(cluster);
-  const client = new ClusterClient({ servers: cluster.urls, operationTimeoutMs: OPERATION_LIMIT_MS });
+  const client = new ClusterClient({
+    world: systemWorld,
+    servers: cluster.urls,
+    operationTimeoutMs: OPERATION_LIMIT_MS,
+  });
   after(() => client.close());
 
   test(`${ENTRIES} entries are made`, { timeout: 1_800_000 }, async (t) => {

@@ -21,6 +21,7 @@ import { Capabilities } from '../../server/security/capabilities.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { HEADER_LOCAL_PROOF, LOCAL_PROOF_FILE, type LocalAnswer } from '../../wire/locations.ts';
 import { parseTokenFile } from '../../wire/tokens.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { runCli } from '../client/run-cli.ts';
 import { SecureCluster } from './secure-cluster.ts';
 
@@ -39,6 +40,7 @@ async function createToken(name: string, ...flags: string[]): Promise<void> {
 
 function as(name: string, servers: readonly string[] = cluster.urls): ClusterClient {
   const client = new ClusterClient({
+    world: systemWorld,
     servers,
     access: new Access({ ca: cluster.authority.ca, token: tokens.get(name) as string }),
   });
@@ -260,6 +262,7 @@ test('a token for a volume reaches that volume, by name, path and number, and no
     contents: scoped.openFile(inode, { replicas }).read(0, 10),
     info: scoped.info('other', '/a'),
     lease: new NamedLeaseClient({
+      world: systemWorld,
       servers: cluster.urls,
       access: new Access({ ca: cluster.authority.ca, token: tokens.get('scoped') as string }),
     }).look('x'),
@@ -402,6 +405,7 @@ test('the client library gets capabilities by itself, on every server, and survi
 test('a certificate can take the place of a token', async () => {
   const files = await cluster.authority.client('build', 'write', ['main']);
   const client = new ClusterClient({
+    world: systemWorld,
     servers: cluster.urls,
     access: new Access({ ca: cluster.authority.ca, clientCert: files.cert, clientKey: files.key }),
   });
@@ -420,6 +424,7 @@ test('a revoked token is worth nothing from the next word on; whoever has a new 
   const file = join(cluster.authority.folder, 'leaving.token');
   writeFileSync(file, tokens.get('leaving') as string);
   const client = new ClusterClient({
+    world: systemWorld,
     servers: cluster.urls,
     access: new Access({ ca: cluster.authority.ca, tokenFile: file }),
   });
@@ -442,7 +447,7 @@ test('a revoked token is worth nothing from the next word on; whoever has a new 
 test('a token does not travel in the clear', () => {
   const access = new Access({ token: tokens.get('reader') as string });
   assert.throws(
-    () => new ClusterClient({ servers: ['http://10.0.0.1:7401'], access }),
+    () => new ClusterClient({ world: systemWorld, servers: ['http://10.0.0.1:7401'], access }),
     /would travel in the clear/,
   );
 });

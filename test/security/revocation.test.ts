@@ -33,6 +33,7 @@ import { mountObstacle } from '../../client/mount.ts';
 import { CertificateWatch, ENDS_SOON_MS } from '../../server/security/certificate-watch.ts';
 import { TlsMaterial } from '../../server/security/tls-material.ts';
 import { formatTokenFile, parseRevokedList, parseTokenFile, serialText } from '../../wire/tokens.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { runCli } from '../client/run-cli.ts';
 import type { CertificateFiles } from './authority.ts';
 import { SecureCluster } from './secure-cluster.ts';
@@ -182,6 +183,7 @@ test('a client that was given the list believes no server whose certificate is o
   const [unused] = await freePorts(1);
   const away = `https://127.0.0.1:${unused}`;
   const left = new ClusterClient({
+    world: systemWorld,
     servers: [away, cluster.url('s1')],
     access: new Access(files),
     operationTimeoutMs: 1_000,
@@ -191,7 +193,11 @@ test('a client that was given the list believes no server whose certificate is o
   });
   await left.close();
   writeFileSync(list, JSON.stringify({ revoked: known }));
-  const client = new ClusterClient({ servers: [cluster.url('s2')], access: new Access(files) });
+  const client = new ClusterClient({
+    world: systemWorld,
+    servers: [cluster.url('s2')],
+    access: new Access(files),
+  });
   try {
     assert.equal((await client.resolve('main', '/believed')).kind, 'file');
     // All of them: a client goes on with the servers that are left.

@@ -18,6 +18,7 @@ import { uploadFile } from '../../client/upload.ts';
 import { ConfigurationError } from '../../server/configuration-error.ts';
 import { PeerTls } from '../../server/security/peer-tls.ts';
 import { TlsMaterial } from '../../server/security/tls-material.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { type CertificateFiles, TestAuthority } from './authority.ts';
 import { SecureCluster } from './secure-cluster.ts';
 
@@ -28,7 +29,11 @@ let stranger: TestAuthority;
 before(async () => {
   cluster = await SecureCluster.start();
   stranger = await TestAuthority.create();
-  client = new ClusterClient({ servers: cluster.urls, access: new Access({ ca: cluster.authority.ca }) });
+  client = new ClusterClient({
+    world: systemWorld,
+    servers: cluster.urls,
+    access: new Access({ ca: cluster.authority.ca }),
+  });
   await client.command({ kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 131072 });
 });
 after(async () => {
@@ -66,7 +71,7 @@ async function dial(
 
 test('whoever asks without encryption hears that a server with TLS may want it', async () => {
   const servers = cluster.urls.map((url) => url.replace('https:', 'http:'));
-  const plain = new ClusterClient({ servers });
+  const plain = new ClusterClient({ world: systemWorld, servers });
   await assert.rejects(plain.query({ kind: 'volumes' }, { timeoutMs: 2_000 }), (error: ServiceError) => {
     assert.match(
       error.message,
@@ -88,7 +93,11 @@ test('a cluster with TLS serves: every server takes every request', async () => 
     })(),
   );
   for (const url of cluster.urls) {
-    const one = new ClusterClient({ servers: [url], access: new Access({ ca: cluster.authority.ca }) });
+    const one = new ClusterClient({
+      world: systemWorld,
+      servers: [url],
+      access: new Access({ ca: cluster.authority.ca }),
+    });
     const download = await downloadFile(one, 'main', '/a');
     const chunks: Uint8Array[] = [];
     for await (const chunk of download.chunks) chunks.push(chunk);
@@ -99,7 +108,7 @@ test('a cluster with TLS serves: every server takes every request', async () => 
 
 test('whoever does not know the authority does not talk to the servers, and is told why at once', async () => {
   for (const access of [new Access({}), new Access({ ca: stranger.ca })]) {
-    const one = new ClusterClient({ servers: cluster.urls, access });
+    const one = new ClusterClient({ world: systemWorld, servers: cluster.urls, access });
     await assert.rejects(one.status(), (error: unknown) => {
       assert.ok(error instanceof ServiceError && error.code === 'unauthorized', String(error));
       assert.match(error.message, /cannot trust https:/);
@@ -219,7 +228,11 @@ test('a server joins by its certificate, and is one of the servers', async () =>
   const { servers } = await client.query({ kind: 'servers', counts: false });
   const url = servers.find(({ id }) => id === 's4')?.url ?? '';
   assert.match(url, /^https:/);
-  const one = new ClusterClient({ servers: [url], access: new Access({ ca: cluster.authority.ca }) });
+  const one = new ClusterClient({
+    world: systemWorld,
+    servers: [url],
+    access: new Access({ ca: cluster.authority.ca }),
+  });
   assert.equal((await one.resolve('main', '/a')).kind, 'file', 'it forwards over TLS');
   await one.close();
 });

@@ -1,15 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CallsUnderWay, type CallUnderWay } from '../../../fuse/kernel/calls-under-way.ts';
+import { systemWorld } from '../../../world/system-world.ts';
 
 const HEADER = { opcode: 0, node: 7, uid: 0, gid: 0, pid: 4711 };
 
 test('the close of a program that was killed is given time, and is not waited for without end', (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   let nowMs = 0;
-  t.mock.method(performance, 'now', () => nowMs);
+  const world = { ...systemWorld, nowMs: () => nowMs };
   const broken: [number, string, number][] = [];
   const calls = new CallsUnderWay(
+    world,
     ({ header }, errno) => broken.push([header.unique, errno, nowMs]),
     () => 'killed',
   );
@@ -35,6 +37,7 @@ test('whoever was killed waits no longer for a lock, though what has become of i
   let pending: 'killed' | 'stopping' = 'stopping';
   const broken: number[] = [];
   const calls = new CallsUnderWay(
+    systemWorld,
     ({ header }) => broken.push(header.unique),
     () => pending,
   );

@@ -9,6 +9,7 @@ import type { Attributes } from '../../../fuse/backend.ts';
 import { ErrnoError } from '../../../fuse/errno.ts';
 import { kernelObstacle, mountWithKernel } from '../../../fuse/kernel/kernel-mount.ts';
 import type { FileSystemCalls } from '../../../fuse/transport.ts';
+import { systemWorld } from '../../../world/system-world.ts';
 
 const run = promisify(execFile);
 const ROOT = 42;
@@ -66,6 +67,7 @@ test('the kernel asks once, and again when it is told to', { skip: kernelObstacl
   const file = new OneFile();
   const directory = await mkdtemp(join(tmpdir(), 'leasehold-invalidation-'));
   const mounted = await mountWithKernel(directory, file.calls() as FileSystemCalls, {
+    world: systemWorld,
     ...{ source: 'test', kernelOptions: ['nosuid'], present: (same: Attributes) => same, limitMs: 10_000 },
     ...{
       xattrs: false,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import type { World } from '../../../base/world.ts';
 import type { Attributes } from '../../../fuse/backend.ts';
 import { AbsentLists } from '../../../fuse/kernel/absent-lists.ts';
 import { Notifier } from '../../../fuse/kernel/notifier.ts';
@@ -7,6 +8,7 @@ import { IN_HEADER_BYTES, INIT_FLAG, OPCODE, OUT_HEADER_BYTES } from '../../../f
 import { Session } from '../../../fuse/kernel/session.ts';
 import { pendingIn } from '../../../fuse/kernel/signals.ts';
 import type { FileSystemCalls, TransportOptions } from '../../../fuse/transport.ts';
+import { systemWorld, threadsMs } from '../../../world/system-world.ts';
 
 const ROOT = 500;
 const LIMIT_MS = 1000;
@@ -38,16 +40,20 @@ interface Answer {
   readonly body: Buffer;
 }
 
+/** Of the sessions that are made next. */
+let world: World = systemWorld;
+
 /** A session without a kernel: requests go in, replies come out. */
 class Exchange {
   readonly answers: Answer[] = [];
   readonly dropped: number[] = [];
-  readonly absentLists = new AbsentLists(AbsentLists.memory());
+  readonly absentLists = new AbsentLists(AbsentLists.memory(), threadsMs);
   readonly session: Session;
   #unique = 0;
 
   constructor(calls: Partial<FileSystemCalls>, cache: TransportOptions['cache']) {
     const options = {
+      world,
       ...{ source: 'test', kernelOptions: [], present: (same: Attributes) => same, limitMs: LIMIT_MS },
       ...{ xattrs: true, acls: true, log: () => undefined, backgroundMax: 64, cache },
       drop: async (inode: number) => void this.dropped.push(inode),
@@ -99,7 +105,10 @@ const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resol
 function clock(t: TestContext): void {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   let nowMs = 0;
-  t.mock.method(performance, 'now', () => nowMs);
+  world = { ...systemWorld, nowMs: () => nowMs };
+  t.after(() => {
+    world = systemWorld;
+  });
   const tick = t.mock.timers.tick.bind(t.mock.timers);
   t.mock.timers.tick = (ms = 0) => {
     nowMs += ms;
