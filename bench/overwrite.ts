@@ -9,6 +9,7 @@ import { DataFolder } from '../server/storage/data-folder.ts';
 import { DiskStore } from '../server/storage/disk-store.ts';
 import { diskFileOps } from '../server/storage/file-ops.ts';
 import { SharedFlush } from '../server/storage/shared-flush.ts';
+import { systemWorld } from '../world/system-world.ts';
 
 /**
  * Random overwrites of 4 KiB in a file of 64 MiB: our store, which copies an object, beside a plain journal that is
@@ -34,7 +35,11 @@ interface Candidate {
 
 async function ours(objectBytes: number): Promise<Candidate> {
   const folderPath = fs.mkdtempSync(path.join(parent, 'leasehold-overwrite-'));
-  const folder = DataFolder.open(folderPath, { cluster: 'bench', server: 'a' as ServerId });
+  const folder = DataFolder.open(folderPath, {
+    world: systemWorld,
+    cluster: 'bench',
+    server: 'a' as ServerId,
+  });
   const store = await DiskStore.open(folder);
   const file = 1 as FileId;
   const epoch: Epoch = { counter: 1, server: 'a' as ServerId, incarnation: 1 as Incarnation };

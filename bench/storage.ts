@@ -6,6 +6,7 @@ import { Prng } from '../base/prng.ts';
 import type { Epoch } from '../replica/epoch.ts';
 import { DataFolder } from '../server/storage/data-folder.ts';
 import { DiskStore } from '../server/storage/disk-store.ts';
+import { systemWorld } from '../world/system-world.ts';
 
 /**
  * What one disk store does, without network or protocol. `node bench/storage.ts [folder] [objectBytes]`
@@ -13,7 +14,7 @@ import { DiskStore } from '../server/storage/disk-store.ts';
 const parent = process.argv[2] ?? os.tmpdir();
 const objectBytes = Number(process.argv[3] ?? 128 * 1024);
 const folderPath = fs.mkdtempSync(path.join(parent, 'leasehold-bench-'));
-const folder = DataFolder.open(folderPath, { cluster: 'bench', server: 'a' as ServerId });
+const folder = DataFolder.open(folderPath, { world: systemWorld, cluster: 'bench', server: 'a' as ServerId });
 const store = await DiskStore.open(folder);
 const epoch: Epoch = { counter: 1, server: 'a' as ServerId, incarnation: 1 as Incarnation };
 const noSessions = new Uint8Array(64);

@@ -12,6 +12,7 @@ import type { ServerId } from '../base/ids.ts';
 import { freePorts } from '../client/dev/free-ports.ts';
 import { PeerTransport } from '../server/transport/peer-transport.ts';
 import { CHANNEL_LEASE, CHANNEL_REPLICA, type TransportHandlers } from '../server/transport/transport.ts';
+import { systemWorld } from '../world/system-world.ts';
 
 const NEAR = 'near' as ServerId;
 const FAR = 'far' as ServerId;
@@ -28,6 +29,7 @@ async function start(
   const incarnation = 1 + Math.floor(Math.random() * 2 ** 52);
   const log = pino({ level: 'warn' }, pino.destination(2));
   const transport = new PeerTransport({
+    world: systemWorld,
     server,
     incarnation,
     cluster: 'bench',

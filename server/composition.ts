@@ -481,6 +481,7 @@ export async function compose(
   });
 
   transport = new PeerTransport({
+    world,
     server: self,
     incarnation,
     cluster: config.cluster,
@@ -611,7 +612,7 @@ export async function compose(
 /** @returns null where the disk does not take it: then nobody else reads it */
 function localProofOf(folder: DataFolder, log: Logger): LocalProof | null {
   try {
-    return LocalProof.make(folder.path);
+    return LocalProof.make(folder.world, folder.path);
   } catch (error) {
     log.warn({ err: error }, 'mounts on this machine have all contents sent to them');
     return null;

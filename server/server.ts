@@ -65,7 +65,7 @@ export class Server {
     const { world, log } = surroundings;
     const { cluster, id: server } = config;
     const security = new Security(server, config, log);
-    const folder = DataFolder.open(config.data, { cluster, server, silences: silencesOf(config) });
+    const folder = DataFolder.open(config.data, { world, cluster, server, silences: silencesOf(config) });
     try {
       const plan = await planCluster(config, { folder, world, log, tls: security.peers });
       return new Server(world, await compose(plan, folder, security, surroundings));

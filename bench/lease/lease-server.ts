@@ -58,6 +58,7 @@ class LeaseServer {
       },
     });
     this.#transport = new PeerTransport({
+      world: systemWorld,
       server: this.#self,
       incarnation: drawIncarnation(),
       cluster: 'bench',

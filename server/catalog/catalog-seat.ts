@@ -103,6 +103,7 @@ export class CatalogSeat {
     const { self, folder, fileOps, host, lease, placement, world, clock, log, metrics } = this.#parts;
     const view = this.#firstView();
     const store = await CatalogStore.open({
+      world,
       folder: folder.path,
       view,
       startCounter: folder.startCounter,

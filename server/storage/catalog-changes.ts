@@ -1,3 +1,4 @@
+import type { World } from '../../base/world.ts';
 import type { NameChange } from '../../catalog/change-record.ts';
 
 /** Changes that are kept; who was away for longer has to look anew. */
@@ -8,6 +9,7 @@ const CHANGES_MAX = 20_000;
  * primary goes on telling where the one before it ended.
  */
 export class CatalogChanges {
+  readonly #world: World;
   readonly #operations: { readonly seq: number; readonly changes: readonly NameChange[] }[] = [];
   readonly #waiting = new Set<() => void>();
   #count = 0;
@@ -16,7 +18,8 @@ export class CatalogChanges {
   #last: number;
 
   /** @param seq the last operation of the state that is there already */
-  constructor(seq: number) {
+  constructor(world: World, seq: number) {
+    this.#world = world;
     this.#from = seq;
     this.#last = seq;
   }
@@ -57,11 +60,11 @@ export class CatalogChanges {
   next(timeoutMs: number): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {
-        clearTimeout(timer);
+        timer.cancel();
         this.#waiting.delete(wake);
         resolve();
       };
-      const timer = setTimeout(wake, timeoutMs);
+      const timer = this.#world.after(timeoutMs, wake);
       this.#waiting.add(wake);
     });
   }

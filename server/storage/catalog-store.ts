@@ -1,9 +1,9 @@
 import fs from 'node:fs';
 import path from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import Database from 'better-sqlite3';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
+import type { World } from '../../base/world.ts';
 import { decodeBatch, encodeBatch, executeBatch, executeRequests, inodesBegin } from '../../catalog/batch.ts';
 import type { NameChange } from '../../catalog/change-record.ts';
 import { changesBelow } from '../../catalog/changes.ts';
@@ -49,6 +49,7 @@ import { damagedFolder } from './folder-error.ts';
 import { SharedFlush } from './shared-flush.ts';
 
 export interface CatalogStoreOptions {
+  readonly world: World;
   readonly folder: string;
   /** Members of the catalog's cell, for a catalog that is new here; one that exists keeps its own. */
   readonly view: View;
@@ -99,6 +100,7 @@ interface OpenBatch {
  * `catalog.db-wal`, of which we have a descriptor of our own to sync in the thread pool.
  */
 export class CatalogStore {
+  readonly #world: World;
   readonly #folder: string;
   readonly #path: string;
   readonly #startCounter: number;
@@ -121,6 +123,7 @@ export class CatalogStore {
   readonly #checkpoint: CatalogCheckpoint;
 
   private constructor(options: CatalogStoreOptions, file: string, handles: Handles) {
+    this.#world = options.world;
     this.#folder = options.folder;
     this.#path = file;
     this.#mark = options.mark;
@@ -134,7 +137,7 @@ export class CatalogStore {
     this.#checkpoint = new CatalogCheckpoint(this.#flush, options.logFileBytesMax);
     this.#record = readRecord(handles.reader);
     this.#log = new CatalogLog(handles.reader);
-    this.changes = new CatalogChanges(this.#record.last.seq);
+    this.changes = new CatalogChanges(options.world, this.#record.last.seq);
   }
 
   /**
@@ -578,7 +581,7 @@ export class CatalogStore {
         executeBatch(writer, entry.seq, decodeBatch(entry.body));
         this.#log.append(writer, entry);
         // A long log takes seconds; the server's heartbeats go on meanwhile.
-        await nextTurn();
+        await this.#world.nextTurn();
       }
       assert(record.last.seq === seq, 'A tail ends at the position that is told');
       writeRecord(writer, record);

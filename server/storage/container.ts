@@ -213,14 +213,21 @@ export class Containers {
   readonly #onFailure: (error: unknown) => void;
 
   /**
+   * @param nowMs monotonic, in milliseconds
    * @param folder the directory with the fan-out directories in it
    * @param onFailure told when the sync before closing a container failed
    */
-  constructor(folder: string, ops: FileOps, direct: DirectWrites, onFailure: (error: unknown) => void) {
+  constructor(
+    nowMs: () => number,
+    folder: string,
+    ops: FileOps,
+    direct: DirectWrites,
+    onFailure: (error: unknown) => void,
+  ) {
     this.#folder = folder;
     this.#ops = ops;
     this.#direct = direct;
-    this.#prompt = new PromptWrites(ops);
+    this.#prompt = new PromptWrites(ops, nowMs);
     this.#onFailure = onFailure;
   }
 

@@ -1,8 +1,10 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { assert } from '../../base/assert.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import { UUID_BYTES, uuidOf } from '../../base/uuid.ts';
+import type { World } from '../../base/world.ts';
 import { CONTAINER_DIRECTORIES, CONTAINERS_FOLDER, containerDirectory } from '../../wire/locations.ts';
 import { DatabaseMark, type DatabaseState } from './database-mark.ts';
 import { errorCode, isNoSpace } from './failures.ts';
@@ -47,6 +49,7 @@ export interface Silences {
 }
 
 export interface FolderOptions {
+  readonly world: World;
   readonly cluster: string;
   readonly server: ServerId;
   /** Absent where the server gives out no leases. */
@@ -90,6 +93,8 @@ interface Meta {
  */
 export class DataFolder {
   readonly path: string;
+  /** For all that works in the folder. */
+  readonly world: World;
   /** Drawn when the folder was made: a replica is a server *and* this, so that an emptied disk is noticed. */
   readonly storageId: string;
   /**
@@ -116,12 +121,14 @@ export class DataFolder {
 
   private constructor(
     folder: string,
+    world: World,
     lock: FolderLock,
     meta: Meta,
     lostPower: boolean,
     formerNamedClockMs: number,
   ) {
     this.path = folder;
+    this.world = world;
     this.storageId = meta.storageId;
     this.startCounter = meta.startCounter;
     this.powerLossStart = meta.powerLossStart;
@@ -158,7 +165,7 @@ export class DataFolder {
           format: FOLDER_FORMAT,
           cluster: options.cluster,
           server: options.server,
-          storageId: known?.storageId ?? randomUUID(),
+          storageId: known?.storageId ?? uuidOf(options.world.randomBytes(UUID_BYTES)),
           startCounter,
           bootId,
           clean: false,
@@ -176,7 +183,7 @@ export class DataFolder {
         if (known === null) makeObjectDirectories(folder);
         writeMeta(folder, meta);
         if (failed) fs.rmSync(failureMarkOf(meta.storageId), { force: true });
-        return new DataFolder(folder, lock, meta, lostPower, formerNamedClockMs);
+        return new DataFolder(folder, options.world, lock, meta, lostPower, formerNamedClockMs);
       } catch (error) {
         lock.release();
         throw error;

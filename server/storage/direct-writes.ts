@@ -23,8 +23,6 @@ export interface DirectWritesOptions {
   readonly bytesMin?: number;
   /** Told once, where the file system does not know direct writes. */
   readonly refused?: (reason: string) => void;
-  /** Monotonic, in milliseconds. */
-  readonly nowMs?: () => number;
 }
 
 /** Part of the bytes of a write: those from `from` to before `to`. */
@@ -42,12 +40,13 @@ export class DirectWrites {
   #isPossible: boolean;
   #bytes = 0;
 
-  constructor(options: DirectWritesOptions = {}) {
+  /** @param nowMs monotonic, in milliseconds */
+  constructor(nowMs: () => number, options: DirectWritesOptions = {}) {
     this.#isPossible = options.mode !== 'off';
     this.#cachedBytes = options.cachedBytes ?? CACHED_BYTES;
     this.#bytesMin = options.bytesMin ?? DIRECT_BYTES_MIN;
     this.#refused = options.refused ?? (() => undefined);
-    this.#pace = new DiskPace(options.nowMs);
+    this.#pace = new DiskPace(nowMs);
   }
 
   /** Bytes that were written so. */

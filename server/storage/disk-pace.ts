@@ -16,7 +16,7 @@ export class DiskPace {
   #slowUntilMs = -Infinity;
 
   /** @param nowMs monotonic, in milliseconds */
-  constructor(nowMs: () => number = () => performance.now()) {
+  constructor(nowMs: () => number) {
     this.#nowMs = nowMs;
   }
 

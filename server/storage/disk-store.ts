@@ -94,13 +94,17 @@ export class DiskStore implements FileStore {
     mark: DatabaseMark,
   ) {
     this.#folder = folder;
-    this.reserve = new DiskReserve(() => spaceOf(fs.statfsSync(folder.path)));
+    this.reserve = new DiskReserve(
+      () => spaceOf(fs.statfsSync(folder.path)),
+      () => folder.world.nowMs(),
+    );
     this.#index = index;
     this.#containers = containers;
     this.#direct = direct;
     this.#failure = failure;
     this.#mark = mark;
     this.#parts = {
+      world: folder.world,
       index,
       containers,
       start: folder.startCounter,
@@ -119,6 +123,7 @@ export class DiskStore implements FileStore {
   /** Opens the store of a folder, and after a loss of power first finds out what is left. */
   static async open(folder: DataFolder, options: DiskStoreOptions = {}): Promise<DiskStore> {
     const ops = options.fileOps ?? diskFileOps;
+    const nowMs = (): number => folder.world.nowMs();
     const failure = new FailureState((reason) => {
       folder.markFailed();
       options.failed?.(reason);
@@ -127,6 +132,7 @@ export class DiskStore implements FileStore {
     const mark = folder.mark('index.db');
     mark.check();
     const index = await IndexDatabase.open(
+      folder.world,
       folder.path,
       folder.file('index.db'),
       ops,
@@ -134,8 +140,8 @@ export class DiskStore implements FileStore {
       folder.lostPower,
     );
     mark.opened({ copyBack: () => index.copyBack(), close: () => index.closeNow() });
-    const direct = new DirectWrites(options.directWrites);
-    const containers = new Containers(folder.file(CONTAINERS_FOLDER), ops, direct, onFailure);
+    const direct = new DirectWrites(nowMs, options.directWrites);
+    const containers = new Containers(nowMs, folder.file(CONTAINERS_FOLDER), ops, direct, onFailure);
     const store = new DiskStore(folder, index, containers, direct, failure, mark);
     // What was about to borrow, and did not come to be.
     for (const file of index.removedFiles())
@@ -443,11 +449,11 @@ export class DiskStore implements FileStore {
     if (rows.length === 0) return;
     replica.pin(rows);
     const release = (): void => {
-      clearTimeout(timer);
+      timer.cancel();
       this.#holds.delete(release);
       replica.unpin(rows);
     };
-    const timer = setTimeout(release, heldMs);
+    const timer = this.#folder.world.after(heldMs, release);
     timer.unref();
     this.#holds.add(release);
   }

@@ -1,4 +1,5 @@
 import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { IndexDatabase } from './index-database.ts';
 import { ObjectDigests } from './object-digests.ts';
 import type { RowChange } from './object-rows.ts';
@@ -9,6 +10,7 @@ const DIGESTS_PER_TURN = 1_000;
 const CHANGES_MAX = 10_000;
 
 interface FollowedDigestsOptions {
+  readonly world: World;
   readonly file: FileId;
   readonly index: Pick<IndexDatabase, 'objectsAfter'>;
   /** @throws ServiceError where the replica is gone, or its store */
@@ -61,11 +63,11 @@ export class FollowedDigests {
 
   /** Goes on beside changes: what is committed meanwhile is followed as far as the rows were read. */
   async #read(): Promise<void> {
-    const { file, index, check } = this.#options;
+    const { world, file, index, check } = this.#options;
     const digests = { tree: new ObjectDigests(), upTo: -1 };
     this.#digests = digests;
     for (;;) {
-      await new Promise((resolve) => setImmediate(resolve));
+      await world.nextTurn();
       check();
       // Forgotten meanwhile: whoever waits begins anew.
       if (this.#digests !== digests) return;

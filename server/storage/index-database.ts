@@ -2,6 +2,7 @@ import fs from 'node:fs';
 import Database from 'better-sqlite3';
 import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import { SEALS, type Seal } from '../../wire/file-operation.ts';
@@ -128,6 +129,7 @@ const STATE_SELECT = `view, seq, sessions, size_bytes AS sizeBytes, modified_s A
  * that SQLite's log needs; see FORMAT.md, "The index".
  */
 export class IndexDatabase {
+  readonly #world: World;
   readonly #database: Database.Database;
   readonly #ops: FileOps;
   readonly #onFailure: (error: unknown) => void;
@@ -144,12 +146,14 @@ export class IndexDatabase {
   #commitsUntilLook = LOG_LOOK_COMMITS;
 
   private constructor(
+    world: World,
     database: Database.Database,
     ops: FileOps,
     logFd: number,
     databaseFd: number,
     onFailure: (error: unknown) => void,
   ) {
+    this.#world = world;
     this.#database = database;
     this.#ops = ops;
     this.#logFd = logFd;
@@ -166,6 +170,7 @@ export class IndexDatabase {
    * @throws FolderError `damaged`
    */
   static async open(
+    world: World,
     folder: string,
     path: string,
     ops: FileOps,
@@ -186,7 +191,7 @@ export class IndexDatabase {
       const logFd = await ops.open(`${path}-wal`, fs.constants.O_RDWR);
       const databaseFd = await ops.open(path, fs.constants.O_RDWR);
       await ops.flushDirectory(folder);
-      const index = new IndexDatabase(database, ops, logFd, databaseFd, onFailure);
+      const index = new IndexDatabase(world, database, ops, logFd, databaseFd, onFailure);
       await index.#checkpoint();
       const verdict = thorough ? database.pragma('quick_check(1)', { simple: true }) : 'ok';
       if (verdict !== 'ok') throw damagedFolder(path, String(verdict));
@@ -454,7 +459,7 @@ export class IndexDatabase {
   #schedule(): void {
     if (this.#scheduled || this.#held) return;
     this.#scheduled = true;
-    setImmediate(() => {
+    this.#world.soon(() => {
       this.#scheduled = false;
       if (!this.#held) this.#commitAll();
     });

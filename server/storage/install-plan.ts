@@ -1,5 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { Position } from '../../replica/epoch.ts';
 import { epochEqual } from '../../replica/epoch.ts';
 import { sameObject } from './contents.ts';
@@ -24,6 +25,7 @@ export const NO_PLAN: InstallPlan = { puts: [], deletes: [], dropped: [] };
 
 /** A replica as it is before it becomes another's. */
 export interface InstallSource {
+  readonly world: World;
   readonly file: FileId;
   readonly index: Pick<IndexDatabase, 'object' | 'objectsUpTo'>;
   /** Of the committed state. */
@@ -41,7 +43,7 @@ export function planInstall(
 }
 
 async function planDifference(
-  { file, index: rows, position, staged }: InstallSource,
+  { world, file, index: rows, position, staged }: InstallSource,
   { from, changes }: FileDifference,
 ): Promise<InstallPlan> {
   assert(
@@ -53,7 +55,7 @@ async function planDifference(
   const dropped: ObjectRow[] = [];
   let lookups = 0;
   for (const [index, entry] of changes) {
-    if (++lookups % LOOKUPS_PER_TURN === 0) await new Promise((resolve) => setImmediate(resolve));
+    if (++lookups % LOOKUPS_PER_TURN === 0) await world.nextTurn();
     const mine = rows.object(file, index);
     if (mine !== null) dropped.push(mine);
     if (entry === null) {
@@ -68,11 +70,11 @@ async function planDifference(
 }
 
 async function planWhole(
-  { file, index: rows, staged }: InstallSource,
+  { world, file, index: rows, staged }: InstallSource,
   objects: readonly ObjectEntry[],
 ): Promise<InstallPlan> {
   const own = new Map<number, ObjectRow>();
-  for await (const some of rowsOf(rows, file)) for (const row of some) own.set(row.index, row);
+  for await (const some of rowsOf(world, rows, file)) for (const row of some) own.set(row.index, row);
   const puts: ObjectRow[] = [];
   const dropped: ObjectRow[] = [];
   for (const entry of objects) {

@@ -1,6 +1,7 @@
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHmac, timingSafeEqual } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
+import type { World } from '../../base/world.ts';
 import { LOCAL_PROOF_FILE, LOCAL_PROOF_TEXT } from '../../wire/locations.ts';
 
 /**
@@ -18,8 +19,8 @@ export class LocalProof {
   }
 
   /** Puts a new secret into the folder. @throws what the disk refuses it with */
-  static make(folder: string): LocalProof {
-    const secret = randomBytes(32).toString('hex');
+  static make(world: World, folder: string): LocalProof {
+    const secret = world.randomBytes(32).toString('hex');
     const name = path.join(folder, LOCAL_PROOF_FILE);
     // Never through what somebody else may have put there.
     fs.rmSync(name, { force: true });

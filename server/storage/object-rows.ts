@@ -1,5 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import { crc32Of } from './checksum.ts';
 import type { Container } from './container.ts';
 import type { IndexDatabase, ObjectRow } from './index-database.ts';
@@ -25,6 +26,7 @@ export function entryOf({ index, versionEpoch, versionSeq, length, crc32 }: Obje
 
 /** The file's objects after `after`, up to `last`, some at a time, with a turn of the event loop in between. */
 export async function* rowsOf(
+  world: World,
   index: Pick<IndexDatabase, 'objectsUpTo'>,
   file: FileId,
   after = -1,
@@ -37,7 +39,7 @@ export async function* rowsOf(
     if (rows.length > 0) yield rows;
     if (rows.length < countMax) return;
     seen = (rows.at(-1) as ObjectRow).index;
-    await new Promise((resolve) => setImmediate(resolve));
+    await world.nextTurn();
   }
 }
 

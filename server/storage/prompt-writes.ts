@@ -23,7 +23,7 @@ export class PromptWrites {
   #leftUntilMs = -Infinity;
 
   /** @param nowMs monotonic, in milliseconds */
-  constructor(ops: Pick<FileOps, 'writeNow'>, nowMs: () => number = () => performance.now()) {
+  constructor(ops: Pick<FileOps, 'writeNow'>, nowMs: () => number) {
     this.#ops = ops;
     this.#nowMs = nowMs;
   }

@@ -2,6 +2,7 @@ import { assert, unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { giveBack } from '../../base/lent-memory.ts';
+import type { World } from '../../base/world.ts';
 import { epochEqual } from '../../replica/epoch.ts';
 import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
 import type { Containers } from './container.ts';
@@ -50,6 +51,7 @@ const NO_SESSIONS = new Uint8Array(0);
 
 /** What the files of one store share. */
 export interface StoreParts {
+  readonly world: World;
   readonly index: IndexDatabase;
   readonly containers: Containers;
   /** Start counter of the folder. */
@@ -103,7 +105,7 @@ export class ReplicaFile {
     this.objectBytes = state.attributes.objectBytes;
     this.#parts = parts;
     this.unborn = unborn;
-    const { index, containers, mend } = parts;
+    const { world, index, containers, mend } = parts;
     const idle = () => parts.idle(this);
     this.#queue = new ReplicaQueue({
       file: id,
@@ -111,11 +113,11 @@ export class ReplicaFile {
       perform: (batch) => this.#perform(batch),
       idle,
     });
-    this.#slots = new ReplicaSlots(id, index);
+    this.#slots = new ReplicaSlots(world, id, index);
     const { objectBytes } = this;
     this.#writer = new ObjectWriter({ file: id, objectBytes, index, containers, slots: this.#slots, mend });
     this.#generations = new Generations(id, index, state.record.seq, unborn);
-    this.#digests = new FollowedDigests({ file: id, index, check: () => this.#check(), idle });
+    this.#digests = new FollowedDigests({ world, file: id, index, check: () => this.#check(), idle });
   }
 
   /** Nothing refers to this object but the store's table: it may be forgotten and loaded again. */
@@ -319,7 +321,7 @@ export class ReplicaFile {
     const { first, last, edges } = objectsRemoved(removed, this.objectBytes);
     await this.#slots.load();
     const gone: ObjectRow[] = [];
-    for await (const rows of rowsOf(index, this.id, first - 1, last)) gone.push(...rows);
+    for await (const rows of rowsOf(this.#parts.world, index, this.id, first - 1, last)) gone.push(...rows);
     const edgeChanges = await this.#writer.clear(edges, removed, epoch, item.seq);
     const changes = [...gone.map((row): RowChange => [row, null]), ...edgeChanges];
     try {
@@ -381,7 +383,14 @@ export class ReplicaFile {
   async #lendAll(borrower: FileId): Promise<void> {
     const { index } = this.#parts;
     await index.commit(() => index.deleteLent(borrower, true));
-    for await (const rows of rowsOf(index, this.id, -1, Number.MAX_SAFE_INTEGER, LENT_PER_TURN)) {
+    for await (const rows of rowsOf(
+      this.#parts.world,
+      index,
+      this.id,
+      -1,
+      Number.MAX_SAFE_INTEGER,
+      LENT_PER_TURN,
+    )) {
       await index.commit(() =>
         index.lendObjects(borrower, this.id, rows[0]?.index ?? 0, rows.at(-1)?.index ?? 0),
       );
@@ -473,8 +482,8 @@ export class ReplicaFile {
 
   #asInstallSource(): InstallSource {
     const { installed, seq } = this.state.record;
-    const { index } = this.#parts;
-    return { file: this.id, index, position: { epoch: installed, seq }, staged: this.#staged };
+    const { world, index } = this.#parts;
+    return { world, file: this.id, index, position: { epoch: installed, seq }, staged: this.#staged };
   }
 
   /** An installation is stored: now only its state refers to slots. */

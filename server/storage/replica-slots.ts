@@ -1,5 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { IndexDatabase, ObjectRow } from './index-database.ts';
 import { rowsOf } from './object-rows.ts';
 import { SlotMap } from './slot-map.ts';
@@ -18,6 +19,7 @@ type SlotIndex = Pick<IndexDatabase, 'objectsUpTo' | 'undoSlots' | 'borrowers' |
  * under way.
  */
 export class ReplicaSlots {
+  readonly #world: World;
   readonly #file: FileId;
   readonly #index: SlotIndex;
   /** Null until something is written: built from the index then. */
@@ -43,7 +45,8 @@ export class ReplicaSlots {
   readonly #freeWhenUnpinned = new Set<number>();
   #unpinned: (() => void) | null = null;
 
-  constructor(file: FileId, index: SlotIndex) {
+  constructor(world: World, file: FileId, index: SlotIndex) {
+    this.#world = world;
     this.#file = file;
     this.#index = index;
   }
@@ -59,7 +62,7 @@ export class ReplicaSlots {
   async load(): Promise<void> {
     if (this.#map !== null) return;
     const map = new SlotMap();
-    for await (const rows of rowsOf(this.#index, this.#file)) {
+    for await (const rows of rowsOf(this.#world, this.#index, this.#file)) {
       for (const { slot } of rows) if (slot >= 0) map.take(slot);
     }
     for (const { slot, generation } of this.#index.undoSlots(this.#file)) {

@@ -25,7 +25,7 @@ export class DiskReserve {
    * @param space of the disk; throws the system's error where it cannot be asked
    * @param nowMs monotonic, in milliseconds
    */
-  constructor(space: () => StoreSpace, nowMs: () => number = () => performance.now()) {
+  constructor(space: () => StoreSpace, nowMs: () => number) {
     this.#space = space;
     this.#nowMs = nowMs;
   }

@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import { AssertionFailure, assert } from '../../base/assert.ts';
 import { type ErrorDetails, isErrorCode, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import { type FrameRecord, isMethod } from './frame.ts';
 import type { Pushed } from './outbox.ts';
@@ -13,7 +14,7 @@ const UNREACHABLE_MAX = 255;
 interface PendingCall {
   readonly to: ServerId;
   readonly method: string;
-  readonly timer: NodeJS.Timeout;
+  readonly timer: Timer;
   resolve(payload: Uint8Array): void;
   reject(error: Error): void;
 }
@@ -31,6 +32,7 @@ export interface CallLimits {
  * question can have had an effect (`no-majority`, `busy`, `too-large`: certainly not; `unknown`: perhaps).
  */
 export class CallTable {
+  readonly #world: World;
   readonly #limits: CallLimits;
   readonly #serve: TransportHandlers['call'];
   readonly #log: Logger;
@@ -40,7 +42,8 @@ export class CallTable {
   #nextId = 1;
   #closed = false;
 
-  constructor(limits: CallLimits, serve: TransportHandlers['call'], log: Logger) {
+  constructor(world: World, limits: CallLimits, serve: TransportHandlers['call'], log: Logger) {
+    this.#world = world;
     this.#limits = limits;
     this.#serve = serve;
     this.#log = log;
@@ -84,9 +87,9 @@ export class CallTable {
     }
     this.#callsTo.set(to, count + 1);
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
+      const timer = this.#world.after(timeoutMs, () => {
         this.#take(id)?.reject(unknown(to, method, `no answer came within ${timeoutMs} ms`));
-      }, timeoutMs);
+      });
       this.#pending.set(id, { to, method, timer, resolve, reject });
     });
   }
@@ -175,7 +178,7 @@ export class CallTable {
     // Our own invariant is broken. Nothing here may swallow that: the process ends through its
     // handler of uncaught exceptions, as if the assertion had failed outside of a promise.
     if (error instanceof AssertionFailure) {
-      setImmediate(() => {
+      this.#world.soon(() => {
         throw error;
       });
     }
@@ -198,7 +201,7 @@ export class CallTable {
     const pending = this.#pending.get(id);
     if (pending === undefined) return undefined;
     this.#pending.delete(id);
-    clearTimeout(pending.timer);
+    pending.timer.cancel();
     this.#countDown(this.#callsTo, pending.to);
     return pending;
   }

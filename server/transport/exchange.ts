@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import { CallTable } from './call-table.ts';
 import { decodeFrame, type FrameRecord, payloadBytes } from './frame.ts';
 import type { Pushed } from './outbox.ts';
@@ -32,10 +33,15 @@ export class Exchange {
   readonly #log: Logger;
   readonly #calls: CallTable;
 
-  constructor(handlers: TransportHandlers, limits: TransportLimits, log: Logger) {
+  constructor(world: World, handlers: TransportHandlers, limits: TransportLimits, log: Logger) {
     this.#handlers = handlers;
     this.#log = log;
-    this.#calls = new CallTable(limits, (from, method, payload) => handlers.call(from, method, payload), log);
+    this.#calls = new CallTable(
+      world,
+      limits,
+      (from, method, payload) => handlers.call(from, method, payload),
+      log,
+    );
   }
 
   /** @param route undefined where the peer is not known or gone */

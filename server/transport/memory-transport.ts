@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { assert } from '../../base/assert.ts';
 import type { ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import { COMMANDS_VERSION } from '../../catalog/versions.ts';
 import { Exchange } from './exchange.ts';
 import { type FrameSink, Outbox } from './outbox.ts';
@@ -23,11 +24,13 @@ export interface MemoryTransportOptions {
 
 /** One direction between two servers: frames arrive in order, in later turns of the event loop. */
 class Pipe implements FrameSink {
+  readonly #world: World;
   readonly #deliver: (fragments: readonly Uint8Array[]) => void;
   #queuedBytes = 0;
   #open = true;
 
-  constructor(deliver: (fragments: readonly Uint8Array[]) => void) {
+  constructor(world: World, deliver: (fragments: readonly Uint8Array[]) => void) {
+    this.#world = world;
     this.#deliver = deliver;
   }
 
@@ -40,7 +43,7 @@ class Pipe implements FrameSink {
     const copies = fragments.map((fragment) => Uint8Array.from(fragment));
     const bytes = copies.reduce((sum, copy) => sum + copy.length, 0);
     this.#queuedBytes += bytes;
-    setImmediate(() => {
+    this.#world.soon(() => {
       this.#queuedBytes -= bytes;
       if (this.#open) this.#deliver(copies);
     });
@@ -53,16 +56,21 @@ class Pipe implements FrameSink {
 
 /** Where in-memory transports meet. Connects all members to each other, except for pairs that are cut. */
 export class MemoryNetwork {
+  readonly #world: World;
   readonly #members = new Map<ServerId, MemoryTransport>();
   readonly #cuts = new Set<string>();
 
+  constructor(world: World) {
+    this.#world = world;
+  }
+
   /** Adds a server; a running one of the same id is thrown out, like a process whose successor was started. */
   join(options: MemoryTransportOptions): MemoryTransport {
-    const member = new MemoryTransport(options, () => this.#leave(member));
+    const member = new MemoryTransport(this.#world, options, () => this.#leave(member));
     const before = this.#members.get(options.server);
     if (before !== undefined) this.#leave(before);
     this.#members.set(options.server, member);
-    setImmediate(() => {
+    this.#world.soon(() => {
       for (const other of this.#members.keys()) this.#connect(options.server, other);
     });
     return member;
@@ -97,8 +105,8 @@ export class MemoryNetwork {
     const second = this.#members.get(b);
     if (a === b || first === undefined || second === undefined) return;
     if (this.#cuts.has(pairKey(a, b)) || first.isConnected(b)) return;
-    const forth = new Pipe((fragments) => second.receive(a, fragments));
-    const back = new Pipe((fragments) => first.receive(b, fragments));
+    const forth = new Pipe(this.#world, (fragments) => second.receive(a, fragments));
+    const back = new Pipe(this.#world, (fragments) => first.receive(b, fragments));
     first.attach(b, forth);
     second.attach(a, back);
   }
@@ -107,15 +115,17 @@ export class MemoryNetwork {
 /** The transport without a network, for tests: the same queues, frames and calls as the real one. */
 export class MemoryTransport implements Transport {
   readonly server: ServerId;
+  readonly #world: World;
   readonly #exchange: Exchange;
   readonly #limits: TransportLimits;
   readonly #leave: () => void;
   readonly #routes = new Map<ServerId, { readonly pipe: Pipe; readonly outbox: Outbox }>();
 
-  constructor(options: MemoryTransportOptions, leave: () => void) {
+  constructor(world: World, options: MemoryTransportOptions, leave: () => void) {
+    this.#world = world;
     this.server = options.server;
     this.#limits = { ...TRANSPORT_LIMITS, ...options.limits };
-    this.#exchange = new Exchange(options.handlers, this.#limits, options.log);
+    this.#exchange = new Exchange(world, options.handlers, this.#limits, options.log);
     this.#leave = leave;
   }
 
@@ -157,14 +167,14 @@ export class MemoryTransport implements Transport {
     this.#exchange.close();
     for (const { outbox } of this.#routes.values()) outbox.flush();
     // What was queued before still arrives, as with an orderly end of a real connection.
-    await new Promise((resolve) => setImmediate(resolve));
+    await this.#world.nextTurn();
     this.#leave();
   }
 
   /** For the network: there is a way to the peer now. */
   attach(peer: ServerId, pipe: Pipe): void {
     assert(!this.#routes.has(peer), 'One connection to a peer at a time');
-    this.#routes.set(peer, { pipe, outbox: new Outbox(pipe, this.#limits.queueBytesMax) });
+    this.#routes.set(peer, { pipe, outbox: new Outbox(this.#world, pipe, this.#limits.queueBytesMax) });
     this.#exchange.peerConnected(peer);
   }
 

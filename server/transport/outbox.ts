@@ -1,3 +1,4 @@
+import type { Timer, World } from '../../base/world.ts';
 import {
   encodeBatch,
   encodeLarge,
@@ -33,15 +34,17 @@ export type Pushed = 'queued' | 'full' | 'too-large';
  * Ends with its connection, and what waits in it is lost then.
  */
 export class Outbox {
+  readonly #world: World;
   readonly #sink: FrameSink;
   readonly #queueBytesMax: number;
   #batch: FrameRecord[] = [];
   #batchBytes = 0;
-  #immediate: NodeJS.Immediate | null = null;
-  #deferred: NodeJS.Timeout | null = null;
+  #immediate: Timer | null = null;
+  #deferred: Timer | null = null;
   #closed = false;
 
-  constructor(sink: FrameSink, queueBytesMax: number) {
+  constructor(world: World, sink: FrameSink, queueBytesMax: number) {
+    this.#world = world;
     this.#sink = sink;
     this.#queueBytesMax = queueBytesMax;
   }
@@ -67,13 +70,13 @@ export class Outbox {
 
   #defer(): void {
     if (this.#immediate !== null || this.#deferred !== null) return;
-    this.#deferred = setTimeout(() => this.flush(), DEFERRED_MS_MAX);
+    this.#deferred = this.#world.after(DEFERRED_MS_MAX, () => this.flush());
   }
 
   #flushSoon(): void {
     // Immediates run when all sockets that were ready in this turn have been read: what their
     // messages caused shares one frame, and a lone message leaves without a timer's delay.
-    this.#immediate ??= setImmediate(() => {
+    this.#immediate ??= this.#world.soon(() => {
       this.#immediate = null;
       this.flush();
     });
@@ -81,7 +84,7 @@ export class Outbox {
 
   /** Sends what is collected now. */
   flush(): void {
-    if (this.#deferred !== null) clearTimeout(this.#deferred);
+    this.#deferred?.cancel();
     this.#deferred = null;
     if (this.#batch.length === 0 || this.#closed) return;
     const frame = encodeBatch(this.#batch, this.#batchBytes);
@@ -93,9 +96,9 @@ export class Outbox {
   /** The connection is gone. */
   close(): void {
     this.#closed = true;
-    if (this.#immediate !== null) clearImmediate(this.#immediate);
+    this.#immediate?.cancel();
     this.#immediate = null;
-    if (this.#deferred !== null) clearTimeout(this.#deferred);
+    this.#deferred?.cancel();
     this.#deferred = null;
     this.#batch = [];
     this.#batchBytes = 0;

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { WebSocket } from 'ws';
+import type { Timer, World } from '../../base/world.ts';
 import type { FrameSink } from './outbox.ts';
 
 /** Why a connection ended; `malformed` where the other side sent bytes that make no sense. */
@@ -28,18 +29,20 @@ export interface ConnectionHandlers {
  */
 export class PeerConnection implements FrameSink {
   readonly incarnation: number;
+  readonly #world: World;
   readonly #ws: WebSocket;
   readonly #socket: Socket;
   readonly #dialed: boolean;
   readonly #handlers: ConnectionHandlers;
   readonly #silentIntervalsMax: number;
-  readonly #timer: NodeJS.Timeout;
+  readonly #timer: Timer;
   #bytesHeard = 0;
   #silentIntervals = 0;
   #proven = false;
   #ended = false;
 
   constructor(
+    world: World,
     ws: WebSocket,
     socket: Socket,
     incarnation: number,
@@ -48,6 +51,7 @@ export class PeerConnection implements FrameSink {
     silentIntervalsMax: number,
     handlers: ConnectionHandlers,
   ) {
+    this.#world = world;
     this.#ws = ws;
     this.#socket = socket;
     this.incarnation = incarnation;
@@ -60,7 +64,7 @@ export class PeerConnection implements FrameSink {
     ws.on('close', (code) => this.#finish({ reason: `it was closed (${code})`, malformed: false }));
     // The first sign of life after the handshake: the dialing side hears a pong, the other a ping.
     ws.on(dialed ? 'pong' : 'ping', () => this.#prove());
-    this.#timer = setInterval(() => this.#interval(), pingMs);
+    this.#timer = world.every(pingMs, () => this.#interval());
     if (dialed) ws.ping();
   }
 
@@ -88,8 +92,8 @@ export class PeerConnection implements FrameSink {
     if (this.#ended) return;
     this.#ws.close(code, end.reason.slice(0, 100));
     // A peer that does not answer the closing handshake must not keep the socket.
-    const timer = setTimeout(() => this.#ws.terminate(), 500);
-    this.#ws.once('close', () => clearTimeout(timer));
+    const timer = this.#world.after(500, () => this.#ws.terminate());
+    this.#ws.once('close', () => timer.cancel());
     this.#finish(end);
   }
 
@@ -145,8 +149,8 @@ export class PeerConnection implements FrameSink {
     // ws names its own refusals WS_ERR_…, and has already answered with the fitting close code.
     const malformed = error.code?.startsWith('WS_ERR') ?? false;
     if (malformed) {
-      const timer = setTimeout(() => this.#ws.terminate(), 500);
-      this.#ws.once('close', () => clearTimeout(timer));
+      const timer = this.#world.after(500, () => this.#ws.terminate());
+      this.#ws.once('close', () => timer.cancel());
     } else {
       this.#ws.terminate();
     }
@@ -156,7 +160,7 @@ export class PeerConnection implements FrameSink {
   #finish(end: ConnectionEnd): void {
     if (this.#ended) return;
     this.#ended = true;
-    clearInterval(this.#timer);
+    this.#timer.cancel();
     this.#handlers.ended(end);
   }
 }

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { World } from '../../base/world.ts';
 import type { FrameRecord } from './frame.ts';
 import { Outbox, type Pushed } from './outbox.ts';
 import type { ConnectionEnd, PeerConnection } from './peer-connection.ts';
@@ -22,6 +23,7 @@ export interface LinkEvents {
  * refused, nothing of it is heard again.
  */
 export class PeerLink {
+  readonly #world: World;
   readonly #log: Logger;
   readonly #events: LinkEvents;
   readonly #queueBytesMax: number;
@@ -34,7 +36,8 @@ export class PeerLink {
   #connected = false;
   #trouble = '';
 
-  constructor(queueBytesMax: number, log: Logger, events: LinkEvents) {
+  constructor(world: World, queueBytesMax: number, log: Logger, events: LinkEvents) {
+    this.#world = world;
     this.#queueBytesMax = queueBytesMax;
     this.#log = log;
     this.#events = events;
@@ -81,7 +84,7 @@ export class PeerLink {
       this.#incoming = connection;
     } else {
       this.#outgoing?.connection.terminate('a newer connection replaces it');
-      this.#outgoing = { connection, outbox: new Outbox(connection, this.#queueBytesMax) };
+      this.#outgoing = { connection, outbox: new Outbox(this.#world, connection, this.#queueBytesMax) };
     }
     this.#update('');
   }

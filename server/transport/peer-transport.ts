@@ -5,6 +5,7 @@ import type { Logger } from 'pino';
 import { WebSocket, WebSocketServer } from 'ws';
 import { assert } from '../../base/assert.ts';
 import type { ServerId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import { STATUS_CODES } from '../../http-parts/node-http.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import { serverBehind } from '../security/certified.ts';
@@ -54,6 +55,7 @@ export const PEER_TIMING: PeerTiming = {
 };
 
 export interface PeerTransportOptions extends Introduction {
+  readonly world: World;
   /** Where the servers of the cluster listen; this server may be among them. */
   readonly peers: ReadonlyMap<ServerId, PeerAddress>;
   readonly handlers: TransportHandlers;
@@ -80,7 +82,7 @@ interface Dialer {
   attempts: number;
   /** An attempt or its connection is there. */
   ws: WebSocket | null;
-  retry: NodeJS.Timeout | null;
+  retry: Timer | null;
   /** No longer one of the servers: it is not dialed again. */
   removed: boolean;
   /** As it said when the latest connection was made. */
@@ -92,6 +94,7 @@ interface Dialer {
  * other one and listens on what it dialed; it sends on what the other side dialed.
  */
 export class PeerTransport implements Transport {
+  readonly #world: World;
   readonly #self: ServerId;
   readonly #introduction: Introduction;
   readonly #log: Logger;
@@ -117,13 +120,14 @@ export class PeerTransport implements Transport {
       Number.isSafeInteger(incarnation) && incarnation >= 1,
       'An incarnation is a positive integer below 2^53',
     );
+    this.#world = options.world;
     this.#self = server;
     this.#introduction = { server, incarnation, cluster, paramsHash };
     this.#log = options.log;
     this.#limits = { ...TRANSPORT_LIMITS, ...options.limits };
     this.#timing = { ...PEER_TIMING, ...options.timing };
     this.#tls = options.tls ?? null;
-    this.#exchange = new Exchange(options.handlers, this.#limits, options.log);
+    this.#exchange = new Exchange(options.world, options.handlers, this.#limits, options.log);
     this.#acceptor.on('headers', (headers: string[]) => {
       for (const [name, value] of Object.entries(helloHeaders(this.#introduction, null))) {
         headers.push(`${name}: ${value}`);
@@ -143,7 +147,7 @@ export class PeerTransport implements Transport {
       return;
     }
     const log = this.#log.child({ peer });
-    const link = new PeerLink(this.#limits.queueBytesMax, log, {
+    const link = new PeerLink(this.#world, this.#limits.queueBytesMax, log, {
       connected: () => {
         this.#exchange.peerConnected(peer);
       },
@@ -218,7 +222,7 @@ export class PeerTransport implements Transport {
       this.#attach(dialer, ws, request.socket, incarnation, false);
       // The peer is there: it is dialed at once instead of at the end of a pause.
       if (this.#started && !dialer.removed && dialer.retry !== null) {
-        clearTimeout(dialer.retry);
+        dialer.retry.cancel();
         dialer.retry = null;
         this.#dial(dialer);
       }
@@ -276,7 +280,7 @@ export class PeerTransport implements Transport {
   }
 
   #end(dialer: Dialer): void {
-    if (dialer.retry !== null) clearTimeout(dialer.retry);
+    dialer.retry?.cancel();
     dialer.retry = null;
     dialer.link.close();
     if (dialer.ws?.readyState === WebSocket.CONNECTING) dialer.ws.terminate();
@@ -349,32 +353,43 @@ export class PeerTransport implements Transport {
   ): PeerConnection {
     const { link, log } = dialer;
     const { pingMs, silentIntervalsMax, connectTimeoutMs, retryMaxMs } = this.#timing;
-    const unproven = setTimeout(() => connection.terminate('it gave no sign of life'), connectTimeoutMs);
-    let lasted: NodeJS.Timeout | undefined;
-    const connection = new PeerConnection(ws, socket, incarnation, dialed, pingMs, silentIntervalsMax, {
-      proven: () => {
-        clearTimeout(unproven);
-        // Only what lasts ends the back-off: a peer that answers and then sends nonsense is not dialed in a loop.
-        lasted = setTimeout(() => {
-          if (dialed) dialer.attempts = 0;
-        }, retryMaxMs);
-        link.prove(connection, dialed);
+    const unproven = this.#world.after(connectTimeoutMs, () =>
+      connection.terminate('it gave no sign of life'),
+    );
+    let lasted: Timer | undefined;
+    const connection = new PeerConnection(
+      this.#world,
+      ws,
+      socket,
+      incarnation,
+      dialed,
+      pingMs,
+      silentIntervalsMax,
+      {
+        proven: () => {
+          unproven.cancel();
+          // Only what lasts ends the back-off: a peer that answers and then sends nonsense is not dialed in a loop.
+          lasted = this.#world.after(retryMaxMs, () => {
+            if (dialed) dialer.attempts = 0;
+          });
+          link.prove(connection, dialed);
+        },
+        frame: (fragments) => this.#receive(dialer, connection, fragments),
+        ended: (end) => {
+          unproven.cancel();
+          lasted?.cancel();
+          if (end.malformed) {
+            this.#exchange.traffic.connectionsMalformed += 1;
+            log.warn({ reason: end.reason, dialed }, 'connection closed: the peer sent a malformed frame');
+          }
+          link.end(connection, end);
+          if (!dialed) return;
+          assert(dialer.ws === ws, 'A dialer has one connection');
+          dialer.ws = null;
+          if (!this.#closed && !dialer.removed) this.#redialLater(dialer);
+        },
       },
-      frame: (fragments) => this.#receive(dialer, connection, fragments),
-      ended: (end) => {
-        clearTimeout(unproven);
-        clearTimeout(lasted);
-        if (end.malformed) {
-          this.#exchange.traffic.connectionsMalformed += 1;
-          log.warn({ reason: end.reason, dialed }, 'connection closed: the peer sent a malformed frame');
-        }
-        link.end(connection, end);
-        if (!dialed) return;
-        assert(dialer.ws === ws, 'A dialer has one connection');
-        dialer.ws = null;
-        if (!this.#closed && !dialer.removed) this.#redialLater(dialer);
-      },
-    });
+    );
     link.begin(connection);
     return connection;
   }
@@ -399,13 +414,10 @@ export class PeerTransport implements Transport {
     const pauseMs = Math.min(retryMaxMs, retryMinMs * 2 ** Math.min(dialer.attempts, 16));
     dialer.attempts += 1;
     // Jitter, so that servers that lost each other at one moment do not meet in step for ever.
-    dialer.retry = setTimeout(
-      () => {
-        dialer.retry = null;
-        this.#dial(dialer);
-      },
-      pauseMs * (0.5 + Math.random() / 2),
-    );
+    dialer.retry = this.#world.after(pauseMs * (0.5 + this.#world.random() / 2), () => {
+      dialer.retry = null;
+      this.#dial(dialer);
+    });
   }
 
   #refuse(request: IncomingMessage, socket: Duplex, { status, reason }: Refusal): void {

@@ -6,6 +6,7 @@ import type { Epoch } from '../../replica/epoch.ts';
 import { CatalogStore } from '../../server/storage/catalog-store.ts';
 import { decodeDescription } from '../../server/storage/catalog-transfer.ts';
 import type { Command } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { SERVERS } from './fixture.ts';
 
 /** A process that works on a catalog until it is killed, by its parent or by itself at a given step. */
@@ -18,13 +19,14 @@ function epoch(counter: number): Epoch {
 }
 
 async function write(role: string): Promise<void> {
-  const store = await CatalogStore.open({ folder, view: VIEW });
+  const store = await CatalogStore.open({ world: systemWorld, folder, view: VIEW });
   await store.promise(epoch(1));
   await store.install(epoch(1), 0, null);
   // A backup is fed with what a primary in a folder of its own executes.
   const other = `${folder}-other`;
   fs.mkdirSync(other);
-  const primary = role === 'primary' ? store : await CatalogStore.open({ folder: other, view: VIEW });
+  const primary =
+    role === 'primary' ? store : await CatalogStore.open({ world: systemWorld, folder: other, view: VIEW });
   if (primary !== store) {
     await primary.promise(epoch(1));
     await primary.install(epoch(1), 0, null);
@@ -52,8 +54,8 @@ async function write(role: string): Promise<void> {
 
 /** Installs another folder's state and dies at the given step of what the installation does to the disk. */
 async function install(source: string, way: string, dieAt: number): Promise<void> {
-  const store = await CatalogStore.open({ folder, view: VIEW });
-  const from = await CatalogStore.open({ folder: source, view: VIEW });
+  const store = await CatalogStore.open({ world: systemWorld, folder, view: VIEW });
+  const from = await CatalogStore.open({ world: systemWorld, folder: source, view: VIEW });
   await store.promise(epoch(2));
   async function* chunks(): AsyncGenerator<Uint8Array> {
     const { id, bytes } = await from.snapshot();

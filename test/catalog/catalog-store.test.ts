@@ -22,6 +22,7 @@ import {
 } from '../../server/storage/catalog-transfer.ts';
 import { hasLogReached } from '../../server/storage/database-log.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { SERVERS } from './fixture.ts';
 
 const VIEW = { number: 1, members: SERVERS.slice(0, 3) };
@@ -40,7 +41,8 @@ function epoch(counter: number, server = 's1'): Epoch {
   return { counter, server: server as ServerId, incarnation: 7 as Incarnation };
 }
 
-const open = (folder = newFolder()): Promise<CatalogStore> => CatalogStore.open({ folder, view: VIEW });
+const open = (folder = newFolder()): Promise<CatalogStore> =>
+  CatalogStore.open({ world: systemWorld, folder, view: VIEW });
 
 const VOLUME: Command = { kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4096 };
 const directory = (name: string): Command => ({
@@ -246,7 +248,7 @@ test('the log on the disk is copied back when it has grown, while batches wait a
 test('a log that was copied back begins anew in its file, and is copied back again when it is as long', async () => {
   const folder = newFolder();
   const logFileBytesMax = 256 * 1024;
-  const store = await CatalogStore.open({ folder, view: VIEW, logFileBytesMax });
+  const store = await CatalogStore.open({ world: systemWorld, folder, view: VIEW, logFileBytesMax });
   await enter(store, epoch(1));
   await replicate([store], epoch(1), VOLUME);
   const log = fs.openSync(path.join(folder, 'catalog.db-wal'), 'r');
@@ -512,7 +514,7 @@ test('leftovers of an interrupted transfer are removed; a damaged catalog is ref
 test('a base installed before a loss of power is suspect until the next one', async () => {
   const folder = newFolder();
   const start = (startCounter: number, powerLossStart: number) =>
-    CatalogStore.open({ folder, view: VIEW, startCounter, powerLossStart });
+    CatalogStore.open({ world: systemWorld, folder, view: VIEW, startCounter, powerLossStart });
   let store = await start(1, 0);
   assert.equal(store.trust(), 'lost', 'What was here before a new catalog, nobody knows');
   await enter(store, epoch(1));

@@ -8,13 +8,18 @@ import { outcomeResult } from '../../catalog/sessions.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { CatalogStore } from '../../server/storage/catalog-store.ts';
 import type { Command } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { SERVERS } from './fixture.ts';
 
 const EPOCH: Epoch = { counter: 1, server: 's1' as ServerId, incarnation: 7 as Incarnation };
 
 test('one path of each file that has a name is found, wherever it lies', async () => {
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'leasehold-paths-'));
-  const store = await CatalogStore.open({ folder, view: { number: 1, members: SERVERS.slice(0, 3) } });
+  const store = await CatalogStore.open({
+    world: systemWorld,
+    folder,
+    view: { number: 1, members: SERVERS.slice(0, 3) },
+  });
   try {
     await store.promise(EPOCH);
     await store.install(EPOCH, 0, null);

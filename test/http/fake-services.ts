@@ -77,7 +77,7 @@ export class FakeCluster {
   readonly #ids: readonly ServerId[];
   readonly #operationTimeoutMs: number;
   #seq = 0;
-  readonly #changes = new CatalogChanges(0);
+  readonly #changes = new CatalogChanges(systemWorld, 0);
   #nowNs = 1_700_000_000_000_000_000n;
   #placed = 0;
 

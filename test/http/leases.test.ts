@@ -38,7 +38,7 @@ class LeaseServer {
       disconnected: () => undefined,
       call: async () => new Uint8Array(),
     };
-    const transport: MemoryTransport = new MemoryNetwork().join({ server: self, log, handlers });
+    const transport: MemoryTransport = new MemoryNetwork(systemWorld).join({ server: self, log, handlers });
     this.named = new NamedLeases({
       world: systemWorld,
       self,

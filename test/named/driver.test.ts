@@ -32,7 +32,7 @@ class RememberedClock implements ClockMemory {
 
 /** Servers in one process that do nothing but vote on names. */
 class NamedCluster {
-  readonly network = new MemoryNetwork();
+  readonly network = new MemoryNetwork(systemWorld);
   readonly drivers = new Map<ServerId, NamedLeaseDriver>();
   readonly fatal: unknown[] = [];
   readonly logged: string[] = [];

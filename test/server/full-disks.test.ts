@@ -12,12 +12,12 @@ const [OWN, OTHER] = ['s1', 's2'] as ServerId[] as [ServerId, ServerId];
 /** Two servers, of which the first has a disk that somebody else fills. */
 function pair() {
   const disk = { totalBytes: 1_024 * MIB, freeBytes: 512 * MIB };
-  const reserve = new DiskReserve(() => disk);
+  const reserve = new DiskReserve(() => disk, systemWorld.nowMs);
   const silent = pino({ enabled: false });
   const calls: Promise<Uint8Array>[] = [];
   const other = new FullDisks({
     world: systemWorld,
-    ...{ log: silent, reserve: new DiskReserve(() => ({ totalBytes: 1, freeBytes: 1 })) },
+    ...{ log: silent, reserve: new DiskReserve(() => ({ totalBytes: 1, freeBytes: 1 }), systemWorld.nowMs) },
     ...{ peers: () => [], isConnected: () => true },
     call: () => Promise.reject(new Error('It has nothing to say')),
   });

@@ -22,7 +22,7 @@ async function settled(): Promise<void> {
 
 test('the word that a file has no locks, and what is answered, travel with what somebody waits for', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
-  const network = new MemoryNetwork();
+  const network = new MemoryNetwork(systemWorld);
   const heard: LockEnding[] = [];
   const join = (server: ServerId) => {
     const made: { transport?: MemoryTransport } = {};

@@ -60,7 +60,7 @@ export class SmallCluster {
   readonly servers: SmallServer[] = [];
   /** What would have ended a process. */
   readonly fatal: unknown[] = [];
-  readonly network = new MemoryNetwork();
+  readonly network = new MemoryNetwork(systemWorld);
   /** Who has said so to the others; their stores take all the same what they are given. */
   readonly full = new Set<ServerId>();
   /** Who synced its index because a primary was about to end, and whether the file was led then. */

@@ -2,11 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { NameChange } from '../../catalog/change-record.ts';
 import { CatalogChanges } from '../../server/storage/catalog-changes.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const change = (name: string): NameChange => ({ kind: 'created', parent: 1, name, inode: 2 });
 
 test('what came behind an operation is told, and what is not known is not guessed', () => {
-  const changes = new CatalogChanges(10);
+  const changes = new CatalogChanges(systemWorld, 10);
   assert.deepEqual(changes.since(10), []);
   assert.equal(changes.since(9), null, 'Before this server had the catalog');
   assert.equal(changes.since(11), null, 'Nobody has that yet');
@@ -22,7 +23,7 @@ test('what came behind an operation is told, and what is not known is not guesse
 });
 
 test('the oldest are forgotten, and asking for them says so', () => {
-  const changes = new CatalogChanges(0);
+  const changes = new CatalogChanges(systemWorld, 0);
   const many = Array.from({ length: 5_000 }, (_, index) => change(`${index}`));
   for (let seq = 1; seq <= 6; seq++) changes.append(seq, many);
   assert.equal(changes.since(0), null);
@@ -31,7 +32,7 @@ test('the oldest are forgotten, and asking for them says so', () => {
 });
 
 test('who waits is woken by the next operation, or when the time is up', async () => {
-  const changes = new CatalogChanges(0);
+  const changes = new CatalogChanges(systemWorld, 0);
   const woken = changes.next(60_000);
   changes.append(1, [change('a')]);
   await woken;

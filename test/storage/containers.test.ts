@@ -6,6 +6,7 @@ import type { FileId } from '../../base/ids.ts';
 import { Containers } from '../../server/storage/container.ts';
 import { DirectWrites } from '../../server/storage/direct-writes.ts';
 import { diskFileOps } from '../../server/storage/file-ops.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { temporaryFolder } from './stores.ts';
 
 const FILES = 400;
@@ -28,7 +29,13 @@ test('a container that is being closed is waited for by itself', async () => {
       await diskFileOps.datasync(fd);
     },
   };
-  const containers = new Containers(folder, ops, new DirectWrites(), (error) => assert.fail(String(error)));
+  const containers = new Containers(
+    systemWorld.nowMs,
+    folder,
+    ops,
+    new DirectWrites(systemWorld.nowMs),
+    (error) => assert.fail(String(error)),
+  );
   const write = (file: number): Promise<unknown> =>
     containers.use(file as FileId, true, (container) =>
       container.write([{ position: 0, buffers: [Buffer.from('contents')], byteCount: 8 }]),

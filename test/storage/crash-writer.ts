@@ -4,6 +4,7 @@ import { CatalogStore } from '../../server/storage/catalog-store.ts';
 import { sizeAfter } from '../../server/storage/contents.ts';
 import type { DataFolder } from '../../server/storage/data-folder.ts';
 import type { Command } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern, VIEW } from '../conformance/store.ts';
 import { DiskFixture } from './stores.ts';
 
@@ -108,6 +109,7 @@ const LOG_FILE_BYTES_MAX = 256 * 1024;
 export function openCatalog(folder: DataFolder): Promise<CatalogStore> {
   const { path, startCounter, powerLossStart } = folder;
   return CatalogStore.open({
+    world: systemWorld,
     folder: path,
     view: VIEW,
     startCounter,

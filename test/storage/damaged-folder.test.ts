@@ -129,10 +129,11 @@ describe('a damaged data folder', () => {
     assert.equal(fs.existsSync(path.join(folder, 'index.db-wal')), false, 'closed, so without a log');
     await use(folder);
     const script = `
+      import { systemWorld } from ${JSON.stringify(path.resolve('world/system-world.ts'))};
       import { DataFolder } from ${JSON.stringify(path.resolve('server/storage/data-folder.ts'))};
       import { DiskStore } from ${JSON.stringify(path.resolve('server/storage/disk-store.ts'))};
       import { openCatalog } from ${JSON.stringify(path.resolve('test/storage/crash-writer.ts'))};
-      const folder = DataFolder.open(${JSON.stringify(folder)}, ${JSON.stringify(FOLDER)});
+      const folder = DataFolder.open(${JSON.stringify(folder)}, { ...${JSON.stringify(FOLDER)}, world: systemWorld });
       await DiskStore.open(folder);
       await openCatalog(folder);
       process.exit(3);`;

@@ -213,8 +213,9 @@ describe('data folder', () => {
 
   test('the lock goes with its process, even by kill -9', async () => {
     const script = `
+      import { systemWorld } from ${JSON.stringify(path.resolve('world/system-world.ts'))};
       import { DataFolder } from ${JSON.stringify(path.resolve('server/storage/data-folder.ts'))};
-      DataFolder.open(${JSON.stringify(folder)}, ${JSON.stringify(FOLDER)});
+      DataFolder.open(${JSON.stringify(folder)}, { ...${JSON.stringify(FOLDER)}, world: systemWorld });
       console.log('open');
       setInterval(() => {}, 1000);`;
     const child = spawn(process.execPath, ['--input-type=module', '-e', script], {

@@ -8,6 +8,7 @@ import { type Container, Containers } from '../../server/storage/container.ts';
 import { DirectWrites, type DirectWritesOptions } from '../../server/storage/direct-writes.ts';
 import { DiskPace } from '../../server/storage/disk-pace.ts';
 import { diskFileOps, type FileOps } from '../../server/storage/file-ops.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern, storeConformance } from '../conformance/store.ts';
 import { ALL_DIRECT, DiskFixture, knowsDirectWrites, temporaryFolder } from './stores.ts';
 
@@ -82,9 +83,12 @@ describe('a container whose large contents go past the page cache', () => {
     fs.rmSync(folder, { recursive: true });
   });
 
-  const containersOf = (options: DirectWritesOptions = {}): [Containers, DirectWrites] => {
-    const direct = new DirectWrites({ refused: (reason) => refusals.push(reason), ...options });
-    const containers = new Containers(folder, disk, direct, (error) => assert.fail(String(error)));
+  const containersOf = (
+    options: DirectWritesOptions = {},
+    nowMs = systemWorld.nowMs,
+  ): [Containers, DirectWrites] => {
+    const direct = new DirectWrites(nowMs, { refused: (reason) => refusals.push(reason), ...options });
+    const containers = new Containers(nowMs, folder, disk, direct, (error) => assert.fail(String(error)));
     opened.push(containers);
     return [containers, direct];
   };
@@ -220,7 +224,7 @@ describe('a container whose large contents go past the page cache', () => {
 
   test('spares a slow disk for a minute', async () => {
     let nowMs = 0;
-    const [containers] = containersOf({ ...ALL_DIRECT, nowMs: () => nowMs });
+    const [containers] = containersOf(ALL_DIRECT, () => nowMs);
     const bytes = pattern(4 * MIB, 1);
     let each = 20;
     disk.meets = async () => {

@@ -3,6 +3,7 @@ import fs from 'node:fs';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { CatalogStore } from '../../server/storage/catalog-store.ts';
 import { diskFileOps, type FileOps } from '../../server/storage/file-ops.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern, VIEW } from '../conformance/store.ts';
 import { DiskFixture, temporaryFolder } from './stores.ts';
 
@@ -132,7 +133,7 @@ describe('group commit', () => {
     t.diagnostic(`${WAITERS} promises: ${disk.index} syncs of the index`);
 
     const folder = temporaryFolder();
-    const catalog = await CatalogStore.open({ folder, view: VIEW });
+    const catalog = await CatalogStore.open({ world: systemWorld, folder, view: VIEW });
     try {
       await catalog.promise(epoch(1));
       let syncs = 0;

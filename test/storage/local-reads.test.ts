@@ -12,6 +12,7 @@ import { LocalDisk } from '../../client/local-reads/local-disk.ts';
 import { LocalProof } from '../../server/storage/local-proof.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { containerName, EXTENT_BYTES, type FileLocations, LOCAL_PROOF_FILE } from '../../wire/locations.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
 import { DiskFixture, temporaryFolder } from './stores.ts';
 
@@ -24,7 +25,7 @@ const LONG_MS = 600_000;
 async function setUp(t: TestContext) {
   const fixture = await DiskFixture.make();
   t.after(() => fixture.dispose());
-  LocalProof.make(fixture.path);
+  LocalProof.make(systemWorld, fixture.path);
   const disk = await LocalDisk.open(fixture.path);
   assert.ok(disk !== null);
   t.after(() => disk.close());
@@ -177,12 +178,12 @@ test('only who can read the secret of this start shows it', async (t) => {
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   const name = path.join(folder, LOCAL_PROOF_FILE);
   assert.equal(await LocalDisk.open(folder), null, 'there is none');
-  const first = LocalProof.make(folder);
+  const first = LocalProof.make(systemWorld, folder);
   assert.equal(fs.statSync(name).mode & 0o777, 0o600);
   const disk = await LocalDisk.open(folder);
   assert.ok(disk !== null && first.isShown(disk.proof));
   assert.ok(!disk.proof.includes(fs.readFileSync(name, 'latin1')), 'the secret itself is told to nobody');
-  const second = LocalProof.make(folder);
+  const second = LocalProof.make(systemWorld, folder);
   assert.ok(!second.isShown(disk.proof), 'another start has another');
   for (const shown of [undefined, '', 'x', ['a'], '0'.repeat(64), disk.proof.slice(1)])
     assert.ok(!second.isShown(shown));

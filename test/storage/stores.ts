@@ -7,9 +7,10 @@ import { DataFolder, type FolderOptions } from '../../server/storage/data-folder
 import type { DirectWritesOptions } from '../../server/storage/direct-writes.ts';
 import { DiskStore, type DiskStoreOptions } from '../../server/storage/disk-store.ts';
 import { errorCode } from '../../server/storage/failures.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import type { StoreFixture } from '../conformance/store.ts';
 
-export const FOLDER: FolderOptions = { cluster: 'test', server: 'a' as ServerId };
+export const FOLDER: FolderOptions = { world: systemWorld, cluster: 'test', server: 'a' as ServerId };
 
 export function temporaryFolder(): string {
   return fs.mkdtempSync(path.join(os.tmpdir(), 'leasehold-store-'));

@@ -4,12 +4,13 @@ import { pino } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import { MemoryNetwork } from '../../server/transport/memory-transport.ts';
 import { CHANNEL_LEASE, type Transport } from '../../server/transport/transport.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { Recorder, transportConformance } from '../conformance/transport.ts';
 
 const log = pino({ level: 'silent' });
 
 transportConformance('memory', () => {
-  const network = new MemoryNetwork();
+  const network = new MemoryNetwork(systemWorld);
   const transports: Transport[] = [];
   return {
     start: (server, handlers, limits = {}) => {
@@ -25,7 +26,7 @@ transportConformance('memory', () => {
 
 test('memory: a cut pair hears nothing of each other until healed', async () => {
   const [A, B] = ['s1' as ServerId, 's2' as ServerId];
-  const network = new MemoryNetwork();
+  const network = new MemoryNetwork(systemWorld);
   const heard = new Recorder();
   const a = network.join({ server: A, handlers: new Recorder(), log });
   network.join({ server: B, handlers: heard, log });

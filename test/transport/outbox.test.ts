@@ -3,6 +3,7 @@ import { type TestContext, test } from 'node:test';
 import { decodeFrame } from '../../server/transport/frame.ts';
 import { DEFERRED_MS_MAX, Outbox } from '../../server/transport/outbox.ts';
 import { CHANNEL_REPLICA } from '../../server/transport/transport.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 /** An outbox whose time stands still, and the frames that have left it, as the first bytes of their messages. */
 function stilled(context: TestContext): {
@@ -18,7 +19,7 @@ function stilled(context: TestContext): {
       frames.push(decodeFrame(fragments).map(({ payload }) => payload[0] as number));
     },
   };
-  const outbox = new Outbox(sink, 1 << 20);
+  const outbox = new Outbox(systemWorld, sink, 1 << 20);
   return {
     outbox,
     frames,

@@ -9,6 +9,7 @@ import {
   type PeerTransportOptions,
 } from '../../server/transport/peer-transport.ts';
 import type { TransportHandlers, TransportLimits } from '../../server/transport/transport.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import type { TransportCluster } from '../conformance/transport.ts';
 
 /** Fast enough for tests, slow enough for a loaded machine. */
@@ -54,6 +55,7 @@ export async function startPeer(
   options: Partial<PeerTransportOptions> & Pick<PeerTransportOptions, 'server' | 'peers' | 'handlers'>,
 ): Promise<PeerProcess> {
   const transport = new PeerTransport({
+    world: systemWorld,
     cluster: 'test',
     incarnation: 1 + Math.floor(Math.random() * 2 ** 52),
     paramsHash: 'p',
