@@ -39,6 +39,7 @@ import { LiveSelf } from './live/live-self.ts';
 import { Observer } from './live/observer.ts';
 import { SENTENCES } from './live/sentences.ts';
 import { Traffic } from './live/traffic.ts';
+import { systemMachine } from './machine.ts';
 import type { ClusterPlan } from './membership/cluster-plan.ts';
 import { addressOf, Membership } from './membership/membership.ts';
 import { MetricsRegistry } from './metrics.ts';
@@ -65,7 +66,8 @@ import { LocalProof } from './storage/local-proof.ts';
 import type { NewTrust } from './storage/store.ts';
 import type { Surroundings } from './surroundings.ts';
 import { silencesOf, timingOf } from './timing.ts';
-import { PeerTransport, refuseUpgrade } from './transport/peer-transport.ts';
+import { refuseUpgrade } from './transport/peer-transport.ts';
+import type { ClusterTransport } from './transport/transport.ts';
 import { WakeQueue } from './wake-queue.ts';
 
 /** A server registers as soon as the catalog answers. */
@@ -85,7 +87,7 @@ export interface Parts {
   readonly named: NamedLeases;
   readonly host: ReplicaHost;
   readonly wakes: WakeQueue;
-  readonly transport: PeerTransport;
+  readonly transport: ClusterTransport;
   readonly store: DiskStore;
   readonly membership: Membership;
   readonly seat: CatalogSeat;
@@ -106,7 +108,7 @@ export async function compose(
   { config, bootstrap, known }: ClusterPlan,
   folder: DataFolder,
   security: Security,
-  { world, log, fatal }: Surroundings,
+  { world, log, fatal, machine = systemMachine }: Surroundings,
 ): Promise<Parts> {
   const self = config.id;
   const clock = new Clock(world);
@@ -142,8 +144,8 @@ export async function compose(
   const localProof = localProofOf(folder, log);
   let membership: Membership | null = null;
 
-  let transport: PeerTransport | null = null;
-  const connected = (): PeerTransport => {
+  let transport: ClusterTransport | null = null;
+  const connected = (): ClusterTransport => {
     assert(transport !== null, 'Nothing is sent before the transport is there');
     return transport;
   };
@@ -396,6 +398,7 @@ export async function compose(
     world,
     metrics,
     tls: security.peers,
+    machine,
   });
   const births = new Births({
     ...{ self, incarnation, world, clock, log, host, traffic, isConnected },
@@ -480,7 +483,7 @@ export async function compose(
     hosts,
   });
 
-  transport = new PeerTransport({
+  transport = machine.peerTransport({
     world,
     server: self,
     incarnation,
@@ -571,7 +574,7 @@ export async function compose(
   await seat.sitDown();
   happenings.tell(SENTENCES.started(self, lease.recoveringMs()));
   security.watchEnds(({ whose }, leftMs) => happenings.tell(SENTENCES.certificateEnds(self, whose, leftMs)));
-  await app.listen({
+  await machine.listen(app, {
     ...{ host: config.listen.host, port: config.listen.port },
     // The framework does not know that the server it was given speaks TLS.
     listenTextResolver: (address) =>

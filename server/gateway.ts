@@ -24,6 +24,7 @@ import { type RequestName, RequestNames } from './http/request-names.ts';
 import { ageOfHeaders, stateOfHeaders } from './http/state-headers.ts';
 import { drawIncarnation } from './incarnation.ts';
 import { withLiveStates } from './live-attributes.ts';
+import { type Machine, systemMachine } from './machine.ts';
 import type { MetricsRegistry } from './metrics.ts';
 import { type Call, type CallOptions, Router, type Trail } from './router.ts';
 import type { PeerTls } from './security/peer-tls.ts';
@@ -36,6 +37,8 @@ export interface GatewayOptions {
   readonly metrics?: MetricsRegistry;
   /** How other servers are reached; absent where everything is in the clear. */
   readonly tls?: PeerTls | null;
+  /** Absent: sockets of this machine. */
+  readonly machine?: Machine;
 }
 
 export interface WriteOptions extends CallOptions {
@@ -69,7 +72,7 @@ export class Gateway {
   readonly #shown: ShownFiles;
   readonly #countForward: (server: ServerId) => void;
 
-  constructor({ world, services, metrics, tls = null }: GatewayOptions) {
+  constructor({ world, services, metrics, tls = null, machine = systemMachine }: GatewayOptions) {
     this.services = services;
     this.#world = world;
     this.#names = new RequestNames(() => drawIncarnation(world));
@@ -77,7 +80,7 @@ export class Gateway {
       const query = { kind: 'attributes', inode: file, snapshot } as const;
       return (await this.#catalogQuery(query, options)).attributes;
     });
-    this.peers = new PeerHttp(world, services.status.urls, tls);
+    this.peers = new PeerHttp(world, services.status.urls, tls, machine);
     this.router = new Router({
       world,
       services,

@@ -62,10 +62,14 @@ export class Server {
   }
 
   static async #begin(config: ServerConfig, surroundings: Surroundings): Promise<Server> {
-    const { world, log } = surroundings;
+    const { world, log, machine } = surroundings;
     const { cluster, id: server } = config;
+    const boot = machine?.bootId === undefined ? {} : { bootId: machine.bootId };
     const security = new Security(server, config, log);
-    const folder = DataFolder.open(config.data, { world, cluster, server, silences: silencesOf(config) });
+    const folder = DataFolder.open(config.data, {
+      ...{ world, cluster, server, silences: silencesOf(config) },
+      ...boot,
+    });
     try {
       const plan = await planCluster(config, { folder, world, log, tls: security.peers });
       return new Server(world, await compose(plan, folder, security, surroundings));

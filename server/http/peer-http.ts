@@ -2,9 +2,10 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { type ErrorDetails, isErrorCode, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import { Pool } from '../../http-parts/undici.ts';
+import type { HttpChannel } from '../../http-parts/http-channel.ts';
 import { HEADER_CATALOG_SEQ, HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
+import { type Machine, systemMachine } from '../machine.ts';
 import type { PeerTls } from '../security/peer-tls.ts';
 import { traceHeaders } from '../trace-context.ts';
 
@@ -21,20 +22,13 @@ export interface PeerAnswer {
   readonly bytes: Uint8Array;
 }
 
-/**
- * Connections to one peer. They are made as needed; so many, because a file without a majority keeps
- * its requests waiting and must not keep other files' requests from being forwarded.
- */
-const CONNECTIONS_MAX = 64;
-/** An exchange ends by its own time-out; this one only lets no attempt stay for ever. */
-const CONNECT_MS_MAX = 10_000;
-
 /** Requests that this server makes of its peers' HTTP faces, marked as forwarded. */
 export class PeerHttp {
   readonly #world: World;
   readonly #urls: ReadonlyMap<ServerId, string>;
   readonly #tls: PeerTls | null;
-  readonly #pools = new Map<ServerId, { readonly url: string; readonly pool: Pool }>();
+  readonly #machine: Machine;
+  readonly #channels = new Map<ServerId, { readonly url: string; readonly channel: HttpChannel }>();
   readonly #inFlight = new Map<ServerId, Set<AbortController>>();
   #catalogSeq: number | null = null;
 
@@ -42,10 +36,16 @@ export class PeerHttp {
    * @param urls looked at before each exchange: servers come and go
    * @param tls absent where everything is in the clear
    */
-  constructor(world: World, urls: ReadonlyMap<ServerId, string>, tls: PeerTls | null = null) {
+  constructor(
+    world: World,
+    urls: ReadonlyMap<ServerId, string>,
+    tls: PeerTls | null = null,
+    machine: Machine = systemMachine,
+  ) {
     this.#world = world;
     this.#urls = urls;
     this.#tls = tls;
+    this.#machine = machine;
   }
 
   /** The operation of the catalog that the latest answer about the catalog named; null before there was one. */
@@ -67,7 +67,7 @@ export class PeerHttp {
       controller.abort(new Error(`no answer in ${Math.round(timeoutMs)} ms`)),
     );
     try {
-      const response = await this.#poolOf(server).request({
+      const response = await this.#channelTo(server).request({
         method: request.method,
         path: request.path,
         headers: {
@@ -107,9 +107,9 @@ export class PeerHttp {
   }
 
   async close(): Promise<void> {
-    const pools = [...this.#pools.values()];
-    this.#pools.clear();
-    await Promise.all(pools.map(({ pool }) => pool.destroy()));
+    const channels = [...this.#channels.values()];
+    this.#channels.clear();
+    await Promise.all(channels.map(({ channel }) => channel.destroy()));
   }
 
   #inFlightOf(server: ServerId): Set<AbortController> {
@@ -121,29 +121,18 @@ export class PeerHttp {
     return set;
   }
 
-  #poolOf(server: ServerId): Pool {
+  #channelTo(server: ServerId): HttpChannel {
     const url = this.#urls.get(server);
     if (url === undefined) {
       throw new ServiceError('unknown', `Server ${server} has no known address`, { unreachable: [server] });
     }
-    const known = this.#pools.get(server);
-    if (known?.url === url) return known.pool;
+    const known = this.#channels.get(server);
+    if (known?.url === url) return known.channel;
     // It listens elsewhere now: what is under way to the former place may still be answered.
-    if (known !== undefined) void known.pool.close();
-    // The time-outs of undici are off: each exchange has its own, and it covers everything.
-    const tls = this.#tls;
-    // What the catalog remembers of a server may be from before the cluster had certificates.
-    const origin = tls === null ? url : url.replace(/^http:/, 'https:');
-    const pool = new Pool(origin, {
-      ...(tls === null ? {} : { connect: tls.connectorTo(server, CONNECT_MS_MAX) }),
-      connections: CONNECTIONS_MAX,
-      pipelining: 1,
-      headersTimeout: 0,
-      bodyTimeout: 0,
-      keepAliveTimeout: 30_000,
-    });
-    this.#pools.set(server, { url, pool });
-    return pool;
+    if (known !== undefined) void known.channel.close();
+    const channel = this.#machine.peerHttp(server, url, this.#tls);
+    this.#channels.set(server, { url, channel });
+    return channel;
   }
 }
 

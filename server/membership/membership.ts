@@ -15,7 +15,7 @@ import type { Placement } from '../placement.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { DataFolder } from '../storage/data-folder.ts';
 import type { FileStore } from '../storage/store.ts';
-import type { PeerTransport } from '../transport/peer-transport.ts';
+import type { ClusterTransport } from '../transport/transport.ts';
 import { AntiEntropy, POSITIONS_CALL } from './anti-entropy.ts';
 import { catalogPlaceOf, isClusterServers, type KnownServers, knownServerOf } from './known-servers.ts';
 import { Registrar } from './registrar.ts';
@@ -42,7 +42,7 @@ export interface MembershipParts {
   readonly catalog: CatalogHolder;
   readonly placement: Placement;
   readonly idle: IdleFiles;
-  readonly transport: PeerTransport;
+  readonly transport: ClusterTransport;
   readonly conflicts: ViewConflicts;
   nowMs(): number;
   /** The catalog has seen another data folder of this server after this one: this one must not go on. */

@@ -17,10 +17,11 @@ import { greet, helloHeaders, type Introduction, PEER_PATH, type Refusal } from 
 import { PeerConnection } from './peer-connection.ts';
 import { PeerLink } from './peer-link.ts';
 import {
+  type ClusterTransport,
   type MessageChannel,
+  type PeerAddress,
   type SendOptions,
   TRANSPORT_LIMITS,
-  type Transport,
   type TransportHandlers,
   type TransportLimits,
   type TransportStats,
@@ -66,12 +67,6 @@ export interface PeerTransportOptions extends Introduction {
   readonly timing?: Partial<PeerTiming>;
 }
 
-/** Where a server listens. */
-export interface PeerAddress {
-  readonly host: string;
-  readonly port: number;
-}
-
 /** State of dialing one peer. */
 interface Dialer {
   readonly peer: ServerId;
@@ -93,7 +88,7 @@ interface Dialer {
  * Messages between servers over WebSockets on the port of the HTTP server. Each server dials each
  * other one and listens on what it dialed; it sends on what the other side dialed.
  */
-export class PeerTransport implements Transport {
+export class PeerTransport implements ClusterTransport {
   readonly #world: World;
   readonly #self: ServerId;
   readonly #introduction: Introduction;
@@ -136,7 +131,6 @@ export class PeerTransport implements Transport {
     for (const [peer, address] of options.peers) this.addPeer(peer, address);
   }
 
-  /** Makes a server one of the peers, or tells that it listens elsewhere now, which counts from the next dialing on. */
   addPeer(peer: ServerId, { host, port }: PeerAddress): void {
     if (peer === this.#self || this.#closed) return;
     const scheme = this.#tls === null ? 'ws' : 'wss';
@@ -160,7 +154,6 @@ export class PeerTransport implements Transport {
     if (this.#started) this.#dial(dialer);
   }
 
-  /** Ends the connections with a peer; from now on it is a stranger. */
   removePeer(peer: ServerId): void {
     const dialer = this.#dialers.get(peer);
     if (dialer === undefined) return;
@@ -169,19 +162,16 @@ export class PeerTransport implements Transport {
     this.#dialers.delete(peer);
   }
 
-  /** The peers, connected or not. */
   get peers(): ServerId[] {
     return [...this.#dialers.keys()];
   }
 
-  /** Begins to dial. Before, connections of others are accepted already. */
   start(): void {
     assert(!this.#started, 'A transport starts once');
     this.#started = true;
     for (const dialer of this.#dialers.values()) this.#dial(dialer);
   }
 
-  /** To be called for `upgrade` events of the HTTP server; answers those that are none of its own with 404. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     // A connection may break between its request and the answer.
     socket.on('error', () => socket.destroy());
@@ -457,7 +447,6 @@ function strangerKey(request: IncomingMessage): string {
   return `${request.socket.remoteAddress ?? ''} ${typeof claimed === 'string' ? claimed.slice(0, 64) : ''}`;
 }
 
-/** Answers an upgrade request with an error, as plain text. */
 /** Answers a request to upgrade with a refusal, and ends its connection. */
 export function refuseUpgrade(socket: Duplex, status: number, reason: string): void {
   // It may break before it has the answer.

@@ -1,3 +1,5 @@
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
 import type { ServerId } from '../../base/ids.ts';
 
 export interface SendOptions {
@@ -105,6 +107,26 @@ export interface TransportStats {
   /** Times that a peer came to be connected. */
   readonly connections: number;
   readonly callsPending: number;
+}
+
+/** The transport of a server in a cluster whose servers come and go, on the port of its HTTP server. */
+export interface ClusterTransport extends Transport {
+  /** The peers, connected or not. */
+  readonly peers: ServerId[];
+  /** Makes a server one of the peers, or gives its new address, which counts from the next dialing on. */
+  addPeer(peer: ServerId, address: PeerAddress): void;
+  /** Ends the connections with a peer; from now on it is a stranger. */
+  removePeer(peer: ServerId): void;
+  /** Begins to dial. Before, connections of others are accepted already. */
+  start(): void;
+  /** To be called for `upgrade` events of the HTTP server; answers those that are none of its own with 404. */
+  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+}
+
+/** Where a server listens. */
+export interface PeerAddress {
+  readonly host: string;
+  readonly port: number;
 }
 
 /** Bounds of what a transport keeps in memory. */

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ServerId } from '../../base/ids.ts';
-import type { PeerAddress } from '../../server/transport/peer-transport.ts';
-import type { TransportHandlers } from '../../server/transport/transport.ts';
+import type { PeerAddress, TransportHandlers } from '../../server/transport/transport.ts';
 import { freeAddresses, type PeerProcess, startPeer } from '../transport/peer-cluster.ts';
 
 const [A, B] = ['a', 'b'] as [ServerId, ServerId];

@@ -3,12 +3,11 @@ import { type Logger, pino } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import { freePorts } from '../../client/dev/free-ports.ts';
 import {
-  type PeerAddress,
   type PeerTiming,
   PeerTransport,
   type PeerTransportOptions,
 } from '../../server/transport/peer-transport.ts';
-import type { TransportHandlers, TransportLimits } from '../../server/transport/transport.ts';
+import type { PeerAddress, TransportHandlers, TransportLimits } from '../../server/transport/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import type { TransportCluster } from '../conformance/transport.ts';
 

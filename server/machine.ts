@@ -1,0 +1,51 @@
+import type { FastifyInstance, FastifyListenOptions } from 'fastify';
+import type { ServerId } from '../base/ids.ts';
+import type { HttpChannel } from '../http-parts/http-channel.ts';
+import { Pool } from '../http-parts/undici.ts';
+import type { PeerTls } from './security/peer-tls.ts';
+import { PeerTransport, type PeerTransportOptions } from './transport/peer-transport.ts';
+import type { ClusterTransport } from './transport/transport.ts';
+
+/** What a server uses of the machine that it runs on, besides its clocks and its disk. A simulation has one of its own. */
+export interface Machine {
+  /** Identity of this boot: another one shows that what was not synced may be lost. Absent: as the system says. */
+  readonly bootId?: string;
+  /** Makes the transport between this server and its peers, which `start` lets dial. */
+  peerTransport(options: PeerTransportOptions): ClusterTransport;
+  /**
+   * Makes connections to the HTTP face of a peer.
+   *
+   * @param url its base URL
+   * @param tls null where servers speak in the clear
+   */
+  peerHttp(peer: ServerId, url: string, tls: PeerTls | null): HttpChannel;
+  /** Resolves when requests come in; @throws the error of listening. */
+  listen(app: FastifyInstance, options: FastifyListenOptions): Promise<unknown>;
+}
+
+/**
+ * Connections to one peer. They are made as needed; so many, because a file without a majority keeps
+ * its requests waiting and must not keep other files' requests from being forwarded.
+ */
+const CONNECTIONS_MAX = 64;
+/** An exchange ends by its own time-out; this one only lets no attempt stay for ever. */
+const CONNECT_MS_MAX = 10_000;
+
+/** Sockets of this machine. */
+export const systemMachine: Machine = {
+  peerTransport: (options) => new PeerTransport(options),
+  peerHttp: (peer, url, tls) => {
+    // What the catalog remembers of a server may be from before the cluster had certificates.
+    const origin = tls === null ? url : url.replace(/^http:/, 'https:');
+    // The time-outs of undici are off: each exchange has its own, and it covers everything.
+    return new Pool(origin, {
+      ...(tls === null ? {} : { connect: tls.connectorTo(peer, CONNECT_MS_MAX) }),
+      connections: CONNECTIONS_MAX,
+      pipelining: 1,
+      headersTimeout: 0,
+      bodyTimeout: 0,
+      keepAliveTimeout: 30_000,
+    });
+  },
+  listen: (app, options) => app.listen(options),
+};
