@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { CLIENT_VARIABLES } from '../base/environment.ts';
 import { ServiceError } from '../base/errors.ts';
+import type { HttpChannel } from '../http-parts/http-channel.ts';
 import { isSystemError, systemReason } from './failure.ts';
 import { isLoopback } from './loopback.ts';
 import { RevokedServers } from './revoked-servers.ts';
@@ -42,13 +43,16 @@ interface Read {
 export class Access {
   /** Of a cluster that asks nobody who he is. */
   static readonly NONE = new Access({});
+  /** Makes the way to the server of a base URL; null where that is sockets. A simulation has another one. */
+  readonly connect: ((url: string) => HttpChannel) | null;
   readonly #files: AccessFiles;
   readonly #revoked: RevokedServers | null;
   #read: Read;
   #refreshedMs = Number.NEGATIVE_INFINITY;
 
   /** @throws ServiceError `bad-request` where a file cannot be read, or holds no token */
-  constructor(files: AccessFiles) {
+  constructor(files: AccessFiles, connect: ((url: string) => HttpChannel) | null = null) {
+    this.connect = connect;
     this.#files = files;
     this.#read = readFiles(files);
     this.#revoked = files.revoked === undefined ? null : new RevokedServers(files.revoked);

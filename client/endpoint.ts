@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import type { ChannelAnswer, ChannelRequest, HttpChannel } from '../http-parts/http-channel.ts';
 import { type Dispatcher, Pool } from '../http-parts/undici.ts';
 import type { Access } from './access.ts';
 import {
@@ -40,6 +41,8 @@ export class Endpoint {
   readonly #events: EndpointEvents;
   readonly #access: Access;
   readonly #pool: Pool;
+  /** The way to the server where it is not sockets. */
+  readonly #channel: HttpChannel | null;
   #dead = false;
   /** Null where the server is not one of this project. */
   #direct: DirectHttp | null;
@@ -62,6 +65,7 @@ export class Endpoint {
       );
     }
     this.url = parsed.origin;
+    this.#channel = access.connect?.(parsed.origin) ?? null;
     this.#access = access;
     this.given = given;
     this.#events = events;
@@ -83,12 +87,13 @@ export class Endpoint {
       },
       elsewhere: () => events.elsewhere(this),
     };
-    this.pulse = new Pulse(this.url, traffic, pulse, access);
+    this.pulse = new Pulse(this.url, traffic, pulse, access, this.#channel);
   }
 
   /** One exchange, which may be repeated freely. @throws the reason of the signal, or why there is no answer */
   async request(plain: DirectRequest): Promise<Response> {
     const request = { ...plain, headers: this.#withAccess(plain.headers) };
+    if (this.#channel !== null) return this.#channel.request(wholeOf(request));
     if (this.#contents !== null && isLargeWrite(request)) {
       try {
         return await this.#contents.request(request);
@@ -107,9 +112,13 @@ export class Endpoint {
         this.#direct = null;
       }
     }
-    const { method, path, headers, body = null, signal } = request;
-    const whole = Array.isArray(body) ? Buffer.concat(body) : (body as Uint8Array | string | null);
-    return this.#pool.request({ method, path, headers, body: whole, signal });
+    return this.#pool.request(wholeOf(request));
+  }
+
+  /** One exchange with a small answer. */
+  ask(request: ChannelRequest): Promise<ChannelAnswer> {
+    if (this.#channel === null) return this.stream(request as Dispatcher.RequestOptions);
+    return this.#channel.request({ ...request, headers: this.#withAccess(request.headers) });
   }
 
   /** One exchange whose answer is read while it comes. */
@@ -151,6 +160,7 @@ export class Endpoint {
   async retire(): Promise<void> {
     this.#direct?.retire();
     this.#contents?.retire();
+    await this.#channel?.close();
     await this.#pool.close();
     this.pulse.close();
   }
@@ -160,8 +170,14 @@ export class Endpoint {
     this.pulse.close();
     this.#direct?.close();
     this.#contents?.close();
+    await this.#channel?.destroy();
     await this.#pool.destroy();
   }
+}
+
+function wholeOf({ method, path, headers, body = null, signal }: DirectRequest) {
+  const whole = Array.isArray(body) ? Buffer.concat(body) : (body as Uint8Array | string | null);
+  return { method, path, headers: headers ?? null, body: whole, signal };
 }
 
 function isLargeWrite({ method, path, body }: DirectRequest): boolean {

@@ -1,4 +1,5 @@
 import { get as getHttps } from 'node:https';
+import type { HttpChannel } from '../http-parts/http-channel.ts';
 import { get as getHttp } from '../http-parts/node-http.ts';
 import { Access } from './access.ts';
 import type { Traffic } from './traffic.ts';
@@ -49,6 +50,7 @@ export class Pulse {
   readonly #url: string;
   readonly #access: Access;
   readonly #traffic: Traffic;
+  readonly #channel: HttpChannel | null;
   readonly #events: PulseEvents;
   /** In the order in which they began. */
   readonly #watches = new Set<Watch>();
@@ -63,7 +65,15 @@ export class Pulse {
   #silent = false;
   #closed = false;
 
-  constructor(url: string, traffic: Traffic, events: PulseEvents, access: Access = Access.NONE) {
+  /** @param channel the way to the server where it is not sockets */
+  constructor(
+    url: string,
+    traffic: Traffic,
+    events: PulseEvents,
+    access: Access = Access.NONE,
+    channel: HttpChannel | null = null,
+  ) {
+    this.#channel = channel;
     this.#url = url;
     this.#access = access;
     this.#traffic = traffic;
@@ -167,7 +177,12 @@ export class Pulse {
     this.#question = question;
     if (this.#watches.size > 0) this.#askedAt ??= this.#interval;
     this.#start();
-    askLivez(this.#url, this.#access, question.controller.signal).then(
+    const { signal } = question.controller;
+    const asked =
+      this.#channel === null
+        ? askLivez(this.#url, this.#access, signal)
+        : this.#channel.request({ method: 'GET', path: '/livez', signal });
+    asked.then(
       () => {
         if (this.#question !== question) return;
         this.#quietIntervals = Math.min(2 * this.#quietIntervals, QUIET_INTERVALS_MAX);

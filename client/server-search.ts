@@ -62,13 +62,13 @@ export async function findServers(
 /** @returns who the server says that it is; null where it does not say so */
 export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<string | null> {
   try {
-    const response = await endpoint.stream({
+    const response = await endpoint.ask({
       method: 'GET',
       path: '/v1/status/self',
       signal: AbortSignal.any([signal, AbortSignal.timeout(ID_TIMEOUT_MS)]),
     });
     if (response.statusCode !== 200) {
-      await response.body.dump();
+      await response.body.bytes();
       return null;
     }
     const { id } = await readJson<Partial<ServerStatus>>(response);
@@ -83,7 +83,7 @@ export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<st
 async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<readonly Listed[] | null> {
   const body: QueryRequest = { query: { kind: 'servers', counts: false } };
   try {
-    const response = await endpoint.stream({
+    const response = await endpoint.ask({
       method: 'POST',
       path: '/v1/catalog/queries',
       headers: { 'content-type': 'application/json' },
@@ -91,7 +91,7 @@ async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<read
       signal: AbortSignal.any([signal, AbortSignal.timeout(LIST_TIMEOUT_MS)]),
     });
     if (response.statusCode !== 200) {
-      await response.body.dump();
+      await response.body.bytes();
       return null;
     }
     const { servers } = await readJson<Partial<QueryResults['servers']>>(response);
