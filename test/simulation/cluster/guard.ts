@@ -1,0 +1,201 @@
+/**
+ * Puts the clocks, timers, random numbers and asynchronous file operations of Node behind the simulation for code that
+ * runs in a simulated process, libraries included; sockets, threads and child processes are refused there. Code that runs
+ * outside of a simulated process has Node's own. Import it before anything that keeps a function of Node for itself.
+ */
+import childProcess from 'node:child_process';
+import crypto from 'node:crypto';
+import dns from 'node:dns';
+import fs from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
+import net from 'node:net';
+import os from 'node:os';
+import timers from 'node:timers';
+import timersPromises from 'node:timers/promises';
+import workerThreads from 'node:worker_threads';
+import zlib from 'node:zlib';
+import { guardFiles } from './guarded-files.ts';
+import type { SimulatedProcess } from './simulated-process.ts';
+import { SimulatedTimer } from './simulated-process.ts';
+import type { VirtualTime } from './virtual-time.ts';
+
+type Call = (...args: unknown[]) => unknown;
+type Holder = Record<string, Call>;
+
+let time: VirtualTime | null = null;
+
+/** Makes `simulated` the time of the processes from now on, until it is called with null. */
+export function guardWith(simulated: VirtualTime | null): void {
+  time = simulated;
+}
+
+/** @returns the simulated process whose code runs; null where it is code of the host */
+export function currentProcess(): SimulatedProcess | null {
+  return time?.current ?? null;
+}
+
+/** Puts `simulated` in the place of a function of Node, where a simulated process calls it. */
+function replace(
+  holder: object,
+  name: string,
+  simulated: (process: SimulatedProcess, args: unknown[]) => unknown,
+): void {
+  const functions = holder as Holder;
+  const real = functions[name];
+  if (real === undefined) return;
+  const replaced = function (this: unknown, ...args: unknown[]): unknown {
+    const process = currentProcess();
+    return process === null ? real.apply(this, args) : simulated(process, args);
+  };
+  // What Node's own promisify looks for stays.
+  for (const key of Reflect.ownKeys(real)) {
+    const own = Object.getOwnPropertyDescriptor(real, key);
+    if (own?.configurable === true && key !== 'name' && key !== 'length')
+      Object.defineProperty(replaced, key, own);
+  }
+  Object.defineProperty(functions, name, { value: replaced, writable: true, configurable: true });
+}
+
+function refuse(holder: object, name: string, what: string): void {
+  replace(holder, name, (process) => {
+    const error = new Error(
+      `${process.name} reached for ${what} (${name}): the simulation has no seam there`,
+    );
+    time?.fail(error);
+    throw error;
+  });
+}
+
+const bind = ([run, , ...args]: unknown[]): (() => void) => {
+  const call = run as Call;
+  return args.length === 0 ? () => void call() : () => void call(...args);
+};
+
+function clear(holder: object, name: string): void {
+  const functions = holder as Holder;
+  const real = functions[name] as Call;
+  functions[name] = (timer) => {
+    if (timer instanceof SimulatedTimer) timer.cancel();
+    else if (timer !== undefined && timer !== null) real(timer);
+  };
+}
+
+for (const holder of [globalThis, timers]) {
+  replace(holder, 'setTimeout', (process, args) => process.after(Number(args[1] ?? 1), bind(args)));
+  replace(holder, 'setInterval', (process, args) => process.every(Number(args[1] ?? 1), bind(args)));
+  replace(holder, 'setImmediate', (process, [run, ...args]) => process.soon(bind([run, 0, ...args])));
+  for (const name of ['clearTimeout', 'clearInterval', 'clearImmediate']) clear(holder, name);
+}
+type SleepArguments = Parameters<SimulatedProcess['sleep']>[1];
+replace(timersPromises, 'setTimeout', async (process, [delayMs, value, options]) => {
+  await process.sleep(Number(delayMs ?? 1), (options ?? {}) as SleepArguments);
+  return value;
+});
+replace(timersPromises, 'setImmediate', async (process, [value]) => {
+  await process.nextTurn();
+  return value;
+});
+
+const RealDate = Date;
+class GuardedDate extends RealDate {
+  constructor(...args: [] | [number | string | Date]) {
+    if (args.length === 0) super(GuardedDate.now());
+    else super(...(args as [number]));
+  }
+
+  static override now(): number {
+    return currentProcess()?.wallMs() ?? RealDate.now();
+  }
+}
+globalThis.Date = GuardedDate as DateConstructor;
+const realNow = performance.now.bind(performance);
+performance.now = () => currentProcess()?.nowMs() ?? realNow();
+replace(process, 'hrtime', (process) => {
+  const ms = process.nowMs();
+  return [Math.floor(ms / 1_000), Math.floor((ms % 1_000) * 1e6)];
+});
+process.hrtime.bigint = () => BigInt(Math.round((currentProcess()?.nowMs() ?? realNow()) * 1e6));
+replace(os, 'uptime', (process) => process.bootMs() / 1_000);
+replace(AbortSignal, 'timeout', (process, [delayMs]) => process.timeout(Number(delayMs)));
+
+replace(Math, 'random', (process) => process.random());
+replace(crypto, 'randomBytes', (process, [count, callback]) => {
+  const bytes = process.randomBytes(Number(count));
+  if (typeof callback !== 'function') return bytes;
+  process.soon(() => callback(null, bytes));
+  return undefined;
+});
+replace(crypto, 'randomUUID', (process) => {
+  const hex = process.randomBytes(16).toString('hex');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-4${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20)}`;
+});
+for (const [holder, name] of [
+  [crypto, 'randomFillSync'],
+  [crypto.webcrypto, 'getRandomValues'],
+] as const) {
+  replace(holder, name, (process, [bytes]) => {
+    const view = bytes as NodeJS.ArrayBufferView;
+    process.fill(new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
+    return bytes;
+  });
+}
+replace(crypto, 'randomInt', (process, args) => {
+  const [low, high] =
+    args.length > 1 && typeof args[1] === 'number' ? [Number(args[0]), args[1]] : [0, Number(args[0])];
+  return low + Math.floor(process.random() * (high - low));
+});
+
+for (const name of ['connect', 'createConnection']) refuse(net, name, 'a socket');
+refuse(net.Socket.prototype, 'connect', 'a socket');
+refuse(net.Server.prototype, 'listen', 'a listener');
+refuse(dns, 'lookup', 'a name server');
+for (const name of ['spawn', 'exec', 'execFile', 'fork']) refuse(childProcess, name, 'a child process');
+const RealWorker = workerThreads.Worker;
+workerThreads.Worker = new Proxy(RealWorker, {
+  construct(target, args) {
+    const process = currentProcess();
+    if (process !== null)
+      throw new Error(`${process.name} reached for a thread: the simulation has no seam there`);
+    return Reflect.construct(target, args) as object;
+  },
+});
+for (const name of [
+  'deflate',
+  'inflate',
+  'gzip',
+  'gunzip',
+  'unzip',
+  'deflateRaw',
+  'inflateRaw',
+  'brotliCompress',
+]) {
+  refuse(zlib, name, 'the thread pool of zlib');
+}
+for (const name of [
+  'createDeflate',
+  'createGzip',
+  'createGunzip',
+  'createBrotliCompress',
+  'createBrotliDecompress',
+]) {
+  refuse(zlib, name, 'the thread pool of zlib');
+}
+for (const name of ['pbkdf2', 'scrypt', 'hkdf', 'generateKeyPair', 'generateKey']) {
+  refuse(crypto, name, 'the thread pool of crypto');
+}
+
+guardFiles(fs, currentProcess);
+
+// Databases put what is to be done at the end of the process there; a simulated process has no such end.
+for (const name of ['on', 'once', 'addListener', 'prependListener'] as const) {
+  const real = process[name].bind(process) as Call;
+  (process as unknown as Holder)[name] = (event, ...rest) =>
+    event === 'exit' && currentProcess() !== null ? process : real(event, ...rest);
+}
+process.on('unhandledRejection', (error) => {
+  const current = currentProcess();
+  if (current === null) throw error;
+  current.crashed(error);
+});
+
+syncBuiltinESMExports();

@@ -1,0 +1,135 @@
+import './guard.ts';
+import { Writable } from 'node:stream';
+import { type Logger, pino } from 'pino';
+import type { Prng } from '../../../base/prng.ts';
+import { readConfig } from '../../../server/config.ts';
+import type { Machine } from '../../../server/machine.ts';
+import { Server } from '../../../server/server.ts';
+import { mountDisk } from './guarded-files.ts';
+import { PrivateDisk } from './simulated-disk.ts';
+import type { SimulatedHttp } from './simulated-http.ts';
+import type { SimulatedProcess } from './simulated-process.ts';
+import type { SimulatedPeers } from './simulated-transport.ts';
+import type { VirtualTime } from './virtual-time.ts';
+
+/** What all servers of a cluster share. */
+export interface ClusterNet {
+  readonly time: VirtualTime;
+  readonly peers: SimulatedPeers;
+  readonly http: SimulatedHttp;
+}
+
+export interface ServerOptions {
+  readonly id: string;
+  readonly flags: readonly string[];
+  readonly origin: string;
+  /** Where its disk is. */
+  readonly folder: string;
+  readonly random: Prng;
+  /** Of its clock, in all lives. */
+  readonly offsetMs: number;
+  readonly driftPpm: number;
+  /** Of what it logs, `silent` for nothing. */
+  readonly logLevel: string;
+}
+
+/** A composed server: the code of production in a simulated process, which may end and begin again. */
+export class SimulatedServer {
+  readonly id: string;
+  readonly disk: PrivateDisk;
+  readonly #net: ClusterNet;
+  readonly #options: ServerOptions;
+  #process: SimulatedProcess | null = null;
+  #server: Server | null = null;
+  #boots = 1;
+  starts = 0;
+  /** Why it ended by itself, if it did. */
+  failure: unknown = null;
+
+  constructor(net: ClusterNet, options: ServerOptions) {
+    this.id = options.id;
+    this.#net = net;
+    this.#options = options;
+    this.disk = new PrivateDisk(options.folder, options.random);
+  }
+
+  get process(): SimulatedProcess | null {
+    return this.#process;
+  }
+
+  get runs(): boolean {
+    return this.#process !== null && !this.#process.hasEnded;
+  }
+
+  /** It listens. */
+  get hasStarted(): boolean {
+    return this.runs && this.#server !== null;
+  }
+
+  start(): void {
+    const { offsetMs, driftPpm, flags, logLevel, origin } = this.#options;
+    const { time, peers, http } = this.#net;
+    const process = time.process(this.id, { offsetMs, driftPpm });
+    this.#process = process;
+    this.#server = null;
+    this.starts++;
+    mountDisk(process, this.disk);
+    const log = this.#log(logLevel);
+    const config = readConfig([...flags, '--data', this.disk.folder], {}, () => '');
+    const machine: Machine = {
+      bootId: `boot-${this.#boots}`,
+      peerTransport: (options) => peers.join(process, options),
+      peerHttp: (_peer, url) => http.channel(process, this.id, url),
+      listen: async (app) => {
+        await app.ready();
+        http.listen(process, this.id, origin, app.server);
+      },
+    };
+    const fatal = (error: unknown): void => {
+      process.crashed(error);
+    };
+    process.onEndOnce(() => {
+      if (process.failure !== null) this.failure = process.failure;
+    });
+    time.after(0, process, () => {
+      time.note('starts');
+      Server.start(config, { world: process, log, fatal, machine }).then(
+        (server) => {
+          this.#server = server;
+          time.note('listens');
+        },
+        (error: unknown) => process.crashed(error),
+      );
+    });
+  }
+
+  /** Ends its process as `kill -9` does. */
+  kill(): void {
+    this.#end(false);
+  }
+
+  /** Its machine loses power. */
+  losePower(): void {
+    this.#boots++;
+    this.#end(true);
+  }
+
+  #end(lostPower: boolean): void {
+    this.#process?.end();
+    this.disk.next(lostPower);
+    this.#process = null;
+    this.#server = null;
+  }
+
+  #log(level: string): Logger {
+    const { time } = this.#net;
+    if (level === 'silent') return pino({ level });
+    const lines = new Writable({
+      write: (chunk, _encoding, done) => {
+        time.note(`log ${String(chunk).trimEnd()}`);
+        done();
+      },
+    });
+    return pino({ level, base: null, timestamp: false }, { write: (line: string) => void lines.write(line) });
+  }
+}
