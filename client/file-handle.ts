@@ -10,6 +10,7 @@ import {
 import type { CopyOrder, FileExtent, FileState, Whence, WriteResult } from '../wire/http-api.ts';
 import { HEADER_LOCAL_MISS } from '../wire/locations.ts';
 import type { CallOptions, ExchangeRequest, Exchanger, Subject } from './exchange.ts';
+import type { FileLocks } from './file-locks.ts';
 import type { LocalReads, Miss } from './local-reads/local-reads.ts';
 import { RequestWindow } from './request-window.ts';
 import { readBytes, readJson } from './response.ts';
@@ -64,8 +65,8 @@ export interface FileOptions {
   readonly snapshot?: number;
   /** What failures call it, such as `VOLUME:/path`; its number where that is absent. */
   readonly name?: string;
-  /** Called before each attempt of a change is sent; one that aborts the signal of the change keeps it from being sent. */
-  readonly beforeChange?: () => void;
+  /** Locks on the file under which it is changed. They are looked at before each attempt of a change, and servers refuse it once they are lost. */
+  readonly locks?: () => Pick<FileLocks, 'notice' | 'under'> | null;
 }
 
 /**
@@ -82,7 +83,7 @@ export class FileHandle {
   readonly #path: string;
   /** Of a URL's query, where a snapshot is read. */
   readonly #shown: string;
-  readonly #beforeChange: () => void;
+  readonly #locks: () => Pick<FileLocks, 'notice' | 'under'> | null;
   #session: Promise<Session> | null = null;
   #hadSession = false;
   /** The largest number of a committed operation that is known here. */
@@ -99,13 +100,7 @@ export class FileHandle {
     local: LocalReads | null = null,
     subject: Subject = { primary: options.replicas?.[0] ?? null },
   ) {
-    const {
-      replicas = [],
-      since = 0,
-      snapshot,
-      name = `file ${file}`,
-      beforeChange = () => undefined,
-    } = options;
+    const { replicas = [], since = 0, snapshot, name = `file ${file}`, locks = () => null } = options;
     assert(Number.isSafeInteger(file) && file > 0, 'A file has a positive number');
     this.#exchanger = exchanger;
     this.file = file;
@@ -116,7 +111,7 @@ export class FileHandle {
     this.#path = `/v1/data/${file}`;
     this.#shown = snapshot === undefined ? '' : `&snapshot=${snapshot}`;
     this.#knownSeq = since;
-    this.#beforeChange = beforeChange;
+    this.#locks = locks;
   }
 
   /** Id of the server that was the primary when last heard of. */
@@ -335,16 +330,18 @@ export class FileHandle {
   async #change(build: (query: string) => ExchangeRequest, options: CallOptions = {}): Promise<WriteResult> {
     // A second session is enough: one that has just begun is not forgotten already.
     const { timeoutMs = this.#exchanger.operationTimeoutMs, signal } = options;
+    const under = this.#locks()?.under ?? null;
+    const locked = under === null ? '' : `&under=${under.client}-${under.stamp}`;
     for (let attempt = 1; ; attempt++) {
       this.#session ??= this.#beginSession(options);
       const beginning = this.#session;
       const session = await beginning;
       const number = await session.window.acquire({ timeoutMs, signal });
       try {
-        const query = `session=${session.window.session}&number=${number}&since=${session.since}&answered=${session.window.answered}`;
+        const query = `session=${session.window.session}&number=${number}&since=${session.since}&answered=${session.window.answered}${locked}`;
         const outcome = await this.#exchanger.exchange(
           this.#subject,
-          { ...build(query), onAttempt: this.#beforeChange },
+          { ...build(query), onAttempt: () => this.#locks()?.notice() },
           readJson<WriteResult>,
           options,
         );

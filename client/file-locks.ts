@@ -12,6 +12,7 @@ import type {
   LockOfClient,
   LockRenewal,
   LockRenewalBody,
+  LocksHeld,
   LockWish,
 } from '../wire/lock-api.ts';
 import { LOCK_REQUESTS_PENDING_MAX } from '../wire/lock-limits.ts';
@@ -70,6 +71,8 @@ export class FileLocks {
   readonly #repairs = new Map<string, Promise<void>>();
   readonly #pending: Set<number>;
   #leaseMs = 0;
+  /** The newest stamp when the first of the locks that are held now was granted. */
+  #heldSinceStamp = 0;
   /** By `bootMs`. */
   #validUntilMs = -Infinity;
   /** Epochs in which locks were granted that the renewal under way does not name. */
@@ -159,6 +162,12 @@ export class FileLocks {
     return this.#lost.has(keyOf({ kind, owner }));
   }
 
+  /** @returns what a change that is made under locks says of them; null where there are none */
+  get under(): LocksHeld | null {
+    this.notice();
+    return this.#held.size === 0 ? null : { client: this.#client.id, stamp: this.#heldSinceStamp };
+  }
+
   /** Reports locks whose lease is over: whether all is lost is a question of time alone. */
   notice(): void {
     if (this.#held.size === 0 || bootMs() < this.#validUntilMs) return;
@@ -225,6 +234,7 @@ export class FileLocks {
     this.#leaseMs = grant.leaseMs;
     this.#validUntilMs = validUntilMs;
     this.#epochsSince.add(grant.epoch);
+    if (this.#held.size === 0) this.#heldSinceStamp = this.#client.stamp;
     this.#held.set(key, rangesWith(this.#held.get(key) ?? [], wish));
     this.#schedule();
     return 'granted';

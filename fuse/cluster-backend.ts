@@ -20,7 +20,7 @@ import {
   type Space,
 } from './backend.ts';
 import { CatalogReach } from './catalog-reach.ts';
-import { lost } from './locks.ts';
+import { isLoss, lost } from './locks.ts';
 import { replicatedRoom } from './replicated-room.ts';
 import { Users } from './users.ts';
 
@@ -245,7 +245,7 @@ function clusterFile(
   inode: number,
   options: { readonly replicas: readonly string[]; readonly since: number; readonly snapshot?: number },
 ): BackendFile {
-  const handle = client.openFile(inode, { ...options, beforeChange: () => locks?.notice() });
+  const handle = client.openFile(inode, { ...options, locks: () => locks });
   const { replicas } = options;
   let locks: FileLocks | null = null;
   let underLocks = unlimited();
@@ -259,7 +259,9 @@ function clusterFile(
     change: (options: { readonly signal?: AbortSignal }) => Promise<State>,
   ): Promise<State> => {
     const { signal } = underLocks;
-    const state = await change(locks === null ? {} : { signal });
+    const state = await change(locks === null ? {} : { signal }).catch((error: unknown) => {
+      throw isLoss(error) ? lost() : error;
+    });
     locks?.notice();
     signal.throwIfAborted();
     if (written === null || contentVersionCompare(state.contents, written) > 0) written = state.contents;

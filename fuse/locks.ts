@@ -182,7 +182,7 @@ function isTaken(error: unknown): boolean {
   return error instanceof ServiceError && error.code === 'locked';
 }
 
-function isLoss(error: unknown): boolean {
+export function isLoss(error: unknown): boolean {
   return error instanceof ServiceError && error.code === 'lease-lost';
 }
 

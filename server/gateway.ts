@@ -1,7 +1,6 @@
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
 import type { World } from '../base/world.ts';
-import type { RequestId } from '../replica/operation.ts';
 import type { View } from '../replica/view.ts';
 import type {
   Attributes,
@@ -28,7 +27,15 @@ import { type Machine, systemMachine } from './machine.ts';
 import type { MetricsRegistry } from './metrics.ts';
 import { type Call, type CallOptions, Router, type Trail } from './router.ts';
 import type { PeerTls } from './security/peer-tls.ts';
-import type { CopyPiece, FileLocated, FileRead, FileStanding, Hole, Services } from './services.ts';
+import type {
+  ChangeRequest,
+  CopyPiece,
+  FileLocated,
+  FileRead,
+  FileStanding,
+  Hole,
+  Services,
+} from './services.ts';
 import { type Shown, ShownFiles } from './shown-files.ts';
 
 export interface GatewayOptions {
@@ -281,7 +288,7 @@ export class Gateway {
 
   async write(
     file: FileId,
-    request: RequestId,
+    request: ChangeRequest,
     offset: number | 'append',
     bytes: Uint8Array,
     options: WriteOptions = {},
@@ -304,7 +311,7 @@ export class Gateway {
   /** Bytes at several places, as one operation: all of them are there, or none. */
   async writeParts(
     file: FileId,
-    request: RequestId,
+    request: ChangeRequest,
     parts: readonly WritePart[],
     options: CallOptions = {},
   ): Promise<WriteResult> {
@@ -324,7 +331,7 @@ export class Gateway {
 
   async truncate(
     file: FileId,
-    request: RequestId,
+    request: ChangeRequest,
     sizeBytes: number,
     options: CallOptions = {},
   ): Promise<WriteResult> {
@@ -337,7 +344,12 @@ export class Gateway {
     );
   }
 
-  async punch(file: FileId, request: RequestId, hole: Hole, options: CallOptions = {}): Promise<WriteResult> {
+  async punch(
+    file: FileId,
+    request: ChangeRequest,
+    hole: Hole,
+    options: CallOptions = {},
+  ): Promise<WriteResult> {
     const { from, to, grows } = hole;
     return this.#fileCall(
       file,
@@ -382,7 +394,7 @@ export class Gateway {
    */
   async copy(
     file: FileId,
-    request: RequestId,
+    request: ChangeRequest,
     order: CopyOrder & { readonly from: FileId },
     options: CallOptions = {},
   ): Promise<WriteResult> {
@@ -680,9 +692,10 @@ function jsonRequest(path: string, body: unknown): PeerRequest {
   return { method: 'POST', path, contentType: 'application/json', body: JSON.stringify(body) };
 }
 
-function requestText(request: RequestId): string {
-  const { session, number, since, answered = 0 } = request;
-  return `session=${session}&number=${number}&since=${since}&answered=${answered}`;
+function requestText(request: ChangeRequest): string {
+  const { session, number, since, answered = 0, under } = request;
+  const locks = under === undefined ? '' : `&under=${under.client}-${under.stamp}`;
+  return `session=${session}&number=${number}&since=${since}&answered=${answered}${locks}`;
 }
 
 /** Read by `guardOf` of the data routes. */

@@ -27,7 +27,14 @@ import type {
   WriteResult,
 } from '../wire/http-api.ts';
 import type { FileLocations } from '../wire/locations.ts';
-import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../wire/lock-api.ts';
+import type {
+  LockBody,
+  LockGrant,
+  LockList,
+  LockRenewal,
+  LockRenewalBody,
+  LocksHeld,
+} from '../wire/lock-api.ts';
 
 /** Who is to lead the files that commands make: told of each once by `making`, then by one of the others. */
 export interface Maker {
@@ -123,6 +130,12 @@ export type CopyPiece =
   | { readonly kind: 'hole'; readonly length: number }
   | { readonly kind: 'end' };
 
+/** A change of a file, once. */
+export interface ChangeRequest extends RequestId {
+  /** It is refused where the client has lost its locks on the file. */
+  readonly under?: LocksHeld;
+}
+
 /** Contents of files whose primary this server is, or becomes by being asked. */
 export interface FileService extends Maker {
   /**
@@ -145,16 +158,16 @@ export interface FileService extends Maker {
    */
   write(
     file: FileId,
-    request: RequestId,
+    request: ChangeRequest,
     offset: number | 'append',
     bytes: Uint8Array,
     guard?: WriteGuard,
   ): Promise<WriteResult>;
   /** Bytes at several places, as one operation. `offset` of the result is that of the first. */
-  writeParts(file: FileId, request: RequestId, parts: readonly WritePart[]): Promise<WriteResult>;
-  truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult>;
+  writeParts(file: FileId, request: ChangeRequest, parts: readonly WritePart[]): Promise<WriteResult>;
+  truncate(file: FileId, request: ChangeRequest, sizeBytes: number): Promise<WriteResult>;
   /** Makes a hole. `offset` of the result is where it ends. Acknowledged by a majority when it resolves. */
-  punch(file: FileId, request: RequestId, hole: Hole): Promise<WriteResult>;
+  punch(file: FileId, request: ChangeRequest, hole: Hole): Promise<WriteResult>;
   /** Where data or a hole begins, not before `offset`; as a read, it is answered by who may answer one. */
   extent(file: FileId, offset: number, whence: Whence, asOf?: ContentVersion): Promise<FileExtent>;
   /**
@@ -163,7 +176,7 @@ export interface FileService extends Maker {
    */
   copy(
     file: FileId,
-    request: RequestId,
+    request: ChangeRequest,
     toOffset: number,
     read: () => Promise<CopyPiece>,
   ): Promise<WriteResult>;

@@ -43,6 +43,13 @@ export interface WireLockOfClient extends WireLock {
   readonly client: number;
 }
 
+/** The locks of a file under which a client changes it. */
+export interface LocksHeld {
+  readonly client: number;
+  /** The newest stamp of the client when it got the first of them. */
+  readonly stamp: number;
+}
+
 /** What an owner would have on a range: a lock, or (`unlock`) none. */
 export interface LockWish extends Omit<LockHeld, 'type'> {
   readonly type: 'shared' | 'exclusive' | 'unlock';

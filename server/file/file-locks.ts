@@ -12,6 +12,7 @@ import type {
   LockOfClient,
   LockRenewal,
   LockRenewalBody,
+  LocksHeld,
   WishOfClient,
 } from '../../wire/lock-api.ts';
 import { LOCK_WAITERS_MAX, LOCKS_PER_CLIENT_MAX, LOCKS_PER_FILE_MAX } from '../../wire/lock-limits.ts';
@@ -56,6 +57,8 @@ interface Client {
   readonly holder: string;
   /** By this server's monotonic clock, from when the last renewal was received. */
   untilMs: number;
+  /** At the most that of the first message since which this server has known the client without a gap; 0 where it has claimed its locks. */
+  readonly sinceStamp: number;
   /** The newest message, and what of the ones before is not over. */
   stamp: number;
   pending: ReadonlySet<number>;
@@ -175,7 +178,7 @@ export class FileLocks {
       // What was given back since is not claimed by an older word: the client says it anew.
       throw new ServiceError('locked', `A newer message of client ${body.client} came first`);
     }
-    this.#admit(book, { ...body, number: body.stamp }, holder);
+    this.#admit(book, { ...body, number: body.stamp }, holder, nowMs < book.graceUntilMs);
     const lost = body.locks.flatMap((lock, place) => {
       const wish: WishOfClient = { ...lock, ...rangeFromWire(lock), client: body.client };
       if (book.table.covers(wish)) return [];
@@ -186,6 +189,22 @@ export class FileLocks {
     });
     this.#schedule(driver, book);
     return { ...this.#grant(book), lost };
+  }
+
+  /**
+   * A change that is about to be ordered is made under locks of its client that still exclude others: bytes that come late, from a client that has lost
+   * them, replace nothing that others have written under them since. While locks are claimed no others are given.
+   *
+   * @throws ServiceError `lease-lost`, also where this server does not know, because it orders without being the primary
+   */
+  assertHeld(driver: ReplicaDriver, { client, stamp }: LocksHeld): void {
+    if (driver.leads) {
+      const book = this.#present(driver);
+      if (this.#parts.clock.nowMs() < book.graceUntilMs) return;
+      const isSame = (book.clients.get(client)?.sinceStamp ?? Infinity) <= stamp;
+      if (isSame && book.table.list(client).length > 0) return;
+    }
+    throw new ServiceError('lease-lost', `Client ${client} has lost its locks on file ${driver.file}`);
   }
 
   /** @throws ServiceError `not-primary` */
@@ -299,6 +318,7 @@ export class FileLocks {
     book: Book,
     message: Pick<LockBody, 'client' | 'stamp' | 'pending' | 'number'>,
     given: string | null,
+    isClaim = false,
   ): void {
     const { client, stamp, number } = message;
     const untilMs = this.#parts.clock.nowMs() + this.#spanMs;
@@ -306,7 +326,8 @@ export class FileLocks {
     if (known === undefined || stamp > known.stamp) {
       const holder = holderOf(client, given);
       this.#pass(book, client, known?.holder ?? null, holder);
-      book.clients.set(client, { holder, untilMs, stamp, pending: new Set(message.pending) });
+      const sinceStamp = known?.sinceStamp ?? (isClaim ? 0 : stamp);
+      book.clients.set(client, { holder, untilMs, sinceStamp, stamp, pending: new Set(message.pending) });
       for (const [place, waiting] of book.waiting) {
         const isOver = waiting.number < stamp && !message.pending.includes(waiting.number);
         if (waiting.client === client && isOver && waiting.number !== number) this.#leave(book, place);
@@ -424,7 +445,8 @@ export class FileLocks {
     if (isNext) {
       for (const lock of former.locks) {
         const holder = holderOf(lock.client, null);
-        clients.set(lock.client, { holder, untilMs: nowMs + this.#spanMs, stamp: 0, pending: new Set() });
+        const untilMs = nowMs + this.#spanMs;
+        clients.set(lock.client, { holder, untilMs, sinceStamp: 0, stamp: 0, pending: new Set() });
         book.table.set(lock);
       }
     }

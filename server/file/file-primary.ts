@@ -3,13 +3,13 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { epochCompare } from '../../replica/epoch.ts';
-import type { RequestId } from '../../replica/operation.ts';
 import type { ContentVersion, LiveMark, Preservation } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, FILE_BYTES_MAX, type WritePart } from '../../wire/file-operation.ts';
 import type { WriteGuard } from '../../wire/http-api.ts';
+import type { LocksHeld } from '../../wire/lock-api.ts';
 import type { Clock } from '../clock.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
-import type { Hole } from '../services.ts';
+import type { ChangeRequest, Hole } from '../services.ts';
 import type { FileStore } from '../storage/store.ts';
 import { endsInChange, inheritsMark } from './live-mark.ts';
 import { assertDoneBefore } from './sealed-file.ts';
@@ -60,6 +60,7 @@ export class FilePrimary {
   readonly #store: FileStore;
   readonly #clock: Clock;
   readonly #catalog: FileInCatalog;
+  readonly #assertLocked: (under: LocksHeld) => void;
   #nameFlushed: Promise<void> | null = null;
   #sizeBytes: number;
   #modifiedNs: bigint;
@@ -84,7 +85,15 @@ export class FilePrimary {
   /** The catalog may know less than this primary: there is something to settle before the lease is given back. */
   unsettled = true;
 
-  constructor(driver: ReplicaDriver, store: FileStore, clock: Clock, catalog: FileInCatalog) {
+  /** @param assertLocked throws where the client has lost the locks under which it changes the file */
+  constructor(
+    driver: ReplicaDriver,
+    store: FileStore,
+    clock: Clock,
+    catalog: FileInCatalog,
+    assertLocked: (under: LocksHeld) => void = () => undefined,
+  ) {
+    this.#assertLocked = assertLocked;
     this.#file = driver.file;
     this.#driver = driver;
     this.#store = store;
@@ -123,7 +132,7 @@ export class FilePrimary {
    * @throws ServiceError `precondition-failed` where the guard does not hold
    */
   async write(
-    request: RequestId,
+    request: ChangeRequest,
     offset: number | 'append',
     bytes: Uint8Array,
     { guard, tells }: { readonly guard: WriteGuard; readonly tells: 'begin' | 'end' },
@@ -167,7 +176,7 @@ export class FilePrimary {
   }
 
   /** Bytes at several places, as one operation. `offset` of the outcome is that of the first. */
-  async writeParts(request: RequestId, parts: readonly WritePart[]): Promise<Change> {
+  async writeParts(request: ChangeRequest, parts: readonly WritePart[]): Promise<Change> {
     const done = await this.#admit(
       request,
       parts.reduce((sum, { bytes }) => sum + bytes.length, 0),
@@ -184,7 +193,7 @@ export class FilePrimary {
     }
   }
 
-  async punch(request: RequestId, { from, to, grows }: Hole): Promise<Change> {
+  async punch(request: ChangeRequest, { from, to, grows }: Hole): Promise<Change> {
     const done = await this.#admit(request, 0);
     try {
       while (grows && this.#isBeyond(to)) await this.#askForGrowth(to);
@@ -197,7 +206,7 @@ export class FilePrimary {
     }
   }
 
-  async truncate(request: RequestId, sizeBytes: number): Promise<Change> {
+  async truncate(request: ChangeRequest, sizeBytes: number): Promise<Change> {
     const done = await this.#admit(request, 0);
     try {
       while (this.#isBeyond(sizeBytes)) await this.#askForGrowth(sizeBytes);
@@ -343,7 +352,7 @@ export class FilePrimary {
    *
    * @throws ServiceError `sealed`
    */
-  async #admit(request: RequestId, bytes: number): Promise<() => void> {
+  async #admit(request: ChangeRequest, bytes: number): Promise<() => void> {
     for (;;) {
       const sealing = this.#sealing;
       if (sealing !== null) {
@@ -433,11 +442,12 @@ export class FilePrimary {
   }
 
   async #submit(
-    request: RequestId,
+    request: ChangeRequest,
     body: Uint8Array,
     outcome: { offset: number; sizeBytes: number; modifiedNs: bigint },
   ): Promise<Change> {
     if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw this.#deposed();
+    if (request.under !== undefined) this.#assertLocked(request.under);
     let before: ContentVersion | undefined;
     const committed = await this.#driver.submit(
       { request, result: encodeWriteOutcome(outcome), body },

@@ -6,27 +6,41 @@ import { FIRST_COUNTER } from '../../replica/birth.ts';
 import { MEMBERS_MAX } from '../../replica/codec.ts';
 import type { Position } from '../../replica/epoch.ts';
 import { epochCompare } from '../../replica/epoch.ts';
-import type { RequestId } from '../../replica/operation.ts';
 import { SessionTable } from '../../replica/sessions.ts';
 import type { View } from '../../replica/view.ts';
 import { viewHasMajority, viewVoters } from '../../replica/view.ts';
 import type { Attributes, Command, ContentVersion } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX, type WritePart } from '../../wire/file-operation.ts';
 import type { FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../../wire/http-api.ts';
-import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
+import type {
+  LockBody,
+  LockGrant,
+  LockList,
+  LockRenewal,
+  LockRenewalBody,
+  LocksHeld,
+} from '../../wire/lock-api.ts';
 import { unlessFirst, within } from '../bounded.ts';
 import type { Traffic } from '../live/traffic.ts';
 import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
 import { recentlyUsed } from '../recently-used.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
-import type { CopyPiece, FileLocated, FileRead, FileService, FileStanding, Hole } from '../services.ts';
+import type {
+  ChangeRequest,
+  CopyPiece,
+  FileLocated,
+  FileRead,
+  FileService,
+  FileStanding,
+  Hole,
+} from '../services.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { AgreedFiles } from './agreed-files.ts';
 import { isBirthAlone } from './borne-file.ts';
 import { Bursts } from './bursts.ts';
 import { FileLocks } from './file-locks.ts';
-import { type Change, FilePrimary } from './file-primary.ts';
+import { type Change, type FileInCatalog, FilePrimary } from './file-primary.ts';
 import { FileReads } from './file-reads.ts';
 import { lastOrderer } from './last-orderer.ts';
 import { LiveMarks } from './live-marks.ts';
@@ -95,7 +109,11 @@ const EVERYWHERE_MS_MAX = 5_000;
 const EVERYWHERE_LOOK_MS = 10;
 
 /** A change is refused so because of what the file is. */
-const BY_STATE: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['precondition-failed', 'quota-exceeded']);
+const BY_STATE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  'precondition-failed',
+  'quota-exceeded',
+  'lease-lost',
+]);
 
 /** Stands for what a request that is known already copied: its result is in the session table. */
 const NOTHING_COPIED: CopyPiece = { kind: 'hole', length: 0 };
@@ -164,7 +182,7 @@ export class LocalFileService implements FileService {
 
   async write(
     file: FileId,
-    request: RequestId,
+    request: ChangeRequest,
     offset: number | 'append',
     bytes: Uint8Array,
     guard: WriteGuard = {},
@@ -235,7 +253,7 @@ export class LocalFileService implements FileService {
     });
   }
 
-  async writeParts(file: FileId, request: RequestId, parts: readonly WritePart[]): Promise<WriteResult> {
+  async writeParts(file: FileId, request: ChangeRequest, parts: readonly WritePart[]): Promise<WriteResult> {
     const answered = this.#answeredFinally(file, request);
     if (answered !== null) return answered;
     this.#assertNotGivenAway(file);
@@ -249,7 +267,7 @@ export class LocalFileService implements FileService {
     return this.#decided(driver, (_, primary) => primary.writeParts(request, parts));
   }
 
-  async truncate(file: FileId, request: RequestId, sizeBytes: number): Promise<WriteResult> {
+  async truncate(file: FileId, request: ChangeRequest, sizeBytes: number): Promise<WriteResult> {
     if (sizeBytes > FILE_BYTES_MAX)
       throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
     const answered = this.#answeredFinally(file, request);
@@ -259,7 +277,7 @@ export class LocalFileService implements FileService {
     return this.#decided(driver, (_, primary) => primary.truncate(request, sizeBytes));
   }
 
-  async punch(file: FileId, request: RequestId, hole: Hole): Promise<WriteResult> {
+  async punch(file: FileId, request: ChangeRequest, hole: Hole): Promise<WriteResult> {
     if (hole.from > hole.to || hole.to > FILE_BYTES_MAX) {
       throw new ServiceError('bad-request', `There is no hole from ${hole.from} to ${hole.to}`);
     }
@@ -272,7 +290,7 @@ export class LocalFileService implements FileService {
 
   async copy(
     file: FileId,
-    request: RequestId,
+    request: ChangeRequest,
     toOffset: number,
     read: () => Promise<CopyPiece>,
   ): Promise<WriteResult> {
@@ -298,7 +316,7 @@ export class LocalFileService implements FileService {
    * A primary without room leaves the file to others, who may have some: a majority of them can take every write. What
    * was done before needs none.
    */
-  async #assertRoom(driver: ReplicaDriver, request: RequestId, bytes: number): Promise<void> {
+  async #assertRoom(driver: ReplicaDriver, request: ChangeRequest, bytes: number): Promise<void> {
     try {
       await this.#room.assertFor(bytes);
     } catch (error) {
@@ -320,7 +338,7 @@ export class LocalFileService implements FileService {
    * What backups cannot store no majority will have: that is told before it has a place in the order. Who is away stores nothing either; and what
    * has a place then is in the way of all that is there, for whoever leads next has to have it stored first.
    */
-  async #assertRoomAtBackups(driver: ReplicaDriver, request: RequestId): Promise<void> {
+  async #assertRoomAtBackups(driver: ReplicaDriver, request: ChangeRequest): Promise<void> {
     const { isDiskFull = () => false, isConnected, self } = this.#parts;
     const { view } = driver;
     const others = viewVoters(view).filter((member) => member !== self);
@@ -362,7 +380,7 @@ export class LocalFileService implements FileService {
   }
 
   /** Whether the request has a place in the order, or nobody can tell any more. */
-  async #isKnown(driver: ReplicaDriver, request: RequestId): Promise<boolean> {
+  async #isKnown(driver: ReplicaDriver, request: ChangeRequest): Promise<boolean> {
     const { file, epoch, orderedSeq, subject } = driver;
     if (subject.record().seq < orderedSeq) {
       await this.#bounded(file, () =>
@@ -497,7 +515,7 @@ export class LocalFileService implements FileService {
    * @returns null where the file may still change
    * @throws ServiceError `sealed`, or `session-expired` where nobody can tell any more
    */
-  #answeredFinally(file: FileId, request: RequestId): WriteResult | null {
+  #answeredFinally(file: FileId, request: ChangeRequest): WriteResult | null {
     const { store, self } = this.#parts;
     const final = finalAttributes(store, file);
     if (final === null) return null;
@@ -785,14 +803,16 @@ export class LocalFileService implements FileService {
     const isOfBirth = driver.epoch.counter === FIRST_COUNTER && !driver.leads && driver.orders;
     if (isOfBirth && isBirthAlone(driver.subject.record(), store.attributes(driver.file)))
       this.#locks.endedUnlocked(driver, driver.epoch.counter);
-    const primary = new FilePrimary(driver, store, this.#parts.clock, {
+    const assertLocked = (under: LocksHeld): void => this.#locks.assertHeld(driver, under);
+    const catalog: FileInCatalog = {
       markLive: (mark, growTo) => this.#liveMarks.set(primary, driver.file, mark, growTo),
       allowedBytes: this.#seenLive.get(driver) ?? Infinity,
       nextTurn: () => ++this.#turns,
       flush: () => this.#parts.catalog.flush(),
       // Only a primary ends the mark, and it orders something first.
       isLive: driver.isFirstLed && this.#seenLive.has(driver),
-    });
+    };
+    const primary: FilePrimary = new FilePrimary(driver, store, this.#parts.clock, catalog, assertLocked);
     this.#primaries.set(driver, primary);
     return primary;
   }

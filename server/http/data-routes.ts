@@ -2,7 +2,6 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { giveBack } from '../../base/lent-memory.ts';
-import type { RequestId } from '../../replica/operation.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import {
   decodeWriteParts,
@@ -15,6 +14,7 @@ import type { CopyOrder, FileState, WriteGuard } from '../../wire/http-api.ts';
 import { HEADER_LOCAL_MISS } from '../../wire/locations.ts';
 import type { Gateway, ShownOptions } from '../gateway.ts';
 import type { MetricsRegistry } from '../metrics.ts';
+import type { ChangeRequest } from '../services.ts';
 import { bufferOf, setFileHeaders } from './answers.ts';
 import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
 import { octetsOf } from './octets.ts';
@@ -206,12 +206,16 @@ export function shownOf({ snapshot, 'as-of': asOf }: Parameters): ShownOptions {
   };
 }
 
-function requestIdOf(query: Parameters): RequestId {
+function requestIdOf(query: Parameters): ChangeRequest {
   const number = integerOf(query.number, 'number', 1);
+  const [client, stamp] = String(query.under).split('-');
   return {
     session: integerOf(query.session, 'session', 1),
     number,
     since: integerOf(query.since, 'since'),
+    ...(query.under !== undefined && {
+      under: { client: integerOf(client, 'under', 1), stamp: integerOf(stamp, 'under') },
+    }),
     ...(query.answered !== undefined && { answered: integerOf(query.answered, 'answered', 0, number - 1) }),
   };
 }

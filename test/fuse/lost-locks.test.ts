@@ -110,9 +110,12 @@ function sleep(ms: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 }
 
-/** @returns how many attempts of a write a server received that lets the lease of its lock pass and then answers the first one so */
-async function attemptsOfWrite(t: TestContext, answer: (response: ServerResponse) => void): Promise<number> {
-  let attempts = 0;
+/** @returns the addresses of a write's attempts, at a server that lets the lease of its lock pass and then answers the first one so */
+async function attemptsOfWrite(
+  t: TestContext,
+  answer: (response: ServerResponse) => void,
+): Promise<string[]> {
+  const attempts: string[] = [];
   const server = createServer((request, response) => {
     request.resume();
     response.setHeader('content-type', 'application/json');
@@ -120,9 +123,9 @@ async function attemptsOfWrite(t: TestContext, answer: (response: ServerResponse
       response.end(JSON.stringify({ primary: 's1', epoch: 1, leaseMs: LEASE_MS, lost: [] }));
       return;
     }
-    attempts++;
-    if (attempts === 1) sleep(2 * LEASE_MS);
-    if (attempts === 1) answer(response);
+    attempts.push(request.url ?? '');
+    if (attempts.length === 1) sleep(2 * LEASE_MS);
+    if (attempts.length === 1) answer(response);
     else stored(response);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -143,7 +146,8 @@ async function attemptsOfWrite(t: TestContext, answer: (response: ServerResponse
   // What is written after the program has given the lock back is another write.
   await locks.unlock(HELD);
   await file.write(0, [Buffer.from('new')]);
-  return attempts - 1;
+  assert.doesNotMatch(attempts.pop() ?? '', /under/);
+  return attempts;
 }
 
 function stored(response: ServerResponse): void {
@@ -152,9 +156,14 @@ function stored(response: ServerResponse): void {
 }
 
 test('a write whose answer arrives after the loss of a lock has failed', async (t) => {
-  assert.equal(await attemptsOfWrite(t, stored), 1);
+  assert.equal((await attemptsOfWrite(t, stored)).length, 1);
 });
 
 test('a write is not sent again after the loss of a lock', async (t) => {
-  assert.equal(await attemptsOfWrite(t, (response) => response.destroy()), 1);
+  assert.equal((await attemptsOfWrite(t, (response) => response.destroy())).length, 1);
+});
+
+test('a write names the locks under which it is made, so that servers refuse it once these are lost', async (t) => {
+  const [url = ''] = await attemptsOfWrite(t, stored);
+  assert.match(url, /&under=[1-9]\d*-[1-9]\d*$/);
 });

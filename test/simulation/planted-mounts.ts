@@ -250,13 +250,27 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
   },
   {
     layer: 'replica',
+    row: 'lock-fence-unnamed',
+    rule: 'A mount says under which locks it writes.',
+    file: 'client/file-handle.ts',
+    in: 'FileHandle.#change',
+    find: 'this.#locks()?.under ?? null',
+    replace: 'null',
+    caughtBy: {
+      test: {
+        file: 'test/fuse/lost-locks.test.ts',
+        name: 'a write names the locks under which it is made, so that servers refuse it once these are lost',
+      },
+    },
+  },
+  {
+    layer: 'replica',
     row: 'lock-lost-answered',
     rule: 'A write is not acknowledged where its lock may have been lost before it.',
     file: 'fuse/cluster-backend.ts',
     in: 'clusterFile',
-    find: 'async ( $change  ) => { const { signal } = $underLocks; const $state = await $change($locks === null ? {} : { signal }); $locks?.notice(); signal.throwIfAborted(); if ($written === null || contentVersionCompare($state.contents, $written) > 0) $written = $state.contents; return $state; }',
-    replace:
-      'async ( $change  ) => { const { signal } = $underLocks; const $state = await $change($locks === null ? {} : { signal }); if ($written === null || contentVersionCompare($state.contents, $written) > 0) $written = $state.contents; return $state; }',
+    find: '$locks?.notice();',
+    replace: '',
     caughtBy: {
       test: {
         file: 'test/fuse/lost-locks.test.ts',

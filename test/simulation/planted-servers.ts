@@ -151,6 +151,66 @@ export const PLANTED_SERVERS: readonly Planted[] = [
   },
   {
     layer: 'replica',
+    row: 'lock-fence',
+    rule: 'Bytes that arrive after their client has lost the lock replace nothing.',
+    file: 'server/file/file-primary.ts',
+    in: 'FilePrimary.#submit',
+    find: 'if ($request.under !== undefined) this.#assertLocked($request.under);',
+    replace: '',
+    caughtBy: {
+      test: {
+        file: 'test/server/lock-fence.test.ts',
+        name: 'a change under locks that its client has lost is refused, also once it has new ones',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'lock-fence-again',
+    rule: 'What was written under a lost lock is not taken for written under the next one.',
+    file: 'server/file/file-locks.ts',
+    in: 'FileLocks.assertHeld',
+    find: '($book.clients.get($client)?.sinceStamp ?? Infinity) <= $stamp',
+    replace: 'true',
+    caughtBy: {
+      test: {
+        file: 'test/server/lock-fence.test.ts',
+        name: 'a change under locks that its client has lost is refused, also once it has new ones',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'lock-fence-claimed',
+    rule: 'The next primary takes changes under locks that are being claimed.',
+    file: 'server/file/file-locks.ts',
+    in: 'FileLocks.assertHeld',
+    find: 'if (this.#parts.clock.nowMs() < $book.graceUntilMs) return;',
+    replace: '',
+    caughtBy: {
+      test: {
+        file: 'test/server/lock-fence.test.ts',
+        name: 'the next primary takes changes under locks that are claimed, and refuses those under others',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'lock-fence-since',
+    rule: 'Claimed locks count from before their claim.',
+    file: 'server/file/file-locks.ts',
+    in: 'FileLocks.#admit',
+    find: '$isClaim ? 0 : $stamp',
+    replace: '$stamp',
+    caughtBy: {
+      test: {
+        file: 'test/server/lock-fence.test.ts',
+        name: 'the next primary takes changes under locks that are claimed, and refuses those under others',
+      },
+    },
+  },
+  {
+    layer: 'replica',
     row: '62e',
     rule: 'Giving back a part of a lock frees that part alone.',
     file: 'wire/lock-ranges.ts',

@@ -12,6 +12,7 @@ const ORDER = {
   number: count('Of the request in the session, from 1'),
   since: count('The sequence number of the file when the session began'),
   answered: count('No number up to this one is asked for any more'),
+  under: text('CLIENT-STAMP of the locks under which it is made: refused where the client has lost them'),
 };
 const Members = Type.Object({ members: Type.Array(Type.String()) });
 const written = { 200: told('The file after it') };

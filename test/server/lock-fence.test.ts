@@ -1,0 +1,60 @@
+/**
+ * Goal: bytes that were sent under locks, and arrive after their client has lost them, replace nothing that others have written under them since.
+ * Method: the servers of a file in one process; a change names the locks under which it was made, and is executed late.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { atPrimary, type Client, cutOff, locked, refused } from './lock-client.ts';
+import { FILE, LOCK_LEASE_MS, requestOf, type SmallServer } from './small-cluster.ts';
+
+let number = 10;
+
+/** @param stamp the client's when it got its locks */
+function write(server: SmallServer, { id }: Client, stamp: number, byte: number) {
+  const request = { ...requestOf(++number), under: { client: id, stamp } };
+  return atPrimary(() => server.files.write(FILE, request, 0, Uint8Array.of(byte)));
+}
+
+const byteAt = async (server: SmallServer): Promise<number | undefined> =>
+  (await atPrimary(() => server.files.read(FILE, 0, 1))).bytes[0];
+
+test('a change under locks that its client has lost is refused, also once it has new ones', async (t) => {
+  const { a, holder, other } = await locked(t);
+  const { stamp } = holder;
+  await write(a, holder, stamp, 2);
+  // Its client is silent, and its lease ends.
+  await delay(1.1 * LOCK_LEASE_MS);
+  await other.lock(a);
+  await write(a, other, other.stamp, 3);
+  await assert.rejects(write(a, holder, stamp, 4), refused('lease-lost'));
+  await assert.rejects(
+    a.files.truncate(FILE, { ...requestOf(++number), under: { client: holder.id, stamp } }, 0),
+    refused('lease-lost'),
+  );
+  await other.lock(a, { type: 'unlock' });
+  await holder.lock(a);
+  await assert.rejects(write(a, holder, stamp, 5), refused('lease-lost'));
+  assert.equal(await byteAt(a), 3);
+  await write(a, holder, holder.stamp, 6);
+  assert.equal(await byteAt(a), 6);
+});
+
+test('the next primary takes changes under locks that are claimed, and refuses those under others', async (t) => {
+  const { cluster, a, b, holder, other } = await locked(t);
+  const { stamp } = holder;
+  cutOff(cluster, a);
+  await atPrimary(() => b.files.lead(FILE));
+  // Others are given no locks yet.
+  await write(b, holder, stamp, 2);
+  assert.deepEqual((await holder.renew(b)).lost, []);
+  const { graceMs } = await b.files.locks(FILE);
+  const over = new AbortController();
+  const keeping = holder.keep(() => [b], over.signal);
+  await delay(graceMs + 1);
+  await write(b, holder, stamp, 3);
+  over.abort();
+  await keeping;
+  await assert.rejects(write(b, other, other.stamp, 4), refused('lease-lost'));
+  assert.equal(await byteAt(b), 3);
+});
