@@ -15,17 +15,22 @@ import { ClusterMount, runOk } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
 const VOLUME = 'fences';
-const FILES = 600;
+const FILES = 150;
+/** So many of them are removed before the mount is stopped. */
+const UNLINKED = 100;
 /** Longer than a session, and shorter. */
 const PAUSES_MS = [9_000, 2_000];
-/** Prints each name whose removal was answered. */
-const UNLINKS = `
-const { unlinkSync, writeSync, readdirSync } = require('node:fs');
-for (const name of process.argv.slice(1)) { unlinkSync(name); writeSync(1, name.split('/').at(-1) + ' '); }`;
-/** Prints each name whose close was answered. */
-const CREATES = `
-const { writeFileSync, writeSync } = require('node:fs');
-for (const name of process.argv.slice(1)) { writeFileSync(name, 'mine'); writeSync(1, name.split('/').at(-1) + ' '); }`;
+/** Each prints the names of files whose removal, or close, was answered, and stops the mount itself after so many: it goes on with the next one. */
+const program = (call: string): string => `
+const { unlinkSync, writeFileSync, writeSync } = require('node:fs');
+const [mount, count, ...names] = process.argv.slice(1);
+for (const [place, name] of names.entries()) {
+  ${call};
+  writeSync(1, name.split('/').at(-1) + ' ');
+  if (place + 1 === Number(count)) process.kill(Number(mount), 'SIGSTOP');
+}`;
+const UNLINKS = program('unlinkSync(name)');
+const CREATES = program("writeFileSync(name, 'mine')");
 
 const obstacle = await noMounts();
 
@@ -39,38 +44,42 @@ before(async () => {
 after(() => cluster.stop());
 
 /**
- * Removes or creates files one after the other. After `count` of them the mount is stopped; the program, whose last call may wait for the mount,
+ * Removes or creates files one after the other until the mount is stopped after `count` of them; the program, whose last call waits for the mount,
  * is killed.
  *
- * @returns the names whose last call was answered
+ * @returns the names whose call was answered
  */
 async function answeredTo(
   source: string,
+  mount: ClusterMount,
   paths: readonly string[],
   count: number,
-  stopMount: () => void,
 ): Promise<string[]> {
-  const program = spawn(process.execPath, ['-e', source, ...paths], {
+  const program = spawn(process.execPath, ['-e', source, String(mount.pid), String(count), ...paths], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   let text = '';
+  const names = (): string[] => text.split(' ').slice(0, -1);
   for await (const chunk of program.stdout) {
     text += chunk;
-    if (text.split(' ').length > count) break;
+    if (names().length >= count) break;
   }
-  stopMount();
   program.kill('SIGKILL');
-  for (let rest = program.stdout.read(); rest !== null; rest = program.stdout.read()) text += rest;
-  // The last one may be cut off, and another one may be under way.
-  return text.split(' ').slice(0, -1);
+  return names();
 }
 
-async function written(path: string, text: string): Promise<void> {
-  const file = await open(path, 'r+');
+/** @returns false where the file is not there any more: its removal was carried out after the directory was listed */
+async function written(path: string, text: string): Promise<boolean> {
+  const file = await open(path, 'r+').catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error;
+    return null;
+  });
+  if (file === null) return false;
   await file.truncate(0);
   await file.write(text, 0);
   await file.sync();
   await file.close();
+  return true;
 }
 
 /** @returns the error of an fsync of the directory, if it fails */
@@ -126,12 +135,12 @@ describe('unlinks of a mount that is paused', { skip: obstacle, concurrency: tru
         for (const name of names) await writeFile(one.path(folder, name), `old ${name}`);
         assert.equal(await syncError(one.path(folder)), undefined);
         const paths = names.map((name) => one.path(folder, name));
-        const answered = await answeredTo(UNLINKS, paths, 100, () => process.kill(one.pid, 'SIGSTOP'));
-        assert.ok(answered.length >= 100 && answered.length < FILES, `${answered.length} were removed`);
+        const answered = await answeredTo(UNLINKS, one, paths, UNLINKED);
         await delay(pauseMs);
         const found = new Set(await readdir(other.path(folder)));
-        const rewritten = answered.filter((name) => found.has(name));
-        for (const name of rewritten) await written(other.path(folder, name), `new ${name}`);
+        const rewritten: string[] = [];
+        for (const name of answered.filter((name) => found.has(name)))
+          if (await written(other.path(folder, name), `new ${name}`)) rewritten.push(name);
         assert.equal(await syncError(other.path(folder)), undefined);
         process.kill(one.pid, 'SIGCONT');
         // What was acknowledged is at the cluster afterwards, or reported as dropped.
@@ -166,7 +175,7 @@ test('a file that was closed ahead and whose name was taken meanwhile is reporte
   t.after(() => other.stop());
   await mkdir(one.path('behind'));
   const paths = Array.from({ length: FILES }, (_, number) => one.path('behind', `f${number}`));
-  const closed = await answeredTo(CREATES, paths, 50, () => process.kill(one.pid, 'SIGSTOP'));
+  const closed = await answeredTo(CREATES, one, paths, 50);
   await delay(9_000);
   const there = new Set(await readdir(other.path('behind')));
   const taken = closed.filter((name) => !there.has(name));

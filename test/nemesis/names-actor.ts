@@ -1,7 +1,7 @@
 /** Programs that change and look at names on a mount, and record what they saw. */
 import type { Prng } from '../../base/prng.ts';
 import type { Operation } from '../history/operation.ts';
-import { type Outcome, Program, USERS } from '../posix/program.ts';
+import { Caller, type Result } from './names-caller.ts';
 import { nowNs, type Recorder } from './recorder.ts';
 
 /** The names of a shared directory: few, so that programs meet. */
@@ -11,8 +11,9 @@ const OPERATIONS_MAX = 80;
 const UNKNOWN_MAX = 4;
 /** Of renameat2(2). */
 const RENAME_NOREPLACE = '1';
-/** The file of a creation whose outcome is unknown: its inode number is not known either. */
+/** The file of a creation whose outcome is unknown, or of a mount without inode numbers. */
 const UNKNOWN_FILE = '?';
+const UNKNOWN_CONTENTS = `object/${UNKNOWN_FILE}`;
 
 /** Shared directories, of which one is used after the other. */
 export class Directories {
@@ -65,36 +66,34 @@ export interface ActorParts {
   readonly directories: Directories;
   /** How old the state may be from which the mount answers, in nanoseconds. */
   readonly staleNs: number;
+  /** The mount shows the inode numbers of the cluster: the library's transport does not. */
+  readonly hasInodes: boolean;
   /** Errors of calls, by call and code. */
   readonly errors: Map<string, number>;
 }
 
-/** `unknown`: the call failed for the cluster's sake, and may have taken effect. */
-type Result = { readonly kind: 'ok'; readonly value: string } | { readonly kind: 'no' | 'unknown' };
-
 /** One program on one mount: it makes one call at a time. */
 export class Actor {
   readonly #parts: ActorParts;
-  readonly #program = new Program(USERS.root);
+  readonly #caller: Caller;
   readonly #root: string;
   #count = 0;
-  #isOver = false;
 
   /** @param root the directory of its mount */
   constructor(root: string, parts: ActorParts) {
     this.#root = root;
     this.#parts = parts;
+    this.#caller = new Caller(parts.errors);
   }
 
   /** Acts until `end` is called. */
   async run(): Promise<void> {
-    while (!this.#isOver) await this.#step(await this.#parts.directories.current());
+    while (!this.#caller.isOver) await this.#step(await this.#parts.directories.current());
   }
 
   /** Also ends a call that is under way: its program is killed. */
   async end(): Promise<void> {
-    this.#isOver = true;
-    await this.#program.stop();
+    await this.#caller.end();
   }
 
   /** Looks at all names of a directory and reads their files. */
@@ -110,7 +109,8 @@ export class Actor {
       [10, () => this.#look(directory, name)],
       [15, () => this.#createExclusively(directory, name)],
       [8, () => this.#link(directory, name)],
-      [8, () => this.#replace(directory, name)],
+      // The library takes the name from a file that is open and replaced, before it gives it to the other one.
+      [this.#parts.hasInodes ? 8 : 0, () => this.#replace(directory, name)],
       [12, () => this.#overwrite(directory, name)],
       [15, () => this.#unlinkSome(directory)],
       [6, () => this.#rename(directory, name, prng.pick(NAMES.filter((other) => other !== name)))],
@@ -129,8 +129,7 @@ export class Actor {
     const call = this.#lookNs();
     const seen = await this.#call('ENOENT', 'stat', this.#path(directory, name), 'inode');
     if (seen.kind === 'unknown') return;
-    const output = seen.kind === 'ok' ? seen.value : null;
-    this.#record(directory, { call, op: 'lookup', input: { name }, output }, 'ok');
+    this.#recordLookup(directory, name, seen.kind === 'ok' ? seen.value : null, call);
   }
 
   async #read(directory: string, name: string): Promise<void> {
@@ -152,7 +151,7 @@ export class Actor {
     const call = nowNs();
     const path = this.#path(directory, name);
     const opened = await this.#call('EEXIST', 'open', 'file', path, 'wronly|creat|excl');
-    const inode = opened.kind === 'ok' ? await this.#call(null, 'fstat', 'file', 'inode') : opened;
+    const inode = opened.kind === 'ok' ? await this.#inode() : opened;
     const value = inode.kind === 'ok' ? inode.value : UNKNOWN_FILE;
     const outcome = { ok: true, no: false, unknown: null }[opened.kind];
     const create = { call, op: 'create' as const, input: { name, value }, output: outcome };
@@ -222,7 +221,7 @@ export class Actor {
   async #ownFile(): Promise<{ readonly path: string; readonly inode: string } | null> {
     const path = `${this.#root}/own-${this.#parts.name}-${++this.#count}`;
     if ((await this.#call(null, 'open', 'file', path, 'wronly|creat')).kind !== 'ok') return null;
-    const inode = await this.#call(null, 'fstat', 'file', 'inode');
+    const inode = await this.#inode();
     if (inode.kind !== 'ok') return null;
     return (await this.#writeAndClose(inode.value, true)) ? { path, inode: inode.value } : null;
   }
@@ -231,13 +230,11 @@ export class Actor {
   async #open(directory: string, name: string, flags: string): Promise<string | null> {
     const call = this.#lookNs();
     const opened = await this.#call('ENOENT', 'open', 'file', this.#path(directory, name), flags);
-    if (opened.kind === 'no')
-      this.#record(directory, { call, op: 'lookup', input: { name }, output: null }, 'ok');
+    if (opened.kind === 'no') this.#recordLookup(directory, name, null, call);
     if (opened.kind !== 'ok') return null;
     const endNs = nowNs();
-    const inode = await this.#call(null, 'fstat', 'file', 'inode');
-    if (inode.kind === 'ok')
-      this.#record(directory, { call, op: 'lookup', input: { name }, output: inode.value }, 'ok', endNs);
+    const inode = await this.#inode();
+    if (inode.kind === 'ok') this.#recordLookup(directory, name, inode.value, call, endNs);
     else await this.#call(null, 'close', 'file');
     return inode.kind === 'ok' ? inode.value : null;
   }
@@ -256,17 +253,14 @@ export class Actor {
     return isStored && closed.kind === 'ok';
   }
 
-  /** @param no the errors that say something about names; every other one leaves the outcome unknown */
-  async #call(no: string | null, call: string, ...values: readonly string[]): Promise<Result> {
-    // A program that was ended answers nothing more.
-    if (this.#isOver) return { kind: 'unknown' };
-    const { value, errno }: Outcome = await this.#program.call(call, ...values);
-    if (errno === undefined) return { kind: 'ok', value: value ?? '' };
-    if (no?.split(' ').includes(errno)) return { kind: 'no' };
-    const { errors } = this.#parts;
-    const what = `${call} ${errno}`;
-    errors.set(what, (errors.get(what) ?? 0) + 1);
-    return { kind: 'unknown' };
+  #call(no: string | null, call: string, ...values: readonly string[]): Promise<Result> {
+    return this.#caller.call(no, call, ...values);
+  }
+
+  /** @returns the inode number of `file`, which is open */
+  async #inode(): Promise<Result> {
+    if (!this.#parts.hasInodes) return { kind: 'ok', value: UNKNOWN_FILE };
+    return this.#call(null, 'fstat', 'file', 'inode');
   }
 
   #path(...names: readonly string[]): string {
@@ -276,6 +270,12 @@ export class Actor {
   /** From when on a state may be that the next call shows. */
   #lookNs(): number {
     return nowNs() - this.#parts.staleNs;
+  }
+
+  /** Which of the unknown files it is cannot be told without inode numbers: only that a name is absent. */
+  #recordLookup(directory: string, name: string, output: string | null, call: number, endNs?: number): void {
+    if (output !== null && !this.#parts.hasInodes) return;
+    this.#record(directory, { call, op: 'lookup', input: { name }, output }, 'ok', endNs);
   }
 
   #record(
@@ -324,4 +324,23 @@ export function withUnknownFiles(operations: readonly Operation[]): Operation[] 
       ? { ...operation, output: UNKNOWN_FILE }
       : operation,
   );
+}
+
+/**
+ * Each value is written once: the file of a write or read without an inode number is the one in which the value was seen or written by a
+ * mount that has them. A write whose value none of these has seen says nothing of any file and is left out, as is a read of nothing.
+ */
+export function withKnownContents(operations: readonly Operation[]): Operation[] {
+  const keys = new Map<string, string>();
+  for (const { key, op, input, output } of operations) {
+    if (key === UNKNOWN_CONTENTS) continue;
+    if (op === 'write') keys.set(input, key);
+    else if (op === 'read' && typeof output === 'string' && !keys.has(output)) keys.set(output, key);
+  }
+  return operations.flatMap((operation) => {
+    if (operation.key !== UNKNOWN_CONTENTS) return [operation];
+    const value = operation.op === 'write' ? operation.input : operation.output;
+    const key = typeof value === 'string' ? keys.get(value) : undefined;
+    return key === undefined ? [] : [{ ...operation, key }];
+  });
 }

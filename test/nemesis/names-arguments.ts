@@ -13,19 +13,27 @@ export const NAMES_FAULTS = [
 ] as const;
 export type NamesFault = (typeof NAMES_FAULTS)[number];
 
+/** What happens to several victims at the same time. */
+const TOGETHER =
+  'server-stop+mount-stop,server-cut+mount-cut,server-kill+mount-kill,mount-stop+mount-kill,mount-stop+mount-cut,server-stop+server-kill';
+
 export const CACHES = ['ttl', 'leases', 'strict'] as const;
 export type CacheMode = (typeof CACHES)[number];
 
 export const NAMES_HELP = `Three mounts create, link, overwrite, rename, unlink and read files in shared directories while servers and mounts are
-paused, killed, cut off and slowed; what programs saw is checked for linearizability.
+paused, killed, cut off and slowed, one or several at a time; others change values under fcntl locks. What programs saw is checked for
+linearizability, and that no file has two member sets.
 
   npm run nemesis:names -- --servers 5 --for 10m
 
   --servers 3        3 to 7; files have three replicas
   --mounts 3         2 to 6
+  --native 0         so many of them are mounted by the library instead of /dev/fuse
   --cache ttl        ${CACHES.join(', ')}: of all mounts; with ttl, what a mount shows may be one second old
-  --faults LIST      some of ${NAMES_FAULTS.join(',')}; all by default
-  --for 60s          how long faults happen
+  --faults LIST      some of ${NAMES_FAULTS.join(',')},
+                     with + between those that happen at the same time to different victims; by default all, and
+                     ${TOGETHER}
+  --for 60s          how long faults happen, at least: each of the list happens once
   --seed N           which faults when; a random one by default
   --lease 2s         length of the servers' leases
   --op-timeout 10s   how long a call on a mount may take
@@ -39,8 +47,10 @@ export interface NamesArguments {
   readonly help: boolean;
   readonly servers: number;
   readonly mounts: number;
+  readonly natives: number;
   readonly cache: CacheMode;
-  readonly faults: readonly NamesFault[];
+  /** One after the other; those of one element at the same time. */
+  readonly faults: readonly (readonly NamesFault[])[];
   readonly loadMs: number;
   readonly seed: number;
   readonly leaseMs: number;
@@ -56,6 +66,7 @@ export function namesArgumentsParse(args: readonly string[]): NamesArguments {
   const values = optionsParse(args, {
     servers: text,
     mounts: text,
+    native: text,
     cache: text,
     faults: text,
     for: text,
@@ -68,12 +79,17 @@ export function namesArgumentsParse(args: readonly string[]): NamesArguments {
   });
   const [cache, ...others] = listOption('cache', values.cache ?? 'ttl', CACHES);
   if (cache === undefined || others.length > 0) throw new UsageError('--cache is one mode, not several');
+  const mounts = integerOption('mounts', values.mounts ?? '3', 2, 6);
+  const faults = values.faults ?? `${NAMES_FAULTS.join(',')},${TOGETHER}`;
   return {
     help: values.help === true,
     servers: integerOption('servers', values.servers ?? '3', 3, 7),
-    mounts: integerOption('mounts', values.mounts ?? '3', 2, 6),
+    mounts,
+    natives: integerOption('native', values.native ?? '0', 0, mounts - 1),
     cache,
-    faults: listOption('faults', values.faults ?? NAMES_FAULTS.join(','), NAMES_FAULTS),
+    faults: faults
+      .split(',')
+      .map((together) => listOption('faults', together.replaceAll('+', ','), NAMES_FAULTS)),
     loadMs: durationOption('for', values.for ?? '60s'),
     seed: integerOption('seed', values.seed ?? String(1 + Math.floor(Math.random() * 1e6)), 1, 2 ** 32),
     leaseMs: durationOption('lease', values.lease ?? '2s'),

@@ -1,20 +1,19 @@
 /** A cluster and mounts that are broken while programs use shared directories, and the judgement of what they saw. */
 import { spawnSync } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { unreachable } from '../../base/assert.ts';
 import { Prng } from '../../base/prng.ts';
 import { run as runProgram } from '../cluster/cluster-mount.ts';
-import { LAUNCHER, until } from '../cluster/real-cluster.ts';
+import { until } from '../cluster/real-cluster.ts';
 import { historyCheck } from '../history/checker.ts';
 import { verdictText } from '../history/report.ts';
 import { NemesisCluster } from './cluster.ts';
-import { Actor, Directories, withUnknownFiles } from './names-actor.ts';
+import { Actor, Directories, withKnownContents, withUnknownFiles } from './names-actor.ts';
 import type { NamesArguments, NamesFault } from './names-arguments.ts';
+import { LOCK_DIRECTORY, LOCK_FILES, Locker, type LockOutcome } from './names-locker.ts';
+import { type MountedVolume, NemesisMounts, signal } from './nemesis-mounts.ts';
 import type { NamespaceNetwork } from './network.ts';
 import { countUp, Recorder } from './recorder.ts';
-import { canRun } from './system.ts';
 
 const VOLUME = 'names';
 const SKEW_PER_LEASE = 1 / 20;
@@ -26,12 +25,15 @@ const STALE_NS = { ttl: 1_000_000_000, leases: 0, strict: 0 } as const;
 const SLOW_MS = { stopped: 80, running: 20 } as const;
 const START_MS_MAX = 120_000;
 const WHOLE_MS_MAX = 120_000;
+/** So much longer than asked for a run may take until all has happened that it is to show. */
+const LONGER_MS_MAX = 60_000;
+/** Locks outlive the last word of their client for three leases. */
+const LOCK_LEASES = 3;
+/** What each run does, at least once, with a known outcome. */
+const OPERATIONS = ['lookup', 'read', 'write', 'create', 'replace', 'rename', 'unlink', 'cas'];
 
-interface Mount {
-  readonly place: number;
-  readonly directory: string;
-  readonly pid: number;
-  readonly actors: readonly Actor[];
+interface Mount extends MountedVolume {
+  readonly actors: readonly (Actor | Locker)[];
   readonly running: Promise<void>;
 }
 
@@ -39,15 +41,17 @@ export class NamesRun {
   readonly #options: NamesArguments;
   readonly #network: NamespaceNetwork;
   readonly #cluster: NemesisCluster;
+  readonly #mounting: NemesisMounts;
   readonly #recorder: Recorder;
   readonly #prng: Prng;
   readonly #errors = new Map<string, number>();
-  readonly #faults = new Map<NamesFault, number>();
+  readonly #faults = new Map<string, number>();
+  /** What became of locks, by transport. */
+  readonly #locks = { kernel: new Map<LockOutcome, number>(), native: new Map<LockOutcome, number>() };
   readonly #directories: Directories;
   readonly #mounts = new Map<number, Mount>();
   readonly #wrong: string[] = [];
   readonly #beganMs = performance.now();
-  #mountCount = 0;
   #actorCount = 0;
   #shared: string | null = null;
 
@@ -55,10 +59,10 @@ export class NamesRun {
     this.#options = options;
     this.#network = network;
     this.#cluster = cluster;
+    this.#mounting = new NemesisMounts(cluster, network);
     this.#prng = new Prng(options.seed);
     this.#recorder = new Recorder(options.out ?? join(cluster.folder, 'history.jsonl'));
     this.#directories = new Directories((name) => this.#makeDirectory(name));
-    process.prependListener('exit', this.#onExit);
   }
 
   static async start(options: NamesArguments, network: NamespaceNetwork): Promise<NamesRun> {
@@ -72,9 +76,11 @@ export class NamesRun {
     });
     const run = new NamesRun(options, network, cluster);
     try {
-      await run.#leasehold('volume', 'create', VOLUME, '--replicas', '3');
+      const { code, text } = await run.#mounting.leasehold('volume', 'create', VOLUME, '--replicas', '3');
+      if (code !== 0) throw new Error(`The volume cannot be created: ${text}`);
       // A mount without programs: it makes directories, and surveys them in the end.
       run.#shared = (await run.#mountAt(options.servers)).directory;
+      await run.#makeLockFiles();
       for (let place = 0; place < options.mounts; place++) await run.#mount(options.servers + 1 + place);
       return run;
     } catch (error) {
@@ -94,17 +100,17 @@ export class NamesRun {
 
   /** @returns whether nothing was wrong */
   async judge(): Promise<boolean> {
-    const { loadMs, servers, mounts, cache, seed } = this.#options;
+    const { loadMs, servers, mounts, natives, cache, seed, faults } = this.#options;
     this.#say(
-      `${servers} servers, ${mounts} mounts with cache=${cache}; seed ${seed}, folder ${this.folder}`,
+      `${servers} servers, ${mounts} mounts (${natives} by the library) with cache=${cache}; seed ${seed}, folder ${this.folder}`,
     );
     const endMs = performance.now() + loadMs;
-    for (let count = 0; performance.now() < endMs; count++) {
-      await delay(this.#prng.integer(500, 1_500));
-      const { faults } = this.#options;
-      const fault = faults[count % faults.length] as NamesFault;
-      await this.#hit(fault);
-      countUp(this.#faults, fault);
+    for (let count = 0; ; count++) {
+      const nowMs = performance.now();
+      const isDone = count >= faults.length && this.#missing().length === 0;
+      if (nowMs >= endMs && (isDone || nowMs >= endMs + LONGER_MS_MAX)) break;
+      await delay(this.#prng.integer(300, 1_000));
+      await this.#hit(faults[count % faults.length] as readonly NamesFault[]);
     }
     await delay(1_000);
     await this.#heal();
@@ -126,13 +132,13 @@ export class NamesRun {
       `operations: ${text(this.#recorder.counts)}`,
       `calls that failed: ${text(this.#errors)}`,
       `faults: ${text(this.#faults)}`,
+      `changes under locks: kernel ${text(this.#locks.kernel)}; native ${text(this.#locks.native)}`,
     ].join('\n');
   }
 
   async end(): Promise<void> {
     for (const place of [...this.#mounts.keys()]) await this.#endMount(place);
-    process.off('exit', this.#onExit);
-    this.#onExit();
+    this.#mounting.end();
     await this.#recorder.close();
     await this.#cluster.stop();
   }
@@ -141,21 +147,28 @@ export class NamesRun {
     this.#cluster.remove();
   }
 
-  readonly #detached: { readonly directory: string; readonly pid: number }[] = [];
-  readonly #onExit = (): void => {
-    for (const { directory, pid } of this.#detached.splice(0)) {
-      signal(pid, 'SIGKILL');
-      canRun('fusermount3', ['-u', '-z', directory]);
-    }
-  };
+  /** Does each of the faults to a victim of its own, all at the same time. */
+  async #hit(faults: readonly NamesFault[]): Promise<void> {
+    const holdMs = this.#prng.integer(500, 3_000);
+    const servers = [...this.#cluster.ids];
+    const places = [...this.#mounts.keys()];
+    const taken = <Victim>(from: Victim[]): Victim =>
+      from.splice(this.#prng.integer(0, from.length - 1), 1)[0] as Victim;
+    const victims = faults.map((fault) =>
+      fault.startsWith('server') ? { fault, id: taken(servers) } : { fault, place: taken(places) },
+    );
+    const names = victims.map(({ fault, id, place }) => `${fault} of ${id ?? `mount ${place}`}`);
+    this.#say(`${names.join(' and ')} for ${holdMs} ms`);
+    await Promise.all(
+      victims.map(({ fault, id, place }) =>
+        id === undefined ? this.#hitMount(fault, place, holdMs) : this.#hitServer(fault, id, holdMs),
+      ),
+    );
+    for (const fault of faults) countUp(this.#faults, fault);
+    if (faults.length > 1) countUp(this.#faults, 'several at a time');
+  }
 
-  async #hit(fault: NamesFault): Promise<void> {
-    const holdMs = this.#prng.integer(1_000, 4_000);
-    const id = this.#prng.pick(this.#cluster.ids);
-    const place = this.#prng.pick([...this.#mounts.keys()]);
-    const { pid } = this.#mounts.get(place) as Mount;
-    const victim = fault.startsWith('server') ? id : `mount ${place}`;
-    this.#say(`${fault} of ${victim} for ${holdMs} ms`);
+  async #hitServer(fault: NamesFault, id: string, holdMs: number): Promise<void> {
     switch (fault) {
       case 'server-stop':
         this.#cluster.signal(id, 'SIGSTOP');
@@ -171,28 +184,37 @@ export class NamesRun {
         return this.#cut(this.#cluster.place(id), holdMs);
       case 'server-slow':
         return slow((name) => this.#cluster.signal(id, name), holdMs);
+      default:
+        throw new Error(`${fault} is no fault of a server`);
+    }
+  }
+
+  async #hitMount(fault: NamesFault, place: number, holdMs: number): Promise<void> {
+    const { pid } = this.#mounts.get(place) as Mount;
+    // Longer than a session of a client lives, and than its locks.
+    const longMs = holdMs + LOCK_LEASES * this.#options.leaseMs;
+    switch (fault) {
       case 'mount-stop':
         signal(pid, 'SIGSTOP');
-        // Longer than a session of a client lives.
-        await delay(holdMs + 2 * this.#options.leaseMs);
+        await delay(longMs);
         signal(pid, 'SIGCONT');
         return;
       case 'mount-kill':
         await this.#endMount(place);
         return this.#mount(place);
       case 'mount-cut':
-        return this.#cut(place, holdMs + 2 * this.#options.leaseMs);
+        return this.#cut(place, longMs);
       case 'mount-slow':
         return slow((name) => signal(pid, name), holdMs);
       default:
-        unreachable(fault);
+        throw new Error(`${fault} is no fault of a mount`);
     }
   }
 
   async #cut(place: number, holdMs: number): Promise<void> {
     this.#network.unplug(place);
     await delay(holdMs);
-    this.#network.heal();
+    this.#network.plug(place);
   }
 
   /** All faults are over; all programs have ended, the calls that are under way included. */
@@ -208,25 +230,44 @@ export class NamesRun {
     const actor = this.#actor(directory, 0);
     for (const name of this.#directories.all) await actor.survey(name);
     await actor.end();
+    const locker = this.#locker(directory, 'kernel');
+    await locker.survey();
+    await locker.end();
   }
 
   #judgeHistory(): void {
-    const verdict = historyCheck(withUnknownFiles(this.#recorder.operations));
+    const verdict = historyCheck(withKnownContents(withUnknownFiles(this.#recorder.operations)));
     this.#say(verdictText(verdict));
     if (verdict.violations.length > 0) this.#wrong.push('a history is not linearizable');
     if (verdict.undecided.length > 0) this.#wrong.push(`undecided: ${verdict.undecided.join(', ')}`);
-    const done = this.#recorder.counts.get('create ok') ?? 0;
-    if (done === 0) this.#wrong.push('nothing was created');
-    for (const fault of this.#options.faults)
-      if (!this.#faults.has(fault)) this.#say(`${fault} did not happen in this time`);
+    for (const what of this.#missing()) this.#wrong.push(`${what} did not happen`);
   }
 
-  /** No server ended by itself, and what replicas and catalog say of files fits together. */
+  /** @returns what has not happened yet, and has to before a run says anything */
+  #missing(): string[] {
+    const missing = OPERATIONS.filter((op) => !this.#recorder.counts.has(`${op} ok`));
+    for (const fault of this.#options.faults.flat()) if (!this.#faults.has(fault)) missing.push(fault);
+    for (const transport of ['kernel', 'native'] as const) {
+      const isUsed = transport === 'kernel' || this.#options.natives > 0;
+      if (isUsed && !this.#locks[transport].has('stored'))
+        missing.push(`a change under a lock (${transport})`);
+    }
+    return missing;
+  }
+
+  /** No server ended by itself, no file has two member sets, and what replicas and catalog say of files fits together. */
   async #judgeCluster(): Promise<void> {
     for (const { id, how, log } of this.#cluster.deaths)
       this.#wrong.push(`${id} ended by itself: ${how}\n${log}`);
-    const checked = await this.#run('check');
-    if (checked.code !== 0) this.#wrong.push(`leasehold check: exit code ${checked.code}\n${checked.text}`);
+    const findings = await this.#mounting.findings();
+    if (findings !== null) this.#wrong.push(findings);
+  }
+
+  async #makeLockFiles(): Promise<void> {
+    await this.#makeDirectory(LOCK_DIRECTORY);
+    const paths = LOCK_FILES.map((file) => join(this.#shared as string, LOCK_DIRECTORY, file));
+    const made = await runProgram('touch', paths);
+    if (made.code !== 0) throw new Error(`The files to be locked cannot be made: ${made.text}`);
   }
 
   async #makeDirectory(name: string): Promise<void> {
@@ -244,75 +285,68 @@ export class NamesRun {
     await delay(STALE_NS[this.#options.cache] / 1e6);
   }
 
-  #actor(directory: string, staleNs: number): Actor {
+  #locker(directory: string, transport: 'kernel' | 'native'): Locker {
+    return new Locker(directory, {
+      name: `l${++this.#actorCount}`,
+      prng: new Prng(this.#options.seed + this.#actorCount),
+      recorder: this.#recorder,
+      errors: this.#errors,
+      outcomes: this.#locks[transport],
+    });
+  }
+
+  #actor(directory: string, staleNs: number, hasInodes = true): Actor {
     return new Actor(directory, {
       name: `p${++this.#actorCount}`,
       prng: new Prng(this.#options.seed + this.#actorCount),
       recorder: this.#recorder,
       directories: this.#directories,
       staleNs,
+      hasInodes,
       errors: this.#errors,
     });
   }
 
   async #mount(place: number): Promise<void> {
-    const { directory, pid } = await this.#mountAt(place);
-    const staleNs = STALE_NS[this.#options.cache];
-    const actors = Array.from({ length: ACTORS_PER_MOUNT }, () => this.#actor(directory, staleNs));
+    const { servers, natives, cache } = this.#options;
+    // The place of the first mount follows those of the servers and of the mount without programs.
+    const transport = place - servers - 1 < natives ? 'native' : 'kernel';
+    const { directory, pid } = await this.#mountAt(place, transport);
+    const actors = [
+      ...Array.from({ length: ACTORS_PER_MOUNT }, () =>
+        this.#actor(directory, STALE_NS[cache], transport === 'kernel'),
+      ),
+      this.#locker(directory, transport),
+    ];
     const running = Promise.all(actors.map((actor) => actor.run())).then(() => undefined);
-    this.#mounts.set(place, { place, directory, pid, actors, running });
+    this.#mounts.set(place, { directory, pid, actors, running });
   }
 
   /** Kills a mount under its programs. */
   async #endMount(place: number): Promise<void> {
-    const { actors, running, pid, directory } = this.#mounts.get(place) as Mount;
+    const mount = this.#mounts.get(place) as Mount;
+    const { actors, running } = mount;
     this.#mounts.delete(place);
-    signal(pid, 'SIGKILL');
-    canRun('fusermount3', ['-u', '-z', directory]);
+    this.#mounting.kill(mount);
     await Promise.all(actors.map((actor) => actor.end()));
     await running;
   }
 
   /** Ends the programs of a mount, and unmounts it in order. */
   async #unmount(place: number): Promise<void> {
-    const { actors, running, directory } = this.#mounts.get(place) as Mount;
+    const mount = this.#mounts.get(place) as Mount;
+    const { actors, running } = mount;
     this.#mounts.delete(place);
     await Promise.all(actors.map((actor) => actor.end()));
     await running;
-    const { code, text } = await this.#run('umount', directory);
+    const { code, text } = await this.#mounting.unmount(mount);
     if (code !== 0) this.#say(`umount of mount ${place}: exit code ${code} ${text.trim()}`);
   }
 
-  async #mountAt(place: number): Promise<{ readonly directory: string; readonly pid: number }> {
-    const directory = join(this.folder, `mount-${++this.#mountCount}`);
-    mkdirSync(directory);
+  #mountAt(place: number, transport: 'kernel' | 'native' = 'kernel'): Promise<MountedVolume> {
     const { cache, operationTimeoutMs } = this.#options;
-    const argv = ['mount', VOLUME, directory, '--json', '--log', `${directory}.log`];
-    const flags = ['--cache', cache === 'ttl' ? 'ttl:1s' : cache, '--op-timeout', `${operationTimeoutMs}ms`];
-    const text = await this.#leaseholdAt(place, [...argv, ...flags, ...this.#servers()]);
-    const { pid } = JSON.parse(text) as { readonly pid: number };
-    this.#detached.push({ directory, pid });
-    return { directory, pid };
-  }
-
-  #servers(): readonly string[] {
-    return ['--servers', this.#cluster.ids.map((id) => this.#cluster.url(id)).join(',')];
-  }
-
-  async #leaseholdAt(place: number, argv: readonly string[]): Promise<string> {
-    const [program = '', ...rest] = this.#network.inside(place, [process.execPath, LAUNCHER, ...argv]);
-    const { code, text } = await runProgram(program, rest, { timeoutMs: START_MS_MAX });
-    if (code !== 0) throw new Error(`leasehold ${argv.join(' ')}: exit code ${code}\n${text}`);
-    return text;
-  }
-
-  #leasehold(...argv: readonly string[]): Promise<string> {
-    return this.#leaseholdAt(this.#options.servers, [...argv, ...this.#servers()]);
-  }
-
-  #run(...argv: readonly string[]) {
-    const servers = argv[0] === 'umount' ? [] : this.#servers();
-    return runProgram(process.execPath, [LAUNCHER, ...argv, ...servers], { timeoutMs: START_MS_MAX });
+    const mode = ['--transport', transport, '--cache', cache === 'ttl' ? 'ttl:1s' : cache];
+    return this.#mounting.mount(place, VOLUME, ...mode, '--op-timeout', `${operationTimeoutMs}ms`);
   }
 
   #say(text: string): void {
@@ -329,15 +363,6 @@ async function slow(send: (name: 'SIGSTOP' | 'SIGCONT') => void, holdMs: number)
     await delay(SLOW_MS.stopped);
     send('SIGCONT');
     await delay(SLOW_MS.running);
-  }
-}
-
-function signal(pid: number, name: NodeJS.Signals): void {
-  try {
-    process.kill(pid, name);
-  } catch (error) {
-    // A process that has ended needs no signal.
-    if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
   }
 }
 

@@ -14,12 +14,14 @@ import { NAMES_FAULTS, namesArgumentsParse } from './names-arguments.ts';
 
 const MAIN = fileURLToPath(new URL('names-faults.ts', import.meta.url));
 const EXIT_OBSTACLE = 2;
-const FAULTS = 'server-stop,mount-stop,server-kill,mount-cut,mount-kill,server-cut,mount-slow,server-slow';
+/** A server and a mount, and two mounts, are hit at the same time. */
+const FAULTS = 'server-stop+mount-stop,server-kill+mount-cut+mount-slow,server-cut+mount-kill,server-slow';
 
 test('names on three mounts have one history, whatever happens to servers and mounts', {
   timeout: 600_000,
 }, async (t) => {
-  const args = ['--servers', '5', '--for', '25s', '--faults', FAULTS, '--seed', process.env.SEED ?? '1'];
+  const size = ['--servers', '5', '--native', '1', '--lease', '1s', '--for', '10s'];
+  const args = [...size, '--faults', FAULTS, '--seed', process.env.SEED ?? '1'];
   const child = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
   let said = '';
   for (const stream of [child.stdout, child.stderr]) {
@@ -44,5 +46,9 @@ test('the command line of nemesis:names says what is wrong with it', () => {
       (error) => error instanceof UsageError && complaint.test(error.message),
     );
   }
-  assert.deepEqual(namesArgumentsParse([]).faults, NAMES_FAULTS);
+  assert.deepEqual(new Set(namesArgumentsParse([]).faults.flat()), new Set(NAMES_FAULTS));
+  assert.deepEqual(namesArgumentsParse(['--faults', 'mount-stop,server-cut+mount-cut']).faults, [
+    ['mount-stop'],
+    ['server-cut', 'mount-cut'],
+  ]);
 });

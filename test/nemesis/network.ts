@@ -142,9 +142,14 @@ export class NamespaceNetwork implements Network {
     batch(`${this.#name}-0`, [`link set p${place} nomaster`]);
   }
 
+  /** Ends what `unplug` did. */
+  plug(place: number): void {
+    batch(`${this.#name}-0`, [`link set p${place} master br0`]);
+  }
+
   heal(): void {
     for (let place = 0; place < this.#servers; place++) {
-      batch(`${this.#name}-0`, [`link set p${place} master br0`]);
+      this.plug(place);
       const others = Array.from({ length: this.#servers }, (_, other) => other).filter(
         (other) => other !== place,
       );

@@ -40,6 +40,7 @@ class Entry(ctypes.Structure):
 libc.readdir64.restype = ctypes.POINTER(Entry)
 
 NAMES = {**errno.errorcode, errno.EOPNOTSUPP: "EOPNOTSUPP"}
+LOCKS = {"exclusive": fcntl.LOCK_EX, "shared": fcntl.LOCK_SH, "unlock": fcntl.LOCK_UN}
 TYPES = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink", stat.S_IFIFO: "fifo",
          stat.S_IFSOCK: "socket", stat.S_IFCHR: "character", stat.S_IFBLK: "block"}
 
@@ -276,6 +277,8 @@ CALLS = {
     "listed-as": lambda path: "as stat" if all(
         entry.inode() == os.lstat(entry.path).st_ino for entry in os.scandir(path)) else "otherwise",
     "listxattr": xattr_names,
+    "lock": lambda name, kind, start, length, waits: fcntl.lockf(
+        files[name], LOCKS[kind] | (fcntl.LOCK_NB if waits == "no" and kind != "unlock" else 0), int(length), int(start)),
     "lseek": lambda name, offset, whence: str(os.lseek(files[name], int(offset), int(whence))),
     "lstat": lambda path, wanted: fields_of(os.lstat(path), wanted),
     "lutimens": lambda path, accessed, modified: utimens(path, accessed, modified, 0x100),
