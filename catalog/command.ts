@@ -210,8 +210,10 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return bear(tables, command, atNs);
     case 'forgo':
       return {};
-    case 'pin-write':
-      return { inode: command.inode, since: command.since };
+    case 'pin-write': {
+      const { inode, since, session, number } = command;
+      return { inode, since, session, number };
+    }
     case 'server-register':
       return serverRegister(tables, command, atNs);
     case 'server-add':

@@ -191,13 +191,16 @@ export const Command = Type.Union([
   Type.Object({ kind: Type.Literal('forgo') }),
   /**
    * Changes nothing: its result, which is remembered for its session, is what the first attempt of a keyed write named. So each later
-   * attempt writes to the same file, with the same `since`.
+   * attempt writes to the same file, by the same name.
    */
   Type.Object({
     kind: Type.Literal('pin-write'),
     inode: Inode,
     /** An operation of the file from before the first attempt. */
     since: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    /** By which the file remembers the write. */
+    session: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+    number: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
   }),
   /** A file without a name, for an upload; `replace` gives it one, else it is collected. */
   Type.Object({
@@ -723,7 +726,12 @@ export interface CommandResults {
   readonly 'reserve-inodes': { readonly first: number };
   readonly bear: BearResult;
   readonly forgo: Record<string, never>;
-  readonly 'pin-write': { readonly inode: number; readonly since: number };
+  readonly 'pin-write': {
+    readonly inode: number;
+    readonly since: number;
+    readonly session: number;
+    readonly number: number;
+  };
   readonly 'create-orphan': { readonly attributes: Attributes };
   readonly 'keep-orphan': Record<string, never>;
   readonly replace: { readonly attributes: Attributes; readonly replaced: number | null };

@@ -54,7 +54,7 @@ export async function pinnedWrite(gateway: Gateway, key: RequestKey): Promise<Pi
 
 /**
  * Pins a write before it is sent. A file forgets the sessions of its writes: with a `since` of its own a later attempt would be taken for a
- * new request, with that of the first one it is refused.
+ * new request, with the name of the first one it is refused.
  *
  * @param write `since` must be of an operation that a loss of power of all servers does not take back
  * @returns what holds for all attempts: another attempt may have been faster. It survives a loss of power

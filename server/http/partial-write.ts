@@ -16,6 +16,7 @@ import { integerOf } from './input.ts';
 import { displayPath, type FilePath } from './path.ts';
 import { UPLOAD_IDLE_MS } from './upload.ts';
 import { wholeBodyOf } from './whole-body.ts';
+import { WriteNames } from './write-names.ts';
 
 /** Where the bytes went. */
 export const HEADER_OFFSET = 'leasehold-offset';
@@ -37,16 +38,41 @@ const UNPINNED: ReadonlySet<ErrorCode> = new Set(['precondition-failed', 'bad-re
 
 const CONTENT_RANGE = /^bytes (\d{1,16})-(\d{1,16})\/(?:\*|(\d{1,16}))$/i;
 
+/** What a request finds at its path. */
+interface Judged {
+  /** Null where the path names no file. */
+  readonly current: Attributes | null;
+  /** Why the file may not be written; null where it may. */
+  readonly refusal: ServiceError | null;
+}
+
+/** One attempt of a request. */
+interface Attempt extends Judged {
+  readonly path: FilePath;
+  readonly conditions: Conditions;
+  readonly place: WritePlace;
+  readonly key: RequestKey | null;
+  readonly bytes: Uint8Array;
+  /** The number up to which nobody asks for answers of the session again. */
+  readonly answered: number;
+}
+
 /**
  * `PATCH` of a file, and `PUT` with `Content-Range`: writes the body in place, at an offset or behind the last byte. It is
  * one operation at the file's primary: readers see all of it or nothing, and a condition is decided in the same step.
  */
 export class PartialWrites {
   readonly #gateway: Gateway;
+  readonly #names: WriteNames;
+  /** Apart, because their answers are kept for later attempts. */
+  readonly #keyedNames: WriteNames;
   #active = 0;
 
   constructor(gateway: Gateway) {
     this.#gateway = gateway;
+    const random53 = (): number => gateway.drawSession();
+    this.#names = new WriteNames(random53);
+    this.#keyedNames = new WriteNames(random53);
   }
 
   async write(request: FastifyRequest, reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
@@ -79,21 +105,39 @@ export class PartialWrites {
     }
     check.update(bytes);
     check.check();
-    const { current, refusal } = await this.#judge(path, conditions, place);
-    const pinned = await this.#pin(key, current, refusal);
-    const file = pinned.inode as FileId;
+    const judged = await this.#judge(path, conditions, place);
+    // After the conditions were judged: an earlier attempt that has changed what they are about was pinned before.
+    const pinned = key === null ? null : await pinnedWrite(this.#gateway, key);
+    const send = (write: PinnedWrite, answered: number): Promise<FastifyReply> =>
+      this.#send(reply, write, { path, conditions, place, key, bytes, answered, ...judged });
+    if (pinned !== null) return send(pinned, 0);
+    if (judged.refusal !== null) throw judged.refusal;
+    assert(judged.current !== null, 'What is not refused is a file');
+    const file = judged.current.inode as FileId;
+    const names = (key === null ? this.#names : this.#keyedNames).of(file);
+    const name = names.acquire(null);
+    try {
+      const { seq: since } = await this.#gateway.state(file);
+      const write = { inode: file, since, session: name.session, number: name.number };
+      // A later attempt under a key asks for its answer.
+      return await (key === null ? send(write, names.answered(name)) : send(await this.#pin(key, write), 0));
+    } finally {
+      names.release(name);
+    }
+  }
+
+  async #send(reply: FastifyReply, write: PinnedWrite, attempt: Attempt): Promise<FastifyReply> {
+    const { path, conditions, place, key, bytes, answered, current, refusal } = attempt;
+    const { inode, ...request } = write;
+    const file = inode as FileId;
     const guarded = areConditions(conditions) || (place.kind === 'range' && place.total !== null);
     // An earlier attempt has changed what the conditions are about, or the name has another file by now: only the answer is repeated.
     const isOver = refusal !== null || current?.inode !== file;
     const contents = isOver ? NO_CONTENTS : current.contents;
     const written = await this.#gateway
-      .write(
-        file,
-        { session: key?.session ?? this.#gateway.drawSession(), number: 1, since: pinned.since },
-        place.kind === 'append' ? 'append' : place.offset,
-        bytes,
-        { guard: guarded || isOver ? { contents } : {} },
-      )
+      .write(file, { ...request, answered }, place.kind === 'append' ? 'append' : place.offset, bytes, {
+        guard: guarded || isOver ? { contents } : {},
+      })
       .catch((error: unknown) => {
         throw key === null ? error : keyedFailure(error, { refusal, isOver, path });
       });
@@ -103,11 +147,7 @@ export class PartialWrites {
   }
 
   /** @returns the file, and why it may not be written; `current` is null where the path names no file */
-  async #judge(
-    path: FilePath,
-    conditions: Conditions,
-    place: WritePlace,
-  ): Promise<{ readonly current: Attributes | null; readonly refusal: ServiceError | null }> {
+  async #judge(path: FilePath, conditions: Conditions, place: WritePlace): Promise<Judged> {
     let current: Attributes | null = null;
     try {
       current = await this.#fileAt(path, conditions);
@@ -119,31 +159,15 @@ export class PartialWrites {
     }
   }
 
-  /**
-   * Which file all attempts of the request write, and since when one of them may have written it.
-   *
-   * @param refusal of this attempt. It is thrown where no earlier attempt was sent to a file
-   */
-  async #pin(
-    key: RequestKey | null,
-    current: Attributes | null,
-    refusal: ServiceError | null,
-  ): Promise<PinnedWrite> {
-    // After the conditions were judged: an earlier attempt that has changed what they are about was pinned before.
-    const pinned = key === null ? null : await pinnedWrite(this.#gateway, key);
-    if (pinned !== null) return pinned;
-    if (refusal !== null) throw refusal;
-    assert(current !== null, 'What is not refused is a file');
-    const file = current.inode as FileId;
-    const { seq: since } = await this.#gateway.state(file);
-    const write = { inode: file, since };
-    if (key === null) return write;
-    await this.#gateway.flush(file);
+  /** @returns which file all attempts of the request write, and by which name */
+  async #pin(key: RequestKey, write: PinnedWrite): Promise<PinnedWrite> {
+    await this.#gateway.flush(write.inode as FileId);
     try {
       return await pinWrite(this.#gateway, key, write);
     } catch (error) {
       // While a member of the catalog is of a release without pins, a file remembers its last 64 sessions and no more.
-      if (error instanceof ServiceError && UNPINNED.has(error.code)) return write;
+      if (error instanceof ServiceError && UNPINNED.has(error.code))
+        return { ...write, session: key.session, number: 1 };
       throw error;
     }
   }

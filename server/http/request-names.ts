@@ -52,6 +52,15 @@ export class RequestNames {
     return name;
   }
 
+  /** @returns the number up to which all requests of the session of `name` have ended */
+  answered({ session, number }: RequestName): number {
+    const open = this.#sessions
+      .find(({ id }) => id === session)
+      ?.open.values()
+      .next();
+    return (open?.value ?? number) - 1;
+  }
+
   release(name: RequestName): void {
     const session = this.#sessions.find(({ id }) => id === name.session);
     // A session that was given up is gone from the list before its last names are released.

@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { SESSIONS_MAX as FILE_SESSIONS_MAX } from '../../replica/sessions.ts';
-import { HEADER_CATALOG_SEQ } from '../../wire/http-api.ts';
+import { type FileState, HEADER_CATALOG_SEQ } from '../../wire/http-api.ts';
 import { ask } from '../http/ask.ts';
 import { plantedEnv } from '../simulation/plant.ts';
 import { RealCluster } from './real-cluster.ts';
@@ -62,6 +62,16 @@ for (const { release, name, session } of [
     else assert.equal(again.status, 200, 'It is answered as before');
   });
 
+/** As a mount with a session of its own writes. */
+async function appendAsMount(name: string, session: number): Promise<void> {
+  const file = `/v1/data/${(await cluster.info('s1', `main/${name}`)).file}`;
+  const { seq: since } = JSON.parse((await ask(url, 'GET', `${file}/state`)).text) as FileState;
+  const request = `offset=append&session=${session}&number=1&since=${since}`;
+  const headers = { 'content-type': 'application/octet-stream' };
+  const written = await ask(url, 'PUT', `${file}?${request}`, { headers, body: '.' });
+  assert.equal(written.status, 200, written.text);
+}
+
 test('an append with a key is not carried out again when its file has forgotten it', async () => {
   await put('log');
   const append = (body: string, headers: Readonly<Record<string, string>> = {}) =>
@@ -71,10 +81,27 @@ test('an append with a key is not carried out again when its file has forgotten 
   assert.equal(status, 204, 'The answer that is lost');
   const again = await keyed();
   assert.deepEqual([again.status, again.headers.etag], [204, headers.etag], 'It is answered as before');
-  for (let other = 0; other <= FILE_SESSIONS_MAX; other++) assert.equal((await append('.')).status, 204);
+  for (let other = 1; other <= FILE_SESSIONS_MAX; other++) await appendAsMount('log', other);
   const late = await keyed();
   const { text } = await ask(url, 'GET', '/v1/files/main/log');
-  assert.equal(text, `logkeyed${'.'.repeat(FILE_SESSIONS_MAX + 1)}`);
+  assert.equal(text, `logkeyed${'.'.repeat(FILE_SESSIONS_MAX)}`);
   assert.equal(late.status, 409, late.text);
   assert.equal((JSON.parse(late.text) as { code: string }).code, 'session-expired');
+});
+
+test('more writes of one file at a time than it remembers sessions are carried out, each once', async () => {
+  await put('crowd');
+  const count = FILE_SESSIONS_MAX;
+  const writers = Array.from({ length: 2 * count }, async (_, place) => {
+    const headers: Record<string, string> = place < count ? { 'idempotency-key': `crowd ${place}` } : {};
+    const server = cluster.urls[place % cluster.urls.length] as string;
+    const send = () => ask(server, 'PATCH', '/v1/files/main/crowd?append', { headers, body: '.' });
+    const first = await send();
+    assert.equal(first.status, 204, first.text);
+    if (place >= count) return;
+    assert.deepEqual((await send()).headers['leasehold-offset'], first.headers['leasehold-offset']);
+  });
+  await Promise.all(writers);
+  const { text } = await ask(url, 'GET', '/v1/files/main/crowd');
+  assert.equal(text, `crowd${'.'.repeat(2 * count)}`);
 });

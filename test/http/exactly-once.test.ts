@@ -8,6 +8,7 @@ import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
+import type { RequestId } from '../../replica/operation.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { HEADER_CATALOG_SEQ } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -92,12 +93,12 @@ test('all attempts of a write with a key name the file and the beginning that th
   const attempts: {
     readonly session: number | undefined;
     readonly file: FileId | undefined;
-    readonly since: unknown;
+    readonly request: unknown;
   }[] = [];
   let isLost = true;
   cluster.intercept = ({ method, file, request }) => {
     if (method !== 'write') return;
-    attempts.push({ session: request?.session, file, since: request?.since });
+    attempts.push({ session: request?.session, file, request });
     if (isLost) throw new ServiceError('storage', 'Lost on its way');
   };
   assert.equal((await append(one, 'k')).status, 500);
@@ -169,6 +170,29 @@ test('what a write with a key has pinned survives a loss of power before the wri
   });
   const order = calls.filter((kind, place) => kind !== calls[place - 1]);
   assert.deepEqual(order, ['state', 'flush', 'pin-write', 'flush-catalog', 'write', 'flush']);
+});
+
+test('writes of one file share a session, and answers of those with a key are kept', async (t) => {
+  const cluster = await started(t);
+  const { url } = cluster.server(0);
+  await ask(url, 'PUT', PATH, { body: '' });
+  const requests: RequestId[] = [];
+  cluster.intercept = ({ method, request }) => {
+    if (method === 'write') requests.push(request as RequestId);
+  };
+  for (const key of ['k', null, 'l', null, 'm', null]) {
+    const headers: Record<string, string> = key === null ? {} : { 'idempotency-key': key };
+    assert.equal((await ask(url, 'PATCH', `${PATH}?append`, { headers, body: '.' })).status, 204);
+  }
+  const [keyed, plain] = requests.map(({ session }) => session);
+  assert.notEqual(keyed, plain);
+  assert.deepEqual(
+    requests.map(({ session, number, answered }) => [session, number, answered]),
+    [1, 2, 3].flatMap((number) => [
+      [keyed, number, 0],
+      [plain, number, number - 1],
+    ]),
+  );
 });
 
 test('a client names with each command when its session began, and begins another where it is forgotten', async (t) => {

@@ -33,6 +33,16 @@ export const PLANTED_LEASE: readonly Planted[] = [
   },
   {
     layer: 'lease',
+    row: 'starved-read',
+    rule: 'A server counts answers to its own renewal for half a lease.',
+    file: 'lease/parameters.ts',
+    in: 'leaseParameters',
+    find: "$config.algorithm === 'paxoslease' ? $attemptMaxMs : $leaseMs / 2",
+    replace: '$attemptMaxMs',
+    caughtBy: { directed: 'starved-holder-stays' },
+  },
+  {
+    layer: 'lease',
     row: '5',
     rule: 'The silence after a start covers a lease and the skew of two clocks.',
     file: 'lease/parameters.ts',

@@ -524,6 +524,21 @@ export const PLANTED_SERVERS: readonly Planted[] = [
   },
   {
     layer: 'replica',
+    row: 'write-crowd',
+    rule: 'Writes over REST of one file share sessions, which a file remembers few of.',
+    file: 'server/http/write-names.ts',
+    in: 'WriteNames.of',
+    find: 'this.#files.set($file, $names);',
+    replace: '',
+    caughtBy: {
+      test: {
+        file: 'test/http/exactly-once.test.ts',
+        name: 'writes of one file share a session, and answers of those with a key are kept',
+      },
+    },
+  },
+  {
+    layer: 'replica',
     row: 'birth-members',
     rule: 'The members of a file are those that its number was reserved with.',
     file: 'catalog/command.ts',
