@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
-import type { Timer, World } from '../../base/world.ts';
+import type { World } from '../../base/world.ts';
 import type { Position } from '../../replica/epoch.ts';
 import { positionCompare } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
@@ -9,6 +9,7 @@ import { viewVoters } from '../../replica/view.ts';
 import type { Command, CommandResults, PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
+import { Rounds } from '../rounds.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { DepartedFiles } from './departed-files.ts';
 import type { ViewConflicts } from './view-conflicts.ts';
@@ -56,40 +57,41 @@ export interface GarbageParts {
  */
 export class Garbage {
   readonly #parts: GarbageParts;
-  readonly #timer: Timer;
+  readonly #rounds: Rounds;
   /** Replicas whose files were found to have moved, since when. */
   readonly #movedSinceMs = new Map<FileId, number>();
-  #busy = false;
 
   constructor(parts: GarbageParts) {
     this.#parts = parts;
     const periodMs = Math.min(60_000, Math.max(1_000, parts.graceMs / 2));
     const lookMs = Math.min(SHORT_PERIOD_MS, periodMs);
     let sinceMs = 0;
-    this.#timer = parts.world.every(lookMs, () => {
-      sinceMs += lookMs;
-      if (sinceMs < periodMs && !parts.isRoomShort()) return;
-      sinceMs = 0;
-      void this.run();
+    this.#rounds = new Rounds({
+      world: parts.world,
+      periodMs: lookMs,
+      isDue: () => {
+        sinceMs += lookMs;
+        if (sinceMs < periodMs && !parts.isRoomShort()) return false;
+        sinceMs = 0;
+        return true;
+      },
+      work: () => this.#round(),
+      failed: (error) => parts.log.debug({ err: error }, 'garbage is left for the next round'),
     });
   }
 
   close(): void {
-    this.#timer.cancel();
+    this.#rounds.close();
   }
 
-  /** Looks once, and removes what there is to remove. Returns at once where an earlier round is under way. */
-  async run(): Promise<void> {
-    if (this.#busy) return;
-    this.#busy = true;
-    try {
-      if (this.#parts.isCatalogPrimary()) await this.#collect();
-      await this.#removeUnknown();
-    } catch (error) {
-      this.#parts.log.debug({ err: error }, 'garbage is left for the next round');
-    } finally {
-      this.#busy = false;
-    }
+  /** Looks once, and removes what there is to remove. */
+  run(): Promise<void> {
+    return this.#rounds.run();
+  }
+
+  async #round(): Promise<void> {
+    if (this.#parts.isCatalogPrimary()) await this.#collect();
+    await this.#removeUnknown();
   }
 
   get #graceMs(): number {

@@ -1,7 +1,8 @@
 import type { Logger } from 'pino';
 import type { FileId } from '../../base/ids.ts';
-import type { Timer, World } from '../../base/world.ts';
+import type { World } from '../../base/world.ts';
 import type { LiveMark, Query, QueryResults } from '../../wire/catalog-api.ts';
+import { Rounds } from '../rounds.ts';
 
 /** Between two rounds, in milliseconds. A file is settled by the second round that finds it under the same mark. */
 const PERIOD_MS = 10_000;
@@ -27,34 +28,34 @@ export interface ReservationSweepParts {
  */
 export class ReservationSweep {
   readonly #parts: ReservationSweepParts;
-  readonly #timer: Timer;
+  readonly #rounds: Rounds;
   /** The marks that the last round found, by file. */
   #before = new Map<number, LiveMark>();
-  #busy = false;
 
   constructor(parts: ReservationSweepParts) {
     this.#parts = parts;
-    this.#timer = parts.world.every(PERIOD_MS, () => void this.run());
+    this.#rounds = new Rounds({
+      world: parts.world,
+      periodMs: PERIOD_MS,
+      work: () => this.#round(),
+      failed: (error) =>
+        parts.log.debug({ err: error }, 'files that may still grow are left for the next round'),
+    });
   }
 
   close(): void {
-    this.#timer.cancel();
+    this.#rounds.close();
   }
 
-  /** One round. Returns at once where an earlier one is under way. */
-  async run(): Promise<void> {
-    if (this.#busy) return;
-    this.#busy = true;
-    try {
-      const found = this.#parts.isCatalogPrimary() ? await this.#find() : new Map<number, LiveMark>();
-      const before = this.#before;
-      this.#before = found;
-      await this.#settle([...found].filter(([file, mark]) => isSame(before.get(file), mark)));
-    } catch (error) {
-      this.#parts.log.debug({ err: error }, 'files that may still grow are left for the next round');
-    } finally {
-      this.#busy = false;
-    }
+  run(): Promise<void> {
+    return this.#rounds.run();
+  }
+
+  async #round(): Promise<void> {
+    const found = this.#parts.isCatalogPrimary() ? await this.#find() : new Map<number, LiveMark>();
+    const before = this.#before;
+    this.#before = found;
+    await this.#settle([...found].filter(([file, mark]) => isSame(before.get(file), mark)));
   }
 
   async #find(): Promise<Map<number, LiveMark>> {

@@ -122,6 +122,11 @@ function command(body: object): Promise<Response> {
   });
 }
 
+function makeDirectory(path: string): Promise<Response> {
+  const place = { volume: 'main', path };
+  return command({ kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 });
+}
+
 const TUS = { 'tus-resumable': '1.0.0' };
 
 const ROWS: Readonly<Record<string, readonly Step[]>> = {
@@ -263,13 +268,7 @@ os.write(fd, b'l')`;
     {
       does: 'PUT of a directory whose first answer was lost',
       act: async () => {
-        await command({
-          kind: 'make-directory',
-          place: { volume: 'main', path: '/again' },
-          mode: 0o755,
-          uid: 0,
-          gid: 0,
-        });
+        await makeDirectory('/again');
         await rest('PUT', '/v1/files/main/again/');
       },
       shows: (catalog) => catalog.at('/again') !== null,
@@ -338,13 +337,7 @@ os.write(fd, b'l')`;
     {
       does: 'a command and a flush',
       act: async () => {
-        await command({
-          kind: 'make-directory',
-          place: { volume: 'main', path: '/raw' },
-          mode: 0o755,
-          uid: 0,
-          gid: 0,
-        });
+        await makeDirectory('/raw');
         await rest('POST', '/v1/catalog/flush');
       },
       shows: (catalog) => catalog.at('/raw') !== null,

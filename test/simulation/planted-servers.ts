@@ -422,7 +422,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     row: 'quota-never-ends',
     rule: 'What was reserved for a file is given back without its primary.',
     file: 'server/file/reservation-sweep.ts',
-    in: 'ReservationSweep.run',
+    in: 'ReservationSweep.#round',
     find: '([$file, $mark]) => isSame($before.get($file), $mark)',
     replace: '() => $before.size < 0',
     caughtBy: {
