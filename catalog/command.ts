@@ -32,6 +32,7 @@ import {
   serverState,
   serverZone,
   setReplicas,
+  setVoters,
 } from './commands/servers.ts';
 import { snapshotCreate, snapshotRemove, sweep } from './commands/snapshots.ts';
 import { trashEmpty, trashRestore } from './commands/trash.ts';
@@ -226,6 +227,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return serverRemove(tables, command);
     case 'follow-view':
       return followView(tables, command);
+    case 'set-voters':
+      return setVoters(tables, command);
     case 'set-replicas':
       return setReplicas(tables, command);
     case 'trash-restore':

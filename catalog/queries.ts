@@ -109,6 +109,8 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       if (!query.counts) return { servers };
       return { servers: servers.map((server) => ({ ...server, replicas: tables.servers.count(server.id) })) };
     }
+    case 'voters':
+      return { view: tables.servers.voters() };
     case 'files-on': {
       const rows = tables.servers.filesOn(query.server, query.after, query.countMax + 1);
       return {

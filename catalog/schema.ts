@@ -308,6 +308,17 @@ const RESERVING_FILES = `
   CREATE INDEX reserving_files ON inodes (id) WHERE live = 1 AND allowed > size;
 `;
 
+/** With the same version. */
+const VOTERS = `
+  -- who votes on named leases; none before the first change
+  CREATE TABLE voters (
+    id      INTEGER PRIMARY KEY CHECK (id = 1),
+    number  INTEGER NOT NULL,
+    -- as JSON
+    view    TEXT NOT NULL
+  ) STRICT;
+`;
+
 /** From version 1 to 2. Servers come by themselves, when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -336,6 +347,7 @@ export const TABLE_KEYS = {
   servers: 'id',
   replaced_stores: 'storage_id',
   placements: 'server, inode',
+  voters: 'id',
   reserved: 'first',
   trash: 'inode',
   snapshots: 'volume, serial',
@@ -363,6 +375,6 @@ export function ensureSchema(db: CatalogDatabase): void {
   ];
   const version4 = version === 4 ? '' : RESERVATIONS + TRASH + SNAPSHOTS;
   db.exec(
-    `BEGIN IMMEDIATE; ${before} ${version4} ${RESERVED_MEMBERS + TIMED_SESSIONS + RESERVING_FILES} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`,
+    `BEGIN IMMEDIATE; ${before} ${version4} ${RESERVED_MEMBERS + TIMED_SESSIONS + RESERVING_FILES + VOTERS} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`,
   );
 }

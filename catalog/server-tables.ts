@@ -1,4 +1,4 @@
-import type { ServerInfo } from '../wire/catalog-api.ts';
+import type { ServerInfo, Voters } from '../wire/catalog-api.ts';
 import { KIND_FILE } from './schema.ts';
 import type { Statements } from './statements.ts';
 
@@ -54,6 +54,16 @@ export class ServerTables {
       server.totalBytes,
       server.registeredNs,
     );
+  }
+
+  /** Who votes on named leases; null before the first change. */
+  voters(): Voters | null {
+    const row = this.#statements.get<{ view: string }>('SELECT view FROM voters WHERE id = 1');
+    return row === undefined ? null : (JSON.parse(row.view) as Voters);
+  }
+
+  setVoters(view: Voters): void {
+    this.#statements.run('INSERT OR REPLACE INTO voters VALUES (1, ?, ?)', view.number, JSON.stringify(view));
   }
 
   /** Another store came in the place of this one. */

@@ -9,7 +9,8 @@ import type { Command } from '../wire/catalog-api.ts';
  *
  * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash, snapshots. 3: removals of many files at once.
  * 4: access times. 5: members of reserved numbers; the contents of files that are removed together; access times
- * that were not set since; U+FFFD in names; sessions of two kinds, by whether they name when they began; pinned writes.
+ * that were not set since; U+FFFD in names; sessions of two kinds, by whether they name when they began; pinned
+ * writes; voters of named leases that change.
  */
 export const COMMANDS_VERSION = 5;
 
@@ -18,6 +19,9 @@ export const FENCES_VERSION = 5;
 
 /** The first version whose servers keep sessions of two kinds. */
 export const SESSIONS_VERSION = 5;
+
+/** The first version whose servers go by views of the voters of named leases. */
+export const VOTERS_VERSION = 5;
 
 /** By which version a command came. A new command needs a line here. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -48,6 +52,7 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'server-remove': 1,
   'follow-view': 1,
   'set-replicas': 1,
+  'set-voters': 5,
   'reserve-inodes': 2,
   bear: 2,
   forgo: 2,

@@ -594,6 +594,8 @@ function describeCommand(command: Command): string {
       return `change server ${command.id}`;
     case 'server-remove':
       return `remove server ${command.id}`;
+    case 'set-voters':
+      return 'change who votes on named leases';
     case 'trash-restore':
       return `restore file ${command.inode} of the volume "${command.volume}"`;
     case 'trash-empty':
@@ -642,6 +644,8 @@ function describeQuery(query: Query): string {
       return 'ask where files are';
     case 'servers':
       return 'list the servers';
+    case 'voters':
+      return 'ask who votes on named leases';
     case 'files-on':
       return `list the files on server ${query.server}`;
     case 'files-miscounted':

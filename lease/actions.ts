@@ -92,9 +92,16 @@ export type LeaseEvent =
       readonly cell: CellId;
       readonly view: number;
       readonly members: readonly ServerId[];
+      /** The voters change: a majority is one of `members` and one of `joint`. */
+      readonly joint?: readonly ServerId[];
       readonly order: LeaseOrder;
       readonly deadlineMs: number;
     }
+  /**
+   * The voters of all cells changed: this server has the view of that number on disk and goes by it from now on. Orders
+   * that are under way end with an unknown outcome: their votes were given by the view before.
+   */
+  | { readonly kind: 'voters'; readonly view: number }
   /** A frame of a peer, decoded. `from` is whom the transport authenticated. */
   | {
       readonly kind: 'frame';

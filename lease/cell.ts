@@ -269,6 +269,18 @@ export class Cell {
     this.#attemptIfDue(nowMs, out);
   }
 
+  /** The voters changed: no attempt counts votes of two views. @returns whether one may have been under way */
+  forsake(out: LeaseAction[]): boolean {
+    const work = this.#work;
+    if (work === null) return false;
+    this.#end(work);
+    for (const { ask } of work.asks) out.push(answered(ask, { kind: 'unknown' }));
+    work.asks = [];
+    work.backoffMs = 0;
+    work.attemptAtMs = Infinity;
+    return true;
+  }
+
   /** Own clock is wrong: whatever was held is not to be acted on. */
   fault(out: LeaseAction[]): void {
     if (this.#isOwn()) out.push({ kind: 'lost', cell: this.id });
@@ -414,7 +426,7 @@ export class Cell {
     }
     flow.begin();
     // Each order goes by its own members: those of two names that share a cell may differ.
-    if (asking !== undefined) acceptor.regroup(this.#row, asking.view, asking.members, undefined);
+    if (asking !== undefined) acceptor.regroup(this.#row, asking.view, asking.members, asking.joint);
     const register = this.#table.register(this.#row);
     const attempting = asking ?? bidder;
     const query = attempting.queriesFirst(register.lease, nowMs);

@@ -23,6 +23,7 @@ export class ClientBidder implements Bidder {
   readonly ask: number;
   readonly view: number;
   readonly members: readonly ServerId[];
+  readonly joint: readonly ServerId[] | undefined;
   readonly order: LeaseOrder;
   readonly deadlineMs: number;
   readonly readMaxMs: number;
@@ -38,6 +39,7 @@ export class ClientBidder implements Bidder {
     this.ask = event.ask;
     this.view = event.view;
     this.members = event.members;
+    this.joint = event.joint;
     this.order = event.order;
     this.deadlineMs = event.deadlineMs;
     this.readMaxMs = parameters.attemptMaxMs;

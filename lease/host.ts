@@ -46,6 +46,8 @@ export class LeaseHost {
   readonly #wheel: Wheel;
   readonly #cell: Cell;
   readonly #knownView: (cell: CellId) => KnownView | null;
+  /** Number of the view that all cells go by; null where each cell has a view of its own. */
+  #view: number | null;
   #clockFault = false;
   #recovered = false;
   #lastMs: number;
@@ -55,6 +57,7 @@ export class LeaseHost {
     const parameters = leaseParameters(config);
     this.#parameters = parameters;
     this.#knownView = config.knownView ?? (() => null);
+    this.#view = config.view ?? null;
     const rules = rulesOf(parameters, nowMs);
     const table = new CellTable();
     this.#table = table;
@@ -120,6 +123,9 @@ export class LeaseHost {
       }
       case 'ask':
         this.#onAsk(event, nowMs, out);
+        break;
+      case 'voters':
+        this.#onVoters(event.view, nowMs, out);
         break;
       case 'frame':
         this.#onFrame(event, nowMs, out);
@@ -220,7 +226,8 @@ export class LeaseHost {
     if (silent) this.#trace(out, 'kept-silent', '');
     for (const message of messages) {
       if (!isOwnWord(message, from, envelope.incarnation) || !this.#table.hasRoom()) continue;
-      if (silent) this.#onHint(message, nowMs, out);
+      if (this.#isOfOtherView(message)) this.#refuseView(from, message, silent, out);
+      else if (silent) this.#onHint(message, nowMs, out);
       else this.#onMessage(from, message, nowMs, out);
     }
   }
@@ -235,8 +242,34 @@ export class LeaseHost {
     this.#settle(cell, nowMs);
   }
 
+  #onVoters(view: number, nowMs: number, out: LeaseAction[]): void {
+    assert(this.#view !== null && view > this.#view, 'Views of voters are numbered in their order');
+    this.#view = view;
+    for (const row of this.#table.rows()) {
+      const cell = this.#cell.at(row);
+      if (cell.forsake(out)) this.#settle(cell, nowMs);
+    }
+  }
+
+  /** A vote is given, and counted, by one view: that of this server at the moment, which is on its disk. */
+  #isOfOtherView({ kind, view }: LeaseMessage): boolean {
+    // Its `view` is the later one, by which the attempt that it answers ends.
+    return this.#view !== null && kind !== 'wrong-view' && view !== this.#view;
+  }
+
+  /** A server that goes by an earlier view learns that; one with a later view finds this server absent. */
+  #refuseView(from: ServerId, message: LeaseMessage, silent: boolean, out: LeaseAction[]): void {
+    const { kind, cell, view } = message;
+    const own = this.#view ?? view;
+    this.#trace(out, 'wrong-view', `${view} ≠ ${own}`, cell);
+    if (silent || view > own || (kind !== 'read' && kind !== 'query' && kind !== 'write')) return;
+    const { ballot } = message;
+    out.push({ kind: 'send', to: from, message: { kind: 'wrong-view', cell, view: own, ballot } });
+  }
+
   #onAsk(event: AskEvent, nowMs: number, out: LeaseAction[]): void {
     const { order } = event;
+    assert(this.#view === null || event.view === this.#view, 'An order goes by the view of this server');
     const { parameters, rules } = this.#context;
     if (order.kind === 'acquire' || order.kind === 'refresh') {
       assert(order.spanMs > 0 && order.spanMs <= parameters.leaseMs, 'A claim is at most a lease long');

@@ -55,6 +55,11 @@ export interface LeaseConfig extends LeaseTiming {
    * layer was told of a cell is forgotten with the cell; by this it never votes by a view that is over.
    */
   readonly knownView?: (cell: CellId) => KnownView | null;
+  /**
+   * Where all cells have voters by one view, which the layer above has on disk: its number. A message of another view
+   * is refused. Until the event `voters` names a later one.
+   */
+  readonly view?: number;
 }
 
 /** What follows from the configuration. All times in milliseconds of the lease clock. */

@@ -254,8 +254,10 @@ export async function compose(
     self,
     former: { silenceMs: folder.silences.namesMs, over: recovered },
     clockMemory: { formerMs: folder.formerNamedClockMs, cover: (clockMs) => folder.coverNamedClock(clockMs) },
-    // Two servers with different sets could each find a majority of their own: the set is the one of the beginning.
-    urls: bootstrap.urls,
+    founders: [...bootstrap.urls.keys()],
+    urls: known.urls,
+    peers: known.others,
+    voters: folder,
     leaseMs: config.namedLeaseMaxMs,
     clockSkewMaxMs: config.clockSkewMaxMs,
     operationTimeoutMs: config.operationTimeoutMs,
@@ -543,6 +545,8 @@ export async function compose(
       conflicts,
       nowMs,
     },
+    named: named.driver,
+    founders: [...bootstrap.urls.keys()],
     replaced: () => fatal(replacedError(folder.path)),
   });
   membership = joined;

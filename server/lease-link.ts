@@ -68,6 +68,8 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly clockMemory?: ClockMemory;
   /** Absent where members of cells never change. */
   readonly knownView?: (cell: CellId) => KnownView | null;
+  /** Number of the view that all cells go by, which is on disk. Absent where each cell has a view of its own. */
+  readonly view?: () => number;
   /** @see LeaseConfig.jitterMaxMs */
   readonly jitterMaxMs?: number;
   drawIncarnation(): Incarnation;
@@ -175,6 +177,16 @@ export class LeaseLink {
     this.#scheduleWake();
   }
 
+  /**
+   * This server votes in the place of one whose lease clock has shown that reading. Its own shows as much, within ε,
+   * unless it was set back: then the lease layer begins anew, and waits until it does.
+   */
+  succeed(clockMs: number): void {
+    if (clockMs <= this.nowMs() + this.#parts.clockSkewMaxMs) return;
+    this.#formerClockMs = Math.max(this.#formerClockMs, clockMs);
+    if (!this.#host.clockFault) this.step({ kind: 'clock-fault' });
+  }
+
   close(): void {
     this.#clockTimer.cancel();
     this.#flush();
@@ -189,7 +201,7 @@ export class LeaseLink {
   }
 
   #begin(): LeaseHost {
-    const { self, leaseMs, clockSkewMaxMs, algorithm, former, knownView, jitterMaxMs } = this.#parts;
+    const { self, leaseMs, clockSkewMaxMs, algorithm, former, knownView, view, jitterMaxMs } = this.#parts;
     const formerSilenceMs = former?.silenceMs ?? 0;
     this.#coveredUntilMs = -Infinity;
     this.#offsetMs = this.#parts.clock.wallDriftMs();
@@ -204,6 +216,7 @@ export class LeaseLink {
       formerClockMs: this.#formerClockMs,
       incarnation,
       ...(knownView === undefined ? {} : { knownView }),
+      ...(view === undefined ? {} : { view: view() }),
       ...(jitterMaxMs === undefined ? {} : { jitterMaxMs }),
     };
     return new LeaseHost(config, this.nowMs());

@@ -163,7 +163,7 @@ export class LocalStatusService implements StatusService {
       ...(moving === null ? {} : { moving }),
       namedLeases: {
         known: named.claimCount,
-        voters: named.voterCount,
+        ...(named.voterCount === null ? {} : { voters: named.voterCount }),
         recoveringMs: Math.ceil(named.recoveringMs()),
       },
     };

@@ -48,6 +48,18 @@ export type Policy = Static<typeof Policy>;
 const Replicas = Type.Integer({ minimum: 1, maximum: 15 });
 const ServerName = Type.String({ pattern: '^[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?$' });
 const ServerUrl = Type.String({ pattern: '^https?://[^/?#\\s]+$', maxLength: 300 });
+const VoterSet = Type.Object({
+  servers: Type.Array(ServerName, { minItems: 1, maxItems: 1_000 }),
+  perCell: Type.Integer({ minimum: 1, maximum: 7 }),
+});
+/** As `VotersView` of the lease layer has it. */
+const Voters = Type.Object({
+  number: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+  members: VoterSet,
+  joint: Type.Optional(VoterSet),
+  clockMs: Type.Number(),
+});
+export type Voters = Static<typeof Voters>;
 /** A label of what fails together: a rack, a room, a power supply. Empty where nobody gave one. */
 const Zone = Type.String({ pattern: '^[A-Za-z0-9._-]{0,63}$' });
 const Members = Type.Array(ServerName, { minItems: 1, maxItems: 30 });
@@ -438,6 +450,8 @@ export const Command = Type.Union([
       members: Members,
     }),
   }),
+  /** The next view of the servers that vote on named leases. Refused with `precondition-failed` unless it follows the present one. */
+  Type.Object({ kind: Type.Literal('set-voters'), view: Voters }),
   /** Only where no file of the volume is live; the catalog's primary sees to that before. */
   Type.Object({ kind: Type.Literal('snapshot-create'), volume: VolumeName, name: SnapshotName }),
   Type.Object({ kind: Type.Literal('snapshot-remove'), volume: VolumeName, name: SnapshotName }),
@@ -657,6 +671,8 @@ export const Query = Type.Union([
   Type.Object({ kind: Type.Literal('paths'), inodes: Type.Array(Inode, { maxItems: 1_000 }) }),
   /** All servers, also those that are out. `counts`: with the number of files that each holds. */
   Type.Object({ kind: Type.Literal('servers'), counts: Type.Boolean() }),
+  /** By which view servers vote on named leases. */
+  Type.Object({ kind: Type.Literal('voters') }),
   /** Files with a replica on a server, in ascending order, with numbers above `after`. */
   Type.Object({
     kind: Type.Literal('files-on'),
@@ -771,6 +787,7 @@ export interface CommandResults {
   readonly 'server-remove': { readonly server: ServerInfo };
   /** `followed`: it was newer than what the catalog had. */
   readonly 'follow-view': { readonly followed: boolean };
+  readonly 'set-voters': Record<string, never>;
   readonly 'set-replicas': Record<string, never>;
   readonly 'trash-restore': { readonly attributes: Attributes; readonly path: string };
   readonly 'trash-empty': { readonly removed: number };
@@ -809,6 +826,8 @@ export interface QueryResults {
     readonly paths: readonly { readonly inode: number; readonly volume: string; readonly path: string }[];
   };
   readonly servers: { readonly servers: readonly (ServerInfo & { readonly replicas?: number })[] };
+  /** Null before the first change: the servers with which the cluster began. */
+  readonly voters: { readonly view: Voters | null };
   readonly 'files-on': { readonly files: readonly PlacedFile[]; readonly more: boolean };
   /** `next`: where to go on, or null at the end. */
   readonly 'files-miscounted': { readonly files: readonly PlacedFile[]; readonly next: number | null };

@@ -1,10 +1,12 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { CommandOf, CommandResults, ServerInfo } from '../../wire/catalog-api.ts';
+import type { CommandOf, CommandResults, ServerInfo, Voters } from '../../wire/catalog-api.ts';
 import { KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
 
 const FIRST_INODE = 1;
+/** Number of the view by which the servers vote with which the cluster began. */
+const FIRST_VOTERS = 1;
 
 /** A server that was removed stays so until somebody adds it: it may hold what others have replaced. */
 export function serverRegister(
@@ -104,9 +106,27 @@ export function serverRemove(
       `Server ${before.id} holds replicas of ${tables.servers.count(before.id)} files: drain it first`,
     );
   }
+  if (!command.dead && isNeededVoter(tables, before.id)) {
+    throw new ServiceError(
+      'precondition-failed',
+      `Server ${before.id} is needed to decide named leases: drain it, and wait until others vote in its place`,
+    );
+  }
   const server: ServerInfo = { ...before, state: 'out' };
   tables.servers.put(server);
   return { server };
+}
+
+/** Whether some name would be without a majority of its voters once this server is out. */
+function isNeededVoter(tables: Tables, id: string): boolean {
+  const { members, joint } = tables.servers.voters() ?? {};
+  return [members, joint].some((set) => {
+    if (set === undefined || !set.servers.includes(id)) return false;
+    const missing = set.servers.filter(
+      (voter) => voter === id || tables.servers.server(voter)?.state === 'out',
+    );
+    return missing.length > Math.floor((Math.min(set.perCell, set.servers.length) - 1) / 2);
+  });
 }
 
 /** Files that are gone are passed over: a primary may hear of that later than it changes its view. */
@@ -119,6 +139,23 @@ export function followView(tables: Tables, command: CommandOf<'follow-view'>): C
   if (inode === undefined || inode.kind !== KIND_FILE || number <= inode.view) return { followed: false };
   tables.inodes.setView(inode, number, members.join(','));
   return { followed: true };
+}
+
+/** Views follow each other, so that all servers know one by each number. */
+export function setVoters(tables: Tables, { view }: CommandOf<'set-voters'>): CommandResults['set-voters'] {
+  const { number, members, joint, clockMs } = view;
+  const before = tables.servers.voters()?.number ?? FIRST_VOTERS;
+  if (number !== before + 1) {
+    throw new ServiceError('precondition-failed', `View ${number} of voters does not follow view ${before}`);
+  }
+  // Replicas are equal to the byte: the fields have one order.
+  const set = ({ servers, perCell }: Voters['members']): Voters['members'] => {
+    if (new Set(servers).size === servers.length) return { servers, perCell };
+    throw new ServiceError('bad-request', 'A set of voters names each of its servers once');
+  };
+  const sides = joint === undefined ? {} : { joint: set(joint) };
+  tables.servers.setVoters({ number, members: set(members), ...sides, clockMs });
+  return {};
 }
 
 export function setReplicas(

@@ -53,6 +53,7 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'server-zone',
   'server-remove',
   'set-replicas',
+  'set-voters',
 ]);
 type CommandResult = CommandResults[Command['kind']];
 /** Commands whose answers tell the times of the directories in which they have changed names. */

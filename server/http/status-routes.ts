@@ -216,7 +216,7 @@ function tooFewVoters(members: number, inCount: number, servers: readonly Server
   if (voters < VOTERS_MIN && inCount >= VOTERS_MIN && leases.some((one) => (one?.known ?? 0) > 0)) {
     const alone = voters === 1 ? 'one server' : `${voters} servers`;
     reasons.push(
-      `Leases under names are decided by ${alone} alone, with which the cluster began: they wait while it is away`,
+      `Leases under names are decided by ${alone} alone until more vote: they wait while it is away`,
     );
   }
   return reasons;

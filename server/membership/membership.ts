@@ -11,6 +11,7 @@ import type { ServerConfig } from '../config.ts';
 import type { IdleFiles } from '../file/idle-files.ts';
 import type { ViewConflicts } from '../file/view-conflicts.ts';
 import type { Gateway } from '../gateway.ts';
+import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
 import type { Placement } from '../placement.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { DataFolder } from '../storage/data-folder.ts';
@@ -20,6 +21,7 @@ import { AntiEntropy, POSITIONS_CALL } from './anti-entropy.ts';
 import { catalogPlaceOf, isClusterServers, type KnownServers, knownServerOf } from './known-servers.ts';
 import { Registrar } from './registrar.ts';
 import { Steward } from './steward.ts';
+import { VOTERS_CALL, VotersKeeper } from './voters-keeper.ts';
 
 /** The catalog's primary tells another server who the servers are. */
 const SERVERS_CALL = 'servers';
@@ -44,6 +46,10 @@ export interface MembershipParts {
   readonly idle: IdleFiles;
   readonly transport: ClusterTransport;
   readonly conflicts: ViewConflicts;
+  /** Of named leases. */
+  readonly named: NamedLeaseDriver;
+  /** The servers with which the cluster began. */
+  readonly founders: readonly ServerId[];
   nowMs(): number;
   /** The catalog has seen another data folder of this server after this one: this one must not go on. */
   replaced(): void;
@@ -54,6 +60,7 @@ export class Membership {
   readonly #parts: MembershipParts;
   readonly #registrar: Registrar;
   readonly #steward: Steward;
+  readonly #voters: VotersKeeper;
   readonly #antiEntropy: AntiEntropy;
   readonly #handOverTimer: NodeJS.Timeout;
   /** What the others were told last, by this server as the catalog's primary; and who has heard it. */
@@ -94,6 +101,24 @@ export class Membership {
         gateway.command({ kind: 'follow-view', inode: file, view: { number, members: [...members] } }),
       announce: (servers) => this.#announce(servers),
     });
+    this.#voters = new VotersKeeper({
+      ...{ self: config.id, log, founders: parts.founders, driver: parts.named, nowMs: parts.nowMs },
+      timing: { leaseMs: config.namedLeaseMaxMs, clockSkewMaxMs: config.clockSkewMaxMs },
+      isCatalogPrimary: () => this.#isCatalogPrimary(),
+      catalogMembers: () => {
+        const view = parts.catalog.view();
+        return view === null || view.joint !== undefined ? null : view.members;
+      },
+      standings: async () => {
+        const { servers } = await gateway.queryCatalog({ kind: 'servers', counts: false });
+        return this.#steward.standings(servers);
+      },
+      query: () => gateway.queryCatalog({ kind: 'voters' }),
+      command: (command) => gateway.command(command),
+      flush: () => gateway.flushCatalog(),
+      commandsVersion: (server) => transport.commandsVersion(server),
+      call: (to, method, payload, timeoutMs) => transport.call(to, method, payload, timeoutMs),
+    });
     this.#antiEntropy = new AntiEntropy({
       self: config.id,
       log,
@@ -121,6 +146,7 @@ export class Membership {
     clearInterval(this.#handOverTimer);
     this.#registrar.close();
     this.#steward.close();
+    this.#voters.close();
     this.#antiEntropy.close();
   }
 
@@ -147,6 +173,7 @@ export class Membership {
 
   connected(peer: ServerId): void {
     this.#heard.delete(peer);
+    this.#voters.connected(peer);
     this.#antiEntropy.connected(peer);
   }
 
@@ -163,6 +190,8 @@ export class Membership {
       case SERVERS_CALL:
         this.#takeList(payload);
         return Promise.resolve(new Uint8Array(0));
+      case VOTERS_CALL:
+        return Promise.resolve(this.#voters.serve(payload));
       case HOLD_CATALOG_CALL:
         return this.#parts.catalog.hold().then(() => new Uint8Array(0));
       default:

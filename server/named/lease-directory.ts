@@ -14,7 +14,6 @@ export const LIST_COUNT_MAX = 1_000;
 
 export interface LeaseDirectoryParts {
   readonly self: ServerId;
-  readonly servers: readonly ServerId[];
   readonly driver: NamedLeaseDriver;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
 }
@@ -34,7 +33,8 @@ export class LeaseDirectory {
 
   /** @param prefix of names; `count` of them at the most, in the order of their code units */
   async list(prefix: string, count: number): Promise<LeaseList> {
-    const { self, servers } = this.#parts;
+    const { self, driver } = this.#parts;
+    const servers = driver.voterServers;
     const pages = await Promise.all(
       servers.map(async (server) => ({
         server,

@@ -5,6 +5,7 @@ import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { ClaimedLease, LeaseMark, LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
 import type { LeaseTiming } from '../../lease/parameters.ts';
+import { type VotersView, votersAll, votersCount } from '../../lease/voters.ts';
 import type { Clock } from '../clock.ts';
 import {
   CLOCK_CHECK_MS,
@@ -15,10 +16,10 @@ import {
 } from '../lease-link.ts';
 import { CHANNEL_NAMED_LEASE, type Transport } from '../transport/transport.ts';
 import type { WakeQueue } from '../wake-queue.ts';
-import { LeasePlaces } from './lease-place.ts';
+import { firstVoters, LATER_VIEWS_HASH, LeasePlaces } from './lease-place.ts';
 
-/** All names have the same view: their members follow from the configuration, which is the same on all servers. */
-const VIEW_NUMBER = 1;
+/** The view of a server that does not know who votes: smaller than all there are. */
+const NO_VIEW = 0;
 /** Questions under way in one server; one more is answered `busy`. */
 const ASKS_MAX = 10_000;
 /** Each frame begins with a number that stands for the set of servers in the sender's configuration. */
@@ -27,8 +28,12 @@ const UNKNOWN: LeaseOutcome = { kind: 'unknown' };
 
 export interface NamedLeaseDriverParts extends LeaseTiming {
   readonly self: ServerId;
-  /** All servers of the configuration, this one included. */
-  readonly servers: readonly ServerId[];
+  /** The servers with which the cluster began: they vote by the first view. */
+  readonly founders: readonly ServerId[];
+  /** All servers but this one; changes in place. Absent: the other founders. */
+  readonly peers?: readonly ServerId[];
+  /** Absent where the voters never change. */
+  readonly voters?: VotersMemory;
   readonly world: World;
   readonly clock: Clock;
   readonly wakes: WakeQueue;
@@ -39,6 +44,17 @@ export interface NamedLeaseDriverParts extends LeaseTiming {
   drawIncarnation(): Incarnation;
   transport(): Transport;
   fatal(error: unknown): void;
+}
+
+/** Remembers durably by which view this server votes. */
+export interface VotersMemory {
+  /** `first`: by that of the founders. Null: not known, because the data folder is new; only the catalog can tell. */
+  readonly voters: VotersView | 'first' | null;
+  /**
+   * @param leaseClockMs reading of the lease clock now, which is remembered like one at which this server voted
+   * @throws what the disk refuses with
+   */
+  setVoters(voters: VotersView | 'first', leaseClockMs: number): void;
 }
 
 /** Whoever wants to hear of every claim that is decided or given back at this server, and of faults of its clock. */
@@ -54,12 +70,14 @@ export interface ClaimListener {
  */
 export class NamedLeaseDriver {
   readonly #parts: NamedLeaseDriverParts;
-  readonly #places: LeasePlaces;
+  /** Null: this server does not know who votes, and so does not. It is on disk. */
+  #view: VotersView | null;
+  #places: LeasePlaces;
   readonly #link: LeaseLink;
   readonly #asked = new Map<number, (outcome: LeaseOutcome) => void>();
   readonly #claimed = new Set<CellId>();
   readonly #listeners = new Set<ClaimListener>();
-  readonly #serversHash: number;
+  #serversHash: number;
   /** Peers whose servers are others; said once of each. */
   readonly #strangers = new Set<ServerId>();
   readonly #sweepTimer: Timer;
@@ -68,14 +86,18 @@ export class NamedLeaseDriver {
 
   constructor(parts: NamedLeaseDriverParts) {
     this.#parts = parts;
-    this.#places = new LeasePlaces(parts.servers);
+    const first = firstVoters(parts.founders);
+    const voters = parts.voters === undefined ? 'first' : parts.voters.voters;
+    this.#view = voters === 'first' ? first : voters;
+    this.#places = new LeasePlaces(this.#view ?? first);
     this.#serversHash = this.#places.serversHash;
     this.#link = new LeaseLink({
       ...parts,
       // Tokens have to rise in the order of time, so names need clocks that agree, whatever files use.
       algorithm: 'flease',
       log: parts.log.child({ leases: 'named' }),
-      peers: parts.servers.filter((server) => server !== parts.self),
+      peers: parts.peers ?? parts.founders.filter((server) => server !== parts.self),
+      view: () => this.#view?.number ?? NO_VIEW,
       options: '--named-lease-max or --clock-skew',
       send: (to, frame) => this.#send(to, frame),
       news: (action) => this.#hear(action),
@@ -88,14 +110,56 @@ export class NamedLeaseDriver {
     this.#sweepTimer = parts.world.every(parts.leaseMs, () => this.#sweep());
   }
 
-  /** How many servers decide about one name: the same for all of them. */
-  get voterCount(): number {
-    return this.membersOf('').length;
+  /** How many servers decide about one name: the same for all of them. Null where this server does not know. */
+  get voterCount(): number | null {
+    if (this.#view === null) return null;
+    const { members, joint } = this.#view;
+    return Math.min(votersCount(members), joint === undefined ? Infinity : votersCount(joint));
+  }
+
+  /** By which view this server votes; null while it does not know. */
+  get voters(): VotersView | null {
+    return this.#view;
+  }
+
+  /** The servers that vote on any name. */
+  get voterServers(): readonly ServerId[] {
+    return votersAll(this.#view ?? firstVoters(this.#parts.founders));
+  }
+
+  /**
+   * Votes by the view from now on, unless by a later one already. It is on disk before: also after a restart, this
+   * server votes by no earlier view.
+   *
+   * @throws what the disk refuses with; then nothing has changed
+   */
+  adopt(view: VotersView): void {
+    const { voters, log } = this.#parts;
+    if (this.#closed || view.number <= (this.#view?.number ?? NO_VIEW)) return;
+    const isFirst = view.number === firstVoters([]).number;
+    voters?.setVoters(isFirst ? 'first' : view, this.#link.nowMs());
+    this.#view = view;
+    this.#places = new LeasePlaces(view);
+    this.#serversHash = this.#places.serversHash;
+    this.#link.step({ kind: 'voters', view: view.number });
+    this.#link.succeed(view.clockMs);
+    log.info({ view: view.number, voters: votersAll(view) }, 'these servers vote on named leases');
+    for (const listener of [...this.#listeners]) listener.faulted();
+  }
+
+  /** Whether this server takes part in no lease of a name, because of its start or of its clock. */
+  get isSilent(): boolean {
+    return this.#link.host.clockFault || this.recoveringMs() > 0;
+  }
+
+  /** The lease clock, which views of voters carry from one to the next. */
+  clockMs(): number {
+    return this.#link.nowMs();
   }
 
   /** The servers that vote on a name. */
   membersOf(name: string): readonly ServerId[] {
-    return this.#places.of(name).members;
+    return this.#places.of(name).voters;
   }
 
   /** The cell that a name is negotiated in. */
@@ -118,18 +182,31 @@ export class NamedLeaseDriver {
     if (this.#asked.size >= ASKS_MAX) {
       throw new ServiceError('busy', `Cannot ask for lease "${name}": ${ASKS_MAX} questions are under way`);
     }
+    const deadlineMs = this.#link.nowMs() + timeoutMs;
+    for (;;) {
+      const view = this.#view;
+      const outcome = await this.#askOnce(name, order, deadlineMs);
+      // An attempt ends with its view. The same session may ask again, whatever became of it.
+      if (outcome.kind !== 'unknown' || this.#view === view || !this.#takesPart) return outcome;
+      if (this.#link.nowMs() >= deadlineMs) return outcome;
+    }
+  }
+
+  get #takesPart(): boolean {
+    return !this.#closed && !this.isSilent;
+  }
+
+  #askOnce(name: string, order: LeaseOrder, deadlineMs: number): Promise<LeaseOutcome> {
     const ask = ++this.#asks;
     const { promise, resolve } = Promise.withResolvers<LeaseOutcome>();
     this.#asked.set(ask, resolve);
-    this.#link.step({
-      kind: 'ask',
-      ask,
-      cell: this.cellOf(name),
-      view: VIEW_NUMBER,
-      members: this.membersOf(name),
-      order,
-      deadlineMs: this.#link.nowMs() + timeoutMs,
-    });
+    const { cell, members, joint } = this.#places.of(name);
+    const voters = {
+      view: this.#view?.number ?? NO_VIEW,
+      members,
+      ...(joint === undefined ? {} : { joint }),
+    };
+    this.#link.step({ kind: 'ask', ask, cell, ...voters, order, deadlineMs });
     return promise;
   }
 
@@ -163,6 +240,13 @@ export class NamedLeaseDriver {
       throw new ServiceError('clock-fault', `The clock of server ${self} is out of bounds`, {
         retryAfterMs: CLOCK_CHECK_MS,
       });
+    }
+    if (this.#view === null) {
+      throw new ServiceError(
+        'recovering',
+        `Server ${self} has a new data folder, and waits for the catalog to tell which servers vote on named leases`,
+        { retryAfterMs: CLOCK_CHECK_MS },
+      );
     }
     const leftMs = Math.ceil(this.recoveringMs());
     const behindMs = Math.ceil(this.#link.clockBehindMs());
@@ -208,13 +292,21 @@ export class NamedLeaseDriver {
     } else if (hashIn(payload) === this.#serversHash) {
       this.#strangers.delete(from);
       this.#link.receive(from, payload.subarray(SERVERS_HASH_BYTES));
-    } else if (!this.#strangers.has(from)) {
+    } else if (!this.#strangers.has(from) && this.#isOfOtherServers(hashIn(payload))) {
       this.#strangers.add(from);
       log.error(
         { peer: from },
         'a peer has other --peer servers: its messages about named leases are dropped',
       );
     }
+  }
+
+  /**
+   * Both go by first views, of different configurations. A peer with a later view, or an earlier one, learns that
+   * elsewhere.
+   */
+  #isOfOtherServers(hash: number): boolean {
+    return hash !== LATER_VIEWS_HASH && this.#serversHash !== LATER_VIEWS_HASH;
   }
 
   /** Whoever waits is told that the outcome is unknown. */

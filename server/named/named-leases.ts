@@ -10,7 +10,7 @@ import type { WakeQueue } from '../wake-queue.ts';
 import { LeaseDirectory } from './lease-directory.ts';
 import { RelaySource } from './lease-relay.ts';
 import { LeaseWatches, MemberSource } from './lease-watches.ts';
-import { NamedLeaseDriver } from './named-lease-driver.ts';
+import { NamedLeaseDriver, type VotersMemory } from './named-lease-driver.ts';
 import { NamedLeaseService } from './named-lease-service.ts';
 
 /** Watchers hear from a server at least this often. */
@@ -19,7 +19,13 @@ export const HEARTBEAT_MS = 2_000;
 /** `leaseMs`: the longest lease that can be asked for. */
 export interface NamedLeasesParts extends LeaseTiming {
   readonly self: ServerId;
+  /** The servers with which the cluster began. */
+  readonly founders: readonly ServerId[];
+  /** Where all servers are. Changes in place. */
   readonly urls: ReadonlyMap<ServerId, string>;
+  /** All servers but this one. Changes in place. */
+  readonly peers: readonly ServerId[];
+  readonly voters: VotersMemory;
   readonly operationTimeoutMs: number;
   readonly world: World;
   readonly clock: Clock;
@@ -44,10 +50,9 @@ export class NamedLeases {
 
   constructor(parts: NamedLeasesParts) {
     const { self, urls, world, log, leaseMs, clockSkewMaxMs, transport, isConnected } = parts;
-    const servers = [...urls.keys()];
     // Spans only: the clock of leases is the driver's own.
     const nowMs = () => world.nowMs();
-    const driver = new NamedLeaseDriver({ ...parts, servers });
+    const driver = new NamedLeaseDriver(parts);
     const service = new NamedLeaseService({
       driver,
       leaseMaxMs: leaseMs,
@@ -80,7 +85,6 @@ export class NamedLeases {
     this.watches = new LeaseWatches({ driver, member, relay, nowMs });
     this.directory = new LeaseDirectory({
       self,
-      servers,
       driver,
       call: (to, method, payload, timeoutMs) => transport().call(to, method, payload, timeoutMs),
     });

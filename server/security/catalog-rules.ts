@@ -39,6 +39,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'server-remove': 'admin',
   'follow-view': 'server',
   'set-replicas': 'admin',
+  'set-voters': 'server',
   'trash-restore': 'write',
   'trash-empty': 'write',
   'snapshot-create': 'admin',
@@ -67,6 +68,7 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'everybody'
   paths: 'cluster',
   // Without it a client would not find the servers.
   servers: 'everybody',
+  voters: 'cluster',
   'files-on': 'cluster',
   'files-miscounted': 'cluster',
   placed: 'cluster',

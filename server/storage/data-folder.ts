@@ -5,6 +5,7 @@ import { assert } from '../../base/assert.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { UUID_BYTES, uuidOf } from '../../base/uuid.ts';
 import type { World } from '../../base/world.ts';
+import { isVotersView, type VotersView } from '../../lease/voters.ts';
 import { CONTAINER_DIRECTORIES, CONTAINERS_FOLDER, containerDirectory } from '../../wire/locations.ts';
 import { DatabaseMark, type DatabaseState } from './database-mark.ts';
 import { errorCode, isNoSpace } from './failures.ts';
@@ -12,6 +13,7 @@ import { FolderError } from './folder-error.ts';
 import { FolderLock } from './folder-lock.ts';
 import {
   type NamedClock,
+  namedClockCarried,
   namedClockCovering,
   namedClockEnded,
   namedClockFormerMs,
@@ -21,7 +23,12 @@ import { isAside, SERVERS_FILE } from './set-aside.ts';
 import type { NewTrust } from './store.ts';
 
 /** The form of the folder that this program reads and writes; see FORMAT.md. */
-export const FOLDER_FORMAT = 1;
+export const FOLDER_FORMAT = 2;
+/**
+ * Folders have this format until their server votes by a view that earlier releases do not know: they would vote by the
+ * first one again.
+ */
+const FOLDER_FORMAT_FIRST = 1;
 
 const META = 'META';
 /** A file system in memory: it ends with the boot, as the kernel's copies of a disk do. */
@@ -85,6 +92,8 @@ interface Meta {
   readonly databases: Readonly<Record<string, DatabaseState>>;
   /** Null where this server has not voted on a name yet. */
   readonly namedClock: NamedClock | null;
+  /** By which view this server votes on names: `first` before any change, null where it does not know. */
+  readonly voters: VotersView | 'first' | null;
 }
 
 /**
@@ -162,7 +171,7 @@ export class DataFolder {
         const lostPower = known !== null && ((!known.clean && (!sameBoot || failed)) || known.recovering);
         const heldBelow = known?.heldBelow ?? 0;
         const meta: Meta = {
-          format: FOLDER_FORMAT,
+          format: known?.format ?? FOLDER_FORMAT_FIRST,
           cluster: options.cluster,
           server: options.server,
           storageId: known?.storageId ?? uuidOf(options.world.randomBytes(UUID_BYTES)),
@@ -178,6 +187,9 @@ export class DataFolder {
           missedBelow: lostPower ? heldBelow : (known?.missedBelow ?? 0),
           databases: known?.databases ?? {},
           namedClock: known?.namedClock ?? null,
+          // A folder of an earlier release has voted by the first view alone; in whose place a new one came is not
+          // known.
+          voters: known === null ? null : known.voters,
         };
         const formerNamedClockMs = namedClockFormerMs(meta.namedClock, sameBoot);
         if (known === null) makeObjectDirectories(folder);
@@ -240,6 +252,30 @@ export class DataFolder {
       this.#meta = { ...this.#meta, namedClock };
     }
     return namedClock.untilMs;
+  }
+
+  /** By which view this server votes on names: `first` before any change, null where it is to ask the catalog. */
+  get voters(): VotersView | 'first' | null {
+    return this.#meta.voters;
+  }
+
+  /**
+   * Remembers, synced, that this server votes on names by a view from now on, and that voters may have voted until
+   * its `clockMs`, and until the present reading of the lease clock.
+   */
+  setVoters(voters: VotersView | 'first', leaseClockMs: number): void {
+    const known = this.#meta.namedClock;
+    const meta =
+      voters === 'first'
+        ? { ...this.#meta, voters }
+        : {
+            ...this.#meta,
+            format: FOLDER_FORMAT,
+            voters,
+            namedClock: namedClockCarried(Math.max(voters.clockMs, leaseClockMs), known),
+          };
+    writeMeta(this.path, meta);
+    this.#meta = meta;
   }
 
   /** What a loss of power left is known, and on the disk: a later start need not look again. */
@@ -413,6 +449,7 @@ function readMeta(folder: string): Meta | null {
     missedBelow,
     databases,
     namedClock,
+    voters,
   } = value as Record<string, unknown>;
   if (!isCount(format) || format === 0) throw damaged('names no format');
   if (format > FOLDER_FORMAT) {
@@ -446,7 +483,17 @@ function readMeta(folder: string): Meta | null {
     // A folder of before remembers none, but has its index from its first start on.
     databases: readDatabases(databases) ?? (startCounter > 0 ? { 'index.db': 'closed' } : {}),
     namedClock: readNamedClock(namedClock),
+    voters: readVoters(voters, damaged),
   };
+}
+
+/** @throws FolderError where it makes no sense: a server that guessed would vote by another view */
+function readVoters(value: unknown, damaged: (why: string) => FolderError): Meta['voters'] {
+  // A folder of an earlier release.
+  if (value === undefined) return 'first';
+  if (value === null || value === 'first') return value;
+  if (isVotersView(value)) return value;
+  throw damaged('names voters that make no sense');
 }
 
 /** Folders of before have none. */

@@ -19,6 +19,15 @@ export function namedClockCovering(leaseClockMs: number, known: NamedClock | nul
 }
 
 /**
+ * @returns what covers also a reading at which another server, of whose votes this one takes the place, may have voted
+ */
+export function namedClockCarried(readingMs: number, known: NamedClock | null): NamedClock {
+  const aheadMs = readingMs - monotonicMs();
+  if (known === null) return { untilMs: readingMs, aheadMs };
+  return { untilMs: Math.max(known.untilMs, readingMs), aheadMs: Math.max(known.aheadMs, aheadMs) };
+}
+
+/**
  * The latest reading at which a life that has ended may have voted. Within one boot the monotonic clock shows what the
  * lease clock of that life would show by now, which is never less.
  *

@@ -5,7 +5,7 @@ export function asVersion4(db: CatalogDatabase): void {
   db.exec(`
     ALTER TABLE reserved DROP COLUMN members;
     DROP INDEX reserving_files;
-    DROP TABLE timed_sessions;
+    DROP TABLE timed_sessions; DROP TABLE voters;
     ALTER TABLE counters DROP COLUMN timed_sessions;
     ALTER TABLE counters DROP COLUMN fenced;
     PRAGMA user_version = 4;

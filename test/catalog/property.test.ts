@@ -299,6 +299,17 @@ const serverCommand: fc.Arbitrary<Command> = fc.oneof(
     }),
   }),
   fc.record({
+    kind: fc.constant('set-voters' as const),
+    view: fc.record({
+      number: fc.integer({ min: 1, max: 3 }),
+      members: fc.record({
+        servers: fc.uniqueArray(server, { minLength: 1, maxLength: 4 }),
+        perCell: fc.constant(3),
+      }),
+      clockMs: fc.integer({ min: 0 }),
+    }),
+  }),
+  fc.record({
     kind: fc.constant('set-replicas' as const),
     inode,
     count: fc.option(fc.integer({ min: 1, max: 5 })),

@@ -219,3 +219,30 @@ test('a catalog of version 1 is brought up to date, and knows who holds what', (
   catalog.db.pragma('user_version = 99');
   assert.throws(() => ensureSchema(catalog.db), /schema version 99/);
 });
+
+test('views of voters follow each other', () => {
+  const catalog = new Catalog();
+  assert.deepEqual(catalog.query({ kind: 'voters' }), { view: null });
+  const members = { servers: ['s1'], perCell: 3 };
+  const joint = { servers: ['s2', 's3'], perCell: 5 };
+  const set = (number: number, more = {}) =>
+    ({ kind: 'set-voters', view: { number, members, clockMs: 0.5, ...more } }) as const;
+  catalog.refuse('precondition-failed', set(1));
+  catalog.refuse('precondition-failed', set(3));
+  catalog.refuse('bad-request', set(2, { joint: { servers: ['s1', 's1'], perCell: 5 } }));
+  catalog.run(set(2, { joint }));
+  catalog.refuse('precondition-failed', set(2));
+  assert.deepEqual(catalog.query({ kind: 'voters' }), { view: { number: 2, members, joint, clockMs: 0.5 } });
+  catalog.run(set(3));
+  assert.deepEqual(catalog.query({ kind: 'voters' }), { view: { number: 3, members, clockMs: 0.5 } });
+});
+
+test('a server is not removed, unless it is dead, while names need its vote', () => {
+  const catalog = new Catalog();
+  for (const id of ['s1', 's2', 's3']) register(catalog, id);
+  const members = { servers: ['s1', 's2', 's3'], perCell: 5 };
+  catalog.run({ kind: 'set-voters', view: { number: 2, members, clockMs: 0 } });
+  assert.equal(catalog.run({ kind: 'server-remove', id: 's3', dead: false }).server.state, 'out');
+  catalog.refuse('precondition-failed', { kind: 'server-remove', id: 's2', dead: false });
+  assert.equal(catalog.run({ kind: 'server-remove', id: 's2', dead: true }).server.state, 'out');
+});

@@ -42,7 +42,10 @@ class LeaseServer {
     this.named = new NamedLeases({
       world: systemWorld,
       self,
+      founders: [self],
       urls: new Map([[self, 'http://127.0.0.1:1']]),
+      peers: [],
+      voters: { voters: 'first', setVoters: () => undefined },
       leaseMs: LEASE_MS,
       clockSkewMaxMs: SKEW_MS,
       operationTimeoutMs: 3_000,

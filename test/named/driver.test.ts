@@ -5,9 +5,10 @@ import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { LeaseOutcome } from '../../lease/actions.ts';
+import type { VotersView } from '../../lease/voters.ts';
 import { Clock } from '../../server/clock.ts';
 import type { ClockMemory } from '../../server/lease-link.ts';
-import { NamedLeaseDriver } from '../../server/named/named-lease-driver.ts';
+import { NamedLeaseDriver, type VotersMemory } from '../../server/named/named-lease-driver.ts';
 import { MemoryNetwork, type MemoryTransport } from '../../server/transport/memory-transport.ts';
 import { WakeQueue } from '../../server/wake-queue.ts';
 import { leaseNoteText } from '../../wire/named-lease.ts';
@@ -30,6 +31,17 @@ class RememberedClock implements ClockMemory {
   }
 }
 
+/** What a server keeps of its voters, as a data folder does. */
+class VotersFolder implements VotersMemory {
+  voters: VotersView | 'first' | null = 'first';
+  fails = false;
+
+  setVoters(voters: VotersView | 'first'): void {
+    if (this.fails) throw new Error('The disk is full');
+    this.voters = voters;
+  }
+}
+
 /** Servers in one process that do nothing but vote on names. */
 class NamedCluster {
   readonly network = new MemoryNetwork(systemWorld);
@@ -40,12 +52,14 @@ class NamedCluster {
 
   /**
    * @param serversOf what each server believes all servers to be
+   * @param folders by which views servers vote; absent: the first, for good
    * @param memories what each server remembers of its clock; absent: nothing
    */
   constructor(
     ids = FIVE,
     serversOf = (_id: ServerId) => ids,
     memories?: ReadonlyMap<ServerId, RememberedClock>,
+    folders?: ReadonlyMap<ServerId, VotersFolder>,
   ) {
     const log = pino({ level: 'warn' }, { write: (line) => this.logged.push(line) });
     for (const [place, id] of ids.entries()) {
@@ -55,13 +69,14 @@ class NamedCluster {
       const driver = new NamedLeaseDriver({
         world: systemWorld,
         self: id,
-        servers: serversOf(id),
+        founders: serversOf(id),
         leaseMs: LEASE_MS,
         clockSkewMaxMs: SKEW_MS,
         clock,
         wakes,
         log,
         ...(memories === undefined ? {} : { clockMemory: memories.get(id) as RememberedClock }),
+        ...(folders === undefined ? {} : { voters: folders.get(id) as VotersFolder }),
         drawIncarnation: () => (place + 1) as Incarnation,
         transport: () => made.transport as MemoryTransport,
         fatal: (error) => this.fatal.push(error),
@@ -261,4 +276,74 @@ test('bytes that make no sense are dropped, and servers with other servers are n
   assert.ok(cluster.logged.some((line) => line.includes('other --peer servers')));
   assert.ok(cluster.logged.some((line) => line.includes('malformed lease frame')));
   assert.deepEqual(cluster.fatal, []);
+});
+
+describe('voters that change', () => {
+  const [one, two, three] = FIVE as [ServerId, ServerId, ServerId, ServerId, ServerId];
+  const later = { number: 3, members: { servers: [one, two, three], perCell: 5 }, clockMs: 0 };
+
+  function voting(): { cluster: NamedCluster; folders: Map<ServerId, VotersFolder> } {
+    const folders = new Map([one, two, three].map((id) => [id, new VotersFolder()]));
+    return { cluster: new NamedCluster([one, two, three], () => [one], undefined, folders), folders };
+  }
+
+  test('a lease is seen through a change, and what waits for a majority meanwhile is asked again', async () => {
+    const { cluster } = voting();
+    using _ended = cluster;
+    await cluster.ready();
+    const first = await cluster.driver(1).ask('n', acquire('n', 1), ASK_MS);
+    assert.ok(first.kind === 'granted');
+    const joint = { ...later, number: 2, members: { servers: [one], perCell: 3 }, joint: later.members };
+    cluster.driver(1).adopt(joint);
+    assert.equal(cluster.driver(1).voterCount, 1);
+    // The others refuse the later view until they have it, too.
+    const waits = cluster.driver(1).ask('n', acquire('n', 2), ASK_MS);
+    const asked = cluster.driver(2).ask('n', { kind: 'look' }, ASK_MS);
+    for (const driver of cluster.drivers.values()) driver.adopt(joint);
+    assert.deepEqual([(await waits).kind, (await asked).kind], ['taken', 'seen']);
+    for (const driver of cluster.drivers.values()) driver.adopt(later);
+    const refresh = { kind: 'refresh', session: 1, spanMs: LEASE_MS, note: null } as const;
+    const again = await cluster.driver(2).ask('n', refresh, ASK_MS);
+    assert.ok(again.kind === 'free' || (again.kind === 'granted' && again.lease.token === first.lease.token));
+    assert.equal(cluster.driver(0).voterCount, 3);
+    assert.deepEqual(cluster.fatal, []);
+  });
+
+  test('a view is on disk before it is voted by', async () => {
+    const { cluster, folders } = voting();
+    using _ended = cluster;
+    const folder = folders.get(one) as VotersFolder;
+    folder.fails = true;
+    assert.throws(() => cluster.driver(0).adopt(later));
+    assert.equal(cluster.driver(0).voters?.number, 1);
+    folder.fails = false;
+    cluster.driver(0).adopt(later);
+    assert.deepEqual([folder.voters, cluster.driver(0).voters], [later, later]);
+    cluster.driver(0).adopt({ ...later, number: 2 });
+    assert.deepEqual(cluster.driver(0).voters, later, 'It goes by no earlier one again');
+  });
+
+  test('a server that takes a place waits until its clock has passed what voters before have shown', async () => {
+    const { cluster } = voting();
+    using _ended = cluster;
+    await cluster.ready();
+    const driver = cluster.driver(0);
+    driver.adopt({ ...later, clockMs: driver.clockMs() + 60_000 });
+    assert.equal(driver.isSilent, true);
+    assert.throws(() => driver.assertUsable());
+  });
+
+  test('a server with a new folder takes part in no lease of a name', async () => {
+    const folders = new Map([one, two, three].map((id) => [id, new VotersFolder()]));
+    (folders.get(one) as VotersFolder).voters = null;
+    using cluster = new NamedCluster([one, two, three], () => [one], undefined, folders);
+    await cluster.ready();
+    await assert.rejects(cluster.driver(0).ask('n', acquire('n', 1), ASK_MS), { code: 'recovering' });
+    const asked = await cluster.driver(1).ask('n', acquire('n', 1), 200);
+    assert.equal(asked.kind, 'unknown', 'Nobody else votes');
+    cluster.driver(0).adopt({ number: 1, members: { servers: [one], perCell: 3 }, clockMs: 0 });
+    assert.equal((folders.get(one) as VotersFolder).voters, 'first');
+    const after = await cluster.driver(1).ask('n', acquire('n', 1), ASK_MS);
+    assert.equal(after.kind, 'granted');
+  });
 });

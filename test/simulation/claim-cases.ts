@@ -8,11 +8,13 @@ import type { LeaseFrame } from '../../lease/codec.ts';
 import { LeaseHost } from '../../lease/host.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
 import type { LeaseAlgorithm } from '../../lease/parameters.ts';
+import type { VoterSet } from '../../lease/voters.ts';
+import { CHANGE_MS_MAX, ClaimVoters } from './claim-voters.ts';
 import { CLOCK_SKEW_MAX_MS, LEASE_MS, RECOVERY_MS, TIMING } from './lease-world.ts';
 import { Violation, violationOf } from './violation.ts';
 import { type Process, World } from './world.ts';
 
-const [A, B, C, D] = ['a', 'b', 'c', 'd'] as [ServerId, ServerId, ServerId, ServerId];
+const [A, B, C, D, E] = ['a', 'b', 'c', 'd', 'e'] as [ServerId, ServerId, ServerId, ServerId, ServerId];
 const MEMBERS = [A, B, C];
 const CELL = 1 as CellId;
 const INTERVAL_MS = LEASE_MS - CLOCK_SKEW_MAX_MS;
@@ -23,15 +25,31 @@ class ClaimStage {
   readonly #hosts = new Map<ServerId, LeaseHost>();
   readonly #outcomes = new Map<number, LeaseOutcome>();
   readonly #algorithm: LeaseAlgorithm;
+  /** Null where they stay. */
+  readonly #voters: ClaimVoters | null = null;
   #asked = 0;
 
-  constructor(algorithm: LeaseAlgorithm = 'flease') {
+  /** @param first servers that vote in the beginning, where that changes */
+  constructor(algorithm: LeaseAlgorithm = 'flease', first: readonly ServerId[] | null = null) {
     this.#algorithm = algorithm;
     this.world = new World<LeaseFrame>({
       seed: 1,
-      servers: 4,
+      servers: first === null ? 4 : 5,
       boot: (server, incarnation) => this.#boot(server, incarnation),
     });
+    const { world } = this;
+    if (first !== null) {
+      this.#voters = new ClaimVoters({ servers: first, perCell: 3 }, world.ids, {
+        nowMs: () => world.nowMs,
+        at: (atMs, run) => world.at(atMs, run),
+        call: (server, run) => world.call(server, run),
+        standing: (server) => {
+          const clockMs = world.clockMs(server);
+          return { clockMs, silentMs: this.#hosts.get(server)?.recoveringMs(clockMs) ?? Infinity };
+        },
+        adopted: (server, { number: view }) => this.#step(server, { kind: 'voters', view }),
+      });
+    }
     this.world.start();
     this.world.runFor(RECOVERY_MS + INTERVAL_MS);
     // A little after the beginning of a ballot interval.
@@ -50,7 +68,8 @@ class ClaimStage {
     const ask = ++this.#asked;
     this.world.call(server, () => {
       const deadlineMs = this.world.clockMs(server) + PATIENCE_MS;
-      this.#step(server, { kind: 'ask', ask, cell: CELL, view: 1, members: MEMBERS, order, deadlineMs });
+      const voters = this.#voters?.votersOf(server, CELL) ?? { view: 1, members: MEMBERS };
+      this.#step(server, { kind: 'ask', ask, cell: CELL, ...voters, order, deadlineMs });
     });
     return ask;
   }
@@ -63,6 +82,37 @@ class ClaimStage {
     return this.ask(server, { kind: 'acquire', session, spanMs, note: '' });
   }
 
+  /** Begins to change the voters. */
+  change(servers: readonly ServerId[]): void {
+    this.#changing.step({ servers, perCell: 3 } satisfies VoterSet);
+  }
+
+  /**
+   * These servers learn who votes, again and again, until there is a new view or the time is up.
+   *
+   * @param meanwhile is done each time
+   * @returns whether there is a new view
+   */
+  changed(informed: readonly ServerId[], meanwhile: () => void = () => undefined): boolean {
+    const { world } = this;
+    const untilMs = world.nowMs + CHANGE_MS_MAX;
+    while (world.nowMs < untilMs) {
+      for (const server of informed) this.#changing.tell(server);
+      if (this.#changing.step(null)) {
+        for (const server of informed) this.#changing.tell(server);
+        return true;
+      }
+      world.runFor(LEASE_MS / 20);
+      meanwhile();
+    }
+    return false;
+  }
+
+  get #changing(): ClaimVoters {
+    if (this.#voters === null) throw new Error('The voters of this stage stay');
+    return this.#voters;
+  }
+
   /** What does not pass from now on. */
   hold(matches: (from: ServerId, to: ServerId, kind: LeaseMessage['kind']) => boolean): void {
     this.world.intercept = ({ from, to, message }) => {
@@ -72,7 +122,8 @@ class ClaimStage {
   }
 
   #boot(server: ServerId, incarnation: Incarnation): Process<LeaseFrame> {
-    const config = { self: server, incarnation, algorithm: this.#algorithm, ...TIMING };
+    const view = this.#voters === null ? {} : { view: this.#voters.of(server).number };
+    const config = { self: server, incarnation, algorithm: this.#algorithm, ...view, ...TIMING };
     const host = new LeaseHost(config, this.world.clockMs(server));
     this.#hosts.set(server, host);
     return {
@@ -170,6 +221,65 @@ const CASES: Readonly<Record<string, () => void>> = {
     stage.world.deliver();
     const outcome = stage.outcome(ask);
     if (outcome?.kind === 'granted') throw new Violation(`${spanMs} ms are granted after ${waitMs} ms`);
+  },
+
+  /** a, the only voter, has granted a lease; then b, c and d vote, who know nothing of it. */
+  'a lease outlasts the joint voters': () => {
+    const stage = new ClaimStage('flease', [A]);
+    stage.change([B, C, D]);
+    const untilMs = stage.world.nowMs + LEASE_MS;
+    const first = tokenOf(stage.acquire(A, 1));
+    if (!stage.changed([A, B, C, D])) throw new Violation('A change of voters ends');
+    const outcome = stage.acquire(D, 2);
+    if (stage.world.nowMs < untilMs && outcome.kind === 'granted') {
+      throw new Violation('Two sessions hold one cell');
+    }
+    if (tokenOf(outcome) <= first) throw new Violation('A token of the voters after does not rise');
+  },
+
+  /** a, the only voter, does not learn of the change, and votes on. */
+  'a voter that knows nothing of a change': () => {
+    const stage = new ClaimStage('flease', [A]);
+    stage.change([B, C, D]);
+    if (!stage.changed([B, C, D])) return;
+    demand(stage.acquire(A, 1), ['granted'], 'a is a majority of the voters that it knows');
+    if (stage.acquire(D, 2).kind === 'granted') throw new Violation('Two sessions hold one cell');
+  },
+
+  /** Of five, three of which vote on the cell, two know nothing of the change: they are a majority of its voters. */
+  'a majority of all is none of each cell': () => {
+    const stage = new ClaimStage('flease', [A, B, C, D, E]);
+    stage.change([D]);
+    // Cell 1 has the voters b, c and d.
+    stage.hold((from, to) => [B, C].includes(from) !== [B, C].includes(to));
+    if (!stage.changed([A, D, E])) return;
+    demand(stage.acquire(B, 1), ['granted'], 'b and c are a majority of the voters that they know');
+    if (stage.acquire(D, 2).kind === 'granted') throw new Violation('Two sessions hold one cell');
+  },
+
+  /** a learns nothing of the change, and asks b, which votes by the later view and has never heard of the cell. */
+  'a vote is of one view': () => {
+    const stage = new ClaimStage('flease', [A, B, C]);
+    stage.change([B, C, D]);
+    if (!stage.changed([B, C, D])) throw new Violation('A change of voters ends without a minority');
+    stage.hold((from, to) => (from === B && to === D) || (from === D && to === B));
+    demand(stage.acquire(D, 1), ['granted'], 'c and d are a majority');
+    stage.hold((from, to) => from === C || to === C);
+    if (stage.acquire(A, 2).kind === 'granted') throw new Violation('Two sessions hold one cell');
+  },
+
+  /** A lease is acquired by one voter, refreshed while voters change, and known to those after. */
+  'a lease is kept through a change of voters': () => {
+    const stage = new ClaimStage('flease', [A]);
+    const refresh = { kind: 'refresh', session: 1, spanMs: LEASE_MS, note: null } as const;
+    const token = tokenOf(stage.acquire(A, 1));
+    stage.change([B, C, D]);
+    const kept = (): void => {
+      if (tokenOf(stage.ask(B, refresh)) !== token) throw new Violation('A refresh keeps its token');
+    };
+    if (!stage.changed([A, B, C, D], kept)) throw new Violation('A change of voters ends');
+    demand(stage.acquire(D, 2), ['taken'], 'Another asks after the change');
+    kept();
   },
 
   /** PaxosLease: the client does not hear that it was given less than it still has. */

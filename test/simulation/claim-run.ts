@@ -15,6 +15,7 @@ import { LeaseHost } from '../../lease/host.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
 import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
+import { ClaimVoters } from './claim-voters.ts';
 import { leaseMessageText } from './lease-text.ts';
 import { CLOCK_SKEW_MAX_MS, LEASE_MS, RECOVERY_MS, TIMING } from './lease-world.ts';
 import { Violation, violationOf } from './violation.ts';
@@ -65,6 +66,9 @@ export interface ClaimCounts {
   released: number;
   unknown: number;
   seen: number;
+  /** Changes of voters. */
+  begun: number;
+  ended: number;
 }
 
 export interface ClaimRun {
@@ -111,6 +115,8 @@ class ClaimWorld {
     released: 0,
     unknown: 0,
     seen: 0,
+    begun: 0,
+    ended: 0,
   };
 
   readonly #algorithm: LeaseAlgorithm;
@@ -119,6 +125,9 @@ class ClaimWorld {
   readonly #dice: Prng;
   readonly #cells: readonly CellId[];
   readonly #hosts = new Map<ServerId, LeaseHost>();
+  /** Null where they stay. */
+  readonly #voters: ClaimVoters | null;
+  readonly #seed: number;
   readonly #clients: Client[] = [];
   readonly #sessions = new Map<number, Session>();
   /** The largest token that anybody was told of, by cell. */
@@ -141,6 +150,8 @@ class ClaimWorld {
       verbose,
       describe: ({ messages }) => messages.map(leaseMessageText).join(', '),
     });
+    this.#seed = seed;
+    this.#voters = seed % 4 === 0 ? this.#changing(new Prng(seed)) : null;
     for (let index = 0; index < CLIENTS; index++) {
       const rate = 1 + (this.#dice.next() * 2 - 1) * CLOCK_DRIFT_MAX;
       const cell = this.#dice.pick(this.#cells);
@@ -155,14 +166,33 @@ class ClaimWorld {
     world.unleash();
     const stopMs = world.nowMs + STORM_MS;
     for (const client of this.#clients) this.#live(client, () => world.nowMs < stopMs);
+    this.#voters?.live(this.#seed, stopMs);
     world.runUntil(stopMs);
     this.#peace();
+    Object.assign(this.counts, this.#voters?.counts);
+  }
+
+  /** A cluster that begins with few voters. */
+  #changing(dice: Prng): ClaimVoters {
+    const { world } = this;
+    const first = { servers: world.ids.slice(0, dice.pick([1, 2, 3])), perCell: 3 };
+    return new ClaimVoters(first, world.ids, {
+      nowMs: () => world.nowMs,
+      at: (atMs, run) => world.at(atMs, run),
+      call: (server, run) => world.call(server, run),
+      standing: (server) => {
+        const clockMs = world.clockMs(server);
+        return { clockMs, silentMs: this.#hosts.get(server)?.recoveringMs(clockMs) ?? Infinity };
+      },
+      adopted: (server, { number: view }) => this.#step(server, { kind: 'voters', view }),
+    });
   }
 
   /** Everybody is up and nobody asks; then each cell is acquired, seen and given back. */
   #peace(): void {
     const { world } = this;
     world.heal();
+    this.#voters?.settle();
     // In PaxosLease what was under way for longest may still begin a span at whoever it reaches.
     world.runFor(RECOVERY_MS + DELAY_MAX_MS + 2 * (LEASE_MS + CLOCK_SKEW_MAX_MS));
     for (const cell of this.#cells) {
@@ -319,25 +349,29 @@ class ClaimWorld {
     const ask = ++this.#asked;
     const asked: Order = { server, receivedMs: Infinity, answered };
     this.#orders.set(ask, asked);
-    const voters = Math.min(VOTERS, world.ids.length);
-    const members = Array.from(
-      { length: voters },
-      (_, at) => world.ids[(cell + at) % world.ids.length] as ServerId,
-    );
     world.at(world.nowMs + this.#dice.next() * 5, () => {
       world.call(server, () => {
         asked.receivedMs = world.clockMs(server);
         const deadlineMs = asked.receivedMs + PATIENCE_MS;
         world.note(server, `is asked to ${order.kind} cell ${cell}, order ${ask}`);
-        this.#step(server, { kind: 'ask', ask, cell, view: 1, members, order, deadlineMs });
+        this.#step(server, { kind: 'ask', ask, cell, ...this.#votersOf(server, cell), order, deadlineMs });
       });
     });
     return ask;
   }
 
+  #votersOf(server: ServerId, cell: CellId): ReturnType<ClaimVoters['votersOf']> {
+    if (this.#voters !== null) return this.#voters.votersOf(server, cell);
+    const { ids } = this.world;
+    const length = Math.min(VOTERS, ids.length);
+    const members = Array.from({ length }, (_, at) => ids[(cell + at) % ids.length] as ServerId);
+    return { view: 1, members };
+  }
+
   #boot(server: ServerId, incarnation: Incarnation): Process<LeaseFrame> {
     const how = { algorithm: this.#algorithm, thrifty: this.#thrifty };
-    const config = { self: server, incarnation, ...how, ...TIMING };
+    const view = this.#voters === null ? {} : { view: this.#voters.of(server).number };
+    const config = { self: server, incarnation, ...how, ...view, ...TIMING };
     const host = new LeaseHost(config, this.world.clockMs(server));
     this.#hosts.set(server, host);
     return {

@@ -19,6 +19,8 @@ const counts: ClaimCounts = {
   released: 0,
   unknown: 0,
   seen: 0,
+  begun: 0,
+  ended: 0,
 };
 const faults = { crashes: 0, pauses: 0, cuts: 0 };
 

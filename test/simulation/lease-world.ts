@@ -275,8 +275,7 @@ export class LeaseWorld {
     this.#steps++;
     this.#touched.length = 0;
     if (event.kind === 'frame') for (const { cell } of event.messages) this.#touchCell(cell);
-    else if (event.kind !== 'tick' && event.kind !== 'clock-fault' && event.kind !== 'away')
-      this.#touchCell(event.cell);
+    else if ('cell' in event) this.#touchCell(event.cell);
     for (const action of actions) {
       if (action.kind === 'send') this.#touchCell(action.message.cell);
       else if (action.kind !== 'answered') this.#touchCell(action.cell);

@@ -95,6 +95,32 @@ describe('data folder', () => {
     third.close();
   });
 
+  test('remembers by which view its server votes on names, and the clocks of voters before', () => {
+    const open = (bootId: string) => DataFolder.open(folder, { ...FOLDER, bootId });
+    const meta = () => JSON.parse(fs.readFileSync(path.join(folder, 'META'), 'utf8'));
+    const made = open('one');
+    assert.equal(made.voters, null, 'What came before a new folder is not known');
+    made.setVoters('first', 1_000_000);
+    assert.deepEqual([made.voters, meta().format], ['first', 1]);
+    const view = { number: 2, members: { servers: ['s1' as ServerId], perCell: 5 }, clockMs: 5_000_000 };
+    made.setVoters(view, 1_000_000);
+    const killed = fs.readFileSync(path.join(folder, 'META'));
+    made.close();
+    for (const bootId of ['one', 'two']) {
+      fs.writeFileSync(path.join(folder, 'META'), killed);
+      const again = open(bootId);
+      assert.deepEqual([again.voters, meta().format], [view, 2], 'No earlier release uses it');
+      assert.ok(again.formerNamedClockMs >= view.clockMs, `${again.formerNamedClockMs} in boot ${bootId}`);
+      again.close();
+    }
+    fs.writeFileSync(path.join(folder, 'META'), JSON.stringify({ ...meta(), voters: { number: 2 } }));
+    assert.throws(() => open('one'), refused('damaged', /voters/));
+    fs.writeFileSync(path.join(folder, 'META'), JSON.stringify({ ...meta(), voters: undefined }));
+    const earlier = open('one');
+    assert.equal(earlier.voters, 'first', 'Of a release that knew no other');
+    earlier.close();
+  });
+
   test('remembers from which file on it was there', () => {
     const made = DataFolder.open(folder, FOLDER);
     assert.equal(made.bornAt, null, 'Nobody has told it yet');

@@ -1,0 +1,220 @@
+import type { Logger } from 'pino';
+import type { ServerId } from '../../base/ids.ts';
+import { VOTERS_VERSION } from '../../catalog/versions.ts';
+import type { LeaseTiming } from '../../lease/parameters.ts';
+import {
+  isVotersView,
+  type VoterSet,
+  VotersChange,
+  type VotersView,
+  votersAll,
+  votersViewsEqual,
+} from '../../lease/voters.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import type { CommandOf, QueryResults } from '../../wire/catalog-api.ts';
+import { parseJsonObject } from '../../wire/json.ts';
+import { firstVoters } from '../named/lease-place.ts';
+import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
+import type { ServerStanding } from './wanted-members.ts';
+
+/**
+ * The catalog's primary tells another server who votes on named leases; the answer says by which view that one goes.
+ */
+export const VOTERS_CALL = 'voters';
+const PERIOD_MS = 1_000;
+const CALL_MS = 2_000;
+/** Servers that vote on one name, once voters have changed: as many as hold the catalog at the most. */
+const VOTERS_PER_NAME = 5;
+/** A cluster that began with these survives the loss of one. */
+const FOUNDERS_ENOUGH = 3;
+
+export interface VotersKeeperParts {
+  readonly self: ServerId;
+  readonly log: Logger;
+  /** Of named leases. */
+  readonly timing: LeaseTiming;
+  /** The servers with which the cluster began. */
+  readonly founders: readonly ServerId[];
+  readonly driver: Pick<NamedLeaseDriver, 'voters' | 'adopt' | 'isSilent' | 'clockMs'>;
+  readonly periodMs?: number;
+  /** Monotonic, in milliseconds. */
+  nowMs(): number;
+  isCatalogPrimary(): boolean;
+  /** Who holds the catalog; null while that changes. */
+  catalogMembers(): readonly ServerId[] | null;
+  /** All servers as they stand now, by the catalog. */
+  standings(): Promise<readonly ServerStanding[]>;
+  /** The view as the catalog has it at some moment after the call. */
+  query(): Promise<QueryResults['voters']>;
+  command(command: CommandOf<'set-voters'>): Promise<unknown>;
+  /** All that was executed so far survives the loss of power of all servers. */
+  flush(): Promise<void>;
+  /** Null while the server is away. */
+  commandsVersion(server: ServerId): number | null;
+  call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+}
+
+/**
+ * Sees to it that the servers that vote on named leases are those that hold the catalog, as these come and go. It runs
+ * at the catalog's primary. The catalog says which view has which number; each server has the view on disk by which it
+ * votes; `VotersChange` says when the next step is safe.
+ */
+export class VotersKeeper {
+  readonly #parts: VotersKeeperParts;
+  readonly #timer: NodeJS.Timeout;
+  /** Null where this server is not the catalog's primary. */
+  #change: VotersChange | null = null;
+  /** Number of the view that is known to be durable. */
+  #durable = 0;
+  /** Servers that said, since they were connected last, that they go by the view of that number. */
+  readonly #informed = new Map<ServerId, number>();
+  /** Servers with views that the catalog does not have; said once of each. */
+  readonly #strangers = new Set<ServerId>();
+  #busy = false;
+
+  constructor(parts: VotersKeeperParts) {
+    this.#parts = parts;
+    this.#timer = setInterval(() => void this.turn(), parts.periodMs ?? PERIOD_MS);
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+
+  connected(peer: ServerId): void {
+    this.#informed.delete(peer);
+  }
+
+  /** Looks once. Returns at once where an earlier turn is under way. */
+  async turn(): Promise<void> {
+    if (this.#busy) return;
+    this.#busy = true;
+    try {
+      if (this.#parts.isCatalogPrimary()) await this.#keep();
+      else await this.#follow();
+    } catch (error) {
+      // A catalog that is being elected, most of the time: the next turn finds out.
+      this.#parts.log.debug({ err: error }, 'the voters of named leases are looked after in the next turn');
+    } finally {
+      this.#busy = false;
+    }
+  }
+
+  /**
+   * Answers `VOTERS_CALL`. A server with a new data folder does not rely on what it is sent, which may have been under
+   * way for long: its former self may have voted by a later view. It asks the catalog itself.
+   *
+   * @throws MalformedError
+   */
+  serve(payload: Uint8Array): Uint8Array {
+    const { driver } = this.#parts;
+    const view = parseJsonObject(Buffer.from(payload).toString('utf8'));
+    if (!isVotersView(view)) throw new MalformedError('A view of voters has not its fields');
+    if (driver.voters !== null) driver.adopt(view);
+    const { voters, isSilent } = driver;
+    return Buffer.from(JSON.stringify({ voters, isSilent, clockMs: driver.clockMs() }));
+  }
+
+  async #follow(): Promise<void> {
+    this.#change = null;
+    this.#informed.clear();
+    const { driver } = this.#parts;
+    if (driver.voters === null) driver.adopt(await this.#agreed());
+  }
+
+  async #keep(): Promise<void> {
+    const { timing, driver, self, log } = this.#parts;
+    this.#change ??= new VotersChange(timing);
+    const change = this.#change;
+    const view = await this.#agreed();
+    driver.adopt(view);
+    if (driver.voters !== null)
+      this.#count(change, view, self, driver.voters, driver.isSilent, driver.clockMs());
+    const standings = await this.#parts.standings();
+    await this.#tell(change, view, standings);
+    const next = change.next(view, this.#wanted(view, standings), this.#parts.nowMs());
+    if (next === null || this.#change !== change) return;
+    await this.#parts.command({ kind: 'set-voters', view: votersCommand(next) });
+    log.info({ view: next.number, voters: votersAll(next) }, 'the voters of named leases change');
+  }
+
+  /** What servers are told has to last longer than they do. */
+  async #agreed(): Promise<VotersView> {
+    const { founders, query, flush } = this.#parts;
+    const { view } = await query();
+    if (view === null) return firstVoters(founders);
+    if (!isVotersView(view)) throw new MalformedError('The catalog has a view of voters that makes no sense');
+    if (view.number !== this.#durable) await flush();
+    this.#durable = view.number;
+    return view;
+  }
+
+  /** While voters change, all are asked again and again: one that was silent takes part some time. */
+  async #tell(change: VotersChange, view: VotersView, standings: readonly ServerStanding[]): Promise<void> {
+    const { self, call, log } = this.#parts;
+    const payload = Buffer.from(JSON.stringify(view));
+    const servers = new Set([...standings.map(({ id }) => id), ...votersAll(view)]);
+    const told = [...servers].filter((server) => {
+      const isInformed = view.joint === undefined && this.#informed.get(server) === view.number;
+      return server !== self && !isInformed && this.#knowsViews(server);
+    });
+    await Promise.all(
+      told.map(async (server) => {
+        try {
+          const answer = await call(server, VOTERS_CALL, payload, CALL_MS);
+          const fields = parseJsonObject(Buffer.from(answer).toString('utf8')) ?? {};
+          const { voters, isSilent, clockMs } = fields;
+          if (!isVotersView(voters) || typeof clockMs !== 'number') return;
+          this.#count(change, view, server, voters, isSilent !== false, clockMs);
+        } catch (error) {
+          log.debug({ server, err: error }, 'a server does not know yet who votes on named leases');
+        }
+      }),
+    );
+  }
+
+  #count(
+    change: VotersChange,
+    view: VotersView,
+    server: ServerId,
+    voters: VotersView,
+    isSilent: boolean,
+    clockMs: number,
+  ): void {
+    if (votersViewsEqual(voters, view)) {
+      this.#informed.set(server, view.number);
+      change.confirmed(server, view, clockMs, isSilent);
+    } else if (voters.number >= view.number && !this.#strangers.has(server)) {
+      this.#strangers.add(server);
+      const what = 'a server votes on named leases by a view that the catalog does not have';
+      this.#parts.log.error({ server, view, voters }, what);
+    }
+  }
+
+  /** @returns null where the voters are to stay for now */
+  #wanted(view: VotersView, standings: readonly ServerStanding[]): VoterSet | null {
+    const { founders, catalogMembers } = this.#parts;
+    const present = standings.filter(({ state, gone }) => state !== 'out' && !gone);
+    if (!present.every(({ id }) => this.#knowsViews(id))) return null;
+    const members = catalogMembers();
+    if (members === null) return null;
+    const leaving = new Set(
+      standings.filter(({ state, gone }) => state !== 'in' || gone).map(({ id }) => id),
+    );
+    const isFirst = view.number === firstVoters(founders).number;
+    const areEnough = founders.length >= FOUNDERS_ENOUGH && !founders.some((server) => leaving.has(server));
+    if (isFirst && areEnough) return null;
+    return { servers: members.toSorted(), perCell: VOTERS_PER_NAME };
+  }
+
+  #knowsViews(server: ServerId): boolean {
+    const { self, commandsVersion } = this.#parts;
+    return server === self || (commandsVersion(server) ?? 0) >= VOTERS_VERSION;
+  }
+}
+
+/** For the catalog, which has texts for servers. */
+function votersCommand({ number, members, joint, clockMs }: VotersView): CommandOf<'set-voters'>['view'] {
+  const set = ({ servers, perCell }: VoterSet) => ({ servers: [...servers], perCell });
+  return { number, members: set(members), ...(joint === undefined ? {} : { joint: set(joint) }), clockMs };
+}

@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import type { ServerId } from '../../base/ids.ts';
+import { VOTERS_VERSION } from '../../catalog/versions.ts';
+import { type VotersView, votersJointMs } from '../../lease/voters.ts';
+import { VOTERS_CALL, VotersKeeper } from '../../server/membership/voters-keeper.ts';
+import type { ServerStanding } from '../../server/membership/wanted-members.ts';
+import { firstVoters } from '../../server/named/lease-place.ts';
+
+const TIMING = { leaseMs: 1_000, clockSkewMaxMs: 20 };
+const NO_TIMER_MS = 2 ** 30;
+const [S1, S2, S3] = ['s1', 's2', 's3'] as [ServerId, ServerId, ServerId];
+const ALL = [S1, S2, S3];
+
+class FakeDriver {
+  voters: VotersView | null;
+  isSilent = false;
+  constructor(voters: VotersView | null) {
+    this.voters = voters;
+  }
+  adopt(view: VotersView): void {
+    if (view.number > (this.voters?.number ?? 0)) this.voters = view;
+  }
+  clockMs(): number {
+    return 5;
+  }
+}
+
+/** A catalog, and servers with a keeper each; the catalog is at all three, and s1 is its primary. */
+class Cluster {
+  view: VotersView | null = null;
+  nowMs = 0;
+  flushes = 0;
+  readonly founders: readonly ServerId[];
+  readonly versions = new Map<ServerId, number | null>(ALL.map((id) => [id, VOTERS_VERSION]));
+  readonly gone = new Set<ServerId>();
+  readonly drivers = new Map<ServerId, FakeDriver>();
+  readonly keepers = new Map<ServerId, VotersKeeper>();
+
+  constructor(founders: readonly ServerId[] = [S1]) {
+    this.founders = founders;
+    for (const self of ALL) this.start(self, firstVoters(founders));
+  }
+
+  start(self: ServerId, voters: VotersView | null): void {
+    const driver = new FakeDriver(voters);
+    this.drivers.set(self, driver);
+    this.keepers.get(self)?.close();
+    const keeper = new VotersKeeper({
+      ...{ self, driver, founders: this.founders, timing: TIMING, periodMs: NO_TIMER_MS },
+      log: pino({ level: 'silent' }),
+      nowMs: () => this.nowMs,
+      isCatalogPrimary: () => self === S1,
+      catalogMembers: () => ALL,
+      standings: async () => ALL.map((id) => this.#standing(id)),
+      query: async () => ({ view: this.view as never }),
+      command: async ({ view }) => {
+        assert.equal(view.number, (this.view?.number ?? 1) + 1);
+        this.view = view as unknown as VotersView;
+      },
+      flush: async () => {
+        this.flushes++;
+      },
+      commandsVersion: (server) => this.versions.get(server) ?? null,
+      call: async (to, method, payload) => {
+        assert.equal(method, VOTERS_CALL);
+        return this.keeper(to).serve(payload);
+      },
+    });
+    this.keepers.set(self, keeper);
+  }
+
+  keeper(server: ServerId): VotersKeeper {
+    return this.keepers.get(server) as VotersKeeper;
+  }
+
+  numbers(): (number | undefined)[] {
+    return ALL.map((id) => this.drivers.get(id)?.voters?.number);
+  }
+
+  #standing(id: ServerId): ServerStanding {
+    const space = { freeBytes: 1, totalBytes: 2 };
+    const gone = this.gone.has(id);
+    return { id, zone: '', registered: true, reachable: !gone, state: 'in', gone, ...space };
+  }
+
+  [Symbol.dispose](): void {
+    for (const keeper of this.keepers.values()) keeper.close();
+  }
+}
+
+test('a cluster that began with one server comes to three voters, by way of both', async () => {
+  using cluster = new Cluster();
+  const keeper = cluster.keeper(S1);
+  await keeper.turn();
+  assert.deepEqual(cluster.view, {
+    number: 2,
+    members: { servers: [S1], perCell: 3 },
+    joint: { servers: ALL, perCell: 5 },
+    clockMs: 0,
+  });
+  await keeper.turn();
+  assert.deepEqual(cluster.numbers(), [2, 2, 2]);
+  assert.equal(cluster.flushes, 1, 'The view is durable before anybody goes by it');
+  cluster.nowMs += votersJointMs(TIMING) - 1;
+  await keeper.turn();
+  assert.equal(cluster.view?.number, 2);
+  cluster.nowMs += 1;
+  await keeper.turn();
+  assert.deepEqual(cluster.view, { number: 3, members: { servers: ALL, perCell: 5 }, clockMs: 5 });
+  await keeper.turn();
+  await keeper.turn();
+  assert.deepEqual([cluster.view?.number, cluster.numbers()], [3, [3, 3, 3]]);
+});
+
+test('a silent voter is waited for', async () => {
+  using cluster = new Cluster();
+  const driver = cluster.drivers.get(S1) as FakeDriver;
+  driver.isSilent = true;
+  for (let turn = 0; turn < 5; turn++) {
+    await cluster.keeper(S1).turn();
+    cluster.nowMs += votersJointMs(TIMING);
+  }
+  assert.equal(cluster.view?.number, 2);
+});
+
+test('voters stay while a server runs a release that does not know views, or is away and may', async () => {
+  using cluster = new Cluster();
+  for (const version of [VOTERS_VERSION - 1, null]) {
+    cluster.versions.set(S3, version);
+    await cluster.keeper(S1).turn();
+    assert.equal(cluster.view, null);
+  }
+  cluster.gone.add(S3);
+  await cluster.keeper(S1).turn();
+  assert.notEqual(cluster.view, null);
+});
+
+test('three servers of the first configuration go on voting until one of them leaves', async () => {
+  using cluster = new Cluster(ALL);
+  await cluster.keeper(S1).turn();
+  assert.equal(cluster.view, null);
+});
+
+test('a new folder goes by what the catalog says when it is asked, not by what it is sent', async () => {
+  using cluster = new Cluster();
+  cluster.start(S2, null);
+  const late = Buffer.from(JSON.stringify(firstVoters([S1])));
+  const answer = JSON.parse(Buffer.from(cluster.keeper(S2).serve(late)).toString()) as { voters: unknown };
+  assert.deepEqual([answer.voters, cluster.drivers.get(S2)?.voters], [null, null]);
+  cluster.view = { number: 3, members: { servers: ALL, perCell: 5 }, clockMs: 0 };
+  await cluster.keeper(S2).turn();
+  assert.equal(cluster.drivers.get(S2)?.voters?.number, 3);
+});

@@ -1,0 +1,139 @@
+/**
+ * The voters of leases that clients hold, as they change in a simulation. What is agreed upon, and what servers have on
+ * disk, outlives them; the steps are proposed by `VotersChange`, the production code, at an observer that asks each
+ * server in turn and learns the answers late. The next observer begins anew.
+ */
+import type { CellId, ServerId } from '../../base/ids.ts';
+import { Prng } from '../../base/prng.ts';
+import type { LeaseEvent } from '../../lease/actions.ts';
+import { type VoterSet, VotersChange, type VotersView, votersCount } from '../../lease/voters.ts';
+import { CLOCK_SKEW_MAX_MS, LEASE_MS, RECOVERY_MS, TIMING } from './lease-world.ts';
+
+type AskEvent = Extract<LeaseEvent, { kind: 'ask' }>;
+
+/** What the simulation knows of a server at one moment. */
+interface Standing {
+  /** Left of the silence after the start. */
+  readonly silentMs: number;
+  readonly clockMs: number;
+}
+
+/** What the simulation around it does. */
+interface Surroundings {
+  nowMs(): number;
+  at(atMs: number, run: () => void): void;
+  /** Runs something at a server that is up. */
+  call(server: ServerId, run: () => void): void;
+  standing(server: ServerId): Standing;
+  /** The view is on the server's disk. */
+  adopted(server: ServerId, view: VotersView): void;
+}
+
+export class ClaimVoters {
+  /** The steps so far: of a change that began, and of one that ended. */
+  readonly counts = { begun: 0, ended: 0 };
+  readonly #around: Surroundings;
+  readonly #ids: readonly ServerId[];
+  readonly #disks = new Map<ServerId, VotersView>();
+  #agreed: VotersView;
+  #change = new VotersChange(TIMING);
+
+  constructor(first: VoterSet, ids: readonly ServerId[], around: Surroundings) {
+    this.#around = around;
+    this.#ids = ids;
+    this.#agreed = { number: 1, members: first, clockMs: 0 };
+    for (const id of ids) this.#disks.set(id, this.#agreed);
+  }
+
+  get agreed(): VotersView {
+    return this.#agreed;
+  }
+
+  /** The view that a server has on its disk. */
+  of(server: ServerId): VotersView {
+    const view = this.#disks.get(server);
+    if (view === undefined) throw new Error(`Server ${server} has no disk`);
+    return view;
+  }
+
+  /** By whom a server has an order decided. */
+  votersOf(server: ServerId, cell: CellId): Pick<AskEvent, 'view' | 'members' | 'joint'> {
+    const { number: view, members, joint } = this.of(server);
+    const ofMembers = cellVoters(members, cell);
+    return joint === undefined
+      ? { view, members: ofMembers }
+      : { view, members: ofMembers, joint: cellVoters(joint, cell) };
+  }
+
+  /** A server has the agreed view from now on, and says so. */
+  tell(server: ServerId, answered: () => void = () => this.#confirm(server)): void {
+    const view = this.#agreed;
+    this.#around.call(server, () => {
+      if (view.number > this.of(server).number) {
+        this.#disks.set(server, view);
+        this.#around.adopted(server, view);
+      }
+      answered();
+    });
+  }
+
+  /** One look at whether the change may go on. @returns whether there is a new view */
+  step(wanted: VoterSet | null): boolean {
+    const next = this.#change.next(this.#agreed, wanted, this.#around.nowMs());
+    if (next === null) return false;
+    this.counts[next.joint === undefined ? 'ended' : 'begun']++;
+    this.#agreed = next;
+    return true;
+  }
+
+  /** Changes at random until then. */
+  live(seed: number, untilMs: number): void {
+    const dice = new Prng(seed * 2 + 2);
+    const { nowMs, at } = this.#around;
+    const turn = (): void => {
+      if (nowMs() >= untilMs) return;
+      if (dice.chance(0.01)) this.#change = new VotersChange(TIMING);
+      for (const server of this.#ids) {
+        if (dice.chance(0.5)) continue;
+        const answerMs = dice.next() * 50;
+        at(nowMs() + dice.next() * 50, () =>
+          this.tell(server, () => {
+            const standing = this.#around.standing(server);
+            const view = this.of(server);
+            at(nowMs() + answerMs, () => this.#count(server, view, standing));
+          }),
+        );
+      }
+      const servers = this.#ids.filter(() => dice.chance(0.5));
+      const wanted = dice.chance(0.2) ? { servers, perCell: dice.pick([3, 5]) } : null;
+      this.step(wanted);
+      at(nowMs() + 20 + dice.next() * 80, turn);
+    };
+    turn();
+  }
+
+  /** In peace: everybody has the agreed view. */
+  settle(): void {
+    for (const server of this.#ids) this.tell(server);
+  }
+
+  #confirm(server: ServerId): void {
+    this.#count(server, this.of(server), this.#around.standing(server));
+  }
+
+  #count(server: ServerId, view: VotersView, { silentMs, clockMs }: Standing): void {
+    if (view.number === this.#agreed.number) this.#change.confirmed(server, view, clockMs, silentMs > 0);
+  }
+}
+
+/** How long after its beginning a change ends in peace at the latest. */
+export const CHANGE_MS_MAX = RECOVERY_MS + 2 * (LEASE_MS + 4 * CLOCK_SKEW_MAX_MS);
+
+/** Other cells have other voters, where a set has more than vote on one. */
+function cellVoters(set: VoterSet, cell: CellId): readonly ServerId[] {
+  const { servers } = set;
+  return Array.from(
+    { length: votersCount(set) },
+    (_, at) => servers[(cell + at) % servers.length] as ServerId,
+  );
+}
