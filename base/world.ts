@@ -20,7 +20,10 @@ export interface SleepOptions {
  * pause, let drift and end (FoundationDB: Zhou et al., SIGMOD 2021, section 4.1).
  */
 export interface World {
-  /** Monotonic clock in milliseconds, with fractions, from an arbitrary moment; it may stop while the machine sleeps. */
+  /**
+   * Monotonic clock in milliseconds since the machine's start, with fractions; it may stop while the machine sleeps. All processes and threads
+   * of a machine have the same.
+   */
   nowMs(): number;
   /** Wall clock in whole milliseconds since 1970; it may step in either direction. */
   wallMs(): number;

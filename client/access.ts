@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { CLIENT_VARIABLES } from '../base/environment.ts';
 import { ServiceError } from '../base/errors.ts';
+import type { World } from '../base/world.ts';
 import type { HttpChannel } from '../http-parts/http-channel.ts';
 import { isSystemError, systemReason } from './failure.ts';
 import { isLoopback } from './loopback.ts';
@@ -61,6 +62,11 @@ export class Access {
   get tls(): TlsOptions {
     const { tls } = this.#read;
     return this.#revoked === null ? tls : { ...tls, checkServerIdentity: this.#revoked.check };
+  }
+
+  /** Reads the list of certificates that are not trusted again and again, by the timers of `world`. */
+  watch(world: World): void {
+    this.#revoked?.watch(world);
   }
 
   /** The connection, which was made with `tls`, ends when its server is not to be believed any more. */

@@ -1,8 +1,8 @@
-import { randomInt } from 'node:crypto';
+import type { Timer, World } from '../base/world.ts';
 import type { CacheAnswer, CacheRequest } from '../wire/catalog-api.ts';
 
-/** Of what a number is drawn, so that no two clients have the same; a random integer has 48 bits at the most. */
-const CLIENT_NUMBERS = 2 ** 47;
+/** A client's number is drawn of so many bytes, so that no two clients have the same. */
+const CLIENT_NUMBER_BYTES = 6;
 /** Between polls that brought nothing, because nobody could answer. */
 const PAUSE_MS = 100;
 /** A poll that is not answered by then is given up; a server answers sooner, or waits for an election. */
@@ -11,9 +11,10 @@ const POLL_MS_MAX = 10_000;
 const LEAVE_MS_MAX = 1_000;
 
 export interface CacheSessionParts {
+  readonly world: World;
   /** The same for the whole life of this client, and no other's. */
   readonly client: number;
-  /** Asks the cluster. @returns the answer, and when the attempt that it answers was sent, on the clock of `nowMs` */
+  /** Asks the cluster. @returns the answer, and when the attempt that it answers was sent (monotonic) */
   poll(
     request: CacheRequest,
     options: { readonly signal: AbortSignal; readonly timeoutMs: number },
@@ -24,15 +25,13 @@ export interface CacheSessionParts {
   ended(): void;
   /** Resolves when no operation is under way that is fenced by a session that has just ended here. */
   flushed?(): Promise<void>;
-  /** Monotonic, in milliseconds. */
-  nowMs(): number;
   /** Called where a poll failed; polls go on. */
   failed(error: unknown): void;
 }
 
 /** @returns a number for a client, for its whole life */
-export function drawClientNumber(): number {
-  return 1 + randomInt(CLIENT_NUMBERS);
+export function drawClientNumber(world: World): number {
+  return 1 + Math.floor(world.randomBytes(CLIENT_NUMBER_BYTES).readUIntBE(0, CLIENT_NUMBER_BYTES) / 2);
 }
 
 /**
@@ -48,7 +47,7 @@ export class CacheSession {
   #left: number | null = null;
   #acked = 0;
   #untilMs = -Infinity;
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
   #running: Promise<void> | null = null;
 
   constructor(parts: CacheSessionParts) {
@@ -63,7 +62,7 @@ export class CacheSession {
 
   /** For how long what was granted may still be believed, in milliseconds; 0 if not. Looked at for each use. */
   get leftMs(): number {
-    return Math.max(0, this.#untilMs - this.#parts.nowMs());
+    return Math.max(0, this.#untilMs - this.#parts.world.nowMs());
   }
 
   start(): void {
@@ -99,7 +98,7 @@ export class CacheSession {
     if (session === null) return;
     await this.#parts.flushed?.();
     const request = { client: this.client, left: session, acked: 0, fenced: true };
-    const signal = AbortSignal.timeout(LEAVE_MS_MAX);
+    const signal = this.#parts.world.timeout(LEAVE_MS_MAX);
     await this.#parts.poll(request, { signal, timeoutMs: LEAVE_MS_MAX }).catch(this.#parts.failed);
   }
 
@@ -112,7 +111,7 @@ export class CacheSession {
         if (signal.aborted) return;
         this.#parts.failed(error);
       }
-      await pause(signal);
+      await this.#parts.world.sleep(PAUSE_MS, { signal }).catch(() => undefined);
     }
   }
 
@@ -150,28 +149,15 @@ export class CacheSession {
     if (this.leftMs === 0) this.#parts.ended();
     if (untilMs <= this.#untilMs) return;
     this.#untilMs = untilMs;
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#parts.ended(), Math.max(0, this.leftMs));
-    this.#timer.unref();
+    this.#timer?.cancel();
+    this.#timer = this.#parts.world.after(Math.max(0, this.leftMs), () => this.#parts.ended()).unref();
   }
 
   #end(): void {
     this.#session = null;
     this.#untilMs = -Infinity;
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
     this.#timer = null;
     this.#parts.ended();
   }
-}
-
-function pause(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', done);
-      resolve();
-    };
-    const timer = setTimeout(done, PAUSE_MS);
-    signal.addEventListener('abort', done);
-  });
 }

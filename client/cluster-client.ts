@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { ServiceError } from '../base/errors.ts';
 import type { World } from '../base/world.ts';
 import type { NumbersRequest, ReservedNumbers } from '../wire/birth-numbers.ts';
@@ -43,6 +42,8 @@ const OPERATION_TIMEOUT_MS = 30_000;
 const LIST_COUNT_MAX = 1_000;
 /** A server works on a move of replicas for so long before it answers. */
 const MOVE_ATTEMPT_MS = 70_000;
+/** Of an idempotency key. */
+const KEY_BYTES = 16;
 const JSON_HEADERS = { 'content-type': 'application/json' } as const;
 const OCTETS = { 'content-type': 'application/octet-stream' } as const;
 
@@ -93,7 +94,7 @@ export interface Entry {
 export class ClusterClient {
   readonly world: World;
   /** By which this client's reserved numbers can be used, for births and in `create-file`. */
-  readonly inodeOwner = drawSession();
+  readonly inodeOwner: number;
   readonly #exchanger: Exchanger;
   readonly #catalog: Subject = { primary: null };
   readonly #exact: boolean;
@@ -101,7 +102,7 @@ export class ClusterClient {
   readonly #commands: CommandSession;
   /** Of commands without a time limit: as long as one has no answer, only 63 later ones of its session can be sent. */
   readonly #unlimited: CommandSession;
-  readonly #lockClient: LockClient = { id: drawSession(), stamp: 0, pending: new Map() };
+  readonly #lockClient: LockClient;
   readonly #primaries = new LastPrimaries();
   readonly #settling: SettleBatches;
   /** Commands that were answered to this client, and how many of them a flush has covered. */
@@ -109,9 +110,12 @@ export class ClusterClient {
   #commandsFlushed = 0;
 
   constructor(options: ClusterClientOptions) {
-    this.world = options.world;
+    const { world } = options;
+    this.world = world;
+    this.inodeOwner = drawSession(world);
+    this.#lockClient = { id: drawSession(world), stamp: 0, pending: new Map() };
     const { access = Access.NONE, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
-    this.#exchanger = new Exchanger(options.servers, operationTimeoutMs, access);
+    this.#exchanger = new Exchanger(world, options.servers, operationTimeoutMs, access);
     this.#exact = options.exact ?? false;
     this.#local = options.localReads === true ? new LocalReads(this.#exchanger) : null;
     this.#settling = new SettleBatches(this.#exchanger);
@@ -456,7 +460,7 @@ export class ClusterClient {
 
   /** Copies a file within the cluster; its bytes go from server to server. */
   async copyFile(from: RemotePlace, to: RemotePlace, { overwrite, ...options }: CopyOptions): Promise<void> {
-    const key = { 'idempotency-key': randomUUID() };
+    const key = { 'idempotency-key': this.world.randomBytes(KEY_BYTES).toString('hex') };
     const request = { ...copyRequest(from, to, '', { overwrite }), headers: key };
     await this.#exchanger.perform({ primary: null }, request, async () => undefined, options);
   }

@@ -36,13 +36,14 @@ export class CommandSession {
     requestOf: RequestOf,
     options: OnceOptions,
   ): Promise<Value> {
+    const { world } = this.#exchanger;
     const { timeoutMs: limitMs = this.#exchanger.operationTimeoutMs, signal } = options;
-    const untilMs = performance.now() + limitMs;
-    const leftMs = () => Math.max(1, untilMs - performance.now());
+    const untilMs = world.nowMs() + limitMs;
+    const leftMs = () => Math.max(1, untilMs - world.nowMs());
     const late = () => new ServiceError('no-majority', `${what}: no session has begun within ${limitMs} ms`);
     for (let attempt = 1; ; attempt++) {
       const commands = this.#commands ?? this.#begin(what, attempt > 1, options);
-      const window = await inTime(commands, { timeoutMs: leftMs(), signal }, late);
+      const window = await inTime(world, commands, { timeoutMs: leftMs(), signal }, late);
       const number = await window.acquire({ timeoutMs: leftMs(), signal });
       try {
         const request = { what, ...requestOf(window, number) };
@@ -84,7 +85,7 @@ export class CommandSession {
       };
       if (anew || this.#exchanger.catalogSeq === null)
         await this.#exchanger.perform(this.#catalog, question, readJson, rest);
-      return new RequestWindow(this.#exchanger.catalogSeq);
+      return new RequestWindow(this.#exchanger.world, this.#exchanger.catalogSeq);
     };
     const commands = begin();
     this.#commands = commands;

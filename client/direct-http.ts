@@ -2,6 +2,7 @@ import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { assert } from '../base/assert.ts';
 import { lentMemory } from '../base/lent-memory.ts';
+import type { World } from '../base/world.ts';
 import { CONTENTS_PATH, CONTENTS_PROTOCOL } from '../wire/http-api.ts';
 import { Access, type TlsOptions } from './access.ts';
 import { ChunkedBody } from './chunked-body.ts';
@@ -50,6 +51,7 @@ export class NoContentsError extends Error {
  * implementation takes them in pieces of 64 KiB, and copies each twice.
  */
 export class DirectHttp {
+  readonly #world: World;
   readonly #host: string;
   readonly #port: number;
   readonly #hostHeader: string;
@@ -71,6 +73,7 @@ export class DirectHttp {
    *   contents there
    */
   constructor(
+    world: World,
     url: URL,
     traffic: Traffic,
     connectTimeoutMs: number,
@@ -78,6 +81,7 @@ export class DirectHttp {
     access: Access = Access.NONE,
     writes: boolean = false,
   ) {
+    this.#world = world;
     this.#writes = writes;
     this.#isSecure = url.protocol === 'https:';
     this.#access = access;
@@ -146,7 +150,7 @@ export class DirectHttp {
   }
 
   async #connect(signal: AbortSignal): Promise<Connection> {
-    const beganMs = performance.now();
+    const beganMs = this.#world.nowMs();
     const tls = this.#isSecure ? this.#access.tls : null;
     const connection = new Connection(this.#host, this.#port, tls, this.#writes ? this.#hostHeader : null);
     this.#all.add(connection);
@@ -159,16 +163,16 @@ export class DirectHttp {
     const late = Object.assign(new Error('The connection was not made in time'), {
       code: 'UND_ERR_CONNECT_TIMEOUT',
     });
-    const timer = setTimeout(() => connection.destroy(late), this.#connectTimeoutMs);
+    const timer = this.#world.after(this.#connectTimeoutMs, () => connection.destroy(late));
     const onAbort = (): void => connection.destroy(reasonOf(signal));
     signal.addEventListener('abort', onAbort, { once: true });
     try {
       await connection.connected;
     } finally {
-      clearTimeout(timer);
+      timer.cancel();
       signal.removeEventListener('abort', onAbort);
     }
-    this.#traffic.add(connection.socket, performance.now() - beganMs);
+    this.#traffic.add(connection.socket, this.#world.nowMs() - beganMs);
     return connection;
   }
 

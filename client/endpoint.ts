@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import type { World } from '../base/world.ts';
 import type { ChannelAnswer, ChannelRequest, HttpChannel } from '../http-parts/http-channel.ts';
 import { type Dispatcher, Pool } from '../http-parts/undici.ts';
 import type { Access } from './access.ts';
@@ -30,6 +31,7 @@ export interface EndpointEvents {
 
 /** One server as this client sees it. */
 export class Endpoint {
+  readonly world: World;
   readonly url: string;
   readonly pulse: Pulse;
   /** Whether its address was given by the caller; the others were found out, and are given up when they leave the cluster. */
@@ -50,7 +52,7 @@ export class Endpoint {
   #contents: DirectHttp | null;
 
   /** @throws ServiceError `bad-request` where `url` is none, or a token would go there in the clear */
-  constructor(url: string, given: boolean, events: EndpointEvents, access: Access) {
+  constructor(world: World, url: string, given: boolean, events: EndpointEvents, access: Access) {
     const parsed = URL.parse(url);
     if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:')) {
       throw new ServiceError(
@@ -64,12 +66,13 @@ export class Endpoint {
         `Cannot use the server "${url}": the token would travel in the clear; write https://${parsed.host}`,
       );
     }
+    this.world = world;
     this.url = parsed.origin;
     this.#channel = access.connect?.(parsed.origin) ?? null;
     this.#access = access;
     this.given = given;
     this.#events = events;
-    const traffic = new Traffic(CONNECT_TIMEOUT_MS, access);
+    const traffic = new Traffic(world, CONNECT_TIMEOUT_MS, access);
     this.#pool = new Pool(parsed.origin, {
       connections: CONNECTIONS_MAX,
       connect: traffic.connector,
@@ -77,7 +80,7 @@ export class Endpoint {
       headersTimeout: 0,
       bodyTimeout: 0,
     });
-    const connections = [parsed, traffic, CONNECT_TIMEOUT_MS, CONNECTIONS_MAX, access] as const;
+    const connections = [world, parsed, traffic, CONNECT_TIMEOUT_MS, CONNECTIONS_MAX, access] as const;
     this.#direct = new DirectHttp(...connections);
     this.#contents = parsed.protocol === 'https:' ? null : new DirectHttp(...connections, true);
     const pulse = {
@@ -87,7 +90,7 @@ export class Endpoint {
       },
       elsewhere: () => events.elsewhere(this),
     };
-    this.pulse = new Pulse(this.url, traffic, pulse, access, this.#channel);
+    this.pulse = new Pulse(world, this.url, traffic, pulse, access, this.#channel);
   }
 
   /** One exchange, which may be repeated freely. @throws the reason of the signal, or why there is no answer */

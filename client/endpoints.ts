@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import type { World } from '../base/world.ts';
 import type { Access } from './access.ts';
 import { Endpoint, type EndpointEvents } from './endpoint.ts';
 import { SearchSchedule } from './search-schedule.ts';
@@ -9,17 +10,18 @@ const IDS_PERIOD_MS = 1_000;
 
 /** The servers of a cluster: which one to ask next. */
 export class Endpoints {
+  readonly world: World;
   readonly #access: Access;
   readonly #all: Endpoint[];
   readonly #byId = new Map<string, Endpoint>();
   /** Those that left the cluster, until their last request has ended. */
   readonly #retiring = new Set<Endpoint>();
   readonly #closing = new AbortController();
-  readonly #searches = new SearchSchedule(() => this.#search());
+  readonly #searches: SearchSchedule;
   readonly #events: EndpointEvents = {
     lost: () => this.#searches.wantSoon(),
     elsewhere: (endpoint) => {
-      const nowMs = performance.now();
+      const nowMs = this.world.nowMs();
       return this.#all.some((other) => other !== endpoint && other.isUsable(nowMs));
     },
   };
@@ -27,10 +29,12 @@ export class Endpoints {
   #preferred: Endpoint;
   #idsAtMs = Number.NEGATIVE_INFINITY;
 
-  constructor(urls: readonly string[], access: Access) {
+  constructor(world: World, urls: readonly string[], access: Access) {
+    this.world = world;
+    this.#searches = new SearchSchedule(world, () => this.#search());
     this.#access = access;
     const unique = [...new Set(urls.map((url) => url.replace(/\/+$/, '')))];
-    this.#all = unique.map((url) => new Endpoint(url, true, this.#events, access));
+    this.#all = unique.map((url) => new Endpoint(world, url, true, this.#events, access));
     const [first] = this.#all;
     if (first === undefined) {
       throw new ServiceError('bad-request', 'Cannot reach a cluster: no server is named');

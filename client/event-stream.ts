@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../base/errors.ts';
 import { StreamEventReader } from '../wire/sse.ts';
 import { Backoff } from './backoff.ts';
@@ -30,18 +29,19 @@ export async function* followEvents<Item>(
   patienceMs: number,
   signal: AbortSignal = new AbortController().signal,
 ): AsyncGenerator<Item, never, undefined> {
+  const { world } = endpoints;
   let last: Endpoint | null = null;
-  let heardMs = performance.now();
-  let backoff = new Backoff();
+  let heardMs = world.nowMs();
+  let backoff = new Backoff(world);
   for (;;) {
     signal.throwIfAborted();
-    const endpoint: Endpoint = endpoints.choose(null, last, performance.now());
+    const endpoint: Endpoint = endpoints.choose(null, last, world.nowMs());
     last = endpoint;
     let cause: Error = new Error('the stream ended');
     try {
       for await (const item of eventsOf(endpoint, source, signal)) {
-        heardMs = performance.now();
-        backoff = new Backoff();
+        heardMs = world.nowMs();
+        backoff = new Backoff(world);
         yield item;
       }
     } catch (error) {
@@ -51,10 +51,10 @@ export async function* followEvents<Item>(
       if (!(error instanceof Error)) throw error;
       cause = error;
     }
-    if (performance.now() - heardMs > patienceMs) {
+    if (world.nowMs() - heardMs > patienceMs) {
       throw new ServiceError('no-majority', `Cannot watch ${source.what}: ${cause.message}`, {}, { cause });
     }
-    await delay(backoff.nextDelayMs(), undefined, { signal }).catch((error: unknown) => {
+    await world.sleep(backoff.nextDelayMs(), { signal }).catch((error: unknown) => {
       signal.throwIfAborted();
       throw error;
     });
@@ -68,10 +68,8 @@ async function* eventsOf<Item>(
   signal: AbortSignal,
 ): AsyncGenerator<Item> {
   const silent = new AbortController();
-  const timer = setTimeout(
-    () => silent.abort(new Error(`no word from ${endpoint.url} for ${silentMsMax} ms`)),
-    silentMsMax,
-  );
+  const late = (): void => silent.abort(new Error(`no word from ${endpoint.url} for ${silentMsMax} ms`));
+  let timer = endpoint.world.after(silentMsMax, late);
   try {
     const response = await endpoint.stream({
       method: 'GET',
@@ -85,13 +83,14 @@ async function* eventsOf<Item>(
     const reader = new StreamEventReader();
     response.body.setEncoding('utf8');
     for await (const text of response.body) {
-      timer.refresh();
+      timer.cancel();
+      timer = endpoint.world.after(silentMsMax, late);
       for (const { event, data } of reader.push(String(text))) {
         const item = read(event, data, endpoint.url);
         if (item !== null) yield item;
       }
     }
   } finally {
-    clearTimeout(timer);
+    timer.cancel();
   }
 }

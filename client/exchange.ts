@@ -1,5 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../base/errors.ts';
+import type { World } from '../base/world.ts';
 import {
   type CapabilityAnswer,
   HEADER_CAPABILITY,
@@ -94,16 +94,19 @@ const TRUST_FAILURE =
 
 /** Carries requests to a cluster: one server after the other, until one answers or time is up. */
 export class Exchanger {
+  readonly world: World;
   readonly endpoints: Endpoints;
-  readonly capabilities = new FileCapabilities();
+  readonly capabilities: FileCapabilities;
   /** The operation of the catalog that the latest answer about the catalog named; null before there was one. */
   catalogSeq: number | null = null;
   readonly operationTimeoutMs: number;
   readonly #access: Access;
   #closed = false;
 
-  constructor(urls: readonly string[], operationTimeoutMs: number, access: Access) {
-    this.endpoints = new Endpoints(urls, access);
+  constructor(world: World, urls: readonly string[], operationTimeoutMs: number, access: Access) {
+    this.world = world;
+    this.endpoints = new Endpoints(world, urls, access);
+    this.capabilities = new FileCapabilities(() => world.nowMs());
     this.#access = access;
     this.operationTimeoutMs = operationTimeoutMs;
   }
@@ -173,7 +176,7 @@ export class Exchanger {
         if (attempt.error.code === 'forbidden') this.capabilities.forget(files);
         return { kind: 'failed', error: attempt.error, doubtful: false };
       case 'unreached':
-        endpoint.markDead(performance.now());
+        endpoint.markDead(this.world.nowMs());
         return { kind: 'failed', error: this.#noAnswer(request, attempt.cause), doubtful: false };
       case 'cut':
         return { kind: 'failed', error: this.#noAnswer(request, attempt.cause), doubtful: request.mutation };
@@ -218,9 +221,9 @@ export class Exchanger {
     read: (response: Response) => Promise<Value>,
     options: CallOptions,
   ): Promise<ExchangeOutcome<Value>> {
-    const startMs = performance.now();
+    const startMs = this.world.nowMs();
     const deadlineMs = startMs + (options.timeoutMs ?? this.operationTimeoutMs);
-    const backoff = new Backoff();
+    const backoff = new Backoff(this.world);
     let attemptMs = options.attemptMs ?? ATTEMPT_FIRST_MS;
     let patienceIntervals = 0;
     let last: Endpoint | null = null;
@@ -233,7 +236,7 @@ export class Exchanger {
     let hops = 0;
     for (;;) {
       options.signal?.throwIfAborted();
-      const nowMs = performance.now();
+      const nowMs = this.world.nowMs();
       if (nowMs >= deadlineMs) break;
       if (this.#closed) {
         lastCause = new Error('this client was closed');
@@ -254,7 +257,7 @@ export class Exchanger {
           return attempt;
         case 'problem': {
           const { error } = attempt;
-          if (error.code === 'unauthorized' && this.#access.refresh(performance.now())) continue;
+          if (error.code === 'unauthorized' && this.#access.refresh(this.world.nowMs())) continue;
           if (error.code === 'unknown') doubtful ||= request.mutation;
           if (error.remedy !== 'retry' && error.remedy !== 'redirect')
             return { kind: 'failed', error, doubtful: doubtful || passedOn };
@@ -264,7 +267,7 @@ export class Exchanger {
           const { primary, retryAfterMs } = error.details;
           if (primary !== undefined) subject.primary = primary;
           if (error.remedy === 'redirect' && primary !== undefined && hops < this.endpoints.all.length) {
-            if (primary !== endpoint.id && this.endpoints.canAsk(primary, performance.now())) {
+            if (primary !== endpoint.id && this.endpoints.canAsk(primary, this.world.nowMs())) {
               hops++;
               continue;
             }
@@ -272,13 +275,13 @@ export class Exchanger {
           const obeyedMs = Math.min(retryAfterMs ?? 0, RETRY_AFTER_OBEYED_MS);
           // These two speak of the server, not of the file: the others are asked meanwhile.
           if (error.code === 'recovering' || error.code === 'clock-fault') {
-            endpoint.avoidUntilMs = performance.now() + obeyedMs;
+            endpoint.avoidUntilMs = this.world.nowMs() + obeyedMs;
           }
           pauseMs = Math.max(backoff.nextDelayMs(), error.code === 'busy' ? obeyedMs : 0);
           break;
         }
         case 'unreached':
-          endpoint.markDead(performance.now());
+          endpoint.markDead(this.world.nowMs());
           lastCause = attempt.cause;
           if (isTrustFailure(attempt.cause)) distrustedOnes.add(endpoint);
           if (++hops < this.endpoints.all.length) continue;
@@ -307,13 +310,12 @@ export class Exchanger {
         }
       }
       hops = 0;
-      if (performance.now() + pauseMs >= deadlineMs) break;
-      await delay(pauseMs, undefined, options.signal === undefined ? {} : { signal: options.signal }).catch(
-        (error: unknown) => {
-          options.signal?.throwIfAborted();
-          throw error;
-        },
-      );
+      if (this.world.nowMs() + pauseMs >= deadlineMs) break;
+      const { signal } = options;
+      await this.world.sleep(pauseMs, signal === undefined ? {} : { signal }).catch((error: unknown) => {
+        signal?.throwIfAborted();
+        throw error;
+      });
     }
     // What a server said says more than a connection that broke, unless none of them is left.
     const error =
@@ -321,7 +323,7 @@ export class Exchanger {
         ? lastProblem
         : this.#noAnswer(request, lastCause ?? new Error('no time was left for an attempt'));
     if (!doubtful || error.code === 'unknown') return { kind: 'failed', error, doubtful };
-    const message = `${request.what}: no certain answer within ${Math.round(performance.now() - startMs)} ms, it may have happened (${error.message})`;
+    const message = `${request.what}: no certain answer within ${Math.round(this.world.nowMs() - startMs)} ms, it may have happened (${error.message})`;
     return {
       kind: 'failed',
       error: new ServiceError('unknown', message, error.details, { cause: error }),
@@ -338,10 +340,10 @@ export class Exchanger {
   ): Promise<Attempt<Value>> {
     const controller = new AbortController();
     let why: 'broken' | 'timed-out' | 'silent' = 'broken';
-    const timer = setTimeout(() => {
+    const timer = this.world.after(limitMs, () => {
       why = 'timed-out';
       controller.abort(new Error(`no answer from ${endpoint.url} within ${Math.round(limitMs)} ms`));
-    }, limitMs);
+    });
     const endWatch = endpoint.pulse.watch(patienceIntervals, () => {
       why = 'silent';
       controller.abort(new Error(`${endpoint.url} keeps silent`));
@@ -377,7 +379,7 @@ export class Exchanger {
         return { kind: 'unreached', cause: error };
       return { kind: 'cut', cause: error, why };
     } finally {
-      clearTimeout(timer);
+      timer.cancel();
       endWatch();
       signal?.removeEventListener('abort', onAbort);
     }

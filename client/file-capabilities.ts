@@ -22,7 +22,7 @@ export class FileCapabilities {
   readonly #nowMs: () => number;
 
   /** @param nowMs monotonic, in milliseconds */
-  constructor(nowMs: () => number = () => performance.now()) {
+  constructor(nowMs: () => number) {
     this.#nowMs = nowMs;
   }
 

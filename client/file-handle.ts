@@ -364,10 +364,10 @@ export class FileHandle {
   #beginSession(options: CallOptions): Promise<Session> {
     if (!this.#hadSession) {
       this.#hadSession = true;
-      return Promise.resolve({ window: new RequestWindow(), since: this.#knownSeq });
+      return Promise.resolve({ window: new RequestWindow(this.#exchanger.world), since: this.#knownSeq });
     }
     const beginning = this.state(options).then((state) => ({
-      window: new RequestWindow(),
+      window: new RequestWindow(this.#exchanger.world),
       since: state.seq,
     }));
     beginning.catch(() => {

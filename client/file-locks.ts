@@ -1,8 +1,7 @@
-import { uptime } from 'node:os';
-import { setTimeout as delay } from 'node:timers/promises';
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import { LOCK_END } from '../base/lock-end.ts';
+import type { Timer } from '../base/world.ts';
 import type {
   LockBody,
   LockGrant,
@@ -37,7 +36,7 @@ const ATTEMPTS_PER_LEASE = 6;
  * than one request may: so many follow each other.
  */
 const BUSY_REQUESTS_MAX = 3;
-/** How exactly `bootMs` can be read, on this machine and on the server's, and then some. */
+/** How exactly `World.bootMs` can be read, on this machine and on the server's, and then some. */
 const CLOCK_MARGIN_MS = 50;
 
 export interface FileLocksEvents {
@@ -73,12 +72,12 @@ export class FileLocks {
   #leaseMs = 0;
   /** The newest stamp when the first of the locks that are held now was granted. */
   #heldSinceStamp = 0;
-  /** By `bootMs`. */
+  /** By `World.bootMs`, which runs on while the machine sleeps: the servers' clocks do not wait for it. */
   #validUntilMs = -Infinity;
   /** Epochs in which locks were granted that the renewal under way does not name. */
   readonly #epochsSince = new Set<number>();
   #renewing = false;
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
   #closed = false;
 
   constructor(
@@ -170,7 +169,7 @@ export class FileLocks {
 
   /** Reports locks whose lease is over: whether all is lost is a question of time alone. */
   notice(): void {
-    if (this.#held.size === 0 || bootMs() < this.#validUntilMs) return;
+    if (this.#held.size === 0 || this.#exchanger.world.bootMs() < this.#validUntilMs) return;
     this.#lose([...this.#held.values()].flat());
   }
 
@@ -196,7 +195,7 @@ export class FileLocks {
     const owners = [...this.#held.values()].flatMap(([first]) => first ?? []);
     await Promise.all(owners.map((lock) => this.unlock({ ...lock, start: 0n, end: LOCK_END })));
     await Promise.all(this.#repairs.values());
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
     if (this.#pending.size === 0) this.#client.pending.delete(this.file);
   }
 
@@ -225,7 +224,7 @@ export class FileLocks {
     const untilMs = sentMs + grant.leaseMs - CLOCK_MARGIN_MS;
     // What was held before is not renewed by this: only a renewal tells that it is still there.
     const validUntilMs = this.#held.size === 0 ? untilMs : Math.min(untilMs, this.#validUntilMs);
-    if (bootMs() >= validUntilMs) {
+    if (this.#exchanger.world.bootMs() >= validUntilMs) {
       throw new ServiceError(
         'unknown',
         `Cannot lock file ${this.file}: the answer took longer than the lease`,
@@ -250,11 +249,11 @@ export class FileLocks {
     const { owner, kind, type, pid } = wish;
     const moment = { client: this.#client.id, stamp, pending: [...this.#pending] };
     const body: LockBody = { ...moment, number, owner, kind, type, ...rangeToWire(wish), pid, waitMs };
-    let sentMs = bootMs();
+    let sentMs = this.#exchanger.world.bootMs();
     const request: ExchangeRequest = {
       ...this.#post('', body, `Cannot lock file ${this.file}`),
       onAttempt: () => {
-        sentMs = bootMs();
+        sentMs = this.#exchanger.world.bootMs();
       },
     };
     const grant = await this.#exchanger.perform(this.#subject, request, readJson<LockGrant>, {
@@ -302,7 +301,7 @@ export class FileLocks {
       } catch (error) {
         if (!(error instanceof ServiceError)) throw error;
         if (error.remedy === 'give-up' || this.#held.size === 0 || this.#closed) return;
-        await delay(RENEW_AGAIN_MS);
+        await this.#exchanger.world.sleep(RENEW_AGAIN_MS);
       } finally {
         this.#pending.delete(number);
       }
@@ -347,11 +346,12 @@ export class FileLocks {
   }
 
   #schedule(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    const { world } = this.#exchanger;
+    this.#timer?.cancel();
     this.#timer = null;
     if (this.#held.size === 0 || this.#renewing) return;
     const renewAtMs = this.#validUntilMs - this.#leaseMs * (1 - 1 / RENEWALS_PER_LEASE);
-    this.#timer = setTimeout(() => void this.#renew(), Math.max(0, renewAtMs - bootMs()));
+    this.#timer = world.after(Math.max(0, renewAtMs - world.bootMs()), () => void this.#renew());
   }
 
   /** Until it succeeds, or nothing is left to be renewed. */
@@ -364,7 +364,7 @@ export class FileLocks {
         if (this.#held.size === 0) return;
         const outcome = await this.#renewOnce();
         if (outcome === 'renewed') return;
-        if (outcome === 'failed') await delay(RENEW_AGAIN_MS);
+        if (outcome === 'failed') await this.#exchanger.world.sleep(RENEW_AGAIN_MS);
       }
     } finally {
       this.#renewing = false;
@@ -382,11 +382,11 @@ export class FileLocks {
       pending: [...this.#pending],
       locks: locks.map((lock) => ({ ...lock, ...rangeToWire(lock) })),
     };
-    let sentMs = bootMs();
+    let sentMs = this.#exchanger.world.bootMs();
     const request: ExchangeRequest = {
       ...this.#post('/renew', body, `Cannot renew the locks on file ${this.file}`),
       onAttempt: () => {
-        sentMs = bootMs();
+        sentMs = this.#exchanger.world.bootMs();
       },
     };
     const timeoutMs = Math.max(1, this.#validUntilMs - sentMs);
@@ -436,9 +436,4 @@ export class FileLocks {
 
 function keyOf({ kind, owner }: Pick<LockHeld, 'kind' | 'owner'>): string {
   return `${kind}:${owner}`;
-}
-
-/** A clock that goes on while the machine sleeps, in milliseconds: the servers' clocks do not wait for it. */
-function bootMs(): number {
-  return uptime() * 1000;
 }

@@ -1,3 +1,4 @@
+import type { Timer } from '../base/world.ts';
 import { CacheSession, drawClientNumber } from './cache-session.ts';
 import type { ClusterClient } from './cluster-client.ts';
 
@@ -34,15 +35,16 @@ export interface SessionEvents {
 
 /** A session that is left, for another, when nobody has used it for a while: nobody has to wait for what is not used. */
 export class IdleSession implements GrantedSession {
-  readonly client = drawClientNumber();
+  readonly client: number;
   readonly #cluster: ClusterClient;
   readonly #events: SessionEvents;
   #session: CacheSession | null = null;
-  #idle: NodeJS.Timeout | undefined;
+  #idle: Timer | undefined;
   #leaving: Promise<void> = Promise.resolve();
   #closed = false;
 
   constructor(cluster: ClusterClient, events: SessionEvents) {
+    this.client = drawClientNumber(cluster.world);
     this.#cluster = cluster;
     this.#events = events;
   }
@@ -62,8 +64,8 @@ export class IdleSession implements GrantedSession {
   use(): void {
     if (this.#closed) return;
     this.start();
-    if (this.#idle === undefined) this.#idle = setTimeout(() => this.#giveBack(), IDLE_MS);
-    else this.#idle.refresh();
+    this.#idle?.cancel();
+    this.#idle = this.#cluster.world.after(IDLE_MS, () => this.#giveBack());
   }
 
   renounce(): void {
@@ -79,7 +81,7 @@ export class IdleSession implements GrantedSession {
     const session = new CacheSession({
       client: this.client,
       poll: (request, options) => this.#cluster.renewCache(request, options),
-      ...{ nowMs: () => performance.now(), recalled: (inodes) => this.#events.recalled(inodes) },
+      ...{ world: this.#cluster.world, recalled: (inodes) => this.#events.recalled(inodes) },
       ...{ ended: () => this.#events.ended(), failed: (error) => this.#events.failed(error) },
       flushed: () => this.#events.flushed?.() ?? Promise.resolve(),
     });
@@ -96,7 +98,7 @@ export class IdleSession implements GrantedSession {
   }
 
   #leave(): Promise<void> {
-    clearTimeout(this.#idle);
+    this.#idle?.cancel();
     this.#idle = undefined;
     const session = this.#session;
     this.#session = null;

@@ -1,4 +1,6 @@
-/** `setTimeout` takes no longer ones, in milliseconds. */
+import type { World } from '../base/world.ts';
+
+/** A timer takes no longer ones, in milliseconds. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export interface WaitLimits {
@@ -12,19 +14,20 @@ export interface WaitLimits {
  * @throws `late()` after `timeoutMs`, or the reason of `signal`
  */
 export async function inTime<Value>(
+  world: World,
   work: Promise<Value>,
   { timeoutMs, signal }: WaitLimits,
   late: () => Error,
 ): Promise<Value> {
   signal?.throwIfAborted();
   const { promise: over, reject } = Promise.withResolvers<never>();
-  const timer = timeoutMs > TIMER_MS_MAX ? undefined : setTimeout(() => reject(late()), timeoutMs);
+  const timer = timeoutMs > TIMER_MS_MAX ? undefined : world.after(timeoutMs, () => reject(late()));
   const abort = (): void => reject(signal?.reason);
   signal?.addEventListener('abort', abort);
   try {
     return await Promise.race([work, over]);
   } finally {
-    clearTimeout(timer);
+    timer?.cancel();
     signal?.removeEventListener('abort', abort);
   }
 }

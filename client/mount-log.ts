@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import {
   chmod,
@@ -14,6 +13,7 @@ import {
 } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
+import { systemWorld } from '../world/system-world.ts';
 import { isSystemError } from './failure.ts';
 
 /** Tells the process of a mount that its log is its own to keep small, and to remove at its end. */
@@ -39,7 +39,7 @@ export async function createMountLog(
 ): Promise<{ readonly path: string; readonly file: FileHandle }> {
   const folder = await ownFolder(foldersOf(process.getuid?.() ?? 0, env.XDG_RUNTIME_DIR));
   await removeEnded(folder);
-  const path = join(folder, `mount-${basename(directory)}-${randomBytes(6).toString('hex')}.log`);
+  const path = join(folder, `mount-${basename(directory)}-${systemWorld.randomBytes(6).toString('hex')}.log`);
   const flags =
     constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
   return { path, file: await open(path, flags, 0o600) };
@@ -89,7 +89,8 @@ async function removeEnded(folder: string): Promise<void> {
     const path = join(folder, name);
     // It may have been removed meanwhile.
     const modifiedMs = (await stat(path).catch(() => null))?.mtimeMs ?? Number.POSITIVE_INFINITY;
-    if (match[1] !== undefined || modifiedMs < Date.now() - BEGINS_MS_MAX) ended.push({ path, modifiedMs });
+    if (match[1] !== undefined || modifiedMs < systemWorld.wallMs() - BEGINS_MS_MAX)
+      ended.push({ path, modifiedMs });
   }
   ended.sort((a, b) => b.modifiedMs - a.modifiedMs);
   for (const { path } of ended.slice(ENDED_KEPT)) {

@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Readable } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
 import { isErrorCode, ServiceError } from '../base/errors.ts';
+import { systemWorld } from '../world/system-world.ts';
 import type { AccessFiles } from './access.ts';
 import {
   CommandFailure,
@@ -244,9 +244,9 @@ async function makeRoom(directory: string): Promise<void> {
 
 async function lookAt(directory: string): Promise<'directory' | 'other' | 'missing' | 'dead' | 'hangs'> {
   // By a process of its own, which can be killed where the mount does not answer: a thread of this one would wait, and it with that.
-  const beganMs = performance.now();
+  const beganMs = systemWorld.nowMs();
   await run('stat', [directory], LOOK_TIMEOUT_MS);
-  if (performance.now() - beganMs >= LOOK_TIMEOUT_MS) return 'hangs';
+  if (systemWorld.nowMs() - beganMs >= LOOK_TIMEOUT_MS) return 'hangs';
   try {
     return (await stat(directory)).isDirectory() ? 'directory' : 'other';
   } catch (error) {
@@ -276,7 +276,7 @@ async function becomeReady(child: ChildProcess, log: string | null, timeoutMs: n
     });
   });
   const abort = new AbortController();
-  const late = delay(timeoutMs, null, { signal: abort.signal }).then(() => {
+  const late = systemWorld.sleep(timeoutMs, { signal: abort.signal }).then(() => {
     const message = `Cannot mount: it was not usable after ${formatDuration(timeoutMs)}`;
     throw new CommandFailure(EXIT_TEMPORARY, message, log === null ? '' : `its log is ${log}`);
   });

@@ -1,3 +1,4 @@
+import { systemWorld } from '../world/system-world.ts';
 import { formatBytes } from './quantities.ts';
 
 const DRAW_PERIOD_MS = 100;
@@ -43,7 +44,7 @@ export function printable(name: string): string {
 export class Progress {
   readonly #label: string;
   readonly #totalBytes: number | null;
-  readonly #startMs = performance.now();
+  readonly #startMs = systemWorld.nowMs();
   readonly #shown = process.stderr.isTTY === true;
   #drawnMs = Number.NEGATIVE_INFINITY;
 
@@ -54,7 +55,7 @@ export class Progress {
   }
 
   update(bytes: number): void {
-    const nowMs = performance.now();
+    const nowMs = systemWorld.nowMs();
     if (!this.#shown || nowMs - this.#drawnMs < DRAW_PERIOD_MS) return;
     this.#drawnMs = nowMs;
     const rate = formatBytes((bytes / Math.max(nowMs - this.#startMs, 1)) * 1000);

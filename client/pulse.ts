@@ -1,4 +1,5 @@
 import { get as getHttps } from 'node:https';
+import type { Timer, World } from '../base/world.ts';
 import type { HttpChannel } from '../http-parts/http-channel.ts';
 import { get as getHttp } from '../http-parts/node-http.ts';
 import { Access } from './access.ts';
@@ -47,6 +48,7 @@ export interface PulseEvents {
  * take: it may be waiting for an election.
  */
 export class Pulse {
+  readonly #world: World;
   readonly #url: string;
   readonly #access: Access;
   readonly #traffic: Traffic;
@@ -54,7 +56,7 @@ export class Pulse {
   readonly #events: PulseEvents;
   /** In the order in which they began. */
   readonly #watches = new Set<Watch>();
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
   #interval = 0;
   #heardAt = 0;
   #quietIntervals = QUIET_INTERVALS;
@@ -67,12 +69,14 @@ export class Pulse {
 
   /** @param channel the way to the server where it is not sockets */
   constructor(
+    world: World,
     url: string,
     traffic: Traffic,
     events: PulseEvents,
     access: Access = Access.NONE,
     channel: HttpChannel | null = null,
   ) {
+    this.#world = world;
     this.#channel = channel;
     this.#url = url;
     this.#access = access;
@@ -126,13 +130,12 @@ export class Pulse {
   #start(): void {
     if (this.#timer !== null || this.#closed) return;
     // What keeps the process running is whoever waits, and the connection on which the server is asked.
-    this.#timer = setInterval(() => this.#tick(), INTERVAL_MS).unref();
+    this.#timer = this.#world.every(INTERVAL_MS, () => this.#tick()).unref();
     this.#traffic.hasMoved();
   }
 
   #stop(): void {
-    if (this.#timer === null) return;
-    clearInterval(this.#timer);
+    this.#timer?.cancel();
     this.#timer = null;
   }
 
@@ -159,7 +162,7 @@ export class Pulse {
   #fallSilent(): void {
     if (this.#silent) return;
     this.#silent = true;
-    this.away(performance.now());
+    this.away(this.#world.nowMs());
     this.#events.silent();
   }
 
@@ -192,7 +195,7 @@ export class Pulse {
         // Not an error to report: this is what the question was for. It is repeated for as long as somebody waits.
         if (this.#question !== question) return;
         this.#question = null;
-        this.away(performance.now());
+        this.away(this.#world.nowMs());
       },
     );
   }
@@ -209,7 +212,7 @@ export class Pulse {
     const question = this.#question;
     if (question === null) return;
     this.#question = null;
-    this.away(performance.now());
+    this.away(this.#world.nowMs());
     question.controller.abort();
   }
 

@@ -53,7 +53,7 @@ export class RememberingClient extends ClusterClient {
     this.#forgotten = options.forgotten ?? (() => Promise.resolve());
     this.#changing = options.changing ?? (() => Promise.resolve());
     this.#session = new CacheSession({
-      client: drawClientNumber(),
+      client: drawClientNumber(this.world),
       poll: (request, { signal, timeoutMs }) => this.renewCache(request, { signal, timeoutMs }),
       recalled: (inodes) => this.#recalled(inodes),
       ended: () => {
@@ -61,7 +61,7 @@ export class RememberingClient extends ClusterClient {
         this.#sharer?.ended();
       },
       flushed: () => this.#sharer?.flushed?.() ?? Promise.resolve(),
-      nowMs: () => performance.now(),
+      world: this.world,
       failed: options.failed ?? (() => undefined),
     });
     this.#session.start();

@@ -1,5 +1,5 @@
-import { randomBytes } from 'node:crypto';
 import { ServiceError } from '../base/errors.ts';
+import type { World } from '../base/world.ts';
 import { inTime, type WaitLimits } from './in-time.ts';
 
 /** A server keeps the results of this many requests of a session; older numbers are refused. */
@@ -10,14 +10,17 @@ const WINDOW = 64;
  * smaller is still in use, so that a slow request's retry is never too old to be answered.
  */
 export class RequestWindow {
-  readonly session = drawSession();
+  readonly session: number;
+  readonly #world: World;
   /** What the cluster names as `since` when the session begins; servers of an earlier release name nothing. */
   readonly since: number | undefined;
   #next = 1;
   readonly #inUse = new Set<number>();
   readonly #waiting: ((number: number) => void)[] = [];
 
-  constructor(since?: number | null) {
+  constructor(world: World, since?: number | null) {
+    this.#world = world;
+    this.session = drawSession(world);
     this.since = since ?? undefined;
   }
 
@@ -31,7 +34,7 @@ export class RequestWindow {
     this.#waiting.push(resolve);
     const why = `A request sent before has no answer, and no more than ${WINDOW} can follow it`;
     try {
-      return await inTime(promise, limits, () => new ServiceError('no-majority', why));
+      return await inTime(this.#world, promise, limits, () => new ServiceError('no-majority', why));
     } catch (error) {
       const at = this.#waiting.indexOf(resolve);
       if (at === -1) this.release(await promise);
@@ -64,8 +67,8 @@ export class RequestWindow {
 }
 
 /** @returns a random integer from 1 to 2^53 − 1 */
-export function drawSession(): number {
-  const bytes = randomBytes(8);
+export function drawSession(world: World): number {
+  const bytes = world.randomBytes(8);
   const high = bytes.readUInt32BE(0) & 0x1f_ffff;
   return high * 0x1_0000_0000 + bytes.readUInt32BE(4) || 1;
 }

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
 import { checkServerIdentity, type PeerCertificate, TLSSocket } from 'node:tls';
 import { ServiceError } from '../base/errors.ts';
+import type { Timer, World } from '../base/world.ts';
 import { parseRevokedList, serialText } from '../wire/tokens.ts';
 
 /** How soon a list that was replaced is heeded by a client that goes on for long, such as a mount. */
@@ -16,12 +17,17 @@ export class RevokedServers {
   readonly #file: string;
   #serials: ReadonlySet<string>;
   readonly #sockets = new Map<TLSSocket, X509Certificate>();
+  #timer: Timer | null = null;
 
   /** @throws ServiceError `bad-request` where the file is no good: to believe everybody then would be a surprise */
   constructor(file: string) {
     this.#file = file;
     this.#serials = readSerials(file);
-    setInterval(() => this.#look(), LOOK_MS).unref();
+  }
+
+  /** The list is read again every few seconds from now on. */
+  watch(world: World): void {
+    this.#timer ??= world.every(LOOK_MS, () => this.#look()).unref();
   }
 
   /** In place of Node's own check of the name, which it makes, too. */

@@ -1,3 +1,5 @@
+import type { Timer, World } from '../base/world.ts';
+
 /** How long after a search the next one may begin, at the least. */
 export const SEARCH_PERIOD_MS = 10_000;
 /** As much it becomes while nothing new is found; and as often there is a search without any reason. */
@@ -8,19 +10,21 @@ export const SEARCH_PERIOD_MAX_MS = 60_000;
  * and one that comes during a search, which may have asked before the change, is good for another one.
  */
 export class SearchSchedule {
+  readonly #world: World;
   /** @returns whether there was news */
   readonly #search: () => Promise<boolean>;
-  readonly #periodic: NodeJS.Timeout;
+  readonly #periodic: Timer;
   #wanted = false;
   #searching = false;
   #closed = false;
   #endedMs = Number.NEGATIVE_INFINITY;
   #periodMs = SEARCH_PERIOD_MS;
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
 
-  constructor(search: () => Promise<boolean>) {
+  constructor(world: World, search: () => Promise<boolean>) {
+    this.#world = world;
     this.#search = search;
-    this.#periodic = setInterval(() => this.want(), SEARCH_PERIOD_MAX_MS).unref();
+    this.#periodic = world.every(SEARCH_PERIOD_MAX_MS, () => this.want()).unref();
   }
 
   /** Somebody is named who is not known. */
@@ -36,10 +40,10 @@ export class SearchSchedule {
   }
 
   #plan(): void {
-    clearTimeout(this.#timer);
+    this.#timer?.cancel();
     if (!this.#wanted || this.#searching || this.#closed) return;
-    const restMs = this.#endedMs + this.#periodMs - performance.now();
-    if (restMs > 0) this.#timer = setTimeout(() => this.#plan(), restMs).unref();
+    const restMs = this.#endedMs + this.#periodMs - this.#world.nowMs();
+    if (restMs > 0) this.#timer = this.#world.after(restMs, () => this.#plan()).unref();
     else void this.#run();
   }
 
@@ -52,14 +56,14 @@ export class SearchSchedule {
     } finally {
       this.#searching = false;
       this.#periodMs = isNews ? SEARCH_PERIOD_MS : Math.min(2 * this.#periodMs, SEARCH_PERIOD_MAX_MS);
-      this.#endedMs = performance.now();
+      this.#endedMs = this.#world.nowMs();
       this.#plan();
     }
   }
 
   close(): void {
     this.#closed = true;
-    clearInterval(this.#periodic);
-    clearTimeout(this.#timer);
+    this.#periodic.cancel();
+    this.#timer?.cancel();
   }
 }

@@ -65,7 +65,7 @@ export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<st
     const response = await endpoint.ask({
       method: 'GET',
       path: '/v1/status/self',
-      signal: AbortSignal.any([signal, AbortSignal.timeout(ID_TIMEOUT_MS)]),
+      signal: AbortSignal.any([signal, endpoint.world.timeout(ID_TIMEOUT_MS)]),
     });
     if (response.statusCode !== 200) {
       await response.body.bytes();
@@ -88,7 +88,7 @@ async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<read
       path: '/v1/catalog/queries',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify(body),
-      signal: AbortSignal.any([signal, AbortSignal.timeout(LIST_TIMEOUT_MS)]),
+      signal: AbortSignal.any([signal, endpoint.world.timeout(LIST_TIMEOUT_MS)]),
     });
     if (response.statusCode !== 200) {
       await response.body.bytes();
@@ -127,7 +127,7 @@ function candidateOf(
   const address = addressFrom(listed.url, teller.url);
   if (address === null || known.some(({ url }) => url === address)) return null;
   if (!access.allows(new URL(address))) return null;
-  return { listed, endpoint: new Endpoint(address, false, events, access) };
+  return { listed, endpoint: new Endpoint(teller.world, address, false, events, access) };
 }
 
 async function isProven({ listed, endpoint }: Candidate, signal: AbortSignal): Promise<boolean> {

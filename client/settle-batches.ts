@@ -1,4 +1,5 @@
 import { ServiceError } from '../base/errors.ts';
+import type { Timer } from '../base/world.ts';
 import { SETTLE_FILES_MAX, type SettleAnswer } from '../wire/http-api.ts';
 import type { ExchangeRequest, Exchanger } from './exchange.ts';
 import type { FileHandle } from './file-handle.ts';
@@ -23,7 +24,7 @@ interface Waiting {
 export class SettleBatches {
   readonly #exchanger: Exchanger;
   #waiting: Waiting[] = [];
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
 
   constructor(exchanger: Exchanger) {
     this.#exchanger = exchanger;
@@ -36,7 +37,7 @@ export class SettleBatches {
   settle(handle: FileHandle): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ handle, resolve, reject });
-      this.#timer ??= setTimeout(() => this.#send(), GATHER_MS);
+      this.#timer ??= this.#exchanger.world.after(GATHER_MS, () => this.#send());
     });
   }
 

@@ -1,3 +1,4 @@
+import { systemWorld } from '../world/system-world.ts';
 /** SIGINT and SIGTERM as an end that is waited for; further ones while it is carried out change nothing. */
 export class EndSignal {
   readonly #controller = new AbortController();
@@ -15,9 +16,9 @@ export class EndSignal {
   wait(): Promise<void> {
     if (this.signal.aborted) return Promise.resolve();
     return new Promise((resolve) => {
-      const keepAlive = setInterval(() => {}, 1 << 30);
+      const keepAlive = systemWorld.every(1 << 30, () => {});
       this.signal.addEventListener('abort', () => {
-        clearInterval(keepAlive);
+        keepAlive.cancel();
         resolve();
       });
     });

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net';
+import type { World } from '../base/world.ts';
 import { buildConnector, type Connector } from '../http-parts/undici.ts';
 import { Access } from './access.ts';
 
@@ -15,15 +16,16 @@ export class Traffic {
    * @param connectTimeoutMs how long the making of a connection may take
    * @param access is asked anew for each connection: files may have been replaced
    */
-  constructor(connectTimeoutMs: number, access: Access = Access.NONE) {
+  constructor(world: World, connectTimeoutMs: number, access: Access = Access.NONE) {
     this.#access = access;
+    access.watch(world);
     this.connector = (options, callback) => {
-      const beganMs = performance.now();
+      const beganMs = world.nowMs();
       // Nothing is resumed: a session would outlive the certificate by which it began.
       const connect = buildConnector({ ...access.tls, timeout: connectTimeoutMs, maxCachedSessions: 0 });
       connect(options, (...made) => {
         const [error, socket] = made;
-        if (error === null) this.add(socket, performance.now() - beganMs);
+        if (error === null) this.add(socket, world.nowMs() - beganMs);
         callback(...made);
       });
     };

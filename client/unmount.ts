@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { setTimeout as delay } from 'node:timers/promises';
+import { systemWorld } from '../world/system-world.ts';
 import {
   CommandFailure,
   EXIT_FAILED,
@@ -62,7 +62,7 @@ export async function unmountDirectory(
   const before = await holdersOf(mounted.device);
   const daemons = daemonsOf(directory, before);
   const { timeoutMs = END_TIMEOUT_MS, lazy = false } = options;
-  const wait = { timeoutMs, untilMs: performance.now() + timeoutMs };
+  const wait = { timeoutMs, untilMs: systemWorld.nowMs() + timeoutMs };
   const stored = await storeFirst(directory, daemons, wait);
   const isLost = stored.kind === 'lost';
   if (isLost && !lazy) {
@@ -99,7 +99,7 @@ interface Wait {
 
 /** @returns what is left of it, for one of the steps; a little even where it is over */
 function leftMs({ untilMs }: Wait): number {
-  return Math.max(POLL_MS, Math.ceil(untilMs - performance.now()));
+  return Math.max(POLL_MS, Math.ceil(untilMs - systemWorld.nowMs()));
 }
 
 /** The mount's process ends when they are through, which nobody waits for. */
@@ -127,8 +127,8 @@ function leftToUsers(
 async function ended(directory: string, daemons: readonly number[], wait: Wait): Promise<void> {
   let left = daemons.filter(isAlive);
   while (left.length > 0) {
-    if (performance.now() > wait.untilMs) throw notEnded(directory, left, wait);
-    await delay(POLL_MS);
+    if (systemWorld.nowMs() > wait.untilMs) throw notEnded(directory, left, wait);
+    await systemWorld.sleep(POLL_MS);
     left = left.filter(isAlive);
   }
 }
@@ -173,7 +173,7 @@ async function store(
 ): Promise<void> {
   let why = stored.kind === 'unknown' ? stored.why : 'nobody can ask for it';
   for (const holder of holders) {
-    if (performance.now() >= wait.untilMs) break;
+    if (systemWorld.nowMs() >= wait.untilMs) break;
     const [{ pid } = { pid: 'self' }] = holder.processes;
     // By a process of its own, which can be killed where the mount does not answer.
     const synced = await run('sync', [`/proc/${pid}/root${holder.directory}`], leftMs(wait));

@@ -69,18 +69,19 @@ class OrphanKeeper {
   readonly #client: ClusterClient;
   readonly #inode: number;
   readonly #options: CallOptions;
-  #atMs = performance.now() + KEEP_PERIOD_MS;
+  #atMs: number;
   last: Promise<unknown> = Promise.resolve();
 
   constructor(client: ClusterClient, inode: number, options: CallOptions) {
     this.#client = client;
+    this.#atMs = client.world.nowMs() + KEEP_PERIOD_MS;
     this.#inode = inode;
     this.#options = options;
   }
 
   keep(): void {
-    if (performance.now() < this.#atMs) return;
-    this.#atMs = performance.now() + KEEP_PERIOD_MS;
+    if (this.#client.world.nowMs() < this.#atMs) return;
+    this.#atMs = this.#client.world.nowMs() + KEEP_PERIOD_MS;
     this.last = this.#client.command({ kind: 'keep-orphan', inode: this.#inode }, this.#options);
     // Looked at before the file gets its name; until then a failure is not an unhandled one.
     this.last.catch(() => {});

@@ -24,15 +24,12 @@ class SystemTimer implements Timer {
   }
 }
 
-/** @returns whole milliseconds of the monotonic clock that all threads of a process share; `performance.now` is a thread's own */
-export function threadsMs(): number {
-  const [seconds, nanoseconds] = process.hrtime();
-  return seconds * 1000 + Math.floor(nanoseconds / 1e6);
-}
+/** `performance.now` counts from the start of a thread, `process.hrtime` from that of the machine. */
+const STARTED_MS = Number(process.hrtime.bigint()) / 1e6 - performance.now();
 
 /** The clocks, timers and random numbers of this machine. Programs and tests take it; what they are made of is given it. */
 export const systemWorld: World = {
-  nowMs: () => performance.now(),
+  nowMs: () => STARTED_MS + performance.now(),
   wallMs: () => Date.now(),
   bootMs: () => uptime() * 1_000,
   after: (delayMs, run) => {

@@ -2,7 +2,6 @@
  * The snapshot that an archive is read from. It is bound to a lease that its maker holds: where that is over, the maker is gone, and whoever
  * archives the volume next removes what was left behind (decision 0056).
  */
-import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import { ServiceError } from '../../base/errors.ts';
 import type { ClusterClient } from '../cluster-client.ts';
@@ -34,7 +33,7 @@ export async function withOwnSnapshot(
   work: (name: string | null, signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
   const { client, tell } = parts;
-  const id = randomBytes(6).toString('hex');
+  const id = client.world.randomBytes(6).toString('hex');
   const lease = await heldFor(parts, volume, `backup.${id}`, call);
   // By the older name, which nobody else removes, where leases are not for whoever asks.
   const name = lease === null ? `backup-${id}` : `backup.${id}`;

@@ -1,5 +1,5 @@
-import { randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';
+import { systemWorld } from '../../world/system-world.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import { downloadFile } from '../download.ts';
 import type { CallOptions } from '../exchange.ts';
@@ -22,7 +22,7 @@ export interface ClusterPhaseOptions {
 /** What programs ask of the servers themselves, in the order in which one phase needs what the one before has left. */
 export function clusterPhases(client: ClusterClient, options: ClusterPhaseOptions): Phase[] {
   const { volume, directory, fileBytes, call } = options;
-  const bytes = randomBytes(fileBytes);
+  const bytes = systemWorld.randomBytes(fileBytes);
   const pathOf = (worker: number): string => `${directory}/file-${worker}`;
   const handles = new Map<number, Promise<FileHandle>>();
   const opened = (worker: number): Promise<FileHandle> => {

@@ -1,6 +1,6 @@
-import { randomBytes } from 'node:crypto';
 import { open, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { systemWorld } from '../../world/system-world.ts';
 import type { Phase } from './phase.ts';
 
 /**
@@ -10,7 +10,7 @@ import type { Phase } from './phase.ts';
  * @param folder one that is there and empty
  */
 export function mountPhases(folder: string, fileBytes: number): Phase[] {
-  const bytes = randomBytes(fileBytes);
+  const bytes = systemWorld.randomBytes(fileBytes);
   const pathOf = (worker: number): string => join(folder, `file-${worker}`);
   return [
     {

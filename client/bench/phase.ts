@@ -1,4 +1,5 @@
-import { createHistogram, performance } from 'node:perf_hooks';
+import { createHistogram } from 'node:perf_hooks';
+import { systemWorld } from '../../world/system-world.ts';
 
 /** What is measured: one operation after the other by each of several workers. */
 export interface Phase {
@@ -41,13 +42,13 @@ export async function runPhase(
   const { workers, durationMs, signal, failed } = options;
   const times = createHistogram();
   let errors = 0;
-  const beganMs = performance.now();
+  const beganMs = systemWorld.nowMs();
   const work = async (worker: number): Promise<void> => {
-    for (let turn = 0; !signal.aborted && performance.now() - beganMs < durationMs; turn++) {
-      const stepMs = performance.now();
+    for (let turn = 0; !signal.aborted && systemWorld.nowMs() - beganMs < durationMs; turn++) {
+      const stepMs = systemWorld.nowMs();
       try {
         await phase.step(worker, turn);
-        times.record(Math.max(NOTHING_US, Math.round((performance.now() - stepMs) * US_PER_MS)));
+        times.record(Math.max(NOTHING_US, Math.round((systemWorld.nowMs() - stepMs) * US_PER_MS)));
       } catch (error) {
         if (signal.aborted) return;
         errors += 1;
@@ -56,7 +57,7 @@ export async function runPhase(
     }
   };
   await Promise.all(Array.from({ length: workers }, (_, worker) => work(worker)));
-  const seconds = (performance.now() - beganMs) / 1000;
+  const seconds = (systemWorld.nowMs() - beganMs) / 1000;
   const operations = times.count;
   const milliseconds = (us: number): number => (operations === 0 ? 0 : us / US_PER_MS);
   return {

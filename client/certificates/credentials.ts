@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { ServerId } from '../../base/ids.ts';
 import type { Role } from '../../wire/access.ts';
 import { formatTokenFile, type TokenFile, tokenParts } from '../../wire/tokens.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { isSystemError } from '../failure.ts';
 import { AUTHORITY_FOLDER, type CredentialHolders, PUBLIC_MODE, SECRET_MODE, writeWhole } from './files.ts';
 import { type Authority, issueAuthority, issueCertificate, readAuthority } from './issue.ts';
@@ -125,7 +126,7 @@ async function isGood(folder: Folder, id: ServerId, hosts: readonly string[], ca
   return (
     certificate.verify(new X509Certificate(ca).publicKey) &&
     certificate.checkPrivateKey(createPrivateKey(key)) &&
-    certificate.validToDate.getTime() - Date.now() > RENEWED_BEFORE_MS &&
+    certificate.validToDate.getTime() - systemWorld.wallMs() > RENEWED_BEFORE_MS &&
     hosts.every((host) => (isIP(host) === 0 ? certificate.checkHost(host) : certificate.checkIP(host)))
   );
 }

@@ -1,13 +1,15 @@
-import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { access, mkdir, open, rename, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { ServerId } from '../../base/ids.ts';
 import type { Role } from '../../wire/access.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { CommandFailure, EXIT_PRECONDITION, isSystemError } from '../failure.ts';
 
 /** Folder of what no server and no client gets. */
 export const AUTHORITY_FOLDER = 'authority';
+/** Random, in the name of a file that is being written. */
+const SUFFIX_BYTES = 16;
 
 /** Who is to have credentials. */
 export interface CredentialHolders {
@@ -42,7 +44,7 @@ export async function refuseExisting(paths: readonly string[], force: boolean): 
 /** Writes a file that never has more readers than `mode` says; after a crash there is the old text or the new one. */
 export async function writeWhole(path: string, text: string, mode: number): Promise<void> {
   await mkdir(dirname(path), { recursive: true });
-  const fresh = `${path}.${randomUUID()}`;
+  const fresh = `${path}.${systemWorld.randomBytes(SUFFIX_BYTES).toString('hex')}`;
   const file = await open(fresh, 'wx', mode);
   try {
     // A narrower umask than ours is none of our business for what is public, but a certificate has to be read.

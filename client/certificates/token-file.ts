@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import type { Grant } from '../../wire/access.ts';
@@ -12,6 +12,7 @@ import {
   type TokenFile,
   tokenText,
 } from '../../wire/tokens.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { CommandFailure, EXIT_NOT_FOUND, EXIT_USAGE, isSystemError } from '../failure.ts';
 import { SECRET_MODE, writeWhole } from './files.ts';
 
@@ -27,9 +28,9 @@ export interface DrawnToken {
 
 /** @param lifeMs null for a token that is good until it is revoked */
 export function drawToken({ name, role, volumes }: Grant, lifeMs: number | null): DrawnToken {
-  const id = randomBytes(TOKEN_ID_BYTES).toString('hex');
-  const secret = randomBytes(TOKEN_SECRET_BYTES).toString('base64url');
-  const nowMs = Date.now();
+  const id = systemWorld.randomBytes(TOKEN_ID_BYTES).toString('hex');
+  const secret = systemWorld.randomBytes(TOKEN_SECRET_BYTES).toString('base64url');
+  const nowMs = systemWorld.wallMs();
   const known: KnownToken = {
     ...{ id, name, role, volumes },
     hash: createHash('sha256').update(secret).digest('base64url'),
@@ -41,7 +42,7 @@ export function drawToken({ name, role, volumes }: Grant, lifeMs: number | null)
 
 /** @returns a key by which servers sign capabilities */
 export function drawKey(): string {
-  return randomBytes(TOKEN_KEY_BYTES).toString('base64url');
+  return systemWorld.randomBytes(TOKEN_KEY_BYTES).toString('base64url');
 }
 
 /** @returns a file of tokens that lets nobody in yet */

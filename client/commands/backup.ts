@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { Readable, type Writable } from 'node:stream';
@@ -133,7 +132,7 @@ async function archived(
 /** Writes beside the file and renames: it appears when it is whole, and survives power loss then. */
 async function written(archive: string, write: (sink: Writable) => Promise<void>): Promise<void> {
   if (archive === '-') return write(process.stdout);
-  const draft = `${archive}.${randomBytes(4).toString('hex')}.part`;
+  const draft = `${archive}.${systemWorld.randomBytes(4).toString('hex')}.part`;
   const file = await open(draft, 'wx', 0o600);
   try {
     await write(file.createWriteStream({ flush: true }));

@@ -1,7 +1,7 @@
-import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Command } from 'commander';
+import { systemWorld } from '../../world/system-world.ts';
 import { clusterPhases } from '../bench/cluster-phases.ts';
 import { mountPhases } from '../bench/mount-phases.ts';
 import { type Phase, type PhaseResult, runPhase } from '../bench/phase.ts';
@@ -50,7 +50,7 @@ export function addBenchCommand(program: Command): void {
         }
         const target = {
           volume: volume ?? '',
-          directory: `/.leasehold-bench-${randomBytes(6).toString('hex')}`,
+          directory: `/.leasehold-bench-${systemWorld.randomBytes(6).toString('hex')}`,
         };
         await client.command(
           {

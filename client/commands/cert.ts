@@ -13,6 +13,7 @@ import {
   type Role,
 } from '../../wire/access.ts';
 import { type RevokedCertificate, serialText } from '../../wire/tokens.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import {
   AUTHORITY_FOLDER,
   type CredentialHolders,
@@ -97,7 +98,7 @@ export function addCertCommands(program: Command): void {
     .action(async (text: string, { tokens }: { readonly tokens: string }) => {
       const known = await knownTokens(tokens);
       const entry = await revokedCertificate(text);
-      const nowMs = Date.now();
+      const nowMs = systemWorld.wallMs();
       // Those that have ended are believed by nobody.
       const others = known.revoked.filter(
         ({ serial, expiresAt }) =>
@@ -125,7 +126,7 @@ function addRevokedCommand(cert: Command): void {
 
 /** @throws CommandFailure where `text` is neither a certificate's file nor a serial number */
 async function revokedCertificate(text: string): Promise<RevokedCertificate> {
-  const revokedAt = new Date().toISOString();
+  const revokedAt = new Date(systemWorld.wallMs()).toISOString();
   if (SERIAL.test(text)) return { serial: serialText(text), name: null, revokedAt, expiresAt: null };
   let certificate: X509Certificate;
   try {

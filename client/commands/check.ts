@@ -1,7 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import type { Finding } from '../../wire/http-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import { type CallOptions, Exchanger } from '../exchange.ts';
 import { EXIT_DEGRADED } from '../failure.ts';
@@ -45,7 +45,7 @@ export function addResolveCommand(program: Command): void {
         const readerOf = (server: string, inode: number): ReplicaReader => {
           const url = urls.get(server);
           if (url === undefined) throw new ServiceError('not-found', `There is no server ${server}`);
-          const exchanger = new Exchanger([url], REPLICA_MS, access);
+          const exchanger = new Exchanger(systemWorld, [url], REPLICA_MS, access);
           readers.push(exchanger);
           return new ReplicaReader(exchanger, inode);
         };
@@ -85,7 +85,7 @@ export function addCheckCommand(program: Command): void {
 export async function check(client: ClusterClient, call?: CallOptions): Promise<Checked> {
   const first = await allPages(client, call);
   if (first.findings.length === 0) return first;
-  await delay(AGAIN_MS, undefined, call);
+  await systemWorld.sleep(AGAIN_MS, call);
   const second = await allPages(client, call);
   const before = new Set(first.findings.map(nameOf));
   return { ...second, findings: second.findings.filter((finding) => before.has(nameOf(finding))) };

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { systemWorld } from '../../world/system-world.ts';
 import { type DemoResult, runDemo } from '../demo/demo.ts';
 import { Keys, keysText } from '../demo/keys.ts';
 import { Stage } from '../demo/stage.ts';
@@ -40,10 +41,10 @@ export function addDemoCommand(program: Command): void {
 
 async function runDemoCommand(options: DemoCommandOptions): Promise<void> {
   using end = new EndSignal();
-  const startMs = performance.now();
+  const startMs = systemWorld.nowMs();
   const screen = new LiveScreen(options.json ? process.stderr : process.stdout);
   const say = (text: string) =>
-    screen.print(`${((performance.now() - startMs) / 1000).toFixed(1).padStart(6)} s  ${text}`);
+    screen.print(`${((systemWorld.nowMs() - startMs) / 1000).toFixed(1).padStart(6)} s  ${text}`);
   const asks = !options.auto && !options.json && process.stdin.isTTY && process.stdout.isTTY;
   const over = new AbortController();
   let stage: Stage | null = null;
@@ -77,7 +78,7 @@ async function runDemoCommand(options: DemoCommandOptions): Promise<void> {
 
 /** Keeps the table of servers, and the file under load, at the bottom of the terminal. */
 async function showLive(stage: Stage, screen: LiveScreen, leaseMs: number, over: AbortSignal): Promise<void> {
-  const endpoints = new Endpoints(stage.cluster.urls, stage.cluster.access);
+  const endpoints = new Endpoints(systemWorld, stage.cluster.urls, stage.cluster.access);
   try {
     for await (const event of watchCluster(endpoints, WATCHED, PATIENCE_MS, over)) {
       if (event.kind === 'state') screen.show(['', ...stateLines(event.state, leaseMs)]);

@@ -143,7 +143,7 @@ async function runUnder(held: HeldLease, argv: readonly string[], ttlMs: number)
     LEASEHOLD_LEASE_NAME: held.name,
     LEASEHOLD_LEASE_TOKEN: String(held.token),
   };
-  const guarded = new GuardedCommand(argv, env, ttlMs, held.end);
+  const guarded = new GuardedCommand(systemWorld, argv, env, ttlMs, held.end);
   held.onRefreshed((end) => guarded.extend(end));
   let signals = 0;
   const onSignal = (signal: NodeJS.Signals) => guarded.signal(signals++ === 0 ? signal : 'SIGKILL');
@@ -245,7 +245,7 @@ function printLook(look: LeaseLook): void {
 }
 
 function describeEvent(event: LeaseEvent): string {
-  const time = new Date().toISOString();
+  const time = new Date(systemWorld.wallMs()).toISOString();
   if (!event.held) return `${time}  ${event.kind === 'state' ? 'free' : event.kind}  token ${event.token}`;
   const keys = Object.entries(event.keys).map(([key, value]) => ` ${key}=${value}`);
   const kind = event.kind === 'state' ? 'held' : event.kind;

@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import type { Happening } from '../../wire/live-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { Endpoints } from '../endpoints.ts';
 import { LiveScreen } from '../live/live-screen.ts';
 import { type LiveEvent, watchCluster } from '../live/live-stream.ts';
@@ -87,7 +88,7 @@ async function watch(
   take: (event: LiveEvent) => boolean,
 ): Promise<void> {
   using end = new EndSignal();
-  const endpoints = new Endpoints(serversOf(command), accessOf(command));
+  const endpoints = new Endpoints(systemWorld, serversOf(command), accessOf(command));
   try {
     for await (const event of watchCluster(endpoints, path, PATIENCE_MS, end.signal)) {
       if (!take(event)) return;

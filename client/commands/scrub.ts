@@ -1,6 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Command } from 'commander';
 import type { ScrubStatus, ScrubStatuses } from '../../wire/http-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { EXIT_DEGRADED } from '../failure.ts';
 import { formatTable, printable, printJson, printLine } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
@@ -30,7 +30,7 @@ export function addScrubCommand(program: Command): void {
         let told =
           options.look === true ? await client.scrubs(wanted, call) : await client.startScrubs(wanted, call);
         while (options.wait === true && Object.values(told).some((scrub) => scrub?.state === 'running')) {
-          await delay(LOOK_MS, undefined, call);
+          await systemWorld.sleep(LOOK_MS, call);
           told = await client.scrubs(wanted, call);
         }
         if (options.json === true) printJson(told);

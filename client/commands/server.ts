@@ -1,7 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { type Command, InvalidArgumentError } from 'commander';
 import type { QueryResults } from '../../wire/catalog-api.ts';
 import type { ClusterStatus } from '../../wire/http-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
 import { CommandFailure, EXIT_NOT_FOUND, EXIT_USAGE } from '../failure.ts';
@@ -148,7 +148,7 @@ export function describeMoving({
 /** Waits until the server holds no file and no part in the catalog; says how far it is wherever somebody looks. */
 async function emptied(client: ClusterClient, id: string, call: Call): Promise<ListedServer> {
   let least = Number.POSITIVE_INFINITY;
-  let movedMs = performance.now();
+  let movedMs = systemWorld.nowMs();
   let explained = false;
   for (;;) {
     const server = await listed(client, id, call);
@@ -160,18 +160,18 @@ async function emptied(client: ClusterClient, id: string, call: Call): Promise<L
     }
     if (left < least) {
       least = left;
-      movedMs = performance.now();
+      movedMs = systemWorld.nowMs();
     }
     const what = left > 0 ? `${left} files left` : 'the catalog is left';
     note(`${what} on ${id}${moving === undefined ? '' : `; moved ${describeMoving(moving)}`}`);
-    if (!explained && performance.now() - movedMs > STUCK_MS) {
+    if (!explained && systemWorld.nowMs() - movedMs > STUCK_MS) {
       explained = true;
       clearNote();
       process.stderr.write(
         `leasehold: ${what} on ${id}, and nothing has moved for a while: ${await whyStuck(client, id, call)}\n`,
       );
     }
-    await delay(POLL_MS, undefined, { signal: call.signal }).catch((error: unknown) => {
+    await systemWorld.sleep(POLL_MS, { signal: call.signal }).catch((error: unknown) => {
       throw call.signal.aborted ? call.signal.reason : error;
     });
   }

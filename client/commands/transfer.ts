@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { createReadStream, type Stats } from 'node:fs';
 import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -7,6 +6,7 @@ import { pipeline } from 'node:stream/promises';
 import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { Download } from '../download.ts';
 import { downloadFile } from '../download.ts';
@@ -239,7 +239,10 @@ async function localTarget(local: string, name: string): Promise<{ path: string;
 
 /** Writes beside the target and renames, so that the target is the old file or the whole new one. */
 async function storeWhole(download: Download, path: string): Promise<void> {
-  const temporary = join(dirname(path), `.${basename(path)}.${randomBytes(6).toString('hex')}.part`);
+  const temporary = join(
+    dirname(path),
+    `.${basename(path)}.${systemWorld.randomBytes(6).toString('hex')}.part`,
+  );
   let file: FileHandle | null = null;
   try {
     file = await open(temporary, 'wx', download.attributes.mode & 0o777).catch((error: unknown) => {

@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
+import { systemWorld } from '../../world/system-world.ts';
 import { formatBytes, formatDuration } from '../quantities.ts';
 import { writeGapBound } from './bound.ts';
 import { type Fencing, wakeOldPrimary } from './fencing.ts';
@@ -152,7 +152,7 @@ async function play(stage: Stage, options: DemoOptions): Promise<DemoResult> {
       acts: story.reports,
     };
   } finally {
-    await Promise.race([running.stop().catch(() => {}), delay(STEP_TIMEOUT_MS, undefined, { ref: false })]);
+    await Promise.race([running.stop().catch(() => {}), systemWorld.sleep(STEP_TIMEOUT_MS, { unref: true })]);
   }
 }
 

@@ -1,8 +1,9 @@
-import { randomInt } from 'node:crypto';
 import { request } from '../../http-parts/undici.ts';
 import { type FileState, HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { formatDuration } from '../quantities.ts';
+import { drawSession } from '../request-window.ts';
 import { Stage } from './stage.ts';
 
 const PATH = '/fenced';
@@ -39,18 +40,18 @@ export async function wakeOldPrimary(stage: Stage, say: (text: string) => void):
   old.pause();
   // It lies in the socket of the sleeper, which is asked to answer itself and not to pass it on.
   const late = request(
-    `${old.plan.url}/v1/data/${file}?offset=0&session=${randomInt(1, 2 ** 47)}&number=1&since=${before.seq}`,
+    `${old.plan.url}/v1/data/${file}?offset=0&session=${drawSession(systemWorld)}&number=1&since=${before.seq}`,
     {
       method: 'PUT',
       headers: { 'content-type': 'application/octet-stream', [HEADER_FORWARDED]: '1' },
       body: FROM_SLEEPER,
-      signal: AbortSignal.timeout(ANSWER_MS_MAX),
+      signal: systemWorld.timeout(ANSWER_MS_MAX),
     },
   );
   late.catch(() => undefined);
-  const startMs = performance.now();
+  const startMs = systemWorld.nowMs();
   await handle.write(0, Buffer.from(AFTER));
-  const waitedMs = Math.round(performance.now() - startMs);
+  const waitedMs = Math.round(systemWorld.nowMs() - startMs);
   const next = await stage.primaryOf(PATH);
   const after = await stateOf(next.plan.url, file);
   say(

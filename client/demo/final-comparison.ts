@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
-import { setTimeout as delay } from 'node:timers/promises';
 import { request } from '../../http-parts/undici.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { CommandFailure, EXIT_FAILED, isSystemError } from '../failure.ts';
 import { type Damage, damageSum, NO_DAMAGE } from './ledger.ts';
 import type { Load } from './load.ts';
@@ -55,31 +55,31 @@ export async function compareAll(
 }
 
 async function fetchWhole(url: string): Promise<Uint8Array> {
-  const deadlineMs = performance.now() + ANSWER_TIMEOUT_MS;
+  const deadlineMs = systemWorld.nowMs() + ANSWER_TIMEOUT_MS;
   for (;;) {
-    const answer = await request(url, { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
+    const answer = await request(url, { signal: systemWorld.timeout(ANSWER_TIMEOUT_MS) });
     const contents = await answer.body.bytes();
     if (answer.statusCode === 200) return contents;
-    if (answer.statusCode !== 503 || performance.now() > deadlineMs) {
+    if (answer.statusCode !== 503 || systemWorld.nowMs() > deadlineMs) {
       throw new CommandFailure(
         EXIT_FAILED,
         `Cannot read ${url} for the comparison: HTTP status ${answer.statusCode}`,
       );
     }
-    await delay(RETRY_MS);
+    await systemWorld.sleep(RETRY_MS);
   }
 }
 
 /** A mount may show what it knew a second ago, so a difference counts only if it stays. */
 async function readMounted(path: string, expected: Uint8Array): Promise<Uint8Array> {
-  const deadlineMs = performance.now() + MOUNT_STALE_MS;
+  const deadlineMs = systemWorld.nowMs() + MOUNT_STALE_MS;
   for (;;) {
     try {
       const contents = await readFile(path);
-      if (Buffer.compare(contents, expected) === 0 || performance.now() > deadlineMs) return contents;
+      if (Buffer.compare(contents, expected) === 0 || systemWorld.nowMs() > deadlineMs) return contents;
     } catch (error) {
-      if (!isSystemError(error) || performance.now() > deadlineMs) throw error;
+      if (!isSystemError(error) || systemWorld.nowMs() > deadlineMs) throw error;
     }
-    await delay(RETRY_MS);
+    await systemWorld.sleep(RETRY_MS);
   }
 }

@@ -1,4 +1,5 @@
 import { request } from '../../http-parts/undici.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { CommandFailure, EXIT_FAILED } from '../failure.ts';
 import { formatDuration } from '../quantities.ts';
 import { Stage } from './stage.ts';
@@ -9,26 +10,26 @@ const GREETING = 'hello from a file that three servers have\n';
 /** Stores one file through one server. */
 export async function writeOnce({ servers }: Stage, say: (text: string) => void): Promise<void> {
   const { url, id } = (servers[0] as (typeof servers)[number]).plan;
-  const startMs = performance.now();
+  const startMs = systemWorld.nowMs();
   const answer = await request(`${url}/v1/files/${Stage.VOLUME}${PATH}`, { method: 'PUT', body: GREETING });
   await answer.body.dump();
   if (answer.statusCode !== 201)
     throw new CommandFailure(EXIT_FAILED, `PUT ${PATH}: status ${answer.statusCode}`);
-  const took = formatDuration(performance.now() - startMs);
+  const took = formatDuration(systemWorld.nowMs() - startMs);
   say(`  PUT ${PATH} to ${id}: a majority has it on disk after ${took}`);
 }
 
 /** Asks every server for the file: none of them is special. */
 export async function readAnywhere({ servers }: Stage, say: (text: string) => void): Promise<void> {
   for (const { plan } of servers) {
-    const startMs = performance.now();
+    const startMs = systemWorld.nowMs();
     const answer = await request(`${plan.url}/v1/files/${Stage.VOLUME}${PATH}`);
     const text = await answer.body.text();
     if (text !== GREETING) throw new CommandFailure(EXIT_FAILED, `${plan.id} has something else in ${PATH}`);
     const served = answer.headers['leasehold-served'];
     const how = served === 'forwarded' ? ', which asked another one' : ', from its own disk';
     say(
-      `  GET ${PATH} from ${plan.id}: the same bytes after ${formatDuration(performance.now() - startMs)}${served === undefined ? '' : how}`,
+      `  GET ${PATH} from ${plan.id}: the same bytes after ${formatDuration(systemWorld.nowMs() - startMs)}${served === undefined ? '' : how}`,
     );
   }
 }

@@ -1,12 +1,13 @@
+import { systemWorld } from '../../world/system-world.ts';
 /** Measures the time between acknowledged writes, on the clock of this process. */
 export class GapMeter {
-  #lastMs = performance.now();
+  #lastMs = systemWorld.nowMs();
   #largestMs = 0;
   readonly #waiting: { left: number; resolve: () => void }[] = [];
 
   /** A write was acknowledged now. */
   mark(): void {
-    const nowMs = performance.now();
+    const nowMs = systemWorld.nowMs();
     this.#largestMs = Math.max(this.#largestMs, nowMs - this.#lastMs);
     this.#lastMs = nowMs;
     for (const waiter of this.#waiting.splice(0)) {
@@ -22,7 +23,7 @@ export class GapMeter {
 
   /** @returns the largest gap since the reset, the one that is open now included, in milliseconds */
   largestMs(): number {
-    return Math.max(this.#largestMs, performance.now() - this.#lastMs);
+    return Math.max(this.#largestMs, systemWorld.nowMs() - this.#lastMs);
   }
 
   /** Resolves after `count` more marks. */

@@ -1,6 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import { request } from '../../http-parts/undici.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { isSystemError } from '../failure.ts';
 import type { FileHandle } from '../file-handle.ts';
 import { GapMeter } from './gap-meter.ts';
@@ -89,7 +89,7 @@ export class JournalLoad implements Load {
     try {
       const answer = await request(`${url}/v1/files/${this.#volume}${this.path}`, {
         headers: { range: `bytes=${offset}-${offset + RECORD_BYTES - 1}` },
-        signal: AbortSignal.timeout(READ_TIMEOUT_MS),
+        signal: systemWorld.timeout(READ_TIMEOUT_MS),
       });
       bytes = await answer.body.bytes();
       if (answer.statusCode === 416 || answer.statusCode === 404) {
@@ -109,7 +109,7 @@ export class JournalLoad implements Load {
     const place = this.#pick();
     if (place === null) return;
     const { number, offset } = place;
-    const deadlineMs = performance.now() + MOUNT_STALE_MS;
+    const deadlineMs = systemWorld.nowMs() + MOUNT_STALE_MS;
     for (;;) {
       const bytes = await readThroughMount(path, offset, RECORD_BYTES).catch((error: unknown) => {
         // The mount says that it cannot reach a majority now: an outage, not damage.
@@ -118,8 +118,8 @@ export class JournalLoad implements Load {
       });
       this.reads++;
       if (bytes === null || decodeRecord(WRITER, bytes) === number) return;
-      if (performance.now() > deadlineMs) return this.#judge(bytes, number, 'the mount');
-      await delay(MOUNT_RETRY_MS);
+      if (systemWorld.nowMs() > deadlineMs) return this.#judge(bytes, number, 'the mount');
+      await systemWorld.sleep(MOUNT_RETRY_MS);
     }
   }
 
@@ -137,7 +137,7 @@ export class JournalLoad implements Load {
   }
 
   #pick(): { readonly number: number; readonly offset: number } | null {
-    return this.#places[Math.floor(Math.random() * this.#places.length)] ?? null;
+    return this.#places[Math.floor(systemWorld.random() * this.#places.length)] ?? null;
   }
 
   compare(contents: Uint8Array): Damage {

@@ -1,3 +1,4 @@
+import { systemWorld } from '../../world/system-world.ts';
 import type { ServerProcess } from '../dev/server-process.ts';
 import { formatDuration } from '../quantities.ts';
 import { compareCopy, copyIn, type MountCopy } from './mount-copy.ts';
@@ -79,11 +80,11 @@ export async function bringBack(
   boundMs: number,
   say: (text: string) => void,
 ): Promise<DemoRound> {
-  const startedMs = performance.now();
+  const startedMs = systemWorld.nowMs();
   await server.start();
   await server.ready(STEP_TIMEOUT_MS);
   await stage.caughtUp();
-  const caughtUpMs = Math.round(performance.now() - startedMs);
+  const caughtUpMs = Math.round(systemWorld.nowMs() - startedMs);
   const gapsMs = Object.fromEntries(
     stage.probed.map(({ path, meter }) => [path, Math.round(meter.largestMs())]),
   );

@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { systemWorld } from '../../world/system-world.ts';
 import { type Damage, damageSum, NO_DAMAGE } from './ledger.ts';
 
 /** Writes and reads that go on while servers are killed. */
@@ -41,6 +41,6 @@ export async function repeat(signal: AbortSignal, pauseMs: number, step: () => P
   while (!signal.aborted) {
     await step();
     // The pace of the load, not a wait for something.
-    await delay(pauseMs);
+    await systemWorld.sleep(pauseMs);
   }
 }

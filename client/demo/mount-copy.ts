@@ -1,6 +1,7 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { request } from '../../http-parts/undici.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { Stage } from './stage.ts';
 
 const BYTES = 8 * 1024 * 1024;
@@ -18,8 +19,8 @@ export async function copyIn(
   mount: string,
   name: string,
 ): Promise<{ readonly tookMs: number; readonly digest: string }> {
-  const contents = randomBytes(BYTES);
-  const startMs = performance.now();
+  const contents = systemWorld.randomBytes(BYTES);
+  const startMs = systemWorld.nowMs();
   const file = await open(`${mount}/${name}`, 'wx');
   try {
     for (let at = 0; at < BYTES; at += PIECE_BYTES) await file.write(contents, at, PIECE_BYTES, at);
@@ -27,7 +28,7 @@ export async function copyIn(
   } finally {
     await file.close();
   }
-  return { tookMs: Math.round(performance.now() - startMs), digest: digestOf(contents) };
+  return { tookMs: Math.round(systemWorld.nowMs() - startMs), digest: digestOf(contents) };
 }
 
 /** Fetches the copy from every server that lives. */

@@ -1,6 +1,7 @@
 import { isErrorCode } from '../../base/errors.ts';
 import { request } from '../../http-parts/undici.ts';
 import { parseJsonObject } from '../../wire/json.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { formatDuration } from '../quantities.ts';
 import { Stage } from './stage.ts';
 import { within } from './waiting.ts';
@@ -23,28 +24,28 @@ export async function loseMajority(stage: Stage, say: (text: string) => void): P
   const names = others.map(({ plan }) => plan.id);
   say(`  kill -9 of ${names.join(' and ')}: only ${left.plan.id} is left`);
   await Promise.all(others.map((server) => server.kill()));
-  const startMs = performance.now();
+  const startMs = systemWorld.nowMs();
   const answer = await request(`${left.plan.url}/v1/files/${Stage.VOLUME}/nobody-can-have-this`, {
     method: 'PUT',
     body: 'x',
-    signal: AbortSignal.timeout(ANSWER_MS_MAX),
+    signal: systemWorld.timeout(ANSWER_MS_MAX),
   });
   const problem = parseJsonObject(await answer.body.text());
-  const refusedMs = Math.round(performance.now() - startMs);
+  const refusedMs = Math.round(systemWorld.nowMs() - startMs);
   const code = isErrorCode(problem?.code) ? problem.code : `status ${answer.statusCode}`;
   const missing = Array.isArray(problem?.unreachable) ? problem.unreachable.map(String).sort() : [];
   say(
     `  PUT to ${left.plan.id}: ${answer.statusCode} ${code} after ${formatDuration(refusedMs)}, missing ${missing.join(', ')}`,
   );
   say('  nothing is acknowledged that a majority does not have, so there is nothing to lose');
-  const restartMs = performance.now();
+  const restartMs = systemWorld.nowMs();
   const going = within(
     stage.probed[0]?.meter.marks(1) ?? Promise.resolve(),
     'a write after the return of the majority',
   );
   await stage.mend();
   await going;
-  const backMs = Math.round(performance.now() - restartMs);
+  const backMs = Math.round(systemWorld.nowMs() - restartMs);
   say(`  both are back: writes go on, and all replicas are current after ${formatDuration(backMs)}`);
   const ok =
     answer.statusCode === 503 && code === 'no-majority' && missing.join() === [...names].sort().join();

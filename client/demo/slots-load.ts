@@ -1,4 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import type { FileHandle } from '../file-handle.ts';
 import { GapMeter } from './gap-meter.ts';
 import type { Damage } from './ledger.ts';
@@ -69,7 +70,7 @@ export class SlotsLoad implements Load {
   }
 
   async #read(): Promise<void> {
-    const index = Math.floor(Math.random() * SLOTS);
+    const index = Math.floor(systemWorld.random() * SLOTS);
     const slot = this.#slots[index] as Slot;
     const { acknowledged } = slot;
     try {

@@ -122,11 +122,11 @@ export class Stage {
 
   /** All replicas of all files under load are current, and the cluster says of itself that it is healthy. */
   async caughtUp(): Promise<void> {
-    let sayAtMs = performance.now() + PATIENCE_MS;
+    let sayAtMs = systemWorld.nowMs() + PATIENCE_MS;
     await eventually('all replicas to be current', async () => {
       const missing = await this.#missing();
-      if (missing !== null && performance.now() >= sayAtMs) {
-        sayAtMs = performance.now() + PATIENCE_MS;
+      if (missing !== null && systemWorld.nowMs() >= sayAtMs) {
+        sayAtMs = systemWorld.nowMs() + PATIENCE_MS;
         this.#say(`  not yet current: ${missing}`);
       }
       return missing === null ? true : null;

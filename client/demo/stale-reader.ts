@@ -1,6 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { request } from '../../http-parts/undici.ts';
 import { HEADER_AGE } from '../../wire/http-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const PAUSE_MS = 20;
 const LENGTH = 256;
@@ -30,20 +30,20 @@ export async function readMeanwhile(
   until.then(end, end);
   const reads = { count: 0, failed: 0, slowestMs: 0, oldestMs: 0 };
   for (let turn = 0; !over; turn++) {
-    const startMs = performance.now();
+    const startMs = systemWorld.nowMs();
     const { statusCode, headers, body } = await request(
       `${urls[turn % urls.length]}/v1/data/${file}?offset=0&length=${LENGTH}&consistency=stale`,
-      { signal: AbortSignal.timeout(ANSWER_MS_MAX) },
+      { signal: systemWorld.timeout(ANSWER_MS_MAX) },
     );
     await body.dump();
-    const tookMs = performance.now() - startMs;
+    const tookMs = systemWorld.nowMs() - startMs;
     if (statusCode === 200) reads.count++;
     else reads.failed++;
     reads.slowestMs = Math.max(reads.slowestMs, Math.round(tookMs));
     const ageMs = Number(headers[HEADER_AGE]);
     if (Number.isFinite(ageMs)) reads.oldestMs = Math.max(reads.oldestMs, Math.round(ageMs));
     // The pace of the reader, not a wait for something.
-    await delay(PAUSE_MS);
+    await systemWorld.sleep(PAUSE_MS);
   }
   return reads;
 }

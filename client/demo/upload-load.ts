@@ -1,4 +1,5 @@
 import { request } from '../../http-parts/undici.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import type { Damage } from './ledger.ts';
 import { DamageLog, type Load, repeat } from './load.ts';
 import { decodeRecords, encodeRecord, RECORD_BYTES } from './records.ts';
@@ -136,7 +137,7 @@ async function ask(
   options: { method: 'GET' | 'PUT'; headers?: Record<string, string>; body?: Buffer },
 ): Promise<Answer | null> {
   try {
-    const answer = await request(url, { ...options, signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
+    const answer = await request(url, { ...options, signal: systemWorld.timeout(ANSWER_TIMEOUT_MS) });
     return { status: answer.statusCode, headers: answer.headers, body: await answer.body.bytes() };
   } catch (error) {
     if (error instanceof Error && !(error instanceof TypeError)) return null;

@@ -1,5 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { CommandFailure, EXIT_TEMPORARY } from '../failure.ts';
 import { formatDuration } from '../quantities.ts';
 
@@ -9,7 +9,7 @@ const POLL_MS = 100;
 
 export async function within<Value>(promise: Promise<Value>, what: string): Promise<Value> {
   const abort = new AbortController();
-  const late = delay(STEP_TIMEOUT_MS, undefined, { signal: abort.signal }).then(() => {
+  const late = systemWorld.sleep(STEP_TIMEOUT_MS, { signal: abort.signal }).then(() => {
     throw new CommandFailure(EXIT_TEMPORARY, `Waited ${formatDuration(STEP_TIMEOUT_MS)} in vain for ${what}`);
   });
   late.catch(() => {});
@@ -22,7 +22,7 @@ export async function within<Value>(promise: Promise<Value>, what: string): Prom
 
 /** Asks until there is an answer other than null; the state of other processes sends no events. */
 export async function eventually<Value>(what: string, ask: () => Promise<Value | null>): Promise<Value> {
-  const deadlineMs = performance.now() + STEP_TIMEOUT_MS;
+  const deadlineMs = systemWorld.nowMs() + STEP_TIMEOUT_MS;
   for (;;) {
     try {
       const answer = await ask();
@@ -30,13 +30,13 @@ export async function eventually<Value>(what: string, ask: () => Promise<Value |
     } catch (error) {
       if (!(error instanceof ServiceError) || error.remedy === 'give-up') throw error;
     }
-    if (performance.now() > deadlineMs) {
+    if (systemWorld.nowMs() > deadlineMs) {
       throw new CommandFailure(
         EXIT_TEMPORARY,
         `Waited ${formatDuration(STEP_TIMEOUT_MS)} in vain for ${what}`,
       );
     }
-    await delay(POLL_MS);
+    await systemWorld.sleep(POLL_MS);
   }
 }
 

@@ -2,12 +2,13 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { get as getSecure } from 'node:https';
 import { get as getPlain } from '../../http-parts/node-http.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import type { TlsOptions } from '../access.ts';
 
 /** @returns whether the server at `url` says that it can serve; it need not be there yet */
 export async function answersReady(url: string, tls: TlsOptions, timeoutMs: number): Promise<boolean> {
   // A connection of its own: the server may be killed next.
-  const options = { agent: false, signal: AbortSignal.timeout(timeoutMs) } as const;
+  const options = { agent: false, signal: systemWorld.timeout(timeoutMs) } as const;
   const place = new URL('/readyz', url);
   const request =
     place.protocol === 'https:' ? getSecure(place, { ...options, ...tls }) : getPlain(place, options);

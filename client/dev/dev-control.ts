@@ -1,8 +1,10 @@
-import { randomBytes, timingSafeEqual } from 'node:crypto';
+import { timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { Timer } from '../../base/world.ts';
 import { createServer } from '../../http-parts/node-http.ts';
 import { streamEventText } from '../../wire/sse.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import type { ServerProcess } from './server-process.ts';
 
 const HOST = '127.0.0.1';
@@ -32,12 +34,12 @@ type Order = (typeof ORDERS)[number];
  */
 export class DevControl {
   readonly #server: Server;
-  readonly #key = randomBytes(KEY_BYTES).toString('base64url');
+  readonly #key = systemWorld.randomBytes(KEY_BYTES).toString('base64url');
   readonly #listeners = new Set<ServerResponse>();
   #servers: readonly ServerProcess[] = [];
   #story: Story | null = null;
   #next: (() => void) | null = null;
-  readonly #heartbeat: NodeJS.Timeout;
+  readonly #heartbeat: Timer;
 
   private constructor() {
     this.#server = createServer((request, response) => {
@@ -45,7 +47,7 @@ export class DevControl {
         send(response, 500, error instanceof Error ? error.message : String(error));
       });
     });
-    this.#heartbeat = setInterval(() => this.#tell(), HEARTBEAT_MS).unref();
+    this.#heartbeat = systemWorld.every(HEARTBEAT_MS, () => this.#tell()).unref();
   }
 
   static async start(): Promise<DevControl> {
@@ -81,7 +83,7 @@ export class DevControl {
   }
 
   async close(): Promise<void> {
-    clearInterval(this.#heartbeat);
+    this.#heartbeat.cancel();
     for (const response of this.#listeners) response.end();
     this.#server.closeAllConnections();
     await new Promise<void>((resolve) => this.#server.close(() => resolve()));

@@ -1,5 +1,5 @@
-import { randomInt } from 'node:crypto';
 import { createServer, type ListenOptions } from 'node:net';
+import { systemWorld } from '../../world/system-world.ts';
 
 const HOST = '127.0.0.1';
 /**
@@ -16,7 +16,7 @@ const PORT_END = 32_000;
  */
 export async function freePorts(
   count: number,
-  drawn: () => number = () => randomInt(PORT_FIRST, PORT_END),
+  drawn: () => number = () => portFrom(PORT_FIRST, PORT_END),
 ): Promise<number[]> {
   const ports = new Set<number>();
   while (ports.size < count) {
@@ -29,7 +29,7 @@ export async function freePorts(
 /** @returns as many, one after the other */
 export async function freePortsInARow(count: number): Promise<number[]> {
   for (;;) {
-    const first = randomInt(PORT_FIRST, PORT_END - count);
+    const first = portFrom(PORT_FIRST, PORT_END - count);
     const ports = Array.from({ length: count }, (_, place) => first + place);
     const areFree = (await Promise.all(ports.map(isFree))).every(Boolean);
     if (areFree && (await Promise.all(ports.map(reserve))).every(Boolean)) return ports;
@@ -63,4 +63,9 @@ function listens(address: ListenOptions, keeps: boolean): Promise<boolean> {
       resolve(true);
     });
   });
+}
+
+/** @returns a port from `first` on, before `end` */
+function portFrom(first: number, end: number): number {
+  return first + Math.floor(systemWorld.random() * (end - first));
 }

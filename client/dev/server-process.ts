@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { open, readFile } from 'node:fs/promises';
 import { extname, join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
+import { systemWorld } from '../../world/system-world.ts';
 import type { Access } from '../access.ts';
 import { CommandFailure, EXIT_FAILED, EXIT_TEMPORARY, isSystemError } from '../failure.ts';
 import { LAUNCHER, logTail } from '../programs.ts';
@@ -108,7 +108,7 @@ export class ServerProcess {
 
   /** Resolves when the server can serve. */
   async ready(timeoutMs: number): Promise<void> {
-    const deadlineMs = performance.now() + timeoutMs;
+    const deadlineMs = systemWorld.nowMs() + timeoutMs;
     const ended = { gone: false };
     void this.#ended.then(() => {
       ended.gone = true;
@@ -122,14 +122,14 @@ export class ServerProcess {
           `Cannot start server ${this.plan.id}: it ${this.#how}${await logTail(this.plan.log)}`,
         );
       }
-      if (performance.now() > deadlineMs) {
+      if (systemWorld.nowMs() > deadlineMs) {
         throw new CommandFailure(
           EXIT_TEMPORARY,
           `Cannot start server ${this.plan.id}: it does not serve after ${formatDuration(timeoutMs)}${await logTail(this.plan.log)}`,
         );
       }
       // Another process becomes ready: there is no event for it but its answer.
-      await delay(READY_POLL_MS);
+      await systemWorld.sleep(READY_POLL_MS);
     }
     this.#watched = true;
   }
@@ -196,8 +196,8 @@ export class ServerProcess {
     this.resume();
     this.heal();
     child.kill('SIGTERM');
-    const timer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
+    const timer = systemWorld.after(STOP_TIMEOUT_MS, () => child.kill('SIGKILL'));
     await this.#ended;
-    clearTimeout(timer);
+    timer.cancel();
   }
 }

@@ -1,6 +1,7 @@
 import { Agent, type Dispatcher, request } from '../../http-parts/undici.ts';
 import type { ClusterStatus, ServerStatus } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import type { Access } from '../access.ts';
 
 /** So long one question is waited for. */
@@ -19,7 +20,7 @@ export class Asking {
   /** @throws Error where nothing comes in time */
   get(url: string): Promise<Dispatcher.ResponseData> {
     const headers = this.#access.allows(new URL(url)) ? (this.#access.headers ?? {}) : {};
-    return request(url, { dispatcher: this.#agent, headers, signal: AbortSignal.timeout(ANSWER_MS) });
+    return request(url, { dispatcher: this.#agent, headers, signal: systemWorld.timeout(ANSWER_MS) });
   }
 
   async close(): Promise<void> {

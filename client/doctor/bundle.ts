@@ -2,6 +2,7 @@ import { open, readFile, writeFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
+import { systemWorld } from '../../world/system-world.ts';
 import { Access } from '../access.ts';
 import { BLOCK_BYTES, headersOf, paddingOf } from '../archive/pax.ts';
 import { run } from '../run-program.ts';
@@ -59,7 +60,10 @@ export async function writeBundle(file: string, options: BundleOptions): Promise
     .filter(([name]) => ENVIRONMENT.test(name))
     .map(([name, value]) => `${name}=${value}\n`);
   const pieces: Piece[] = [
-    { path: 'about.json', text: `${JSON.stringify({ ...about, at: new Date().toISOString() }, null, 2)}\n` },
+    {
+      path: 'about.json',
+      text: `${JSON.stringify({ ...about, at: new Date(systemWorld.wallMs()).toISOString() }, null, 2)}\n`,
+    },
     { path: 'findings.json', text: `${JSON.stringify(findings, null, 2)}\n` },
     { path: 'environment.txt', text: environment.join('') },
     ...(await Promise.all(servers.flatMap((server) => askedOf(server, asking))).finally(() =>
@@ -134,7 +138,7 @@ function memberOf(path: string, text: string): Uint8Array[] {
     mode: 0o600,
     uid: 0,
     gid: 0,
-    modifiedNs: `${Date.now()}000000`,
+    modifiedNs: `${systemWorld.wallMs()}000000`,
     target: '',
     device: 0,
     dataBytes: data.length,

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { connect } from 'node:tls';
+import { systemWorld } from '../../world/system-world.ts';
 import type { Access } from '../access.ts';
 import { type Finding, failed, ok, warning } from './finding.ts';
 
@@ -22,10 +23,10 @@ async function examineCertificate(url: URL, access: Access): Promise<Finding | n
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
   const socket = connect({ host, port: Number(url.port || 443), ...access.tls, rejectUnauthorized: false });
   try {
-    await once(socket, 'secureConnect', { signal: AbortSignal.timeout(ANSWER_MS) });
+    await once(socket, 'secureConnect', { signal: systemWorld.timeout(ANSWER_MS) });
     const end = socket.getPeerX509Certificate()?.validToDate;
     if (end === undefined) return null;
-    const days = Math.floor((end.getTime() - Date.now()) / DAY_MS);
+    const days = Math.floor((end.getTime() - systemWorld.wallMs()) / DAY_MS);
     const until = `it ends on ${end.toISOString().slice(0, 10)}`;
     if (days < 0) return failed(name, `it ended on ${end.toISOString().slice(0, 10)}`, RENEW);
     if (!socket.authorized) {

@@ -2,6 +2,7 @@ import { lookup } from 'node:dns/promises';
 import { networkInterfaces } from 'node:os';
 import type { ClusterStatus, ServerStatus } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { Access } from '../access.ts';
 import { formatDuration } from '../quantities.ts';
 import { ANSWER_MS, Asking } from './asking.ts';
@@ -211,9 +212,9 @@ type Answer<Value> = { readonly value: Value; readonly ahead: Heard['ahead'] } |
 
 async function ask<Value>(url: string, asking: Asking): Promise<Answer<Value>> {
   try {
-    const sentMs = Date.now();
+    const sentMs = systemWorld.wallMs();
     const response = await asking.get(url);
-    const receivedMs = Date.now();
+    const receivedMs = systemWorld.wallMs();
     const value = parseJsonObject(await response.body.text());
     if (response.statusCode !== 200 || value === null) return { why: `HTTP status ${response.statusCode}` };
     const date = Date.parse(String(response.headers.date ?? ''));

@@ -1,5 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { Socket } from 'node:net';
+import type { Timer } from '../../base/world.ts';
+import { systemWorld as world } from '../../world/system-world.ts';
 import {
   GUARD_FD,
   type GuardDeadline,
@@ -25,7 +27,7 @@ class Guard {
   #deadline: GuardDeadline | null = null;
   /** The command was told to end because of the lease: there is no way back. */
   #expired = false;
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
 
   start(): void {
     this.#keeper.setEncoding('utf8');
@@ -44,7 +46,7 @@ class Guard {
       case 'run':
         this.#deadline = order.deadline;
         // This process may have been slow to start: a command that has no time is not begun.
-        if (leaseLeftMs(order.deadline.stop) > 0) this.#run(order.command, order.args);
+        if (leaseLeftMs(world, order.deadline.stop) > 0) this.#run(order.command, order.args);
         else this.#report({ kind: 'ended', code: null, signal: null, expired: true });
         return;
       case 'extend':
@@ -80,26 +82,26 @@ class Guard {
   }
 
   #arm(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
     const deadline = this.#deadline;
     if (deadline === null || this.#child === null) return;
-    const leftMs = leaseLeftMs(this.#expired ? deadline.kill : deadline.stop);
+    const leftMs = leaseLeftMs(world, this.#expired ? deadline.kill : deadline.stop);
     // The turn after this one: an extension that waits to be read, because this process was stopped, counts.
     this.#timer =
       leftMs > 0
-        ? setTimeout(() => this.#arm(), Math.min(leftMs, LOOK_MS_MAX))
-        : setTimeout(() => setImmediate(() => this.#judge()), 0);
+        ? world.after(Math.min(leftMs, LOOK_MS_MAX), () => this.#arm())
+        : world.after(0, () => void world.soon(() => this.#judge()));
   }
 
   #judge(): void {
     const deadline = this.#deadline;
     if (deadline === null) return;
-    if (leaseLeftMs(deadline.kill) <= 0) {
+    if (leaseLeftMs(world, deadline.kill) <= 0) {
       this.#expired = true;
       this.#signal('SIGKILL');
       return;
     }
-    if (leaseLeftMs(deadline.stop) <= 0 && !this.#expired) {
+    if (leaseLeftMs(world, deadline.stop) <= 0 && !this.#expired) {
       this.#expired = true;
       this.#signal('SIGTERM');
     }
@@ -113,7 +115,7 @@ class Guard {
 
   #stop(kill: LeaseMoment): void {
     if (this.#deadline === null) return;
-    this.#deadline = { ...this.#deadline, kill: leaseMomentEarlier(kill, this.#deadline.kill) };
+    this.#deadline = { ...this.#deadline, kill: leaseMomentEarlier(world, kill, this.#deadline.kill) };
     if (!this.#expired) this.#signal('SIGTERM');
     this.#expired = true;
     this.#arm();

@@ -4,6 +4,7 @@ import type { Socket } from 'node:net';
 import { constants } from 'node:os';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { Timer, World } from '../../base/world.ts';
 import { isSystemError } from '../failure.ts';
 import {
   GUARD_FD,
@@ -55,6 +56,7 @@ function killMarginMs(ttlMs: number): number {
  * for, because it was stopped, this process kills the command.
  */
 export class GuardedCommand {
+  readonly #world: World;
   readonly #ttlMs: number;
   readonly #guard: ChildProcess;
   readonly #socket: Socket;
@@ -64,10 +66,17 @@ export class GuardedCommand {
   #last: CommandEnd | null = null;
   #kill: LeaseMoment;
   #stopping = false;
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
 
   /** @param end of the lease; the command is started only if there is time left */
-  constructor(argv: readonly string[], env: NodeJS.ProcessEnv, ttlMs: number, end: LeaseMoment) {
+  constructor(
+    world: World,
+    argv: readonly string[],
+    env: NodeJS.ProcessEnv,
+    ttlMs: number,
+    end: LeaseMoment,
+  ) {
+    this.#world = world;
     this.#ttlMs = ttlMs;
     const deadline = this.#deadline(end);
     this.#kill = deadline.kill;
@@ -99,7 +108,11 @@ export class GuardedCommand {
    */
   stop(graceMs: number): void {
     this.#stopping = true;
-    this.#kill = leaseMomentEarlier(this.#kill, leaseMomentAfter(leaseMomentNow(), graceMs));
+    this.#kill = leaseMomentEarlier(
+      this.#world,
+      this.#kill,
+      leaseMomentAfter(leaseMomentNow(this.#world), graceMs),
+    );
     this.#order({ kind: 'stop', kill: this.#kill });
     this.#arm();
   }
@@ -118,7 +131,7 @@ export class GuardedCommand {
   #order(order: GuardOrder): void {
     // A write to a guard that is gone would end the reading of its last word as well. So that is read before, in
     // a process that was stopped while it came.
-    setImmediate(() => {
+    this.#world.soon(() => {
       if (this.#last === null && this.#socket.writable) this.#socket.write(guardText(order));
     });
   }
@@ -137,7 +150,7 @@ export class GuardedCommand {
     });
     this.#guard.on('error', reject);
     this.#guard.on('close', () => {
-      if (this.#timer !== null) clearTimeout(this.#timer);
+      this.#timer?.cancel();
       if (this.#last === null) this.#killCommand();
       resolve(this.#last ?? this.#unheard());
     });
@@ -149,7 +162,7 @@ export class GuardedCommand {
    * process was stopped while it was about to write to it.
    */
   #unheard(): CommandEnd {
-    if (this.#pid === null || leaseLeftMs(this.#kill) > 0)
+    if (this.#pid === null || leaseLeftMs(this.#world, this.#kill) > 0)
       return { kind: 'unguarded', killed: this.#pid !== null };
     return { kind: 'ended', code: null, signal: 'SIGKILL', expired: true };
   }
@@ -160,19 +173,22 @@ export class GuardedCommand {
   }
 
   #arm(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
     if (this.#guard.exitCode !== null || this.#guard.signalCode !== null) return;
     const leftMs = this.#guardLeftMs();
     // The turn after this one: what the guard has said while this process was stopped is to be read before.
     this.#timer =
       leftMs > 0
-        ? setTimeout(() => this.#arm(), Math.min(leftMs, LOOK_MS_MAX))
-        : setTimeout(() => setImmediate(() => this.#replaceGuard()), 0);
+        ? this.#world.after(Math.min(leftMs, LOOK_MS_MAX), () => this.#arm())
+        : this.#world.after(0, () => void this.#world.soon(() => this.#replaceGuard()));
   }
 
   /** How long the guard may still take to kill the command, in milliseconds. */
   #guardLeftMs(): number {
-    return leaseLeftMs(leaseMomentAfter(this.#kill, killMarginMs(this.#ttlMs) * GUARD_LATE_SHARE));
+    return leaseLeftMs(
+      this.#world,
+      leaseMomentAfter(this.#kill, killMarginMs(this.#ttlMs) * GUARD_LATE_SHARE),
+    );
   }
 
   /** Does what the guard has not done in time. */

@@ -1,5 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
+import type { Timer, World } from '../../base/world.ts';
 import type { LeaseKeys } from '../../wire/named-lease.ts';
 import type { GrantedLease, LeaseEvent } from '../../wire/named-lease-api.ts';
 import type { CallOptions, ExchangeOutcome, ExchangeRequest } from '../exchange.ts';
@@ -23,6 +23,7 @@ export interface Grant {
 
 /** What a lease that is held asks of the cluster. */
 export interface LeaseExchange {
+  readonly world: World;
   /** Sends a change of a lease, in the name of its session. */
   change(request: LeaseChange, session: number, options: CallOptions): Promise<ExchangeOutcome<Grant>>;
   /** @throws ServiceError */
@@ -57,7 +58,7 @@ export class HeldLease {
   readonly #listeners = new Set<(end: LeaseMoment) => void>();
   #keys: LeaseKeys;
   #end: LeaseMoment;
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
   /** Changes of the lease go one after the other. */
   #turn: Promise<unknown> = Promise.resolve();
   #refreshing = false;
@@ -91,7 +92,7 @@ export class HeldLease {
   /** How long it may still be acted upon, in milliseconds; 0 when it is lost or released. */
   get remainingMs(): number {
     if (this.#released || this.#lost.signal.aborted) return 0;
-    return Math.max(0, leaseLeftMs(this.#end) - this.#marginMs);
+    return Math.max(0, leaseLeftMs(this.#cluster.world, this.#end) - this.#marginMs);
   }
 
   get isHeld(): boolean {
@@ -214,13 +215,13 @@ export class HeldLease {
   #extend({ lease, end }: Grant): void {
     this.#keys = lease.keys;
     // An end that was counted from an earlier moment may be later all the same, and holds.
-    if (leaseLeftMs(end) > leaseLeftMs(this.#end)) this.#end = end;
+    if (leaseLeftMs(this.#cluster.world, end) > leaseLeftMs(this.#cluster.world, this.#end)) this.#end = end;
     for (const listener of this.#listeners) listener(this.#end);
     this.#arm();
   }
 
   #arm(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
     this.#timer = null;
     if (this.#released || this.#lost.signal.aborted) return;
     const leftMs = this.remainingMs;
@@ -228,13 +229,13 @@ export class HeldLease {
       this.#lose(this.#lostError('it could not be refreshed in time'));
       return;
     }
-    const untilRefreshMs = leaseLeftMs(this.#end) - this.#ttlMs * REFRESH_SHARE;
+    const untilRefreshMs = leaseLeftMs(this.#cluster.world, this.#end) - this.#ttlMs * REFRESH_SHARE;
     if (untilRefreshMs <= 0 && !this.#refreshing) {
       this.#refreshing = true;
       void this.#keep();
     }
     const nextMs = this.#refreshing ? leftMs : untilRefreshMs;
-    this.#timer = setTimeout(() => this.#arm(), Math.min(nextMs, LOOK_MS_MAX));
+    this.#timer = this.#cluster.world.after(Math.min(nextMs, LOOK_MS_MAX), () => this.#arm());
   }
 
   /** Refreshes until it worked or the lease is lost. */
@@ -248,7 +249,7 @@ export class HeldLease {
           if (this.#released || this.#lost.signal.aborted) return;
           if (!(error instanceof ServiceError)) throw error;
         }
-        await delay(AGAIN_MS);
+        await this.#cluster.world.sleep(AGAIN_MS);
       }
     } finally {
       this.#refreshing = false;
@@ -271,7 +272,7 @@ export class HeldLease {
         // Refreshes tell as well, only later.
         if (!(error instanceof ServiceError)) throw error;
       }
-      await delay(this.#ttlMs, undefined, { signal }).catch(() => {
+      await this.#cluster.world.sleep(this.#ttlMs, { signal }).catch(() => {
         // It is over; the loop sees it.
       });
     }
@@ -288,7 +289,7 @@ export class HeldLease {
   }
 
   #stop(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
     this.#timer = null;
   }
 

@@ -1,3 +1,5 @@
+import type { World } from '../../base/world.ts';
+
 /**
  * A moment on both clocks of this machine. The monotonic one never steps, but stands still while the machine sleeps; the
  * wall clock goes on, but may be set. A lease is over as soon as one of them says so. Both are the same in all
@@ -8,8 +10,8 @@ export interface LeaseMoment {
   readonly wallMs: number;
 }
 
-export function leaseMomentNow(): LeaseMoment {
-  return { monotonicMs: Number(process.hrtime.bigint()) / 1e6, wallMs: Date.now() };
+export function leaseMomentNow(world: World): LeaseMoment {
+  return { monotonicMs: world.nowMs(), wallMs: world.wallMs() };
 }
 
 export function leaseMomentAfter({ monotonicMs, wallMs }: LeaseMoment, spanMs: number): LeaseMoment {
@@ -17,11 +19,11 @@ export function leaseMomentAfter({ monotonicMs, wallMs }: LeaseMoment, spanMs: n
 }
 
 /** How long it is until `moment`, in milliseconds, by the clock that is nearer to it; negative after it. */
-export function leaseLeftMs(moment: LeaseMoment): number {
-  const now = leaseMomentNow();
+export function leaseLeftMs(world: World, moment: LeaseMoment): number {
+  const now = leaseMomentNow(world);
   return Math.min(moment.monotonicMs - now.monotonicMs, moment.wallMs - now.wallMs);
 }
 
-export function leaseMomentEarlier(a: LeaseMoment, b: LeaseMoment): LeaseMoment {
-  return leaseLeftMs(a) < leaseLeftMs(b) ? a : b;
+export function leaseMomentEarlier(world: World, a: LeaseMoment, b: LeaseMoment): LeaseMoment {
+  return leaseLeftMs(world, a) < leaseLeftMs(world, b) ? a : b;
 }

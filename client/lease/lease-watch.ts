@@ -33,7 +33,7 @@ export async function* watchLease(
   };
   let state: TimedLeaseState | null = null;
   for await (const event of followEvents(endpoints, source, patienceMs, signal)) {
-    const nowMs = performance.now();
+    const nowMs = endpoints.world.nowMs();
     const before: TimedLeaseState | null = state;
     const next: TimedLeaseState = timedLeaseState(event, nowMs);
     state = leaseMerge(before, next);

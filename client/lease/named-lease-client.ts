@@ -1,5 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { HolderDetails } from '../../base/errors.ts';
+import type { World } from '../../base/world.ts';
 import { HEADER_SESSION } from '../../wire/lease-headers.ts';
 import type { LeaseKeys } from '../../wire/named-lease.ts';
 import type { GrantedLease, LeaseEvent, LeaseList, LeaseLook } from '../../wire/named-lease-api.ts';
@@ -36,12 +36,15 @@ export interface AcquireOptions {
 
 /** Leases under names, as clients of a cluster see them. */
 export class NamedLeaseClient implements LeaseExchange {
+  readonly world: World;
   readonly #exchanger: Exchanger;
   readonly #operationTimeoutMs: number;
 
   constructor(options: ClusterClientOptions) {
+    const { world, servers, access = Access.NONE } = options;
+    this.world = world;
     this.#operationTimeoutMs = options.operationTimeoutMs ?? OPERATION_TIMEOUT_MS;
-    this.#exchanger = new Exchanger(options.servers, this.#operationTimeoutMs, options.access ?? Access.NONE);
+    this.#exchanger = new Exchanger(world, servers, this.#operationTimeoutMs, access);
   }
 
   /**
@@ -51,12 +54,12 @@ export class NamedLeaseClient implements LeaseExchange {
    *   where no majority answers; the reason of `signal`
    */
   async acquire(name: string, options: AcquireOptions): Promise<HeldLease> {
-    const session = drawSession();
+    const session = drawSession(this.world);
     const { ttlMs, owner, keys = {}, wait = true, signal, onTaken, marginMs = ttlMs / 10 } = options;
     const body = JSON.stringify({ owner, ttlMs, keys });
     const call = signal === undefined ? {} : { signal };
     using waiting = new FreeWaiter(this, name, signal);
-    const backoff = new Backoff();
+    const backoff = new Backoff(this.world);
     let told = 0;
     let doubtful = false;
     try {
@@ -79,7 +82,9 @@ export class NamedLeaseClient implements LeaseExchange {
         if (holder.token !== told) onTaken?.(holder);
         told = holder.token;
         await waiting.free(holder.remainingMs + AFTER_END_MS);
-        await pause(backoff.nextDelayMs(), signal);
+        await this.world
+          .sleep(backoff.nextDelayMs(), signal === undefined ? {} : { signal })
+          .catch(() => signal?.throwIfAborted());
       }
     } catch (error) {
       // Whether the last attempt was granted may not be known, and nobody will refresh it.
@@ -105,7 +110,7 @@ export class NamedLeaseClient implements LeaseExchange {
   }
 
   async change(request: LeaseChange, session: number, options: CallOptions): Promise<ExchangeOutcome<Grant>> {
-    let sent = leaseMomentNow();
+    let sent = leaseMomentNow(this.world);
     const whole: ExchangeRequest = {
       ...request,
       headers: {
@@ -114,7 +119,7 @@ export class NamedLeaseClient implements LeaseExchange {
       },
       mutation: true,
       onAttempt: () => {
-        sent = leaseMomentNow();
+        sent = leaseMomentNow(this.world);
       },
     };
     return this.#exchanger.exchange(
@@ -177,18 +182,18 @@ class FreeWaiter {
     this.#signal.throwIfAborted();
     this.#watching ??= this.#watch();
     const { promise, resolve } = Promise.withResolvers<void>();
-    let timer = setTimeout(resolve, leftMs);
+    let timer = this.#client.world.after(leftMs, resolve);
     this.#heard = (event) => {
       if (!event.held) return resolve();
-      clearTimeout(timer);
-      timer = setTimeout(resolve, event.remainingMs + AFTER_END_MS);
+      timer.cancel();
+      timer = this.#client.world.after(event.remainingMs + AFTER_END_MS, resolve);
     };
     const stop = () => resolve();
     this.#signal.addEventListener('abort', stop);
     await promise;
     this.#signal.removeEventListener('abort', stop);
     this.#heard = () => {};
-    clearTimeout(timer);
+    timer.cancel();
     this.#signal.throwIfAborted();
   }
 
@@ -204,8 +209,4 @@ class FreeWaiter {
       this.#watching = null;
     }
   }
-}
-
-async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  await delay(ms, undefined, signal === undefined ? {} : { signal }).catch(() => signal?.throwIfAborted());
 }

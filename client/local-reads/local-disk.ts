@@ -3,6 +3,7 @@ import { close, constants, fstatSync, open, read } from 'node:fs';
 import { open as openFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { giveBack, lentMemory } from '../../base/lent-memory.ts';
+import type { Timer, World } from '../../base/world.ts';
 import { crc32 } from '../../checksum/crc32.ts';
 import {
   CONTAINERS_FOLDER,
@@ -35,28 +36,29 @@ interface OpenContainer {
 export class LocalDisk {
   /** What shows the server that its folder can be read here. */
   readonly proof: string;
+  readonly #world: World;
   readonly #folder: string;
   /** Whose the folder's files are: what belongs to somebody else is no container. */
   readonly #uid: number;
   /** By file, in order of last use. */
   readonly #containers = new Map<number, OpenContainer>();
   readonly #opening = new Map<number, Promise<OpenContainer | null>>();
-  readonly #sweep: NodeJS.Timeout;
+  readonly #sweep: Timer;
   #closed = false;
 
-  private constructor(folder: string, proof: string, uid: number) {
+  private constructor(world: World, folder: string, proof: string, uid: number) {
+    this.#world = world;
     this.#folder = folder;
     this.proof = proof;
     this.#uid = uid;
-    this.#sweep = setInterval(() => this.#closeIdle(performance.now() - IDLE_MS), IDLE_MS);
-    this.#sweep.unref();
+    this.#sweep = world.every(IDLE_MS, () => this.#closeIdle(world.nowMs() - IDLE_MS)).unref();
   }
 
   /**
    * @param folder as the server calls it
    * @returns null where this process cannot read it, or another folder has the name here
    */
-  static async open(folder: string): Promise<LocalDisk | null> {
+  static async open(world: World, folder: string): Promise<LocalDisk | null> {
     try {
       const file = await openFile(join(folder, LOCAL_PROOF_FILE), FLAGS);
       try {
@@ -65,7 +67,7 @@ export class LocalDisk {
         // Nothing else is ever made known to a server, whatever folder it names.
         if (!SECRET.test(secret)) return null;
         const proof = createHmac('sha256', secret).update(LOCAL_PROOF_TEXT).digest('hex');
-        return new LocalDisk(folder, proof, stat.uid);
+        return new LocalDisk(world, folder, proof, stat.uid);
       } finally {
         await file.close();
       }
@@ -98,7 +100,7 @@ export class LocalDisk {
 
   close(): void {
     this.#closed = true;
-    clearInterval(this.#sweep);
+    this.#sweep.cancel();
     this.#closeIdle(Number.POSITIVE_INFINITY);
   }
 
@@ -136,7 +138,7 @@ export class LocalDisk {
       return true;
     } finally {
       open.users--;
-      open.usedMs = performance.now();
+      open.usedMs = this.#world.nowMs();
       if (this.#containers.get(container) !== open) closeUnused(open);
     }
   }
@@ -168,7 +170,7 @@ export class LocalDisk {
   async #openNew(container: number): Promise<OpenContainer | null> {
     const fd = await openReading(join(this.#folder, CONTAINERS_FOLDER, containerName(container)));
     if (fd === null) return null;
-    const opened: OpenContainer = { fd, users: 0, usedMs: performance.now() };
+    const opened: OpenContainer = { fd, users: 0, usedMs: this.#world.nowMs() };
     if (!this.#closed && isFileOf(fd, this.#uid)) {
       this.#containers.set(container, opened);
       return opened;

@@ -1,4 +1,5 @@
 import { giveBack } from '../../base/lent-memory.ts';
+import type { World } from '../../base/world.ts';
 import {
   decodeLocations,
   type FileLocations,
@@ -61,6 +62,7 @@ type Known =
  * to be sent them, and they are read from its disk. Wherever that does not work, they are to be read in the ordinary way.
  */
 export class LocalReads {
+  readonly #world: World;
   readonly #exchanger: Exchanger;
   readonly #known = new Map<Endpoint, Known>();
   /** Files of which a server may not tell anything before a moment (monotonic, in milliseconds). */
@@ -68,6 +70,7 @@ export class LocalReads {
   #closed = false;
 
   constructor(exchanger: Exchanger) {
+    this.#world = exchanger.world;
     this.#exchanger = exchanger;
   }
 
@@ -77,7 +80,7 @@ export class LocalReads {
     if (chosen === null) return null;
     const { endpoint, known } = chosen;
     const { file, subject, shown } = located;
-    const sentMs = performance.now();
+    const sentMs = this.#world.nowMs();
     const bytes = Math.min(length, LOCATIONS_BYTES_MAX);
     const outcome = await this.#exchanger.askOnce(
       endpoint,
@@ -97,7 +100,7 @@ export class LocalReads {
     const isForNow = outcome.error.code === 'not-primary' || outcome.error.code === 'precondition-failed';
     if (isForNow) this.#leaveAlone(located.file, endpoint);
     // Another process may answer there by now, with another secret.
-    else this.#lose(endpoint, performance.now() + AGAIN_SOON_MS);
+    else this.#lose(endpoint, this.#world.nowMs() + AGAIN_SOON_MS);
     return null;
   }
 
@@ -111,7 +114,7 @@ export class LocalReads {
     readonly endpoint: Endpoint;
     readonly known: Known & { readonly kind: 'disk' };
   } | null {
-    const nowMs = performance.now();
+    const nowMs = this.#world.nowMs();
     const { primary } = subject;
     for (const id of primary === null ? replicas : [primary, ...replicas]) {
       const endpoint = this.#exchanger.endpoints.named(id, nowMs);
@@ -137,10 +140,10 @@ export class LocalReads {
       readJson<LocalAnswer>,
       { timeoutMs: AGAIN_MS },
     );
-    const disk = outcome.kind === 'answered' ? await LocalDisk.open(outcome.value.folder) : null;
+    const disk = outcome.kind === 'answered' ? await LocalDisk.open(this.#world, outcome.value.folder) : null;
     if (this.#known.get(endpoint)?.kind !== 'asking') disk?.close();
     else if (disk === null)
-      this.#known.set(endpoint, { kind: 'none', untilMs: performance.now() + AGAIN_MS });
+      this.#known.set(endpoint, { kind: 'none', untilMs: this.#world.nowMs() + AGAIN_MS });
     else this.#known.set(endpoint, { kind: 'disk', disk, misses: 0 });
   }
 
@@ -159,14 +162,14 @@ export class LocalReads {
       read: async (offset, length) => {
         const end = Math.min(offset + length, locations.end);
         if (offset >= end) return new Uint8Array(0);
-        const outcome = await inTime(known.disk.read(locations, offset, end), untilMs);
+        const outcome = await inTime(this.#world, known.disk.read(locations, offset, end), untilMs);
         if (typeof outcome !== 'string') {
           known.misses = Math.max(0, known.misses - 1);
           return outcome;
         }
         known.misses += MISS_WEIGHT;
         if (known.misses > MISSES_MAX && this.#known.get(endpoint) === known)
-          this.#lose(endpoint, performance.now() + AGAIN_MS);
+          this.#lose(endpoint, this.#world.nowMs() + AGAIN_MS);
         return outcome;
       },
     };
@@ -177,7 +180,7 @@ export class LocalReads {
   }
 
   #leaveAlone(file: number, endpoint: Endpoint): void {
-    const nowMs = performance.now();
+    const nowMs = this.#world.nowMs();
     for (const [key, untilMs] of this.#notBefore) {
       if (untilMs > nowMs) break;
       this.#notBefore.delete(key);
@@ -195,18 +198,22 @@ export class LocalReads {
 }
 
 /** A disk that does not answer holds up nobody who could ask the server. */
-async function inTime(reading: Promise<Buffer | null>, untilMs: number): Promise<Buffer | Miss> {
+async function inTime(
+  world: World,
+  reading: Promise<Buffer | null>,
+  untilMs: number,
+): Promise<Buffer | Miss> {
   const late = Promise.withResolvers<'late'>();
-  const timer = setTimeout(() => late.resolve('late'), Math.max(0, untilMs - performance.now()));
+  const timer = world.after(Math.max(0, untilMs - world.nowMs()), () => late.resolve('late'));
   const first = await Promise.race([reading, late.promise]);
-  clearTimeout(timer);
+  timer.cancel();
   if (first === 'late') {
     void reading.then((bytes) => bytes !== null && giveBack(bytes));
     return 'late';
   }
   if (first === null) return 'other';
   // What was read after that may be of a later version that happens to have the same checksum.
-  if (performance.now() <= untilMs) return first;
+  if (world.nowMs() <= untilMs) return first;
   giveBack(first);
   return 'late';
 }

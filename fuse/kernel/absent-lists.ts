@@ -21,7 +21,7 @@ export class AbsentLists {
 
   /**
    * @param memory as `AbsentLists.memory` made it
-   * @param nowMs a monotonic clock in whole milliseconds, the same in both threads
+   * @param nowMs monotonic, and the same in both threads
    */
   constructor(memory: SharedArrayBuffer, nowMs: () => number) {
     this.#nowMs = nowMs;

@@ -3,7 +3,6 @@ import { stat } from 'node:fs/promises';
 import { release } from 'node:os';
 import type { World } from '../../base/world.ts';
 import { canonical } from '../../client/mount-table.ts';
-import { threadsMs } from '../../world/system-world.ts';
 import { withDeadline } from '../deadline.ts';
 import { BACKGROUND_MAX, mountedAt, tuneKernel } from '../kernel-tuning.ts';
 import { guardMount } from '../mount-guard.ts';
@@ -79,7 +78,7 @@ export async function mountWithKernel(
     else done(null);
   });
   const lists = options.acls ? AbsentLists.memory() : null;
-  const absentLists = lists === null ? null : new AbsentLists(lists, threadsMs);
+  const absentLists = lists === null ? null : new AbsentLists(lists, () => world.nowMs());
   const invalidateInode = async (inode: number, pages = true): Promise<void> => {
     absentLists?.forgetAll();
     const node = session.numbers.node(inode);

@@ -1,6 +1,6 @@
 import { readSync, writeSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
-import { threadsMs } from '../../world/system-world.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { AbsentLists } from './absent-lists.ts';
 import { promptAnswer } from './prompt-answers.ts';
 import { IN_HEADER_BYTES } from './protocol.ts';
@@ -13,7 +13,7 @@ import { RequestRing } from './request-ring.ts';
  */
 
 const { fd, memory, absent, requestBytesMax } = workerData as ReaderData;
-const absentLists = absent === null ? null : new AbsentLists(absent, threadsMs);
+const absentLists = absent === null ? null : new AbsentLists(absent, systemWorld.nowMs);
 const ring = new RequestRing(memory);
 let buffer = room();
 

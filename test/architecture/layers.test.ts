@@ -76,6 +76,7 @@ const SYSTEM_WORLD = [
   'Math.random',
   'Date.now',
   'performance',
+  'monitorEventLoopDelay',
   'setTimeout',
   'setInterval',
   'setImmediate',
@@ -94,16 +95,27 @@ const SYSTEM_WORLD = [
   'WeakRef',
   'FinalizationRegistry',
 ];
-const SYSTEM_WORLD_MODULES = ['node:timers', 'node:timers/promises', 'node:perf_hooks'];
+const SYSTEM_WORLD_MODULES = ['node:timers', 'node:timers/promises'];
 
 /** What is given its `World`, so that a simulation can run it. */
-const GIVEN_WORLD = ['fuse'];
+const GIVEN_WORLD = ['client', 'fuse'];
 
 /** The programs, which give it: they alone import `world/`. A path that ends in a slash is a folder. */
 const PROGRAMS: Readonly<Record<string, string>> = {
+  'client/bench/': 'measures the real system',
+  'client/certificates/': 'tools of the command line, with files',
+  'client/commands/': 'the command line',
+  'client/demo/': 'real servers, which it kills',
+  'client/dev/': 'processes of real servers',
+  'client/doctor/': 'examines the real system',
+  'client/lease/guard.ts': 'a process of its own, which watches a real command',
+  'client/mount-log.ts': 'files of the process of a mount',
+  'client/mount.ts': 'starts the process of a mount',
+  'client/output.ts': 'the terminal',
+  'client/signals.ts': 'the terminal',
+  'client/unmount.ts': 'ends the process of a mount',
   'fuse/main.ts': 'the process of a mount',
-  'fuse/kernel/kernel-mount.ts': 'the real kernel, whose reading thread shares a clock',
-  'fuse/kernel/reader-thread.ts': 'that thread',
+  'fuse/kernel/reader-thread.ts': 'the thread that reads /dev/fuse',
 };
 
 const ROOT = resolve(import.meta.dirname, '../..');

@@ -7,6 +7,7 @@ import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { CacheSession } from '../../client/cache-session.ts';
 import type { CacheAnswer, CacheRequest } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 interface Poll {
   readonly request: CacheRequest;
@@ -48,7 +49,15 @@ class SessionRun {
       ended: () => {
         this.ended++;
       },
-      nowMs: () => this.nowMs,
+      world: {
+        ...systemWorld,
+        nowMs: () => this.nowMs,
+        sleep: (ms, { signal } = {}) =>
+          new Promise((resolve) => {
+            setTimeout(resolve, ms);
+            signal?.addEventListener('abort', () => resolve());
+          }),
+      },
       failed: () => undefined,
     });
     this.session.start();

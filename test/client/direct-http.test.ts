@@ -10,6 +10,7 @@ import { Access } from '../../client/access.ts';
 import { DirectHttp, type DirectRequest, UnusualAnswerError } from '../../client/direct-http.ts';
 import { Endpoint } from '../../client/endpoint.ts';
 import { Traffic } from '../../client/traffic.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const CONNECT_TIMEOUT_MS = 5_000;
 const CONNECTIONS_MAX = 2;
@@ -22,7 +23,13 @@ async function listening(context: TestContext, server: Server): Promise<URL> {
 }
 
 function directTo(context: TestContext, url: URL): DirectHttp {
-  const direct = new DirectHttp(url, new Traffic(CONNECT_TIMEOUT_MS), CONNECT_TIMEOUT_MS, CONNECTIONS_MAX);
+  const direct = new DirectHttp(
+    systemWorld,
+    url,
+    new Traffic(systemWorld, CONNECT_TIMEOUT_MS),
+    CONNECT_TIMEOUT_MS,
+    CONNECTIONS_MAX,
+  );
   context.after(() => direct.close());
   return direct;
 }
@@ -244,6 +251,7 @@ for (const [what, answer] of [
     const url = await rawServer(context, (socket) => void socket.end(answer));
     await assert.rejects(directTo(context, url).request(asked('/')), UnusualAnswerError);
     const endpoint = new Endpoint(
+      systemWorld,
       url.href,
       true,
       { lost: () => undefined, elsewhere: () => false },

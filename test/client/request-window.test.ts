@@ -6,12 +6,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import { RequestWindow } from '../../client/request-window.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const UNLIMITED = { timeoutMs: Number.POSITIVE_INFINITY };
 
 /** A window without room: its first number is in use. */
 async function full(): Promise<RequestWindow> {
-  const window = new RequestWindow();
+  const window = new RequestWindow(systemWorld);
   const numbers: number[] = [];
   for (let count = 0; count < 64; count++) numbers.push(await window.acquire(UNLIMITED));
   for (const number of numbers.slice(1)) window.release(number);

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { SEARCH_PERIOD_MAX_MS, SEARCH_PERIOD_MS, SearchSchedule } from '../../client/search-schedule.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 /** A schedule on a clock of its own. */
 class Bench {
@@ -15,8 +16,8 @@ class Bench {
   constructor(t: TestContext) {
     this.#timers = t.mock.timers;
     this.#timers.enable({ apis: ['setTimeout', 'setInterval'] });
-    t.mock.method(performance, 'now', () => this.#nowMs);
-    this.schedule = new SearchSchedule(() => {
+    const world = { ...systemWorld, nowMs: () => this.#nowMs };
+    this.schedule = new SearchSchedule(world, () => {
       this.searches++;
       return new Promise((resolve) => {
         this.end = resolve;

@@ -123,8 +123,8 @@ async function searchAmong(
   prepare: (given: Endpoint, found: Endpoint) => Promise<void> | void,
 ): Promise<{ joined: string[]; left: string[] }> {
   const events = { lost: () => undefined, elsewhere: () => false };
-  const given = new Endpoint(cluster.server(0).url, true, events, Access.NONE);
-  const found = new Endpoint(cluster.server(1).url, false, events, Access.NONE);
+  const given = new Endpoint(systemWorld, cluster.server(0).url, true, events, Access.NONE);
+  const found = new Endpoint(systemWorld, cluster.server(1).url, false, events, Access.NONE);
   given.id = 's1';
   found.id = 's2';
   await prepare(given, found);
@@ -174,7 +174,7 @@ test('a server that did not prove who it is in time is a reason to look again', 
   await using cluster = await FakeCluster.start();
   cluster.listed = cluster.servers.map((server) => infoOf(server));
   const events = { lost: () => undefined, elsewhere: () => false };
-  const given = new Endpoint(cluster.server(0).url, true, events, Access.NONE);
+  const given = new Endpoint(systemWorld, cluster.server(0).url, true, events, Access.NONE);
   const { signal } = new AbortController();
   cluster.server(1).intercept = () => ({ kind: 'problem', code: 'busy' });
   const first = await findServers([given], given, events, signal);

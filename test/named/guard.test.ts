@@ -6,15 +6,16 @@ import { after, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { exitCodeOf, GuardedCommand } from '../../client/lease/guarded-command.ts';
 import { leaseLeftMs, leaseMomentAfter, leaseMomentNow } from '../../client/lease/lease-clock.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
 
 const TTL_MS = 4_000;
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-guard-'));
 after(() => rmSync(folder, { recursive: true }));
 
-const afterMs = (ms: number) => leaseMomentAfter(leaseMomentNow(), ms);
+const afterMs = (ms: number) => leaseMomentAfter(leaseMomentNow(systemWorld), ms);
 const guarded = (script: string, end = afterMs(60_000)) =>
-  new GuardedCommand(['sh', '-c', script], { ...process.env, FOLDER: folder }, TTL_MS, end);
+  new GuardedCommand(systemWorld, ['sh', '-c', script], { ...process.env, FOLDER: folder }, TTL_MS, end);
 
 /** @returns whether a process can still act */
 function alive(pid: number): boolean {
@@ -33,7 +34,7 @@ test('a command ends by itself: its code is passed on', async () => {
 });
 
 test('a command that cannot be run', async () => {
-  const end = await new GuardedCommand(['./none'], process.env, TTL_MS, afterMs(60_000)).ended;
+  const end = await new GuardedCommand(systemWorld, ['./none'], process.env, TTL_MS, afterMs(60_000)).ended;
   assert.ok(end.kind === 'failed');
   assert.equal(exitCodeOf(end), 127);
 });
@@ -70,12 +71,15 @@ test('an extension that came in time counts, even if the guard slept beyond the 
   const guard = Number(readFileSync(file, 'utf8'));
   process.kill(guard, 'SIGSTOP');
   command.extend(afterMs(60_000));
-  await until('the first deadline is over', async () => leaseMomentNow().monotonicMs > first.monotonicMs);
+  await until(
+    'the first deadline is over',
+    async () => leaseMomentNow(systemWorld).monotonicMs > first.monotonicMs,
+  );
   process.kill(guard, 'SIGCONT');
   process.kill(guard, 0);
   await until('the command may end', async () => {
     assert.ok(alive(guard));
-    return leaseMomentNow().monotonicMs > first.monotonicMs + 300;
+    return leaseMomentNow(systemWorld).monotonicMs > first.monotonicMs + 300;
   });
   writeFileSync(join(folder, 'go'), '');
   assert.deepEqual(await command.ended, { kind: 'ended', code: 4, signal: null, expired: false });
@@ -127,7 +131,7 @@ test('a lease that is lost in its last part leaves no more time than it has', as
   await until('it is ready', async () => existsSync(join(folder, 'last')));
   command.stop(60_000);
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
-  assert.ok(leaseLeftMs(end) > 0, 'It was killed before the end');
+  assert.ok(leaseLeftMs(systemWorld, end) > 0, 'It was killed before the end');
 });
 
 test('a guard that sleeps beyond the deadline is replaced: the command is killed before its lease ends', async () => {
@@ -138,7 +142,7 @@ test('a guard that sleeps beyond the deadline is replaced: the command is killed
   const [guard = 0, pid = 0] = readFileSync(file, 'utf8').split(' ').map(Number);
   process.kill(guard, 'SIGSTOP');
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
-  assert.ok(leaseLeftMs(end) > 0, 'It was killed before the end');
+  assert.ok(leaseLeftMs(systemWorld, end) > 0, 'It was killed before the end');
   assert.ok(!alive(guard));
   await until('it is gone', async () => !alive(pid));
 });
@@ -152,7 +156,7 @@ test('so is one that was stopped before it could tell whom it guards', async () 
   process.kill(guard, 'SIGSTOP');
   const [pid = 0] = childrenOf(guard);
   assert.deepEqual(await command.ended, { kind: 'ended', code: null, signal: 'SIGKILL', expired: true });
-  assert.ok(leaseLeftMs(end) > 0, 'It was killed before the end');
+  assert.ok(leaseLeftMs(systemWorld, end) > 0, 'It was killed before the end');
   await until('both are gone', async () => !alive(pid) && !alive(guard));
 });
 

@@ -359,7 +359,7 @@ test('where contents lie on a disk is told to those who may have them sent, and 
   assert.equal((await ask('GET', '/v1/local')).status, 401);
   const told = await ask('GET', '/v1/local', { token: tokens.get('reader') as string });
   const { folder } = JSON.parse(told.text) as LocalAnswer;
-  const disk = await LocalDisk.open(folder);
+  const disk = await LocalDisk.open(systemWorld, folder);
   assert.ok(disk !== null, told.text);
   disk.close();
   const { text } = await askJson('/v1/catalog/capabilities', 'reader', { files: [inode] });

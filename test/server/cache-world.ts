@@ -286,7 +286,15 @@ export class WorldClient {
         this.memory.forgetAll();
         this.#delegated.endAll();
       },
-      nowMs: () => this.#nowMs(),
+      world: {
+        ...systemWorld,
+        nowMs: () => this.#nowMs(),
+        sleep: (ms, { signal } = {}) =>
+          new Promise((resolve) => {
+            setTimeout(resolve, ms);
+            signal?.addEventListener('abort', () => resolve());
+          }),
+      },
       failed: () => undefined,
     });
     this.session.start();

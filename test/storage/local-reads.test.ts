@@ -26,7 +26,7 @@ async function setUp(t: TestContext) {
   const fixture = await DiskFixture.make();
   t.after(() => fixture.dispose());
   LocalProof.make(systemWorld, fixture.path);
-  const disk = await LocalDisk.open(fixture.path);
+  const disk = await LocalDisk.open(systemWorld, fixture.path);
   assert.ok(disk !== null);
   t.after(() => disk.close());
   await begin(fixture.store, FILE, OBJECT_BYTES);
@@ -151,7 +151,7 @@ test('a container that was cut, damaged, replaced or is gone has nothing', async
   assert.deepEqual(await read(), Buffer.from(bytes));
   fs.rmSync(container);
   fs.symlinkSync('/etc/passwd', container);
-  const other = await LocalDisk.open(path.dirname(path.dirname(path.dirname(container))));
+  const other = await LocalDisk.open(systemWorld, path.dirname(path.dirname(path.dirname(container))));
   assert.equal(await other?.read(locations, 0, bytes.length), null, 'a link leads nowhere');
   other?.close();
   fs.rmSync(container);
@@ -177,10 +177,10 @@ test('only who can read the secret of this start shows it', async (t) => {
   const folder = temporaryFolder();
   t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
   const name = path.join(folder, LOCAL_PROOF_FILE);
-  assert.equal(await LocalDisk.open(folder), null, 'there is none');
+  assert.equal(await LocalDisk.open(systemWorld, folder), null, 'there is none');
   const first = LocalProof.make(systemWorld, folder);
   assert.equal(fs.statSync(name).mode & 0o777, 0o600);
-  const disk = await LocalDisk.open(folder);
+  const disk = await LocalDisk.open(systemWorld, folder);
   assert.ok(disk !== null && first.isShown(disk.proof));
   assert.ok(!disk.proof.includes(fs.readFileSync(name, 'latin1')), 'the secret itself is told to nobody');
   const second = LocalProof.make(systemWorld, folder);
@@ -191,13 +191,13 @@ test('only who can read the secret of this start shows it', async (t) => {
   // What is no secret of a server is made known to none, whatever folder it names.
   for (const contents of ['root:x:0:0\n', 'a'.repeat(63), 'g'.repeat(64), 'a'.repeat(65)]) {
     fs.writeFileSync(name, contents);
-    assert.equal(await LocalDisk.open(folder), null);
+    assert.equal(await LocalDisk.open(systemWorld, folder), null);
   }
   const elsewhere = path.join(folder, 'elsewhere');
   fs.writeFileSync(elsewhere, 'a'.repeat(64));
   fs.rmSync(name);
   fs.symlinkSync(elsewhere, name);
-  assert.equal(await LocalDisk.open(folder), null, 'a link is not followed');
+  assert.equal(await LocalDisk.open(systemWorld, folder), null, 'a link is not followed');
 });
 
 test('containers of others are none', { skip: process.getuid?.() !== 0 }, async (t) => {

@@ -4,7 +4,7 @@ import { Worker } from 'node:worker_threads';
 import { AbsentLists } from '../../../fuse/kernel/absent-lists.ts';
 import { promptAnswer } from '../../../fuse/kernel/prompt-answers.ts';
 import { IN_HEADER_BYTES, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
-import { threadsMs } from '../../../world/system-world.ts';
+import { systemWorld } from '../../../world/system-world.ts';
 
 const ENODATA = -61;
 const EOPNOTSUPP = -95;
@@ -31,7 +31,7 @@ function errorOf(absent: AbsentLists, name: string, node: number): number | null
 }
 
 test('what is asked of a file without lists is answered on the spot, until that is old or forgotten', () => {
-  const absent = new AbsentLists(AbsentLists.memory(), threadsMs);
+  const absent = new AbsentLists(AbsentLists.memory(), systemWorld.nowMs);
   const list = 'system.posix_acl_access';
   assert.equal(errorOf(absent, list, LARGE), null);
   absent.told(LARGE, LONG_MS);
@@ -48,7 +48,7 @@ test('what is asked of a file without lists is answered on the spot, until that 
 });
 
 test('attributes that no file has are refused; those that one may have, and all other calls, are not for this', () => {
-  const absent = new AbsentLists(AbsentLists.memory(), threadsMs);
+  const absent = new AbsentLists(AbsentLists.memory(), systemWorld.nowMs);
   absent.told(7, LONG_MS);
   assert.equal(errorOf(absent, 'security.capability', 7), EOPNOTSUPP);
   assert.equal(errorOf(absent, 'user.color', 7), null);
@@ -59,13 +59,13 @@ test('attributes that no file has are refused; those that one may have, and all 
 
 test('a thread that looks while another writes never takes one inode for another', async () => {
   const memory = AbsentLists.memory();
-  const absent = new AbsentLists(memory, threadsMs);
+  const absent = new AbsentLists(memory, systemWorld.nowMs);
   // All have the same place; the last one is made of the halves of the others.
   const [here, other, never] = [5 + 2 ** 32, 5 + 2 ** 14 + 2 * 2 ** 32, 5 + 2 * 2 ** 32];
   const program = `
     const { parentPort, workerData } = require('node:worker_threads');
-    Promise.all(workerData.sources.map((source) => import(source))).then(([{ AbsentLists }, { threadsMs }]) => {
-      const absent = new AbsentLists(workerData.memory, threadsMs);
+    Promise.all(workerData.sources.map((source) => import(source))).then(([{ AbsentLists }, { systemWorld }]) => {
+      const absent = new AbsentLists(workerData.memory, systemWorld.nowMs);
       const counts = { here: 0, never: 0 };
       while (counts.here < 1000) {
         if (absent.has(workerData.here)) counts.here++;

@@ -8,7 +8,7 @@ import { IN_HEADER_BYTES, INIT_FLAG, OPCODE, OUT_HEADER_BYTES } from '../../../f
 import { Session } from '../../../fuse/kernel/session.ts';
 import { pendingIn } from '../../../fuse/kernel/signals.ts';
 import type { FileSystemCalls, TransportOptions } from '../../../fuse/transport.ts';
-import { systemWorld, threadsMs } from '../../../world/system-world.ts';
+import { systemWorld } from '../../../world/system-world.ts';
 
 const ROOT = 500;
 const LIMIT_MS = 1000;
@@ -47,7 +47,7 @@ let world: World = systemWorld;
 class Exchange {
   readonly answers: Answer[] = [];
   readonly dropped: number[] = [];
-  readonly absentLists = new AbsentLists(AbsentLists.memory(), threadsMs);
+  readonly absentLists = new AbsentLists(AbsentLists.memory(), systemWorld.nowMs);
   readonly session: Session;
   #unique = 0;
 
