@@ -78,3 +78,7 @@ export function errnoNumber(error: unknown): number {
 export function isForeseen(error: unknown): boolean {
   return error instanceof ErrnoError || error instanceof ServiceError;
 }
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,157 @@
+import type { World } from '../base/world.ts';
+import type { Access } from '../client/access.ts';
+import { ClusterClient, type ClusterClientOptions } from '../client/cluster-client.ts';
+import { writeGapBound } from '../client/demo/bound.ts';
+import { kernelOptions, type MountSettings } from '../client/mount-options.ts';
+import { LATE_ERROR_MESSAGE } from '../client/mount-status.ts';
+import { RememberingClient, type RememberingClientOptions } from '../client/remembering-client.ts';
+import { withBirths } from './birth-backend.ts';
+import { clusterBackend, isSnapshot } from './cluster-backend.ts';
+import { ClusterBirths } from './cluster-births.ts';
+import { messageOf } from './errno.ts';
+import { clusterFacts, withFacts } from './facts.ts';
+import { type Mounted, mountVolume } from './mount.ts';
+import { type LateError, UNBORN_MS_MAX } from './newborn-files.ts';
+import { isAsStored, presenter } from './presentation.ts';
+import { readOnlyBackend } from './read-only.ts';
+import { REMOVAL_ROW_MS } from './removal-rows.ts';
+import type { KernelCache, Log, Transport } from './transport.ts';
+
+/** The client library's time limit is this share of a call's, so that the program gets its error, which says why. */
+const CLIENT_MARGIN = 0.95;
+/** For the question how long leases are, on which the limit of all further ones depends. */
+const FIRST_LIMIT_MS = 20_000;
+const ERROR_CHARS_MAX = 1_000;
+/** What a call may take beyond the cluster's lease, where the settings name no limit. */
+const BEYOND_LEASE_MS = 5_000;
+const BEYOND_FAILOVER_MS = 1_000;
+
+export interface ClusterMountSettings extends MountSettings {
+  readonly volume: string;
+  readonly path: string;
+  readonly directory: string;
+}
+
+/** What a mount uses of the machine that it runs on. */
+export interface MountSurroundings {
+  readonly world: World;
+  readonly access: Access;
+  readonly transport: Transport;
+  readonly log: Log;
+  readonly isRoot: boolean;
+}
+
+export interface ClusterMount extends Mounted {
+  /** The longest that a program under the mount waits for the cluster, in milliseconds. */
+  readonly limitMs: number;
+  /** An acknowledged operation was dropped: the log says which. */
+  readonly hasDropped: boolean;
+}
+
+/**
+ * Mounts a volume of a cluster: client library, backend, file system and the transport that is given.
+ *
+ * @throws ServiceError or TransportError, before anything is mounted
+ */
+export async function mountCluster(
+  settings: ClusterMountSettings,
+  surroundings: MountSurroundings,
+): Promise<ClusterMount> {
+  const { world, access, transport, log, isRoot } = surroundings;
+  const { servers, volume, path, directory, xattrs } = settings;
+  const source = settings.source ?? (path === '/' ? `leasehold:${volume}` : `leasehold:${volume}:${path}`);
+  const limitMs = settings.operationTimeoutMs ?? (await usualLimit(world, servers, access));
+  let mounted: Mounted | null = null;
+  let hasDropped = false;
+  const clientOptions = {
+    ...{ world, servers, access, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) },
+    localReads: settings.localReads,
+    exact: settings.cache.kind !== 'ttl' || settings.cache.ageMs < UNBORN_MS_MAX,
+  };
+  const failed = (error: unknown) =>
+    log('debug', 'nothing is remembered for now', { error: messageOf(error) });
+  const { client, believedMs } = clientOf(settings, clientOptions, {
+    forgotten: (inodes) => mounted?.forgotten(inodes) ?? Promise.resolve(),
+    changing: (inodes) => mounted?.changing(inodes) ?? Promise.resolve(),
+    failed,
+  });
+  const births =
+    settings.cache.kind !== 'strict' && !settings.readOnly ? new ClusterBirths(client, volume, failed) : null;
+  const plain = clusterBackend(client, volume, path, births?.delegations);
+  // Facts are of what is there now.
+  const whole = isSnapshot(volume) ? plain : withFacts(plain, clusterFacts(client, volume), settings.facts);
+  const changeable =
+    births === null
+      ? whole
+      : withBirths(world, whole, births, log, {
+          rowMs: clientOptions.exact ? 0 : REMOVAL_ROW_MS,
+          waitMsMax: clientOptions.operationTimeoutMs,
+          late: (error) => {
+            hasDropped = true;
+            void reportLate(client, error, log);
+          },
+        });
+  const backend = settings.readOnly ? readOnlyBackend(changeable) : changeable;
+  const { accessTimes: times, directoryAccessTimes: directories } = settings;
+  mounted = await mountVolume(backend, transport, {
+    ...{ world, directory, source, limitMs, xattrs, log },
+    kernelOptions: kernelOptions(settings, isRoot),
+    present: presenter(settings),
+    // Lists speak of the owners and modes that are stored.
+    acls: isAsStored(settings),
+    flushBehind: settings.flushBehind,
+    accessRule: settings.readOnly ? { times: 'noatime', directories: false } : { times, directories },
+    ageMaxMs: settings.cache.kind === 'ttl' ? settings.cache.ageMs : 0,
+    ...(believedMs === undefined ? {} : { believedMs }),
+  });
+  return {
+    ...{ ...mounted, limitMs },
+    get hasDropped() {
+      return hasDropped;
+    },
+  };
+}
+
+/** The client of a mount, and for how long its answers stay true. */
+function clientOf(
+  { cache }: MountSettings,
+  options: ClusterClientOptions,
+  events: Required<Pick<RememberingClientOptions, 'forgotten' | 'changing' | 'failed'>>,
+): { readonly client: ClusterClient; readonly believedMs?: KernelCache['believedMs'] } {
+  if (cache.kind !== 'leases') return { client: new ClusterClient(options) };
+  const client = new RememberingClient({ ...options, ...events });
+  return { client, believedMs: (attributes) => client.believedMs(attributes) };
+}
+
+/** The log has an operation that was dropped even where no server learns of it. */
+async function reportLate(client: ClusterClient, late: LateError, log: Log): Promise<void> {
+  const { operation, directory, name } = late;
+  const error = messageOf(late.error).slice(0, ERROR_CHARS_MAX);
+  let path = `directory ${directory}: ${name}`;
+  try {
+    const { paths } = await client.query({ kind: 'paths', inodes: [directory] });
+    const [found] = paths;
+    if (found !== undefined) path = `${found.volume}:${found.path.replace(/\/$/, '')}/${name}`;
+  } catch (why) {
+    log('debug', 'the path of a late error is not known', { error: messageOf(why) });
+  }
+  log('error', LATE_ERROR_MESSAGE, { operation, path, error });
+  await client.reportLateError({ operation, path, error }).catch((why: unknown) => {
+    log('debug', 'a late error is not reported', { error: messageOf(why) });
+  });
+}
+
+/**
+ * Long enough for the death of a server to be a pause: the cluster's lease and some seconds, or the longest
+ * fail-over where that takes longer.
+ */
+async function usualLimit(world: World, servers: readonly string[], access: Access): Promise<number> {
+  const client = new ClusterClient({ world, servers, access, operationTimeoutMs: FIRST_LIMIT_MS });
+  try {
+    const { leaseMs, clockSkewMaxMs } = (await client.status()).timing;
+    const failoverMs = writeGapBound(leaseMs, clockSkewMaxMs).totalMs;
+    return Math.max(leaseMs + BEYOND_LEASE_MS, failoverMs + BEYOND_FAILOVER_MS);
+  } finally {
+    await client.close();
+  }
+}
