@@ -27,7 +27,7 @@ class FakeDriver {
   }
 }
 
-/** A catalog, and servers with a keeper each; the catalog is at all three, and s1 is its primary. */
+/** A catalog, and servers with a keeper each. */
 class Cluster {
   view: VotersView | null = null;
   nowMs = 0;
@@ -35,6 +35,9 @@ class Cluster {
   readonly founders: readonly ServerId[];
   readonly versions = new Map<ServerId, number | null>(ALL.map((id) => [id, VOTERS_VERSION]));
   readonly gone = new Set<ServerId>();
+  readonly draining = new Set<ServerId>();
+  catalog: readonly ServerId[] = ALL;
+  primary = S1;
   readonly drivers = new Map<ServerId, FakeDriver>();
   readonly keepers = new Map<ServerId, VotersKeeper>();
 
@@ -51,8 +54,8 @@ class Cluster {
       ...{ self, driver, founders: this.founders, timing: TIMING, periodMs: NO_TIMER_MS },
       log: pino({ level: 'silent' }),
       nowMs: () => this.nowMs,
-      isCatalogPrimary: () => self === S1,
-      catalogMembers: () => ALL,
+      isCatalogPrimary: () => self === this.primary,
+      catalogMembers: () => this.catalog,
       standings: async () => ALL.map((id) => this.#standing(id)),
       query: async () => ({ view: this.view as never }),
       command: async ({ view }) => {
@@ -82,7 +85,8 @@ class Cluster {
   #standing(id: ServerId): ServerStanding {
     const space = { freeBytes: 1, totalBytes: 2 };
     const gone = this.gone.has(id);
-    return { id, zone: '', registered: true, reachable: !gone, state: 'in', gone, ...space };
+    const state = this.draining.has(id) ? 'draining' : 'in';
+    return { id, zone: '', registered: true, reachable: !gone, state, gone, ...space };
   }
 
   [Symbol.dispose](): void {
@@ -137,10 +141,29 @@ test('voters stay while a server runs a release that does not know views, or is 
   assert.notEqual(cluster.view, null);
 });
 
-test('three servers of the first configuration go on voting until one of them leaves', async () => {
+test('three servers of the first configuration vote until one of them leaves', async () => {
   using cluster = new Cluster(ALL);
   await cluster.keeper(S1).turn();
   assert.equal(cluster.view, null);
+  cluster.catalog = [S1, S2];
+  cluster.draining.add(S3);
+  await cluster.keeper(S1).turn();
+  const { number, members, joint } = cluster.view as unknown as VotersView;
+  assert.deepEqual([number, members.servers, joint?.servers], [2, ALL, [S1, S2]]);
+});
+
+test('a primary that takes over in the middle of a change waits anew', async () => {
+  using cluster = new Cluster();
+  for (let turn = 0; turn < 2; turn++) await cluster.keeper(S1).turn();
+  cluster.nowMs += votersJointMs(TIMING) - 1;
+  cluster.primary = S2;
+  await cluster.keeper(S2).turn();
+  cluster.nowMs += votersJointMs(TIMING) - 1;
+  await cluster.keeper(S2).turn();
+  assert.equal(cluster.view?.number, 2);
+  cluster.nowMs += 1;
+  await cluster.keeper(S2).turn();
+  assert.equal(cluster.view?.number, 3);
 });
 
 test('a new folder goes by what the catalog says when it is asked, not by what it is sent', async () => {
