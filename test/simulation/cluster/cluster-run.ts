@@ -18,6 +18,8 @@ const SKEW_MS = 100;
 const PORT = 7_401;
 const ACTORS = 3;
 const START_MS_MAX = 60_000;
+/** How long a starved process runs before it waits again. */
+const RUNS_MS_MAX = 20;
 /** All faults have ended: so long the cluster has to become idle and whole. */
 const HEAL_MS_MAX = 120_000;
 
@@ -28,6 +30,8 @@ export interface RunOptions {
   readonly forMs: number;
   readonly onNote?: (line: string) => void;
   readonly faults?: boolean;
+  /** Every server and client waits for a processor for up to so long, in milliseconds, runs for a moment, and waits again. */
+  readonly starvedMs?: number;
 }
 
 export interface RunReport {
@@ -40,6 +44,8 @@ export interface RunReport {
   readonly traceHash: string;
   readonly violations: readonly string[];
   readonly undecided: number;
+  /** Changes of the catalog's primary before all was healed. */
+  readonly successions: number;
   /** What happened, by kind. */
   readonly coverage: ReadonlyMap<string, number>;
 }
@@ -119,9 +125,13 @@ class ClusterRun {
     await this.#begin();
     const beganMs = time.nowMs;
     for (let index = 0; index < this.#options.clients; index++) this.#startClient(index);
-    if (this.#options.faults !== false) this.#nextFault();
+    const { starvedMs, faults } = this.#options;
+    const epoch = await this.#catalogEpoch();
+    if (faults !== false) this.#nextFault();
+    if (starvedMs !== undefined) this.#starveAll(starvedMs);
     await time.run(beganMs + this.#options.forMs);
     this.#heal();
+    const successions = (await this.#catalogEpoch()) - epoch;
     await this.#end();
     this.#judge();
     return {
@@ -134,6 +144,7 @@ class ClusterRun {
       traceHash: time.traceHash,
       violations: this.#violations,
       undecided: this.#undecided,
+      successions,
       coverage: this.#coverage,
     };
   }
@@ -279,6 +290,37 @@ class ClusterRun {
         break;
     }
     this.#cover(what);
+  }
+
+  /** All wait and run by turns, as processes do that share few processors with many busy loops. */
+  #starveAll(waitMsMax: number): void {
+    this.#work.isPatient = true;
+    const starve = (process: SimulatedProcess): void => {
+      const waitMs = waitMsMax * (0.4 + 0.6 * this.#prng.next());
+      process.pause(waitMs);
+      this.#later(waitMs + 1 + this.#prng.next() * RUNS_MS_MAX, () => starve(process));
+    };
+    for (const { process } of this.#servers) if (process !== null) starve(process);
+    for (const client of this.#clients) starve(client);
+  }
+
+  /** Each epoch has a primary of its own. */
+  async #catalogEpoch(): Promise<number> {
+    const asking = this.#time.process('asking');
+    let epoch: number | null = null;
+    this.#time.after(0, asking, () => {
+      const client = this.#client(asking);
+      client
+        .status({ timeoutMs: START_MS_MAX })
+        .then(async ({ catalog }) => {
+          await client.close();
+          epoch = catalog.epoch;
+        })
+        .catch((error: Error) => this.#time.fail(error));
+    });
+    await this.#time.run(this.#time.nowMs + START_MS_MAX, () => epoch !== null);
+    asking.end();
+    return epoch ?? Number.NaN;
   }
 
   #everyone(): string[] {

@@ -52,6 +52,8 @@ export class SharedWork {
   completed = 0;
   unknown = 0;
   isEnding = false;
+  /** Every program waits until the time limit of its operation. */
+  isPatient = false;
   readonly #time: VirtualTime;
   #values = 0;
 
@@ -116,7 +118,8 @@ export class Actor {
   }
 
   #patienceMs(): number {
-    return this.#prng.chance(IMPATIENT) ? 20 + this.#prng.next() * IMPATIENT_MS_MAX : CHANGE_TIMEOUT_MS;
+    const isPatient = this.#work.isPatient || !this.#prng.chance(IMPATIENT);
+    return isPatient ? CHANGE_TIMEOUT_MS : 20 + this.#prng.next() * IMPATIENT_MS_MAX;
   }
 
   async #makeFile(): Promise<void> {
