@@ -5,6 +5,7 @@ import type { Logger } from 'pino';
 import { assert } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
+import { COMMANDS_VERSION } from '../catalog/versions.ts';
 import { viewVoters } from '../replica/view.ts';
 import type { Command } from '../wire/catalog-api.ts';
 import type { Address } from './address.ts';
@@ -242,6 +243,9 @@ export async function compose(
     drawIncarnation: draw,
     transport: connected,
     knownView: (cell) => host.knownView(cell),
+    // An older release may find commands in the catalog that it cannot execute: as its primary it would hold up everything.
+    mayAcquire: (cell, peer) =>
+      cell !== CATALOG_CELL || (connected().commandsVersion(peer) ?? COMMANDS_VERSION) >= COMMANDS_VERSION,
     changed: (cell, untilMs, view) => {
       observer.leaseChanged(cell, untilMs);
       host.leaseChanged(cell, untilMs, view);

@@ -34,6 +34,8 @@ export interface LeaseDriverParts extends LeaseTiming {
   transport(): Transport;
   /** The view of a file whose members ever changed, as it is on disk; null for all others. */
   knownView(cell: CellId): View | null;
+  /** @see LeaseLinkParts.mayAcquire */
+  readonly mayAcquire?: (cell: CellId, peer: ServerId) => boolean;
   /** Own lease of `cell` until `untilMs` (the process clock), by `view` (0: told again); 0 when it is held no longer. */
   changed(cell: CellId, untilMs: number, view: number): void;
   /** Another server holds the lease of `cell` until `untilMs` (the process clock), as was heard. Absent where nobody listens. */

@@ -72,6 +72,11 @@ export interface LeaseLinkParts extends LeaseTiming {
   readonly view?: () => number;
   /** @see LeaseConfig.jitterMaxMs */
   readonly jitterMaxMs?: number;
+  /**
+   * Whether this server votes for a peer that does not hold the cell. Where it does not, the peer's READ and WRITE are dropped, as a
+   * network may; while the peer holds the cell it renews, and its own votes count. Absent where every member may hold every cell.
+   */
+  readonly mayAcquire?: (cell: CellId, peer: ServerId) => boolean;
   drawIncarnation(): Incarnation;
   /** @param deferrable it may leave a moment later */
   send(to: ServerId, frame: Uint8Array, deferrable: boolean): void;
@@ -162,7 +167,7 @@ export class LeaseLink {
       const { envelope } = frame;
       let messages = frame.next(SLICE_MESSAGES);
       do {
-        this.#act({ kind: 'frame', from, envelope, messages });
+        this.#act({ kind: 'frame', from, envelope, messages: this.#admitted(from, messages) });
         messages = frame.next(SLICE_MESSAGES);
       } while (messages.length > 0);
       this.#scheduleWake();
@@ -170,6 +175,17 @@ export class LeaseLink {
       if (!(error instanceof MalformedError)) throw error;
       this.#parts.log.warn({ from, reason: error.message }, 'a malformed lease frame was dropped');
     }
+  }
+
+  /** Messages of a peer, without the questions by which it would acquire cells that it may not have. */
+  #admitted(from: ServerId, messages: readonly LeaseMessage[]): readonly LeaseMessage[] {
+    const { mayAcquire } = this.#parts;
+    const isRefused = ({ kind, cell }: LeaseMessage): boolean => {
+      if ((kind !== 'read' && kind !== 'write') || mayAcquire?.(cell, from) !== false) return false;
+      const { holder, remainingMs } = this.#host.view(cell, this.nowMs());
+      return holder !== from || remainingMs <= 0;
+    };
+    return messages.some(isRefused) ? messages.filter((message) => !isRefused(message)) : messages;
   }
 
   step(event: LeaseEvent): void {

@@ -200,6 +200,20 @@ test('one that comes back with the release before follows nothing that it does n
     cluster.spawn('s3');
     await until('the others say that it does not follow', async () => (await behind()).includes('s3'));
     await uploadFile(client, 'main', '/meanwhile-served', Readable.from([Buffer.from('served')]));
+    // As the holder of the catalog's lease it would not become primary: no name could be changed until it ends.
+    for (const [id, other] of [
+      ['s1', 's2'],
+      ['s2', 's1'],
+    ] as const) {
+      await cluster.kill(id);
+      await until("the lease is another server's", async () => {
+        const { primary } = (await cluster.status(other)).catalog;
+        return primary !== null && primary !== id;
+      });
+      cluster.spawn(id);
+      await client.command({ kind: 'volume-set', name: 'main', quotaInodes: 2_000 });
+      await until('all but s3 follow', async () => new Set(await behind()).size === 1);
+    }
     await cluster.kill('s3');
     earlier.delete('s3');
     await cluster.restart('s3');

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
-import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import type { CellId, FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import { type View, viewsConflict } from '../../replica/view.ts';
 import { Clock } from '../../server/clock.ts';
 import { AGREE_CALL, AGREE_SYNCED_CALL, AgreedFiles } from '../../server/file/agreed-files.ts';
@@ -35,9 +35,17 @@ interface SmallTiming {
   readonly heartbeatMs: number;
   /** Reads and syncs are tried without a primary first, as in real servers. */
   readonly agrees: boolean;
+  /** @see LeaseDriverParts.mayAcquire */
+  readonly mayAcquire: (cell: CellId, peer: ServerId) => boolean;
 }
 
-const TIMING: SmallTiming = { idleMs: 60_000, leaseMs: LEASE_MS, heartbeatMs: 20, agrees: false };
+const TIMING: SmallTiming = {
+  idleMs: 60_000,
+  leaseMs: LEASE_MS,
+  heartbeatMs: 20,
+  agrees: false,
+  mayAcquire: () => true,
+};
 
 export interface SmallServer {
   readonly id: ServerId;
@@ -90,7 +98,7 @@ export class SmallCluster {
   }
 
   #server(id: ServerId, catalog: Partial<CatalogAccess>, timing: SmallTiming): SmallServer {
-    const { idleMs, leaseMs, heartbeatMs, agrees } = timing;
+    const { idleMs, leaseMs, heartbeatMs, agrees, mayAcquire } = timing;
     const clock = new Clock(systemWorld);
     const wakes = new WakeQueue(systemWorld, clock);
     const log = pino({ level: 'silent' });
@@ -141,6 +149,7 @@ export class SmallCluster {
       drawIncarnation: () => incarnation,
       transport,
       knownView: (cell) => host.knownView(cell),
+      mayAcquire,
       changed: (cell, untilMs, view) => host.leaseChanged(cell, untilMs, view),
       fatal,
     });

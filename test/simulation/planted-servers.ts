@@ -731,6 +731,51 @@ export const PLANTED_SERVERS: readonly Planted[] = [
   },
   {
     layer: 'replica',
+    row: 'birth-remembered-quota',
+    rule: 'Whether growth is bounded is asked of the catalog, not remembered.',
+    file: 'server/file/births.ts',
+    in: 'Births.#isLeftAlone',
+    find: '$settings.limited',
+    replace: 'volume.quotaBytes > 0',
+    caughtBy: {
+      test: {
+        file: 'test/server/births.test.ts',
+        name: 'a file that has its name in a volume with a quota is left to its primary, also where the quota is new',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'lease-older-holder',
+    rule: 'A server votes for no holder that cannot be primary.',
+    file: 'server/lease-link.ts',
+    in: 'LeaseLink.#admitted',
+    find: '$holder !== $from || $remainingMs <= 0',
+    replace: 'false',
+    caughtBy: {
+      test: {
+        file: 'test/server/lease-driver.test.ts',
+        name: 'a server that others do not let acquire a lease does not get it',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'quota-asked-in-vain',
+    rule: 'A file that cannot be settled is asked for ever more seldom.',
+    file: 'server/file/reservation-sweep.ts',
+    in: 'ReservationSweep.run',
+    find: 'this.#settled.get($file)?.againFrom ?? 0',
+    replace: '0',
+    caughtBy: {
+      test: {
+        file: 'test/server/reservation-sweep.test.ts',
+        name: 'a file whose contents are older than the catalog was told is settled ever more seldom, and reported',
+      },
+    },
+  },
+  {
+    layer: 'replica',
     row: 'birth-of-another-volume',
     rule: 'Contents of a file are stored as its own volume wants.',
     file: 'server/file/births.ts',
