@@ -474,6 +474,7 @@ export async function compose(
     check: new ReplicaCheck({
       ...{ self, store, conflicts },
       query: (query) => gateway.queryCatalog(query),
+      inVain: () => reservations.inVain,
     }),
     localProof,
     gateway,

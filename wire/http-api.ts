@@ -181,9 +181,9 @@ export interface Finding {
   readonly server: string;
   /**
    * `members`: other members for the number of the view. `unnamed`: the catalog does not know the file. `catalog-behind`: the
-   * replica goes by a newer view than the catalog names.
+   * replica goes by a newer view than the catalog names. `catalog-ahead`: the catalog was told of newer contents than the replicas have.
    */
-  readonly kind: 'members' | 'unnamed' | 'catalog-behind';
+  readonly kind: 'members' | 'unnamed' | 'catalog-behind' | 'catalog-ahead';
   readonly what: string;
   /** The members that the server's replica goes by; absent where the catalog does not know the file. */
   readonly members?: readonly string[];

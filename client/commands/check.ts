@@ -113,6 +113,7 @@ const KINDS: Readonly<Record<Finding['kind'], string>> = {
   members: 'two member sets',
   unnamed: 'no name',
   'catalog-behind': 'newer than the catalog',
+  'catalog-ahead': 'older than the catalog',
 };
 
 function print({ findings, compared, unreachable }: Checked): void {

@@ -3,6 +3,7 @@ import { viewMembersFormat, viewsConflict, viewVoters } from '../../replica/view
 import type { PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { Finding } from '../../wire/http-api.ts';
 import type { FileStore } from '../storage/store.ts';
+import type { SettledInVain } from './reservation-sweep.ts';
 import type { ViewConflicts } from './view-conflicts.ts';
 
 /** Replicas compared with the catalog in one page. */
@@ -12,6 +13,8 @@ export interface ReplicaCheckParts {
   readonly self: ServerId;
   readonly store: Pick<FileStore, 'list' | 'record'>;
   readonly conflicts: Pick<ViewConflicts, 'current' | 'compare'>;
+  /** Files that this server, as the catalog's primary, has had settled in vain. */
+  inVain(): readonly SettledInVain[];
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
 }
 
@@ -44,6 +47,10 @@ export class ReplicaCheck {
       return this.#finding(file, placed.get(file) ?? null, known.get(file) ?? null) ?? [];
     });
     const next = page.length < PAGE ? null : (page.at(-1) ?? null);
+    const { self, inVain } = this.#parts;
+    for (const { file, reason } of inVain())
+      if (file > after && (next === null || file <= next))
+        findings.push({ file, server: self, path: null, kind: 'catalog-ahead', what: reason });
     return { findings: await this.#withPaths(findings), compared: page.length, next };
   }
 

@@ -1,7 +1,9 @@
 import type { Logger } from 'pino';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { LiveMark, Query, QueryResults } from '../../wire/catalog-api.ts';
+import type { ContentVersion, LiveMark, Query, QueryResults } from '../../wire/catalog-api.ts';
+import type { FileState } from '../../wire/http-api.ts';
+import { contentVersionCompare } from '../live-attributes.ts';
 import { Rounds } from '../rounds.ts';
 
 /** Between two rounds, in milliseconds. A file is settled by the second round that finds it under the same mark. */
@@ -10,6 +12,10 @@ const PAGE = 1_000;
 /** Files that are settled at a time. */
 const SETTLING_MAX = 8;
 const SETTLE_MS_MAX = 5_000;
+/** A file that was settled in vain is settled again after this many rounds, and then after twice as many each time. */
+const VAIN_ROUNDS_MIN = 2;
+/** One hour. */
+const VAIN_ROUNDS_MAX = 360;
 
 export interface ReservationSweepParts {
   readonly world: World;
@@ -17,7 +23,24 @@ export interface ReservationSweepParts {
   isCatalogPrimary(): boolean;
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
   /** Has the file's primary report the size to the catalog; a server becomes primary where there is none. */
-  settle(file: FileId, timeoutMs: number): Promise<unknown>;
+  settle(file: FileId, timeoutMs: number): Promise<FileState>;
+}
+
+/** A file whose settling the catalog has passed over. */
+export interface SettledInVain {
+  readonly file: FileId;
+  readonly reason: string;
+}
+
+/** A file that was settled under a mark. */
+interface Settled {
+  readonly mark: LiveMark;
+  readonly state: FileState;
+  /** Round from which on it is settled again. */
+  readonly againFrom: number;
+  readonly waitRounds: number;
+  /** Why that was in vain; null before a later round has found the same mark. */
+  readonly reason: string | null;
 }
 
 /**
@@ -25,12 +48,18 @@ export interface ReservationSweepParts {
  * without, or where its request takes effect after the settling, no later primary learns of the mark from the file's own sequence. So the
  * catalog's primary has each file settled whose mark stays the same from one round to the next. A file that is being written asks anew with
  * its next change.
+ *
+ * The catalog passes a settling over whose contents are older than those it has been told of: a loss of power may have kept the catalog and
+ * taken unsynced contents. No settling ends that; the next write does. Such files are settled ever more seldom, and reported.
  */
 export class ReservationSweep {
   readonly #parts: ReservationSweepParts;
   readonly #rounds: Rounds;
   /** The marks that the last round found, by file. */
   #before = new Map<number, LiveMark>();
+  readonly #settled = new Map<number, Settled>();
+  /** Of rounds. */
+  #count = 0;
 
   constructor(parts: ReservationSweepParts) {
     this.#parts = parts;
@@ -55,7 +84,41 @@ export class ReservationSweep {
     const found = this.#parts.isCatalogPrimary() ? await this.#find() : new Map<number, LiveMark>();
     const before = this.#before;
     this.#before = found;
-    await this.#settle([...found].filter(([file, mark]) => isSame(before.get(file), mark)));
+    this.#count++;
+    for (const [file, { mark }] of this.#settled)
+      if (!isSame(found.get(file), mark)) this.#settled.delete(file);
+    await this.#noteVain();
+    const isDue = (file: number): boolean => this.#count >= (this.#settled.get(file)?.againFrom ?? 0);
+    await this.#settle([...found].filter(([file, mark]) => isSame(before.get(file), mark) && isDue(file)));
+  }
+
+  /** Files that count for more than their size although they were settled, for `leasehold check`. */
+  get inVain(): readonly SettledInVain[] {
+    return [...this.#settled].flatMap(([file, { reason }]) =>
+      reason === null ? [] : [{ file: file as FileId, reason }],
+    );
+  }
+
+  /** Whatever is left of `#settled` was found again under the mark under which it was settled. */
+  async #noteVain(): Promise<void> {
+    for (const [inode, settled] of this.#settled) {
+      if (settled.reason !== null) continue;
+      const { attributes } = await this.#parts.query({ kind: 'attributes', inode });
+      const { contents, sizeBytes } = attributes;
+      const [there, here] = [
+        describe(contents, sizeBytes),
+        describe(settled.state.contents, settled.state.sizeBytes),
+      ];
+      const isLost = contentVersionCompare(settled.state.contents, contents) < 0;
+      const reason = isLost
+        ? `the catalog has ${there}, and its replicas have ${here}, as after a loss of power: its next write ends that`
+        : `the catalog does not take ${here} for settled`;
+      this.#settled.set(inode, { ...settled, reason });
+      this.#parts.log.warn(
+        { file: inode, reason },
+        'a file counts for more than its size, and cannot be settled',
+      );
+    }
   }
 
   async #find(): Promise<Map<number, LiveMark>> {
@@ -76,14 +139,29 @@ export class ReservationSweep {
     const { settle, log } = this.#parts;
     const work = async (): Promise<void> => {
       for (let next = files.pop(); next !== undefined; next = files.pop()) {
-        const file = next[0] as FileId;
-        await settle(file, SETTLE_MS_MAX).catch((error: unknown) => {
-          log.debug({ file, err: error }, 'a file that may still grow cannot be settled yet');
-        });
+        const [inode, mark] = next;
+        const file = inode as FileId;
+        await settle(file, SETTLE_MS_MAX).then(
+          (state) => this.#noteSettled(file, mark, state),
+          (error: unknown) => {
+            log.debug({ file, err: error }, 'a file that may still grow cannot be settled yet');
+          },
+        );
       }
     };
     await Promise.all(Array.from({ length: SETTLING_MAX }, work));
   }
+
+  #noteSettled(file: FileId, mark: LiveMark, state: FileState): void {
+    const { waitRounds: before = VAIN_ROUNDS_MIN / 2, reason = null } = this.#settled.get(file) ?? {};
+    const waitRounds = Math.min(VAIN_ROUNDS_MAX, 2 * before);
+    const againFrom = this.#count + waitRounds;
+    this.#settled.set(file, { mark, state, againFrom, waitRounds, reason });
+  }
+}
+
+function describe({ epoch, seq }: ContentVersion, sizeBytes: number): string {
+  return `contents ${epoch}.${seq} of ${sizeBytes} bytes`;
 }
 
 function isSame(a: LiveMark | undefined, b: LiveMark): boolean {

@@ -2,8 +2,12 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { ReplicaCheck } from '../../server/file/replica-check.ts';
 import { ReservationSweep } from '../../server/file/reservation-sweep.ts';
+import { MemoryStore } from '../../server/storage/memory-store.ts';
 import type { Query, QueryResults } from '../../wire/catalog-api.ts';
+import type { FileState } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { Catalog, main } from '../catalog/fixture.ts';
 
@@ -17,6 +21,8 @@ class World {
   readonly catalog = new Catalog();
   readonly settled: number[] = [];
   readonly away = new Set<number>();
+  /** Files whose contents are older than those that the catalog was told of. */
+  readonly lost = new Set<number>();
   isPrimary = true;
   readonly sweep: ReservationSweep;
   #seq = 0;
@@ -31,7 +37,7 @@ class World {
       settle: async (file) => {
         if (this.away.has(file)) throw new ServiceError('no-majority', 'Its servers are away');
         this.settled.push(file);
-        this.settle(file, 100, 2, 1);
+        return this.settle(file, 100, this.lost.has(file) ? 0 : 2, 1);
       },
     });
     t.after(() => this.sweep.close());
@@ -45,10 +51,14 @@ class World {
     return inode;
   }
 
-  settle(inode: number, sizeBytes: number, epoch: number, turn: number): void {
+  settle(inode: number, sizeBytes: number, epoch: number, turn: number): FileState {
     const contents = { epoch, seq: ++this.#seq };
-    const file = { inode, sizeBytes, modifiedNs: '7', contents, mark: { epoch, turn } };
-    this.catalog.run({ kind: 'settle', files: [file] });
+    const state = { sizeBytes, modifiedNs: '7', contents };
+    this.catalog.run({
+      kind: 'settle',
+      files: [{ inode, ...state, mark: { epoch: Math.max(2, epoch), turn } }],
+    });
+    return { file: inode, ...state } as FileState;
   }
 
   mark(inode: number, mark = LOST): void {
@@ -109,4 +119,34 @@ test('files that are marked anew, or have no count, or are out of reach, are lef
   assert.deepEqual(world.settled, []);
   await world.sweep.run();
   assert.deepEqual(world.settled.sort(), [active, away]);
+});
+
+test('a file whose contents are older than the catalog was told is settled ever more seldom, and reported', async (t) => {
+  const world = new World(t);
+  const [file, other] = [world.file('lost'), world.file('other')];
+  const check = new ReplicaCheck({
+    ...{ self: 's1' as ServerId, store: new MemoryStore(), inVain: () => world.sweep.inVain },
+    conflicts: { current: [], compare: () => false },
+    query: async <Q extends Query>(query: Q) => world.catalog.query(query) as QueryResults[Q['kind']],
+  });
+  const findings = async (after = 0) => (await check.page(after as FileId)).findings;
+  world.lost.add(file);
+  world.mark(file);
+  for (let round = 0; round < 2; round++) await world.sweep.run();
+  assert.deepEqual([world.settled, await findings()], [[file], []], 'Not yet known to be in vain');
+  for (let round = 2; round < 100; round++) await world.sweep.run();
+  // In rounds 2, 4, 8, 16, 32 and 64.
+  assert.equal(world.settled.length, 6);
+  const what =
+    'the catalog has contents 1.1 of 100 bytes, and its replicas have contents 0.3 of 100 bytes, as after a loss of power: its next write ends that';
+  const found = { file, server: 's1', path: 'main:/lost', kind: 'catalog-ahead', what };
+  assert.deepEqual(await findings(), [found]);
+  assert.deepEqual(await findings(file), []);
+  // A write asks for a mark of its own, and what is settled under that counts.
+  world.lost.delete(file);
+  world.mark(file, { epoch: 2, turn: 1 });
+  world.mark(other);
+  for (let round = 0; round < 2; round++) await world.sweep.run();
+  assert.deepEqual([world.settled.length, await findings()], [8, []]);
+  assert.equal(world.counted.namedBytes, 200);
 });

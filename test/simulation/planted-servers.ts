@@ -764,7 +764,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     row: 'quota-asked-in-vain',
     rule: 'A file that cannot be settled is asked for ever more seldom.',
     file: 'server/file/reservation-sweep.ts',
-    in: 'ReservationSweep.run',
+    in: 'ReservationSweep.#round',
     find: 'this.#settled.get($file)?.againFrom ?? 0',
     replace: '0',
     caughtBy: {
