@@ -15,7 +15,7 @@ import { SharedFlush } from './shared-flush.ts';
 
 const APPLICATION_ID = 0x4c48_6f6c; // "LHol"
 /** 2: a generation has its view. 3: a file may be sealed. 4: a file may borrow objects of another. */
-const INDEX_FORMAT = 4;
+export const INDEX_FORMAT = 4;
 
 /** The log is copied back into the database beyond this size. */
 const LOG_BYTES_MAX = 16 * 1024 * 1024;

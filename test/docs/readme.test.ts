@@ -4,6 +4,11 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { SCHEMA_VERSION } from '../../catalog/schema.ts';
+import { COMMANDS_VERSION } from '../../catalog/versions.ts';
+import { FOLDER_FORMAT } from '../../server/storage/data-folder.ts';
+import { INDEX_FORMAT } from '../../server/storage/index-database.ts';
+import { WIRE_VERSION } from '../../server/transport/frame.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
@@ -69,6 +74,22 @@ test('figures of speed stand in the generated tables, but for those measured els
     for (const paragraph of text.split('\n\n')) {
       if (!elsewhere.test(paragraph)) assert.doesNotMatch(paragraph, speed);
     }
+  }
+});
+
+test('the table of versions has those of the code', () => {
+  const text = readFileSync(join(ROOT, 'docs/operations.md'), 'utf8');
+  const versions = {
+    'between servers (wire)': WIRE_VERSION,
+    'commands of the catalog': COMMANDS_VERSION,
+    'data folder': FOLDER_FORMAT,
+    'index of replicas': INDEX_FORMAT,
+    catalog: SCHEMA_VERSION,
+  };
+  for (const [what, version] of Object.entries(versions)) {
+    const [, written] =
+      new RegExp(`^\\| ${what.replace(/[()]/g, '\\$&')} \\| (\\d+) \\|`, 'm').exec(text) ?? [];
+    assert.equal(Number(written), version, what);
   }
 });
 
