@@ -7,6 +7,7 @@ import { CallsUnderWay, type CallUnderWay } from './calls-under-way.ts';
 import { ROOT_NODE } from './protocol.ts';
 import type { Replier } from './replier.ts';
 import type { Request, RequestHeader } from './requests.ts';
+import type { Signals } from './signals.ts';
 
 /** Calls that wait as long as they must: their limits count from the last progress, or there is none. */
 const UNLIMITED: ReadonlySet<Request['kind']> = new Set([
@@ -20,20 +21,28 @@ const UNLIMITED: ReadonlySet<Request['kind']> = new Set([
   'lock',
 ]);
 
+export interface AnswerOptions extends Pick<TransportOptions, 'world' | 'limitMs' | 'log'> {
+  readonly signals: Signals;
+}
+
 /** Brings the outcome of each call to the kernel: once, in time, and as an error where there is no other. */
 export class Answers {
   readonly #reply: Replier;
-  readonly #options: Pick<TransportOptions, 'world' | 'limitMs' | 'log'>;
+  readonly #options: AnswerOptions;
   readonly #underWay: CallsUnderWay;
   readonly #timedOut: RecentTimeouts;
   readonly #spent: SpentCallers;
 
-  constructor(reply: Replier, options: Pick<TransportOptions, 'world' | 'limitMs' | 'log'>) {
+  constructor(reply: Replier, options: AnswerOptions) {
     this.#reply = reply;
     this.#options = options;
     this.#timedOut = new RecentTimeouts(options.world);
     this.#spent = new SpentCallers(options.world, options.limitMs);
-    this.#underWay = new CallsUnderWay(options.world, (call, errno) => this.#failed(call, errno));
+    this.#underWay = new CallsUnderWay(
+      options.world,
+      (call, errno) => this.#failed(call, errno),
+      options.signals,
+    );
   }
 
   /**

@@ -1,6 +1,6 @@
 import type { Timer, World } from '../../base/world.ts';
 import type { Request, RequestHeader } from './requests.ts';
-import { type Pending, pendingSignals } from './signals.ts';
+import { pendingSignals, type Signals } from './signals.ts';
 
 /** How often calls are looked at that may be late, or whose caller may have been killed. */
 const LOOK_INTERVAL_MS = 100;
@@ -46,14 +46,14 @@ export class CallsUnderWay {
   /** And since when they are. */
   readonly #interrupted = new Map<CallUnderWay, number>();
   readonly #broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void;
-  readonly #signals: (pid: number) => Pending;
+  readonly #signals: Signals;
   #timer: Timer | undefined;
 
   /** @param broken gives the kernel the answer of a call that is waited for no longer */
   constructor(
     world: World,
     broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void,
-    signals: (pid: number) => Pending = pendingSignals,
+    signals: Signals = pendingSignals,
   ) {
     this.#world = world;
     this.#broken = broken;

@@ -4,22 +4,21 @@ import { release } from 'node:os';
 import type { World } from '../../base/world.ts';
 import { canonical } from '../../client/mount-table.ts';
 import { withDeadline } from '../deadline.ts';
-import { BACKGROUND_MAX, mountedAt, tuneKernel } from '../kernel-tuning.ts';
+import { mountedAt, tuneKernel } from '../kernel-tuning.ts';
 import { guardMount } from '../mount-guard.ts';
 import type { FileSystemCalls, Log, MountedTransport, TransportOptions } from '../transport.ts';
 import { AbsentLists } from './absent-lists.ts';
+import { connectKernel, type KernelDevice } from './connection.ts';
 import { abortConnection, mountDevice, unmountDirectory } from './mount-programs.ts';
-import { Notifier } from './notifier.ts';
 import { readRequests } from './reader.ts';
 import type { Send } from './replier.ts';
-import { REQUEST_BYTES_MAX, Session } from './session.ts';
+import { REQUEST_BYTES_MAX } from './session.ts';
+import { pendingSignals } from './signals.ts';
 
 /** The first that speaks the version of the protocol that is needed. */
 const LINUX_MIN = [5, 17] as const;
 const DEVICE = '/dev/fuse';
 const START_LIMIT_MS = 15_000;
-/** Between looks whether the kernel has taken up what it was told. */
-const UPTAKE_LOOK_MS = 2;
 /** Looking at a directory takes longer than this only where a mount hangs. */
 const LOOK_LIMIT_MS = 5_000;
 
@@ -73,40 +72,23 @@ export async function mountWithKernel(
   process.once('exit', abort);
 
   let isOpen = true;
-  const notifier = new Notifier((pieces, done) => {
-    if (isOpen) writev(fd, pieces, (error) => done(error));
-    else done(null);
-  });
+  const kernel: KernelDevice = {
+    send: sender(fd, log),
+    notify: (pieces, done) => {
+      if (isOpen) writev(fd, pieces, (error) => done(error));
+      else done(null);
+    },
+    signals: pendingSignals,
+  };
   const lists = options.acls ? AbsentLists.memory() : null;
   const absentLists = lists === null ? null : new AbsentLists(lists, () => world.nowMs());
-  const invalidateInode = async (inode: number, pages = true): Promise<void> => {
-    absentLists?.forgetAll();
-    const node = session.numbers.node(inode);
-    // An answer that its caller has not taken up yet would be believed afterwards.
-    while (!(await notifier.invalidateInode(node, pages)) && session.uptake.isUnderWay(inode)) {
-      await world.sleep(UPTAKE_LOOK_MS);
-    }
-  };
-  const givePages: MountedTransport['givePages'] = async (inode, offset, bytes, isCurrent) => {
-    try {
-      return await notifier.givePages(session.numbers.node(inode), offset, bytes, isCurrent);
-    } catch (error) {
-      log('warn', 'the kernel refuses pages', { inode, error: String(error) });
-      return false;
-    }
-  };
-  const drop = (inode: number): Promise<void> =>
-    invalidateInode(inode, false).catch((error: unknown) => {
-      log('error', 'the kernel keeps what it is to drop', { inode, error: String(error) });
-    });
-  const how = { ...options, backgroundMax: BACKGROUND_MAX, drop, absentLists };
-  const session = new Session(calls, how, sender(fd, log));
-  const gone = readRequests(world, fd, REQUEST_BYTES_MAX, lists, (request) => session.receive(request));
+  const connection = connectKernel(kernel, calls, options, absentLists);
+  const gone = readRequests(world, fd, REQUEST_BYTES_MAX, lists, (request) => connection.receive(request));
   const ended = gone
     .catch((error: unknown) => log('error', 'cannot read from the kernel', { error: String(error) }))
     .then(() => {
       process.removeListener('exit', abort);
-      session.stop();
+      connection.stop();
       // The number may be another file's from here on.
       isOpen = false;
       closeSync(fd);
@@ -121,12 +103,11 @@ export async function mountWithKernel(
     await ended;
   };
   try {
-    await withDeadline(world, session.started, START_LIMIT_MS, 'The first word of the kernel');
+    await withDeadline(world, connection.started, START_LIMIT_MS, 'The first word of the kernel');
     await tuneKernel(mountpoint).catch((error: unknown) => {
       log('info', 'the kernel keeps its default read-ahead', { error: String(error) });
     });
-    const dropAttributes = (inode: number): Promise<void> => session.dropAttributes(inode);
-    return { ended, asksBeforeReads: true, unmount, invalidateInode, dropAttributes, givePages };
+    return { ...connection.notices, ended, unmount };
   } catch (error) {
     await unmount();
     throw error;

@@ -26,6 +26,7 @@ import {
   type Validity,
 } from './replies.ts';
 import { decodeHeader, decodeRequest, type Request, type RequestHeader } from './requests.ts';
+import type { Signals } from './signals.ts';
 import type { Uptake } from './uptake.ts';
 
 export const WRITE_BYTES_MAX = 1024 * 1024;
@@ -41,6 +42,7 @@ export interface SessionOptions extends TransportOptions {
   drop(inode: number): Promise<void>;
   /** Of which inodes the lists are not asked for here; null where all are. */
   readonly absentLists: AbsentLists | null;
+  readonly signals: Signals;
 }
 
 /** One connection with the kernel, from INIT to its end: every request gets exactly one reply, or none where it wants none. */

@@ -8,6 +8,9 @@ const KILLED = maskOf(['SIGKILL']);
 /** What is pending for a thread that waits: its end, the wish that it stops, or nothing that matters. */
 export type Pending = 'killed' | 'stopping' | 'other';
 
+/** @param pid of the calling thread, 0 where it is not known */
+export type Signals = (pid: number) => Pending;
+
 /**
  * The kernel says only that some signal arrived. Most programs do not expect a call on a file to be broken off
  * by a timer or the end of a child, so that the kind of signal matters.

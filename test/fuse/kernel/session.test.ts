@@ -6,7 +6,7 @@ import { AbsentLists } from '../../../fuse/kernel/absent-lists.ts';
 import { Notifier } from '../../../fuse/kernel/notifier.ts';
 import { IN_HEADER_BYTES, INIT_FLAG, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
 import { Session } from '../../../fuse/kernel/session.ts';
-import { pendingIn } from '../../../fuse/kernel/signals.ts';
+import { pendingIn, pendingSignals } from '../../../fuse/kernel/signals.ts';
 import type { FileSystemCalls, TransportOptions } from '../../../fuse/transport.ts';
 import { systemWorld } from '../../../world/system-world.ts';
 
@@ -58,6 +58,7 @@ class Exchange {
       ...{ xattrs: true, acls: true, log: () => undefined, backgroundMax: 64, cache },
       drop: async (inode: number) => void this.dropped.push(inode),
       absentLists: this.absentLists,
+      signals: pendingSignals,
     };
     this.session = new Session({ root: ROOT, ...calls } as FileSystemCalls, options, (pieces) => {
       const reply = Buffer.concat(pieces);

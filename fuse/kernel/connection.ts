@@ -1,0 +1,76 @@
+import { BACKGROUND_MAX } from '../kernel-tuning.ts';
+import type { FileKernel, FileSystemCalls, TransportOptions } from '../transport.ts';
+import type { AbsentLists } from './absent-lists.ts';
+import { Notifier, type Write } from './notifier.ts';
+import type { Send } from './replier.ts';
+import { Session } from './session.ts';
+import type { Signals } from './signals.ts';
+
+/** Between looks whether the kernel has taken up what it was told. */
+const UPTAKE_LOOK_MS = 2;
+
+/** The kernel as this process reaches it: /dev/fuse and /proc, or a model of both. */
+export interface KernelDevice {
+  /** Hands over one reply. */
+  readonly send: Send;
+  /** Hands over one notice, for which the kernel may wait long. */
+  readonly notify: Write;
+  /** @returns which signals wait for the thread of a call under way */
+  readonly signals: Signals;
+}
+
+/** A file system connected with the kernel, whatever the two are connected by. */
+export interface KernelConnection {
+  /** What the file system asks of the kernel. */
+  readonly notices: FileKernel;
+  /** @see Session.started */
+  readonly started: Promise<number>;
+  /** @param request as the kernel wrote it, in memory of its own */
+  receive(request: Buffer): void;
+  /** The mount is gone: nothing is answered any more. */
+  stop(): void;
+}
+
+/** @param absentLists of the lists that another thread answers; null where all requests come here */
+export function connectKernel(
+  { send, notify, signals }: KernelDevice,
+  calls: FileSystemCalls,
+  options: TransportOptions,
+  absentLists: AbsentLists | null,
+): KernelConnection {
+  const { world, log } = options;
+  const notifier = new Notifier(notify);
+  const invalidateInode = async (inode: number, pages = true): Promise<void> => {
+    absentLists?.forgetAll();
+    const node = session.numbers.node(inode);
+    // An answer that its caller has not taken up yet would be believed afterwards.
+    while (!(await notifier.invalidateInode(node, pages)) && session.uptake.isUnderWay(inode)) {
+      await world.sleep(UPTAKE_LOOK_MS);
+    }
+  };
+  const givePages: FileKernel['givePages'] = async (inode, offset, bytes, isCurrent) => {
+    try {
+      return await notifier.givePages(session.numbers.node(inode), offset, bytes, isCurrent);
+    } catch (error) {
+      log('warn', 'the kernel refuses pages', { inode, error: String(error) });
+      return false;
+    }
+  };
+  const drop = (inode: number): Promise<void> =>
+    invalidateInode(inode, false).catch((error: unknown) => {
+      log('error', 'the kernel keeps what it is to drop', { inode, error: String(error) });
+    });
+  const how = { ...options, backgroundMax: BACKGROUND_MAX, drop, absentLists, signals };
+  const session = new Session(calls, how, send);
+  return {
+    started: session.started,
+    receive: (request) => session.receive(request),
+    stop: () => session.stop(),
+    notices: {
+      asksBeforeReads: true,
+      invalidateInode,
+      dropAttributes: (inode) => session.dropAttributes(inode),
+      givePages,
+    },
+  };
+}
