@@ -245,6 +245,28 @@ def clear(path, prefix, first, count, step=1):
         os.unlink(f"{path}/{prefix}{number:07}")
 
 
+LOCK_TYPES = {"shared": fcntl.F_RDLCK, "exclusive": fcntl.F_WRLCK, "unlock": fcntl.F_UNLCK}
+# struct flock of 64 bits: type, whence, start, length, process.
+FLOCK = "hhqqi4x"
+
+
+def lock_holder(name, kind, start="0", length="0"):
+    wish = struct.pack(FLOCK, LOCK_TYPES[kind], 0, int(start), int(length), 0)
+    found, _, begin, count, _ = struct.unpack(FLOCK, fcntl.fcntl(files[name], fcntl.F_GETLK, wish))
+    for kind, number in LOCK_TYPES.items():
+        if number == found and kind != "unlock":
+            return f"{kind} {begin} {'end' if count == 0 else begin + count - 1}"
+    return "none"
+
+
+def flock(name, kind, waits):
+    fcntl.flock(files[name], LOCKS[kind] | (fcntl.LOCK_NB if waits == "no" else 0))
+
+
+def dup(name, other):
+    files[other] = os.dup(files[name])
+
+
 CALLS = {
     "access": lambda path, mode: libc_call(libc.faccessat(AT_FDCWD, os.fsencode(path), int(mode), 0)),
     "append-many": lambda path, text, count: append_many(path, text, int(count)),
@@ -256,12 +278,16 @@ CALLS = {
     "close": close,
     "close-directory": lambda name: libc_call(libc.closedir(listings.pop(name))),
     "coarse-clock": lambda: str(time.clock_gettime_ns(CLOCK_REALTIME_COARSE)),
+    "copy": lambda name, offset, to, to_offset, length: str(os.copy_file_range(
+        files[name], files[to], int(length), int(offset), int(to_offset))),
     "create": make,
+    "dup": dup,
     "fallocate": lambda name, mode, offset, length: libc_call(
         libc.fallocate64(files[name], int(mode), ctypes.c_int64(int(offset)), ctypes.c_int64(int(length)))),
     "fchmod": lambda name, mode: os.fchmod(files[name], int(mode, 8)),
     "fchown": lambda name, uid, gid: os.fchown(files[name], int(uid), int(gid)),
     "fill": fill,
+    "flock": flock,
     "fstat": lambda name, wanted: fields_of(os.fstat(files[name]), wanted),
     "fsync": lambda name: os.fsync(files[name]),
     "ftruncate": lambda name, size: os.ftruncate(files[name], int(size)),
@@ -279,6 +305,7 @@ CALLS = {
     "listxattr": xattr_names,
     "lock": lambda name, kind, start, length, waits: fcntl.lockf(
         files[name], LOCKS[kind] | (fcntl.LOCK_NB if waits == "no" and kind != "unlock" else 0), int(length), int(start)),
+    "lock-holder": lock_holder,
     "lseek": lambda name, offset, whence: str(os.lseek(files[name], int(offset), int(whence))),
     "lstat": lambda path, wanted: fields_of(os.lstat(path), wanted),
     "lutimens": lambda path, accessed, modified: utimens(path, accessed, modified, 0x100),
@@ -361,7 +388,7 @@ def answer(line):
         return {"value": "" if value is None else value}
     except OSError as error:
         return {"errno": NAMES.get(error.errno, str(error.errno))}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         return {"errno": f"{type(error).__name__} {error}"}
 
 

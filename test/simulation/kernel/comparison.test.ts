@@ -1,0 +1,34 @@
+/**
+ * Goal: the model of the kernel answers programs as Linux does, and asks the mount for the same.
+ * Method: a short form of `npm run simulate:kernel`: calls drawn from a seed, made on both.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { kernelObstacle } from '../../../fuse/kernel/kernel-mount.ts';
+import { noMount } from '../../fuse/mounted.ts';
+import { noPrograms } from '../../posix/program.ts';
+import { differenceOf } from './comparison.ts';
+
+const STEPS = 150;
+const FOR_EVER_MS = 3_600_000;
+/** Of names and attributes: all is asked for, or nothing twice. What lies between is a matter of time. */
+const FORMS = [
+  { over: 'kernel', ageMaxMs: FOR_EVER_MS, seeds: [1, 2] },
+  { over: 'kernel', ageMaxMs: 0, seeds: [3, 4] },
+  // What a library of paths asks for is its own affair.
+  { over: 'native', ageMaxMs: 0, seeds: [5] },
+] as const;
+
+const noProgram = await noPrograms();
+
+for (const { over, ageMaxMs, seeds } of FORMS) {
+  const skip = noProgram || (over === 'kernel' ? (kernelObstacle() ?? false) : noMount);
+  for (const seed of seeds) {
+    test(`the model and Linux, ${over}, ${ageMaxMs} ms (SEED=${seed})`, {
+      skip,
+      timeout: 300_000,
+    }, async () => {
+      assert.equal(await differenceOf({ seed, steps: STEPS, over, ageMaxMs }), null);
+    });
+  }
+}

@@ -1,0 +1,69 @@
+/** A lock that waits in the order of arrival. */
+export class Mutex {
+  readonly #waiting: (() => void)[] = [];
+  #isLocked = false;
+
+  get isLocked(): boolean {
+    return this.#isLocked;
+  }
+
+  async lock(): Promise<void> {
+    if (!this.tryLock()) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  }
+
+  tryLock(): boolean {
+    if (this.#isLocked) return false;
+    this.#isLocked = true;
+    return true;
+  }
+
+  unlock(): void {
+    const next = this.#waiting.shift();
+    if (next === undefined) this.#isLocked = false;
+    else next();
+  }
+}
+
+/** A lock of readers and writers (rw_semaphore): in the order of arrival, so that a waiting writer holds up later readers. */
+export class SharedMutex {
+  readonly #waiting: { readonly isExclusive: boolean; readonly resolve: () => void }[] = [];
+  #readers = 0;
+  #isWritten = false;
+
+  async exclusive<Value>(run: () => Promise<Value>): Promise<Value> {
+    await this.#lock(true);
+    try {
+      return await run();
+    } finally {
+      this.#isWritten = false;
+      this.#wake();
+    }
+  }
+
+  async shared<Value>(run: () => Promise<Value>): Promise<Value> {
+    await this.#lock(false);
+    try {
+      return await run();
+    } finally {
+      this.#readers--;
+      this.#wake();
+    }
+  }
+
+  async #lock(isExclusive: boolean): Promise<void> {
+    const waits = new Promise<void>((resolve) => this.#waiting.push({ isExclusive, resolve }));
+    this.#wake();
+    await waits;
+  }
+
+  #wake(): void {
+    for (;;) {
+      const [next] = this.#waiting;
+      if (next === undefined || this.#isWritten || (next.isExclusive && this.#readers > 0)) return;
+      this.#waiting.shift();
+      if (next.isExclusive) this.#isWritten = true;
+      else this.#readers++;
+      next.resolve();
+    }
+  }
+}

@@ -1,0 +1,233 @@
+/**
+ * Goal: the model of the kernel does what Linux does in the cases that the mount relies on.
+ * Method: a mount of a volume in memory below it, in virtual time; the requests are written down.
+ */
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { test } from 'node:test';
+import { mountVolume } from '../../../fuse/mount.ts';
+import { MemoryBackend } from '../../fuse/memory-backend.ts';
+import { VirtualTime } from '../cluster/virtual-time.ts';
+import { outcomeOf } from './kernel-error.ts';
+import { ModelKernel, type ModelKernelOptions } from './model-kernel.ts';
+import { opcodeName } from './request-queue.ts';
+
+const AGE_MS = 1_000;
+const END_MS = 60_000;
+const { O_CREAT, O_RDWR, O_WRONLY } = constants;
+
+interface Scene {
+  readonly kernel: ModelKernel;
+  readonly backend: MemoryBackend;
+  sleep(ms: number): Promise<void>;
+  /** @returns requests since the last time, without those that listings and access control need */
+  asked(): string[];
+}
+
+/** Plays `run` in a simulated process. @returns the hash of all that happened */
+async function play(run: (scene: Scene) => Promise<void>, options: ModelKernelOptions = {}): Promise<string> {
+  const time = new VirtualTime(1);
+  const process = time.process('machine');
+  let isDone = false;
+  time.after(0, process, () => {
+    const seen: string[] = [];
+    const kernel = new ModelKernel(process, {
+      ...options,
+      seen: ({ opcode }) => {
+        time.note(opcodeName(opcode));
+        if (opcodeName(opcode) !== 'getxattr') seen.push(opcodeName(opcode));
+      },
+    });
+    const backend = new MemoryBackend();
+    const how = { world: process, directory: '/', source: 'test', limitMs: 20_000, xattrs: true };
+    const played = async (): Promise<void> => {
+      const mounted = await mountVolume(backend, kernel.transport, {
+        ...how,
+        ageMaxMs: AGE_MS,
+        log: () => undefined,
+      });
+      await run({ kernel, backend, sleep: (ms) => process.sleep(ms), asked: () => seen.splice(0) });
+      await mounted.unmount();
+      assert.equal(kernel.client.queue.length, 0, 'Each request has its reply');
+    };
+    played().then(
+      () => {
+        isDone = true;
+      },
+      (error: Error) => time.fail(error),
+    );
+  });
+  await time.run(END_MS, () => isDone);
+  assert.ok(isDone, 'It comes to its end');
+  return time.traceHash;
+}
+
+const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString();
+
+test('each close flushes, the last releases, and what has no name is forgotten then', async () => {
+  await play(async ({ kernel, asked, sleep }) => {
+    const [one, other] = [kernel.process(), kernel.process()];
+    const f = await one.open('/f', O_CREAT | O_RDWR);
+    const g = one.dup(f);
+    await one.write(f, Buffer.from('hello'));
+    asked();
+    await one.close(f);
+    assert.deepEqual(asked(), ['flush']);
+    await other.unlink('/f');
+    assert.equal(text(await one.pread(g, 9, 0)), 'hello');
+    assert.deepEqual(
+      asked().filter((name) => name !== 'getattr'),
+      ['unlink', 'read'],
+    );
+    await one.close(g);
+    await sleep(1);
+    assert.deepEqual(asked(), ['flush', 'release', 'forget']);
+  });
+});
+
+test('the end of a process flushes and releases in the order of its descriptors; a child keeps what it shares', async () => {
+  await play(async ({ kernel, asked, sleep }) => {
+    const parent = kernel.process();
+    await parent.open('/f', O_CREAT | O_RDWR);
+    const child = parent.fork();
+    await parent.open('/g', O_CREAT | O_RDWR);
+    asked();
+    await parent.exit();
+    await sleep(1);
+    assert.deepEqual(asked(), ['flush', 'flush', 'release']);
+    child.signal('SIGKILL');
+    await sleep(1);
+    assert.deepEqual(asked(), ['flush', 'release']);
+    assert.deepEqual(await outcomeOf(child.stat('/f')), { errno: 'ESRCH' });
+  });
+});
+
+test('attributes and names are asked for when their time is over, and pages are read once', async () => {
+  await play(async ({ kernel, backend, asked, sleep }) => {
+    const process = kernel.process();
+    const made = await process.open('/f', O_CREAT | O_WRONLY);
+    await process.write(made, Buffer.from('one'));
+    await process.close(made);
+    await sleep(AGE_MS + 1);
+    const f = await process.open('/f');
+    for (const isFirst of [true, false]) {
+      await process.pread(f, 3, 0);
+      await process.stat('/f');
+      const names = asked();
+      if (!isFirst) assert.deepEqual(names, []);
+    }
+    backend.writeFromElsewhere('f', 'two!');
+    assert.equal(text(await process.pread(f, 9, 0)), 'one');
+    await sleep(AGE_MS + 1);
+    asked();
+    assert.equal(text(await process.pread(f, 9, 0)), 'two!');
+    assert.deepEqual(asked(), ['getattr', 'read']);
+  });
+});
+
+test('a wait for a lock ends with a signal, and the process with one that it does not catch', async () => {
+  await play(async ({ kernel, asked, sleep }) => {
+    const [holder, waiter] = [kernel.process(), kernel.process()];
+    const whole = { type: 'exclusive', start: 0n, end: 9n } as const;
+    const held = await holder.open('/f', O_CREAT | O_RDWR);
+    await holder.lock(held, whole, false);
+    const wanted = await waiter.open('/f', O_RDWR);
+    assert.deepEqual(await outcomeOf(waiter.lock(wanted, whole, false)), { errno: 'EAGAIN' });
+    assert.equal((await waiter.lockHolder(wanted, whole))?.pid, holder.pid);
+    waiter.caught.add('SIGINT');
+    asked();
+    const waits = outcomeOf(waiter.lock(wanted, whole, true));
+    await sleep(50);
+    waiter.signal('SIGINT');
+    assert.deepEqual(await waits, { errno: 'EINTR' });
+    assert.deepEqual(asked(), ['setlkw', 'interrupt']);
+    const again = outcomeOf(waiter.lock(wanted, whole, true));
+    await sleep(50);
+    waiter.signal('SIGTERM');
+    assert.deepEqual(await again, { errno: 'EINTR' });
+    assert.ok(waiter.hasEnded);
+    await sleep(1);
+    assert.deepEqual(asked(), ['setlkw', 'interrupt', 'flush', 'release']);
+  });
+});
+
+test('bytes written through a mapping are seen by readers at once, and by the file system with msync', async () => {
+  await play(async ({ kernel, backend, asked }) => {
+    const process = kernel.process();
+    const f = await process.open('/f', O_CREAT | O_RDWR);
+    await process.write(f, Buffer.from('hello'));
+    // The mount's time of the write is known: pages of another time would be written and dropped.
+    await process.pread(f, 9, 0);
+    const mapping = await process.mmap(f);
+    await mapping.write(0, Buffer.from('J'));
+    assert.equal(text(await process.pread(f, 9, 0)), 'Jello');
+    assert.deepEqual(await outcomeOf(mapping.read(4096, 1)), { errno: 'SIGBUS' });
+    asked();
+    await mapping.sync();
+    assert.deepEqual(asked(), ['write', 'fsync']);
+    assert.equal(backend.textAt(1, 'f'), 'Jello');
+    await mapping.unmap();
+  });
+});
+
+test('what the cluster calls back while its answer is on the way is not valid', async () => {
+  // The caller sleeps on for a while after the reply has come.
+  await play(
+    async ({ kernel, backend, sleep }) => {
+      const process = kernel.process();
+      const f = await process.open('/f', O_CREAT | O_WRONLY);
+      await process.write(f, Buffer.from('one'));
+      await process.close(f);
+      kernel.shrink();
+      const first = process.stat('/f');
+      await sleep(30);
+      const node = backend.inodeAt(1, 'f') ?? 0;
+      backend.writeFromElsewhere('f', 'two!');
+      await kernel.client.invalidateInode(node, 0, 0);
+      await first;
+      await sleep(AGE_MS);
+      assert.equal((await process.stat('/f')).sizeBytes, 4);
+    },
+    { wakeMs: () => 20 },
+  );
+});
+
+test('a rename over an open file, an exchange, and a directory that is removed while it is in use', async () => {
+  await play(async ({ kernel }) => {
+    const process = kernel.process();
+    for (const name of ['a', 'b']) {
+      const made = await process.open(`/${name}`, O_CREAT | O_RDWR);
+      await process.write(made, Buffer.from(name));
+      await process.close(made);
+    }
+    const b = await process.open('/b', O_RDWR);
+    await process.rename('/a', '/b');
+    assert.equal(text(await process.pread(b, 9, 0)), 'b');
+    assert.equal((await process.fstat(b)).links, 0);
+    await process.mkdir('/d');
+    await process.rename('/b', '/d', 2);
+    assert.deepEqual((await process.list('/')).map(({ name }) => name).sort(), ['b', 'd']);
+    assert.deepEqual(await outcomeOf(process.rename('/d', '/b', 1)), { errno: 'EEXIST' });
+    await process.chdir('/b');
+    await process.rmdir('/b');
+    assert.deepEqual(await outcomeOf(process.mkdir('c')), { errno: 'ENOENT' });
+    assert.equal((await process.stat('.')).links, 0);
+  });
+});
+
+test('the same calls give the same trace', async () => {
+  const calls = async ({ kernel, sleep }: Scene): Promise<void> => {
+    const processes = [kernel.process(), kernel.process()];
+    await Promise.all(
+      processes.map(async (process, index) => {
+        const f = await process.open('/f', O_CREAT | O_RDWR);
+        for (let count = 0; count < 20; count++) {
+          await process.pwrite(f, Buffer.alloc(5_000, index), count * 700);
+          await process.pread(f, 9_000, count * 100);
+          await sleep(index + 1);
+        }
+      }),
+    );
+  };
+  assert.equal(await play(calls), await play(calls));
+});

@@ -1,0 +1,130 @@
+import type { World } from '../../../base/world.ts';
+import { AbsentLists } from '../../../fuse/kernel/absent-lists.ts';
+import { connectKernel, type KernelConnection, type KernelDevice } from '../../../fuse/kernel/connection.ts';
+import { promptAnswer } from '../../../fuse/kernel/prompt-answers.ts';
+import { NOTIFY, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
+import type { MountedTransport, Transport } from '../../../fuse/transport.ts';
+import { NameChanges } from './changes.ts';
+import { type ClientOptions, FuseClient } from './fuse-client.ts';
+import { KernelError } from './kernel-error.ts';
+import { readLong } from './messages.ts';
+import { Names } from './names.ts';
+import { OpenFiles } from './open-file.ts';
+import type { Credentials } from './permissions.ts';
+import { type Machine, Process } from './process.ts';
+import { type QueueOptions, RequestQueue } from './request-queue.ts';
+
+const FIRST_PID = 1000;
+export const ROOT: Credentials = { uid: 0, gid: 0, groups: [0] };
+
+export interface ModelKernelOptions extends QueueOptions, ClientOptions {}
+
+/**
+ * What Linux does above one FUSE file system: a model of fs/namei.c, fs/dcache.c, mm/filemap.c and fs/fuse as of Linux 6.18,
+ * for the flags that this project's mount answers to INIT. It speaks the kernel's protocol in bytes, so that the whole mount runs
+ * below it, from `connectKernel` on. Writing back of caches (FUSE_WRITEBACK_CACHE), devices, fifos and sockets, capabilities other
+ * than root's, and memory pressure (but for `shrink`) are left out.
+ */
+export class ModelKernel implements Machine {
+  readonly client: FuseClient;
+  readonly names: Names;
+  readonly files: OpenFiles;
+  readonly changes: NameChanges;
+  readonly #queue: RequestQueue;
+  readonly #processes = new Map<number, Process>();
+  readonly #ended = Promise.withResolvers<void>();
+  #connection: KernelConnection | null = null;
+  #pid = FIRST_PID;
+
+  constructor(world: World, options: ModelKernelOptions = {}) {
+    this.#queue = new RequestQueue(world, options);
+    this.client = new FuseClient(world, this.#queue, options);
+    this.names = new Names(this.client);
+    this.files = new OpenFiles(this.client, this.names);
+    this.changes = new NameChanges(this.client, this.names, this.files);
+  }
+
+  /** How a file system is mounted here: once, and at no directory. */
+  readonly transport: Transport = async (_directory, calls, options) => {
+    const device: KernelDevice = {
+      send: (pieces) => this.#queue.reply(pieces),
+      notify: (pieces, done) => {
+        this.#notice(Buffer.concat(pieces)).then(
+          (isKnown) => done(isKnown ? null : failure('ENOENT')),
+          (error: unknown) => done(error instanceof KernelError ? failure(error.errno) : (error as Error)),
+        );
+      },
+      signals: (pid) => this.#processes.get(pid)?.pending ?? 'killed',
+    };
+    const lists = options.acls ? new AbsentLists(AbsentLists.memory(), () => options.world.nowMs()) : null;
+    const connection = connectKernel(device, calls, options, lists);
+    this.#connection = connection;
+    this.#queue.connect((bytes) => {
+      const prompt = lists === null ? null : promptAnswer(bytes, lists);
+      if (prompt === null) connection.receive(bytes);
+      else this.#queue.reply([prompt]);
+    });
+    await Promise.all([connection.started, this.client.start()]);
+    const mounted: MountedTransport = {
+      ...connection.notices,
+      ended: this.#ended.promise,
+      unmount: () => this.unmount(),
+    };
+    return mounted;
+  };
+
+  /** Processes end, names are forgotten, and the connection with them. */
+  async unmount(): Promise<void> {
+    for (const process of [...this.#processes.values()]) await process.exit();
+    this.shrink();
+    this.abort();
+    await this.#ended.promise;
+  }
+
+  /** The file system is gone: calls fail. */
+  abort(): void {
+    this.#queue.abort();
+    this.#connection?.stop();
+    this.#ended.resolve();
+  }
+
+  process(who: Credentials = ROOT): Process {
+    return new Process(this, who);
+  }
+
+  /** As under memory pressure: names that are not in use are forgotten, and inodes with them. */
+  shrink(): void {
+    this.client.dentries.shrink(this.client.dentries.root);
+  }
+
+  nextPid(): number {
+    this.#pid++;
+    return this.#pid;
+  }
+
+  started(process: Process): void {
+    this.#processes.set(process.pid, process);
+  }
+
+  ended(process: Process): void {
+    this.#processes.delete(process.pid);
+  }
+
+  /** fuse_notify; @returns false where the kernel does not know the inode */
+  async #notice(bytes: Buffer): Promise<boolean> {
+    if (!this.#queue.isConnected) return true;
+    const code = bytes.readInt32LE(4);
+    const node = readLong(bytes, OUT_HEADER_BYTES);
+    const offset = Number(bytes.readBigInt64LE(OUT_HEADER_BYTES + 8));
+    if (code === NOTIFY.invalidateInode) {
+      const length = Number(bytes.readBigInt64LE(OUT_HEADER_BYTES + 16));
+      return this.client.invalidateInode(node, offset, length);
+    }
+    if (code === NOTIFY.store) return this.client.store(node, offset, bytes.subarray(OUT_HEADER_BYTES + 24));
+    throw new KernelError('EINVAL', `Notice ${code} is not modelled`);
+  }
+}
+
+function failure(code: string): NodeJS.ErrnoException {
+  return Object.assign(new Error(code), { code });
+}

@@ -1,0 +1,408 @@
+import { constants } from 'node:fs';
+import type { Outcome as CallOutcome } from '../../posix/program.ts';
+import { KernelError } from './kernel-error.ts';
+import type { Inode64 } from './messages.ts';
+import type { ModelKernel } from './model-kernel.ts';
+import type { Credentials } from './permissions.ts';
+import { DIRECTORY_FLAGS, type LockType, type Mapping, type Process } from './process.ts';
+
+const TYPES: Readonly<Record<number, string>> = {
+  [constants.S_IFREG]: 'file',
+  [constants.S_IFDIR]: 'directory',
+  [constants.S_IFLNK]: 'symlink',
+  [constants.S_IFIFO]: 'fifo',
+  [constants.S_IFSOCK]: 'socket',
+  [constants.S_IFCHR]: 'character',
+  [constants.S_IFBLK]: 'block',
+};
+const NULL_DEVICE = 0x103;
+const LOCK_END = 0x7fff_ffff_ffff_ffffn;
+const ACL_IDS: Readonly<Record<string, number>> = { alice: 1001, bob: 1002, carol: 1003 };
+const ACL_TAGS: Readonly<Record<string, readonly [number, number]>> = {
+  u: [2, 1],
+  g: [8, 4],
+  m: [16, 16],
+  o: [32, 32],
+};
+const ACL_NOBODY = 0xffff_ffff;
+
+type Words = readonly string[];
+type Calls = Readonly<Record<string, (...words: string[]) => Promise<unknown> | unknown>>;
+
+/** A process of the model that makes the calls of `test/posix/calls.py`, by the same words and with the same answers. */
+export class ModelProgram {
+  readonly process: Process;
+  readonly #prefix: string;
+  readonly #files = new Map<string, number>();
+  readonly #listings = new Map<string, { readonly descriptor: number; entries: string[]; isRead: boolean }>();
+  readonly #calls: Calls;
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** @param prefix directory of this machine for which the root of the mount stands */
+  constructor(kernel: ModelKernel, who: Credentials, prefix = '') {
+    this.process = kernel.process(who);
+    this.#prefix = prefix;
+    this.#calls = this.#table();
+  }
+
+  /** Makes a call, after those that were asked for before. */
+  call(call: string, ...values: readonly (string | number)[]): Promise<CallOutcome> {
+    const outcome = this.#last.then(() => this.#answer(call, values.map(String)));
+    this.#last = outcome;
+    return outcome;
+  }
+
+  async value(call: string, ...values: readonly (string | number)[]): Promise<string> {
+    const { value, errno } = await this.call(call, ...values);
+    if (value === undefined) throw new Error(`${call} ${values.join(' ')}: ${errno}`);
+    return value;
+  }
+
+  stop(): Promise<void> {
+    return this.process.exit();
+  }
+
+  async #answer(call: string, values: Words): Promise<CallOutcome> {
+    const run = this.#calls[call];
+    if (run === undefined) return { errno: `${call} is not modelled` };
+    try {
+      const value = await run(...values);
+      return { value: value === undefined || value === null ? '' : String(value) };
+    } catch (error) {
+      if (error instanceof KernelError) return { errno: error.errno };
+      throw error;
+    }
+  }
+
+  #path(path: string): string {
+    if (this.#prefix === '' || !path.startsWith(this.#prefix)) return path;
+    return path.slice(this.#prefix.length) || '/';
+  }
+
+  #file(name: string): number {
+    const descriptor = this.#files.get(name);
+    if (descriptor === undefined) throw new KernelError('EBADF');
+    return descriptor;
+  }
+
+  #table(): Calls {
+    const process = this.process;
+    const at = (path: string): string => this.#path(path);
+    const file = (name: string): number => this.#file(name);
+    const stats = async (attributes: Promise<Inode64>, wanted: string): Promise<string> =>
+      fieldsOf(await attributes, wanted);
+    const opened = async <Value>(
+      path: string,
+      flags: number,
+      run: (descriptor: number) => Promise<Value>,
+      mode = 0o644,
+    ): Promise<Value> => {
+      const descriptor = await process.open(at(path), flags, mode);
+      try {
+        return await run(descriptor);
+      } finally {
+        await process.close(descriptor);
+      }
+    };
+    // As Python maps a whole file: through a descriptor of its own, which it closes before it unmaps.
+    const mapped = (
+      path: string,
+      isWritten: boolean,
+      run: (mapping: Mapping, size: number) => Promise<unknown>,
+    ) =>
+      opened(path, isWritten ? constants.O_RDWR : constants.O_RDONLY, async (descriptor) => {
+        const { sizeBytes } = await process.fstat(descriptor);
+        if (sizeBytes === 0) throw new KernelError('EINVAL');
+        const own = process.dup(descriptor);
+        const mapping = await process.mmap(own, { writable: isWritten });
+        try {
+          return await run(mapping, sizeBytes);
+        } finally {
+          await process.close(own);
+          await mapping.unmap();
+        }
+      });
+    const make = (path: string, mode: string): Promise<void> =>
+      opened(
+        path,
+        constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY,
+        async () => undefined,
+        octal(mode),
+      );
+    const put = (path: string, text: string): Promise<void> =>
+      opened(path, constants.O_CREAT | constants.O_TRUNC | constants.O_WRONLY, async (descriptor) => {
+        await process.write(descriptor, Buffer.from(text));
+      });
+    const makeNode = (path: string, type: number, mode: number, device = 0): Promise<void> =>
+      process.mknod(at(path), type | mode, device);
+    const many = async (
+      first: string,
+      count: string,
+      step: string,
+      run: (number: string) => Promise<unknown>,
+    ): Promise<void> => {
+      for (let index = 0; index < Number(count); index++)
+        await run(String(Number(first) + index * Number(step)).padStart(7, '0'));
+    };
+    const calls: Calls = {
+      access: (path = '', mode = '0') => process.access(at(path), Number(mode)),
+      'append-many': (path = '', text = '', count = '0') =>
+        opened(path, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT, async (descriptor) => {
+          for (let number = 0; number < Number(count); number++)
+            await process.write(descriptor, Buffer.from(`${text}${String(number).padStart(6, '0')}\n`));
+        }),
+      bind: async (path = '') => {
+        try {
+          await makeNode(path, constants.S_IFSOCK, 0o777);
+        } catch (error) {
+          throw error instanceof KernelError && error.errno === 'EEXIST'
+            ? new KernelError('EADDRINUSE')
+            : error;
+        }
+      },
+      chdir: (path = '') => process.chdir(path === '/' ? '/' : at(path)),
+      chmod: (path = '', mode = '') => process.chmod(at(path), octal(mode)),
+      chown: (path = '', uid = '', gid = '') => process.chown(at(path), Number(uid), Number(gid)),
+      clear: (path = '', prefix = '', first = '', count = '', step = '1') =>
+        many(first, count, step, (number) => process.unlink(`${at(path)}/${prefix}${number}`)),
+      close: (name = '') => {
+        const descriptor = file(name);
+        this.#files.delete(name);
+        return process.close(descriptor);
+      },
+      'close-directory': (name = '') => {
+        const listing = this.#listings.get(name);
+        this.#listings.delete(name);
+        return process.close(listing?.descriptor ?? -1);
+      },
+      'coarse-clock': () => String(BigInt(Date.now()) * 1_000_000n),
+      copy: async (from = '', offset = '', to = '', toOffset = '', length = '') =>
+        process.copyRange(file(from), Number(offset), file(to), Number(toOffset), Number(length)),
+      create: (path = '', mode = '0644') => make(path, mode),
+      dup: (name = '', other = '') => void this.#files.set(other, process.dup(file(name))),
+      fallocate: (name = '', mode = '', offset = '', length = '') =>
+        process.fallocate(file(name), Number(mode), Number(offset), Number(length)),
+      fchmod: (name = '', mode = '') => process.fchmod(file(name), octal(mode)),
+      fchown: (name = '', uid = '', gid = '') => process.fchown(file(name), Number(uid), Number(gid)),
+      fill: (path = '', prefix = '', first = '', count = '', step = '1') =>
+        many(first, count, step, (number) =>
+          opened(`${path}/${prefix}${number}`, constants.O_CREAT | constants.O_WRONLY, async () => undefined),
+        ),
+      flock: (name = '', type = '', waits = 'no') =>
+        process.flock(file(name), type as LockType, waits !== 'no'),
+      fstat: (name = '', wanted = '') => stats(process.fstat(file(name)), wanted),
+      fsync: (name = '') => process.fsync(file(name)),
+      ftruncate: (name = '', size = '') => process.ftruncate(file(name), Number(size)),
+      futimens: (name = '', accessed = '', modified = '') =>
+        process.futimens(file(name), timeOf(accessed), timeOf(modified)),
+      // Python looks at the file twice, and reads until nothing comes.
+      get: (path = '') =>
+        opened(path, constants.O_RDONLY, async (descriptor) => {
+          // Python: `io.open` refuses a directory before it reads.
+          if ((await process.fstat(descriptor)).mode >> 12 === constants.S_IFDIR >> 12)
+            throw new KernelError('EISDIR');
+          const { sizeBytes } = await process.fstat(descriptor);
+          const parts: Buffer[] = [];
+          for (let length = sizeBytes + 1; ; length = 256 * 1024) {
+            const bytes = await process.read(descriptor, length);
+            if (bytes.length === 0) return Buffer.concat(parts).toString('latin1');
+            parts.push(bytes);
+          }
+        }),
+      getfacl: async (path = '', which = 'access') =>
+        aclText(await process.getxattr(at(path), `system.posix_acl_${which}`)),
+      getxattr: async (path = '', name = '') => (await process.getxattr(at(path), name)).toString(),
+      lchown: (path = '', uid = '', gid = '') => process.chown(at(path), Number(uid), Number(gid), false),
+      link: (from = '', to = '', how = 'nofollow') => process.link(at(from), at(to), how === 'follow'),
+      list: async (path = '') =>
+        (await process.list(at(path)))
+          .map(({ name }) => name)
+          .sort()
+          .join(' '),
+      'listed-as': async (path = '') => {
+        for (const { name, inode } of await process.list(at(path)))
+          if ((await process.lstat(`${at(path)}/${name}`)).inode !== inode) return 'otherwise';
+        return 'as stat';
+      },
+      listxattr: async (path = '') => {
+        const names = await process.listxattr(at(path), false);
+        return names
+          .filter((name) => /^(user|trusted)\./.test(name))
+          .sort()
+          .join(' ');
+      },
+      lock: (name = '', type = '', start = '0', length = '0', waits = 'no') =>
+        process.lock(file(name), rangeOf(type, start, length), waits !== 'no' || type === 'unlock'),
+      'lock-holder': async (name = '', type = '', start = '0', length = '0') => {
+        const holder = await process.lockHolder(file(name), rangeOf(type, start, length));
+        return holder === null
+          ? 'none'
+          : `${holder.type} ${holder.start} ${holder.end === LOCK_END ? 'end' : holder.end}`;
+      },
+      lseek: (name = '', offset = '', whence = '') =>
+        process.seek(file(name), Number(offset), Number(whence)),
+      lstat: (path = '', wanted = '') => stats(process.lstat(at(path)), wanted),
+      lutimens: (path = '', accessed = '', modified = '') =>
+        process.utimens(at(path), timeOf(accessed), timeOf(modified), false),
+      make: (path = '', kind = '') => {
+        if (kind === 'file') return make(path, '0644');
+        if (kind === 'directory') return process.mkdir(at(path), 0o777);
+        if (kind === 'fifo') return makeNode(path, constants.S_IFIFO, 0o666);
+        if (kind === 'socket') return calls.bind?.(path);
+        if (kind === 'symlink') return process.symlink('nowhere', at(path));
+        return makeNode(
+          path,
+          kind === 'character' ? constants.S_IFCHR : constants.S_IFBLK,
+          0o644,
+          NULL_DEVICE,
+        );
+      },
+      'mapped-read': (path = '', offset = '', length = '') =>
+        mapped(path, false, async (mapping, size) => {
+          const count = Math.max(0, Math.min(Number(length), size - Number(offset)));
+          return (await mapping.read(Number(offset), count)).toString('latin1');
+        }),
+      'mapped-write': (path = '', offset = '', text = '') =>
+        mapped(path, true, async (mapping, size) => {
+          // A slice of other length than what is put into it.
+          if (Number(offset) + text.length > size) throw new KernelError('EINVAL');
+          await mapping.write(Number(offset), Buffer.from(text, 'latin1'));
+          await mapping.sync();
+        }),
+      mkdir: (path = '', mode = '0755') => process.mkdir(at(path), octal(mode)),
+      mkfifo: (path = '', mode = '0644') => makeNode(path, constants.S_IFIFO, octal(mode)),
+      mknod: (path = '', kind = '', major = '', minor = '') =>
+        makeNode(
+          path,
+          kind === 'character' ? constants.S_IFCHR : constants.S_IFBLK,
+          0o644,
+          (Number(major) << 8) | Number(minor),
+        ),
+      open: async (name = '', path = '', flags = '', mode = '0644') =>
+        void this.#files.set(name, await process.open(at(path), flagsOf(flags), octal(mode))),
+      'open-directory': async (name = '', path = '') => {
+        const descriptor = await process.open(at(path), DIRECTORY_FLAGS);
+        await process.fstat(descriptor);
+        this.#listings.set(name, { descriptor, entries: [], isRead: false });
+      },
+      pread: async (name = '', length = '', offset = '') =>
+        (await process.pread(file(name), Number(length), Number(offset))).toString('latin1'),
+      put,
+      pwrite: (name = '', text = '', offset = '') =>
+        process.pwrite(file(name), Buffer.from(text, 'latin1'), Number(offset)),
+      read: async (name = '', length = '') =>
+        (await process.read(file(name), Number(length))).toString('latin1'),
+      readlink: (path = '') => process.readlink(at(path)),
+      removexattr: (path = '', name = '') => process.removexattr(at(path), name),
+      removefacl: (path = '', which = 'access') => process.removexattr(at(path), `system.posix_acl_${which}`),
+      rename: (from = '', to = '') => process.rename(at(from), at(to)),
+      'rename-with': (from = '', to = '', flags = '') => process.rename(at(from), at(to), Number(flags)),
+      rmdir: (path = '') => process.rmdir(at(path)),
+      'same-inode': async (a = '', b = '') =>
+        (await process.lstat(at(a))).inode === (await process.lstat(at(b))).inode ? 'yes' : 'no',
+      'set-flags': (name = '', flags = '') => process.setFlags(file(name), flagsOf(flags)),
+      setfacl: (path = '', text = '', which = 'access') =>
+        process.setxattr(at(path), `system.posix_acl_${which}`, aclBytes(text)),
+      setxattr: (path = '', name = '', value = '', flags = '0') =>
+        process.setxattr(at(path), name, Buffer.from(value), Number(flags)),
+      setxattrs: async (path = '', count = '') => {
+        for (let number = 0; number < Number(count); number++)
+          await process.setxattr(at(path), `user.${number}`, Buffer.alloc(64, 'x'));
+      },
+      stat: (path = '', wanted = '') => stats(process.stat(at(path)), wanted),
+      statvfs: async (path = '', wanted = '') => {
+        const { blocks, freeBlocks, blockBytes, inodes, freeInodes } = await process.statfs(at(path));
+        const known: Readonly<Record<string, number>> = {
+          ...{ blocks, bfree: freeBlocks, bavail: freeBlocks, bsize: blockBytes, frsize: blockBytes },
+          ...{ files: inodes, ffree: freeInodes, favail: freeInodes, namemax: 255 },
+        };
+        return String(known[wanted]);
+      },
+      symlink: (target = '', path = '') => process.symlink(target, at(path)),
+      truncate: (path = '', size = '') => process.truncate(at(path), Number(size)),
+      umask: (mode = '') => process.umask(octal(mode)),
+      unlink: (path = '') => process.unlink(at(path)),
+      utimens: (path = '', accessed = '', modified = '') =>
+        process.utimens(at(path), timeOf(accessed), timeOf(modified)),
+      write: (name = '', text = '') => process.write(file(name), Buffer.from(text, 'latin1')),
+      forget: async () => {
+        for (const name of [...this.#files.keys()]) await calls.close?.(name);
+        for (const name of [...this.#listings.keys()]) await calls['close-directory']?.(name);
+        process.umask(0);
+        await process.chdir('/');
+      },
+    };
+    return calls;
+  }
+}
+
+function fieldsOf(attributes: Inode64, wanted: string): string {
+  const { mode, links, uid, gid, sizeBytes, inode, accessedNs, modifiedNs, changedNs, device, sectors } =
+    attributes;
+  const known: Readonly<Record<string, string | number | bigint>> = {
+    type: TYPES[mode & constants.S_IFMT] ?? 'unknown',
+    mode: (mode & 0o7777).toString(8).padStart(4, '0'),
+    ...{ links, uid, gid, size: sizeBytes, inode, device, blocks: sectors },
+    ...{ accessed: accessedNs, modified: modifiedNs, changed: changedNs },
+    read: accessedNs > modifiedNs ? 'yes' : 'no',
+  };
+  return wanted
+    .split(',')
+    .map((field) => String(known[field]))
+    .join(' ');
+}
+
+function flagsOf(text: string): number {
+  return text.split('|').reduce((flags, name) => {
+    const flag = (constants as Readonly<Record<string, number>>)[`O_${name.toUpperCase()}`];
+    if (flag === undefined) throw new Error(`O_${name} is no flag of open`);
+    return flags | flag;
+  }, 0);
+}
+
+function octal(text: string): number {
+  return Number.parseInt(text, 8);
+}
+
+function rangeOf(type: string, start: string, length: string) {
+  const from = BigInt(start);
+  return { type: type as LockType, start: from, end: length === '0' ? LOCK_END : from + BigInt(length) - 1n };
+}
+
+function timeOf(text: string): bigint | 'now' | null {
+  if (text === 'now') return 'now';
+  if (text === 'omit') return null;
+  const [seconds = '0', nanoseconds = '0'] = text.split('.');
+  return BigInt(seconds) * 1_000_000_000n + BigInt(nanoseconds.padEnd(9, '0'));
+}
+
+function aclBytes(text: string): Buffer {
+  const entries = text.split(',');
+  const bytes = Buffer.alloc(4 + entries.length * 8);
+  bytes.writeUInt32LE(2, 0);
+  for (const [index, entry] of entries.entries()) {
+    const [kind = '', name = '', letters = ''] = entry.split(':');
+    const [named, unnamed] = ACL_TAGS[kind] ?? [0, 0];
+    const permissions = [4, 2, 1].reduce((sum, bit, place) => sum + (letters[place] === '-' ? 0 : bit), 0);
+    bytes.writeUInt16LE(name === '' ? unnamed : named, 4 + index * 8);
+    bytes.writeUInt16LE(permissions, 6 + index * 8);
+    bytes.writeUInt32LE(name === '' ? ACL_NOBODY : (ACL_IDS[name] ?? 0), 8 + index * 8);
+  }
+  return bytes;
+}
+
+function aclText(bytes: Buffer): string {
+  const entries: string[] = [];
+  for (let at = 4; at < bytes.length; at += 8) {
+    const [tag, permissions, id] = [
+      bytes.readUInt16LE(at),
+      bytes.readUInt16LE(at + 2),
+      bytes.readUInt32LE(at + 4),
+    ];
+    const kind = Object.entries(ACL_TAGS).find(([, tags]) => tags.includes(tag))?.[0] ?? '?';
+    const name = Object.entries(ACL_IDS).find(([, each]) => each === id)?.[0] ?? '';
+    const letters = [4, 2, 1].map((bit, place) => ((permissions & bit) === 0 ? '-' : 'rwx'[place])).join('');
+    entries.push(`${kind}:${name}:${letters}`);
+  }
+  return entries.join(',');
+}

@@ -1,0 +1,179 @@
+import assert from 'node:assert/strict';
+import type { World } from '../../../base/world.ts';
+import { OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
+import { errnoOf, KernelError } from './kernel-error.ts';
+import { longs, readLong, requestBytes } from './messages.ts';
+
+/** On whose behalf a request is made. */
+export interface Task {
+  readonly pid: number;
+  readonly uid: number;
+  readonly gid: number;
+  /** A signal is pending that is not blocked. */
+  readonly isSignalled: boolean;
+  readonly isKilled: boolean;
+}
+
+/** Work of the kernel itself, as the writing of dirty pages. */
+export const KERNEL: Task = { pid: 0, uid: 0, gid: 0, isSignalled: false, isKilled: false };
+
+export interface RequestOptions {
+  /** Not even a fatal signal ends the wait. */
+  readonly force?: boolean;
+  /** Nobody waits for it, so that no signal is passed on. */
+  readonly background?: boolean;
+}
+
+interface Waiting {
+  readonly unique: number;
+  readonly task: Task;
+  readonly isBackground: boolean;
+  readonly reply: PromiseWithResolvers<Buffer>;
+  isSent: boolean;
+  isInterrupted: boolean;
+}
+
+/** What is observed of each request, for traces and for tests of orders. */
+export interface SeenRequest {
+  readonly opcode: number;
+  readonly unique: number;
+  readonly node: number;
+  readonly pid: number;
+}
+
+export interface QueueOptions {
+  /**
+   * How long the caller sleeps on after its reply is there: it is scheduled, and takes the reply up, only then. Notices
+   * overtake it meanwhile.
+   */
+  readonly wakeMs?: () => number;
+  readonly seen?: (request: SeenRequest) => void;
+}
+
+const OPCODE_NAMES = new Map<number, string>(Object.entries(OPCODE).map(([name, opcode]) => [opcode, name]));
+
+export function opcodeName(opcode: number): string {
+  return OPCODE_NAMES.get(opcode) ?? String(opcode);
+}
+
+/**
+ * /dev/fuse: requests in their order to the file system, replies back to the tasks that wait (fs/fuse/dev.c). A reply
+ * to a request that no task waits for is a fault of the file system.
+ */
+export class RequestQueue {
+  readonly #world: World;
+  readonly #options: QueueOptions;
+  readonly #waiting = new Map<number, Waiting>();
+  #receive: ((bytes: Buffer) => void) | null = null;
+  #unique = 0;
+
+  constructor(world: World, options: QueueOptions) {
+    this.#world = world;
+    this.#options = options;
+  }
+
+  connect(receive: (bytes: Buffer) => void): void {
+    this.#receive = receive;
+  }
+
+  get isConnected(): boolean {
+    return this.#receive !== null;
+  }
+
+  /** How many requests have no reply yet. */
+  get length(): number {
+    return this.#waiting.size;
+  }
+
+  /** fuse_abort_conn: each task that waits fails, and each later call. */
+  abort(): void {
+    this.#receive = null;
+    for (const { reply } of this.#waiting.values())
+      reply.reject(new KernelError('ECONNABORTED', 'The mount has been aborted'));
+    this.#waiting.clear();
+  }
+
+  /** @returns the body of the reply; @throws KernelError with the error of the reply */
+  async request(
+    task: Task,
+    opcode: number,
+    node: number,
+    body: readonly Uint8Array[],
+    { force = false, background = false }: RequestOptions = {},
+  ): Promise<Buffer> {
+    if (this.#receive === null) throw new KernelError('ENOTCONN', 'The mount is gone');
+    this.#unique += 2;
+    const unique = this.#unique;
+    const waiting: Waiting = {
+      ...{ unique, task, isBackground: background, isSent: false, isInterrupted: false },
+      reply: Promise.withResolvers(),
+    };
+    this.#waiting.set(unique, waiting);
+    const bytes = requestBytes(opcode, unique, node, task, body);
+    this.#world.soon(() => {
+      if (!this.#waiting.has(unique)) return;
+      // request_wait_answer: what the file system has not read yet is taken back from it.
+      if (task.isKilled && !force && !background) {
+        this.#waiting.delete(unique);
+        waiting.reply.reject(new KernelError('EINTR', 'Killed before the request was sent'));
+        return;
+      }
+      waiting.isSent = true;
+      this.#send(bytes, { opcode, unique, node, pid: task.pid });
+      if (task.isSignalled) this.#interruptOne(waiting);
+    });
+    return waiting.reply.promise;
+  }
+
+  /** A request that has no reply: FORGET. */
+  post(opcode: number, node: number, body: readonly Uint8Array[]): void {
+    if (this.#receive === null) return;
+    this.#unique += 2;
+    const unique = this.#unique;
+    const bytes = requestBytes(opcode, unique, node, KERNEL, body);
+    this.#world.soon(() => this.#send(bytes, { opcode, unique, node, pid: 0 }));
+  }
+
+  /** A signal has arrived for the task: the file system learns of it, once for each request. */
+  interrupt(task: Task): void {
+    for (const waiting of this.#waiting.values()) {
+      if (waiting.task === task && waiting.isSent) this.#interruptOne(waiting);
+    }
+  }
+
+  #interruptOne(waiting: Waiting): void {
+    if (waiting.isInterrupted || waiting.isBackground) return;
+    waiting.isInterrupted = true;
+    // FUSE_INT_REQ_BIT: the number of the interrupted request, plus one.
+    const { unique } = waiting;
+    const bytes = requestBytes(OPCODE.interrupt, unique + 1, 0, KERNEL, [longs(unique)]);
+    this.#world.soon(() => {
+      if (this.#waiting.has(unique)) this.#send(bytes, { opcode: OPCODE.interrupt, unique, node: 0, pid: 0 });
+    });
+  }
+
+  /** The file system's writev() on the device: one reply. */
+  reply(pieces: readonly Uint8Array[]): void {
+    const bytes = Buffer.concat(pieces);
+    assert.equal(bytes.readUInt32LE(0), bytes.length, 'A reply says its own length');
+    const unique = readLong(bytes, 8);
+    const waiting = this.#waiting.get(unique);
+    if (this.#receive === null) return;
+    assert.ok(waiting !== undefined, `A reply to request ${unique}, which waits for none`);
+    this.#waiting.delete(unique);
+    const error = bytes.readInt32LE(4);
+    assert.ok(error <= 0 && error > -512, `A reply with the error ${error}`);
+    const wake = (): void => {
+      if (error === 0) waiting.reply.resolve(bytes.subarray(OUT_HEADER_BYTES));
+      else waiting.reply.reject(new KernelError(errnoOf(-error)));
+    };
+    const wakeMs = this.#options.wakeMs?.() ?? 0;
+    if (wakeMs > 0) this.#world.after(wakeMs, wake);
+    else this.#world.soon(wake);
+  }
+
+  #send(bytes: Buffer, seen: SeenRequest): void {
+    this.#options.seen?.(seen);
+    this.#receive?.(bytes);
+  }
+}
