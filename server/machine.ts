@@ -1,7 +1,10 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 import type { FastifyInstance, FastifyListenOptions } from 'fastify';
 import type { ServerId } from '../base/ids.ts';
 import type { HttpChannel } from '../http-parts/http-channel.ts';
 import { Pool } from '../http-parts/undici.ts';
+import type { Address } from './address.ts';
 import type { PeerTls } from './security/peer-tls.ts';
 import { PeerTransport, type PeerTransportOptions } from './transport/peer-transport.ts';
 import type { ClusterTransport } from './transport/transport.ts';
@@ -19,6 +22,8 @@ export interface Machine {
    * @param tls null where servers speak in the clear
    */
   peerHttp(peer: ServerId, url: string, tls: PeerTls | null): HttpChannel;
+  /** @throws the error of listening where a server cannot listen there */
+  assertFree(address: Address): Promise<void>;
   /** Resolves when requests come in; @throws the error of listening. */
   listen(app: FastifyInstance, options: FastifyListenOptions): Promise<unknown>;
 }
@@ -46,6 +51,12 @@ export const systemMachine: Machine = {
       bodyTimeout: 0,
       keepAliveTimeout: 30_000,
     });
+  },
+  assertFree: async ({ host, port }) => {
+    const probe = createServer().listen({ host, port });
+    await once(probe, 'listening');
+    probe.close();
+    await once(probe, 'close');
   },
   listen: (app, options) => app.listen(options),
 };

@@ -4,6 +4,7 @@ import { within } from './bounded.ts';
 import { compose, type Parts } from './composition.ts';
 import type { ServerConfig } from './config.ts';
 import { SUCCESSION_MS_MAX } from './file/succession.ts';
+import { systemMachine } from './machine.ts';
 import { planCluster } from './membership/cluster-plan.ts';
 import { Security } from './security/security.ts';
 import { ballastRelease } from './storage/ballast.ts';
@@ -62,16 +63,16 @@ export class Server {
   }
 
   static async #begin(config: ServerConfig, surroundings: Surroundings): Promise<Server> {
-    const { world, log, machine } = surroundings;
+    const { world, log, machine = systemMachine } = surroundings;
     const { cluster, id: server } = config;
-    const boot = machine?.bootId === undefined ? {} : { bootId: machine.bootId };
+    const boot = machine.bootId === undefined ? {} : { bootId: machine.bootId };
     const security = new Security(server, config, log);
     const folder = DataFolder.open(config.data, {
       ...{ world, cluster, server, silences: silencesOf(config) },
       ...boot,
     });
     try {
-      const plan = await planCluster(config, { folder, world, log, tls: security.peers });
+      const plan = await planCluster(config, { folder, world, log, machine, tls: security.peers });
       return new Server(world, await compose(plan, folder, security, surroundings));
     } catch (error) {
       folder.close();

@@ -4,6 +4,7 @@ import type { World } from '../../base/world.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 import { paramsHash, type ServerConfig, sharedSettings } from '../config.ts';
 import { ConfigurationError } from '../configuration-error.ts';
+import type { Machine } from '../machine.ts';
 import type { PeerTls } from '../security/peer-tls.ts';
 import type { DataFolder } from '../storage/data-folder.ts';
 import { SERVERS_FILE } from '../storage/set-aside.ts';
@@ -14,6 +15,7 @@ export interface ClusterPlanParts {
   readonly folder: DataFolder;
   readonly world: World;
   readonly log: Logger;
+  readonly machine: Pick<Machine, 'assertFree'>;
   readonly tls: PeerTls | null;
 }
 
@@ -77,8 +79,10 @@ function assertSameSettings(config: ServerConfig, cluster: ClusterServers): void
 }
 
 async function join(config: ServerConfig, url: string, parts: ClusterPlanParts): Promise<ClusterServers> {
-  const { folder, world, log, tls } = parts;
+  const { folder, world, log, machine, tls } = parts;
   const { id: self, cluster, zone } = config;
+  // A server that cannot listen exits, and must not be registered.
+  await machine.assertFree(config.listen);
   const { servers, registered } = await joinCluster({
     ...{ self, cluster, url, zone, storageId: folder.storageId, join: config.join, world, log, tls },
     accepts: (servers) => assertSameSettings(config, servers),

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import fs from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { freePorts } from '../../client/dev/free-ports.ts';
@@ -15,24 +17,41 @@ import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 const cluster = await RealCluster.start();
 after(() => cluster.stop());
 
-test('a join with other settings is refused by option and values, before the catalog registers the server', async () => {
-  const [port] = await freePorts(1);
+/** Starts a server that joins, and waits for its end. */
+function joined(port: number, flags: readonly string[]): ReturnType<typeof spawnSync> & { stderr: string } {
   const own = ['--id', 's9', '--listen', `127.0.0.1:${port}`, '--data', join(cluster.folder, 's9')];
-  const argv = [...own, '--join', cluster.url('s1'), '--lease', '3s', '--clock-skew', '100ms'];
-  const refused = spawnSync(process.execPath, [LAUNCHER, 'server', ...argv], {
-    encoding: 'utf8',
-    timeout: 60_000,
-  });
-  assert.equal(refused.status, 2, refused.stderr);
-  assert.match(refused.stderr, /--lease is 2000ms there and 3000ms here/);
-  assert.doesNotMatch(refused.stderr, /--clock-skew/);
-  // What the catalog has registered; servers show it in their status some time later.
+  const argv = [LAUNCHER, 'server', ...own, '--join', cluster.url('s1'), ...flags];
+  return spawnSync(process.execPath, argv, { encoding: 'utf8', timeout: 60_000 });
+}
+
+/** What the catalog has registered; servers show it in their status some time later. */
+async function registered(): Promise<string[]> {
   const { text } = await ask(cluster.url('s1'), 'POST', '/v1/catalog/queries', {
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ query: { kind: 'servers', counts: false } }),
   });
   const { servers } = JSON.parse(text) as QueryResults['servers'];
-  assert.deepEqual(servers.map(({ id }) => id).sort(), ['s1', 's2', 's3']);
+  return servers.map(({ id }) => id).sort();
+}
+
+test('a join with other settings is refused by option and values, before the catalog registers the server', async () => {
+  const [port] = await freePorts(1);
+  const refused = joined(port as number, ['--lease', '3s', '--clock-skew', '100ms']);
+  assert.equal(refused.status, 2, refused.stderr);
+  assert.match(refused.stderr, /--lease is 2000ms there and 3000ms here/);
+  assert.doesNotMatch(refused.stderr, /--clock-skew/);
+  assert.deepEqual(await registered(), ['s1', 's2', 's3']);
+});
+
+test('a server that cannot listen is not registered', async (t) => {
+  const other = createServer().listen(0, '127.0.0.1');
+  t.after(() => other.close());
+  await once(other, 'listening');
+  const { port } = other.address() as AddressInfo;
+  const refused = joined(port, ['--lease', '2s', '--clock-skew', '100ms']);
+  assert.equal(refused.status, 5, refused.stderr);
+  assert.match(refused.stderr, /Cannot listen on 127.0.0.1:\d+: another process has the port/);
+  assert.deepEqual(await registered(), ['s1', 's2', 's3']);
 });
 
 test('a joined server that is rebuilt finds the others without the one that let it in', async () => {

@@ -821,6 +821,18 @@ export const PLANTED_SERVERS: readonly Planted[] = [
   },
   {
     layer: 'replica',
+    row: 'join-unheard',
+    rule: 'A server that cannot listen is not registered.',
+    file: 'server/membership/cluster-plan.ts',
+    in: 'join',
+    find: 'await $machine.assertFree($config.listen);',
+    replace: '',
+    caughtBy: {
+      test: { file: 'test/cluster/join.test.ts', name: 'a server that cannot listen is not registered' },
+    },
+  },
+  {
+    layer: 'replica',
     row: 'rebuild-forgets',
     rule: 'A server that is rebuilt keeps the addresses of the others.',
     file: 'server/storage/set-aside.ts',

@@ -80,6 +80,7 @@ export class SimulatedServer {
       bootId: `boot-${this.#boots}`,
       peerTransport: (options) => peers.join(process, options),
       peerHttp: (_peer, url) => http.channel(process, this.id, url),
+      assertFree: async () => undefined,
       listen: async (app) => {
         await app.ready();
         http.listen(process, this.id, origin, app.server);
