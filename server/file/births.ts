@@ -17,24 +17,19 @@ import {
 import type { BirthOutcome, BirthRequest, Birth as NewFile } from '../../wire/births.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type {
-  Attributes,
   BearResult,
-  BornFile,
   Command,
   CommandResults,
-  ContentVersion,
   FileSettings,
   Query,
   QueryResults,
   ServerInfo,
-  VolumeInfo,
 } from '../../wire/catalog-api.ts';
 import { bounded } from '../bounded.ts';
 import type { Clock } from '../clock.ts';
 import type { RequestName } from '../http/request-names.ts';
 import type { Traffic } from '../live/traffic.ts';
 import type { Counter } from '../metrics.ts';
-import { recentlyUsed } from '../recently-used.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { CallOptions } from '../router.ts';
 import type { NewReplica } from '../storage/store.ts';
@@ -48,7 +43,9 @@ import {
   encodeBirthCall,
   SPARE_CALL,
 } from './birth-call.ts';
+import { CREATED_WITH_CONTENTS, filledOutcome, outcomeOf, refused } from './birth-outcome.ts';
 import { birthOperations } from './borne-file.ts';
+import { StorageSettings, type VolumeStorage } from './storage-settings.ts';
 
 /** Numbers are good for births for so long, in milliseconds; the catalog keeps them for longer. */
 const NUMBERS_MS = 10 * 60_000;
@@ -56,13 +53,6 @@ const NUMBERS_MS = 10 * 60_000;
 const BEAR_MS_MAX = 3_000;
 /** Where those who are needed do not answer for so long, all are asked to promise. */
 const SPARED_MS = 200;
-/**
- * Where new files of a volume go, and how they are cut, is asked for again after this, in milliseconds. `bear` refuses what the volume's
- * settings do not permit any more; of files that have their names the settings are asked for each time.
- */
-const NEST_MS = 1_000;
-/** Directories of which the volume is remembered: an inode never leaves its volume. */
-const DIRECTORIES_MAX = 20_000;
 /** Contents of files that are being borne, all together; more are refused with `busy`. */
 const UNDER_WAY_BYTES_MAX = 64 * 1024 * 1024;
 const BUSY_RETRY_MS = 100;
@@ -72,9 +62,6 @@ const REPLICAS_UNNAMED = 3;
 const CHOICES_MAX = 8;
 
 const NOTHING = new Uint8Array(0);
-
-/** Where the contents of a born file stand: its first operation makes all of them. */
-const BORNE: ContentVersion = { epoch: 1, seq: 1 };
 
 export interface BirthsParts extends Pick<Transport, 'call' | 'isConnected'> {
   readonly self: ServerId;
@@ -98,13 +85,6 @@ export interface BirthsParts extends Pick<Transport, 'call' | 'isConnected'> {
   ): Promise<CommandResults[C['kind']]>;
 }
 
-/** Where new files of a volume are stored. */
-interface Nest {
-  readonly volume: VolumeInfo;
-  readonly servers: readonly ServerInfo[];
-  readonly untilMs: number;
-}
-
 /** Files of one request that go to the same servers, and their places in it. */
 interface Group {
   readonly members: readonly ServerId[];
@@ -125,11 +105,11 @@ export class Births {
   /** Requests under way, by their names: a retry waits for the same. */
   readonly #underWay = new Map<string, Promise<BirthOutcome[]>>();
   #bytesUnderWay = 0;
-  readonly #volumes = recentlyUsed<number, string>(DIRECTORIES_MAX);
-  readonly #nests = new Map<string, Nest>();
+  readonly #settings: StorageSettings;
 
   constructor(parts: BirthsParts) {
     this.#parts = parts;
+    this.#settings = new StorageSettings(parts);
     this.#epoch = firstEpoch(parts.self, parts.incarnation);
   }
 
@@ -143,7 +123,9 @@ export class Births {
     const { replicas, servers } =
       name === undefined
         ? { replicas: REPLICAS_UNNAMED, ...(await query({ kind: 'servers', counts: false })) }
-        : await this.#nest(name).then(({ volume, ...nest }) => ({ ...nest, replicas: volume.replicas }));
+        : await this.#settings
+            .ofVolume(name)
+            .then(({ volume, servers }) => ({ servers, replicas: volume.replicas }));
     const sets = Array.from({ length: Math.ceil(count / NUMBERS_PER_SET) }, () =>
       this.#choose(replicas, servers),
     );
@@ -202,23 +184,25 @@ export class Births {
     const nowMs = this.#parts.clock.nowMs();
     // All of them are used up, also where one is not to be had.
     const places = births.map(({ inode }) => this.#numbers.take(owner, inode, nowMs));
-    const nest = places.every((place) => place !== null) ? await this.#nestOf(births) : null;
-    const groups = nest === null ? null : groupsOf(places, nest);
-    if (nest === null || groups === null) return this.#forgo(request, options);
+    const storage = places.every((place) => place !== null)
+      ? await this.#settings.ofDirectory(births[0]?.parent)
+      : null;
+    const groups = storage === null ? null : groupsOf(places, storage);
+    if (storage === null || groups === null) return this.#forgo(request, options);
     const refusals: Refusal[] = births.map(() => 'no-majority');
     const isNamed = (place: number): boolean => births[place]?.isNamed === true;
-    const settings = await this.#settingsOf(
-      births.filter((birth) => birth.isNamed === true),
+    const settings = await this.#settings.ofFiles(
+      births.flatMap(({ inode, isNamed }) => (isNamed === true ? [inode] : [])),
       options,
     );
     const isLeft = births.map(
-      (birth) => birth.isNamed === true && this.#isLeftAlone(birth, nest, settings.get(birth.inode)),
+      (birth) => birth.isNamed === true && this.#isLeftAlone(birth, storage, settings.get(birth.inode)),
     );
     const wanted = groups.map(({ members, places }) => ({
       members,
       places: places.filter((place) => isLeft[place] === false),
     }));
-    await Promise.all(wanted.map((group) => this.#storeGroup(group, nest, births, refusals)));
+    await Promise.all(wanted.map((group) => this.#storeGroup(group, storage, births, refusals)));
     const isStored = (place: number): boolean => refusals[place] === null;
     const settled = this.#settle(births.filter((_, place) => isNamed(place) && isStored(place)));
     const stored = groups.flatMap(({ members, places }) => {
@@ -226,37 +210,21 @@ export class Births {
       const files = named.flatMap((place) => births[place] ?? []);
       return files.length === 0 ? [] : [{ members, files }];
     });
-    const naming = stored.length === 0 ? null : this.#name(request, stored, nest, options);
+    const naming = stored.length === 0 ? null : this.#name(request, stored, storage, options);
     const [result] = await Promise.all([naming, settled]);
     const outcomes = births.map((birth, place): BirthOutcome => {
       const refusal = refusals[place] ?? null;
       if (refusal === 'no-space') return refused(refusal, `There is no room for "${birth.name}"`);
       if (refusal !== null) return { kind: 'unborn' };
-      if (birth.isNamed === true) return filledOutcome(birth, nest, places[place]?.members ?? []);
+      if (birth.isNamed === true) return filledOutcome(birth, storage.volume, places[place]?.members ?? []);
       if (result === null) return { kind: 'unborn' };
-      return outcomeOf(birth, result, nest, places[place]?.members ?? []);
+      return outcomeOf(birth, result, storage.volume, places[place]?.members ?? []);
     });
-    this.#markOutdated(outcomes, groups, nest);
+    this.#markOutdated(outcomes, groups, storage);
     for (const [place, { inode }] of births.entries())
       if (outcomes[place]?.kind === 'born') this.#parts.host.named(inode as FileId);
     this.#count(outcomes);
     return outcomes;
-  }
-
-  /**
-   * What the catalog says of files that have their names: `create-file` has put each into the volume of its own directory, under that
-   * volume's settings of then. What this server remembers of the request's volume may be older, or of another volume.
-   */
-  async #settingsOf(
-    named: readonly NewFile[],
-    options: CallOptions,
-  ): Promise<ReadonlyMap<number, FileSettings>> {
-    if (named.length === 0) return new Map();
-    const inodes = named.map(({ inode }) => inode);
-    const { files } = await this.#parts.query({ kind: 'placed', inodes, settings: true }, options);
-    return new Map(
-      files.flatMap(({ inode, settings }) => (settings === undefined ? [] : [[inode, settings]])),
-    );
   }
 
   /**
@@ -266,7 +234,7 @@ export class Births {
    *
    * @param settings undefined where the file is gone, and where the catalog's primary is of an earlier release
    */
-  #isLeftAlone({ inode }: NewFile, { volume }: Nest, settings: FileSettings | undefined): boolean {
+  #isLeftAlone({ inode }: NewFile, { volume }: VolumeStorage, settings: FileSettings | undefined): boolean {
     if (settings === undefined || settings.limited || settings.policy !== 'quorum') return true;
     if (settings.volume !== volume.name || settings.objectBytes !== volume.objectBytes) return true;
     return this.#parts.host.has(inode as FileId);
@@ -279,7 +247,7 @@ export class Births {
     const mark = { epoch: this.#epoch.counter, turn: 0 };
     const files = births.map(({ inode, contents, modifiedNs }) => ({
       ...{ inode, sizeBytes: contents.length, modifiedNs: modifiedNs ?? clock.wallNs().toString() },
-      ...{ contents: BORNE, mark },
+      ...{ contents: CREATED_WITH_CONTENTS, mark },
     }));
     await command({ kind: 'settle', files });
   }
@@ -305,51 +273,17 @@ export class Births {
       options,
     );
     const before = isBearResult(answer) ? answer : null;
-    const nest = before === null ? null : await this.#nestOf(births);
+    const storage = before === null ? null : await this.#settings.ofDirectory(births[0]?.parent);
     const outcomes = await Promise.all(
       births.map(async (birth): Promise<BirthOutcome> => {
-        if (before === null || nest === null) return { kind: 'unborn' };
+        if (before === null || storage === null) return { kind: 'unborn' };
         const { files } = await this.#parts.query({ kind: 'placed', inodes: [birth.inode] }, options);
         const members = (files[0]?.members ?? []) as readonly ServerId[];
-        return outcomeOf(birth, before, nest, members);
+        return outcomeOf(birth, before, storage.volume, members);
       }),
     );
     this.#count(outcomes);
     return outcomes;
-  }
-
-  /** Where files of the directory's volume go; null where they are not borne: not with a majority alone, or in no such directory. */
-  async #nestOf([first]: readonly NewFile[]): Promise<Nest | null> {
-    if (first === undefined) return null;
-    try {
-      const name = this.#volumes.get(first.parent) ?? (await this.#volumeOf(first.parent));
-      const nest = await this.#nest(name);
-      return nest.volume.policy === 'quorum' ? nest : null;
-    } catch (error) {
-      // Whoever makes the file in the ordinary way is told what is wrong.
-      if (error instanceof ServiceError && error.code === 'not-found') return null;
-      throw error;
-    }
-  }
-
-  async #nest(name: string): Promise<Nest> {
-    const { query, clock } = this.#parts;
-    const known = this.#nests.get(name);
-    if (known !== undefined && clock.nowMs() < known.untilMs) return known;
-    this.#nests.delete(name);
-    const [{ volume }, { servers }] = await Promise.all([
-      query({ kind: 'volume', name }),
-      query({ kind: 'servers', counts: false }),
-    ]);
-    const nest = { volume, servers, untilMs: clock.nowMs() + NEST_MS };
-    this.#nests.set(name, nest);
-    return nest;
-  }
-
-  async #volumeOf(directory: number): Promise<string> {
-    const { attributes } = await this.#parts.query({ kind: 'attributes', inode: directory });
-    this.#volumes.set(directory, attributes.volume);
-    return attributes.volume;
   }
 
   /** Servers for new files, this one among them if that can be. */
@@ -364,7 +298,7 @@ export class Births {
   /** Stores the files of one member set, and notes why some are not; nothing where too few of the members are in reach. */
   async #storeGroup(
     { members, places }: Group,
-    { volume }: Nest,
+    { volume }: VolumeStorage,
     births: readonly NewFile[],
     refusals: Refusal[],
   ): Promise<void> {
@@ -387,7 +321,7 @@ export class Births {
   }
 
   /** The client then reserves other numbers: a server that is away would be a member of all its files for ten minutes. */
-  #markOutdated(outcomes: BirthOutcome[], groups: readonly Group[], { servers }: Nest): void {
+  #markOutdated(outcomes: BirthOutcome[], groups: readonly Group[], { servers }: VolumeStorage): void {
     for (const { members, places } of groups) {
       if (!this.#parts.isOutdated(members, servers)) continue;
       for (const place of places) {
@@ -462,7 +396,7 @@ export class Births {
   async #name(
     request: BirthRequest,
     stored: readonly { readonly members: readonly ServerId[]; readonly files: readonly NewFile[] }[],
-    { volume: { objectBytes } }: Nest,
+    { volume: { objectBytes } }: VolumeStorage,
     options: CallOptions,
   ): Promise<BearResult | null> {
     const { owner, cache } = request;
@@ -479,7 +413,7 @@ export class Births {
       ...(accessedNs === null ? {} : { accessedNs }),
       ...(modifiedNs === null ? {} : { modifiedNs }),
       ...(changedNs === null ? {} : { changedNs }),
-      contents: BORNE,
+      contents: CREATED_WITH_CONTENTS,
     }));
     const command: Extract<Command, { kind: 'bear' }> = {
       kind: 'bear',
@@ -524,12 +458,8 @@ function codeOf(error: Error | null): Refusal {
   return error instanceof ServiceError ? error.code : 'storage';
 }
 
-function refused(code: ErrorCode, message: string): BirthOutcome {
-  return { kind: 'refused', code, message };
-}
-
 /** @returns the files by their members; null where a number was reserved for another number of replicas than the volume has */
-function groupsOf(places: readonly (NumberPlace | null)[], { volume }: Nest): Group[] | null {
+function groupsOf(places: readonly (NumberPlace | null)[], { volume }: VolumeStorage): Group[] | null {
   const groups = new Map<string, Group>();
   for (const [index, place] of places.entries()) {
     if (place === null || place.replicas !== volume.replicas) return null;
@@ -539,53 +469,4 @@ function groupsOf(places: readonly (NumberPlace | null)[], { volume }: Nest): Gr
     groups.set(key, group);
   }
   return [...groups.values()];
-}
-
-/** Of a file that had its name, and has got its contents. */
-function filledOutcome(birth: NewFile, nest: Nest, members: readonly ServerId[]): BirthOutcome {
-  const result = { atNs: birth.changedNs ?? '0', limited: false, files: { [birth.inode]: null } };
-  return outcomeOf(birth, result, nest, members);
-}
-
-function outcomeOf(
-  birth: NewFile,
-  result: BearResult,
-  { volume }: Nest,
-  members: readonly ServerId[],
-): BirthOutcome {
-  const born = result.files[birth.inode];
-  if (born === undefined) return { kind: 'unborn' };
-  if (born !== null && 'code' in born) {
-    // Its number is void, or the volume's files are stored otherwise: in the ordinary way it may still be made.
-    return born.code === 'precondition-failed' ? { kind: 'unborn' } : refused(born.code, born.message);
-  }
-  const attributes = attributesOf(birth, born, result, volume, members);
-  return { kind: 'born', attributes, namedNs: result.atNs };
-}
-
-function attributesOf(
-  { inode, mode, uid, gid, contents, accessedNs, modifiedNs, changedNs }: NewFile,
-  born: Exclude<BornFile, { readonly code: ErrorCode }>,
-  { atNs, limited }: BearResult,
-  volume: VolumeInfo,
-  members: readonly ServerId[],
-): Attributes {
-  const sizeBytes = contents.length;
-  return {
-    ...{ inode, volume: volume.name, kind: 'file', mode, uid, gid, links: 1, sizeBytes },
-    accessedNs: accessedNs ?? atNs,
-    modifiedNs: modifiedNs ?? atNs,
-    changedNs: changedNs ?? atNs,
-    ...{
-      target: '',
-      device: 0,
-      replicas: members,
-      view: 1,
-      policy: 'quorum',
-      objectBytes: volume.objectBytes,
-    },
-    ...(limited ? { allowedBytes: sizeBytes } : {}),
-    ...{ contents: BORNE, live: false, xattrs: 0 },
-    ...born,
-  };
 }
