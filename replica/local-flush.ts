@@ -49,9 +49,10 @@ export class LocalFlush {
     this.#running = null;
     // Between order and report another state may have been installed, of which this says nothing.
     if (!epochEqual(running.epoch, this.#epoch)) return false;
-    assert(seq >= running.seq && seq <= this.#standing.seq, 'A flush covers what was applied when it began');
+    assert(seq >= running.seq, 'A flush covers what was applied when it began');
     const before = this.#flushedSeq;
-    this.#flushedSeq = Math.max(before, seq);
+    // The store may be ahead: what follows a change of view counts as applied only once the change is synced.
+    this.#flushedSeq = Math.max(before, Math.min(seq, this.#standing.seq));
     return this.#flushedSeq > before;
   }
 
