@@ -6,6 +6,7 @@ import { ClusterClient } from '../../../client/cluster-client.ts';
 import { historyCheck } from '../../history/checker.ts';
 import { guardWith } from './guard.ts';
 import { FAIR, FOUL, Network } from './network.ts';
+import { ReplicasJudge } from './replicas-judge.ts';
 import { SimulatedHttp } from './simulated-http.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 import { type ClusterNet, SimulatedServer } from './simulated-server.ts';
@@ -22,6 +23,16 @@ const START_MS_MAX = 60_000;
 const RUNS_MS_MAX = 20;
 /** All faults have ended: so long the cluster has to become idle and whole. */
 const HEAL_MS_MAX = 120_000;
+
+/** After the last operation: primaries settle files, and backups catch up. */
+const SETTLE_MS = 30_000;
+const QUIET_MS = 10_000;
+/** Between two looks at the views of all servers. */
+const LOOK_MS = 5_000;
+/** Requests that an idle server makes in a second. */
+const QUIET_REQUESTS_MAX = 0.5;
+/** Files that are flushed before all servers lose their power. */
+const FLUSHED_FILES = 3;
 
 export interface RunOptions {
   readonly seed: number;
@@ -75,6 +86,7 @@ class ClusterRun {
   readonly #work: SharedWork;
   readonly #coverage = new Map<string, number>();
   readonly #violations: string[] = [];
+  readonly #replicas = new ReplicasJudge();
   readonly #clients: SimulatedProcess[] = [];
   #clientLives = 0;
   #lastPowerLossMs = 0;
@@ -96,10 +108,19 @@ class ClusterRun {
       peers: new SimulatedPeers(this.#network, wire),
       http: new SimulatedHttp(this.#network, wire),
     };
-    this.#work = new SharedWork(time);
     const ids = Array.from({ length: options.servers }, (_, index) => `s${index + 1}`);
+    this.#work = new SharedWork(time, ids);
     const peers = ids.flatMap((id, index) => ['--peer', `${id}=127.0.0.1:${PORT + index}`]);
-    const timing = ['--lease', `${LEASE_MS}ms`, '--clock-skew', `${SKEW_MS}ms`, '--direct-writes', 'off'];
+    const timing = [
+      '--lease',
+      `${LEASE_MS}ms`,
+      '--clock-skew',
+      `${SKEW_MS}ms`,
+      '--direct-writes',
+      'off',
+      '--compare-every',
+      '10s',
+    ];
     this.#servers = ids.map(
       (id, index) =>
         new SimulatedServer(this.#net, {
@@ -129,6 +150,7 @@ class ClusterRun {
     const epoch = await this.#catalogEpoch();
     if (faults !== false) this.#nextFault();
     if (starvedMs !== undefined) this.#starveAll(starvedMs);
+    this.#nextLook();
     await time.run(beganMs + this.#options.forMs);
     this.#heal();
     const successions = (await this.#catalogEpoch()) - epoch;
@@ -213,6 +235,19 @@ class ClusterRun {
     this.#time.after(delayMs, this.#nemesis, () => {
       if (!this.#isHealed) run();
     });
+  }
+
+  #nextLook(): void {
+    this.#later(LOOK_MS, () => {
+      this.#lookAtViews();
+      this.#nextLook();
+    });
+  }
+
+  #lookAtViews(): void {
+    for (const server of this.#servers) {
+      if (server.hasStarted) this.#time.asHost(() => this.#replicas.sample(server.id, server.disk.folder));
+    }
   }
 
   #nextFault(): void {
@@ -375,7 +410,89 @@ class ClusterRun {
     }
     const unread = await this.#readAll(untilMs);
     for (const file of unread) this.#violations.push(`file ${file} cannot be read after all was healed`);
+    await this.#quieten();
+    await this.#losePowerEverywhere();
     for (const server of this.#servers) this.#mourn(server);
+  }
+
+  /** Without clients and faults the replicas of a file become equal, and next to nothing is asked. */
+  async #quieten(): Promise<void> {
+    const time = this.#time;
+    await time.run(time.nowMs + SETTLE_MS);
+    this.#lookAtViews();
+    const { http } = this.#net;
+    const [before, beganMs] = [http.requestCount, time.nowMs];
+    await time.run(beganMs + QUIET_MS);
+    const perSecond = ((http.requestCount - before) * 1_000) / QUIET_MS;
+    if (perSecond > QUIET_REQUESTS_MAX * this.#servers.length) {
+      this.#violations.push(`the idle cluster makes ${perSecond.toFixed(1)} requests in a second`);
+    }
+    const folders = new Map(this.#servers.map(({ id, disk }) => [id, disk.folder]));
+    const files = this.#work.allFiles.map(({ inode }) => inode);
+    this.#violations.push(...this.#replicas.differences(folders, files));
+  }
+
+  /** What is flushed survives a loss of power of all servers, files and names alike. */
+  async #losePowerEverywhere(): Promise<void> {
+    if (!this.#prng.chance(0.6)) return;
+    this.#cover('power of all');
+    const files = this.#work.allFiles.slice(-FLUSHED_FILES);
+    const contents = new Map<number, string>();
+    const name = `/kept-${this.#work.freshValue()}`;
+    await this.#program('flusher', async (client) => {
+      await client.command({
+        ...{ kind: 'symlink', place: { volume: VOLUME, path: name }, target: 'kept', uid: 0, gid: 0 },
+      });
+      await client.flushCatalog();
+      for (const { inode, replicas, low } of files) {
+        const handle = client.openFile(inode, { replicas });
+        await handle.write(low, Buffer.from(this.#work.freshValue(), 'latin1'));
+        await handle.flush();
+        const { bytes } = await handle.read(0, 8_192);
+        contents.set(inode, Buffer.from(bytes).toString('latin1'));
+      }
+    });
+    for (const server of this.#servers) {
+      this.#mourn(server);
+      server.losePower();
+    }
+    for (const server of this.#servers) server.start();
+    await this.#program('checker', async (client) => {
+      const { target } = await client.resolve(VOLUME, name, { follow: false });
+      if (target !== 'kept')
+        this.#violations.push('a name that was flushed is another one after a loss of power');
+      for (const { inode, replicas } of files) {
+        const { bytes } = await client.openFile(inode, { replicas }).read(0, 8_192);
+        const read = Buffer.from(bytes).toString('latin1');
+        const kept = contents.get(inode);
+        if (read !== kept)
+          this.#violations.push(
+            `file ${inode} was flushed with ${JSON.stringify(kept)} and has ${JSON.stringify(read)} after a loss of power`,
+          );
+      }
+    });
+  }
+
+  /** Runs a program on a machine of its own to its end. */
+  async #program(name: string, run: (client: ClusterClient) => Promise<void>): Promise<void> {
+    const process = this.#time.process(name);
+    let outcome = 'under way' as 'under way' | 'done' | Error;
+    this.#time.after(0, process, () => {
+      const client = this.#client(process);
+      run(client)
+        .then(() => client.close())
+        .then(
+          () => {
+            outcome = 'done';
+          },
+          (error: Error) => {
+            outcome = error;
+          },
+        );
+    });
+    await this.#time.run(this.#time.nowMs + HEAL_MS_MAX, () => outcome !== 'under way');
+    process.end();
+    if (outcome !== 'done') this.#violations.push(`the ${name} did not come to its end: ${String(outcome)}`);
   }
 
   /** Reads every file once more, so that its last state is part of the history. @returns those that cannot be read */
@@ -413,6 +530,8 @@ class ClusterRun {
     for (const violation of verdict.violations) {
       this.#violations.push(`${violation.key} is not linearizable: ${JSON.stringify(violation, null, 1)}`);
     }
+    this.#violations.push(...this.#replicas.violations);
+    this.#coverage.set('views', this.#replicas.views);
     for (const surprise of this.#work.surprises) this.#violations.push(`surprise: ${surprise}`);
     for (const [what, count] of Object.entries(this.#net.http.faults))
       this.#coverage.set(`http ${what}`, count);

@@ -89,6 +89,17 @@ export class VirtualTime {
     );
   }
 
+  /** Runs code of the host in the middle of a simulated process's. */
+  asHost<Value>(run: () => Value): Value {
+    const { current } = this;
+    this.current = null;
+    try {
+      return run();
+    } finally {
+      this.current = current;
+    }
+  }
+
   /** Ends `run` with an error. */
   fail(error: Error): void {
     this.#failure ??= error;

@@ -15,6 +15,9 @@ const DIRECTORY_OPERATIONS_MAX = 90;
 const FILES = 4;
 const DIRECTORIES = 2;
 const NAMES = 5;
+const MEMBERS = 3;
+/** Of the operations on a file, where there are more servers than members. */
+const MOVES = 0.03;
 /** A program thinks for up to so long between two operations. */
 const THINK_MS_MAX = 90;
 const READ_TIMEOUT_MS = 8_000;
@@ -54,11 +57,14 @@ export class SharedWork {
   isEnding = false;
   /** Every program waits until the time limit of its operation. */
   isPatient = false;
+  /** Ids of all servers. */
+  readonly servers: readonly string[];
   readonly #time: VirtualTime;
   #values = 0;
 
-  constructor(time: VirtualTime) {
+  constructor(time: VirtualTime, servers: readonly string[]) {
     this.#time = time;
+    this.servers = servers;
   }
 
   freshValue(): string {
@@ -173,6 +179,7 @@ export class Actor {
     const key = `file/${file.inode}`;
     const offset = file.low + this.#prng.integer(0, 20);
     const timeout = { timeoutMs: this.#patienceMs() };
+    if (this.#work.servers.length > MEMBERS && this.#prng.chance(MOVES)) return this.#move(file);
     switch (this.#prng.integer(0, 9)) {
       case 0:
       case 1:
@@ -211,6 +218,16 @@ export class Actor {
         await this.#attempt(() => handle.flush(timeout));
         this.#work.count('flush');
     }
+  }
+
+  /** Has the replicas of a file move to other servers. */
+  async #move(file: SharedFile): Promise<void> {
+    const members = [...this.#work.servers];
+    while (members.length > MEMBERS) members.splice(this.#prng.integer(0, members.length - 1), 1);
+    const timeout = { timeoutMs: this.#patienceMs(), attemptMs: 5_000 };
+    const view = await this.#attempt(() => this.#client.changeMembers(file.inode, members, timeout));
+    this.#work.note(`move ${file.inode} to ${members.join()} ${view === null ? 'unknown' : view.number}`);
+    if (view !== null) this.#work.count('move');
   }
 
   async #onName(directory: SharedDirectory): Promise<void> {
