@@ -15,6 +15,8 @@ import { VirtualTime } from './virtual-time.ts';
 import { Actor, type SharedFile, SharedWork, VOLUME } from './workload.ts';
 
 const LEASE_MS = 2_000;
+/** Between losses of power of single servers: the first is whole again before the second. */
+const POWER_PAUSE_MS = 8_000;
 const SKEW_MS = 100;
 const PORT = 7_401;
 const ACTORS = 3;
@@ -89,7 +91,7 @@ class ClusterRun {
   readonly #replicas = new ReplicasJudge();
   readonly #clients: SimulatedProcess[] = [];
   #clientLives = 0;
-  #lastPowerLossMs = 0;
+  #lastPowerLossMs = Number.NEGATIVE_INFINITY;
   #isHealed = false;
   /** Faults follow each other within so long: some seeds are calm, some are not. */
   readonly #pauseMs: number;
@@ -98,7 +100,7 @@ class ClusterRun {
     this.#options = options;
     this.#time = time;
     this.#prng = new Prng(options.seed * 7 + 1);
-    this.#pauseMs = this.#prng.pick([800, 2_000, 5_000]);
+    this.#pauseMs = this.#prng.pick([800, 1_500, 3_000]);
     if (options.onNote !== undefined) time.onNote = options.onNote;
     const wire = time.process('wire');
     this.#nemesis = time.process('nemesis');
@@ -271,7 +273,7 @@ class ClusterRun {
         break;
       case 'power': {
         // What was acknowledged and not synced survives where a majority keeps its power; see docs/PROTOCOL.md.
-        const soon = this.#time.nowMs - this.#lastPowerLossMs < 20_000;
+        const soon = this.#time.nowMs - this.#lastPowerLossMs < POWER_PAUSE_MS;
         if (soon || this.#servers.some((other) => !other.hasStarted)) return;
         this.#lastPowerLossMs = this.#time.nowMs;
         server.losePower();
@@ -303,6 +305,30 @@ class ClusterRun {
         this.#later(durationMs, () => this.#network.heal());
         break;
       }
+      case 'part': {
+        // Each machine is on one of two sides; servers and clients of a side reach each other.
+        const sides = new Map(this.#everyone().map((name) => [name, prng.chance(0.5)]));
+        // Or a server has lost the other servers alone.
+        const isAlone = prng.chance(0.5);
+        const ids = this.#servers.map(({ id }) => id);
+        for (const from of isAlone ? ids : sides.keys()) {
+          for (const to of isAlone ? ids : sides.keys()) {
+            const isApart = isAlone
+              ? (from === server.id) !== (to === server.id)
+              : sides.get(from) !== sides.get(to);
+            if (from !== to && isApart) this.#network.cut(from, to);
+          }
+        }
+        this.#later(durationMs, () => this.#network.heal());
+        break;
+      }
+      case 'slow-link':
+        for (const other of this.#everyone()) {
+          if (other === server.id || prng.chance(0.4)) continue;
+          this.#network.slow(server.id, other, 5 + prng.next() * 300);
+        }
+        this.#later(durationMs * 2, () => this.#network.heal());
+        break;
       case 'cut': {
         const other = prng.pick(this.#everyone());
         if (other === server.id) return;
@@ -543,11 +569,16 @@ const FAULTS = [
   'kill',
   'kill',
   'power',
+  'power',
   'pause',
   'pause',
   'pause-client',
   'kill-client',
   'isolate',
+  'part',
+  'part',
+  'slow-link',
+  'slow-link',
   'cut',
   'foul',
   'foul',

@@ -46,6 +46,8 @@ export class Network {
   readonly #random: Prng;
   /** Directions that are cut: `from to`. */
   readonly #cuts = new Set<string>();
+  /** Directions over which everything takes up to so much longer. */
+  readonly #slow = new Map<string, number>();
   /** When the last message of a direction arrives: those behind it do not overtake it on the same connection. */
   readonly #lastMs = new Map<string, number>();
   readonly #listeners = new Set<() => void>();
@@ -61,8 +63,14 @@ export class Network {
     this.#changed();
   }
 
+  /** What `from` sends to `to` takes up to `ms` longer from now on. */
+  slow(from: string, to: string, ms: number): void {
+    this.#slow.set(`${from} ${to}`, ms);
+  }
+
   heal(): void {
     this.#cuts.clear();
+    this.#slow.clear();
     this.#changed();
   }
 
@@ -85,16 +93,18 @@ export class Network {
     return this.#random.next() * max;
   }
 
-  /** @returns how long something takes from one machine to another */
-  delayMs(): number {
+  /** @returns how long something takes from one machine to another, or to any where it does not matter */
+  delayMs(from = '', to = ''): number {
     const { delayMinMs, delayMaxMs, slow, slowMs } = this.weather;
-    const delayMs = delayMinMs + this.#random.next() * (delayMaxMs - delayMinMs);
+    const extraMs = this.#slow.get(`${from} ${to}`) ?? 0;
+    const delayMs = delayMinMs + this.#random.next() * (delayMaxMs - delayMinMs + extraMs);
     return this.chance(slow) ? delayMs + this.upTo(slowMs) : delayMs;
   }
 
   /** Has `to` run something once a message of this connection can have arrived, in the order of the calls. */
-  inOrder(connection: string, to: SimulatedProcess, run: () => void): void {
-    const atMs = Math.max(this.time.nowMs + this.delayMs(), (this.#lastMs.get(connection) ?? 0) + 0.001);
+  inOrder(connection: string, from: string, to: SimulatedProcess, run: () => void): void {
+    const delayMs = this.delayMs(from, to.name);
+    const atMs = Math.max(this.time.nowMs + delayMs, (this.#lastMs.get(connection) ?? 0) + 0.001);
     this.#lastMs.set(connection, atMs);
     this.time.after(atMs - this.time.nowMs, to, run);
   }

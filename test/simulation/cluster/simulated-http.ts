@@ -232,7 +232,7 @@ class Exchange {
   }
 
   #answer(front: Front, answer: Injected): void {
-    this.#network.time.after(this.#network.delayMs(), this.#postman, () => {
+    this.#network.time.after(this.#network.delayMs(front.machine, this.#machine), this.#postman, () => {
       if (this.#callerGone) return;
       if (this.#network.isCut(front.machine, this.#machine)) {
         if (front.process.hasEnded) return;

@@ -112,7 +112,7 @@ export class SimulatedPeers {
     time.note(`connect ${a} ${b}`);
     time.after(0, first.process, () => {
       first.attach(b, this.#direction(connection, first, second), connection);
-      this.network.inOrder(`${connection} ${a}`, second.process, () => {
+      this.network.inOrder(`${connection} ${a}`, a, second.process, () => {
         if (first.routeTo(b) === connection)
           second.attach(a, this.#direction(connection, second, first), connection);
       });
@@ -132,7 +132,7 @@ export class SimulatedPeers {
   #direction(connection: number, from: SimulatedTransport, to: SimulatedTransport): Direction {
     const direction: Direction = new Direction((copies, bytes) => {
       if (this.network.isCut(from.server, to.server)) return;
-      this.network.inOrder(`${connection} ${from.server}`, to.process, () => {
+      this.network.inOrder(`${connection} ${from.server}`, from.server, to.process, () => {
         direction.queued -= bytes;
         if (!this.network.isCut(from.server, to.server)) to.receive(from.server, connection, copies);
       });
