@@ -3,10 +3,10 @@ import type { Socket } from 'node:net';
 import { CLIENT_VARIABLES } from '../base/environment.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { World } from '../base/world.ts';
-import type { HttpChannel } from '../http-parts/http-channel.ts';
 import { isSystemError, systemReason } from './failure.ts';
 import { isLoopback } from './loopback.ts';
 import { RevokedServers } from './revoked-servers.ts';
+import type { ServerChannel } from './server-channel.ts';
 
 /** What a token looks like from outside; what it is worth, servers say. */
 const TOKEN = /^[A-Za-z0-9._-]{16,256}$/;
@@ -45,14 +45,14 @@ export class Access {
   /** Of a cluster that asks nobody who he is. */
   static readonly NONE = new Access({});
   /** Makes the way to the server of a base URL; null where that is sockets. A simulation has another one. */
-  readonly connect: ((url: string) => HttpChannel) | null;
+  readonly connect: ((url: string) => ServerChannel) | null;
   readonly #files: AccessFiles;
   readonly #revoked: RevokedServers | null;
   #read: Read;
   #refreshedMs = Number.NEGATIVE_INFINITY;
 
   /** @throws ServiceError `bad-request` where a file cannot be read, or holds no token */
-  constructor(files: AccessFiles, connect: ((url: string) => HttpChannel) | null = null) {
+  constructor(files: AccessFiles, connect: ((url: string) => ServerChannel) | null = null) {
     this.connect = connect;
     this.#files = files;
     this.#read = readFiles(files);

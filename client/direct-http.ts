@@ -7,6 +7,7 @@ import { CONTENTS_PATH, CONTENTS_PROTOCOL } from '../wire/http-api.ts';
 import { Access, type TlsOptions } from './access.ts';
 import { ChunkedBody } from './chunked-body.ts';
 import type { Response } from './response.ts';
+import type { RequestBody, ServerRequest } from './server-channel.ts';
 import type { Traffic } from './traffic.ts';
 
 /** A response begins here; what is behind its head in the same bytes is copied, so there is not much room for it. */
@@ -19,18 +20,6 @@ const IDLE_MS_MAX = 30_000;
 const HEAD_END = Buffer.from('\r\n\r\n');
 const CONSENT = /^HTTP\/1\.1 101 /;
 const NOTHING = Buffer.alloc(0);
-
-export type RequestBody = Uint8Array | string | readonly Uint8Array[];
-
-export interface DirectRequest {
-  readonly method: 'GET' | 'PUT' | 'POST' | 'PATCH' | 'DELETE' | 'HEAD';
-  /** Printable ASCII, without spaces. */
-  readonly path: string;
-  readonly headers?: Readonly<Record<string, string>> | null;
-  /** Sent as it is, parts one behind the other, without a copy; not to be changed before the exchange has ended. */
-  readonly body?: RequestBody | null;
-  readonly signal: AbortSignal;
-}
 
 /**
  * The answer does not say where it ends, or is something else that a server of this project does not send: there is
@@ -98,7 +87,7 @@ export class DirectHttp {
    *
    * @throws the reason of the signal, or what the connection broke with; `NoContentsError` where the server does not take writes so
    */
-  async request(request: DirectRequest): Promise<Response> {
+  async request(request: ServerRequest): Promise<Response> {
     const { signal } = request;
     signal.throwIfAborted();
     let connection = this.#takeIdle();
@@ -393,7 +382,7 @@ function consentAsked(host: string): string {
   return `GET ${CONTENTS_PATH} HTTP/1.1\r\nhost: ${host}\r\nconnection: upgrade\r\nupgrade: ${CONTENTS_PROTOCOL}\r\n\r\n`;
 }
 
-function headOf({ method, path, headers, body }: DirectRequest, host: string): string {
+function headOf({ method, path, headers, body }: ServerRequest, host: string): string {
   assert(/^[!-~]+$/.test(path), 'A path is printable, and has no spaces');
   let head = `${method} ${path} HTTP/1.1\r\nhost: ${host}\r\n`;
   for (const [name, value] of Object.entries(headers ?? {})) head += `${name}: ${value}\r\n`;

@@ -1,25 +1,10 @@
 import { ServiceError } from '../base/errors.ts';
 import type { World } from '../base/world.ts';
-import type { ChannelAnswer, ChannelRequest, HttpChannel } from '../http-parts/http-channel.ts';
-import { type Dispatcher, Pool } from '../http-parts/undici.ts';
 import type { Access } from './access.ts';
-import {
-  bodyBytes,
-  DirectHttp,
-  type DirectRequest,
-  NoContentsError,
-  UnusualAnswerError,
-} from './direct-http.ts';
 import { Pulse } from './pulse.ts';
 import type { Response } from './response.ts';
-import { Traffic } from './traffic.ts';
-
-/** Requests to one server at a time; more wait in its pool. */
-const CONNECTIONS_MAX = 64;
-const CONNECT_TIMEOUT_MS = 1_500;
-/** Writes of so many bytes and more go over connections of their own, which are cheaper for each byte (decision 0053). */
-const CONTENTS_BYTES_MIN = 128 * 1024;
-const CONTENTS = /^\/v1\/data\//;
+import type { ServerChannel, ServerRequest, StreamedResponse } from './server-channel.ts';
+import { SocketChannel } from './socket-channel.ts';
 
 /** What an endpoint tells of itself to those who choose among all. */
 export interface EndpointEvents {
@@ -42,14 +27,8 @@ export class Endpoint {
   avoidUntilMs = 0;
   readonly #events: EndpointEvents;
   readonly #access: Access;
-  readonly #pool: Pool;
-  /** The way to the server where it is not sockets. */
-  readonly #channel: HttpChannel | null;
+  readonly #channel: ServerChannel;
   #dead = false;
-  /** Null where the server is not one of this project. */
-  #direct: DirectHttp | null;
-  /** For large writes; null where the server knows no such connections, or there is encryption. */
-  #contents: DirectHttp | null;
 
   /** @throws ServiceError `bad-request` where `url` is none, or a token would go there in the clear */
   constructor(world: World, url: string, given: boolean, events: EndpointEvents, access: Access) {
@@ -68,21 +47,10 @@ export class Endpoint {
     }
     this.world = world;
     this.url = parsed.origin;
-    this.#channel = access.connect?.(parsed.origin) ?? null;
+    this.#channel = access.connect?.(parsed.origin) ?? new SocketChannel(world, parsed, access);
     this.#access = access;
     this.given = given;
     this.#events = events;
-    const traffic = new Traffic(world, CONNECT_TIMEOUT_MS, access);
-    this.#pool = new Pool(parsed.origin, {
-      connections: CONNECTIONS_MAX,
-      connect: traffic.connector,
-      // Attempts end by their own deadlines, which are exact; the pool's coarse ones stay out of the way.
-      headersTimeout: 0,
-      bodyTimeout: 0,
-    });
-    const connections = [world, parsed, traffic, CONNECT_TIMEOUT_MS, CONNECTIONS_MAX, access] as const;
-    this.#direct = new DirectHttp(...connections);
-    this.#contents = parsed.protocol === 'https:' ? null : new DirectHttp(...connections, true);
     const pulse = {
       silent: () => events.lost(),
       alive: () => {
@@ -90,47 +58,20 @@ export class Endpoint {
       },
       elsewhere: () => events.elsewhere(this),
     };
-    this.pulse = new Pulse(world, this.url, traffic, pulse, access, this.#channel);
+    this.pulse = new Pulse(world, this.#channel, pulse);
   }
 
   /** One exchange, which may be repeated freely. @throws the reason of the signal, or why there is no answer */
-  async request(plain: DirectRequest): Promise<Response> {
-    const request = { ...plain, headers: this.#withAccess(plain.headers) };
-    if (this.#channel !== null) return this.#channel.request(wholeOf(request));
-    if (this.#contents !== null && isLargeWrite(request)) {
-      try {
-        return await this.#contents.request(request);
-      } catch (error) {
-        if (!(error instanceof NoContentsError)) throw error;
-        this.#contents?.retire();
-        this.#contents = null;
-      }
-    }
-    if (this.#direct !== null) {
-      try {
-        return await this.#direct.request(request);
-      } catch (error) {
-        if (!(error instanceof UnusualAnswerError)) throw error;
-        this.#direct?.retire();
-        this.#direct = null;
-      }
-    }
-    return this.#pool.request(wholeOf(request));
-  }
-
-  /** One exchange with a small answer. */
-  ask(request: ChannelRequest): Promise<ChannelAnswer> {
-    if (this.#channel === null) return this.stream(request as Dispatcher.RequestOptions);
+  request(request: ServerRequest): Promise<Response> {
     return this.#channel.request({ ...request, headers: this.#withAccess(request.headers) });
   }
 
   /** One exchange whose answer is read while it comes. */
-  stream(request: Dispatcher.RequestOptions): Promise<Dispatcher.ResponseData> {
-    const headers = this.#withAccess(request.headers as Readonly<Record<string, string>> | undefined);
-    return this.#pool.request({ ...request, headers });
+  stream(request: ServerRequest): Promise<StreamedResponse> {
+    return this.#channel.stream({ ...request, headers: this.#withAccess(request.headers) });
   }
 
-  #withAccess(headers: DirectRequest['headers']): Readonly<Record<string, string>> | null {
+  #withAccess(headers: ServerRequest['headers']): Readonly<Record<string, string>> | null {
     const own = this.#access.headers;
     return own === null ? (headers ?? null) : { ...headers, ...own };
   }
@@ -161,28 +102,13 @@ export class Endpoint {
 
   /** Ends its connections when the requests under way have ended. */
   async retire(): Promise<void> {
-    this.#direct?.retire();
-    this.#contents?.retire();
-    await this.#channel?.close();
-    await this.#pool.close();
+    await this.#channel.close();
     this.pulse.close();
   }
 
   /** Ends its connections; requests under way fail. */
   async close(): Promise<void> {
     this.pulse.close();
-    this.#direct?.close();
-    this.#contents?.close();
-    await this.#channel?.destroy();
-    await this.#pool.destroy();
+    await this.#channel.destroy();
   }
-}
-
-function wholeOf({ method, path, headers, body = null, signal }: DirectRequest) {
-  const whole = Array.isArray(body) ? Buffer.concat(body) : (body as Uint8Array | string | null);
-  return { method, path, headers: headers ?? null, body: whole, signal };
-}
-
-function isLargeWrite({ method, path, body }: DirectRequest): boolean {
-  return method === 'PUT' && CONTENTS.test(path) && bodyBytes(body ?? '') >= CONTENTS_BYTES_MIN;
 }

@@ -8,13 +8,13 @@ import {
 } from '../wire/http-api.ts';
 import type { Access } from './access.ts';
 import { Backoff } from './backoff.ts';
-import type { RequestBody } from './direct-http.ts';
 import type { Endpoint } from './endpoint.ts';
 import { Endpoints } from './endpoints.ts';
 import { FileCapabilities } from './file-capabilities.ts';
 import { problemError } from './problem.ts';
 import { PATIENCE_INTERVALS } from './pulse.ts';
 import { type Response, readJson } from './response.ts';
+import type { RequestBody } from './server-channel.ts';
 
 /** Longest first attempt: a server that lives and has no answer must not use up the whole operation. */
 const ATTEMPT_FIRST_MS = 5_000;

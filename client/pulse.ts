@@ -1,9 +1,5 @@
-import { get as getHttps } from 'node:https';
 import type { Timer, World } from '../base/world.ts';
-import type { HttpChannel } from '../http-parts/http-channel.ts';
-import { get as getHttp } from '../http-parts/node-http.ts';
-import { Access } from './access.ts';
-import type { Traffic } from './traffic.ts';
+import type { ServerChannel } from './server-channel.ts';
 
 /**
  * All is counted in intervals, not in time: after a pause of this process, or a stall of its event loop, many seconds
@@ -49,10 +45,7 @@ export interface PulseEvents {
  */
 export class Pulse {
   readonly #world: World;
-  readonly #url: string;
-  readonly #access: Access;
-  readonly #traffic: Traffic;
-  readonly #channel: HttpChannel | null;
+  readonly #channel: Pick<ServerChannel, 'probe' | 'hasMoved' | 'connectMs'>;
   readonly #events: PulseEvents;
   /** In the order in which they began. */
   readonly #watches = new Set<Watch>();
@@ -67,20 +60,13 @@ export class Pulse {
   #silent = false;
   #closed = false;
 
-  /** @param channel the way to the server where it is not sockets */
   constructor(
     world: World,
-    url: string,
-    traffic: Traffic,
+    channel: Pick<ServerChannel, 'probe' | 'hasMoved' | 'connectMs'>,
     events: PulseEvents,
-    access: Access = Access.NONE,
-    channel: HttpChannel | null = null,
   ) {
     this.#world = world;
     this.#channel = channel;
-    this.#url = url;
-    this.#access = access;
-    this.#traffic = traffic;
     this.#events = events;
   }
 
@@ -131,7 +117,7 @@ export class Pulse {
     if (this.#timer !== null || this.#closed) return;
     // What keeps the process running is whoever waits, and the connection on which the server is asked.
     this.#timer = this.#world.every(INTERVAL_MS, () => this.#tick()).unref();
-    this.#traffic.hasMoved();
+    this.#channel.hasMoved();
   }
 
   #stop(): void {
@@ -142,7 +128,7 @@ export class Pulse {
   #tick(): void {
     this.#interval++;
     // Bytes and not answers: a large one on a slow line is a sign of life long before its end.
-    if (this.#traffic.hasMoved()) this.heard();
+    if (this.#channel.hasMoved()) this.heard();
     const [oldest] = this.#watches;
     const limit = this.#reach(SILENT_INTERVALS);
     if (this.#question !== null && this.#interval - this.#question.since >= limit) this.#withdraw();
@@ -180,12 +166,7 @@ export class Pulse {
     this.#question = question;
     if (this.#watches.size > 0) this.#askedAt ??= this.#interval;
     this.#start();
-    const { signal } = question.controller;
-    const asked =
-      this.#channel === null
-        ? askLivez(this.#url, this.#access, signal)
-        : this.#channel.request({ method: 'GET', path: '/livez', signal });
-    asked.then(
+    this.#channel.probe(question.controller.signal).then(
       () => {
         if (this.#question !== question) return;
         this.#quietIntervals = Math.min(2 * this.#quietIntervals, QUIET_INTERVALS_MAX);
@@ -218,24 +199,7 @@ export class Pulse {
 
   /** @returns so many intervals, or more where the server is far away */
   #reach(intervals: number): number {
-    const distant = Math.ceil((CONNECTS * this.#traffic.connectMs) / INTERVAL_MS);
+    const distant = Math.ceil((CONNECTS * this.#channel.connectMs) / INTERVAL_MS);
     return Math.max(intervals, Math.min(distant, DISTANT_INTERVALS_MAX));
   }
-}
-
-/** Asks a server whether it lives, on a connection for this question alone. Rejects if it does not say so. */
-function askLivez(url: string, access: Access, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const get = url.startsWith('https:') ? getHttps : getHttp;
-    const request = get(new URL('/livez', url), { ...access.tls, agent: false, signal }, (response) => {
-      // What stands before a server and does not reach it says so with a number from 500 on.
-      const status = response.statusCode ?? 500;
-      if (status < 500) resolve();
-      else reject(new Error(`HTTP status ${status}`));
-      // The rest of it may never come, and an open connection would keep the process from ending.
-      response.on('error', () => undefined);
-      request.destroy();
-    });
-    request.on('error', reject);
-  });
 }

@@ -62,7 +62,7 @@ export async function findServers(
 /** @returns who the server says that it is; null where it does not say so */
 export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<string | null> {
   try {
-    const response = await endpoint.ask({
+    const response = await endpoint.stream({
       method: 'GET',
       path: '/v1/status/self',
       signal: AbortSignal.any([signal, endpoint.world.timeout(ID_TIMEOUT_MS)]),
@@ -83,7 +83,7 @@ export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<st
 async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<readonly Listed[] | null> {
   const body: QueryRequest = { query: { kind: 'servers', counts: false } };
   try {
-    const response = await endpoint.ask({
+    const response = await endpoint.stream({
       method: 'POST',
       path: '/v1/catalog/queries',
       headers: { 'content-type': 'application/json' },

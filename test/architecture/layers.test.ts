@@ -118,6 +118,26 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'fuse/kernel/reader-thread.ts': 'the thread that reads /dev/fuse',
 };
 
+/** Sockets, processes and threads of the system. */
+const SYSTEM_PARTS =
+  /^node:(?:net|tls|https?|http2|dns|dgram|child_process|worker_threads|cluster|zlib)$|\/http-parts\/(?:undici|node-http)\.ts$/;
+
+/** Folders that reach them below a seam alone. */
+const SEAMED = ['client', 'fuse'];
+
+/** What reaches them, below the seams at which a simulation puts its own: `ServerChannel` and `Transport`. */
+const SYSTEM_EDGES: Readonly<Record<string, string>> = {
+  'client/direct-http.ts': 'the sockets of a ServerChannel',
+  'client/lease/guarded-command.ts': 'a command under a lease',
+  'client/loopback.ts': 'tells addresses from names',
+  'client/revoked-servers.ts': 'the sockets of a ServerChannel',
+  'client/run-program.ts': 'programs of the system',
+  'client/socket-channel.ts': 'the sockets of a ServerChannel',
+  'client/traffic.ts': 'the sockets of a ServerChannel',
+  'fuse/kernel/': 'the real kernel',
+  'fuse/mount-guard.ts': 'the real kernel',
+};
+
 const ROOT = resolve(import.meta.dirname, '../..');
 const FILES = [...Object.keys(LAYERS), ...FREE].flatMap((folder) =>
   globSync(`${folder}/**/*.ts`, { cwd: ROOT, exclude: ['**/node_modules/**'] }).map((path) => ({
@@ -161,14 +181,16 @@ function worldFaults(code: string): string[] {
   );
 }
 
+/** @returns whether a table of files and folders has the file */
+function isAmong(table: Readonly<Record<string, string>>, path: string): boolean {
+  return Object.keys(table).some((at) => (at.endsWith('/') ? path.startsWith(at) : path === at));
+}
+
 /** @returns uses of the system's world where a `World` is given; `path` may take it from `world/` if it is a program */
 function systemWorldFaults(
   path: string,
   { code, imports }: Pick<ReturnType<typeof readSource>, 'code' | 'imports'>,
 ): string[] {
-  const isProgram = Object.keys(PROGRAMS).some((program) =>
-    program.endsWith('/') ? path.startsWith(program) : path === program,
-  );
   return [
     ...SYSTEM_WORLD.filter((name) =>
       new RegExp(`(?<![\\w$.#])${name.replace('.', '\\s*\\.\\s*')}\\b(?!\\s*\\??:)`).test(code),
@@ -178,7 +200,8 @@ function systemWorldFaults(
       .map(({ specifier }) => specifier)
       .filter(
         (specifier) =>
-          SYSTEM_WORLD_MODULES.includes(specifier) || (!isProgram && specifier.includes('../world/')),
+          SYSTEM_WORLD_MODULES.includes(specifier) ||
+          (!isAmong(PROGRAMS, path) && specifier.includes('../world/')),
       ),
   ];
 }
@@ -306,10 +329,21 @@ test('clocks, timers and random numbers come from a World, which programs alone 
     systemWorldFaults(path, source).map((fault) => `${path}: ${fault}`),
   );
   assert.deepEqual(faults, []);
-  for (const program of Object.keys(PROGRAMS))
+});
+
+test('sockets, processes and threads are below the seams at which a simulation puts its own', () => {
+  const edges = { ...PROGRAMS, ...SYSTEM_EDGES };
+  const faults = FILES.filter(({ folder, path }) => SEAMED.includes(folder) && !isAmong(edges, path)).flatMap(
+    ({ path, imports }) =>
+      imports
+        .filter(({ specifier, typeOnly }) => !typeOnly && SYSTEM_PARTS.test(specifier))
+        .map(({ specifier }) => `${path}: ${specifier}`),
+  );
+  assert.deepEqual(faults, []);
+  for (const edge of Object.keys(edges))
     assert.ok(
-      FILES.some(({ path }) => path.startsWith(program)),
-      program,
+      FILES.some(({ path }) => path.startsWith(edge)),
+      edge,
     );
 });
 

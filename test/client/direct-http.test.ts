@@ -7,8 +7,9 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { Access } from '../../client/access.ts';
-import { DirectHttp, type DirectRequest, UnusualAnswerError } from '../../client/direct-http.ts';
+import { DirectHttp, UnusualAnswerError } from '../../client/direct-http.ts';
 import { Endpoint } from '../../client/endpoint.ts';
+import type { ServerRequest } from '../../client/server-channel.ts';
 import { Traffic } from '../../client/traffic.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
@@ -34,7 +35,7 @@ function directTo(context: TestContext, url: URL): DirectHttp {
   return direct;
 }
 
-function asked(path: string, more: Partial<DirectRequest> = {}): DirectRequest {
+function asked(path: string, more: Partial<ServerRequest> = {}): ServerRequest {
   return { method: 'GET', path, signal: new AbortController().signal, ...more };
 }
 

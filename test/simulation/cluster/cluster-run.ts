@@ -4,6 +4,7 @@ import { Prng } from '../../../base/prng.ts';
 import { Access } from '../../../client/access.ts';
 import { ClusterClient } from '../../../client/cluster-client.ts';
 import { historyCheck } from '../../history/checker.ts';
+import { clientChannel } from './client-channel.ts';
 import { guardWith } from './guard.ts';
 import { FAIR, FOUL, Network } from './network.ts';
 import { ReplicasJudge } from './replicas-judge.ts';
@@ -200,7 +201,7 @@ class ClusterRun {
   }
 
   #client(process: SimulatedProcess): ClusterClient {
-    const access = new Access({}, (url) => this.#net.http.channel(process, process.name, url));
+    const access = new Access({}, (url) => clientChannel(this.#net.http.channel(process, process.name, url)));
     const servers = this.#servers.map((_, index) => this.#origin(index));
     return new ClusterClient({ world: process, servers, access, operationTimeoutMs: 20_000 });
   }

@@ -1,0 +1,117 @@
+import { get as getHttps } from 'node:https';
+import type { World } from '../base/world.ts';
+import { get as getHttp } from '../http-parts/node-http.ts';
+import { Pool } from '../http-parts/undici.ts';
+import type { Access } from './access.ts';
+import { bodyBytes, DirectHttp, NoContentsError, UnusualAnswerError } from './direct-http.ts';
+import type { Response } from './response.ts';
+import {
+  type ServerChannel,
+  type ServerRequest,
+  type StreamedResponse,
+  wholeBody,
+} from './server-channel.ts';
+import { Traffic } from './traffic.ts';
+
+/** Requests to one server at a time; more wait in its pool. */
+const CONNECTIONS_MAX = 64;
+const CONNECT_TIMEOUT_MS = 1_500;
+/** Writes of so many bytes and more go over connections of their own, which are cheaper for each byte (decision 0053). */
+const CONTENTS_BYTES_MIN = 128 * 1024;
+const CONTENTS = /^\/v1\/data\//;
+
+/** The sockets of a client to one server. */
+export class SocketChannel implements ServerChannel {
+  readonly #url: URL;
+  readonly #access: Access;
+  readonly #traffic: Traffic;
+  readonly #pool: Pool;
+  /** Null where the server is not one of this project. */
+  #direct: DirectHttp | null;
+  /** For large writes; null where the server knows no such connections, or there is encryption. */
+  #contents: DirectHttp | null;
+
+  constructor(world: World, url: URL, access: Access) {
+    this.#url = url;
+    this.#access = access;
+    this.#traffic = new Traffic(world, CONNECT_TIMEOUT_MS, access);
+    this.#pool = new Pool(url.origin, {
+      connections: CONNECTIONS_MAX,
+      connect: this.#traffic.connector,
+      // Attempts end by their own deadlines, which are exact; the pool's coarse ones stay out of the way.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+    const connections = [world, url, this.#traffic, CONNECT_TIMEOUT_MS, CONNECTIONS_MAX, access] as const;
+    this.#direct = new DirectHttp(...connections);
+    this.#contents = url.protocol === 'https:' ? null : new DirectHttp(...connections, true);
+  }
+
+  async request(request: ServerRequest): Promise<Response> {
+    if (this.#contents !== null && isLargeWrite(request)) {
+      try {
+        return await this.#contents.request(request);
+      } catch (error) {
+        if (!(error instanceof NoContentsError)) throw error;
+        this.#contents?.retire();
+        this.#contents = null;
+      }
+    }
+    if (this.#direct !== null) {
+      try {
+        return await this.#direct.request(request);
+      } catch (error) {
+        if (!(error instanceof UnusualAnswerError)) throw error;
+        this.#direct?.retire();
+        this.#direct = null;
+      }
+    }
+    return this.stream(request);
+  }
+
+  stream({ method, path, headers = null, body, signal }: ServerRequest): Promise<StreamedResponse> {
+    return this.#pool.request({ method, path, headers, body: wholeBody(body), signal });
+  }
+
+  /** On a connection for this question alone, since all others may be taken. */
+  probe(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const get = this.#url.protocol === 'https:' ? getHttps : getHttp;
+      const options = { ...this.#access.tls, agent: false, signal };
+      const request = get(new URL('/livez', this.#url), options, (response) => {
+        // What stands before a server and does not reach it says so with a number from 500 on.
+        const status = response.statusCode ?? 500;
+        if (status < 500) resolve();
+        else reject(new Error(`HTTP status ${status}`));
+        // The rest of it may never come, and an open connection would keep the process from ending.
+        response.on('error', () => undefined);
+        request.destroy();
+      });
+      request.on('error', reject);
+    });
+  }
+
+  hasMoved(): boolean {
+    return this.#traffic.hasMoved();
+  }
+
+  get connectMs(): number {
+    return this.#traffic.connectMs;
+  }
+
+  async close(): Promise<void> {
+    this.#direct?.retire();
+    this.#contents?.retire();
+    await this.#pool.close();
+  }
+
+  async destroy(): Promise<void> {
+    this.#direct?.close();
+    this.#contents?.close();
+    await this.#pool.destroy();
+  }
+}
+
+function isLargeWrite({ method, path, body }: ServerRequest): boolean {
+  return method === 'PUT' && CONTENTS.test(path) && bodyBytes(body ?? '') >= CONTENTS_BYTES_MIN;
+}
