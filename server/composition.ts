@@ -164,6 +164,7 @@ export async function compose(
   const traffic = new Traffic(nowMs);
   const observer = new Observer({
     self,
+    world,
     leaseMs: config.leaseMs,
     clockSkewMaxMs: config.clockSkewMaxMs,
     happenings,
@@ -313,6 +314,7 @@ export async function compose(
   };
   const repairer = new Repairer({
     self,
+    world,
     log,
     store,
     isConnected,
@@ -344,6 +346,7 @@ export async function compose(
     });
   };
   const scrubber = new Scrubber({
+    world,
     clock,
     log,
     store,
@@ -446,7 +449,7 @@ export async function compose(
     standing: (file) => files.standing(file),
   });
   const hub = new LiveHub({
-    ...{ gateway, self: liveSelf, log, version: VERSION, life, control, nowMs, wallMs },
+    ...{ gateway, self: liveSelf, log, version: VERSION, life, control, world, wallMs },
   });
   known.onChange(() => observer.membershipIs(known.stateOf(self)));
   const hosts = new HostNames(config.hostNames, known.urls);
@@ -538,6 +541,7 @@ export async function compose(
     ...{
       config,
       folder,
+      world,
       log,
       known,
       store,
@@ -548,7 +552,6 @@ export async function compose(
       idle,
       transport,
       conflicts,
-      nowMs,
     },
     named: named.driver,
     founders: [...bootstrap.urls.keys()],

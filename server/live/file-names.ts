@@ -1,7 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { Gateway } from '../gateway.ts';
 import { recentlyUsed } from '../recently-used.ts';
 import { HeardLast } from './heard-last.ts';
@@ -17,7 +17,7 @@ const PAUSE_FACTOR = 20;
 export class FileNames {
   readonly #gateway: Gateway;
   readonly #log: Logger;
-  readonly #nowMs: () => number;
+  readonly #world: World;
   readonly #names = recentlyUsed<FileId, string>(NAMES_MAX);
   /** Who has a name may change with every upload. */
   readonly #files: HeardLast<FileId>;
@@ -25,11 +25,15 @@ export class FileNames {
   readonly #wanted = new Map<FileId, ((name: string | null) => void)[]>();
   #asking = false;
 
-  constructor(gateway: Gateway, log: Logger, nowMs: () => number) {
+  constructor(gateway: Gateway, log: Logger, world: World) {
     this.#gateway = gateway;
     this.#log = log;
-    this.#nowMs = nowMs;
-    this.#files = new HeardLast({ max: NAMES_MAX, nowMs, failed: (error) => this.#refused(error) });
+    this.#world = world;
+    this.#files = new HeardLast({
+      max: NAMES_MAX,
+      nowMs: () => world.nowMs(),
+      failed: (error) => this.#refused(error),
+    });
   }
 
   /** @returns `VOLUME:/path` of a file; null where it has no name, or the catalog does not answer */
@@ -49,14 +53,13 @@ export class FileNames {
     while (this.#wanted.size > 0) {
       const wanted = new Map(this.#wanted);
       this.#wanted.clear();
-      const sinceMs = this.#nowMs();
+      const sinceMs = this.#world.nowMs();
       await this.#askFor([...wanted.keys()]);
       for (const [file, resolves] of wanted) {
         for (const resolve of resolves) resolve(this.#names.get(file) ?? null);
       }
-      await delay(Math.max(PAUSE_MS_MIN, PAUSE_FACTOR * (this.#nowMs() - sinceMs)), undefined, {
-        ref: false,
-      });
+      const pauseMs = Math.max(PAUSE_MS_MIN, PAUSE_FACTOR * (this.#world.nowMs() - sinceMs));
+      await this.#world.sleep(pauseMs, { unref: true });
     }
     this.#asking = false;
   }

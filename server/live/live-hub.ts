@@ -1,7 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { Happening, LivePart, LiveResync, LiveServer, LiveState } from '../../wire/live-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { FileNames } from './file-names.ts';
@@ -38,14 +38,13 @@ export interface Watcher {
 export interface LiveHubParts {
   readonly gateway: Gateway;
   readonly self: LiveSelf;
+  readonly world: World;
   readonly log: Logger;
   readonly version: string;
   /** Names this life of the server. */
   readonly life: string;
   /** @see LiveResync.control */
   readonly control: NonNullable<LiveResync['control']> | null;
-  /** Monotonic, in milliseconds. */
-  nowMs(): number;
   wallMs(): number;
 }
 
@@ -74,8 +73,8 @@ export class LiveHub {
 
   constructor(parts: LiveHubParts) {
     this.#parts = parts;
-    this.#names = new FileNames(parts.gateway, parts.log, () => parts.nowMs());
-    this.#lists = new KeptLists(parts.gateway, parts.log, () => parts.nowMs());
+    this.#names = new FileNames(parts.gateway, parts.log, parts.world);
+    this.#lists = new KeptLists(parts.gateway, parts.log, () => parts.world.nowMs());
   }
 
   /**
@@ -114,13 +113,13 @@ export class LiveHub {
   async #run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       for (const server of this.#parts.gateway.services.status.urls.keys()) void this.#ask(server);
-      await delay(TICK_MS);
+      await this.#parts.world.sleep(TICK_MS);
       if (!signal.aborted) this.#publish();
     }
   }
 
   async #ask(server: ServerId): Promise<void> {
-    const { gateway, self, nowMs, log } = this.#parts;
+    const { gateway, self, world, log } = this.#parts;
     const peer = this.#peers.get(server) ?? { heard: null, life: '', after: 0, asking: false };
     this.#peers.set(server, peer);
     if (peer.asking) return;
@@ -132,7 +131,7 @@ export class LiveHub {
         server === gateway.services.status.id
           ? await self.part(files, peer.after)
           : parsed(await gateway.peers.exchange(server, { method: 'GET', path }, PEER_ANSWER_MS));
-      const atMs = nowMs();
+      const atMs = world.nowMs();
       peer.heard = { part, atMs };
       this.#rates.heard(server, part, atMs);
       this.#take(peer, part);
@@ -178,9 +177,11 @@ export class LiveHub {
         this.#tell(path === null ? happening : { ...happening, path });
       };
       void name.then(tell);
-      setTimeout(() => {
-        if (!isTold) tell(null);
-      }, NAME_MS).unref();
+      this.#parts.world
+        .after(NAME_MS, () => {
+          if (!isTold) tell(null);
+        })
+        .unref();
     }
   }
 
@@ -232,7 +233,7 @@ export class LiveHub {
   }
 
   #heardParts(): HeardPart[] {
-    const nowMs = this.#parts.nowMs();
+    const nowMs = this.#parts.world.nowMs();
     return [...this.#peers.values()]
       .filter(({ heard }) => heard !== null)
       .map(({ heard }) => {
@@ -243,8 +244,8 @@ export class LiveHub {
 
   /** A server that dies is lost to its connections at once; one that stands still is only silent. */
   #isThere(server: ServerId, heardAtMs: number): boolean {
-    const { gateway, nowMs } = this.#parts;
-    return gateway.services.status.isConnected(server) && nowMs() - heardAtMs <= SILENT_MS;
+    const { gateway, world } = this.#parts;
+    return gateway.services.status.isConnected(server) && world.nowMs() - heardAtMs <= SILENT_MS;
   }
 
   #files(): FileId[] {

@@ -1,5 +1,6 @@
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
+import type { Timer, World } from '../../base/world.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
 import { recentlyUsed } from '../recently-used.ts';
 import type { Happenings } from './happenings.ts';
@@ -15,6 +16,7 @@ export interface ObserverParts {
   readonly self: ServerId;
   readonly leaseMs: number;
   readonly clockSkewMaxMs: number;
+  readonly world: World;
   readonly happenings: Happenings;
   /** Monotonic, in milliseconds: what leases are told by. */
   nowMs(): number;
@@ -48,7 +50,7 @@ export class Observer {
   /** Epochs in which this server leads. */
   readonly #led = new Map<FileId, number>();
   readonly #away = new Set<ServerId>();
-  readonly #timer: NodeJS.Timeout;
+  readonly #timer: Timer;
   #lookedMs: number;
   #hadMajority = false;
   #membership: ServerState = 'in';
@@ -56,11 +58,11 @@ export class Observer {
   constructor(parts: ObserverParts) {
     this.#parts = parts;
     this.#lookedMs = parts.nowMs();
-    this.#timer = setInterval(() => this.#look(), STILL_LOOK_MS).unref();
+    this.#timer = parts.world.every(STILL_LOOK_MS, () => this.#look()).unref();
   }
 
   close(): void {
-    clearInterval(this.#timer);
+    this.#timer.cancel();
   }
 
   /** Another server holds the lease of `file` until then, as was heard. */

@@ -1,7 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import { type FileId, isFileId, isServerId, type ServerId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import type { Position } from '../../replica/epoch.ts';
 import { positionCompare } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
@@ -59,6 +59,7 @@ interface BehindReplica {
 
 export interface AntiEntropyParts {
   readonly self: ServerId;
+  readonly world: World;
   readonly log: Logger;
   readonly everyMs: number;
   readonly settleMs?: number;
@@ -85,9 +86,9 @@ export interface AntiEntropyParts {
 export class AntiEntropy {
   readonly #parts: AntiEntropyParts;
   readonly #behind = new Map<ServerId, Map<FileId, BehindReplica>>();
-  readonly #due = new Map<ServerId, NodeJS.Timeout>();
-  #timer: NodeJS.Timeout | null = null;
-  #lookTimer: NodeJS.Timeout | null = null;
+  readonly #due = new Map<ServerId, Timer>();
+  #timer: Timer | null = null;
+  #lookTimer: Timer | null = null;
   #working: Promise<void> = Promise.resolve();
   #closed = false;
 
@@ -98,29 +99,29 @@ export class AntiEntropy {
 
   /** What was found when peers were compared, and has not come along since. */
   lag(): ReplicaLag {
-    const beforeMs = performance.now() - (this.#parts.toldMs ?? TOLD_MS);
+    const beforeMs = this.#parts.world.nowMs() - (this.#parts.toldMs ?? TOLD_MS);
     const told = [...this.#behind.values()].flatMap((replicas) => [...replicas.values()]);
     return lagOf(told.filter(({ foundMs }) => foundMs <= beforeMs));
   }
 
   connected(peer: ServerId): void {
     if (this.#closed) return;
-    clearTimeout(this.#due.get(peer));
-    const timer = setTimeout(() => {
+    this.#due.get(peer)?.cancel();
+    const timer = this.#parts.world.after(this.#parts.settleMs ?? SETTLE_MS, () => {
       this.#due.delete(peer);
       void this.#inTurn(() => this.compare(peer)).then(() => {
         // Where something is left, the next comparison is not so far away any more.
         if (this.#isAnyBehind) this.#schedule();
       });
-    }, this.#parts.settleMs ?? SETTLE_MS);
+    });
     this.#due.set(peer, timer);
   }
 
   close(): void {
     this.#closed = true;
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    if (this.#lookTimer !== null) clearTimeout(this.#lookTimer);
-    for (const timer of this.#due.values()) clearTimeout(timer);
+    this.#timer?.cancel();
+    this.#lookTimer?.cancel();
+    for (const timer of this.#due.values()) timer.cancel();
     this.#due.clear();
   }
 
@@ -168,7 +169,7 @@ export class AntiEntropy {
           position,
           versions: Math.max(0, seq - (theirs ?? 0)),
           bytes: theirs === null ? sizeBytes(file) : 0,
-          foundMs: before?.get(file)?.foundMs ?? performance.now(),
+          foundMs: before?.get(file)?.foundMs ?? this.#parts.world.nowMs(),
         });
       }
     }
@@ -185,15 +186,15 @@ export class AntiEntropy {
 
   /** Looks from time to time who has come along, also while others are still being opened. */
   #lookIn(pauseMs: number): void {
-    if (this.#lookTimer !== null) clearTimeout(this.#lookTimer);
-    this.#lookTimer = setTimeout(() => {
+    this.#lookTimer?.cancel();
+    this.#lookTimer = this.#parts.world.after(pauseMs, () => {
       this.#lookTimer = null;
       const looks = [...this.#behind.keys()].map((peer) => this.#attempt(() => this.#look(peer)));
       void Promise.all(looks).then(() => {
         if (this.#closed || this.#lookTimer !== null || !this.#isAnyBehind) return;
         this.#lookIn(Math.min(2 * pauseMs, LOOK_MS_MAX));
       });
-    }, pauseMs);
+    });
   }
 
   /** Those that were found first are opened first: where one page of them has come along, there is another. */
@@ -219,10 +220,10 @@ export class AntiEntropy {
     if (this.#closed) return;
     const { everyMs } = this.#parts;
     const pauseMs = this.#isAnyBehind ? Math.min(everyMs, LAGGING_PERIOD_MS) : everyMs;
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => {
+    this.#timer?.cancel();
+    this.#timer = this.#parts.world.after(pauseMs, () => {
       void this.#inTurn(() => this.#compareAll()).then(() => this.#schedule());
-    }, pauseMs);
+    });
   }
 
   async #compareAll(): Promise<void> {
@@ -257,7 +258,7 @@ export class AntiEntropy {
       for (const file of waiting) {
         if (this.#closed) return;
         await this.#attempt(async () => void (await this.#parts.open(file)));
-        await delay(OPEN_PAUSE_MS);
+        await this.#parts.world.sleep(OPEN_PAUSE_MS);
       }
     };
     await Promise.all(Array.from({ length: OPEN_PARALLEL }, worker));

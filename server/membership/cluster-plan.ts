@@ -34,7 +34,7 @@ export interface ClusterPlan {
  * @throws ConfigurationError where the cluster to be joined is another one, or does not want this server
  */
 export async function planCluster(config: ServerConfig, parts: ClusterPlanParts): Promise<ClusterPlan> {
-  const { folder, log } = parts;
+  const { folder, world, log } = parts;
   const { id: self, cluster } = config;
   const selfUrl = config.urls.get(self) ?? '';
   const file = folder.file(SERVERS_FILE);
@@ -52,7 +52,7 @@ export async function planCluster(config: ServerConfig, parts: ClusterPlanParts)
   if (joins && remembered !== null) assertSameSettings(config, remembered);
   const shared = { paramsHash: paramsHash(effective), settings: sharedSettings(config) };
   const known = new KnownServers(
-    { self, selfUrl, cluster, ...shared, bootstrap, configured: config.urls, file, log },
+    { self, selfUrl, cluster, ...shared, bootstrap, configured: config.urls, file, world, log },
     remembered,
   );
   return { config: effective, bootstrap, known };

@@ -1,7 +1,7 @@
-import { randomUUID } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import type { Logger } from 'pino';
 import { isServerId, type ServerId, serverIdCompare } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { ServerInfo, ServerState } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 
@@ -32,6 +32,7 @@ export interface KnownServersParts {
   readonly bootstrap: Bootstrap;
   /** Addresses that this server was told itself: they hold whatever the catalog says. */
   readonly configured: ReadonlyMap<ServerId, string>;
+  readonly world: World;
   /** Where the list outlives this process. */
   readonly file: string;
   readonly log: Logger;
@@ -143,9 +144,9 @@ export class KnownServers {
   #remember(): void {
     const text = `${JSON.stringify(this.describe(), null, 2)}\n`;
     if (text === this.#written) return;
-    const { file, log } = this.#parts;
+    const { file, world, log } = this.#parts;
     try {
-      writeWhole(file, text);
+      writeWhole(file, text, world.randomBytes(8).toString('hex'));
       this.#written = text;
     } catch (error) {
       // It is only a help for the next start.
@@ -214,9 +215,9 @@ export function knownServerOf({ id, url, zone, state }: ServerInfo): KnownServer
   return { id, url, zone, state };
 }
 
-/** After a crash there is the old text or the new one. */
-function writeWhole(file: string, text: string): void {
-  const fresh = `${file}.${randomUUID()}`;
+/** After a crash there is the old text or the new one. @param unique names the new one while it is written */
+function writeWhole(file: string, text: string, unique: string): void {
+  const fresh = `${file}.${unique}`;
   const fd = openSync(fresh, 'w', 0o600);
   try {
     writeFileSync(fd, text);

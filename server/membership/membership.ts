@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
@@ -36,6 +37,7 @@ const CHANGE_MS = 60_000;
 export interface MembershipParts {
   readonly config: ServerConfig;
   readonly folder: DataFolder;
+  readonly world: World;
   readonly log: Logger;
   readonly known: KnownServers;
   readonly store: FileStore;
@@ -50,7 +52,6 @@ export interface MembershipParts {
   readonly named: NamedLeaseDriver;
   /** The servers with which the cluster began. */
   readonly founders: readonly ServerId[];
-  nowMs(): number;
   /** The catalog has seen another data folder of this server after this one: this one must not go on. */
   replaced(): void;
 }
@@ -62,15 +63,16 @@ export class Membership {
   readonly #steward: Steward;
   readonly #voters: VotersKeeper;
   readonly #antiEntropy: AntiEntropy;
-  readonly #handOverTimer: NodeJS.Timeout;
+  readonly #handOverTimer: Timer;
   /** What the others were told last, by this server as the catalog's primary; and who has heard it. */
   #announced = '';
   readonly #heard = new Set<ServerId>();
 
   constructor(parts: MembershipParts) {
     this.#parts = parts;
-    const { config, folder, log, known, store, host, gateway, placement, transport } = parts;
+    const { config, folder, world, log, known, store, host, gateway, placement, transport } = parts;
     this.#registrar = new Registrar({
+      world,
       self: config.id,
       url: known.urls.get(config.id) ?? '',
       zone: config.zone,
@@ -86,9 +88,9 @@ export class Membership {
       query: (query) => gateway.queryCatalog(query),
     });
     this.#steward = new Steward({
+      world,
       log,
       replaceAfterMs: config.replaceAfterMs,
-      nowMs: parts.nowMs,
       isCatalogPrimary: () => this.#isCatalogPrimary(),
       query: (query) => gateway.queryCatalog(query),
       candidates: (servers) => placement.candidates(servers),
@@ -102,7 +104,7 @@ export class Membership {
       announce: (servers) => this.#announce(servers),
     });
     this.#voters = new VotersKeeper({
-      ...{ self: config.id, log, founders: parts.founders, driver: parts.named, nowMs: parts.nowMs },
+      ...{ self: config.id, log, founders: parts.founders, driver: parts.named, world },
       timing: { leaseMs: config.namedLeaseMaxMs, clockSkewMaxMs: config.clockSkewMaxMs },
       isCatalogPrimary: () => this.#isCatalogPrimary(),
       catalogMembers: () => {
@@ -120,6 +122,7 @@ export class Membership {
       call: (to, method, payload, timeoutMs) => transport.call(to, method, payload, timeoutMs),
     });
     this.#antiEntropy = new AntiEntropy({
+      world,
       self: config.id,
       log,
       everyMs: config.compareEveryMs,
@@ -133,7 +136,7 @@ export class Membership {
       open: (file) => gateway.standing(file),
     });
     known.onChange(() => this.#follow());
-    this.#handOverTimer = setInterval(() => this.#handOver(), HAND_OVER_MS);
+    this.#handOverTimer = world.every(HAND_OVER_MS, () => this.#handOver());
   }
 
   /** To be called when the server listens. */
@@ -143,7 +146,7 @@ export class Membership {
   }
 
   close(): void {
-    clearInterval(this.#handOverTimer);
+    this.#handOverTimer.cancel();
     this.#registrar.close();
     this.#steward.close();
     this.#voters.close();

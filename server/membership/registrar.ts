@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import type { Command, CommandResults, Query, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
 import type { StoreSpace } from '../storage/store.ts';
 import type { KnownServers } from './known-servers.ts';
@@ -21,6 +22,7 @@ export interface RegistrarParts {
   readonly url: string;
   readonly zone: string | null;
   readonly storageId: string;
+  readonly world: World;
   readonly log: Logger;
   readonly known: KnownServers;
   readonly periodMs?: number;
@@ -39,7 +41,7 @@ export interface RegistrarParts {
  */
 export class Registrar {
   readonly #parts: RegistrarParts;
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
   #registered = false;
   #closed = false;
   #warned = false;
@@ -59,7 +61,7 @@ export class Registrar {
 
   close(): void {
     this.#closed = true;
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
   }
 
   async #turn(): Promise<void> {
@@ -74,7 +76,7 @@ export class Registrar {
       pauseMs = RETRY_MS;
       this.#parts.log.debug({ err: error }, 'this server is not registered yet');
     }
-    if (!this.#closed) this.#timer = setTimeout(() => void this.#turn(), pauseMs);
+    if (!this.#closed) this.#timer = this.#parts.world.after(pauseMs, () => void this.#turn());
   }
 
   async #refresh(): Promise<void> {

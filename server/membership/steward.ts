@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import type { View } from '../../replica/view.ts';
 import type { PlacedFile, Query, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
 import type { Moving } from '../../wire/http-api.ts';
@@ -36,12 +37,11 @@ const RETRIES_REMEMBERED_MAX = 10_000;
 const UNFINISHED: ReadonlySet<string> = new Set(['unknown', 'busy']);
 
 export interface StewardParts {
+  readonly world: World;
   readonly log: Logger;
   /** A server that is out of the catalog's primary's reach for so long is replaced, in milliseconds. */
   readonly replaceAfterMs: number;
   readonly periodMs?: number;
-  /** Monotonic, in milliseconds. */
-  nowMs(): number;
   isCatalogPrimary(): boolean;
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
   /** Servers that may hold new replicas. */
@@ -72,7 +72,7 @@ interface Retry {
  */
 export class Steward {
   readonly #parts: StewardParts;
-  readonly #timer: NodeJS.Timeout;
+  readonly #timer: Timer;
   /** Since when a server is out of reach. */
   readonly #awaySinceMs = new Map<string, number>();
   readonly #retries = new Map<number, Retry>();
@@ -89,11 +89,11 @@ export class Steward {
 
   constructor(parts: StewardParts) {
     this.#parts = parts;
-    this.#timer = setInterval(() => void this.turn(), parts.periodMs ?? PERIOD_MS);
+    this.#timer = parts.world.every(parts.periodMs ?? PERIOD_MS, () => void this.turn());
   }
 
   close(): void {
-    clearInterval(this.#timer);
+    this.#timer.cancel();
   }
 
   /** Null where this server is not the catalog's primary. */
@@ -146,7 +146,7 @@ export class Steward {
   /** The servers as they stand now; who is out of reach is so since this primary has seen it. */
   standings(servers: readonly ServerInfo[]): ServerStanding[] {
     const { replaceAfterMs, isConnected } = this.#parts;
-    const nowMs = this.#parts.nowMs();
+    const nowMs = this.#parts.world.nowMs();
     const candidates = this.#parts.candidates(servers);
     const taking = new Set(candidates.map(({ id }) => id));
     const leaving = servers
@@ -187,7 +187,7 @@ export class Steward {
     const { volumes } = await this.#parts.query({ kind: 'volumes' });
     const states = standings.map(({ id, state, reachable }) => [id, state, reachable]);
     const now = JSON.stringify([volumes.map(({ name, replicas }) => [name, replicas]), states]);
-    const nowMs = this.#parts.nowMs();
+    const nowMs = this.#parts.world.nowMs();
     if (now === this.#counted && nowMs - this.#countedMs < COUNT_PERIOD_MS) return 0;
     const before = this.#failed;
     let unfinished = false;
@@ -236,7 +236,7 @@ export class Steward {
   }
 
   async #move(file: FileId, members: readonly ServerId[]): Promise<'moved' | 'put-off' | 'gone'> {
-    const nowMs = this.#parts.nowMs();
+    const nowMs = this.#parts.world.nowMs();
     const retry = this.#retries.get(file);
     if (this.#current.has(file) || (retry !== undefined && retry.atMs > nowMs)) return 'put-off';
     this.#current.add(file);
@@ -254,7 +254,7 @@ export class Steward {
       if (!UNFINISHED.has(error.code)) this.#failed += 1;
       const pauseMs = Math.min(RETRY_MAX_MS, 2 * (retry?.pauseMs ?? RETRY_FIRST_MS / 2));
       if (this.#retries.size >= RETRIES_REMEMBERED_MAX) this.#retries.clear();
-      this.#retries.set(file, { atMs: this.#parts.nowMs() + pauseMs, pauseMs });
+      this.#retries.set(file, { atMs: this.#parts.world.nowMs() + pauseMs, pauseMs });
       this.#parts.log.info({ file, members, reason: error.message }, 'a file is not moved yet');
       return 'put-off';
     } finally {
@@ -270,7 +270,7 @@ export class Steward {
     const wanted = wantedMembers({ inode: 0, members }, standings, count);
     if (isSame(wanted, members)) return;
     const retry = this.#retries.get(0);
-    const nowMs = this.#parts.nowMs();
+    const nowMs = this.#parts.world.nowMs();
     if (retry !== undefined && retry.atMs > nowMs) return;
     try {
       const view = await this.#parts.changeCatalogMembers(wanted);
@@ -285,7 +285,7 @@ export class Steward {
   }
 
   async #rebalance(standings: readonly ServerStanding[]): Promise<number> {
-    const nowMs = this.#parts.nowMs();
+    const nowMs = this.#parts.world.nowMs();
     if (nowMs - this.#rebalancedMs < REBALANCE_PERIOD_MS) return 0;
     const move = rebalanceOf(standings, REBALANCE_THRESHOLD);
     if (move === null) return 0;
@@ -306,7 +306,7 @@ export class Steward {
   /** Nothing is left to do: the next campaign is counted from zero, and who looks sees how the last one ended. */
   #rest(): void {
     if (this.#retries.size === 0) return;
-    const nowMs = this.#parts.nowMs();
+    const nowMs = this.#parts.world.nowMs();
     for (const [file, { atMs, pauseMs }] of this.#retries) {
       if (atMs + pauseMs < nowMs) this.#retries.delete(file);
     }

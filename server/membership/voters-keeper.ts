@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { Timer, World } from '../../base/world.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { VOTERS_VERSION } from '../../catalog/versions.ts';
 import type { LeaseTiming } from '../../lease/parameters.ts';
@@ -30,6 +31,7 @@ const FOUNDERS_ENOUGH = 3;
 
 export interface VotersKeeperParts {
   readonly self: ServerId;
+  readonly world: World;
   readonly log: Logger;
   /** Of named leases. */
   readonly timing: LeaseTiming;
@@ -37,8 +39,6 @@ export interface VotersKeeperParts {
   readonly founders: readonly ServerId[];
   readonly driver: Pick<NamedLeaseDriver, 'voters' | 'adopt' | 'isSilent' | 'clockMs'>;
   readonly periodMs?: number;
-  /** Monotonic, in milliseconds. */
-  nowMs(): number;
   isCatalogPrimary(): boolean;
   /** Who holds the catalog; null while that changes. */
   catalogMembers(): readonly ServerId[] | null;
@@ -61,7 +61,7 @@ export interface VotersKeeperParts {
  */
 export class VotersKeeper {
   readonly #parts: VotersKeeperParts;
-  readonly #timer: NodeJS.Timeout;
+  readonly #timer: Timer;
   /** Null where this server is not the catalog's primary. */
   #change: VotersChange | null = null;
   /** Number of the view that is known to be durable. */
@@ -74,11 +74,11 @@ export class VotersKeeper {
 
   constructor(parts: VotersKeeperParts) {
     this.#parts = parts;
-    this.#timer = setInterval(() => void this.turn(), parts.periodMs ?? PERIOD_MS);
+    this.#timer = parts.world.every(parts.periodMs ?? PERIOD_MS, () => void this.turn());
   }
 
   close(): void {
-    clearInterval(this.#timer);
+    this.#timer.cancel();
   }
 
   connected(peer: ServerId): void {
@@ -132,7 +132,7 @@ export class VotersKeeper {
       this.#count(change, view, self, driver.voters, driver.isSilent, driver.clockMs());
     const standings = await this.#parts.standings();
     await this.#tell(change, view, standings);
-    const next = change.next(view, this.#wanted(view, standings), this.#parts.nowMs());
+    const next = change.next(view, this.#wanted(view, standings), this.#parts.world.nowMs());
     if (next === null || this.#change !== change) return;
     await this.#parts.command({ kind: 'set-voters', view: votersCommand(next) });
     log.info({ view: next.number, voters: votersAll(next) }, 'the voters of named leases change');

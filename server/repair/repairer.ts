@@ -1,7 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import { crc32 } from '../../checksum/crc32.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 import type { DiskStore } from '../storage/disk-store.ts';
@@ -16,6 +16,7 @@ const RETRY_MS = 500;
 
 export interface RepairerParts {
   readonly self: ServerId;
+  readonly world: World;
   readonly log: Logger;
   readonly store: Pick<DiskStore, 'record' | 'inspect'>;
   isConnected(server: ServerId): boolean;
@@ -60,7 +61,7 @@ export class Repairer {
     members.delete(self);
     for (let attempt = 1; attempt <= ATTEMPTS_MAX && members.size > 0; attempt++) {
       // Servers that start or elect are often back in a moment, and a failed read or replica is not.
-      if (attempt > 1) await delay(RETRY_MS);
+      if (attempt > 1) await this.#parts.world.sleep(RETRY_MS);
       for (const server of members) {
         if (!isConnected(server)) continue;
         const answer = await this.#ask(server, file, entry);

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import type { ScrubStatus } from '../../wire/http-api.ts';
 import type { Clock } from '../clock.ts';
 import type { DiskStore } from '../storage/disk-store.ts';
@@ -29,6 +30,7 @@ const PATHS_MS = 60_000;
 const UNREPAIRABLE_MAX = 1_000;
 
 export interface ScrubberParts {
+  readonly world: World;
   readonly clock: Pick<Clock, 'nowMs' | 'wallNs'>;
   readonly log: Logger;
   readonly store: Pick<DiskStore, 'list' | 'record' | 'entries' | 'inspect' | 'repair'>;
@@ -56,7 +58,7 @@ export class Scrubber {
   /** How often another server came back. */
   #returns = 0;
   #closed = false;
-  #timer: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
   /** Paths as the catalog told them last: it reads all its names for that. */
   #known: { atMs: number; asked: ReadonlySet<FileId>; paths: ReadonlyMap<FileId, string> } = {
     atMs: -Infinity,
@@ -144,7 +146,7 @@ export class Scrubber {
   /** Stops where it is; the next start of the server goes on from there. */
   close(): void {
     this.#closed = true;
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
     this.#wake?.();
     this.#save();
   }
@@ -152,19 +154,16 @@ export class Scrubber {
   #wait(): void {
     if (this.#closed) return;
     const dueMs = (this.#record.finishedMs ?? 0) + this.#parts.everyMs - this.#wallMs();
-    this.#timer = setTimeout(
-      () => {
-        if (this.#running) return;
-        if (this.#wallMs() - (this.#record.finishedMs ?? 0) >= this.#parts.everyMs) this.start();
-        else this.#wait();
-      },
-      Math.min(Math.max(dueMs, 1), LOOK_MS_MAX),
-    );
+    this.#timer = this.#parts.world.after(Math.min(Math.max(dueMs, 1), LOOK_MS_MAX), () => {
+      if (this.#running) return;
+      if (this.#wallMs() - (this.#record.finishedMs ?? 0) >= this.#parts.everyMs) this.start();
+      else this.#wait();
+    });
     this.#timer.unref();
   }
 
   #run(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer?.cancel();
     this.#timer = null;
     this.#running = true;
     this.#save();
@@ -292,10 +291,10 @@ export class Scrubber {
     this.#pacedMs = nowMs;
     if (this.#owedMs < PAUSE_MS_MIN) return;
     await new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, this.#owedMs);
+      const timer = this.#parts.world.after(this.#owedMs, resolve);
       timer.unref();
       this.#wake = () => {
-        clearTimeout(timer);
+        timer.cancel();
         resolve();
       };
     });

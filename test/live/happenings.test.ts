@@ -3,6 +3,7 @@ import { describe, test } from 'node:test';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { Happenings } from '../../server/live/happenings.ts';
 import { Observer } from '../../server/live/observer.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const S1 = 's1' as ServerId;
 const S2 = 's2' as ServerId;
@@ -20,6 +21,7 @@ function world() {
     wallMs: () => 1_700_000_000_000 + time.nowMs,
   });
   const observer = new Observer({
+    world: systemWorld,
     self: S2,
     leaseMs: 2_000,
     clockSkewMaxMs: 100,

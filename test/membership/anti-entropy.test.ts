@@ -9,6 +9,7 @@ import type { ReplicaRecord } from '../../replica/record.ts';
 import { viewsConflict } from '../../replica/view.ts';
 import { AntiEntropy, POSITIONS_CALL } from '../../server/membership/anti-entropy.ts';
 import { MalformedError } from '../../wire/bytes.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const [A, B, C] = ['a', 'b', 'c'] as [ServerId, ServerId, ServerId];
 
@@ -32,6 +33,7 @@ class Host {
 
   constructor(self: ServerId, everyMs = 2 ** 30, toldMs = 0) {
     this.antiEntropy = new AntiEntropy({
+      world: systemWorld,
       self,
       log: pino({ level: 'silent' }),
       everyMs,

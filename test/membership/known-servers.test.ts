@@ -10,6 +10,7 @@ import { KnownServers, readRemembered } from '../../server/membership/known-serv
 import { addressOf } from '../../server/membership/membership.ts';
 import { Registrar } from '../../server/membership/registrar.ts';
 import type { Command, ServerInfo, ServerState } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const [S1, S2, S3] = ['s1', 's2', 's3'] as [ServerId, ServerId, ServerId];
 const log = pino({ level: 'silent' });
@@ -27,7 +28,16 @@ function makeKnown(folder: string, remembered = false): KnownServers {
   const file = join(folder, 'servers.json');
   return new KnownServers(
     {
-      ...{ self: S1, selfUrl: urlOf(S1), cluster: 'test', settings: {}, paramsHash: 'p', file, log },
+      ...{
+        self: S1,
+        selfUrl: urlOf(S1),
+        cluster: 'test',
+        settings: {},
+        paramsHash: 'p',
+        file,
+        world: systemWorld,
+        log,
+      },
       bootstrap: { urls, catalogMembers: [S1, S2] },
       configured: urls,
     },
@@ -122,7 +132,16 @@ test('a server registers once, and again only where the catalog has it wrong', a
   let looks = 0;
   const known = makeKnown(temporary(t));
   const registrar = new Registrar({
-    ...{ self: S1, url: urlOf(S1), zone: null, storageId: 'store', log, known, periodMs: 5 },
+    ...{
+      self: S1,
+      url: urlOf(S1),
+      zone: null,
+      storageId: 'store',
+      world: systemWorld,
+      log,
+      known,
+      periodMs: 5,
+    },
     space: async () => room,
     bornAt: (file: FileId) => void born.push(file),
     replaced: () => assert.fail('It was not replaced'),

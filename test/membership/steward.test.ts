@@ -7,6 +7,7 @@ import type { View } from '../../replica/view.ts';
 import { Steward } from '../../server/membership/steward.ts';
 import { Placement } from '../../server/placement.ts';
 import type { Command, Query, QueryResults } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { Catalog, main, SERVERS } from '../catalog/fixture.ts';
 
 const REPLACE_AFTER_MS = 60_000;
@@ -34,7 +35,7 @@ class World {
       replaceAfterMs: REPLACE_AFTER_MS,
       // Its own pace is off: the test takes each turn.
       periodMs: 2 ** 30,
-      nowMs: () => this.nowMs,
+      world: { ...systemWorld, nowMs: () => this.nowMs },
       isCatalogPrimary: () => this.isPrimary,
       query: async <Q extends Query>(query: Q) =>
         this.catalog.query(query as never) as QueryResults[Q['kind']],

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
+import { systemWorld } from '../../world/system-world.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { VOTERS_VERSION } from '../../catalog/versions.ts';
 import { type VotersView, votersJointMs } from '../../lease/voters.ts';
@@ -53,7 +54,7 @@ class Cluster {
     const keeper = new VotersKeeper({
       ...{ self, driver, founders: this.founders, timing: TIMING, periodMs: NO_TIMER_MS },
       log: pino({ level: 'silent' }),
-      nowMs: () => this.nowMs,
+      world: { ...systemWorld, nowMs: () => this.nowMs },
       isCatalogPrimary: () => self === this.primary,
       catalogMembers: () => this.catalog,
       standings: async () => ALL.map((id) => this.#standing(id)),

@@ -8,6 +8,7 @@ import type { FileId } from '../../base/ids.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
 import { Scrubber } from '../../server/repair/scrubber.ts';
 import type { ObjectEntry } from '../../server/storage/object-entry.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
 
 const FILE = 1 as FileId;
@@ -26,6 +27,7 @@ class DamagedDisk {
       return { index, versionEpoch: 1, versionSeq: 1, length: BYTES.length, crc32: 0 };
     });
     this.scrubber = new Scrubber({
+      world: systemWorld,
       clock: { nowMs: () => performance.now(), wallNs: () => BigInt(Date.now()) * 1_000_000n },
       log: pino({ level: 'silent' }),
       store: {
