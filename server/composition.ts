@@ -509,7 +509,7 @@ export async function compose(
     }),
   });
   const accept = transport;
-  const drain = new Drain(app.server);
+  const drain = new Drain(world, app.server);
   const contents = new ContentsConnections(app.server);
   // Before the server waits for the end of all connections.
   app.addHook('preClose', async () => contents.close());

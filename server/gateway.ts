@@ -71,17 +71,17 @@ export interface ReadOptions extends ShownOptions {
  * request id in every attempt, until the operation time-out.
  */
 export class Gateway {
+  readonly world: World;
   readonly services: Services;
   readonly peers: PeerHttp;
   readonly router: Router;
-  readonly #world: World;
   readonly #names: RequestNames;
   readonly #shown: ShownFiles;
   readonly #countForward: (server: ServerId) => void;
 
   constructor({ world, services, metrics, tls = null, machine = systemMachine }: GatewayOptions) {
     this.services = services;
-    this.#world = world;
+    this.world = world;
     this.#names = new RequestNames(() => drawIncarnation(world));
     this.#shown = new ShownFiles(async (file, snapshot, options) => {
       const query = { kind: 'attributes', inode: file, snapshot } as const;
@@ -109,7 +109,7 @@ export class Gateway {
 
   /** A number for a session of a client that lives in this server. */
   drawSession(): number {
-    return drawIncarnation(this.#world);
+    return drawIncarnation(this.world);
   }
 
   /** To be called when the transport loses a peer: requests forwarded to it go another way at once. */
@@ -632,7 +632,7 @@ export class Gateway {
     return withLiveStates(
       result,
       (file, timeoutMs) => this.state(file, timeoutMs === undefined ? options : { timeoutMs }),
-      this.#world,
+      this.world,
     );
   }
 

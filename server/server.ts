@@ -66,7 +66,7 @@ export class Server {
     const { world, log, machine = systemMachine } = surroundings;
     const { cluster, id: server } = config;
     const boot = machine.bootId === undefined ? {} : { bootId: machine.bootId };
-    const security = new Security(server, config, log);
+    const security = new Security(world, server, config, log);
     const folder = DataFolder.open(config.data, {
       ...{ world, cluster, server, silences: silencesOf(config) },
       ...boot,

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { randomBytes } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
+import type { World } from '../base/world.ts';
 
 /**
  * W3C Trace Context, as OpenTelemetry sends it: a request that is part of a trace carries its number from server to server, and what is
@@ -27,7 +27,7 @@ const SAMPLED = 1;
 const current = new AsyncLocalStorage<TraceContext>();
 
 /** @returns the context that a request brings; null where it has none, or one that is malformed */
-export function traceOf(headers: IncomingHttpHeaders): TraceContext | null {
+export function traceOf(headers: IncomingHttpHeaders, world: World): TraceContext | null {
   const { traceparent, tracestate } = headers;
   const match = typeof traceparent === 'string' ? TRACEPARENT.exec(traceparent) : null;
   if (match === null) return null;
@@ -37,7 +37,7 @@ export function traceOf(headers: IncomingHttpHeaders): TraceContext | null {
   return {
     traceId,
     parentId,
-    spanId: randomBytes(8).toString('hex'),
+    spanId: world.randomBytes(8).toString('hex'),
     sampled: (Number.parseInt(flags, 16) & SAMPLED) !== 0,
     state: typeof tracestate === 'string' && tracestate.length <= STATE_CHARS_MAX ? tracestate : null,
   };

@@ -114,6 +114,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     births,
     localProof = null,
   } = options;
+  const { world } = gateway;
   const connections =
     options.connections ?? new Connections({ perAddress: Infinity, all: LISTENER_LIMITS.connections });
   const app: FastifyInstance = fastify({
@@ -126,11 +127,13 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 1024 },
     rewriteUrl: routingUrl,
-    frameworkErrors: handleError,
-    clientErrorHandler: refuseConnection,
+    frameworkErrors: (error, request, reply) => handleError(world, error, request, reply),
+    clientErrorHandler: (error, socket) => refuseConnection(world, error, socket),
+    // What waits for a part to start is the program, which may take as long as it takes.
+    pluginTimeout: 0,
   });
-  installTracing(app);
-  installProblems(app);
+  installTracing(app, world);
+  installProblems(app, world);
   closeAfterUnsent(app);
   refuseWrongText(app);
   await app.register(compress, COMPRESSION);
@@ -140,19 +143,22 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   guardOrigins(app, gateway.services.status.urls);
   const routes = collectRoutes(app);
   countRequests(app, metrics);
-  const capabilities = new Capabilities(() => tokens?.keys ?? [], Date.now);
+  const capabilities = new Capabilities(
+    () => tokens?.keys ?? [],
+    () => world.wallMs(),
+  );
   const volumeOf = async (inode: number): Promise<string> =>
     (await gateway.queryCatalog({ kind: 'volume-of', inode })).volume;
   const scope = new VolumeScope(volumeOf);
-  refuseSurplus(app, connections);
-  const limits = new RateLimits(clientRequestsPerS);
-  installAuthorization(app, { tokens, capabilities, scope, limits, connections });
+  refuseSurplus(app, connections, world);
+  const limits = new RateLimits(clientRequestsPerS, () => world.nowMs());
+  installAuthorization(app, { world, tokens, capabilities, scope, limits, connections });
   // Such requests are none of the application's. With tokens only servers make them, which have proved who they are.
   if (tokens === null) app.server.on('upgrade', ({ socket }: IncomingMessage) => connections.prove(socket));
   limitOpenRequests(app, options.clientRequestsOpen ?? Infinity);
   shareUploads(app);
-  installAudit(app);
-  limitSlowBodies(app);
+  installAudit(app, world);
+  limitSlowBodies(app, world);
   await app.register(async (scope) => catalogRoutes(scope, gateway));
   await app.register(async (child) => capabilityRoutes(child, capabilities, scope));
   await app.register(async (scope) => revocationRoutes(scope, tokens));
@@ -174,10 +180,10 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   if (check !== undefined) await app.register(async (scope) => checkRoutes(scope, gateway, check));
   await app.register(async (scope) => membershipRoutes(scope, gateway, membership ?? null));
   if (live !== undefined) {
-    await app.register(async (scope) => eventRoutes(scope, live.hub));
+    await app.register(async (scope) => eventRoutes(scope, live.hub, world));
     await app.register(async (scope) => webRoutes(scope, gateway.services.status.urls, live.control));
   }
-  if (named !== undefined) await app.register(async (scope) => leaseRoutes(scope, named));
+  if (named !== undefined) await app.register(async (scope) => leaseRoutes(scope, named, world));
   await app.register(async (scope) => openApiRoutes(scope, routes));
   return app;
 }

@@ -70,14 +70,14 @@ export class Downloads {
         const range = unchanged || request.method === 'HEAD' ? undefined : request.headers.range;
         if (snapshot === undefined) await this.#locate(file);
         setFileHeaders(reply, this.#gateway, file, read?.state ?? null);
-        if (rangeOf(range, conditions, ranged, Date.now()).kind === 'unsatisfiable') {
+        if (rangeOf(range, conditions, ranged, this.#gateway.world.wallMs()).kind === 'unsatisfiable') {
           return sendUnsatisfiable(reply, facts.sizeBytes);
         }
         if (unchanged) return reply.code(304).send();
         await this.#tellDigest(request, reply, attributes, facts);
         return setBody(reply, facts.sizeBytes).send();
       }
-      const range = rangeOf(request.headers.range, conditions, ranged, Date.now());
+      const range = rangeOf(request.headers.range, conditions, ranged, this.#gateway.world.wallMs());
       if (range.kind === 'unsatisfiable') {
         setFileHeaders(reply, this.#gateway, file, read?.state ?? null);
         return sendUnsatisfiable(reply, facts.sizeBytes);

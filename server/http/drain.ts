@@ -1,6 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
-import { setTimeout as delay } from 'node:timers/promises';
+import type { World } from '../../base/world.ts';
 
 /** What was under way when the server began to end is cut after so long, in milliseconds. */
 const REQUESTS_MS_MAX = 5_000;
@@ -13,20 +13,22 @@ const LOOK_MS = 20;
 
 /** Ends the HTTP connections of a server without cutting a request. */
 export class Drain {
+  readonly #world: World;
   readonly #server: Server;
   readonly #answers = new Set<ServerResponse>();
   /** Connections that have brought a request; those between servers are not among them. */
   readonly #sockets = new Set<Socket>();
   #beganMs: number | null = null;
 
-  constructor(server: Server) {
+  constructor(world: World, server: Server) {
+    this.#world = world;
     this.#server = server;
     server.prependListener('request', (request, response) => this.#began(request, response));
   }
 
   /** From now on each answer is the last of its connection: `Connection: close`. */
   begin(): void {
-    this.#beganMs ??= performance.now();
+    this.#beganMs ??= this.#world.nowMs();
     for (const answer of this.#answers) answer.shouldKeepAlive = false;
   }
 
@@ -36,12 +38,12 @@ export class Drain {
     const beganMs = this.#beganMs as number;
     // Not the method of the HTTP server: it would end idle connections at once.
     NetServer.prototype.close.call(this.#server);
-    const finishMs = performance.now();
+    const finishMs = this.#world.nowMs();
     for (;;) {
-      const nowMs = performance.now();
+      const nowMs = this.#world.nowMs();
       const isBusy = this.#answers.size > 0 && nowMs < finishMs + REQUESTS_MS_MAX;
       if (!isBusy && (this.#sockets.size === 0 || nowMs >= beganMs + IDLE_MS)) return;
-      await delay(LOOK_MS);
+      await this.#world.sleep(LOOK_MS);
     }
   }
 

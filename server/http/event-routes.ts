@@ -1,6 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import type { LiveViewer } from '../../wire/live-api.ts';
 import { STREAM_COMMENT, streamEventText } from '../../wire/sse.ts';
 import type { LiveHub, Watcher } from '../live/live-hub.ts';
@@ -17,7 +18,7 @@ const BEHIND_BYTES_MAX = 512 * 1024;
 type Parameters = Readonly<Record<string, unknown>>;
 
 /** `GET /v1/events`: the cluster as it is now, and what happens in it, for as long as somebody listens. */
-export function eventRoutes(app: FastifyInstance, hub: LiveHub): void {
+export function eventRoutes(app: FastifyInstance, hub: LiveHub, world: World): void {
   app.get('/v1/events/self', READ, (request) => {
     const { after = '0', files } = request.query as Parameters;
     return hub.part(fileIdsOf(files), integerOf(after, 'after'));
@@ -72,12 +73,12 @@ export function eventRoutes(app: FastifyInstance, hub: LiveHub): void {
     begun = true;
     raw.write(streamEventText('you', JSON.stringify(viewerOf(request))));
     for (const text of held) raw.write(text);
-    const heartbeat = setInterval(() => {
+    const heartbeat = world.every(HEARTBEAT_MS, () => {
       if (!raw.writableNeedDrain) raw.write(STREAM_COMMENT);
-    }, HEARTBEAT_MS);
+    });
     raw.on('error', () => raw.destroy());
     raw.on('close', () => {
-      clearInterval(heartbeat);
+      heartbeat.cancel();
       close();
     });
   }

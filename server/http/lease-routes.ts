@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
+import type { World } from '../../base/world.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { HEADER_SESSION, HEADER_TOKEN } from '../../wire/lease-headers.ts';
 import {
@@ -26,7 +27,7 @@ const refreshBody = bodyReader(RefreshBody);
 const keyBody = bodyReader(KeyBody);
 
 /** `/v1/leases`: leases under names for whoever asks. A name is one segment of a path: its slashes are written %2F. */
-export function leaseRoutes(app: FastifyInstance, named: NamedLeases): void {
+export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: World): void {
   const { service, directory, watches } = named;
   app.get('/v1/leases', READ, async (request): Promise<LeaseList> => {
     const { prefix = '', limit } = request.query as Parameters;
@@ -116,14 +117,14 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases): void {
     raw.write(STREAM_COMMENT);
     begun = true;
     for (const event of held) write(event);
-    const heartbeat = setInterval(() => {
+    const heartbeat = world.every(HEARTBEAT_MS, () => {
       // A client that does not read is told nothing, and its connection ends by itself.
       if (!raw.writableNeedDrain) raw.write(STREAM_COMMENT);
-    }, HEARTBEAT_MS);
+    });
     raw.on('drain', () => opened.resume());
     raw.on('error', () => raw.destroy());
     raw.on('close', () => {
-      clearInterval(heartbeat);
+      heartbeat.cancel();
       opened.close();
     });
     if (over) raw.end();

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { AssertionFailure } from '../../base/assert.ts';
 import { ERRORS, type ErrorCode, ServiceError } from '../../base/errors.ts';
+import type { World } from '../../base/world.ts';
 import { STATUS_CODES } from '../../http-parts/node-http.ts';
 import type { Problem } from '../../wire/http-api.ts';
 import { demandToken } from '../security/authorization.ts';
@@ -47,7 +48,7 @@ export function sendProblem(reply: FastifyReply, error: ServiceError, status?: n
 }
 
 /** Makes every failure of `app` a problem document, those of routing and parsing included. */
-export function installProblems(app: FastifyInstance): void {
+export function installProblems(app: FastifyInstance, world: World): void {
   const routes: { readonly pattern: RegExp; readonly methods: Set<string> }[] = [];
   app.addHook('onRoute', ({ url, method }) => {
     const pattern = patternOf(url);
@@ -72,11 +73,16 @@ export function installProblems(app: FastifyInstance): void {
     );
   });
 
-  app.setErrorHandler((error, request, reply) => handleError(error, request, reply));
+  app.setErrorHandler((error, request, reply) => handleError(world, error, request, reply));
 }
 
 /** Also for errors that fastify meets before a route is found. */
-export function handleError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+export function handleError(
+  world: World,
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): FastifyReply {
   if (error instanceof ServiceError) {
     if (error.code === 'internal' || error.code === 'storage' || error.code === 'integrity') {
       request.log.error({ err: error, url: request.originalUrl }, 'request failed');
@@ -93,7 +99,7 @@ export function handleError(error: unknown, request: FastifyRequest, reply: Fast
   request.log.error({ err: error, url: request.originalUrl }, 'request failed unexpectedly');
   if (error instanceof AssertionFailure) {
     // Nobody may catch a broken invariant: the process ends, after this answer has had its chance.
-    setImmediate(() => {
+    world.soon(() => {
       throw error;
     });
   }
@@ -112,7 +118,11 @@ function refusalOf(error: unknown): { readonly error: ServiceError; readonly sta
 }
 
 /** Answers what is not HTTP at all, and ends the connection; the server continues. */
-export function refuseConnection(error: Error & { readonly code?: string }, socket: Socket): void {
+export function refuseConnection(
+  world: World,
+  error: Error & { readonly code?: string },
+  socket: Socket,
+): void {
   // Nothing can be sent any more: the client has gone, or its handshake has failed.
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
@@ -126,8 +136,8 @@ export function refuseConnection(error: Error & { readonly code?: string }, sock
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nconnection: close\r\ncontent-type: ${PROBLEM_TYPE}\r\n` +
       `content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );
-  const timer = setTimeout(() => socket.destroy(), LINGER_MS);
-  socket.once('close', () => clearTimeout(timer));
+  const timer = world.after(LINGER_MS, () => socket.destroy());
+  socket.once('close', () => timer.cancel());
 }
 
 function patternOf(url: string): RegExp {

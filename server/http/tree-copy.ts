@@ -47,7 +47,7 @@ export class TreeCopier {
   readonly #parts: Parts;
   readonly #options: TreeCopyOptions;
   readonly #conditions: Conditions;
-  readonly #endMs = performance.now() + COPY_MS_MAX;
+  readonly #endMs: number;
   #namesLeft = NAMES_MAX;
   readonly #told = { files: 0, directories: 0, links: 0, bytes: 0, same: 0 };
   readonly #skipped: string[] = [];
@@ -58,6 +58,7 @@ export class TreeCopier {
 
   constructor(parts: Parts, options: TreeCopyOptions) {
     this.#parts = parts;
+    this.#endMs = parts.gateway.world.nowMs() + COPY_MS_MAX;
     this.#options = options;
     this.#conditions = options.overwrite ? NO_CONDITIONS : { ...NO_CONDITIONS, ifNoneMatch: '*' };
     this.#done = options.after;
@@ -109,7 +110,7 @@ export class TreeCopier {
       });
       // Where nothing may be replaced, nothing behind a failure may be there when it is tried again.
       for (const group of groupsOf(entries, this.#options.overwrite ? FILES_AT_ONCE : 1)) {
-        if (this.#namesLeft <= 0 || performance.now() > this.#endMs) return false;
+        if (this.#namesLeft <= 0 || this.#parts.gateway.world.nowMs() > this.#endMs) return false;
         this.#namesLeft -= group.length;
         for (const { attributes } of group)
           if (attributes.inode === this.#target && attributes.snapshot === undefined) throw belowItself(from);

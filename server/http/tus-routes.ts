@@ -10,7 +10,7 @@ import { integerOf } from './input.ts';
 import type { FilePath } from './path.ts';
 import { sendProblem } from './problems.ts';
 import { READ, WRITE } from './roles.ts';
-import { EXPIRES_MS, type TusUpload, type TusUploads } from './tus-uploads.ts';
+import type { TusUpload, TusUploads } from './tus-uploads.ts';
 import { UPLOAD_IDLE_MS } from './upload.ts';
 import { wholeBodyOf } from './whole-body.ts';
 
@@ -70,7 +70,7 @@ export class TusRoutes {
     const upload = await this.#uploads.find(path.volume, name);
     if (labelOf(request.raw) === PIECE) return this.#receive(request, reply, path.volume, upload);
     await this.#uploads.complete(path.volume, upload);
-    return reply.header('upload-expires', expires()).send();
+    return reply.header('upload-expires', this.#uploads.expires()).send();
   }
 
   async #head(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -128,7 +128,9 @@ export class TusRoutes {
       request.raw.setTimeout(0);
     }
     await this.#uploads.complete(volume, { ...upload, offsetBytes });
-    return reply.headers({ 'upload-offset': String(offsetBytes), 'upload-expires': expires() }).send();
+    return reply
+      .headers({ 'upload-offset': String(offsetBytes), 'upload-expires': this.#uploads.expires() })
+      .send();
   }
 
   async #delete(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -195,8 +197,4 @@ function checkedMetadata(text: string): string {
 
 function headerOf(request: FastifyRequest, name: string): string | undefined {
   return [request.headers[name]].flat()[0];
-}
-
-function expires(): string {
-  return new Date(Date.now() + EXPIRES_MS).toUTCString();
 }

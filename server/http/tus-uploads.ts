@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
@@ -47,6 +46,11 @@ export class TusUploads {
     this.#files = files;
   }
 
+  /** @returns when an upload that is worked on now expires, as HTTP says it */
+  expires(): string {
+    return new Date(this.#gateway.world.wallMs() + EXPIRES_MS).toUTCString();
+  }
+
   /** @throws ServiceError `busy` where too many uploads go on */
   counted<Result>(work: () => Promise<Result>): Promise<Result> {
     return this.#files.counted(work);
@@ -64,7 +68,7 @@ export class TusUploads {
   ): Promise<string> {
     if (lengthBytes > FILE_BYTES_MAX)
       throw new ServiceError('too-large', `A file ends at ${FILE_BYTES_MAX} bytes`);
-    const secret = randomBytes(16).toString('hex');
+    const secret = this.#gateway.world.randomBytes(16).toString('hex');
     const note: Note = {
       secret,
       names: path.names,
@@ -74,7 +78,10 @@ export class TusUploads {
       ifMatch: conditions.ifMatch ?? null,
       ifNoneMatch: conditions.ifNoneMatch ?? null,
     };
-    const noted = { note: Buffer.from(JSON.stringify(note)).toString('base64'), untilNs: untilNs() };
+    const noted = {
+      note: Buffer.from(JSON.stringify(note)).toString('base64'),
+      untilNs: untilNs(this.#gateway.world.wallMs()),
+    };
     const file = await this.#files.begin(path, conditions, noted, lengthBytes);
     await this.#gateway.flushCatalog();
     return `${file.inode}-${secret}`;
@@ -108,7 +115,11 @@ export class TusUploads {
    */
   async append({ file, offsetBytes, lengthBytes }: TusUpload, body: Readable): Promise<number> {
     const inode = file.inode as FileId;
-    await this.#gateway.command({ kind: 'keep-orphan', inode, untilNs: untilNs() });
+    await this.#gateway.command({
+      kind: 'keep-orphan',
+      inode,
+      untilNs: untilNs(this.#gateway.world.wallMs()),
+    });
     const { seq: since } = await this.#gateway.state(inode);
     const session = this.#gateway.drawSession();
     let offset = offsetBytes;
@@ -183,8 +194,8 @@ export class TusUploads {
 }
 
 /** When an upload expires that somebody goes on with now, as the catalog has it. */
-function untilNs(): string {
-  return (BigInt(Date.now() + EXPIRES_MS) * 1_000_000n).toString();
+function untilNs(wallMs: number): string {
+  return (BigInt(wallMs + EXPIRES_MS) * 1_000_000n).toString();
 }
 
 async function nullIf<Value>(code: ServiceError['code'], work: () => Promise<Value>): Promise<Value | null> {

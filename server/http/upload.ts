@@ -78,11 +78,11 @@ export class Uploads {
   /** @param fill writes the contents; resolves with the number of bytes */
   async #during(file: Attributes, fill: () => Promise<number>): Promise<FileState> {
     return this.counted(async () => {
-      const keeper = setInterval(() => this.#keep(file.inode as FileId), KEEP_ORPHAN_MS);
+      const keeper = this.#gateway.world.every(KEEP_ORPHAN_MS, () => this.#keep(file.inode as FileId));
       try {
         return await this.finish(file, await fill());
       } finally {
-        clearInterval(keeper);
+        keeper.cancel();
       }
     });
   }

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
@@ -96,7 +95,7 @@ export class Watches {
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       if (error.code === 'not-found') return 'gone';
-      await delay(AGAIN_MS, undefined, { signal }).catch(() => {
+      await this.#gateway.world.sleep(AGAIN_MS, { signal }).catch(() => {
         // Nobody watches any more; the loop sees it.
       });
       return null;

@@ -1,11 +1,12 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { World } from '../../base/world.ts';
 import { HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { commandRole, describeCommand } from './catalog-rules.ts';
 import { certifiedBy } from './certified.ts';
 import { principalName } from './principal.ts';
 
 /** Every act that changes the cluster, and every one that was refused to somebody, leaves a line: who, what, and how it ended. */
-export function installAudit(app: FastifyInstance): void {
+export function installAudit(app: FastifyInstance, world: World): void {
   app.addHook('onResponse', async (request, reply) => {
     const isRefusal = reply.statusCode === 401 || reply.statusCode === 403;
     if (!isRefusal && !isAdministrative(request)) return;
@@ -16,7 +17,7 @@ export function installAudit(app: FastifyInstance): void {
       {
         audit: true,
         who: principalName(request.principal),
-        serial: certifiedBy(request.raw.socket)?.serial,
+        serial: certifiedBy(request.raw.socket, world.wallMs())?.serial,
         address: request.raw.socket.remoteAddress,
         what: `${request.method} ${path}`,
         ...describeCommand(request.body),

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
+import type { World } from '../../base/world.ts';
 import { type Grant, type Role, roleIncludes } from '../../wire/access.ts';
 import type { BirthAnswer } from '../../wire/births.ts';
 import { HEADER_CAPABILITY } from '../../wire/http-api.ts';
@@ -23,6 +24,7 @@ declare module 'fastify' {
 }
 
 export interface AuthorizationParts {
+  readonly world: World;
   /** Null where nobody is asked who he is. */
   readonly tokens: TokenBook | null;
   readonly capabilities: Capabilities;
@@ -61,10 +63,10 @@ const ROUTES_OF_ALL: ReadonlySet<string> = new Set([
  * was let in for some volumes only.
  */
 export function installAuthorization(app: FastifyInstance, parts: AuthorizationParts): void {
-  const { tokens, limits, connections } = parts;
+  const { world, tokens, limits, connections } = parts;
   app.decorateRequest('principal', null);
   app.addHook('onRequest', async (request) => {
-    const principal = principalOf(request, tokens, Date.now());
+    const principal = principalOf(request, tokens, world.wallMs());
     request.principal = principal;
     if (principal !== null) connections.prove(request.raw.socket);
     const role = request.routeOptions.config.role ?? 'read';

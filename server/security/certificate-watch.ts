@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto';
+import type { Timer, World } from '../../base/world.ts';
 import type { TlsMaterial } from './tls-material.ts';
 
 const DAY_MS = 86_400_000;
@@ -26,31 +27,27 @@ export function ownCertificates(tls: TlsMaterial): OwnCertificate[] {
 export class CertificateWatch {
   readonly #tls: TlsMaterial;
   readonly #tell: (certificate: OwnCertificate, leftMs: number) => void;
-  readonly #nowMs: () => number;
-  readonly #timer: NodeJS.Timeout;
+  readonly #world: World;
+  readonly #timer: Timer;
 
   /** @param tell called at once and every day for each that ends within `ENDS_SOON_MS` */
-  constructor(
-    tls: TlsMaterial,
-    tell: (certificate: OwnCertificate, leftMs: number) => void,
-    nowMs: () => number = Date.now,
-  ) {
+  constructor(world: World, tls: TlsMaterial, tell: (certificate: OwnCertificate, leftMs: number) => void) {
     this.#tls = tls;
     this.#tell = tell;
-    this.#nowMs = nowMs;
-    this.#timer = setInterval(() => this.look(), DAY_MS).unref();
+    this.#world = world;
+    this.#timer = world.every(DAY_MS, () => this.look()).unref();
     tls.onChange(() => this.look());
     this.look();
   }
 
   look(): void {
     for (const certificate of ownCertificates(this.#tls)) {
-      const leftMs = certificate.untilMs - this.#nowMs();
+      const leftMs = certificate.untilMs - this.#world.wallMs();
       if (leftMs <= ENDS_SOON_MS) this.#tell(certificate, leftMs);
     }
   }
 
   close(): void {
-    clearInterval(this.#timer);
+    this.#timer.cancel();
   }
 }

@@ -21,19 +21,22 @@ export function identityOf(certificate: X509Certificate): CertifiedIdentity | nu
   return identityOfUris(urisOfNames(certificate.subjectAltName ?? ''));
 }
 
-/** @returns who the other end has proved to be by a certificate of the cluster's authority; null where it has shown none */
-export function certifiedBy(socket: Socket): Certified | null {
+/**
+ * @param wallMs by which certificates have ended
+ * @returns who the other end has proved to be by a certificate of the cluster's authority; null where it has shown none
+ */
+export function certifiedBy(socket: Socket, wallMs: number): Certified | null {
   let certified = known.get(socket);
   if (certified === undefined) {
     certified = examine(socket);
     known.set(socket, certified);
   }
-  return certified !== null && certified.untilMs > Date.now() ? certified : null;
+  return certified !== null && certified.untilMs > wallMs ? certified : null;
 }
 
 /** @returns the server that the other end has proved to be; null where it is none */
-export function serverBehind(socket: Socket): ServerId | null {
-  const identity = certifiedBy(socket)?.identity;
+export function serverBehind(socket: Socket, wallMs: number): ServerId | null {
+  const identity = certifiedBy(socket, wallMs)?.identity;
   return identity?.kind === 'server' ? identity.id : null;
 }
 

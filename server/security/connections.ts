@@ -1,6 +1,7 @@
 import type { Server, Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
+import type { World } from '../../base/world.ts';
 import type { Labels } from '../metrics.ts';
 import { addressKey } from './address.ts';
 import { serverBehind } from './certified.ts';
@@ -141,9 +142,9 @@ function endOf({ remoteAddress, remotePort }: Socket): string {
 }
 
 /** Refuses requests of clients whose address has too many connections. Other servers may have as many as they need. */
-export function refuseSurplus(app: FastifyInstance, connections: Connections): void {
+export function refuseSurplus(app: FastifyInstance, connections: Connections, world: World): void {
   app.addHook('onRequest', async ({ raw }, reply) => {
-    if (!connections.isSurplus(raw.socket) || serverBehind(raw.socket) !== null) return;
+    if (!connections.isSurplus(raw.socket) || serverBehind(raw.socket, world.wallMs()) !== null) return;
     reply.header('connection', 'close');
     throw new ServiceError(
       'busy',

@@ -16,7 +16,7 @@ const BEARER = /^Bearer +([^\s]+) *$/i;
 
 /**
  * @param tokens null where nobody is asked
- * @param nowMs since the epoch, by which tokens have ended
+ * @param nowMs since the epoch, by which certificates and tokens have ended
  * @returns null for one who is asked, and does not say who he is, or says it wrongly
  */
 export function principalOf(
@@ -24,7 +24,7 @@ export function principalOf(
   tokens: TokenBook | null,
   nowMs: number,
 ): Principal | null {
-  const identity = certifiedBy(request.raw.socket)?.identity;
+  const identity = certifiedBy(request.raw.socket, nowMs)?.identity;
   if (identity?.kind === 'server') return { kind: 'server', id: identity.id };
   if (tokens === null) return { kind: 'anyone' };
   const { authorization } = request.headers;

@@ -23,8 +23,11 @@ export class RateLimits {
   readonly #clients = recentlyUsed<string, Bucket>(CLIENTS_MAX);
   readonly #strangers = recentlyUsed<string, Bucket>(CLIENTS_MAX);
 
-  /** @param clientPerS `Infinity` for no bound */
-  constructor(clientPerS: number, nowMs: () => number = () => performance.now()) {
+  /**
+   * @param clientPerS `Infinity` for no bound
+   * @param nowMs monotonic, in milliseconds
+   */
+  constructor(clientPerS: number, nowMs: () => number) {
     this.#clientPerS = clientPerS;
     this.#nowMs = nowMs;
   }

@@ -1,5 +1,6 @@
 import type { X509Certificate } from 'node:crypto';
 import type { TLSSocket } from 'node:tls';
+import type { World } from '../../base/world.ts';
 import { serialText } from '../../wire/tokens.ts';
 import { identityOf } from './certified.ts';
 
@@ -8,8 +9,13 @@ const TIMER_MS_MAX = 2 ** 31 - 1;
 
 /** Certificates that are not believed any more before they end, and the connections of those who showed one. */
 export class Revocations {
+  readonly #world: World;
   #serials: ReadonlySet<string> = new Set();
   readonly #sockets = new Map<TLSSocket, X509Certificate>();
+
+  constructor(world: World) {
+    this.#world = world;
+  }
 
   isRevoked(certificate: X509Certificate): boolean {
     return this.#serials.has(serialText(certificate.serialNumber));
@@ -35,13 +41,13 @@ export class Revocations {
     const certificate = socket.getPeerX509Certificate();
     if (certificate === undefined) return;
     this.#sockets.set(socket, certificate);
-    const leftMs = certificate.validToDate.getTime() - Date.now();
+    const leftMs = certificate.validToDate.getTime() - this.#world.wallMs();
     const end =
       identityOf(certificate)?.kind === 'client' && leftMs < TIMER_MS_MAX
-        ? setTimeout(() => socket.destroy(), Math.max(0, leftMs)).unref()
+        ? this.#world.after(Math.max(0, leftMs), () => socket.destroy()).unref()
         : undefined;
     socket.once('close', () => {
-      clearTimeout(end);
+      end?.cancel();
       this.#sockets.delete(socket);
     });
   }

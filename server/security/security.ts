@@ -1,6 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import { missingGuards, type NetworkGuards } from '../config-network.ts';
 import { ConfigurationError } from '../configuration-error.ts';
 import { CertificateWatch, type OwnCertificate } from './certificate-watch.ts';
@@ -15,15 +16,17 @@ export class Security {
   readonly peers: PeerTls | null;
   /** Null where nobody is asked who he is. */
   readonly tokens: TokenBook | null;
+  readonly #world: World;
   readonly #log: Logger;
   #watch: CertificateWatch | null = null;
 
   /** @throws ConfigurationError where a file is no good */
-  constructor(self: ServerId, guards: NetworkGuards, log: Logger) {
+  constructor(world: World, self: ServerId, guards: NetworkGuards, log: Logger) {
+    this.#world = world;
     this.#log = log;
-    this.tls = guards.tls === null ? null : new TlsMaterial(guards.tls, self);
+    this.tls = guards.tls === null ? null : new TlsMaterial(world, guards.tls, self);
     this.peers = this.tls === null ? null : new PeerTls(this.tls);
-    this.tokens = guards.tokens === null ? null : new TokenBook(guards.tokens);
+    this.tokens = guards.tokens === null ? null : new TokenBook(world, guards.tokens);
     this.#revoke();
     this.tokens?.onChange(() => this.#revoke());
     this.#warn(guards);
@@ -91,7 +94,7 @@ export class Security {
   /** @param told called every day for each certificate that ends soon, besides the line in the log */
   watchEnds(told: (certificate: OwnCertificate, leftMs: number) => void): void {
     if (this.tls === null || this.#watch !== null) return;
-    this.#watch = new CertificateWatch(this.tls, (certificate, leftMs) => {
+    this.#watch = new CertificateWatch(this.#world, this.tls, (certificate, leftMs) => {
       const until = new Date(certificate.untilMs).toISOString();
       const whose = certificate.whose === 'server' ? 'of this server' : 'of the authority';
       this.#log.warn({ until }, `the certificate ${whose} ends soon: make another, and send SIGHUP`);

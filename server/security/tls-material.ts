@@ -1,6 +1,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import type { ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
 import { ConfigurationError } from '../configuration-error.ts';
 import { identityOf } from './certified.ts';
 import { Revocations } from './revocations.ts';
@@ -32,17 +33,20 @@ const OTHERS_READ = 0o004;
 export class TlsMaterial {
   readonly files: TlsFiles;
   /** Who is not believed although an authority has signed for him. */
-  readonly revocations = new Revocations();
+  readonly revocations: Revocations;
+  readonly #world: World;
   readonly #self: ServerId;
   readonly #listeners = new Set<(texts: TlsTexts) => void>();
   #texts: TlsTexts;
   #expiresAtMs: number;
 
   /** @throws ConfigurationError that names the file and says what is wrong with it */
-  constructor(files: TlsFiles, self: ServerId) {
+  constructor(world: World, files: TlsFiles, self: ServerId) {
+    this.#world = world;
+    this.revocations = new Revocations(world);
     this.files = files;
     this.#self = self;
-    const { texts, expiresAtMs } = readMaterial(files, self);
+    const { texts, expiresAtMs } = readMaterial(world, files, self);
     this.#texts = texts;
     this.#expiresAtMs = expiresAtMs;
   }
@@ -69,14 +73,18 @@ export class TlsMaterial {
 
   /** @throws ConfigurationError and keeps what it has, where the files are no good */
   reload(): void {
-    const { texts, expiresAtMs } = readMaterial(this.files, this.#self);
+    const { texts, expiresAtMs } = readMaterial(this.#world, this.files, this.#self);
     this.#texts = texts;
     this.#expiresAtMs = expiresAtMs;
     for (const listener of this.#listeners) listener(texts);
   }
 }
 
-function readMaterial(files: TlsFiles, self: ServerId): { texts: TlsTexts; expiresAtMs: number } {
+function readMaterial(
+  world: World,
+  files: TlsFiles,
+  self: ServerId,
+): { texts: TlsTexts; expiresAtMs: number } {
   const cert = read(files.cert, '--tls-cert');
   const key = read(files.key, '--tls-key');
   const ca = certificatesIn(read(files.ca, '--tls-ca'), files.ca, '--tls-ca');
@@ -96,12 +104,12 @@ function readMaterial(files: TlsFiles, self: ServerId): { texts: TlsTexts; expir
   const isIssued = ca.map((text) => new X509Certificate(text)).some((one) => isIssuedBy(last, one));
   if (!isIssued) refuse(`none of the authorities in "${files.ca}" has signed it`);
   const expiresAtMs = own.validToDate.getTime();
-  if (expiresAtMs <= Date.now()) {
+  if (expiresAtMs <= world.wallMs()) {
     refuse(
       `it ended on ${own.validToDate.toISOString()}; make another with "leasehold cert create-node ${self}"`,
     );
   }
-  if (own.validFromDate.getTime() > Date.now()) refuse(`it begins on ${own.validFromDate.toISOString()}`);
+  if (own.validFromDate.getTime() > world.wallMs()) refuse(`it begins on ${own.validFromDate.toISOString()}`);
   return { texts: { cert, key, ca }, expiresAtMs };
 }
 

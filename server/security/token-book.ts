@@ -1,5 +1,6 @@
 import { createSecretKey, hash, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import type { Timer, World } from '../../base/world.ts';
 import type { Grant } from '../../wire/access.ts';
 import { type KnownToken, parseTokenFile, type RevokedCertificate, tokenParts } from '../../wire/tokens.ts';
 import { ConfigurationError } from '../configuration-error.ts';
@@ -17,15 +18,17 @@ interface Entry {
 
 /** The tokens that this server knows, as they stand in its file, and the keys by which capabilities are signed. */
 export class TokenBook {
+  readonly #world: World;
   readonly #file: string;
   #entries: ReadonlyMap<string, Entry> = new Map();
   #keys: readonly KeyObject[] = [];
   #revoked: readonly RevokedCertificate[] = [];
   readonly #listeners = new Set<(nowMs: number) => void>();
-  #nextEnd: NodeJS.Timeout | null = null;
+  #nextEnd: Timer | null = null;
 
   /** @throws ConfigurationError where the file is no good */
-  constructor(file: string) {
+  constructor(world: World, file: string) {
+    this.#world = world;
     this.#file = file;
     this.reload();
   }
@@ -69,13 +72,13 @@ export class TokenBook {
 
   #changed(): void {
     // What ends while listeners are told has not ended for them: that is still to be told.
-    const nowMs = Date.now();
+    const nowMs = this.#world.wallMs();
     for (const listener of this.#listeners) listener(nowMs);
-    if (this.#nextEnd !== null) clearTimeout(this.#nextEnd);
+    this.#nextEnd?.cancel();
     const ends = [...this.#entries.values()].map(({ expiresAtMs }) => expiresAtMs).filter((ms) => ms > nowMs);
     const nextMs = Math.min(...ends) - nowMs;
     if (nextMs === Number.POSITIVE_INFINITY) return;
-    this.#nextEnd = setTimeout(() => this.#changed(), Math.min(nextMs, TIMER_MS_MAX)).unref();
+    this.#nextEnd = this.#world.after(Math.min(nextMs, TIMER_MS_MAX), () => this.#changed()).unref();
   }
 
   /** @returns what the token lets do; null where it is unknown, revoked or has ended */

@@ -183,7 +183,7 @@ export class PeerTransport implements ClusterTransport {
       refuseUpgrade(socket, 503, `${this.#self} is ending`);
       return;
     }
-    const reason = this.#tls === null ? null : falseClaim(request);
+    const reason = this.#tls === null ? null : falseClaim(request, this.#world.wallMs());
     if (reason !== null) {
       this.#refuse(request, socket, { status: 403, reason });
       return;
@@ -433,8 +433,8 @@ export class PeerTransport implements ClusterTransport {
 }
 
 /** @returns why whoever asks is not the server that it says it is; null where its certificate says the same */
-function falseClaim(request: IncomingMessage): string | null {
-  const certified = serverBehind(request.socket);
+function falseClaim(request: IncomingMessage, wallMs: number): string | null {
+  const certified = serverBehind(request.socket, wallMs);
   if (certified === null) return 'It shows no certificate of a server';
   const claims = request.headers['leasehold-server'];
   return claims === certified

@@ -98,7 +98,7 @@ const SYSTEM_WORLD = [
 const SYSTEM_WORLD_MODULES = ['node:timers', 'node:timers/promises'];
 
 /** What is given its `World`, so that a simulation can run it. */
-const GIVEN_WORLD = ['client', 'fuse'];
+const GIVEN_WORLD = ['client', 'fuse', 'server'];
 
 /** The programs, which give it: they alone import `world/`. A path that ends in a slash is a folder. */
 const PROGRAMS: Readonly<Record<string, string>> = {

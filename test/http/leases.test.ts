@@ -57,9 +57,12 @@ class LeaseServer {
       isConnected: () => true,
       fatal: (error) => this.fatal.push(error),
     });
-    this.app = fastify({ routerOptions: { maxParamLength: 1024 }, frameworkErrors: handleError });
-    installProblems(this.app);
-    leaseRoutes(this.app, this.named);
+    this.app = fastify({
+      routerOptions: { maxParamLength: 1024 },
+      frameworkErrors: (error, request, reply) => handleError(systemWorld, error, request, reply),
+    });
+    installProblems(this.app, systemWorld);
+    leaseRoutes(this.app, this.named, systemWorld);
     this.#closers.push(
       () => this.named.close(),
       () => wakes.close(),

@@ -19,6 +19,7 @@ import type { Principal } from '../../server/security/principal.ts';
 import { RateLimits } from '../../server/security/rate-limits.ts';
 import { limitSlowBodies } from '../../server/security/slow-bodies.ts';
 import { TlsMaterial } from '../../server/security/tls-material.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { ask, sendRaw } from '../http/ask.ts';
 import { FakeCluster } from '../http/fake-services.ts';
 import { TestAuthority } from './authority.ts';
@@ -46,7 +47,7 @@ async function listening(
   const log = pino({ level: 'silent' });
   const { tls = null, connections = null } = parts;
   const server = createListener(handler, tls, log, { ...LISTENER_LIMITS, ...limits }, connections);
-  server.on('clientError', refuseConnection);
+  server.on('clientError', (error, socket: Socket) => refuseConnection(systemWorld, error, socket));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   context.after(() => {
@@ -158,7 +159,7 @@ test('a head that does not come to its end ends its connection', async (context)
 
 test('a body that drips in ends its connection; one that comes is read', async (context) => {
   const app = fastify();
-  limitSlowBodies(app, 300);
+  limitSlowBodies(app, systemWorld, 300);
   app.post('/', async (request) => request.body);
   await app.listen({ host: '127.0.0.1', port: 0 });
   context.after(() => app.close());
@@ -180,7 +181,7 @@ test('a body that drips in ends its connection; one that comes is read', async (
 
 test('contents that drip in end their connection; those for which the server lets wait do not', async (context) => {
   const app = fastify();
-  limitSlowBodies(app, 60_000, { windowMs: 200, bytesPerS: 1_000 });
+  limitSlowBodies(app, systemWorld, 60_000, { windowMs: 200, bytesPerS: 1_000 });
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
   let released: (() => void) | null = null;
   app.put('/v1/files', async ({ raw, headers }) => {
@@ -296,7 +297,7 @@ test('a connection to a port with TLS that never begins a handshake ends, and le
   context.after(() => authority.remove());
   const files = { ...(await authority.server('s1')), ca: authority.ca };
   const connections = new Connections({ perAddress: 100, all: 100 });
-  const tls = new TlsMaterial(files, 's1' as ServerId);
+  const tls = new TlsMaterial(systemWorld, files, 's1' as ServerId);
   const { server, port } = await listening(context, { handshakeMs: 200 }, undefined, { tls, connections });
   const [silent, gone, plain] = await Promise.all([dialFrom(port), dialFrom(port), dialFrom(port)]);
   const ended = [silent, gone, plain].map((socket) => untilHungUp(socket as Socket));

@@ -364,11 +364,11 @@ test('what ends soon is told every day, in the log, in what happened and in a me
   assert.match(metrics, /leasehold_certificate_end_timestamp_seconds\{whose="authority"\} \d/);
 
   // By clocks of one's own: nothing before, one word at once, one at each look.
-  const material = new TlsMaterial({ ...files, ca: cluster.authority.ca }, 's2' as ServerId);
+  const material = new TlsMaterial(systemWorld, { ...files, ca: cluster.authority.ca }, 's2' as ServerId);
   const told: string[] = [];
   let nowMs = material.expiresAtMs - 2 * ENDS_SOON_MS;
   const tell = ({ whose }: { readonly whose: string }): void => void told.push(whose);
-  const watch = new CertificateWatch(material, tell, () => nowMs);
+  const watch = new CertificateWatch({ ...systemWorld, wallMs: () => nowMs }, material, tell);
   assert.deepEqual(told, []);
   nowMs = material.expiresAtMs - ENDS_SOON_MS + 1;
   watch.look();

@@ -32,6 +32,7 @@ import {
   TOKEN_SECRET_BYTES,
   tokenText,
 } from '../../wire/tokens.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { TestAuthority } from './authority.ts';
 
 const KEY = createSecretKey(Buffer.alloc(32, 7));
@@ -74,7 +75,7 @@ test('whoever is shut out by a list is let in no more, and cut off', async (t) =
   const { cert, key } = await authority.server('s1');
   const anna = await authority.client('anna', 'read');
   const pem = (path: string) => readFileSync(path, 'utf8');
-  const revocations = new Revocations();
+  const revocations = new Revocations(systemWorld);
   const server = createServer({ cert: pem(cert), key: pem(key), ca: pem(authority.ca), requestCert: true });
   const seen: boolean[] = [];
   const attended: TLSSocket[] = [];
@@ -166,7 +167,7 @@ async function guarded(t: { after(work: () => unknown): void }) {
     formatTokenFile({ keys: [Buffer.alloc(32, 9).toString('base64url')], tokens, revoked: [] }),
     { mode: 0o600 },
   );
-  const book = new TokenBook(file);
+  const book = new TokenBook(systemWorld, file);
   const app = fastify();
   t.after(() => app.close());
   app.setErrorHandler((error, _request, reply) => {
@@ -174,10 +175,11 @@ async function guarded(t: { after(work: () => unknown): void }) {
     return reply.code(403).send(error.code);
   });
   installAuthorization(app, {
+    world: systemWorld,
     tokens: book,
     capabilities: new Capabilities(() => book.keys, Date.now),
     scope: new VolumeScope(async (inode) => (inode < 100 ? 'main' : 'other')),
-    limits: new RateLimits(Number.POSITIVE_INFINITY),
+    limits: new RateLimits(Number.POSITIVE_INFINITY, systemWorld.nowMs),
     connections: new Connections({ perAddress: 100, all: 100 }),
   });
   app.get('/v1/status', READ, async () => 'let in');
@@ -249,7 +251,7 @@ test('the end of a token is told also where it comes while another change is bei
   const file = join(folder, 'tokens.json');
   const keys = [Buffer.alloc(32, 9).toString('base64url')];
   writeFileSync(file, formatTokenFile({ keys, tokens: [known], revoked: [] }), { mode: 0o600 });
-  const book = new TokenBook(file);
+  const book = new TokenBook(systemWorld, file);
   const told = Promise.withResolvers<void>();
   book.onChange((nowMs) => {
     if (book.grantOf(text, nowMs) === null) told.resolve();

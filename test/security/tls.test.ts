@@ -159,7 +159,7 @@ test('a server is who its certificate says: nobody, a client, another one and a 
 test('a server that shows a certificate of another id is not believed by those who dial it', async () => {
   const { folder, ca } = cluster.authority;
   const files = { cert: join(folder, 's3.pem'), key: join(folder, 's3-key.pem'), ca };
-  const server = new PeerTls(new TlsMaterial(files, 's3' as ServerId));
+  const server = new PeerTls(new TlsMaterial(systemWorld, files, 's3' as ServerId));
   for (const [expected, wanted] of [
     ['s1', null],
     ['s2', /The certificate at the address of s2 is of s1/],
@@ -245,9 +245,9 @@ test('a server does not start with files that do not fit together', async () => 
     ca,
   });
   const s1 = 's1' as ServerId;
-  const refused = (given: ConstructorParameters<typeof TlsMaterial>[0], why: RegExp): void =>
+  const refused = (given: ConstructorParameters<typeof TlsMaterial>[1], why: RegExp): void =>
     assert.throws(
-      () => new TlsMaterial(given, s1),
+      () => new TlsMaterial(systemWorld, given, s1),
       (error: unknown) => error instanceof ConfigurationError && why.test(error.message),
     );
   await cluster.authority.server('s1', { lifeMs: -1_000, name: 'old' });
