@@ -1,5 +1,6 @@
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import { type DestinationStream, type Logger, pino } from 'pino';
+import type { World } from '../base/world.ts';
 import type { ServerConfig } from './config.ts';
 import { errorCode } from './storage/failures.ts';
 import { traceFields } from './trace-context.ts';
@@ -14,13 +15,14 @@ const RETRY_AFTER_MS = 10;
  */
 export function createLogger(
   config: Pick<ServerConfig, 'id' | 'cluster' | 'logLevel'>,
-  destination: DestinationStream = logDestination(2),
+  world: World,
+  destination: DestinationStream = logDestination(2, world),
 ): Logger {
   return pino(
     {
       level: config.logLevel,
       base: { pid: process.pid, cluster: config.cluster, server: config.id },
-      timestamp: pino.stdTimeFunctions.isoTime,
+      timestamp: () => `,"time":"${timeOf(world)}"`,
       mixin: traceFields,
       formatters: { level: (label) => ({ level: label }) },
     },
@@ -34,7 +36,7 @@ export function createLogger(
  * error at whoever logs, and waits without end for room when the line is a fatal one. Where the reader of a pipe stands still, as a
  * pager does, lines are lost, and counted, rather than that the server stands still with it.
  */
-export function logDestination(fd: number): DestinationStream {
+export function logDestination(fd: number, world: World): DestinationStream {
   const out = withoutWaiting(fd);
   let cut = false;
   let lost = 0;
@@ -62,7 +64,7 @@ export function logDestination(fd: number): DestinationStream {
   };
   return {
     write(line) {
-      if (lost > 0 && put(lostLine(lost), 0)) lost = 0;
+      if (lost > 0 && put(lostLine(lost, timeOf(world)), 0)) lost = 0;
       // Whoever has not read for so long is waited for no more until there is room.
       if (lost > 0 || !put(line, RETRIES_MAX)) lost += 1;
     },
@@ -81,9 +83,13 @@ function withoutWaiting(fd: number): number {
   }
 }
 
-function lostLine(lines: number): string {
+function timeOf(world: World): string {
+  return new Date(world.wallMs()).toISOString();
+}
+
+function lostLine(lines: number, time: string): string {
   const msg = 'lines of the log were lost: nobody read them, or there was no room';
-  return `${JSON.stringify({ level: 'warn', time: new Date().toISOString(), lines, msg })}\n`;
+  return `${JSON.stringify({ level: 'warn', time, lines, msg })}\n`;
 }
 
 /** What ends a process when its own code has failed. */

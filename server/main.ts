@@ -32,7 +32,7 @@ export async function runServer(argv: readonly string[]): Promise<void> {
     refuse(error.message);
     return;
   }
-  const log = createLogger(config);
+  const log = createLogger(config, systemWorld);
   const fatal = endOnFatal(log);
   const surroundings = { world: systemWorld, log, fatal };
   let server: Server;

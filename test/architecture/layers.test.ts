@@ -116,6 +116,13 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'client/unmount.ts': 'ends the process of a mount',
   'fuse/main.ts': 'the process of a mount',
   'fuse/kernel/reader-thread.ts': 'the thread that reads /dev/fuse',
+  'server/main.ts': 'the process of a server',
+};
+
+/** What else is the system's, and why. */
+const OF_SYSTEM: Readonly<Record<string, string>> = {
+  // A clock that all processes of one boot share: lives of a server compare readings.
+  'server/storage/named-clock.ts': 'process.hrtime',
 };
 
 /** Sockets, processes and threads of the system. */
@@ -192,8 +199,10 @@ function systemWorldFaults(
   { code, imports }: Pick<ReturnType<typeof readSource>, 'code' | 'imports'>,
 ): string[] {
   return [
-    ...SYSTEM_WORLD.filter((name) =>
-      new RegExp(`(?<![\\w$.#])${name.replace('.', '\\s*\\.\\s*')}\\b(?!\\s*\\??:)`).test(code),
+    ...SYSTEM_WORLD.filter(
+      (name) =>
+        OF_SYSTEM[path] !== name &&
+        new RegExp(`(?<![\\w$.#])${name.replace('.', '\\s*\\.\\s*')}\\b(?!\\s*\\??:)`).test(code),
     ),
     ...(/\bnew\s+Date\s*(?:\(\s*\)|[^\s(])/.test(code) ? ['new Date()'] : []),
     ...imports
