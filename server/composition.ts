@@ -440,6 +440,22 @@ export async function compose(
       connected().call(to, method, payload, timeoutMs, deferrable),
     heard: (ending) => files.leftUnlocked(ending),
   });
+  // Nothing is awaited between the first of these parts and here: their timers would send before there is a transport.
+  transport = machine.peerTransport({
+    world,
+    server: self,
+    incarnation,
+    cluster: config.cluster,
+    paramsHash: paramsHash(config),
+    peers: addressesOf(known.urls),
+    log,
+    ...(security.peers === null ? {} : { tls: security.peers }),
+    handlers: peerHandlers({
+      ...{ lease, named, host, births, agreed, gateway, succession, lockEndings, repairer, scrubber },
+      ...{ fullDisks, observer },
+      membership: () => membership,
+    }),
+  });
   const control = controlOf(process.env);
   const liveSelf = new LiveSelf({
     ...{ self, host, lease, store, traffic, happenings, nowMs },
@@ -493,21 +509,6 @@ export async function compose(
     hosts,
   });
 
-  transport = machine.peerTransport({
-    world,
-    server: self,
-    incarnation,
-    cluster: config.cluster,
-    paramsHash: paramsHash(config),
-    peers: addressesOf(known.urls),
-    log,
-    ...(security.peers === null ? {} : { tls: security.peers }),
-    handlers: peerHandlers({
-      ...{ lease, named, host, births, agreed, gateway, succession, lockEndings, repairer, scrubber },
-      ...{ fullDisks, observer },
-      membership: () => membership,
-    }),
-  });
   const accept = transport;
   const drain = new Drain(world, app.server);
   const contents = new ContentsConnections(app.server);

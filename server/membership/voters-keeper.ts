@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
-import type { Timer, World } from '../../base/world.ts';
 import type { ServerId } from '../../base/ids.ts';
+import type { Timer, World } from '../../base/world.ts';
 import { VOTERS_VERSION } from '../../catalog/versions.ts';
 import type { LeaseTiming } from '../../lease/parameters.ts';
 import {

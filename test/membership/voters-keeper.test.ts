@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { systemWorld } from '../../world/system-world.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { VOTERS_VERSION } from '../../catalog/versions.ts';
 import { type VotersView, votersJointMs } from '../../lease/voters.ts';
 import { VOTERS_CALL, VotersKeeper } from '../../server/membership/voters-keeper.ts';
 import type { ServerStanding } from '../../server/membership/wanted-members.ts';
 import { firstVoters } from '../../server/named/lease-place.ts';
+import { systemWorld } from '../../world/system-world.ts';
 
 const TIMING = { leaseMs: 1_000, clockSkewMaxMs: 20 };
 const NO_TIMER_MS = 2 ** 30;
