@@ -441,7 +441,7 @@ test('a directory is listed in pages', () =>
     const listed: string[] = [];
     for await (const entry of client.list({ inode: volume.root })) listed.push(entry.name);
     assert.deepEqual(listed, names);
-  }));
+  }, 120_000));
 
 test('addresses that are none are refused', () => {
   assert.throws(() => new ClusterClient({ world: systemWorld, servers: [] }), code('bad-request'));

@@ -214,7 +214,7 @@ test('a process that answers nothing is not waited for for longer than that, and
     const beganMs = performance.now();
     const { exit, message, hint } = await refused(mount.directory, { timeoutMs });
     const tookMs = performance.now() - beganMs;
-    assert.equal(exit, 5);
+    assert.equal(exit, 5, message);
     assert.match(
       message,
       new RegExp(`process ${mount.daemonPid} is stopped, and may not have stored everything$`),

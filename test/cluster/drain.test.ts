@@ -19,6 +19,9 @@ interface Answer {
   readonly body: Buffer;
 }
 
+/** A connection that was idle for longer, in milliseconds, is not used again: a server that ends keeps it for a second. */
+const REUSED_MS = 500;
+
 /** One request; `pieces` are sent one by one, with a pause before each. */
 function send(
   agent: Agent,
@@ -67,6 +70,7 @@ class Load {
 
   async #run(place: number): Promise<void> {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    let answeredMs = performance.now();
     const { ids } = cluster;
     let at = place % ids.length;
     for (let number = 0; !this.#isOver; number++) {
@@ -74,7 +78,9 @@ class Load {
       const [method, pieces] = number % 2 === 0 ? ['PUT', [text]] : ['GET', []];
       const path = `f${place}-${number - (number % 2)}`;
       try {
+        if (performance.now() - answeredMs > REUSED_MS) agent.destroy();
         const { status } = await send(agent, ids[at] as string, method as string, path, pieces as Buffer[]);
+        answeredMs = performance.now();
         this.requests++;
         if (status >= 300) this.failures.push(`${method} ${path} at ${ids[at]}: ${status}`);
       } catch (error) {
