@@ -15,6 +15,8 @@ export interface Variant {
   readonly cache: 'ttl' | 'leases' | 'strict';
   readonly transport: 'kernel' | 'native';
   readonly trouble: Trouble;
+  /** How often what takes one name or file is done. */
+  readonly rounds: number;
 }
 
 const VOLUME = 'schedules';

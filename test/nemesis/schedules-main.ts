@@ -30,6 +30,7 @@ checks that what was acknowledged is there, and that no file has two member sets
   --caches ttl          some of ${CACHES.join(',')}
   --transports kernel   some of ${TRANSPORTS.join(',')}
   --servers 3           3 to 7; files have three replicas
+  --rounds 4            how often what takes one name or file is done
   --seed 1
 
 Each combination is played. Needs root on Linux, python3, fuse3 and network namespaces. The exit code is 0 if all was right, 1 if not, 2 if the command
@@ -46,10 +47,12 @@ interface Options {
 function parse(args: readonly string[]): Options {
   const text = { type: 'string' } as const;
   const values = optionsParse(args, {
-    ...{ schedules: text, troubles: text, caches: text, transports: text, servers: text, seed: text },
+    ...{ schedules: text, troubles: text, caches: text, transports: text, servers: text, rounds: text },
+    seed: text,
     help: { type: 'boolean' },
   });
   const servers = integerOption('servers', values.servers ?? '3', 3, 7);
+  const rounds = integerOption('rounds', values.rounds ?? '4', 1, 100);
   const troubles = listOption('troubles', values.troubles ?? 'pause', TROUBLES);
   const caches = listOption('caches', values.caches ?? 'ttl', CACHES);
   const transports = listOption('transports', values.transports ?? 'kernel', TRANSPORTS);
@@ -57,7 +60,9 @@ function parse(args: readonly string[]): Options {
     help: values.help === true,
     names: listOption('schedules', values.schedules ?? NAMES.join(','), NAMES),
     variants: troubles.flatMap((trouble) =>
-      caches.flatMap((cache) => transports.map((transport) => ({ servers, trouble, cache, transport }))),
+      caches.flatMap((cache) =>
+        transports.map((transport) => ({ servers, trouble, cache, transport, rounds })),
+      ),
     ),
     servers,
     seed: integerOption('seed', values.seed ?? '1', 1),

@@ -19,7 +19,6 @@ const FILE_BYTES = 30_000;
 /** Longer than contents of new files wait for a majority. */
 const CREATION_MS = 4_000;
 const UNLINKED_FILES = 300;
-const ROUNDS = 4;
 /** What a mount shows may be so much older, under `ttl`; and a machine may be busy. */
 const SETTLE_MS = 3_000;
 
@@ -57,7 +56,7 @@ async function lostAnswer(world: ScheduleWorld): Promise<void> {
   const expected = new Map<string, string>();
   const other = world.caller();
   await world.caller().call(null, 'mkdir', world.one('answers'));
-  for (let round = 0; round < ROUNDS; round++) {
+  for (let round = 0; round < world.variant.rounds; round++) {
     const name = `answers/x${round}`;
     const caller = world.caller();
     // Files that were made before have the directory delegated to the mount.
@@ -130,7 +129,13 @@ async function lateUnlink(world: ScheduleWorld): Promise<void> {
 /** Two mounts make one name exclusively by each call that may serve as a lock; the first gets into trouble meanwhile. */
 async function exclusive(world: ScheduleWorld): Promise<void> {
   const calls = ['open', 'mkdir', 'symlink', 'link', 'rename'] as const;
-  const taking = (folder: string, by: string, path: (...names: string[]) => string) => {
+  const [our, their] = [calls.map(() => world.caller()), calls.map(() => world.caller())];
+  const taking = (
+    callers: readonly Caller[],
+    folder: string,
+    by: string,
+    path: (...names: string[]) => string,
+  ) => {
     const steps: Readonly<Record<(typeof calls)[number], readonly string[]>> = {
       open: ['open', 'file', path(folder, 'open'), CREATES_EXCLUSIVELY],
       mkdir: ['mkdir', path(folder, 'mkdir')],
@@ -138,23 +143,26 @@ async function exclusive(world: ScheduleWorld): Promise<void> {
       link: ['link', path(folder, `${by}-linked`), path(folder, 'link')],
       rename: ['rename-with', path(folder, `${by}-moved`), path(folder, 'rename'), '1'],
     };
-    return calls.map((call): Promise<Result> => {
+    return calls.map((call, place): Promise<Result> => {
       const [name = '', ...values] = steps[call];
-      return world.caller().call('EEXIST', name, ...values);
+      return (callers[place] as Caller).call('EEXIST', name, ...values);
     });
   };
-  for (let round = 0; round < (world.variant.trouble === 'kill' ? 1 : ROUNDS); round++) {
+  const { trouble, rounds } = world.variant;
+  for (let round = 0; round < (trouble === 'kill' ? 1 : rounds); round++) {
     const folder = `locks${round}`;
     const setter = world.caller();
     await setter.call(null, 'mkdir', world.one(folder));
     for (const name of ['one-linked', 'one-moved', 'other-linked', 'other-moved', 'w1', 'w2', 'w3'])
       await setter.call(null, 'put', world.one(folder, name), name);
     await synced(setter, world.one(folder));
-    const ours = taking(folder, 'one', (...names) => world.one(...names));
+    // A program that has to be started first would always come too late.
+    await Promise.all([...our, ...their].map((caller) => caller.call(null, 'umask', '0')));
+    const ours = taking(our, folder, 'one', (...names) => world.one(...names));
     await delay(world.prng.integer(0, 20));
     let theirs: readonly Result[] = [];
     await world.mountInTrouble(async () => {
-      theirs = await Promise.all(taking(folder, 'other', (...names) => world.other(...names)));
+      theirs = await Promise.all(taking(their, folder, 'other', (...names) => world.other(...names)));
     });
     const mine = await Promise.all(ours);
     for (const [place, call] of calls.entries()) {
@@ -175,7 +183,7 @@ async function lateCommand(world: ScheduleWorld): Promise<void> {
   await caller.call(null, 'mkdir', world.one('late'));
   await caller.call(null, 'put', world.one('late/warm'), 'warm');
   await delay(SETTLE_MS);
-  for (let round = 0; round < ROUNDS; round++) {
+  for (let round = 0; round < world.variant.rounds; round++) {
     const name = `late/x${round}`;
     const seen = (by: Caller, path: string) => by.call('ENOENT', 'stat', path, 'type');
     await seen(caller, world.one(name));
