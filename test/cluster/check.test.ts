@@ -37,7 +37,7 @@ let client: ClusterClient;
 let root: number;
 
 before(async () => {
-  cluster = await RealCluster.start({ servers: 5, environment: () => plantedEnv(CHOSEN_ANEW) });
+  cluster = await RealCluster.start({ servers: 5, lease: '1s', environment: () => plantedEnv(CHOSEN_ANEW) });
   client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   await cluster.createVolume(VOLUME);
   root = (await client.query({ kind: 'volume', name: VOLUME })).volume.root;
@@ -52,10 +52,13 @@ function leasehold(...argv: string[]): ReturnType<typeof run> {
   return run(process.execPath, [LAUNCHER, ...argv, '--servers', cluster.urls.join(',')]);
 }
 
-/** @returns what `leasehold check` finds, and its exit code */
-async function checked(): Promise<{ code: number | null; findings: readonly Finding[] }> {
-  const { code, text } = await leasehold('check', '--json');
-  return { code, findings: (JSON.parse(text) as { findings: readonly Finding[] }).findings };
+/** What the servers find at this moment. */
+async function found(): Promise<readonly Finding[]> {
+  return (await client.check(0)).findings;
+}
+
+async function textAt(path: string): Promise<string> {
+  return (await fetch(`${cluster.urls[0]}/v1/files/${VOLUME}${path}`)).text();
 }
 
 /** Makes a file with two member sets that share one server. @returns its number, and the members that were reserved */
@@ -93,7 +96,8 @@ test('a file with two member sets is told by status, metrics and check', async (
   const whole = { parent: root, name: 'taken', mode: 0o600, uid: 0, gid: 0, exclusive: true };
   const { parent, ...node } = whole;
   await client.command({ kind: 'create-file', ...node, place: { parent, name: whole.name } });
-  await until('nothing is found in a cluster without forks', async () => (await checked()).code === 0);
+  await until('nothing is found in a cluster without forks', async () => (await found()).length === 0);
+  assert.equal((await leasehold('check')).code, 0);
   const { inode, reserved } = await fork('forked');
   await until('status tells of it', async () => {
     const { verdict, reasons } = await cluster.status('s1');
@@ -102,11 +106,12 @@ test('a file with two member sets is told by status, metrics and check', async (
     );
   });
   assert.ok((await cluster.counted('leasehold_view_conflicts')) > 0);
-  const { code, findings } = await checked();
+  const { code, text } = await leasehold('check', '--json');
   assert.equal(code, 7);
-  const found = findings.filter(({ file }) => file === inode);
-  assert.ok(found.length > 0);
-  for (const { kind, server, path } of found) {
+  const { findings } = JSON.parse(text) as { readonly findings: readonly Finding[] };
+  const ofFile = findings.filter(({ file }) => file === inode);
+  assert.ok(ofFile.length > 0);
+  for (const { kind, server, path } of ofFile) {
     assert.deepEqual([kind, path], ['members', `${VOLUME}:/forked`]);
     assert.ok(reserved.includes(server), `${server} has the members of the reservation`);
   }
@@ -114,26 +119,22 @@ test('a file with two member sets is told by status, metrics and check', async (
 
 test('a conflict is resolved by keeping one history as the file and the other under a second name', async () => {
   const path = `${VOLUME}:/forked`;
-  const { findings } = await checked();
   const file = await client.resolve(VOLUME, '/forked');
-  const [found] = findings.filter(({ path: named, members = [] }) => {
+  const finding = (await found()).find(({ path: named, members = [] }) => {
     return named === path && members.some((server) => !file.replicas.includes(server));
   });
-  assert.ok(found !== undefined);
+  assert.ok(finding !== undefined);
   const unknown = await leasehold('resolve', path, '--keep', 's9');
   assert.notEqual(unknown.code, 0);
   assert.match(unknown.text, /Server s9 has no replica/);
-  const { code, text } = await leasehold('resolve', path, '--keep', found.server, '--json');
+  const { code, text } = await leasehold('resolve', path, '--keep', finding.server, '--json');
   assert.equal(code, 0, text);
   const { others } = JSON.parse(text) as { others: string[] };
   assert.equal(others.length, 1);
-  const textAt = async (name: string): Promise<string> =>
-    (await run(process.execPath, [LAUNCHER, ...['get', name, '-', '--servers', cluster.urls.join(',')]]))
-      .text;
-  assert.equal(await textAt(path), FIRST);
-  assert.equal(await textAt(others[0] ?? ''), SECOND);
+  assert.equal(await textAt('/forked'), FIRST);
+  assert.equal(await textAt((others[0] ?? '').slice(VOLUME.length + 1)), SECOND);
   const attributes = await client.resolve(VOLUME, '/forked');
   assert.deepEqual([attributes.mode, attributes.uid, attributes.gid], [0o640, 3, 4]);
-  const again = await leasehold('resolve', path, '--keep', found.server);
+  const again = await leasehold('resolve', path, '--keep', finding.server);
   assert.match(again.text, /there is nothing to resolve/);
 });

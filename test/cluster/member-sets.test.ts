@@ -17,6 +17,8 @@ import { RealCluster, until } from './real-cluster.ts';
 
 const VOLUME = 'sets';
 const WRITERS = 6;
+/** Files that are read at a time. */
+const READERS = 8;
 const BYTES = 30_000;
 /** Longer than contents of new files wait for a majority. */
 const PAUSE_MS = 4_000;
@@ -101,8 +103,12 @@ describe('member sets of new files', { skip: noMount }, () => {
 
     const other = await ClusterMount.start(cluster, VOLUME, '--cache', 'strict');
     t.after(() => other.stop());
-    for (const name of closed)
-      assert.equal(await readFile(other.path('files', name), 'utf8'), contentsOf(name), name);
+    const left = closed.values();
+    const reader = async (): Promise<void> => {
+      for (const name of left)
+        assert.equal(await readFile(other.path('files', name), 'utf8'), contentsOf(name), name);
+    };
+    await Promise.all(Array.from({ length: READERS }, reader));
     await other.unmount();
     await mount.unmount();
     await Promise.all(cluster.ids.map((id) => cluster.kill(id, 'SIGTERM')));
