@@ -423,7 +423,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     rule: 'What was reserved for a file is given back without its primary.',
     file: 'server/file/reservation-sweep.ts',
     in: 'ReservationSweep.#round',
-    find: '([$file, $mark]) => isSame($before.get($file), $mark)',
+    find: '([$file, $mark]) => isSame($before.get($file), $mark) && isDue($file)',
     replace: '() => $before.size < 0',
     caughtBy: {
       test: {
