@@ -48,6 +48,8 @@ export interface QueueOptions {
    */
   readonly wakeMs?: () => number;
   readonly seen?: (request: SeenRequest) => void;
+  /** The process of the file system, where it is another one than the kernel: it may be paused, and may end. */
+  readonly below?: World;
 }
 
 const OPCODE_NAMES = new Map<number, string>(Object.entries(OPCODE).map(([name, opcode]) => [opcode, name]));
@@ -63,6 +65,7 @@ export function opcodeName(opcode: number): string {
 export class RequestQueue {
   readonly #world: World;
   readonly #options: QueueOptions;
+  readonly #below: World;
   readonly #waiting = new Map<number, Waiting>();
   #receive: ((bytes: Buffer) => void) | null = null;
   #unique = 0;
@@ -70,6 +73,7 @@ export class RequestQueue {
   constructor(world: World, options: QueueOptions) {
     this.#world = world;
     this.#options = options;
+    this.#below = options.below ?? world;
   }
 
   connect(receive: (bytes: Buffer) => void): void {
@@ -110,7 +114,7 @@ export class RequestQueue {
     };
     this.#waiting.set(unique, waiting);
     const bytes = requestBytes(opcode, unique, node, task, body);
-    this.#world.soon(() => {
+    this.#below.soon(() => {
       if (!this.#waiting.has(unique)) return;
       // request_wait_answer: what the file system has not read yet is taken back from it.
       if (task.isKilled && !force && !background) {
@@ -131,7 +135,7 @@ export class RequestQueue {
     this.#unique += 2;
     const unique = this.#unique;
     const bytes = requestBytes(opcode, unique, node, KERNEL, body);
-    this.#world.soon(() => this.#send(bytes, { opcode, unique, node, pid: 0 }));
+    this.#below.soon(() => this.#send(bytes, { opcode, unique, node, pid: 0 }));
   }
 
   /** A signal has arrived for the task: the file system learns of it, once for each request. */
@@ -147,7 +151,7 @@ export class RequestQueue {
     // FUSE_INT_REQ_BIT: the number of the interrupted request, plus one.
     const { unique } = waiting;
     const bytes = requestBytes(OPCODE.interrupt, unique + 1, 0, KERNEL, [longs(unique)]);
-    this.#world.soon(() => {
+    this.#below.soon(() => {
       if (this.#waiting.has(unique)) this.#send(bytes, { opcode: OPCODE.interrupt, unique, node: 0, pid: 0 });
     });
   }
