@@ -1,11 +1,12 @@
 import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import type { Timer, World } from '../../base/world.ts';
+import type { World } from '../../base/world.ts';
 import type { View } from '../../replica/view.ts';
 import type { PlacedFile, Query, QueryResults, ServerInfo } from '../../wire/catalog-api.ts';
 import type { Moving } from '../../wire/http-api.ts';
 import type { Candidate } from '../placement.ts';
+import { Rounds } from '../rounds.ts';
 import {
   catalogReplicasWanted,
   type Holding,
@@ -72,7 +73,7 @@ interface Retry {
  */
 export class Steward {
   readonly #parts: StewardParts;
-  readonly #timer: Timer;
+  readonly #rounds: Rounds;
   /** Since when a server is out of reach. */
   readonly #awaySinceMs = new Map<string, number>();
   readonly #retries = new Map<number, Retry>();
@@ -81,7 +82,6 @@ export class Steward {
   #failed = 0;
   /** Files that are still to be moved, as counted last. */
   #left = 0;
-  #busy = false;
   /** What was the case when all files were counted last: volumes' factors and servers' states. */
   #counted = '';
   #countedMs = Number.NEGATIVE_INFINITY;
@@ -89,11 +89,17 @@ export class Steward {
 
   constructor(parts: StewardParts) {
     this.#parts = parts;
-    this.#timer = parts.world.every(parts.periodMs ?? PERIOD_MS, () => void this.turn());
+    this.#rounds = new Rounds({
+      world: parts.world,
+      periodMs: parts.periodMs ?? PERIOD_MS,
+      work: async () => (parts.isCatalogPrimary() ? this.#look() : this.#forget()),
+      // A catalog that is being elected, most of the time: the next turn finds out.
+      failed: (error) => parts.log.debug({ err: error }, 'replicas are looked after in the next turn'),
+    });
   }
 
   close(): void {
-    this.#timer.cancel();
+    this.#rounds.close();
   }
 
   /** Null where this server is not the catalog's primary. */
@@ -109,21 +115,8 @@ export class Steward {
   }
 
   /** Looks once, and moves what there is to move. Returns at once where an earlier turn is under way. */
-  async turn(): Promise<void> {
-    if (this.#busy) return;
-    if (!this.#parts.isCatalogPrimary()) {
-      this.#forget();
-      return;
-    }
-    this.#busy = true;
-    try {
-      await this.#look();
-    } catch (error) {
-      // A catalog that is being elected, most of the time: the next turn finds out.
-      this.#parts.log.debug({ err: error }, 'replicas are looked after in the next turn');
-    } finally {
-      this.#busy = false;
-    }
+  turn(): Promise<void> {
+    return this.#rounds.run();
   }
 
   async #look(): Promise<void> {

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
-import type { Timer, World } from '../../base/world.ts';
+import type { World } from '../../base/world.ts';
 import { VOTERS_VERSION } from '../../catalog/versions.ts';
 import type { LeaseTiming } from '../../lease/parameters.ts';
 import {
@@ -16,6 +16,7 @@ import type { CommandOf, QueryResults } from '../../wire/catalog-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { firstVoters } from '../named/lease-place.ts';
 import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
+import { Rounds } from '../rounds.ts';
 import type { ServerStanding } from './wanted-members.ts';
 
 /**
@@ -61,7 +62,7 @@ export interface VotersKeeperParts {
  */
 export class VotersKeeper {
   readonly #parts: VotersKeeperParts;
-  readonly #timer: Timer;
+  readonly #rounds: Rounds;
   /** Null where this server is not the catalog's primary. */
   #change: VotersChange | null = null;
   /** Number of the view that is known to be durable. */
@@ -70,15 +71,21 @@ export class VotersKeeper {
   readonly #informed = new Map<ServerId, number>();
   /** Servers with views that the catalog does not have; said once of each. */
   readonly #strangers = new Set<ServerId>();
-  #busy = false;
 
   constructor(parts: VotersKeeperParts) {
     this.#parts = parts;
-    this.#timer = parts.world.every(parts.periodMs ?? PERIOD_MS, () => void this.turn());
+    this.#rounds = new Rounds({
+      world: parts.world,
+      periodMs: parts.periodMs ?? PERIOD_MS,
+      work: () => (parts.isCatalogPrimary() ? this.#keep() : this.#follow()),
+      // A catalog that is being elected, most of the time: the next turn finds out.
+      failed: (error) =>
+        parts.log.debug({ err: error }, 'the voters of named leases are looked after in the next turn'),
+    });
   }
 
   close(): void {
-    this.#timer.cancel();
+    this.#rounds.close();
   }
 
   connected(peer: ServerId): void {
@@ -86,18 +93,8 @@ export class VotersKeeper {
   }
 
   /** Looks once. Returns at once where an earlier turn is under way. */
-  async turn(): Promise<void> {
-    if (this.#busy) return;
-    this.#busy = true;
-    try {
-      if (this.#parts.isCatalogPrimary()) await this.#keep();
-      else await this.#follow();
-    } catch (error) {
-      // A catalog that is being elected, most of the time: the next turn finds out.
-      this.#parts.log.debug({ err: error }, 'the voters of named leases are looked after in the next turn');
-    } finally {
-      this.#busy = false;
-    }
+  turn(): Promise<void> {
+    return this.#rounds.run();
   }
 
   /**
