@@ -124,6 +124,8 @@ export async function compose(
     'Until the disk had what was written, by database',
     ['of'],
   );
+  // Before the database: where this finds the disk full, a second attempt has the database for itself.
+  const departed = await DepartedFiles.open(folder.file('departed'));
   const store = await DiskStore.open(folder, {
     failed: (reason) => storeFailed(reason),
     fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'files' })),
@@ -173,7 +175,6 @@ export async function compose(
     isConnected,
   });
 
-  const departed = await DepartedFiles.open(folder.file('departed'));
   const conflicts = new ViewConflicts({
     log,
     isHere: (file) => file === CATALOG_CELL || store.record(file) !== null,
