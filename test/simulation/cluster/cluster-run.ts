@@ -110,6 +110,7 @@ class ClusterRun {
       time,
       peers: new SimulatedPeers(this.#network, wire),
       http: new SimulatedHttp(this.#network, wire),
+      supervisor: wire,
     };
     const ids = Array.from({ length: options.servers }, (_, index) => `s${index + 1}`);
     this.#work = new SharedWork(time, ids);
@@ -344,6 +345,12 @@ class ClusterRun {
           this.#network.weather = FAIR;
         });
         break;
+      case 'full-disk':
+        server.disk.isFull = true;
+        this.#later(durationMs, () => {
+          server.disk.isFull = false;
+        });
+        break;
       case 'slow-disk':
         server.disk.slowness = 1 + prng.next() * 60;
         this.#later(durationMs, () => {
@@ -408,6 +415,7 @@ class ClusterRun {
     for (const server of this.#servers) {
       this.#mourn(server);
       server.disk.slowness = 1;
+      server.disk.isFull = false;
       if (server.process === null) server.start();
     }
     this.#work.isEnding = true;
@@ -584,4 +592,5 @@ const FAULTS = [
   'foul',
   'foul',
   'slow-disk',
+  'full-disk',
 ] as const;

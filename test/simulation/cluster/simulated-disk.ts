@@ -42,8 +42,8 @@ export class PrivateDisk implements SimulatedDisk {
   /** The same at the end of the process. */
   readonly #lost = new Map<string, SyncedLog>();
   #life = 0;
-  /** Operations fail with this code while it is set. */
-  failure: string | null = null;
+  /** Writes fail with `ENOSPC`. */
+  isFull = false;
   /** Each operation takes so many times as long. */
   slowness = 1;
   syncs = 0;
@@ -65,12 +65,9 @@ export class PrivateDisk implements SimulatedDisk {
 
   begin(operation: string): number {
     const isSync = operation.endsWith('sync');
-    const isChange = isSync || /^(write|append|open|ftruncate|mkdir|rename)/.test(operation);
-    if (this.failure !== null && isChange) {
-      throw Object.assign(new Error(`${this.failure}: ${operation}`), {
-        code: this.failure,
-        syscall: operation,
-      });
+    if (this.isFull && /^(write|append)/.test(operation)) {
+      const message = `ENOSPC: no space left on device, ${operation}`;
+      throw Object.assign(new Error(message), { code: 'ENOSPC', errno: -28, syscall: operation });
     }
     return (isSync ? SYNC_MS : OPERATION_MS) * (0.2 + 1.6 * this.#random.next()) * this.slowness;
   }

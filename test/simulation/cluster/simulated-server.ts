@@ -5,6 +5,7 @@ import type { Prng } from '../../../base/prng.ts';
 import { readConfig } from '../../../server/config.ts';
 import type { Machine } from '../../../server/machine.ts';
 import { Server } from '../../../server/server.ts';
+import { FolderError } from '../../../server/storage/folder-error.ts';
 import { mountDisk } from './guarded-files.ts';
 import { PrivateDisk } from './simulated-disk.ts';
 import type { SimulatedHttp } from './simulated-http.ts';
@@ -17,7 +18,12 @@ export interface ClusterNet {
   readonly time: VirtualTime;
   readonly peers: SimulatedPeers;
   readonly http: SimulatedHttp;
+  /** Starts servers again that end because of what ends by itself, as an init system does. */
+  readonly supervisor: SimulatedProcess;
 }
+
+/** Until a server that could not start is started again. */
+const RESTART_MS = 1_000;
 
 export interface ServerOptions {
   readonly id: string;
@@ -99,7 +105,10 @@ export class SimulatedServer {
           this.#server = server;
           time.note('listens');
         },
-        (error: unknown) => process.crashed(error),
+        (error: unknown) => {
+          if (error instanceof FolderError && error.isTemporary) this.#startAgain(process);
+          else process.crashed(error);
+        },
       );
     });
   }
@@ -113,6 +122,15 @@ export class SimulatedServer {
   losePower(): void {
     this.#boots++;
     this.#end(true);
+  }
+
+  #startAgain(process: SimulatedProcess): void {
+    process.end();
+    this.#net.time.after(RESTART_MS, this.#net.supervisor, () => {
+      if (this.#process !== process) return;
+      this.kill();
+      this.start();
+    });
   }
 
   #end(lostPower: boolean): void {

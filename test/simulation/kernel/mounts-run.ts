@@ -100,7 +100,7 @@ class MountsRun {
     this.#nemesis = time.process('nemesis');
     this.#network = new Network(time, new Prng(options.seed * 11 + 2));
     const peers = new SimulatedPeers(this.#network, wire);
-    this.#net = { time, peers, http: new SimulatedHttp(this.#network, wire) };
+    this.#net = { time, peers, http: new SimulatedHttp(this.#network, wire), supervisor: wire };
     this.#work = new MountsWork(time);
     const ids = Array.from({ length: SERVERS }, (_, index) => `s${index + 1}`);
     const others = ids.flatMap((id, index) => ['--peer', `${id}=127.0.0.1:${PORT + index}`]);
