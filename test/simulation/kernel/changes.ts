@@ -91,15 +91,23 @@ export class NameChanges {
     });
   }
 
-  /** may_linkat, with /proc/sys/fs/protected_hardlinks. */
+  /** may_linkat, with /proc/sys/fs/protected_hardlinks: the rights are asked for first. */
   async #mayLink(call: Call, inode: Inode): Promise<void> {
-    if (isOwner(call.task, inode)) return;
+    if ((await this.#isSafeToLink(call, inode)) || isOwner(call.task, inode)) return;
+    throw new KernelError('EPERM');
+  }
+
+  /** safe_hardlink_source */
+  async #isSafeToLink(call: Call, inode: Inode): Promise<boolean> {
     const { mode } = inode.attributes;
-    const isSafe = inode.isFile && (mode & 0o4000) === 0 && (mode & 0o2010) !== 0o2010;
-    if (!isSafe) throw new KernelError('EPERM');
-    await this.#client.checkAccess(call, inode, MAY.read | MAY.write).catch((error: unknown) => {
-      throw error instanceof KernelError ? new KernelError('EPERM') : error;
-    });
+    if (!inode.isFile || (mode & 0o4000) !== 0 || (mode & 0o2010) === 0o2010) return false;
+    try {
+      await this.#client.checkAccess(call, inode, MAY.read | MAY.write);
+      return true;
+    } catch (error) {
+      if (error instanceof KernelError) return false;
+      throw error;
+    }
   }
 
   /** unlink and rmdir. */

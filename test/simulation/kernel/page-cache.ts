@@ -113,11 +113,11 @@ export class PageCache {
   /** page_cache_sync_ra */
   #readAhead(source: PageSource, ahead: ReadAheadState, index: number, count: number): void {
     const max = Math.max(this.#readAheadPages, 1);
-    const isSequential = index === 0 || index - ahead.previous <= 1;
+    const distance = index - ahead.previous;
     ahead.start = index;
-    if (isSequential && index >= ahead.previous) {
+    if (index === 0 || count > max || distance === 0 || distance === 1) {
       ahead.count = firstWindow(count, max);
-      ahead.asyncCount = ahead.count > count ? ahead.count - count : ahead.count;
+      ahead.asyncCount = ahead.count > count ? ahead.count - count : Math.floor(ahead.count / 2);
     } else {
       ahead.count = Math.min(count, max);
       ahead.asyncCount = 0;

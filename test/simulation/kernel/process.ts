@@ -496,7 +496,7 @@ export class Process implements Credentials {
         if (whence === 1) to += file.position;
         else if (whence === 2) to += await size();
         else if (whence === 3 || whence === 4) {
-          const found = await file.seek(call, offset, whence);
+          const found = file.inode.isDirectory ? null : await file.seek(call, offset, whence);
           const end = found ?? (await size());
           if (found === null && offset >= end) throw new KernelError('ENXIO');
           to = found ?? (whence === 3 ? offset : end);
@@ -534,6 +534,7 @@ export class Process implements Credentials {
       const target = this.#file(to);
       checkReadable(source);
       checkWritable(target);
+      if ((target.flags & constants.O_APPEND) !== 0) throw new KernelError('EBADF');
       const { sizeBytes } = source.inode;
       const count = Math.min(length, Math.max(0, sizeBytes - offset));
       if (source.inode === target.inode && offset < toOffset + count && toOffset < offset + count)
