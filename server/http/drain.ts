@@ -44,6 +44,8 @@ export class Drain {
       const isBusy = this.#answers.size > 0 && nowMs < finishMs + REQUESTS_MS_MAX;
       if (!isBusy && (this.#sockets.size === 0 || nowMs >= beganMs + IDLE_MS)) return;
       await this.#world.sleep(LOOK_MS);
+      // Requests that arrived while this process had no processor are read before it is decided that there are none.
+      await this.#world.nextTurn();
     }
   }
 
