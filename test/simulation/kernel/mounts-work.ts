@@ -117,6 +117,7 @@ export class MountsActor {
   readonly #prng: Prng;
   readonly #work: MountsWork;
   readonly #turns: Turns;
+  readonly #kept = new Map<string, number>();
 
   constructor(name: string, process: Process, world: World, prng: Prng, work: MountsWork, turns: Turns) {
     this.#turns = turns;
@@ -146,7 +147,7 @@ export class MountsActor {
   async #useFile(path: string): Promise<void> {
     const key = `file${path}`;
     const off = SLOT_BYTES * this.#prng.integer(0, SLOTS);
-    switch (this.#prng.integer(0, 5)) {
+    switch (this.#prng.integer(0, 7)) {
       case 0:
       case 1:
       case 2: {
@@ -175,6 +176,14 @@ export class MountsActor {
           }),
         );
       }
+      case 5:
+      case 6:
+        // Of a file that stays open, Linux keeps the attributes for as long as the mount has said.
+        return this.#operation('size', key, null, {}, async () => {
+          const file = this.#kept.get(path) ?? (await this.#process.open(path, O_RDONLY | O_CREAT));
+          this.#kept.set(path, file);
+          return (await this.#process.fstat(file)).sizeBytes;
+        });
       default: {
         const size = this.#prng.chance(0.3) ? 0 : off;
         return this.#operation('truncate', key, { size }, {}, () =>
