@@ -1,5 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
+import { Server as TlsServer } from 'node:tls';
 import type { World } from '../../base/world.ts';
 
 /** What was under way when the server began to end is cut after so long, in milliseconds. */
@@ -16,14 +17,21 @@ export class Drain {
   readonly #world: World;
   readonly #server: Server;
   readonly #answers = new Set<ServerResponse>();
-  /** Connections that have brought a request; those between servers are not among them. */
+  /** Connections that may bring a request; those between servers are not among them. */
   readonly #sockets = new Set<Socket>();
+  /** How many connections there have been. */
+  #accepted = 0;
   #beganMs: number | null = null;
 
   constructor(world: World, server: Server) {
     this.#world = world;
     this.#server = server;
-    server.prependListener('request', (request, response) => this.#began(request, response));
+    const connected = server instanceof TlsServer ? 'secureConnection' : 'connection';
+    server.prependListener(connected, (socket: Socket) => this.#connected(socket));
+    server.prependListener('upgrade', (_request: IncomingMessage, socket: Socket) =>
+      this.#sockets.delete(socket),
+    );
+    server.prependListener('request', (_request, response) => this.#began(response));
   }
 
   /** From now on each answer is the last of its connection: `Connection: close`. */
@@ -36,6 +44,11 @@ export class Drain {
   async finish(): Promise<void> {
     this.begin();
     const beganMs = this.#beganMs as number;
+    // Connections that the system has accepted already would be reset with the listener. A turn takes few of them.
+    for (let accepted = -1; accepted !== this.#accepted; ) {
+      accepted = this.#accepted;
+      await this.#world.nextTurn();
+    }
     // Not the method of the HTTP server: it would end idle connections at once.
     NetServer.prototype.close.call(this.#server);
     const finishMs = this.#world.nowMs();
@@ -49,11 +62,13 @@ export class Drain {
     }
   }
 
-  #began({ socket }: IncomingMessage, response: ServerResponse): void {
-    if (!this.#sockets.has(socket)) {
-      this.#sockets.add(socket);
-      socket.once('close', () => this.#sockets.delete(socket));
-    }
+  #connected(socket: Socket): void {
+    this.#accepted++;
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
+  }
+
+  #began(response: ServerResponse): void {
     if (this.#beganMs !== null) response.shouldKeepAlive = false;
     this.#answers.add(response);
     response.once('close', () => this.#answers.delete(response));
