@@ -1,39 +1,46 @@
-/** `npm run simulate:mounts -- [--seed N] [--count N] [--cache strict|leases] [--mounts 2] [--for 30s] [--trace] [--calm]`: for ever without a seed. */
-import { parseArgs } from 'node:util';
-import { durationParse } from '../../../base/duration.ts';
+/** `npm run simulate:mounts`: see `--help`. */
+import { UsageError, wantedOrExit } from '../../../bench/command-line.ts';
+import { costText, SEEDS_USAGE, seedsCommandLineOf } from '../cluster/seeds-arguments.ts';
 import { CACHES, type Cache, runMounts } from './mounts-run.ts';
 
-const { values } = parseArgs({
-  options: {
-    seed: { type: 'string' },
-    count: { type: 'string', default: '1' },
-    cache: { type: 'string' },
-    mounts: { type: 'string', default: '2' },
-    for: { type: 'string', default: '30s' },
-    trace: { type: 'boolean', default: false },
-    calm: { type: 'boolean', default: false },
-  },
-});
-const first = Number(values.seed ?? 1);
-const count = values.seed === undefined ? Number.POSITIVE_INFINITY : Number(values.count);
-const caches = values.cache === undefined ? CACHES : [values.cache as Cache];
+const USAGE = `npm run simulate:mounts -- [options]
+
+Runs three composed servers and mounts below a model of the Linux kernel in one process, on virtual time, from one seed, while they
+meet faults, and judges what programs saw (docs/TESTING.md). Exit code 1: a seed violates a rule.
+
+  --mounts N     mounts of one volume (2)
+  --cache NAME   ${CACHES.join(' or ')} (one after the other)
+${SEEDS_USAGE}`;
+
+function cachesNamed(name: string | undefined): readonly Cache[] {
+  if (name === undefined) return CACHES;
+  const named = CACHES.filter((one) => one === name);
+  if (named.length === 0) throw new UsageError(`--cache is ${CACHES.join(' or ')}, not "${name}"`);
+  return named;
+}
+
+const COUNTS = [{ name: 'mounts', usual: 2, max: 4 }];
+
+const line = seedsCommandLineOf(process.argv.slice(2), COUNTS, ['cache'], (numbers, { cache }) => ({
+  mounts: numbers.get('mounts') as number,
+  caches: cachesNamed(cache),
+}));
+const { first, count, trace, calm, forMs, mounts, caches } = wantedOrExit(line, USAGE);
 let failed = 0;
 for (let seed = first; seed < first + count; seed++) {
   for (const cache of caches) {
     const before = process.cpuUsage();
     const report = await runMounts({
-      ...{ seed, cache, mounts: Number(values.mounts), faults: !values.calm },
-      forMs: durationParse(values.for) ?? 30_000,
-      ...(values.trace ? { onNote: (line: string) => process.stdout.write(`${line}\n`) } : {}),
+      ...{ seed, cache, mounts, faults: !calm, forMs },
+      ...(trace ? { onNote: (text: string) => process.stdout.write(`${text}\n`) } : {}),
     });
-    const { user, system } = process.cpuUsage(before);
-    const cpuS = (user + system) / 1e6;
     const { simulatedMs, operations, unknown, events, traceHash, undecided, coverage, violations } = report;
     process.stdout.write(
       `seed ${seed} ${cache}: ${(simulatedMs / 1_000).toFixed(0)} s, ${operations} operations (${unknown} unknown), ` +
-        `${events} events, hash ${traceHash}, ${undecided} undecided, ${(simulatedMs / 1_000 / cpuS).toFixed(1)} ` +
-        `simulated seconds in a CPU second; ${JSON.stringify(Object.fromEntries(coverage))}\n`,
+        `${events} events, hash ${traceHash}, ${undecided} undecided; ` +
+        `${costText(simulatedMs, operations, events, process.cpuUsage(before))}\n`,
     );
+    if (trace) process.stdout.write(`${JSON.stringify(Object.fromEntries(coverage))}\n`);
     for (const violation of violations)
       process.stdout.write(`seed ${seed} ${cache}: VIOLATION ${violation}\n`);
     if (violations.length > 0) failed++;
