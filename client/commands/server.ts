@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander';
+import { ServiceError } from '../../base/errors.ts';
 import type { QueryResults } from '../../wire/catalog-api.ts';
 import type { ClusterStatus } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -64,7 +65,7 @@ export function addServerCommand(program: Command): void {
       async (id: string, options: { readonly wait: boolean; readonly json?: true }, command: Command) => {
         await withClient(command, async (client, call) => {
           await client.command({ kind: 'server-state', id, state: 'draining' }, call);
-          const left = options.wait ? await emptied(client, id, call) : await listed(client, id, call);
+          const left = options.wait ? await emptied(client, id, call, true) : await listed(client, id, call);
           if (options.json) printJson(left);
           else if (options.wait)
             printLine(`Server ${id} holds nothing any more: remove it, or stop it as you like`);
@@ -102,7 +103,7 @@ export function addServerCommand(program: Command): void {
     .action(async (id: string, options: { readonly dead?: true }, command: Command) => {
       await withClient(command, async (client, call) => {
         await client.command({ kind: 'server-remove', id, dead: options.dead === true }, call);
-        if (options.dead) await emptied(client, id, call);
+        if (options.dead) await emptied(client, id, call, false);
         printLine(`Server ${id} is removed`);
       });
     });
@@ -145,8 +146,12 @@ export function describeMoving({
   return `${done} of ${total} files, ${current.length} at this moment${failures}`;
 }
 
-/** Waits until the server holds no file and no part in the catalog; says how far it is wherever somebody looks. */
-async function emptied(client: ClusterClient, id: string, call: Call): Promise<ListedServer> {
+/**
+ * Waits until the server holds no file and no part in the catalog, and shows on a terminal how far it is.
+ *
+ * @param votes whether it also waits until others decide named leases
+ */
+async function emptied(client: ClusterClient, id: string, call: Call, votes: boolean): Promise<ListedServer> {
   let least = Number.POSITIVE_INFINITY;
   let movedMs = systemWorld.nowMs();
   let explained = false;
@@ -154,7 +159,8 @@ async function emptied(client: ClusterClient, id: string, call: Call): Promise<L
     const server = await listed(client, id, call);
     const { catalog, moving } = await client.status(call);
     const left = server.replicas ?? 0;
-    if (left === 0 && !catalog.members.includes(id)) {
+    const holdsCatalog = catalog.members.includes(id);
+    if (left === 0 && !holdsCatalog && !(votes && (await isVoter(client, id, call)))) {
       clearNote();
       return server;
     }
@@ -162,7 +168,12 @@ async function emptied(client: ClusterClient, id: string, call: Call): Promise<L
       least = left;
       movedMs = systemWorld.nowMs();
     }
-    const what = left > 0 ? `${left} files left` : 'the catalog is left';
+    const what =
+      left > 0
+        ? `${left} files left`
+        : holdsCatalog
+          ? 'the catalog is left'
+          : 'a vote on named leases is left';
     note(`${what} on ${id}${moving === undefined ? '' : `; moved ${describeMoving(moving)}`}`);
     if (!explained && systemWorld.nowMs() - movedMs > STUCK_MS) {
       explained = true;
@@ -174,6 +185,18 @@ async function emptied(client: ClusterClient, id: string, call: Call): Promise<L
     await systemWorld.sleep(POLL_MS, { signal: call.signal }).catch((error: unknown) => {
       throw call.signal.aborted ? call.signal.reason : error;
     });
+  }
+}
+
+/** Whether the server is one of the voters of named leases, by the view in the catalog. */
+async function isVoter(client: ClusterClient, id: string, call: Call): Promise<boolean> {
+  try {
+    const { view } = await client.query({ kind: 'voters' }, call);
+    return [view?.members, view?.joint].some((set) => set?.servers.includes(id));
+  } catch (error) {
+    // Servers of an earlier release do not know the question: their voters never change.
+    if (error instanceof ServiceError && error.code === 'bad-request') return false;
+    throw error;
   }
 }
 

@@ -155,7 +155,7 @@ test('a server is found at another address only while the one that was given for
   cluster.listed = [infoOf(cluster.server(0), { url }), infoOf(cluster.server(1))];
   moved.listed = cluster.listed;
   assert.deepEqual(await searchAmong(cluster, () => undefined), { joined: [], left: [] });
-  const dead = (given: Endpoint) => given.markDead(performance.now());
+  const dead = (given: Endpoint) => given.markDead(systemWorld.nowMs());
   assert.deepEqual(await searchAmong(cluster, dead), { joined: [url], left: [] });
   const back = (_given: Endpoint, found: Endpoint) => {
     found.id = 's1';

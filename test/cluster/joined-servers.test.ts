@@ -16,7 +16,9 @@ const JOINING = ['s4', 's5', 's6'] as const;
 /** A machine with too few cores for all that runs on it. */
 const MOVE_MS_MAX = 240_000;
 
-const cluster = await RealCluster.start({ flags: ['--gc-grace', '1500ms', '--lease-idle', '1s'] });
+const cluster = await RealCluster.start({
+  flags: ['--gc-grace', '1500ms', '--lease-idle', '1s', '--named-lease-max', '2s'],
+});
 after(() => cluster.stop());
 await cluster.createVolume('main');
 

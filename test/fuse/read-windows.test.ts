@@ -25,7 +25,7 @@ function setUp(validMs = LONG_MS) {
       if (!state.isLocal) return null;
       state.ranges.push(offset / BLOCK_BYTES);
       const { value } = state;
-      const sinceMs = performance.now();
+      const sinceMs = systemWorld.nowMs();
       const read = async (at: number, length: number): Promise<Uint8Array> => bytesOf(value, at, length);
       return { sinceMs, untilMs: sinceMs + validMs, read };
     },
