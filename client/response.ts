@@ -1,15 +1,8 @@
+import type { ChannelAnswer } from '../http-parts/http-channel.ts';
 import { HEADER_SIZE } from '../wire/http-api.ts';
 
 /** What a server answered, the body as a whole. */
-export interface Response {
-  readonly statusCode: number;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly body: {
-    bytes(): Promise<Uint8Array>;
-    text(): Promise<string>;
-    json(): Promise<unknown>;
-  };
-}
+export type Response = ChannelAnswer;
 
 /** Takes a JSON answer; what the servers send is trusted to have the shape of the contract. */
 export async function readJson<Value>(response: Response): Promise<Value> {

@@ -1,13 +1,10 @@
+import type { ChannelRequest } from '../http-parts/http-channel.ts';
 import type { Response } from './response.ts';
 
 export type RequestBody = Uint8Array | string | readonly Uint8Array[];
 
-/** A request of one server. */
-export interface ServerRequest {
-  readonly method: 'GET' | 'PUT' | 'POST' | 'PATCH' | 'DELETE' | 'HEAD';
-  /** With its query; printable ASCII, without spaces. */
-  readonly path: string;
-  readonly headers?: Readonly<Record<string, string>> | null;
+/** A request of one server. Its path is printable ASCII, without spaces. */
+export interface ServerRequest extends Omit<ChannelRequest, 'body' | 'signal'> {
   /** Sent as it is, parts one behind the other, without a copy; not to be changed before the exchange has ended. */
   readonly body?: RequestBody | null;
   /** The caller waits no longer; the request may have been executed, or may be executed later. */

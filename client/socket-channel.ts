@@ -20,16 +20,22 @@ const CONNECT_TIMEOUT_MS = 1_500;
 const CONTENTS_BYTES_MIN = 128 * 1024;
 const CONTENTS = /^\/v1\/data\//;
 
+/** Connections that are cheaper than those of the pool, until the server turns out not to be fit for them. */
+interface Way {
+  readonly connections: DirectHttp;
+  takes(request: ServerRequest): boolean;
+  /** What a request fails with, which the server has not executed, where it is not fit for them. */
+  readonly unfit: typeof NoContentsError | typeof UnusualAnswerError;
+}
+
 /** The sockets of a client to one server. */
 export class SocketChannel implements ServerChannel {
   readonly #url: URL;
   readonly #access: Access;
   readonly #traffic: Traffic;
   readonly #pool: Pool;
-  /** Null where the server is not one of this project. */
-  #direct: DirectHttp | null;
-  /** For large writes; null where the server knows no such connections, or there is encryption. */
-  #contents: DirectHttp | null;
+  /** In the order in which they are tried. */
+  readonly #ways = new Set<Way>();
 
   constructor(world: World, url: URL, access: Access) {
     this.#url = url;
@@ -43,27 +49,23 @@ export class SocketChannel implements ServerChannel {
       bodyTimeout: 0,
     });
     const connections = [world, url, this.#traffic, CONNECT_TIMEOUT_MS, CONNECTIONS_MAX, access] as const;
-    this.#direct = new DirectHttp(...connections);
-    this.#contents = url.protocol === 'https:' ? null : new DirectHttp(...connections, true);
+    if (url.protocol !== 'https:') {
+      const contents = new DirectHttp(...connections, true);
+      this.#ways.add({ connections: contents, takes: isLargeWrite, unfit: NoContentsError });
+    }
+    const direct = new DirectHttp(...connections);
+    this.#ways.add({ connections: direct, takes: () => true, unfit: UnusualAnswerError });
   }
 
   async request(request: ServerRequest): Promise<Response> {
-    if (this.#contents !== null && isLargeWrite(request)) {
+    for (const way of this.#ways) {
+      if (!way.takes(request)) continue;
       try {
-        return await this.#contents.request(request);
+        return await way.connections.request(request);
       } catch (error) {
-        if (!(error instanceof NoContentsError)) throw error;
-        this.#contents?.retire();
-        this.#contents = null;
-      }
-    }
-    if (this.#direct !== null) {
-      try {
-        return await this.#direct.request(request);
-      } catch (error) {
-        if (!(error instanceof UnusualAnswerError)) throw error;
-        this.#direct?.retire();
-        this.#direct = null;
+        if (!(error instanceof way.unfit)) throw error;
+        way.connections.retire();
+        this.#ways.delete(way);
       }
     }
     return this.stream(request);
@@ -100,14 +102,12 @@ export class SocketChannel implements ServerChannel {
   }
 
   async close(): Promise<void> {
-    this.#direct?.retire();
-    this.#contents?.retire();
+    for (const { connections } of this.#ways) connections.retire();
     await this.#pool.close();
   }
 
   async destroy(): Promise<void> {
-    this.#direct?.close();
-    this.#contents?.close();
+    for (const { connections } of this.#ways) connections.close();
     await this.#pool.destroy();
   }
 }

@@ -44,8 +44,10 @@ export class Drain {
   async finish(): Promise<void> {
     this.begin();
     const beganMs = this.#beganMs as number;
-    // Connections that the system has accepted already would be reset with the listener. A turn takes few of them.
-    for (let accepted = -1; accepted !== this.#accepted; ) {
+    // Connections that the system has accepted already would be reset with the listener. A turn takes few of them, and clients that
+    // connect without end hold nothing up.
+    const acceptUntilMs = this.#world.nowMs() + IDLE_MS;
+    for (let accepted = -1; accepted !== this.#accepted && this.#world.nowMs() < acceptUntilMs; ) {
       accepted = this.#accepted;
       await this.#world.nextTurn();
     }

@@ -11,8 +11,8 @@ import type { Mutation, Planted } from './planted.ts';
 const ROOT = new URL('../../', import.meta.url);
 const PACKAGES = new URL('node_modules/', ROOT).href;
 
-/** Name of the variable that gives a process of its own the sources that are other ones, as JSON. */
-export const SOURCES_VARIABLE = 'PLANTED_SOURCES';
+/** The variable that gives a process of its own the sources that are other ones, as JSON; read by `plant-process.ts`. */
+const SOURCES_VARIABLE = 'PLANTED_SOURCES';
 
 /** Sources without types that have a bug, by the addresses of their files. */
 export type Sources = ReadonlyMap<string, string>;
