@@ -41,7 +41,7 @@ export interface World {
   nextTurn(): Promise<void>;
   /** @returns a signal that aborts with a `TimeoutError` after `delayMs`; it does not keep the process from ending */
   timeout(delayMs: number): AbortSignal;
-  /** @returns bytes that nobody can predict: fit for keys and secrets */
+  /** @returns unpredictable bytes, fit for keys and secrets */
   randomBytes(count: number): Buffer;
   /** @returns a number from 0 (included) to 1 (excluded), for jitter and choices; not for secrets */
   random(): number;

@@ -596,7 +596,7 @@ export class NewbornFiles {
     for (const go of this.#waiting.splice(0)) go();
   }
 
-  /** The cluster answers what is asked of the name from now on; programs that have the file open keep it, and are told at its close. */
+  /** The cluster answers what is asked of the name from now on; programs that have the file open keep it, and get the error at its close. */
   #dropName(file: UnbornFile): void {
     if (this.unbornAt(file) !== file) return;
     this.#byPlace.delete(placeKey(file));

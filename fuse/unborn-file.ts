@@ -94,7 +94,7 @@ export class UnbornFile implements BackendFile {
   #isLate = false;
   /** As the catalog has created it; null where the cluster does not know of it. */
   readonly #named: Attributes | null;
-  /** Its creation, or a sync or close of its own, has failed: whoever wrote it knows that it is not stored. */
+  /** Its creation, or a sync or close of its own, has failed: its program knows that it is not stored. */
   #isReported = false;
   /** The catalog has heard everything of it. */
   #isSettled = false;

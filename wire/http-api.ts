@@ -181,7 +181,7 @@ export interface Finding {
   readonly server: string;
   /**
    * `members`: other members for the number of the view. `unnamed`: the catalog does not know the file. `catalog-behind`: the
-   * replica goes by a newer view than the catalog names. `catalog-ahead`: the catalog was told of newer contents than the replicas have.
+   * replica goes by a newer view than the catalog names. `catalog-ahead`: the catalog knows newer contents than the replicas have.
    */
   readonly kind: 'members' | 'unnamed' | 'catalog-behind' | 'catalog-ahead';
   readonly what: string;

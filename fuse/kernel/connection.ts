@@ -6,7 +6,7 @@ import type { Send } from './replier.ts';
 import { Session } from './session.ts';
 import type { Signals } from './signals.ts';
 
-/** Between looks whether the kernel has taken up what it was told. */
+/** Between looks whether the kernel has applied the mount's settings. */
 const UPTAKE_LOOK_MS = 2;
 
 /** The kernel as this process reaches it: /dev/fuse and /proc, or a model of both. */

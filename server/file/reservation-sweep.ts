@@ -44,12 +44,12 @@ interface Settled {
 }
 
 /**
- * Ends what files may grow to and nobody uses (decision 0039). The primary that asked for it settles the file; where that primary has ended
+ * Ends reservations that no primary uses (decision 0039). The primary that asked for it settles the file; where that primary has ended
  * without, or where its request takes effect after the settling, no later primary learns of the mark from the file's own sequence. So the
  * catalog's primary has each file settled whose mark stays the same from one round to the next. A file that is being written asks anew with
  * its next change.
  *
- * The catalog passes a settling over whose contents are older than those it has been told of: a loss of power may have kept the catalog and
+ * The catalog passes a settling over whose contents are older than those that it knows: a loss of power may have kept the catalog and
  * taken unsynced contents. No settling ends that; the next write does. Such files are settled ever more seldom, and reported.
  */
 export class ReservationSweep {

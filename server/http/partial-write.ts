@@ -53,7 +53,7 @@ interface Attempt extends Judged {
   readonly place: WritePlace;
   readonly key: RequestKey | null;
   readonly bytes: Uint8Array;
-  /** The number up to which nobody asks for answers of the session again. */
+  /** The number up to which no attempt asks for answers of the session again. */
   readonly answered: number;
 }
 

@@ -340,7 +340,7 @@ describe('voters that change', () => {
     await cluster.ready();
     await assert.rejects(cluster.driver(0).ask('n', acquire('n', 1), ASK_MS), { code: 'recovering' });
     const asked = await cluster.driver(1).ask('n', acquire('n', 1), 200);
-    assert.equal(asked.kind, 'unknown', 'Nobody else votes');
+    assert.equal(asked.kind, 'unknown', 'No other server votes');
     cluster.driver(0).adopt({ number: 1, members: { servers: [one], perCell: 3 }, clockMs: 0 });
     assert.equal((folders.get(one) as VotersFolder).voters, 'first');
     const after = await cluster.driver(1).ask('n', acquire('n', 1), ASK_MS);

@@ -23,7 +23,7 @@ export const ALL: WireLock = {
   ...{ start: 0, end: Number.MAX_SAFE_INTEGER },
 };
 
-/** A client that says what it is told to, and believes nothing by itself. */
+/** A client that sends what a test has it send, and remembers nothing. */
 export class Client {
   readonly id: number;
   #stamp = 0;
@@ -51,7 +51,7 @@ export class Client {
     return server.files.renewLocks(FILE, { client: this.id, stamp, pending: [], locks: [...locks] });
   }
 
-  /** Renews in time until it is told to stop, wherever the primary is; @returns what was lost */
+  /** Renews in time until it is stopped, wherever the primary is; @returns what was lost */
   async keep(servers: () => readonly SmallServer[], until: AbortSignal): Promise<boolean> {
     let lost = false;
     while (!until.aborted) {

@@ -21,7 +21,7 @@ class World {
   readonly catalog = new Catalog();
   readonly settled: number[] = [];
   readonly away = new Set<number>();
-  /** Files whose contents are older than those that the catalog was told of. */
+  /** Files whose contents are older than the catalog knows. */
   readonly lost = new Set<number>();
   isPrimary = true;
   readonly sweep: ReservationSweep;
@@ -121,7 +121,7 @@ test('files that are marked anew, or have no count, or are out of reach, are lef
   assert.deepEqual(world.settled.sort(), [active, away]);
 });
 
-test('a file whose contents are older than the catalog was told is settled ever more seldom, and reported', async (t) => {
+test('a file whose contents are older than the catalog knows is settled ever more seldom, and reported', async (t) => {
   const world = new World(t);
   const [file, other] = [world.file('lost'), world.file('other')];
   const check = new ReplicaCheck({

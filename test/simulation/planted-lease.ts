@@ -508,7 +508,7 @@ export const PLANTED_LEASE: readonly Planted[] = [
   {
     layer: 'claim',
     row: 'grace',
-    rule: 'A lease in its grace period is given to nobody else.',
+    rule: 'A lease in its grace period is not given to another holder.',
     file: 'lease/client-bidder.ts',
     in: 'ClientBidder.bid',
     find: `$finding.kind === 'free'`,

@@ -5,7 +5,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
   {
     layer: 'replica',
     row: '37b',
-    rule: 'A promise is told once the disk has it.',
+    rule: 'A promise is sent once the disk has it.',
     file: 'server/storage/replica-file.ts',
     in: 'ReplicaFile.#begin',
     find: 'this.#background($synced, $item)',
@@ -17,7 +17,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
   {
     layer: 'replica',
     row: '37c',
-    rule: 'A flush is told once the disk has it.',
+    rule: 'A flush is answered once the disk has it.',
     file: 'server/storage/replica-file.ts',
     in: 'ReplicaFile.#perform',
     find: 'this.#makeDurable',
@@ -137,7 +137,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
   {
     layer: 'replica',
     row: '62c',
-    rule: 'A lock is claimed only while nobody else could have had it.',
+    rule: 'A lock is claimed only while no other client could have had it.',
     file: 'server/file/file-locks.ts',
     in: 'FileLocks.renew',
     find: '$nowMs >= $book.graceUntilMs || $book.table.conflict($wish) !== null',
@@ -555,7 +555,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
   {
     layer: 'replica',
     row: 'birth-opened',
-    rule: 'Contents of a file that has its name are stored only where nobody has opened it.',
+    rule: 'Contents of a file that has its name are stored only where no client has opened it.',
     file: 'server/file/births.ts',
     in: 'Births.#isLeftAlone',
     find: 'this.#parts.host.has($inode )',
@@ -770,7 +770,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     caughtBy: {
       test: {
         file: 'test/server/reservation-sweep.test.ts',
-        name: 'a file whose contents are older than the catalog was told is settled ever more seldom, and reported',
+        name: 'a file whose contents are older than the catalog knows is settled ever more seldom, and reported',
       },
     },
   },

@@ -375,7 +375,7 @@ function isBelow(dentry: Dentry, above: Dentry): boolean {
   return false;
 }
 
-/** Nobody knows whether it happened. */
+/** Whether it happened is unknown. */
 function isUncertain(error: unknown): boolean {
   return error instanceof KernelError && (error.errno === 'EINTR' || error.errno === 'ENOENT');
 }

@@ -33,7 +33,7 @@ interface Observed extends Outcome {
 interface Subject {
   readonly name: string;
   run(step: Step): Promise<Observed>;
-  /** Releases so far, in any order: nobody waits for them. */
+  /** Releases so far, in any order: no program waits for them. */
   released(): readonly string[];
   stop(): Promise<void>;
 }
@@ -44,7 +44,7 @@ const ASYNCHRONOUS = /^release/;
 const BACKGROUND = /^read /;
 /** Whether the thread that reads requests knows the answer already is a matter of time. */
 const TIMELY = /^xattr \d+ system\.posix_acl_/;
-/** Long enough for a request that nobody waits for. */
+/** Long enough for a request for which no program waits. */
 const LIMIT_MS = 60_000;
 
 /** The calls of a file system, written down as they come. */

@@ -76,7 +76,7 @@ export class MountsWork {
     return name;
   }
 
-  /** Nobody else may act until `freed`. */
+  /** No other program may act until `freed`. */
   locked(lock: string, who: string): void {
     const holder = this.#holders.get(lock);
     if (holder !== undefined)

@@ -174,7 +174,7 @@ export class Names {
     if (parent.inode.isDead) throw new KernelError('ENOENT');
     const underWay = this.#underWay.get(parent.inode)?.get(name);
     if (underWay !== undefined) {
-      // Of what it has failed with, the other is told. What it has found is looked at again.
+      // The other look-up reports its own error. What it has found is looked at again.
       await underWay.catch(ignoreKernelError);
       return this.lookupLocked(call, parent, name, flags);
     }

@@ -36,7 +36,7 @@ const FDATASYNC = 1;
 const GETDENTS_BYTES = 32 * 1024;
 const O_ACCMODE = 3;
 
-/** What a mount has to release when nobody uses it any more: `struct fuse_file`. */
+/** What a mount has to release after its last use: `struct fuse_file`. */
 class Handle {
   readonly number: number;
   readonly flags: number;
@@ -103,7 +103,7 @@ export class OpenFiles {
     if (files?.size === 0) this.#mapped.delete(file.inode);
   }
 
-  /** fuse_writepages: pages that were changed through a mapping, on behalf of nobody. */
+  /** fuse_writepages: pages that were changed through a mapping, without a handle's owner. */
   async #writeDirty(inode: Inode, offset: number, bytes: Buffer): Promise<void> {
     const file = [...(this.#mapped.get(inode) ?? [])].at(-1);
     if (file === undefined) throw new KernelError('EIO', 'No file is open for writing');
@@ -195,7 +195,7 @@ export class OpenFile {
     await this.#request(call, OPCODE.flush, body, { force: true });
   }
 
-  /** fput: with the last reference the handle is released, for which nobody waits. */
+  /** fput: with the last reference the handle is released, and no program waits for that. */
   put(): void {
     this.references--;
     if (this.references > 0) return;

@@ -14,7 +14,7 @@ export class Page {
   isDirty = false;
   /** It was taken out of the cache. */
   isGone = false;
-  /** PG_readahead: whoever reads it has the next pages read. */
+  /** PG_readahead: a read of it starts the read of the next pages. */
   startsNext = false;
   readonly lock = new Mutex();
   writeback: Promise<void> | null = null;

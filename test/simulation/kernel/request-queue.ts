@@ -20,7 +20,7 @@ export const KERNEL: Task = { pid: 0, uid: 0, gid: 0, isSignalled: false, isKill
 export interface RequestOptions {
   /** Not even a fatal signal ends the wait. */
   readonly force?: boolean;
-  /** Nobody waits for it, so that no signal is passed on. */
+  /** No program waits for it, so that no signal is passed on. */
   readonly background?: boolean;
 }
 
