@@ -18,10 +18,11 @@ export interface Machine {
   /**
    * Makes connections to the HTTP face of a peer.
    *
+   * @param peer null before this server knows which server has the URL: any server of the cluster may answer there
    * @param url its base URL
    * @param tls null where servers speak in the clear
    */
-  peerHttp(peer: ServerId, url: string, tls: PeerTls | null): HttpChannel;
+  peerHttp(peer: ServerId | null, url: string, tls: PeerTls | null): HttpChannel;
   /** @throws the error of listening where a server cannot listen there */
   assertFree(address: Address): Promise<void>;
   /** Resolves when requests come in; @throws the error of listening. */
@@ -41,10 +42,12 @@ export const systemMachine: Machine = {
   peerTransport: (options) => new PeerTransport(options),
   peerHttp: (peer, url, tls) => {
     // What the catalog remembers of a server may be from before the cluster had certificates.
-    const origin = tls === null ? url : url.replace(/^http:/, 'https:');
+    const origin = tls === null || peer === null ? url : url.replace(/^http:/, 'https:');
+    const connect =
+      peer === null ? tls?.connectorByHost(CONNECT_MS_MAX) : tls?.connectorTo(peer, CONNECT_MS_MAX);
     // The time-outs of undici are off: each exchange has its own, and it covers everything.
     return new Pool(origin, {
-      ...(tls === null ? {} : { connect: tls.connectorTo(peer, CONNECT_MS_MAX) }),
+      ...(connect === undefined ? {} : { connect }),
       connections: CONNECTIONS_MAX,
       pipelining: 1,
       headersTimeout: 0,

@@ -15,7 +15,7 @@ export interface ClusterPlanParts {
   readonly folder: DataFolder;
   readonly world: World;
   readonly log: Logger;
-  readonly machine: Pick<Machine, 'assertFree'>;
+  readonly machine: Pick<Machine, 'assertFree' | 'peerHttp'>;
   readonly tls: PeerTls | null;
 }
 
@@ -84,7 +84,8 @@ async function join(config: ServerConfig, url: string, parts: ClusterPlanParts):
   // A server that cannot listen exits, and must not be registered.
   await machine.assertFree(config.listen);
   const { servers, registered } = await joinCluster({
-    ...{ self, cluster, url, zone, storageId: folder.storageId, join: config.join, world, log, tls },
+    ...{ self, cluster, url, zone, storageId: folder.storageId, join: config.join, world, log },
+    channelTo: (url) => machine.peerHttp(null, url, tls),
     accepts: (servers) => assertSameSettings(config, servers),
   });
   if (folder.bornAt === null) folder.setBornAt(registered.bornAt as FileId);

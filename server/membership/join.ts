@@ -1,13 +1,12 @@
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import { Agent, type Dispatcher, request } from '../../http-parts/undici.ts';
+import type { HttpChannel } from '../../http-parts/http-channel.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { ConfigurationError } from '../configuration-error.ts';
 import { drawIncarnation } from '../incarnation.ts';
-import type { PeerTls } from '../security/peer-tls.ts';
 import { isClusterServers } from './known-servers.ts';
 
 /** Between two attempts to find a server that answers. */
@@ -23,7 +22,8 @@ export interface JoinParts {
   readonly join: readonly string[];
   readonly world: World;
   readonly log: Logger;
-  readonly tls: PeerTls | null;
+  /** Makes connections to a server of the cluster by its base URL. */
+  channelTo(url: string): HttpChannel;
   /** @throws ConfigurationError where this server cannot work with the cluster: then it is not registered */
   accepts(servers: ClusterServers): void;
 }
@@ -42,33 +42,26 @@ export interface Joined {
  * @throws ConfigurationError where the cluster is another one, or has removed this server
  */
 export async function joinCluster(parts: JoinParts): Promise<Joined> {
-  const { tls } = parts;
-  const agent = new Agent(tls === null ? {} : { connect: tls.connectorByHost(ANSWER_MS) });
-  try {
-    return await joinAnywhere(parts, agent);
-  } finally {
-    await agent.destroy();
-  }
-}
-
-async function joinAnywhere(parts: JoinParts, via: Dispatcher): Promise<Joined> {
   for (let attempt = 0; ; attempt++) {
     for (const base of parts.join) {
+      const channel = parts.channelTo(base);
       try {
-        return await joinAt(base, parts, via);
+        return await joinAt(base, parts, channel);
       } catch (error) {
         if (error instanceof ConfigurationError) throw error;
         const reason = error instanceof Error ? error.message : String(error);
         if (attempt % 10 === 0) parts.log.warn({ server: base, reason }, 'cannot join here yet');
+      } finally {
+        await channel.destroy();
       }
     }
     await parts.world.sleep(RETRY_MS);
   }
 }
 
-async function joinAt(base: string, parts: JoinParts, via: Dispatcher): Promise<Joined> {
+async function joinAt(base: string, parts: JoinParts, via: HttpChannel): Promise<Joined> {
   const { self, cluster, url, zone, storageId, world } = parts;
-  const before = await exchange(world, via, 'GET', `${base}/v1/servers`, null);
+  const before = await exchange(world, via, 'GET', '/v1/servers', null);
   if (!isClusterServers(before)) throw new Error('the answer names no servers');
   if (before.cluster !== cluster) {
     throw new ConfigurationError(
@@ -81,7 +74,7 @@ async function joinAt(base: string, parts: JoinParts, via: Dispatcher): Promise<
     ...(zone === null ? {} : { zone }),
   };
   const body = { session: drawIncarnation(parts.world), number: 1, command };
-  const { server } = await exchange(world, via, 'POST', `${base}/v1/catalog/commands`, body);
+  const { server } = await exchange(world, via, 'POST', '/v1/catalog/commands', body);
   const registered = server as ServerInfo;
   if (registered.state === 'out') {
     throw new ConfigurationError(
@@ -89,20 +82,20 @@ async function joinAt(base: string, parts: JoinParts, via: Dispatcher): Promise<
         `"leasehold server add ${self} ${url}", or choose another --id`,
     );
   }
-  const servers = await exchange(world, via, 'GET', `${base}/v1/servers`, null);
+  const servers = await exchange(world, via, 'GET', '/v1/servers', null);
   return { servers: isClusterServers(servers) ? servers : before, registered };
 }
 
 async function exchange(
   world: World,
-  dispatcher: Dispatcher,
+  channel: HttpChannel,
   method: 'GET' | 'POST',
-  url: string,
+  path: string,
   body: unknown,
 ): Promise<Record<string, unknown>> {
-  const response = await request(url, {
-    dispatcher,
+  const response = await channel.request({
     method,
+    path,
     signal: world.timeout(ANSWER_MS),
     ...(body === null ? {} : { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) }),
   });
