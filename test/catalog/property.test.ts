@@ -2,13 +2,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import Database from 'better-sqlite3';
 import fc from 'fast-check';
-import { ACCESS_ACL, DEFAULT_ACL, decodeAcl, encodeAcl, isMinimal, modeWithAcl } from '../../catalog/acl.ts';
+import { ACCESS_ACL, DEFAULT_ACL, encodeAcl } from '../../catalog/acl.ts';
 import { decodeBatch, encodeBatch, executeBatch, executeRequests } from '../../catalog/batch.ts';
 import { dumpCatalog } from '../../catalog/dump.ts';
 import { runQuery } from '../../catalog/queries.ts';
 import { type CatalogDatabase, ensureSchema } from '../../catalog/schema.ts';
 import type { Command, CommandRequest, Place } from '../../wire/catalog-api.ts';
 import { SERVERS } from './fixture.ts';
+import { assertSound } from './soundness.ts';
 
 const NAMES = ['a', 'b', 'c'];
 const RUNS = 150;
@@ -355,88 +356,6 @@ function runPrimary(db: CatalogDatabase, seq: number, batch: readonly CommandReq
   });
   db.exec('COMMIT');
   return done;
-}
-
-/** A mode and a list never say different things, and lists are where they may be. */
-function assertAclsSound(db: CatalogDatabase): void {
-  const rows = db
-    .prepare('SELECT i.kind, i.mode, x.name, x.value FROM xattrs x JOIN inodes i ON i.id = x.inode')
-    .all() as { kind: number; mode: number; name: string; value: Uint8Array }[];
-  for (const { kind, mode, name, value } of rows) {
-    if (name === DEFAULT_ACL) assert.equal(kind, 2, 'Only directories have a default list');
-    if (name !== ACCESS_ACL) continue;
-    const acl = decodeAcl(value);
-    assert.notEqual(kind, 3, 'Symbolic links have no list');
-    assert.equal(isMinimal(acl), false, 'A list that is a mode is not kept');
-    assert.equal(modeWithAcl(mode, acl), mode);
-  }
-}
-
-/** What holds in every catalog between two batches. */
-function assertSound(db: CatalogDatabase): void {
-  assertAclsSound(db);
-  const none = (what: string, sql: string): void => assert.deepEqual(db.prepare(sql).all(), [], what);
-  none(
-    'Every name stands for an inode, and is in a directory of the same volume',
-    `SELECT * FROM entries e LEFT JOIN inodes i ON i.id = e.inode LEFT JOIN inodes p ON p.id = e.parent
-     WHERE i.id IS NULL OR p.id IS NULL OR p.kind <> 2 OR p.volume <> i.volume`,
-  );
-  none(
-    'What is no directory counts its names',
-    `SELECT * FROM inodes i WHERE kind <> 2 AND links <> (SELECT COUNT(*) FROM entries WHERE inode = i.id)`,
-  );
-  none(
-    'A directory counts its subdirectories',
-    `SELECT * FROM inodes p WHERE kind = 2 AND links <> 2 +
-       (SELECT COUNT(*) FROM entries e JOIN inodes i ON i.id = e.inode WHERE e.parent = p.id AND i.kind = 2)`,
-  );
-  none(
-    'A directory has one name, in its parent; a root has none',
-    `SELECT * FROM inodes d WHERE kind = 2 AND
-       (SELECT COUNT(*) FROM entries WHERE inode = d.id) + (SELECT COUNT(*) FROM volumes WHERE root = d.id) <> 1
-     UNION ALL SELECT d.* FROM inodes d JOIN entries e ON e.inode = d.id WHERE kind = 2 AND d.parent <> e.parent`,
-  );
-  none(
-    'Exactly what has no name is an orphan',
-    'SELECT * FROM inodes WHERE (links = 0) <> (orphaned_ns IS NOT NULL)',
-  );
-  none(
-    'A volume counts its inodes and their bytes',
-    `SELECT * FROM volumes v WHERE inodes <> (SELECT COUNT(*) FROM inodes WHERE volume = v.id)
-       OR used_bytes <> (SELECT COALESCE(SUM(size), 0) FROM inodes WHERE volume = v.id AND kind = 1)`,
-  );
-  none(
-    'A volume counts what has a name or is in the trash, with what its files may grow to',
-    `SELECT * FROM volumes v WHERE named_inodes <>
-         (SELECT COUNT(*) FROM inodes WHERE volume = v.id AND (orphaned_ns IS NULL OR id IN (SELECT inode FROM trash)))
-       OR named_bytes <> (SELECT COALESCE(SUM(MAX(size, COALESCE(allowed, 0))), 0) FROM inodes
-         WHERE volume = v.id AND kind = 1 AND (orphaned_ns IS NULL OR id IN (SELECT inode FROM trash)))`,
-  );
-  none(
-    'and of that, what is in the trash',
-    `SELECT * FROM volumes v WHERE trashed_inodes <> (SELECT COUNT(*) FROM trash WHERE volume = v.id)
-       OR trashed_bytes <> (SELECT COALESCE(SUM(MAX(i.size, COALESCE(i.allowed, 0))), 0)
-         FROM trash t JOIN inodes i ON i.id = t.inode WHERE t.volume = v.id)`,
-  );
-  none(
-    'What is in the trash is a file of that volume without a name, that is kept for longer than it was removed',
-    `SELECT * FROM trash t LEFT JOIN inodes i ON i.id = t.inode WHERE i.id IS NULL OR i.kind <> 1 OR i.links <> 0
-       OR i.volume <> t.volume OR i.orphaned_ns IS NULL OR i.orphaned_ns <= t.removed_ns OR t.path NOT LIKE '/_%'`,
-  );
-  none(
-    'Only files may grow, and only live ones by more than they have',
-    'SELECT * FROM inodes WHERE (allowed IS NOT NULL AND kind <> 1) OR (live = 0 AND allowed > size)',
-  );
-  const placed = db.prepare('SELECT server, inode FROM placements ORDER BY inode, server').all();
-  const rows = db.prepare("SELECT id, replicas FROM inodes WHERE replicas <> '' ORDER BY id").all();
-  const members = (rows as { id: number; replicas: string }[]).flatMap(({ id, replicas }) =>
-    replicas
-      .split(',')
-      .sort()
-      .map((member) => ({ server: member, inode: id })),
-  );
-  assert.deepEqual(placed, members, 'What is on a server is what names the server');
-  none('Attributes belong to inodes', 'SELECT * FROM xattrs WHERE inode NOT IN (SELECT id FROM inodes)');
 }
 
 test('the same batches make the same catalogs, and sound ones', () => {
