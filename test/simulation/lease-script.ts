@@ -34,6 +34,7 @@ import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { type Chance, Replay } from './chronicle.ts';
 import { leasePeace } from './lease-run.ts';
 import type { CellView } from './lease-views.ts';
+import { type Kind, LeaseWords } from './lease-words.ts';
 import {
   CLOCK_SKEW_MAX_MS,
   type ClientCall,
@@ -42,7 +43,6 @@ import {
   messageOf,
   RECOVERY_MS,
 } from './lease-world.ts';
-import { type Kind, Words } from './script-words.ts';
 import { Violation, violationOf } from './violation.ts';
 import { CALM, type Faults, START_MS } from './world.ts';
 
@@ -106,7 +106,7 @@ export function scriptParse(text: string, name: string): LeaseScript {
   };
   text.split('\n').forEach((line, index) => {
     const { servers, cells } = script.settings;
-    const words = new Words(`${name}:${index + 1}`, line.replace(/#.*/, ''), servers, cells);
+    const words = new LeaseWords(`${name}:${index + 1}`, line.replace(/#.*/, ''), servers, cells);
     if (words.isOver()) return;
     const command = words.next('a command');
     const setting = SETTINGS[command];
@@ -202,7 +202,7 @@ class Stage {
 
 // Commands ---------------------------------------------------------------------------------------
 
-type Reader<Result> = (words: Words) => Result;
+type Reader<Result> = (words: LeaseWords) => Result;
 
 const SETTINGS: Readonly<Record<string, Reader<Partial<ScriptSettings>>>> = {
   algorithm: (words) => ({ algorithm: words.oneOf('the algorithm', ['flease', 'paxoslease']) }),
@@ -379,7 +379,7 @@ const CONDITIONS = [
   'up',
 ] as const;
 
-function conditionParse(words: Words): Condition {
+function conditionParse(words: LeaseWords): Condition {
   const what = words.oneOf('what', CONDITIONS);
   switch (what) {
     case 'holds': {
@@ -448,17 +448,17 @@ function conditionParse(words: Words): Condition {
   }
 }
 
-function ofCell(words: Words): { server: ServerId; cell: CellId } {
+function ofCell(words: LeaseWords): { server: ServerId; cell: CellId } {
   return { server: words.server(), cell: words.cell() };
 }
 
-function openParse(words: Words): { server: ServerId; cell: CellId; handicapMs: number } {
+function openParse(words: LeaseWords): { server: ServerId; cell: CellId; handicapMs: number } {
   const { server, cell } = ofCell(words);
   return { server, cell, handicapMs: words.skip('after') ? words.durationMs('the handicap') : 0 };
 }
 
 /** `a 1 view 2 abc joint cde` */
-function viewParse(words: Words): { server: ServerId; cell: CellId; view: CellView } {
+function viewParse(words: LeaseWords): { server: ServerId; cell: CellId; view: CellView } {
   const { server, cell } = ofCell(words);
   const view = words.natural('the number of the view', 1);
   const members = words.group();
@@ -466,13 +466,13 @@ function viewParse(words: Words): { server: ServerId; cell: CellId; view: CellVi
   return { server, cell, view: { view, members, ...(joint !== undefined && { joint }) } };
 }
 
-function ruleParse(words: Words, verdict: 'hold' | 'drop'): (stage: Stage) => void {
+function ruleParse(words: LeaseWords, verdict: 'hold' | 'drop'): (stage: Stage) => void {
   const { from, to } = words.link();
   const kinds = words.kinds();
   return (stage) => stage.rule({ from, to, kinds, verdict });
 }
 
-function networkParse(words: Words): Partial<Faults> {
+function networkParse(words: LeaseWords): Partial<Faults> {
   let faults: Partial<Faults> = {};
   while (!words.isOver()) {
     const what = words.oneOf('what the network does', ['loss', 'duplication', 'delay'] as const);
@@ -498,7 +498,7 @@ export function delayParse(text: string): { delayMinMs: number; delayMaxMs: numb
 
 // What fell to chance ----------------------------------------------------------------------------
 
-function messageParse(words: Words): Chance {
+function messageParse(words: LeaseWords): Chance {
   const { from, to } = words.link();
   const [a, b] = [from[0], to[0]];
   if (from.length !== 1 || to.length !== 1 || a === undefined || b === undefined) {
@@ -513,14 +513,14 @@ function messageParse(words: Words): Chance {
   return { kind: 'message', from: a, to: b, number, delaysMs };
 }
 
-function timerParse(words: Words): Chance {
+function timerParse(words: LeaseWords): Chance {
   const server = words.server();
   const number = words.natural('the number of the timer', 1);
   words.expect('late');
   return { kind: 'timer', server, number, lateMs: words.durationMs('how late') };
 }
 
-function atParse(words: Words, script: { chances: Chance[]; calls: ClientCall[] }): void {
+function atParse(words: LeaseWords, script: { chances: Chance[]; calls: ClientCall[] }): void {
   const atMs = words.durationMs('when');
   const kinds = ['clock', 'pause', 'crash', 'cut', 'open', 'close', 'release', 'view'] as const;
   const kind = words.oneOf('what happens then', kinds);

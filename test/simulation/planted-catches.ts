@@ -23,8 +23,10 @@ export function demandCatches(layer: PlantedLayer): void {
     }
   });
 
-  for (const bug of bugs) if (bug.caughtBy.test === undefined) demandCatch(layer, bug);
-  const tested = bugs.filter(({ caughtBy }) => caughtBy.test !== undefined);
+  const hasProcess = ({ caughtBy: { test: tested, schedule } }: Planted): boolean =>
+    (tested ?? schedule) !== undefined;
+  for (const bug of bugs) if (!hasProcess(bug)) demandCatch(layer, bug);
+  const tested = bugs.filter(hasProcess);
   if (tested.length === 0) return;
   describe(`${layer}: bugs that tests notice`, { concurrency: AT_A_TIME }, () => {
     for (const bug of tested) demandCatch(layer, bug);
@@ -33,8 +35,8 @@ export function demandCatches(layer: PlantedLayer): void {
 
 function demandCatch(layer: PlantedLayer, bug: Planted): void {
   test(`${layer} ${bug.row} is caught: ${bug.rule}`, async (context) => {
-    const { directed, conversation, seeds, test: tested } = bug.caughtBy;
-    const name = directed ?? tested?.name;
+    const { directed, conversation, seeds, test: tested, schedule } = bug.caughtBy;
+    const name = directed ?? tested?.name ?? schedule;
     assert.ok(name ?? conversation ?? seeds, 'Somebody must notice');
     const { said, told, seed } = await plantedHunt(bug);
     assert.notEqual(told, null, `${conversation} does not notice it`);

@@ -11,12 +11,14 @@ import {
   type Mutation,
   type Planted,
   type PlantedLayer,
+  SCHEDULES,
 } from './planted.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** A test that takes longer hangs: the longest takes a tenth of it on a machine with nothing else to do. */
 const TEST_MS_MAX = 400_000;
 const HANGS = 'It hangs';
+const SCHEDULE_MAIN = 'test/simulation/cluster/directed/main.ts';
 
 /** Who noticed a bug; null where somebody should have and did not. */
 export interface Catch {
@@ -51,8 +53,9 @@ async function campaignPlant(bug: Planted): Promise<Campaign> {
  * @throws Error where there is no such test, or where it hangs and nothing says that it may
  */
 export async function plantedHunt(bug: Planted, testMsMax: number = TEST_MS_MAX): Promise<Catch> {
-  const { directed, conversation, seeds, says, test } = bug.caughtBy;
+  const { directed, conversation, seeds, says, test, schedule } = bug.caughtBy;
   if (test !== undefined) return { said: await testRun(bug, test, testMsMax) };
+  if (schedule !== undefined) return { said: await scheduleRun(bug, schedule, testMsMax) };
   const campaign = await campaignPlant(bug);
   const said = directed === undefined ? undefined : scenarioPlay(campaign, directed);
   const isRight = said === undefined || says === undefined || (said?.includes(says) ?? false);
@@ -93,8 +96,43 @@ async function testRun(
   const pattern = name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
   // A test that fails leaves timers behind, some of a minute.
   const flags = ['--test-reporter=tap', '--test-force-exit', `--test-name-pattern=${pattern}`, file];
-  // A group of its own: servers and programs that the test has started end with it.
-  const child = spawn(process.execPath, flags, {
+  const { isLate, stdout, status } = await processRun(bug, flags, msMax);
+  if (isLate) {
+    if (hangs === true) return HANGS;
+    throw new Error(
+      `"${name}" has not ended after ${msMax} ms: where that is how ${bug.row} shows, say "hangs"`,
+    );
+  }
+  if (Number(/^# tests (\d+)/m.exec(stdout)?.[1] ?? 0) === 0) throw new Error(`No test "${name}" in ${file}`);
+  if (status === 0) {
+    const [, obstacle] = /^ *ok .* # SKIP ?(.*)$/m.exec(stdout) ?? [];
+    if (obstacle !== undefined) throw new Error(`"${name}" in ${file} was passed over: ${obstacle}`);
+    return null;
+  }
+  return /^ *error: (?:\|-\n *)?(.*)$/m.exec(stdout)?.[1]?.replace(/^['"]|['"]$/g, '') ?? 'It fails';
+}
+
+/** Plays a directed schedule of the code with a bug. @returns the line that does not happen, or null where all do */
+async function scheduleRun(bug: Planted, name: string, msMax: number): Promise<string | null> {
+  const { isLate, stdout, status } = await processRun(
+    bug,
+    [SCHEDULE_MAIN, `${SCHEDULES}/${name}.txt`],
+    msMax,
+  );
+  if (isLate) throw new Error(`Schedule ${name} has not ended after ${msMax} ms`);
+  if (status === 0) return null;
+  if (status !== 1) throw new Error(`Schedule ${name} cannot be played: ${stdout}`);
+  return stdout.split('\n')[0] ?? 'It fails';
+}
+
+/** Runs Node on the code with a bug. */
+async function processRun(
+  bug: Planted,
+  args: readonly string[],
+  msMax: number,
+): Promise<{ readonly isLate: boolean; readonly stdout: string; readonly status: number | null }> {
+  // A group of its own: servers and programs that it has started end with it.
+  const child = spawn(process.execPath, args, {
     cwd: ROOT,
     env: plantedEnv(mutationsOf(bug)),
     detached: true,
@@ -109,19 +147,7 @@ async function testRun(
     text(child.stdout),
     once(child, 'exit').finally(() => clearTimeout(limit)) as Promise<[number | null]>,
   ]);
-  if (isLate) {
-    if (hangs === true) return HANGS;
-    throw new Error(
-      `"${name}" has not ended after ${msMax} ms: where that is how ${bug.row} shows, say "hangs"`,
-    );
-  }
-  if (Number(/^# tests (\d+)/m.exec(stdout)?.[1] ?? 0) === 0) throw new Error(`No test "${name}" in ${file}`);
-  if (status === 0) {
-    const [, obstacle] = /^ *ok .* # SKIP ?(.*)$/m.exec(stdout) ?? [];
-    if (obstacle !== undefined) throw new Error(`"${name}" in ${file} was passed over: ${obstacle}`);
-    return null;
-  }
-  return /^ *error: (?:\|-\n *)?(.*)$/m.exec(stdout)?.[1]?.replace(/^['"]|['"]$/g, '') ?? 'It fails';
+  return { isLate, stdout, status };
 }
 
 function scenarioPlay(campaign: Campaign, name: string): string | null {

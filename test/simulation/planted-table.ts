@@ -45,8 +45,8 @@ function cellText(name: string, said: string | null | undefined): string {
 }
 
 function catchText({ layer }: Page, bug: Planted, { told, said, seed }: Catch): string {
-  const { directed, conversation, seeds, test } = bug.caughtBy;
-  const cells = [cellText(directed ?? `${test?.file}, "${test?.name}"`, said)];
+  const { directed, conversation, seeds, test, schedule } = bug.caughtBy;
+  const cells = [cellText(directed ?? schedule ?? `${test?.file}, "${test?.name}"`, said)];
   if (layer === 'replica') cells.unshift(cellText(conversation ?? '', told));
   cells.push(seed === undefined ? '' : seed === null ? `NOT in ${seeds}` : String(seed));
   return ` | ${cells.join(' | ')} |`;

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { mutationsOf, plantedSources } from './plant.ts';
+import { SCHEDULES } from './planted.ts';
 import { PLANTED } from './planted-all.ts';
 import { plantedHunt } from './planted-hunt.ts';
 
@@ -16,8 +17,9 @@ test('no two bugs of a layer have one name', () => {
 test('each bug has one place in the code, and a test that is there', () => {
   for (const bug of PLANTED) {
     plantedSources(mutationsOf(bug));
-    const { test: named } = bug.caughtBy;
+    const { test: named, schedule } = bug.caughtBy;
     assert.ok(named === undefined || existsSync(named.file), bug.row);
+    assert.ok(schedule === undefined || existsSync(`${SCHEDULES}/${schedule}.txt`), bug.row);
   }
 });
 

@@ -28,7 +28,12 @@ export interface CaughtBy {
    * no way to notice a bug: it would say nothing of which rule was broken.
    */
   readonly test?: { readonly file: string; readonly name: string; readonly hangs?: true };
+  /** The directed schedule of composed servers, clients and mounts must not happen as it says: its name in `SCHEDULES`. */
+  readonly schedule?: string;
 }
+
+/** Where the directed schedules of composed servers, clients and mounts are, as `NAME.txt`. */
+export const SCHEDULES = 'test/testdata/simulation/cluster';
 
 /** One bug. */
 export interface Planted extends Mutation {

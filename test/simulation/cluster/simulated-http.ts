@@ -39,6 +39,24 @@ interface Front {
   readonly open: Set<() => void>;
 }
 
+/** A request on its way, as a gate sees it. */
+export interface Passing {
+  /** The machine that sends it. */
+  readonly from: string;
+  readonly origin: string;
+  readonly method: string;
+  readonly path: string;
+  readonly body: string;
+}
+
+/** A directed schedule has single requests and answers wait, or be lost. Calls `go` or `lose`, at once or later. */
+export type HttpGate = (
+  what: 'request' | 'answer',
+  passing: Passing,
+  go: () => void,
+  lose: () => void,
+) => void;
+
 /** HTTP of simulated processes: requests enter the real application of a server. */
 export class SimulatedHttp {
   readonly #network: Network;
@@ -47,6 +65,8 @@ export class SimulatedHttp {
   /** By method and first parts of the path: how often a fault met such a request. */
   readonly faults = { requestLost: 0, answerLost: 0, late: 0, afterCallerGone: 0 };
   requestCount = 0;
+  /** Through which all requests and answers pass, if there is one. */
+  gate: HttpGate | null = null;
 
   constructor(network: Network, postman: SimulatedProcess) {
     this.#network = network;
@@ -156,8 +176,23 @@ class Exchange {
     }
     const isLate = network.chance(network.weather.late);
     if (isLate) this.#http.faults.late++;
-    this.#travel(isLate ? network.upTo(network.weather.lateMs) : network.delayMs(), isLate, find);
+    const { gate } = this.#http;
+    if (gate === null)
+      this.#travel(isLate ? network.upTo(network.weather.lateMs) : network.delayMs(), isLate, find);
+    else
+      gate(
+        'request',
+        this.#passing,
+        () => this.#travel(network.delayMs(), true, find),
+        () => this.#fail('ECONNRESET', 'The connection broke before the request arrived', 0),
+      );
     return this.#outcome.promise;
+  }
+
+  get #passing(): Passing {
+    const { method, path } = this.#request;
+    const body = this.#body?.toString('latin1') ?? '';
+    return { from: this.#machine, origin: this.#origin, method, path, body };
   }
 
   /** The caller waits no longer: its side of the connection is closed, and the server learns so, unless that is lost. */
@@ -219,10 +254,18 @@ class Exchange {
         this.#pending?.cancel();
         this.#network.time.note(`${method} ${path.split('?')[0]} ${answer.statusCode}`);
         const { weather } = this.#network;
+        const { gate } = this.#http;
         if (this.#network.chance(weather.answerLost)) {
           this.#http.faults.answerLost++;
           this.#fail('ECONNRESET', 'The connection broke before the answer', this.#network.upTo(20));
-        } else this.#answer(front, answer);
+        } else if (gate === null) this.#answer(front, answer);
+        else
+          gate(
+            'answer',
+            this.#passing,
+            () => this.#answer(front, answer),
+            () => this.#fail('ECONNRESET', 'The connection broke before the answer', 0),
+          );
       },
       () => {
         front.open.delete(broken);

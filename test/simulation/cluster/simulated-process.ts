@@ -130,11 +130,19 @@ export class SimulatedProcess implements World {
     if (this.#ended) return;
     this.#pausedUntilMs = Math.max(this.#pausedUntilMs, this.#time.nowMs + forMs);
     // Where a longer pause has begun meanwhile, this is parked as everything else, and the end of that one does it.
-    this.#time.after(forMs, this, () => {
-      const parked = this.#parked;
-      this.#parked = [];
-      for (const run of parked) this.#time.after(0, this, run);
-    });
+    this.#time.after(forMs, this, () => this.#unpark());
+  }
+
+  /** Ends all pauses, as SIGCONT does. */
+  resume(): void {
+    this.#pausedUntilMs = this.#time.nowMs;
+    this.#unpark();
+  }
+
+  #unpark(): void {
+    const parked = this.#parked;
+    this.#parked = [];
+    for (const run of parked) this.#time.after(0, this, run);
   }
 
   /** For the loop. @returns whether it is paused, so that `run` waits for the end of that */

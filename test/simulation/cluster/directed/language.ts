@@ -1,0 +1,297 @@
+/**
+ * A small language for schedules of composed servers, clients and mounts, one statement a line; `#` begins a comment.
+ * A server is `s1`, `s2` …, or a name that `let` has given; `a/2` is a second program on the mount `a`.
+ *
+ *     servers 5, replicas 3, lease 2s, seed 1, flag --name value      the cluster; before everything else
+ *     mount a cache=ttl:1s,op_timeout=6s          a machine with a mount, and what stands behind `-o`
+ *     client c 20s                                one with a client library, and its limit of an operation
+ *     let p be catalog-primary
+ *
+ *     a: open f /x creat|excl|wronly              a program's call, which succeeds; words of test/posix/calls.py for mounts,
+ *                                                 of client-calls.ts for clients; x{30000} is so many x
+ *     a: get /x gives hello                       ... with this value; `gives` alone: with an empty one
+ *     a: open f /x creat|excl|wronly fails EEXIST        also: fails (anyhow), may fail (or not)
+ *     a starts: fsync f                           the call is made, and the schedule continues
+ *     a ends [fails ETIMEDOUT]                    waits for its outcome
+ *     a waits                                     it has no outcome yet
+ *
+ *     hold R request of a [to s1] TEXT …          the next request with these texts in method, path or body waits, as `R`;
+ *                                                 =/v1/births is the whole path
+ *     hold R answer of a TEXT …                   it is executed, and its answer waits
+ *     lose R request of a TEXT …, lose R answer of a TEXT …         its connection breaks
+ *     hold all R request of a …                   all such requests from now on
+ *     await R                                     waits until the rule has met one
+ *     release R, drop R                           what is held arrives, whether or not its caller still waits; or is lost
+ *
+ *     pause a [9s], resume a, kill s1, start s1, power s1 (is lost, and it starts again)
+ *     cut a [s1 s2], heal                         no message passes between them, or between a and all others
+ *     wait 9s
+ *
+ * In the end each process runs that the schedule has not ended, and for one file and view there was one set of members.
+ */
+import { ScriptError, Words } from '../../script-words.ts';
+import {
+  type CallOutcome,
+  onStage,
+  STAGE_USUAL,
+  type Stage,
+  StageError,
+  type StageSettings,
+} from './stage.ts';
+
+const AWAIT_MS_MAX = 60_000;
+
+type Step = (stage: Stage) => Promise<void>;
+
+/** One line that happens. */
+interface PlacedStep {
+  readonly place: string;
+  readonly line: string;
+  readonly run: Step;
+}
+
+/** A schedule that was read and can be played. */
+export interface Schedule {
+  readonly settings: StageSettings;
+  readonly steps: readonly PlacedStep[];
+}
+
+/**
+ * Reads a schedule.
+ * @param name of the file, for the messages
+ * @throws ScriptError naming the line
+ */
+export function scheduleParse(text: string, name: string): Schedule {
+  let settings = STAGE_USUAL;
+  const steps: PlacedStep[] = [];
+  for (const [index, whole] of text.split('\n').entries()) {
+    const line = whole.replace(/(^|\s)#.*/, '').trim();
+    const words = new Words(`${name}:${index + 1}`, line);
+    if (words.isOver()) continue;
+    const setting = SETTINGS[words.peek()];
+    if (setting !== undefined) {
+      if (steps.length > 0) words.fail(`"${words.peek()}" comes before everything that happens`);
+      words.next('a setting');
+      settings = { ...settings, ...setting(words, settings) };
+    } else steps.push({ place: words.place, line, run: stepParse(words) });
+    words.end();
+  }
+  return { settings, steps };
+}
+
+/**
+ * Plays a schedule on a cluster of its own.
+ * @param onNote is called with each line of the trace
+ * @throws ScriptError naming the line whose story does not happen
+ */
+export async function schedulePlay(
+  { settings, steps }: Schedule,
+  onNote: ((line: string) => void) | null = null,
+): Promise<void> {
+  await onStage(settings, onNote, async (stage) => {
+    for (const { place, line, run } of steps) {
+      stage.time.note(`${place}: ${line}`);
+      try {
+        await run(stage);
+        stage.lookAtViews();
+        stage.lookAtProcesses();
+      } catch (error) {
+        if (!(error instanceof StageError)) throw error;
+        throw new ScriptError(`${place}: ${line}: ${error.message}`);
+      }
+    }
+  });
+}
+
+type Setting = (words: Words, settings: StageSettings) => Partial<StageSettings>;
+
+const SETTINGS: Readonly<Record<string, Setting>> = {
+  servers: (words) => ({ servers: words.natural('the number of servers', 1, 7) }),
+  replicas: (words) => ({ replicas: words.natural('the number of replicas', 1, 5) }),
+  lease: (words) => ({ leaseMs: words.durationMs('the lease') }),
+  seed: (words) => ({ seed: words.natural('the seed') }),
+  flag: (words, { flags }) => ({ flags: [...flags, ...rest(words)] }),
+};
+
+type Reader = (words: Words) => Step;
+
+const COMMANDS: Readonly<Record<string, Reader>> = {
+  mount: (words) => {
+    const name = words.next('a name');
+    const options = words.isOver() ? '' : words.next('options');
+    return (stage) => stage.mount(name, options);
+  },
+  client: (words) => {
+    const name = words.next('a name');
+    const limitMs = words.isOver() ? AWAIT_MS_MAX : words.durationMs('the limit of an operation');
+    return async (stage) => stage.client(name, limitMs);
+  },
+  let: (words) => {
+    const name = words.next('a name');
+    words.expect('be');
+    words.oneOf('what it stands for', ['catalog-primary']);
+    return async (stage) => stage.alias(name, await stage.catalogPrimary());
+  },
+  hold: (words) => trafficParse(words, 'hold'),
+  lose: (words) => trafficParse(words, 'lose'),
+  await: (words) => {
+    const name = words.next('the name of a rule');
+    return async (stage) => {
+      if (!(await stage.wait(AWAIT_MS_MAX, () => stage.held.met(name) > 0)))
+        throw new StageError('it meets nothing');
+    };
+  },
+  release: (words) => endParse(words, 'go'),
+  drop: (words) => endParse(words, 'lose'),
+  pause: (words) => {
+    const name = words.next('who');
+    const forMs = words.isOver() ? Number.POSITIVE_INFINITY : words.durationMs('how long');
+    return async (stage) => stage.victim(name).pause(forMs);
+  },
+  resume: (words) => ofMachine(words, (stage, name) => stage.victim(name).resume()),
+  kill: (words) =>
+    ofMachine(words, (stage, name) => {
+      if (stage.servers.has(stage.machine(name))) stage.server(name).kill();
+      else stage.victim(name).end();
+    }),
+  start: (words) => ofMachine(words, (stage, name) => stage.server(name).start()),
+  power: (words) =>
+    ofMachine(words, (stage, name) => {
+      stage.server(name).losePower();
+      stage.server(name).start();
+    }),
+  cut: (words) => {
+    const [name = words.fail('who is missing'), ...others] = rest(words);
+    return async (stage) => {
+      const machine = stage.machine(name);
+      const from = others.length === 0 ? stage.machines : others.map((other) => stage.machine(other));
+      for (const other of from) {
+        if (other === machine) continue;
+        stage.network.cut(machine, other);
+        stage.network.cut(other, machine);
+      }
+    };
+  },
+  heal: () => async (stage) => stage.network.heal(),
+  wait: (words) => {
+    const forMs = words.durationMs('how long');
+    return async (stage) => void (await stage.wait(forMs));
+  },
+};
+
+/** What stands behind the name of a program. */
+const VERBS: Readonly<Record<string, (words: Words, who: string) => Step>> = {
+  'starts:': (words, who) => {
+    const [call = '', ...values] = valuesOf(rest(words));
+    return async (stage) => void stage.start(who, call, values);
+  },
+  ends: (words, who) => {
+    const expected = expectationParse(words, rest(words));
+    return async (stage) => expected.check(await stage.ended(stage.underWay(who)));
+  },
+  waits: (_words, who) => async (stage) => {
+    const { outcome } = stage.underWay(who);
+    if (outcome !== null) throw new StageError(`it has ended, and ${outcomeText(outcome)}`);
+  },
+};
+
+function stepParse(words: Words): Step {
+  const first = words.next('a statement');
+  if (first.endsWith(':')) return callParse(words, first.slice(0, -1));
+  const verb = VERBS[words.peek()];
+  const command = COMMANDS[first];
+  if (command !== undefined) return command(words);
+  if (verb === undefined) {
+    const known = [...Object.keys(COMMANDS), 'NAME: CALL', ...Object.keys(VERBS).map((one) => `NAME ${one}`)];
+    return words.fail(`a statement begins with ${known.join(', ')}, not with "${first}"`);
+  }
+  words.next('what it does');
+  return verb(words, first);
+}
+
+function callParse(words: Words, who: string): Step {
+  const all = rest(words);
+  const at = all.findIndex((word) => EXPECTATIONS[word] !== undefined);
+  const [call, ...values] = valuesOf(at < 0 ? all : all.slice(0, at));
+  if (call === undefined) return words.fail('a call is missing');
+  const expected = expectationParse(words, at < 0 ? [] : all.slice(at));
+  return async (stage) => expected.check(await stage.ended(stage.start(who, call, values)));
+}
+
+interface Expectation {
+  /** @throws StageError where the outcome is another one */
+  check(outcome: CallOutcome): void;
+}
+
+const EXPECTATIONS: Readonly<Record<string, (words: readonly string[]) => Expectation | string>> = {
+  gives: (words) => {
+    const [wanted = ''] = valuesOf([words.join(' ')]);
+    return expecting(`gives ${wanted.slice(0, 60)}`, ({ value }) => value?.trimEnd() === wanted);
+  },
+  fails: ([errno, ...more]) => {
+    if (more.length > 0) return `nothing is expected after "${errno}"`;
+    return expecting(`fails ${errno ?? ''}`, (outcome) =>
+      errno === undefined ? outcome.errno !== undefined : outcome.errno === errno,
+    );
+  },
+  may: (words) => (words.join() === 'fail' ? expecting('ends', () => true) : '"may fail" is expected'),
+};
+
+function expectationParse(words: Words, said: readonly string[]): Expectation {
+  const [kind, ...values] = said;
+  if (kind === undefined) return expecting('succeeds', ({ errno }) => errno === undefined);
+  const expectation =
+    EXPECTATIONS[kind]?.(values) ?? `an outcome begins with ${Object.keys(EXPECTATIONS).join(', ')}`;
+  return typeof expectation === 'string' ? words.fail(expectation) : expectation;
+}
+
+function expecting(wanted: string, isMet: (outcome: CallOutcome) => boolean): Expectation {
+  return {
+    check: (outcome) => {
+      if (!isMet(outcome)) throw new StageError(`expected: ${wanted}; it ${outcomeText(outcome)}`);
+    },
+  };
+}
+
+function outcomeText({ value, errno }: CallOutcome): string {
+  return errno === undefined ? `gives "${value?.slice(0, 60)}"` : `fails ${errno}`;
+}
+
+function trafficParse(words: Words, verdict: 'hold' | 'lose'): Step {
+  const all = words.skip('all');
+  const name = words.next('a name');
+  const what = words.oneOf('what', ['request', 'answer']);
+  words.expect('of');
+  const who = words.next('who');
+  const to = words.skip('to') ? words.next('a server') : null;
+  const texts = rest(words);
+  return async (stage) => {
+    const origin = to === null ? null : stage.origin(to);
+    stage.held.add({ name, verdict, what, from: stage.machine(who), origin, texts, all });
+  };
+}
+
+function endParse(words: Words, how: 'go' | 'lose'): Step {
+  const name = words.next('the name of a rule');
+  return async (stage) => {
+    if (stage.held.end(name, how) === 0) throw new StageError('nothing is held');
+  };
+}
+
+function ofMachine(words: Words, run: (stage: Stage, name: string) => void): Step {
+  const name = words.next('who');
+  return async (stage) => run(stage, name);
+}
+
+function rest(words: Words): string[] {
+  const all: string[] = [];
+  while (!words.isOver()) all.push(words.next('a word'));
+  return all;
+}
+
+/** `x{30000}` is so many x. */
+function valuesOf(words: readonly string[]): string[] {
+  return words.map((word) =>
+    word.replace(/(.)\{(\d+)\}/g, (_, one: string, count: string) => one.repeat(Number(count))),
+  );
+}
