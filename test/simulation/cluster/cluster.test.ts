@@ -1,19 +1,31 @@
+/**
+ * Goal: composed servers, clients of the library and mounts keep their promises on every seed, and the seeds together meet each
+ * fault and what the workloads demand.
+ * Method: a short form of `npm run simulate:cluster`.
+ */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { type RunReport, runCluster } from './cluster-run.ts';
+import { commandOf } from './arguments.ts';
+import { type RunOptions, type RunReport, runCluster } from './cluster-run.ts';
+import { FAULTS } from './faults.ts';
+import { WORKLOADS } from './workloads/all.ts';
 
-/** Seeds of the form that runs with every change; others find what these do not. */
-const SEEDS = 12;
-const SECONDS = 15;
-/** Of every so many seeds one has more servers than a file has members, so that replicas move. */
-const LARGER = 3;
+const SECONDS = 12;
+/** The seeds of the form that runs with every change; others find what these do not. */
+const SHAPES = [
+  { servers: 3, clients: 2 },
+  { servers: 5, clients: 2 },
+  { servers: 3, clients: 1, mounts: 2, cache: 'leases' },
+  { servers: 3, clients: 1, mounts: 2, cache: 'strict' },
+  { servers: 5, clients: 1, mounts: 2, cache: 'leases', volumes: 2 },
+  { servers: 3, clients: 1, mounts: 2, cache: 'ttl' },
+] as const;
+const ROUNDS = 2;
+const OPERATIONS_PER_SECOND_MIN = 10;
+const HTTP_FAULTS = ['requestLost', 'answerLost', 'late', 'afterCallerGone'].map((name) => `http ${name}`);
 const MAIN = join(import.meta.dirname, 'main.ts');
-
-const options = (seed: number) => {
-  return { seed, servers: seed % LARGER === 0 ? 5 : 3, clients: 2, forMs: SECONDS * 1_000 };
-};
 
 function summed(reports: readonly RunReport[]): Map<string, number> {
   const sum = new Map<string, number>();
@@ -23,47 +35,35 @@ function summed(reports: readonly RunReport[]): Map<string, number> {
   return sum;
 }
 
-test('composed servers and client libraries keep their promises on every seed', async () => {
+test('servers, clients and mounts keep their promises on every seed', { timeout: 900_000 }, async () => {
   const reports: RunReport[] = [];
-  for (let seed = 1; seed <= SEEDS; seed++) {
-    const report = await runCluster(options(seed));
-    assert.deepEqual(
-      report.violations,
-      [],
-      `npm run simulate:cluster -- --seed ${seed} --servers ${options(seed).servers} --for ${SECONDS}s`,
-    );
+  for (let index = 0; index < SHAPES.length * ROUNDS; index++) {
+    const shape = SHAPES[index % SHAPES.length] as (typeof SHAPES)[number];
+    const options: RunOptions = { seed: index + 1, ...shape, forMs: SECONDS * 1_000 };
+    const report = await runCluster(options);
+    assert.deepEqual(report.violations, [], commandOf(options));
     reports.push(report);
   }
   const coverage = summed(reports);
-  for (const what of [
-    'kill',
-    'power',
-    'pause',
-    'isolate',
-    'cut',
-    'part',
-    'slow-link',
-    'foul',
-    'slow-disk',
-    'full-disk',
-    'kill-client',
-    'flush',
-    'move',
-    'power of all',
-  ]) {
-    assert.ok((coverage.get(what) ?? 0) > 0, `No seed had ${what}`);
-  }
-  for (const what of ['requestLost', 'answerLost', 'late', 'afterCallerGone']) {
-    assert.ok((coverage.get(`http ${what}`) ?? 0) > 0, `No request met ${what}`);
-  }
+  const demands = [
+    ...FAULTS.map(({ name }) => name),
+    ...WORKLOADS.flatMap(({ demands }) => demands),
+    ...[...HTTP_FAULTS, 'power of all', 'views'],
+  ];
+  const missed = demands.filter((what) => (coverage.get(what) ?? 0) === 0);
+  assert.deepEqual(missed, [], `Of ${JSON.stringify(Object.fromEntries([...coverage].sort()))}`);
   const operations = reports.reduce((sum, report) => sum + report.operations, 0);
-  assert.ok(operations > 10 * SEEDS * SECONDS, `Only ${operations} operations were done`);
+  assert.ok(operations > OPERATIONS_PER_SECOND_MIN * reports.length * SECONDS, `${operations} operations`);
 });
 
 test('a seed gives the same trace, in this process and in another one', async () => {
-  const first = await runCluster({ ...options(77), servers: 3, forMs: 8_000 });
-  const second = await runCluster({ ...options(77), servers: 3, forMs: 8_000 });
+  const options: RunOptions = {
+    ...{ seed: 77, servers: 3, clients: 1, mounts: 2, cache: 'leases', volumes: 1, forMs: 4_000 },
+  };
+  const first = await runCluster(options);
+  const second = await runCluster(options);
   assert.equal(second.traceHash, first.traceHash);
-  const other = spawnSync(process.execPath, [MAIN, '--seed', '77', '--for', '8s'], { encoding: 'utf8' });
+  const words = commandOf(options).split(' -- ')[1] as string;
+  const other = spawnSync(process.execPath, [MAIN, ...words.split(' ')], { encoding: 'utf8' });
   assert.match(other.stdout, new RegExp(`hash ${first.traceHash}`), other.stderr);
 });

@@ -1,7 +1,7 @@
-import { copyFileSync, existsSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
-import Database from 'better-sqlite3';
-import type { View } from '../../../replica/view.ts';
+import type { View } from '../../../../replica/view.ts';
+import type { Judge } from '../judge.ts';
+import type { Run } from '../run.ts';
+import { readIndex } from './index-copy.ts';
 
 /** A replica as a server's index has it. */
 interface Replica {
@@ -18,21 +18,6 @@ interface Row {
   readonly view: string;
   readonly seq: number;
   readonly sizeBytes: number;
-}
-
-/** Reads a copy of a server's index: the server, which may be running, has the index for itself. */
-function readIndex<Value>(folder: string, none: Value, read: (database: Database.Database) => Value): Value {
-  const [path, copy] = [join(folder, 'index.db'), `${folder}-index-copy.db`];
-  if (!existsSync(path)) return none;
-  copyFileSync(path, copy);
-  if (existsSync(`${path}-wal`)) copyFileSync(`${path}-wal`, `${copy}-wal`);
-  const database = new Database(copy);
-  try {
-    return read(database);
-  } finally {
-    database.close();
-    for (const ending of ['', '-wal', '-shm']) rmSync(`${copy}${ending}`, { force: true });
-  }
 }
 
 /** @returns the replicas in the data folder of a server */
@@ -52,38 +37,21 @@ function replicasIn(folder: string): Replica[] {
   });
 }
 
-/** What a run has seen of the replicas of all servers. */
-export class ReplicasJudge {
-  /** By file and number of its view: the members, and the server that showed them first. */
-  readonly #views = new Map<string, { readonly members: string; readonly server: string }>();
-  readonly violations: string[] = [];
-  views = 0;
+/** The replicas of each file that still has a name are equal once all is quiet. */
+export class ReplicasJudge implements Judge {
+  readonly name = 'replicas';
 
-  /** Looks at the views of a running server: for one file and view number there is one set of members, ever. */
-  sample(server: string, folder: string): void {
-    readIndex(folder, null, (database) => {
-      const rows = database.prepare('SELECT file, view FROM files').all() as Pick<Row, 'file' | 'view'>[];
-      for (const { file, view } of rows) this.#see(server, file, JSON.parse(view) as View);
-      return null;
-    });
-  }
-
-  #see(server: string, file: number, view: View): void {
-    const key = `${file} ${view.number}`;
-    const members = JSON.stringify([[...view.members].sort(), [...(view.joint ?? [])].sort()]);
-    const known = this.#views.get(key);
-    if (known === undefined) {
-      this.#views.set(key, { members, server });
-      this.views++;
-    } else if (known.members !== members) {
-      this.violations.push(
-        `file ${file} has two sets of members in view ${view.number}: ${known.members} at ${known.server}, ${members} at ${server}`,
-      );
-    }
+  async quiet(run: Run): Promise<void> {
+    const folders = new Map(run.cluster.servers.map(({ id, disk }) => [id, disk.folder]));
+    for (const text of this.#differences(
+      folders,
+      run.kept.map(({ inode }) => inode),
+    ))
+      run.violation(text);
   }
 
   /** @returns what differs between the members of the newest views of `files`; all is quiet */
-  differences(folders: ReadonlyMap<string, string>, files: readonly number[]): string[] {
+  #differences(folders: ReadonlyMap<string, string>, files: readonly number[]): string[] {
     const byServer = new Map<string, Map<number, Replica>>();
     for (const [server, folder] of folders) {
       byServer.set(server, new Map(replicasIn(folder).map((replica) => [replica.file, replica])));

@@ -1,0 +1,123 @@
+/** The command line of `npm run simulate:cluster`. */
+import { durationParse } from '../../../base/duration.ts';
+import { type CommandLine, commandLineOf, countOption, UsageError } from '../../../bench/command-line.ts';
+import type { RunOptions } from './cluster-run.ts';
+import { FAULTS } from './faults.ts';
+import { type Shape, shapeOf } from './shapes.ts';
+import { CACHES, type Cache } from './simulated-machine.ts';
+import { WORKLOADS } from './workloads/all.ts';
+
+const COUNT_MAX = 1_000_000_000;
+
+/** Seeds to run, and how. */
+export interface Wanted {
+  readonly first: number;
+  /** Infinite where no seed was named. */
+  readonly count: number;
+  readonly trace: boolean;
+  readonly options: (seed: number) => RunOptions;
+}
+
+const RANGES = { servers: [3, 7], clients: [0, 4], mounts: [0, 4], volumes: [1, 3] } as const;
+type Counted = keyof typeof RANGES;
+
+export const USAGE = `npm run simulate:cluster -- [options]
+
+Runs composed servers, clients of the library and mounts below a model of the Linux kernel in one process, on virtual time,
+from one seed, while they meet faults, and judges what programs saw and what is stored (docs/TESTING.md).
+Exit code 1: a seed violates a rule; 2: a mistake on the command line.
+
+  --seed N         the first seed; without it all from 1 on, until the program is stopped
+  --count N        so many seeds (1)
+  --for TIME       virtual time of the work of each, as 90s or 5m (60s)
+  --servers N      3 to 7
+  --clients N      0 to 4 clients of the library
+  --mounts N       0 to 4 machines with a mount
+  --volumes N      1 to 3
+  --cache NAME     of mounts: ${CACHES.join(', ')}
+                   What is not given of these five is drawn from the seed.
+  --workload A,B   ${WORKLOADS.map(({ name }) => name).join(', ')} (all)
+  --faults A,B     ${wrapped(FAULTS.map(({ name }) => name))} (all)
+  --calm           without faults
+  --trace          prints every request, operation, fault and line of a log with its virtual time
+  --help           prints this
+`;
+
+function wrapped(names: readonly string[]): string {
+  return names.join(', ').replaceAll(/(.{70,90}?,) /g, '$1\n                   ');
+}
+
+/** @returns what the words behind the program's name ask for */
+export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
+  const texts = ['seed', 'count', 'for', 'cache', 'workload', 'faults', ...Object.keys(RANGES)];
+  return commandLineOf(words, { texts, flags: ['trace', 'calm'] }, ({ texts: given, flags }) => {
+    const { seed, count = '1', for: span = '60s', cache, workload, faults } = given;
+    const forMs = durationParse(span);
+    if (forMs === null) throw new UsageError(`--for takes a time such as 90s or 5m, not "${span}"`);
+    const shape: Partial<Shape> = {
+      ...Object.fromEntries(
+        (Object.keys(RANGES) as Counted[]).flatMap((name) => {
+          const text = given[name];
+          return text === undefined ? [] : [[name, numberIn(name, text)]];
+        }),
+      ),
+      ...(cache === undefined ? {} : { cache: named('cache', CACHES, cache) as Cache }),
+    };
+    const chosen = {
+      ...(workload === undefined ? {} : { workloads: namesIn('workload', WORKLOADS, workload) }),
+      ...(faults === undefined ? {} : { faults: namesIn('faults', FAULTS, faults) }),
+      ...(flags.has('calm') ? { faults: [] } : {}),
+    };
+    return {
+      first: seed === undefined ? 1 : countOption('seed', seed, COUNT_MAX),
+      count: seed === undefined ? Number.POSITIVE_INFINITY : countOption('count', count, COUNT_MAX),
+      trace: flags.has('trace'),
+      options: (one) => ({ seed: one, forMs, ...shapeOf(one), ...shape, ...chosen }),
+    };
+  });
+}
+
+function numberIn(name: Counted, text: string): number {
+  const [min, max] = RANGES[name];
+  const value = Number(text);
+  if (text !== '' && Number.isInteger(value) && value >= min && value <= max) return value;
+  throw new UsageError(`--${name} takes a number from ${min} to ${max}, not "${text}"`);
+}
+
+function named(option: string, names: readonly string[], text: string): string {
+  if (names.includes(text)) return text;
+  throw new UsageError(`--${option} takes ${names.join(', ')}, not "${text}"`);
+}
+
+function namesIn(option: string, table: readonly { readonly name: string }[], text: string): string[] {
+  const names = table.map(({ name }) => name);
+  return text.split(',').map((one) => named(option, names, one));
+}
+
+/** @returns the command line that runs the same again */
+export function commandOf(options: RunOptions): string {
+  const { seed, servers, clients, mounts, cache, volumes, workloads, faults, forMs } = options;
+  const words = [`--seed ${seed}`, `--servers ${servers}`, `--clients ${clients}`];
+  if (mounts !== undefined) words.push(`--mounts ${mounts}`);
+  if (volumes !== undefined) words.push(`--volumes ${volumes}`);
+  if (cache !== undefined) words.push(`--cache ${cache}`);
+  words.push(`--for ${forMs}ms`);
+  if (workloads !== undefined) words.push(`--workload ${workloads.join()}`);
+  if (faults !== undefined) words.push(faults.length === 0 ? '--calm' : `--faults ${faults.join()}`);
+  return `npm run simulate:cluster -- ${words.join(' ')}`;
+}
+
+/** What a run took, for its line. */
+export function costText(
+  simulatedMs: number,
+  operations: number,
+  events: number,
+  { user, system }: NodeJS.CpuUsage,
+): string {
+  const cpuS = (user + system) / 1e6;
+  const per = (amount: number, digits = 0): string => (amount / cpuS).toFixed(digits);
+  return (
+    `a CPU second has ${per(simulatedMs / 1_000, 1)} simulated seconds, ${per(operations)} operations, ` +
+    `${per(events)} events`
+  );
+}

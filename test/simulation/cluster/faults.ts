@@ -1,0 +1,280 @@
+import type { Prng } from '../../../base/prng.ts';
+import { FAIR, FOUL } from './network.ts';
+import type { ClusterShape, SimulatedCluster } from './simulated-cluster.ts';
+
+/** Something that goes wrong with a cluster for a while. */
+export interface Fault {
+  readonly name: string;
+  /** How often it is drawn, relative to the others. */
+  readonly weight: number;
+  /** A cluster of this shape can meet it; unless this is given, each can. */
+  readonly fits?: (shape: ClusterShape) => boolean;
+  /**
+   * Begins it, and schedules its end with `cluster.later`; `cluster.heal()` ends it, too.
+   *
+   * @param draw of this one fault
+   * @returns whether it happened; then `cluster.tell` has a sentence that says what
+   */
+  inject(cluster: SimulatedCluster, draw: Prng, durationMs: number): boolean;
+}
+
+const hasClients = ({ clients }: ClusterShape): boolean => clients > 0;
+const hasMounts = ({ mounts }: ClusterShape): boolean => mounts > 0;
+
+const seconds = (ms: number): string => `${(ms / 1_000).toFixed(1)} s`;
+
+/** The names between which links are cut, in the sentence of a fault. */
+function cutBetween(cluster: SimulatedCluster, one: string, others: readonly string[], oneWay: number): void {
+  for (const other of others) {
+    if (other === one) continue;
+    if (oneWay !== 1) cluster.network.cut(one, other);
+    if (oneWay !== 2) cluster.network.cut(other, one);
+  }
+}
+
+const WAYS = ['does not reach, and is not reached by,', 'is not reached by', 'does not reach'] as const;
+
+export const FAULTS: readonly Fault[] = [
+  {
+    name: 'kill',
+    weight: 2,
+    inject(cluster, draw, durationMs) {
+      const server = draw.pick(cluster.servers);
+      if (!cluster.maySpare(server, draw)) return false;
+      server.kill();
+      cluster.tell(`${server.id} is killed, for ${seconds(durationMs)}`);
+      cluster.restartLater(server, durationMs);
+      return true;
+    },
+  },
+  {
+    name: 'power',
+    weight: 2,
+    inject(cluster, _draw, durationMs) {
+      if (cluster.servers.some((server) => !server.hasStarted)) return false;
+      cluster.weak.losePower();
+      cluster.tell(`${cluster.weak.id} loses its power, for ${seconds(durationMs)}`);
+      cluster.restartLater(cluster.weak, durationMs);
+      return true;
+    },
+  },
+  {
+    name: 'pause',
+    weight: 2,
+    inject(cluster, draw, durationMs) {
+      const server = draw.pick(cluster.servers);
+      if (!server.runs) return false;
+      server.process?.pause(durationMs);
+      cluster.tell(`${server.id} is paused for ${seconds(durationMs)}`);
+      return true;
+    },
+  },
+  {
+    name: 'pause-client',
+    weight: 1,
+    fits: hasClients,
+    inject(cluster, draw, durationMs) {
+      const client = draw.pick(cluster.clients);
+      client.pause(durationMs);
+      cluster.tell(`${client.name} is paused for ${seconds(durationMs)}`);
+      return true;
+    },
+  },
+  {
+    name: 'kill-client',
+    weight: 1,
+    fits: hasClients,
+    inject(cluster, draw) {
+      const index = draw.integer(0, cluster.clients.length - 1);
+      const client = cluster.clients[index];
+      client?.end();
+      cluster.tell(`${client?.name} is killed, and another client starts`);
+      cluster.startClient(index);
+      return true;
+    },
+  },
+  {
+    name: 'pause-mount',
+    weight: 2,
+    fits: hasMounts,
+    inject(cluster, draw, durationMs) {
+      const { daemon } = draw.pick(cluster.machines);
+      daemon.pause(durationMs);
+      cluster.tell(`${daemon.name} is paused for ${seconds(durationMs)}`);
+      return true;
+    },
+  },
+  {
+    name: 'kill-mount',
+    weight: 2,
+    fits: hasMounts,
+    inject(cluster, draw) {
+      const machine = draw.pick(cluster.machines);
+      cluster.tell(`${machine.name} is killed, and another machine mounts`);
+      cluster.replaceMachine(machine);
+      return true;
+    },
+  },
+  {
+    name: 'isolate-mount',
+    weight: 2,
+    fits: hasMounts,
+    inject(cluster, draw, durationMs) {
+      const { daemon } = draw.pick(cluster.machines);
+      const [from, to] = [
+        cluster.serverIds.filter(() => draw.chance(0.8)),
+        cluster.serverIds.filter(() => draw.chance(0.8)),
+      ];
+      for (const id of from) cluster.network.cut(id, daemon.name);
+      for (const id of to) cluster.network.cut(daemon.name, id);
+      cluster.tell(
+        `${daemon.name} does not reach ${to.join()} and is not reached by ${from.join()}, for ${seconds(durationMs)}`,
+      );
+      cluster.later(durationMs, () => cluster.network.heal());
+      return true;
+    },
+  },
+  {
+    name: 'isolate',
+    weight: 1,
+    inject(cluster, draw, durationMs) {
+      const { id } = draw.pick(cluster.servers);
+      const oneWay = draw.integer(0, 2);
+      cutBetween(cluster, id, cluster.everyone, oneWay);
+      cluster.tell(`${id} ${WAYS[oneWay]} all others, for ${seconds(durationMs)}`);
+      cluster.later(durationMs, () => cluster.network.heal());
+      return true;
+    },
+  },
+  {
+    name: 'part',
+    weight: 2,
+    inject(cluster, draw, durationMs) {
+      const server = draw.pick(cluster.servers);
+      // Either a server loses the other servers alone, or each machine is on one of two sides.
+      if (draw.chance(0.5)) {
+        cutBetween(cluster, server.id, cluster.serverIds, 0);
+        cluster.tell(
+          `${server.id} and the other servers do not reach each other, for ${seconds(durationMs)}`,
+        );
+      } else {
+        const side = new Set(cluster.everyone.filter(() => draw.chance(0.5)));
+        const others = cluster.everyone.filter((name) => !side.has(name));
+        for (const one of side) cutBetween(cluster, one, others, 0);
+        cluster.tell(`[${[...side]}] and [${others}] do not reach each other, for ${seconds(durationMs)}`);
+      }
+      cluster.later(durationMs, () => cluster.network.heal());
+      return true;
+    },
+  },
+  {
+    name: 'slow-link',
+    weight: 2,
+    inject(cluster, draw, durationMs) {
+      const { id } = draw.pick(cluster.servers);
+      const slow = cluster.everyone.filter((other) => other !== id && !draw.chance(0.4));
+      for (const other of slow) cluster.network.slow(id, other, 5 + draw.next() * 300);
+      cluster.tell(`messages from ${id} to ${slow.join()} are slow for ${seconds(2 * durationMs)}`);
+      cluster.later(durationMs * 2, () => cluster.network.heal());
+      return slow.length > 0;
+    },
+  },
+  {
+    name: 'cut',
+    weight: 1,
+    inject(cluster, draw, durationMs) {
+      const { id } = draw.pick(cluster.servers);
+      const other = draw.pick(cluster.everyone.filter((name) => name !== id));
+      const oneWay = draw.integer(0, 2);
+      cutBetween(cluster, id, [other], oneWay);
+      cluster.tell(`${id} ${WAYS[oneWay]} ${other}, for ${seconds(durationMs)}`);
+      cluster.later(durationMs, () => cluster.network.heal());
+      return true;
+    },
+  },
+  {
+    name: 'foul',
+    weight: 2,
+    inject(cluster, _draw, durationMs) {
+      cluster.network.weather = FOUL;
+      cluster.tell(`requests and answers are lost or late for ${seconds(4 * durationMs)}`);
+      cluster.later(durationMs * 4, () => {
+        cluster.network.weather = FAIR;
+      });
+      return true;
+    },
+  },
+  {
+    name: 'slow-disk',
+    weight: 1,
+    inject(cluster, draw, durationMs) {
+      const { id, disk } = draw.pick(cluster.servers);
+      disk.slowness = 1 + draw.next() * 60;
+      cluster.tell(
+        `the disk of ${id} takes ${disk.slowness.toFixed(0)} times as long for ${seconds(durationMs)}`,
+      );
+      cluster.later(durationMs, () => {
+        disk.slowness = 1;
+      });
+      return true;
+    },
+  },
+  {
+    name: 'full-disk',
+    weight: 1,
+    inject(cluster, draw, durationMs) {
+      const { id, disk } = draw.pick(cluster.servers);
+      disk.isFull = true;
+      cluster.tell(`the disk of ${id} is full for ${seconds(durationMs)}`);
+      cluster.later(durationMs, () => {
+        disk.isFull = false;
+      });
+      return true;
+    },
+  },
+];
+
+/** A fault of a run, before it happens. */
+export interface PlannedFault {
+  /** In the plan of the seed, from 0. */
+  readonly index: number;
+  /** After the beginning of the work. */
+  readonly atMs: number;
+  readonly fault: Fault;
+  readonly durationMs: number;
+}
+
+const GAP_MS_MIN = 100;
+const DURATION_MS_MIN = 50;
+
+/**
+ * @param table what may happen
+ * @returns the faults of a seed, one behind the other; a longer time has the same faults, and more behind them
+ */
+export function faultPlan(cluster: SimulatedCluster, forMs: number, table: readonly Fault[]): PlannedFault[] {
+  const fitting = table.filter(({ fits }) => fits?.(cluster.shape) ?? true);
+  const total = fitting.reduce((sum, { weight }) => sum + weight, 0);
+  // Some seeds are calm, some are not.
+  const gapMs = cluster.draw('gaps').pick([800, 1_500, 3_000]);
+  const plan: PlannedFault[] = [];
+  for (let [index, atMs] = [0, 0]; fitting.length > 0; index++) {
+    const draw = cluster.draw(`plan of fault ${index}`);
+    atMs += GAP_MS_MIN + draw.next() * gapMs;
+    if (atMs >= forMs) break;
+    const fault = weighted(fitting, draw.next() * total);
+    const isShort = draw.chance(0.7);
+    const durationMs = isShort ? DURATION_MS_MIN + draw.next() * 3_000 : 1_000 + draw.next() * 9_000;
+    plan.push({ index, atMs, fault, durationMs });
+  }
+  return plan;
+}
+
+/** @param at from 0 to the sum of all weights */
+function weighted(table: readonly Fault[], at: number): Fault {
+  let before = 0;
+  const found = table.find(({ weight }) => {
+    before += weight;
+    return at < before;
+  });
+  return found ?? (table[0] as Fault);
+}

@@ -1,0 +1,10 @@
+import type { Judge } from '../judge.ts';
+import { HistoryJudge } from './history.ts';
+import { IdleJudge } from './idle.ts';
+import { MembersJudge } from './members.ts';
+import { ReplicasJudge } from './replicas.ts';
+
+/** @returns the judges of one run, in the order in which they judge */
+export function judges(): readonly Judge[] {
+  return [new MembersJudge(), new IdleJudge(), new ReplicasJudge(), new HistoryJudge()];
+}

@@ -1,0 +1,22 @@
+import { copyFileSync, existsSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import Database from 'better-sqlite3';
+
+/** Reads a copy of a server's index: the server, which may be running, has the index for itself. */
+export function readIndex<Value>(
+  folder: string,
+  none: Value,
+  read: (database: Database.Database) => Value,
+): Value {
+  const [path, copy] = [join(folder, 'index.db'), `${folder}-index-copy.db`];
+  if (!existsSync(path)) return none;
+  copyFileSync(path, copy);
+  if (existsSync(`${path}-wal`)) copyFileSync(`${path}-wal`, `${copy}-wal`);
+  const database = new Database(copy);
+  try {
+    return read(database);
+  } finally {
+    database.close();
+    for (const ending of ['', '-wal', '-shm']) rmSync(`${copy}${ending}`, { force: true });
+  }
+}

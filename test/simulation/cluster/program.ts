@@ -1,0 +1,231 @@
+import { ServiceError } from '../../../base/errors.ts';
+import type { Prng } from '../../../base/prng.ts';
+import type { ClusterClient } from '../../../client/cluster-client.ts';
+import type { Operation } from '../../history/operation.ts';
+import { KernelError } from '../kernel/kernel-error.ts';
+import { Mutex } from '../kernel/kernel-locks.ts';
+import type { Process } from '../kernel/process.ts';
+import type { Run } from './run.ts';
+import type { SimulatedMachine } from './simulated-machine.ts';
+import type { SimulatedProcess } from './simulated-process.ts';
+
+/** An operation while it is recorded. */
+type Recorded = { -readonly [Field in keyof Operation]: Operation[Field] };
+
+/** A program of little patience abandons an operation early, and does another one. */
+const IMPATIENT = 0.25;
+const IMPATIENT_MS_MAX = 1_500;
+const CHANGE_TIMEOUT_MS = 20_000;
+export const READ_TIMEOUT_MS = 8_000;
+/** After an operation whose outcome is not known. */
+const AFTER_UNKNOWN_MS = 100;
+
+/** Codes that no client may receive, whatever happens. */
+const FAULTS_OF_SERVERS: ReadonlySet<string> = new Set(['internal', 'integrity', 'bad-request']);
+/** Errors of system calls that leave open what was done. */
+const UNKNOWN_ERRNOS: ReadonlySet<string> = new Set([
+  ...['ETIMEDOUT', 'EIO', 'EINTR', 'ENOTCONN', 'ECONNABORTED', 'ESRCH', 'ENOSPC'],
+]);
+
+/** What answers about the state say: by code of the catalogue or errno, the output that it stands for. */
+export type Refusals = Readonly<Record<string, Operation['output']>>;
+
+/** One thread of a simulated program, which does one operation after the other. */
+abstract class Program {
+  /** With the life of its machine. */
+  readonly name: string;
+  readonly world: SimulatedProcess;
+  readonly draw: Prng;
+  readonly run: Run;
+
+  constructor(name: string, world: SimulatedProcess, draw: Prng, run: Run) {
+    this.name = name;
+    this.world = world;
+    this.draw = draw;
+    this.run = run;
+  }
+
+  get isEnding(): boolean {
+    return this.run.isEnding;
+  }
+
+  /** @returns the code of an error that the catalogue, or Linux, has; `isSurprise`: it must not happen */
+  protected abstract codeOf(error: unknown): { readonly code: string; readonly isSurprise: boolean };
+
+  think(msMax: number): Promise<void> {
+    return this.world.sleep(1 + this.draw.next() * msMax);
+  }
+
+  /**
+   * Does an operation and records it in the history: its call at once, whatever becomes of the process, and its outcome when it
+   * is known.
+   */
+  async operation(
+    op: Operation['op'],
+    key: string,
+    input: Operation['input'],
+    refusals: Refusals,
+    ask: () => Promise<Operation['output']>,
+  ): Promise<void> {
+    const { run } = this;
+    const recorded = {
+      ...{ client: this.name, op, key, input, output: null, status: 'unknown', return: null },
+      call: run.nowNs(),
+    } as unknown as Recorded;
+    run.history.push(recorded as Operation);
+    const ended = (output: unknown): void => {
+      Object.assign(recorded, { output, status: 'ok', return: run.nowNs() });
+      run.completed++;
+      run.note(`${this.name} ${op} ${key} ${JSON.stringify(input)} ok ${JSON.stringify(output)}`);
+    };
+    try {
+      ended(await ask());
+    } catch (error) {
+      const { code } = this.codeOf(error);
+      if (Object.hasOwn(refusals, code)) {
+        run.count(`refused ${code}`);
+        return ended(refusals[code]);
+      }
+      this.failed(op, error);
+      run.unknown++;
+      run.note(`${this.name} ${op} ${key} ${JSON.stringify(input)} unknown: ${code}`);
+      await this.world.sleep(AFTER_UNKNOWN_MS);
+    }
+  }
+
+  /** Does something that no history has. @returns null where it failed as it may */
+  async attempt<Value>(what: string, ask: () => Promise<Value>): Promise<Value | null> {
+    try {
+      return await ask();
+    } catch (error) {
+      this.failed(what, error);
+      await this.world.sleep(2 * AFTER_UNKNOWN_MS);
+      return null;
+    }
+  }
+
+  /**
+   * Does something once that no history has.
+   *
+   * @param refusals codes that say that it was not done
+   * @returns whether it was done, null where that is not known
+   */
+  async outcome(
+    what: string,
+    refusals: readonly string[],
+    ask: () => Promise<unknown>,
+  ): Promise<boolean | null> {
+    try {
+      await ask();
+      this.run.completed++;
+      return true;
+    } catch (error) {
+      const { code } = this.codeOf(error);
+      if (refusals.includes(code)) {
+        this.run.count(`refused ${code}`);
+        this.run.completed++;
+        return false;
+      }
+      this.failed(what, error);
+      await this.world.sleep(AFTER_UNKNOWN_MS);
+      return null;
+    }
+  }
+
+  /** Counts a failure, which is a violation where the catalogue does not allow it. */
+  failed(what: string, error: unknown): void {
+    const { code, isSurprise } = this.codeOf(error);
+    this.run.count(`refused ${code}`);
+    if (!isSurprise) return;
+    const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    this.run.violation(`${this.name}: ${what} fails with ${code}: ${text}`);
+  }
+}
+
+/** A thread of a client of the library. */
+export class ClientProgram extends Program {
+  readonly client: ClusterClient;
+
+  constructor(name: string, world: SimulatedProcess, draw: Prng, run: Run, client: ClusterClient) {
+    super(name, world, draw, run);
+    this.client = client;
+  }
+
+  /** @returns the time limit of one change */
+  patience(): { readonly timeoutMs: number } {
+    const isPatient = this.run.isPatient || !this.draw.chance(IMPATIENT);
+    return { timeoutMs: isPatient ? CHANGE_TIMEOUT_MS : 20 + this.draw.next() * IMPATIENT_MS_MAX };
+  }
+
+  protected codeOf(error: unknown): { readonly code: string; readonly isSurprise: boolean } {
+    if (!(error instanceof ServiceError)) return { code: 'surprise', isSurprise: true };
+    return { code: error.code, isSurprise: FAULTS_OF_SERVERS.has(error.code) };
+  }
+}
+
+/** A process on a mount. */
+export class MountProgram extends Program {
+  readonly process: Process;
+  readonly machine: SimulatedMachine;
+  readonly #turns: Map<string, Mutex>;
+
+  /** @param turns of all programs of the mount */
+  constructor(
+    name: string,
+    world: SimulatedProcess,
+    draw: Prng,
+    run: Run,
+    process: Process,
+    machine: SimulatedMachine,
+    turns: Map<string, Mutex>,
+  ) {
+    super(name, world, draw, run);
+    this.process = process;
+    this.machine = machine;
+    this.#turns = turns;
+  }
+
+  override get isEnding(): boolean {
+    return this.run.isEnding || this.process.hasEnded;
+  }
+
+  /** The volume that is mounted. */
+  get volume(): string {
+    return this.machine.volume;
+  }
+
+  /** Programs of this mount that take a turn with the same name have it one after the other. */
+  async inTurn<Value>(name: string, use: () => Promise<Value>): Promise<Value> {
+    const turn = this.#turns.get(name) ?? new Mutex();
+    this.#turns.set(name, turn);
+    await turn.lock();
+    try {
+      return await use();
+    } finally {
+      turn.unlock();
+    }
+  }
+
+  /** Opens a file, uses it, and closes it. The error of a close counts where the use had none. */
+  async opened<Value>(path: string, flags: number, use: (file: number) => Promise<Value>): Promise<Value> {
+    const file = await this.process.open(path, flags);
+    let value: Value;
+    try {
+      value = await use(file);
+    } catch (error) {
+      await this.process.close(file).catch(ignoreKernelError);
+      throw error;
+    }
+    await this.process.close(file);
+    return value;
+  }
+
+  protected codeOf(error: unknown): { readonly code: string; readonly isSurprise: boolean } {
+    if (!(error instanceof KernelError)) return { code: 'surprise', isSurprise: true };
+    return { code: error.errno, isSurprise: !UNKNOWN_ERRNOS.has(error.errno) };
+  }
+}
+
+export function ignoreKernelError(error: unknown): void {
+  if (!(error instanceof KernelError)) throw error;
+}

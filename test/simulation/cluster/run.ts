@@ -1,0 +1,72 @@
+import type { Operation } from '../../history/operation.ts';
+import type { SimulatedCluster } from './simulated-cluster.ts';
+
+/** A file that still has a name at the end of a run. */
+export interface KeptFile {
+  readonly inode: number;
+  readonly replicas: readonly string[];
+}
+
+/** What all programs of a run share, and what came of it. */
+export class Run {
+  readonly cluster: SimulatedCluster;
+  /** Operations that a model of `test/history` judges. */
+  readonly history: Operation[] = [];
+  readonly violations: string[] = [];
+  /** What happened, by name. */
+  readonly coverage = new Map<string, number>();
+  /** Files whose replicas are compared when all is quiet. */
+  readonly kept: KeptFile[] = [];
+  /** Operations whose outcome is known. */
+  completed = 0;
+  /** Operations whose outcome is not. */
+  unknown = 0;
+  /** Keys whose operations were not put in an order in the time there was. */
+  undecided = 0;
+  /** Programs come to their end. */
+  isEnding = false;
+  /** Every program waits until the time limit of its operation. */
+  isPatient = false;
+  readonly #states = new Map<() => unknown, unknown>();
+  #values = 0;
+
+  constructor(cluster: SimulatedCluster) {
+    this.cluster = cluster;
+  }
+
+  violation(text: string): void {
+    this.violations.push(text);
+    this.cluster.tell(`VIOLATION ${text.slice(0, 200)}`);
+  }
+
+  /** Counts for the coverage. */
+  count(name: string, by = 1): void {
+    this.coverage.set(name, (this.coverage.get(name) ?? 0) + by);
+  }
+
+  /** Adds a line to the trace. */
+  note(text: string): void {
+    this.cluster.time.note(text);
+  }
+
+  /** True time, as histories have it. */
+  nowNs(): number {
+    return Math.round(this.cluster.time.nowMs * 1e6);
+  }
+
+  /** @returns a value that no other call returns, of 4 characters in runs of up to a million values */
+  fresh(): string {
+    return (++this.#values).toString(36).padStart(4, '0');
+  }
+
+  /** @returns a number that no other call returns */
+  freshNumber(): number {
+    return ++this.#values;
+  }
+
+  /** @returns what `make` made for this run: the state that a workload's programs share */
+  state<State>(make: () => State): State {
+    if (!this.#states.has(make)) this.#states.set(make, make());
+    return this.#states.get(make) as State;
+  }
+}

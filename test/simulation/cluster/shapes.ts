@@ -1,0 +1,19 @@
+import type { RunOptions } from './cluster-run.ts';
+import { derived } from './derived.ts';
+import { CACHES } from './simulated-machine.ts';
+
+/** What a run is made of, but for its seed and its time. */
+export type Shape = Required<Pick<RunOptions, 'servers' | 'clients' | 'mounts' | 'cache' | 'volumes'>>;
+
+/** @returns a shape that is drawn from the seed: small ones more often, for they are cheap */
+export function shapeOf(seed: number): Shape {
+  const draw = derived(seed, 'shape');
+  const mounts = draw.pick([0, 1, 2, 2, 2, 3, 4]);
+  return {
+    servers: draw.pick([3, 3, 3, 4, 5, 5, 6, 7]),
+    clients: mounts === 0 ? 2 : draw.pick([0, 1, 1, 2]),
+    mounts,
+    cache: draw.pick(CACHES),
+    volumes: draw.pick([1, 1, 2, 3]),
+  };
+}

@@ -1,0 +1,334 @@
+import './guard.ts';
+import { mkdtempSync, rmSync } from 'node:fs';
+import type { Prng } from '../../../base/prng.ts';
+import { Access } from '../../../client/access.ts';
+import { ClusterClient } from '../../../client/cluster-client.ts';
+import { clientChannel } from './client-channel.ts';
+import { derived } from './derived.ts';
+import { guardWith } from './guard.ts';
+import { FAIR, Network } from './network.ts';
+import { SimulatedHttp } from './simulated-http.ts';
+import { type Cache, SimulatedMachine } from './simulated-machine.ts';
+import type { SimulatedProcess } from './simulated-process.ts';
+import { type ClusterNet, SimulatedServer } from './simulated-server.ts';
+import { SimulatedPeers } from './simulated-transport.ts';
+import { VirtualTime } from './virtual-time.ts';
+
+const LEASE_MS = 2_000;
+const SKEW_MS = 100;
+const PORT = 7_401;
+const OBJECT_BYTES = 4_096;
+const REPLICAS_MAX = 3;
+const START_MS_MAX = 60_000;
+/** All faults have ended: so long a program may take. */
+const PROGRAM_MS_MAX = 120_000;
+const OPERATION_TIMEOUT_MS = 20_000;
+/** Until a mount that could not be made is tried again. */
+const MOUNT_AGAIN_MS = 1_000;
+
+export interface ClusterShape {
+  readonly seed: number;
+  readonly servers: number;
+  /** Machines with a program that uses the client library. */
+  readonly clients: number;
+  /** Machines with a mount; two and two of them mount the same volume. */
+  readonly mounts: number;
+  readonly cache: Cache;
+  readonly volumes: number;
+}
+
+/** A program that uses the client library. */
+export interface SimulatedClient {
+  /** With the number of its life. */
+  readonly name: string;
+  /** Of the client, from 0. */
+  readonly index: number;
+  readonly process: SimulatedProcess;
+  readonly client: ClusterClient;
+}
+
+/** What happened to the cluster, for the story of a run. */
+export interface Incident {
+  readonly atMs: number;
+  readonly text: string;
+}
+
+/**
+ * Servers as `compose` puts them together, clients of the library, and mounts below the model kernel, in one process, on
+ * virtual time, from one seed. It has no faults of its own and no work.
+ */
+export class SimulatedCluster {
+  readonly seed: number;
+  readonly shape: ClusterShape;
+  readonly time: VirtualTime;
+  readonly network: Network;
+  readonly http: SimulatedHttp;
+  /** Injects faults; it is no machine. */
+  readonly nemesis: SimulatedProcess;
+  readonly servers: SimulatedServer[] = [];
+  /** The current life of each. */
+  readonly clients: SimulatedProcess[] = [];
+  /** The current life of each. */
+  readonly machines: SimulatedMachine[] = [];
+  readonly volumes: readonly string[];
+  /** In the order of time. */
+  readonly incidents: Incident[] = [];
+  /** Servers that ended by themselves, and mounts: each is a violation. */
+  readonly failures: string[] = [];
+  /** Called in the process of each client that starts. */
+  onClient: (client: SimulatedClient) => void = () => undefined;
+  /** Called in the process of the kernel of each machine that has mounted. */
+  onMounted: (machine: SimulatedMachine) => void = () => undefined;
+  isHealed = false;
+  readonly #net: ClusterNet;
+  readonly #root: string;
+  readonly #logs: boolean;
+  #lives = 0;
+
+  private constructor(root: string, shape: ClusterShape, onNote: ((line: string) => void) | undefined) {
+    this.#root = root;
+    this.#logs = onNote !== undefined;
+    this.shape = shape;
+    this.seed = shape.seed;
+    this.time = new VirtualTime(shape.seed);
+    if (onNote !== undefined) this.time.onNote = onNote;
+    const wire = this.time.process('wire');
+    this.nemesis = this.time.process('nemesis');
+    this.network = new Network(this.time, this.draw('network'));
+    this.http = new SimulatedHttp(this.network, wire);
+    this.#net = {
+      ...{ time: this.time, peers: new SimulatedPeers(this.network, wire) },
+      ...{ http: this.http, supervisor: wire },
+    };
+    this.volumes = Array.from({ length: shape.volumes }, (_, index) => `vol${index + 1}`);
+    for (let index = 0; index < shape.servers; index++) this.servers.push(this.#server(index));
+  }
+
+  /** Runs `use` with a cluster that has not started, and removes the cluster's files. */
+  static async use<Value>(
+    shape: ClusterShape,
+    onNote: ((line: string) => void) | undefined,
+    use: (cluster: SimulatedCluster) => Promise<Value>,
+  ): Promise<Value> {
+    const root = mkdtempSync('/dev/shm/leasehold-simulated-');
+    const cluster = new SimulatedCluster(root, shape, onNote);
+    guardWith(cluster.time);
+    try {
+      return await use(cluster);
+    } finally {
+      guardWith(null);
+      rmSync(root, { recursive: true, force: true });
+    }
+  }
+
+  /** @returns a generator for one purpose, which is the same in each run of the seed */
+  draw(purpose: string): Prng {
+    return derived(this.seed, purpose);
+  }
+
+  get origins(): string[] {
+    return this.servers.map((_, index) => originOf(index));
+  }
+
+  get serverIds(): string[] {
+    return this.servers.map(({ id }) => id);
+  }
+
+  /**
+   * The one server that loses its power: of each file a majority of the replicas never does, and what that majority
+   * acknowledged and did not sync survives; see docs/replication.md.
+   */
+  get weak(): SimulatedServer {
+    return this.servers[this.seed % this.servers.length] as SimulatedServer;
+  }
+
+  /** @returns names of all machines, as the network has them */
+  get everyone(): string[] {
+    const daemons = this.machines.map(({ daemon }) => daemon.name);
+    return [...this.serverIds, ...this.clients.map(({ name }) => name), ...daemons];
+  }
+
+  #server(index: number): SimulatedServer {
+    const id = `s${index + 1}`;
+    const draw = this.draw(`clock of ${id}`);
+    const peers = Array.from({ length: this.shape.servers }, (_, other) => [
+      '--peer',
+      `s${other + 1}=127.0.0.1:${PORT + other}`,
+    ]);
+    const timing = ['--lease', `${LEASE_MS}ms`, '--clock-skew', `${SKEW_MS}ms`];
+    const extra = ['--direct-writes', 'off', '--compare-every', '10s'];
+    return new SimulatedServer(this.#net, {
+      ...{ id, origin: originOf(index), folder: `${this.#root}/${id}`, random: this.draw(`disk of ${id}`) },
+      // Two clocks differ by less than the bound for all of the run.
+      offsetMs: (draw.next() - 0.5) * 0.8 * SKEW_MS,
+      driftPpm: (draw.next() - 0.5) * 60,
+      logLevel: this.#logs ? 'info' : 'silent',
+      flags: ['--id', id, '--listen', `127.0.0.1:${PORT + index}`, ...peers.flat(), ...timing, ...extra],
+    });
+  }
+
+  /** Starts all servers, and makes the volumes. */
+  async start(): Promise<void> {
+    for (const server of this.servers) server.start();
+    const replicas = Math.min(REPLICAS_MAX, this.servers.length);
+    const failure = await this.program(
+      'maker',
+      async (client) => {
+        for (const name of this.volumes) {
+          const command = { kind: 'volume-create', name, replicas, objectBytes: OBJECT_BYTES } as const;
+          await client.command(command, { timeoutMs: START_MS_MAX });
+        }
+      },
+      START_MS_MAX,
+    );
+    if (failure !== null) throw new Error(`Seed ${this.seed}: the cluster did not start: ${failure}`);
+  }
+
+  access(process: SimulatedProcess): Access {
+    return new Access({}, (url) => clientChannel(this.http.channel(process, process.name, url)));
+  }
+
+  /** @returns a client of the library in `process`; call it in a turn of that process */
+  client(process: SimulatedProcess): ClusterClient {
+    return new ClusterClient({
+      ...{ world: process, servers: this.origins, access: this.access(process) },
+      operationTimeoutMs: OPERATION_TIMEOUT_MS,
+    });
+  }
+
+  /** Runs a program on a machine of its own to its end. @returns null, or why it did not come to its end */
+  async program(
+    name: string,
+    run: (client: ClusterClient) => Promise<void>,
+    timeoutMs = PROGRAM_MS_MAX,
+  ): Promise<string | null> {
+    const process = this.time.process(name);
+    let outcome: 'under way' | Error | null = 'under way';
+    this.time.after(0, process, () => {
+      const client = this.client(process);
+      const ended = (error: Error | null): void => {
+        outcome = error;
+      };
+      run(client)
+        .then(() => client.close())
+        .then(() => ended(null), ended);
+    });
+    await this.time.run(this.time.nowMs + timeoutMs, () => outcome !== 'under way');
+    process.end();
+    return outcome === null ? null : String(outcome);
+  }
+
+  /** Starts the client `index`, which may have had other lives. */
+  startClient(index: number): void {
+    const name = `c${index + 1}.${++this.#lives}`;
+    const draw = this.draw(`clock of ${name}`);
+    // A client's clock may be anything.
+    const clocks = { offsetMs: (draw.next() - 0.5) * 10_000, driftPpm: (draw.next() - 0.5) * 100 };
+    const process = this.time.process(name, clocks);
+    this.clients[index] = process;
+    this.time.after(0, process, () => this.onClient({ name, index, process, client: this.client(process) }));
+  }
+
+  /** Starts the machine `index`, which may have had other lives, and mounts there. */
+  startMachine(index: number): void {
+    const volume = this.volumes[(index >> 1) % this.volumes.length] as string;
+    const machine = new SimulatedMachine(this, index, ++this.#lives, volume, this.shape.cache);
+    this.machines[index] = machine;
+    machine.mount(this, (error) => {
+      if (error === null) return this.onMounted(machine);
+      this.time.note(`cannot mount: ${error.message}`);
+      machine.hasEnded = true;
+      this.later(MOUNT_AGAIN_MS, () => {
+        if (this.machines[index] === machine) this.replaceMachine(machine);
+      });
+    });
+  }
+
+  /** Ends a machine as `kill -9` of its daemon does, and mounts anew for new programs. */
+  replaceMachine(machine: SimulatedMachine): void {
+    this.#checkMachine(machine);
+    machine.end();
+    this.startMachine(machine.index);
+  }
+
+  /** Has the nemesis do something, unless all faults have ended by then. */
+  later(delayMs: number, run: () => void): void {
+    this.time.after(delayMs, this.nemesis, () => {
+      if (!this.isHealed) run();
+    });
+  }
+
+  /** Adds to the story of the run. */
+  tell(text: string): void {
+    this.incidents.push({ atMs: this.time.nowMs, text });
+    this.time.note(text);
+  }
+
+  /** Most of the time a majority of the servers runs. @returns whether `server` may be ended now */
+  maySpare(server: SimulatedServer, draw: Prng): boolean {
+    const running = this.servers.filter((other) => other !== server && other.runs).length;
+    return server.runs && (running * 2 > this.servers.length || draw.chance(0.2));
+  }
+
+  restartLater(server: SimulatedServer, delayMs: number): void {
+    this.later(delayMs, () => this.#restart(server));
+  }
+
+  #restart(server: SimulatedServer): void {
+    if (server.process !== null) return;
+    this.tell(`${server.id} starts`);
+    server.start();
+  }
+
+  /** Ends all faults: every server runs, and everyone reaches everyone. */
+  heal(): void {
+    this.isHealed = true;
+    this.network.weather = FAIR;
+    this.network.heal();
+    for (const server of this.servers) {
+      this.checkServer(server);
+      server.disk.slowness = 1;
+      server.disk.isFull = false;
+      this.#restart(server);
+    }
+    this.tell('all faults have ended');
+  }
+
+  /** A server that ended by itself has a broken invariant, or an error that its code did not catch. */
+  checkServer(server: SimulatedServer): void {
+    if (server.failure === null) return;
+    this.failures.push(`${server.id} ended by itself: ${textOf(server.failure)}`);
+    server.failure = null;
+    server.kill();
+  }
+
+  /** All servers lose their power at once, and start again. */
+  losePowerEverywhere(): void {
+    for (const server of this.servers) {
+      this.checkServer(server);
+      server.losePower();
+    }
+    this.tell('all servers lose their power');
+    for (const server of this.servers) server.start();
+  }
+
+  /** Looks at all processes for ends by themselves. */
+  checkAll(): void {
+    for (const server of this.servers) this.checkServer(server);
+    for (const machine of this.machines) this.#checkMachine(machine);
+  }
+
+  #checkMachine({ name, daemon }: SimulatedMachine): void {
+    if (daemon.failure === null) return;
+    this.failures.push(`the mount of ${name} ended by itself: ${textOf(daemon.failure)}`);
+    daemon.failure = null;
+  }
+}
+
+function originOf(index: number): string {
+  return `http://127.0.0.1:${PORT + index}`;
+}
+
+function textOf(failure: unknown): string {
+  return failure instanceof Error ? (failure.stack ?? failure.message) : String(failure);
+}

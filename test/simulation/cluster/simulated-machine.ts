@@ -1,0 +1,82 @@
+import { parseMountOptions } from '../../../client/mount-options.ts';
+import { mountCluster } from '../../../fuse/composition.ts';
+import { ModelKernel } from '../kernel/model-kernel.ts';
+import { opcodeName } from '../kernel/request-queue.ts';
+import { derived } from './derived.ts';
+import type { SimulatedCluster } from './simulated-cluster.ts';
+import type { SimulatedProcess } from './simulated-process.ts';
+
+/** Now and then a caller does not get to run at once, for up to so long. */
+const WAKE = 0.05;
+const WAKE_MS_MAX = 30;
+
+export const CACHES = ['strict', 'leases', 'ttl'] as const;
+export type Cache = (typeof CACHES)[number];
+
+/** How long a mount with `cache=ttl` uses an answer. */
+export const TTL_MS = 1_000;
+
+const CACHE_OPTIONS: Readonly<Record<Cache, string>> = {
+  strict: 'cache=strict',
+  leases: 'cache=leases',
+  ttl: `cache=ttl:${TTL_MS}ms`,
+};
+
+/** A machine with one mount: its kernel and its programs are one simulated process, the daemon is another. */
+export class SimulatedMachine {
+  /** With the number of its life. */
+  readonly name: string;
+  /** Of the machine, from 0. */
+  readonly index: number;
+  readonly volume: string;
+  readonly cache: Cache;
+  readonly kernel: SimulatedProcess;
+  readonly daemon: SimulatedProcess;
+  readonly model: ModelKernel;
+  /** Its programs have ended, or it could not mount. */
+  hasEnded = false;
+
+  constructor(cluster: SimulatedCluster, index: number, life: number, volume: string, cache: Cache) {
+    this.name = `m${index + 1}.${life}`;
+    this.index = index;
+    this.volume = volume;
+    this.cache = cache;
+    const { time, seed } = cluster;
+    const draw = derived(seed, `clock of ${this.name}`);
+    const clocks = { offsetMs: (draw.next() - 0.5) * 10_000, driftPpm: (draw.next() - 0.5) * 100 };
+    this.kernel = time.process(`${this.name}.kernel`, clocks);
+    this.daemon = time.process(`${this.name}.daemon`, clocks);
+    const wakes = derived(seed, `wakes of ${this.name}`);
+    this.model = new ModelKernel(this.kernel, {
+      below: this.daemon,
+      seen: ({ opcode, node, pid }) => time.note(`${pid} asks for ${opcodeName(opcode)} of ${node}`),
+      wakeMs: () => (wakes.chance(WAKE) ? wakes.next() * WAKE_MS_MAX : 0),
+    });
+    this.daemon.onEndOnce(() => this.model.abort());
+  }
+
+  /** Starts the daemon. @param done called in the kernel's process, with the error if nothing is mounted */
+  mount(cluster: SimulatedCluster, done: (error: Error | null) => void): void {
+    const { time, origins } = cluster;
+    const { daemon, model, volume } = this;
+    const settings = {
+      ...parseMountOptions([CACHE_OPTIONS[this.cache]]),
+      ...{ servers: origins, volume, path: '/', directory: '/' },
+    };
+    time.after(0, daemon, () => {
+      const surroundings = {
+        ...{ world: daemon, access: cluster.access(daemon), transport: model.transport, isRoot: true },
+        log: (level: string, message: string) => time.note(`${level}: ${message}`),
+      };
+      const tell = (error: Error | null): void => void time.after(0, this.kernel, () => done(error));
+      mountCluster(settings, surroundings).then(() => tell(null), tell);
+    });
+  }
+
+  /** The machine is gone at once. */
+  end(): void {
+    this.hasEnded = true;
+    this.kernel.end();
+    this.daemon.end();
+  }
+}

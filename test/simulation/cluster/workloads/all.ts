@@ -1,0 +1,8 @@
+import type { Workload } from '../workload.ts';
+import { files } from './files.ts';
+import { moves } from './moves.ts';
+import { mutexes } from './mutexes.ts';
+import { names } from './names.ts';
+
+/** All workloads; a run has those that its options name. */
+export const WORKLOADS: readonly Workload[] = [files, names, moves, mutexes];
