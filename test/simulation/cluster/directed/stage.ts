@@ -11,8 +11,8 @@ import { ModelProgram } from '../../kernel/model-program.ts';
 import { opcodeName } from '../../kernel/request-queue.ts';
 import { clientChannel } from '../client-channel.ts';
 import { guardWith } from '../guard.ts';
+import { MemberSets } from '../judges/members.ts';
 import { Network } from '../network.ts';
-import { ReplicasJudge } from '../replicas-judge.ts';
 import { SimulatedHttp } from '../simulated-http.ts';
 import type { SimulatedProcess } from '../simulated-process.ts';
 import { type ClusterNet, SimulatedServer } from '../simulated-server.ts';
@@ -77,7 +77,7 @@ export class Stage {
   readonly servers = new Map<string, SimulatedServer>();
   readonly settings: StageSettings;
   readonly #net: ClusterNet;
-  readonly #replicas = new ReplicasJudge();
+  readonly #members = new MemberSets();
   readonly #actors = new Map<string, Actor>();
   readonly #programs = new Map<string, Caller>();
   readonly #underWay = new Map<string, Pending>();
@@ -233,10 +233,10 @@ export class Stage {
 
   /** Looks at the disks: for one file and view there is one set of members. @throws StageError */
   lookAtViews(): void {
-    for (const { id, disk, hasStarted } of this.servers.values())
-      if (hasStarted) this.#replicas.sample(id, disk.folder);
-    const [violation] = this.#replicas.violations;
-    if (violation !== undefined) throw new StageError(violation);
+    for (const { id, disk, hasStarted } of this.servers.values()) {
+      const [violation] = hasStarted ? this.#members.sample(id, disk.folder) : [];
+      if (violation !== undefined) throw new StageError(violation);
+    }
   }
 
   /** @throws StageError where a process has ended by itself */

@@ -8,38 +8,50 @@ interface Row {
   readonly view: string;
 }
 
-/** For one file and one view number there is one set of members, on every server and at every time. */
-export class MembersJudge implements Judge {
-  readonly name = 'members';
+/** The sets of members that servers have shown: for one file and view number there is one, ever. */
+export class MemberSets {
   /** By file and number of its view: the members, and the server that showed them first. */
   readonly #views = new Map<string, { readonly members: string; readonly server: string }>();
 
-  look(run: Run): void {
-    for (const server of run.cluster.servers)
-      if (server.hasStarted) run.cluster.time.asHost(() => this.#sample(run, server.id, server.disk.folder));
+  get size(): number {
+    return this.#views.size;
   }
 
-  async quiet(run: Run): Promise<void> {
-    this.look(run);
-    run.count('views', this.#views.size);
-  }
-
-  #sample(run: Run, server: string, folder: string): void {
-    readIndex(folder, null, (database) => {
+  /** Reads the views of a running server. @returns what contradicts earlier ones */
+  sample(server: string, folder: string): string[] {
+    return readIndex(folder, [], (database) => {
       const rows = database.prepare('SELECT file, view FROM files').all() as Row[];
-      for (const { file, view } of rows) this.#see(run, server, file, JSON.parse(view) as View);
-      return null;
+      return rows.flatMap(({ file, view }) => this.#see(server, file, JSON.parse(view) as View));
     });
   }
 
-  #see(run: Run, server: string, file: number, view: View): void {
+  #see(server: string, file: number, view: View): string[] {
     const key = `${file} ${view.number}`;
     const members = JSON.stringify([[...view.members].sort(), [...(view.joint ?? [])].sort()]);
     const known = this.#views.get(key);
     if (known === undefined) this.#views.set(key, { members, server });
-    else if (known.members !== members)
-      run.violation(
-        `file ${file} has two sets of members in view ${view.number}: ${known.members} at ${known.server}, ${members} at ${server}`,
-      );
+    if (known === undefined || known.members === members) return [];
+    return [
+      `file ${file} has two sets of members in view ${view.number}: ${known.members} at ${known.server}, ${members} at ${server}`,
+    ];
+  }
+}
+
+/** For one file and one view number there is one set of members, on every server and at every time. */
+export class MembersJudge implements Judge {
+  readonly name = 'members';
+  readonly #sets = new MemberSets();
+
+  look(run: Run): void {
+    for (const { id, disk, hasStarted } of run.cluster.servers) {
+      if (!hasStarted) continue;
+      for (const text of run.cluster.time.asHost(() => this.#sets.sample(id, disk.folder)))
+        run.violation(text);
+    }
+  }
+
+  async quiet(run: Run): Promise<void> {
+    this.look(run);
+    run.count('views', this.#sets.size);
   }
 }
