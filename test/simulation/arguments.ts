@@ -11,14 +11,14 @@ export const HELP = `Runs simulated servers with the real cores, and faults from
 
   npm run simulate                       seeds without end, until one fails
   npm run simulate -- --seed 17 --trace  one run, with a line for everything that happens
-  npm run simulate:system                runs of whole servers: leases, replicas, disks, members (--layer replica)
+  npm run simulate:replicas              groups of replicas: leases, disks, members (--layer replica)
   npm run simulate -- --script FILE      plays a script (test/simulation/lease-script.ts has the language)
   npm run simulate -- --bench            how many lease rounds a second
   npm run simulate -- --scale [--quick]  load per server with 10, 100 and 1,000 servers
   npm run simulate -- --fairness         who wins when several servers want one lease
 
 Which runs:
-  --layer lease|claim|replica   one layer only; claim is leases that clients hold, replica is whole servers. The
+  --layer lease|claim|replica   one layer only; claim is leases that clients hold, replica is groups of replicas. The
                            default is all, or lease where an option below is given. 500 and more runs of the
                            replica layer fail if too little has happened in them, and say what
   --seed N                 the first seed; the default is a random one

@@ -3,8 +3,8 @@ import { claimRun } from './claim-run.ts';
 import type { LeaseRunOptions } from './lease-run.ts';
 import { leaseRun } from './lease-run.ts';
 import type { PlantedLayer } from './planted.ts';
-import type { SystemCoverage } from './system-coverage.ts';
-import { runSystem } from './system-run.ts';
+import type { ReplicaCoverage } from './replica-coverage.ts';
+import { replicaRun } from './replica-run.ts';
 
 /** What runs were, added up. */
 export interface Tally {
@@ -57,11 +57,11 @@ export function layerRun(
   options: LeaseRunOptions,
   sum: Tally,
   marks: Set<string>,
-  coverage: SystemCoverage,
+  coverage: ReplicaCoverage,
 ): string | null {
   sum.runs++;
   if (layer === 'replica') {
-    const report = runSystem(seed);
+    const report = replicaRun(seed);
     const { violation, counts, simulatedMs, marks: traced } = report;
     for (const mark of traced.keys()) marks.add(mark);
     coverage.add(report);

@@ -7,13 +7,13 @@ import { leaseRun } from './lease-run.ts';
 import { scriptRead } from './lease-scenarios.ts';
 import { scriptPlay } from './lease-script.ts';
 import type { PlantedLayer } from './planted.ts';
+import { ReplicaCoverage } from './replica-coverage.ts';
+import { replicaRun } from './replica-run.ts';
 import { scalePrint } from './scale.ts';
 import { scheduleOfSeed, schedulePlay, scheduleText } from './schedule.ts';
 import { ScriptError } from './script-words.ts';
 import { type SeedFailure, seedsRun } from './seeds.ts';
 import { scheduleShrink } from './shrink.ts';
-import { SystemCoverage } from './system-coverage.ts';
-import { runSystem } from './system-run.ts';
 import { throughputPrint } from './throughput.ts';
 
 const REPORT_EVERY_MS = 10_000;
@@ -82,7 +82,7 @@ async function seedsPlay(args: Arguments): Promise<number> {
 
 /** Many runs of the replica layer that met no violation prove something only if enough happened in them. */
 function coverageJudge(runs: number, counts: Readonly<Record<string, number>>): number {
-  const coverage = new SystemCoverage();
+  const coverage = new ReplicaCoverage();
   coverage.addAll(runs, counts);
   console.log(coverage.table());
   const missing = coverage.missing();
@@ -147,7 +147,7 @@ function layerTrace(layer: PlantedLayer, seed: number, args: Arguments): Trace {
       return { violation, lines: world.lines };
     }
     case 'replica':
-      return runSystem(seed, true);
+      return replicaRun(seed, true);
   }
 }
 

@@ -70,7 +70,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'Backup.stateFetched',
     find: '$standing.storeInstall($install, { seq: $position.seq, view, sessions }, true)',
     replace: '$standing.storeInstall($install, { seq: $position.seq, view, sessions }, false)',
-    caughtBy: { seeds: 10, directed: 'lagging candidate' },
+    caughtBy: { seeds: 20, directed: 'lagging candidate' },
   },
   {
     layer: 'replica',
@@ -100,7 +100,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'Backup.#onWrite',
     find: '$standing.apply($operation, sessionsAfter($standing.sessions, seq, $operation), true);',
     replace: `$standing.apply($operation, sessionsAfter($standing.sessions, seq, $operation), true); this.#out.send(epoch.server, { kind: 'ack', epoch, seq });`,
-    caughtBy: { seeds: 10, directed: 'early acknowledgement' },
+    caughtBy: { seeds: 20, directed: 'early acknowledgement' },
   },
   {
     layer: 'replica',
@@ -131,7 +131,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'WriteOrder.#tellUnknown',
     find: `this.#out.push({ kind: 'unknown', ticket })`,
     replace: `this.#out.push({ kind: 'refused', ticket, reason: 'not-primary' })`,
-    caughtBy: { seeds: 400, directed: 'outcome unknown' },
+    caughtBy: { seeds: 20, directed: 'outcome unknown' },
   },
   {
     layer: 'replica',
@@ -151,7 +151,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'Backup.#onWrite',
     find: '$seq <= $standing.issuedSeq || $standing.install !== null',
     replace: '$standing.install !== null',
-    caughtBy: { seeds: 10, conversation: 'backup.txt' },
+    caughtBy: { seeds: 20, conversation: 'backup.txt' },
   },
   {
     layer: 'replica',
@@ -161,7 +161,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'Birth.isBorne',
     find: 'viewHasMajority(this.#view, ($server) => $holders.has($server))',
     replace: 'this.#view.members.some(($server) => $holders.has($server))',
-    caughtBy: { seeds: 100, directed: 'borne by itself' },
+    caughtBy: { directed: 'created by itself' },
   },
   {
     layer: 'replica',
@@ -171,7 +171,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'mayBeBorne',
     find: `$here === null && $trust === 'intact'`,
     replace: `$trust === 'intact'`,
-    caughtBy: { seeds: 50, directed: 'borne too late' },
+    caughtBy: { seeds: 20, directed: 'created too late' },
   },
   {
     layer: 'replica',
@@ -181,7 +181,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'BirthNumbers.take',
     find: 'this.#ranges.splice(this.#ranges.indexOf($range), 1, ...$left);',
     replace: '',
-    caughtBy: { seeds: 50, directed: 'borne twice' },
+    caughtBy: { directed: 'created twice' },
   },
   {
     layer: 'replica',
@@ -191,7 +191,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'Replica.#begins',
     find: 'this.#firstEpoch !== null && epochEqual(this.#standing.promised, this.#firstEpoch)',
     replace: 'this.#firstEpoch !== null',
-    caughtBy: { directed: 'made, and led by another before', conversation: 'made.txt' },
+    caughtBy: { directed: 'made, with another primary before', conversation: 'made.txt' },
   },
   {
     layer: 'replica',
@@ -221,7 +221,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'isAgreed',
     find: 'viewHasMajority($view, ($server) => $agreeing.has($server))',
     replace: '$agreeing.size > 0',
-    caughtBy: { seeds: 100, directed: 'agreed reader' },
+    caughtBy: { directed: 'agreed read' },
   },
   {
     layer: 'replica',
@@ -261,7 +261,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'WriteOrder.#reachedWith',
     find: 'if ($server !== $self) $atReaders = Math.min($atReaders, Math.max(this.#committedSeq, $ackedSeq($server)));',
     replace: '',
-    caughtBy: { seeds: 10, directed: 'silent reader', conversation: 'read-grants.txt' },
+    caughtBy: { seeds: 20, directed: 'silent reader', conversation: 'read-grants.txt' },
   },
   {
     layer: 'replica',
@@ -291,7 +291,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'Backup.readGate',
     find: '!epochEqual($installed, $promised) || !this.#readLease.covers($installed, $seq, $nowMs)',
     replace: '!epochEqual($installed, $promised)',
-    caughtBy: { seeds: 10, directed: 'reader after sleep', conversation: 'read-lease.txt' },
+    caughtBy: { seeds: 20, directed: 'reader after a pause', conversation: 'read-lease.txt' },
   },
   {
     layer: 'replica',
@@ -311,7 +311,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'ReadLease.granted',
     find: '!this.#open || $nonce !== this.#nonce',
     replace: '!this.#open',
-    caughtBy: { seeds: 80, directed: 'late grant', conversation: 'read-lease-late.txt' },
+    caughtBy: { directed: 'late grant', conversation: 'read-lease-late.txt' },
   },
   {
     layer: 'replica',
@@ -471,7 +471,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'viewJoint',
     find: 'Math.max($before + 1, ($counter - 1) * VIEWS_PER_EPOCH)',
     replace: '$before + 1',
-    caughtBy: { directed: 'view that nobody heard of', says: 'Two hold the lease' },
+    caughtBy: { directed: 'view that reached no other server', says: 'Two hold the lease' },
   },
   {
     layer: 'replica',
@@ -561,7 +561,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'Backup.#beginInstall',
     find: 'positionCompare($standing.position, $base) === 0 && !this.#isRepairedBy($install.from)',
     replace: 'positionCompare($standing.position, $base) === 0',
-    caughtBy: { directed: 'damaged at the base', conversation: 'trust-backup.txt' },
+    caughtBy: { conversation: 'trust-backup.txt' },
   },
   {
     layer: 'replica',
@@ -571,7 +571,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'promisesSuffice',
     find: `$trusts.filter(isUnlost).length >= $needed || ($mayLose && $count('suspect') >= $needed)`,
     replace: `$count('intact') >= $needed || ($mayLose && $count('suspect') >= $needed)`,
-    caughtBy: { directed: 'damaged voter', conversation: 'trust.txt' },
+    caughtBy: { conversation: 'trust.txt' },
   },
   {
     layer: 'replica',
@@ -581,17 +581,19 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'fileStateApply',
     find: `$attributes.seal === 'final'`,
     replace: `$attributes.seal !== 'final'`,
-    caughtBy: { seeds: 40, directed: 'first seal of a minority' },
+    caughtBy: {
+      test: { file: 'test/storage/sealed.test.ts', name: 'a loss of power takes a seal back' },
+    },
   },
   {
     layer: 'replica',
-    row: 'seal-f',
-    rule: 'The second seal waits until a majority has flushed.',
+    row: 'flush-one',
+    rule: 'A flush is answered once a majority has flushed.',
     file: 'replica/write-order.ts',
     in: 'WriteOrder.#finishFlushes',
     find: 'Math.min',
     replace: 'Math.max',
-    caughtBy: { directed: 'primary between the seals' },
+    caughtBy: { directed: 'flush of a minority' },
   },
   {
     layer: 'replica',
@@ -601,7 +603,7 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'Replica.#endInOrder',
     find: 'const $place = $order.isIdle ? { epoch: $order.epoch, seq: $order.lastSeq } : null;',
     replace: 'const $place = { epoch: $order.epoch, seq: $order.lastSeq };',
-    caughtBy: { directed: 'gone on with alone' },
+    caughtBy: { directed: 'resumed alone' },
   },
   {
     layer: 'replica',
@@ -639,6 +641,6 @@ export const PLANTED_REPLICA: readonly Planted[] = [
     in: 'Reset.inheritedFrom',
     find: '$isWhole ? $base.position.epoch : null',
     replace: '$base.position.epoch',
-    caughtBy: { directed: 'snapshot, and power of all after it', says: 'has lost what it shows' },
+    caughtBy: { directed: 'epoch after a loss of all power' },
   },
 ];

@@ -1,8 +1,8 @@
 /** A thread that runs every n-th seed and reports about once a second; see `seeds.ts`. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { layerRun, tallyEmpty } from './layer-runs.ts';
+import { ReplicaCoverage } from './replica-coverage.ts';
 import type { SeedReport, SeedShare } from './seeds.ts';
-import { SystemCoverage } from './system-coverage.ts';
 
 const REPORT_EVERY_MS = 500;
 
@@ -10,7 +10,7 @@ const { layers, options, firstSeed, step, count } = workerData as SeedShare;
 
 let sum = tallyEmpty();
 const marks = new Set<string>();
-let coverage = new SystemCoverage();
+let coverage = new ReplicaCoverage();
 let reportedMs = performance.now();
 
 function report(rest: Partial<SeedReport>): void {
@@ -23,7 +23,7 @@ function report(rest: Partial<SeedReport>): void {
     ...rest,
   });
   sum = tallyEmpty();
-  coverage = new SystemCoverage();
+  coverage = new ReplicaCoverage();
   reportedMs = performance.now();
 }
 

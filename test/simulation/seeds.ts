@@ -3,7 +3,7 @@ import { Worker } from 'node:worker_threads';
 import { type Tally, tallyAddTo, tallyEmpty } from './layer-runs.ts';
 import type { LeaseRunOptions } from './lease-run.ts';
 import type { PlantedLayer } from './planted.ts';
-import { SystemCoverage } from './system-coverage.ts';
+import { ReplicaCoverage } from './replica-coverage.ts';
 
 export interface SeedShare {
   readonly layers: readonly PlantedLayer[];
@@ -54,7 +54,7 @@ export async function seedsRun(options: SeedsOptions): Promise<SeedsResult> {
   const { layers, firstSeed, count, jobs, progress } = options;
   const sum = tallyEmpty();
   const marks = new Set<string>();
-  const coverage = new SystemCoverage();
+  const coverage = new ReplicaCoverage();
   const failures: SeedFailure[] = [];
   const workers: Worker[] = [];
   const threads = Math.min(jobs, count);

@@ -1,0 +1,96 @@
+/** One server that creates the file with contents, or stores it for the server that does (`replica/birth.ts`). */
+import type { Incarnation, ServerId } from '../../base/ids.ts';
+import { Birth, BirthNumbers, firstEpoch, mayBeBorne } from '../../replica/birth.ts';
+import type { Epoch } from '../../replica/epoch.ts';
+import { operationOf, type Write } from './replica-disk.ts';
+import type { ReplicaGroup } from './replica-group.ts';
+import { FILE, type GroupMessage } from './replica-messages.ts';
+import type { ReplicaServer } from './replica-server.ts';
+
+type Creation = Extract<GroupMessage, { readonly kind: 'create' }>;
+type Created = Extract<GroupMessage, { readonly kind: 'created' }>;
+
+const OWNER = 1;
+
+export class Creations {
+  readonly #group: ReplicaGroup;
+  readonly #server: ReplicaServer;
+  readonly #id: ServerId;
+  readonly #incarnation: Incarnation;
+  readonly #epoch: Epoch;
+  readonly #numbers = new BirthNumbers();
+  #birth: Birth | null = null;
+  #request = '';
+  #isNamed = false;
+  /** The disk creates the replica, which nothing else may use before. */
+  isStoring = false;
+
+  constructor(group: ReplicaGroup, server: ReplicaServer, id: ServerId, incarnation: Incarnation) {
+    this.#group = group;
+    this.#server = server;
+    this.#id = id;
+    this.#incarnation = incarnation;
+    this.#epoch = firstEpoch(id, incarnation);
+    const { members } = group.firstView;
+    const place = { members, replicas: members.length };
+    // The catalog reserves numbers for one life.
+    this.#numbers.reserved({ ...place, owner: OWNER, first: FILE, last: FILE, untilMs: Infinity });
+  }
+
+  /** A client sends the contents; it may do so again, with other contents, and nothing must come of these. */
+  create(request: string, write: Write): void {
+    if (!this.#numbers.take(OWNER, FILE, 0)) return;
+    const view = this.#group.firstView;
+    this.#request = request;
+    this.#birth = new Birth(view, 1);
+    const creation = {
+      kind: 'create',
+      epoch: this.#epoch,
+      view,
+      operation: operationOf(request, write),
+    } as const;
+    for (const member of view.members) if (member !== this.#id) this.#server.send(member, creation);
+    this.#store(creation, () => this.#stored(this.#id));
+  }
+
+  take(from: ServerId, message: Creation | Created): void {
+    const { epoch } = message;
+    const incarnation = this.#incarnation;
+    if (message.kind === 'create')
+      this.#store(message, () => this.#server.send(from, { kind: 'created', epoch, incarnation }));
+    else if (epoch.incarnation === incarnation) this.#stored(from);
+  }
+
+  #store({ epoch, view, operation }: Creation, stored: () => void): void {
+    const { disks, faults, observer, counts } = this.#group;
+    const here = disks.get(this.#id)?.record ?? null;
+    const isFree = !this.isStoring && faults.departedBy(this.#id) === null;
+    if (!isFree || !mayBeBorne(this.#id, view, here, faults.trustOfNew(this.#id))) {
+      counts.creationsRefused++;
+      return;
+    }
+    this.isStoring = true;
+    this.#server.storeBeside(() => {
+      this.isStoring = false;
+      const disk = this.#group.createDisk(this.#id, view);
+      disk.create(epoch, operation);
+      observer.stored(this.#id, disk);
+      stored();
+    });
+  }
+
+  /** With a majority the file has its name: every read shows the contents. */
+  #stored(server: ServerId): void {
+    const { observer, disks, counts } = this.#group;
+    this.#birth?.holds(server, [0]);
+    if (this.#birth?.isBorne(0) !== true || this.#isNamed) return;
+    this.#isNamed = true;
+    const holder = [...disks].find(([, { log }]) => log[0]?.request === this.#request);
+    // After a majority lost power, contents that were not synced may be gone.
+    if (holder === undefined && !observer.neverForgot) return;
+    if (holder !== undefined && observer.committedSeq === 0) observer.committed(holder[0], 1, holder[1].log);
+    counts.created++;
+    this.#server.ended({ epoch: this.#epoch, seq: 1 });
+    observer.answered(this.#request, 1);
+  }
+}
