@@ -4,6 +4,7 @@
  */
 import type { ServerId } from '../../base/ids.ts';
 import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
+import { shorterLists } from './delta-debugging.ts';
 import { itemNames, type Schedule, type ScheduleItem, schedulePlay } from './schedule.ts';
 import { violationKind } from './violation.ts';
 import { START_MS } from './world.ts';
@@ -112,36 +113,10 @@ class Shrinking {
     if (!settings.news) this.adopt({ ...this.best, settings: { ...this.best.settings, news: true } });
   }
 
-  /** Delta debugging: takes out ever smaller pieces, until no single item can go. */
   dropItems(order: 'first-first' | 'last-first'): void {
-    let size = Math.ceil(this.best.items.length / 2);
-    while (size >= 1) {
-      const dropped = order === 'first-first' ? this.#dropForwards(size) : this.#dropBackwards(size);
-      if (size > 1) size = Math.ceil(size / 2);
-      else if (!dropped) return;
-    }
-  }
-
-  #dropForwards(size: number): boolean {
-    let dropped = false;
-    for (let from = 0; from < this.best.items.length; ) {
-      if (this.#dropPiece(from, from + size)) dropped = true;
-      else from += size;
-    }
-    return dropped;
-  }
-
-  #dropBackwards(size: number): boolean {
-    let dropped = false;
-    for (let end = this.best.items.length; end > 0; end -= size) {
-      if (this.#dropPiece(Math.max(0, end - size), end)) dropped = true;
-    }
-    return dropped;
-  }
-
-  #dropPiece(from: number, end: number): boolean {
-    const { items } = this.best;
-    return this.adopt({ ...this.best, items: [...items.slice(0, from), ...items.slice(end)] });
+    const lists = shorterLists(this.best.items, order);
+    let step = lists.next();
+    while (step.done !== true) step = lists.next(this.adopt({ ...this.best, items: step.value }));
   }
 
   /** Takes out time: everything after a moment comes earlier. */

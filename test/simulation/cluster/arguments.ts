@@ -15,6 +15,7 @@ export interface Wanted {
   /** Infinite where no seed was named. */
   readonly count: number;
   readonly trace: boolean;
+  readonly shrinks: boolean;
   readonly options: (seed: number) => RunOptions;
 }
 
@@ -35,10 +36,12 @@ Exit code 1: a seed violates a rule; 2: a mistake on the command line.
   --mounts N       0 to 4 machines with a mount
   --volumes N      1 to 3
   --cache NAME     of mounts: ${CACHES.join(', ')}
-                   What is not given of these five is drawn from the seed.
-  --workload A,B   ${WORKLOADS.map(({ name }) => name).join(', ')} (all)
+  --workload A,B   ${wrapped(WORKLOADS.map(({ name }) => name))}
+                   What is not given of these six is drawn from the seed.
   --faults A,B     ${wrapped(FAULTS.map(({ name }) => name))} (all)
   --calm           without faults
+  --shrink         makes a failing run short, and prints it as a story
+  --without LIST   leaves out faults by their number, and threads of programs: 3,7,c1/2,m2/1
   --trace          prints every request, operation, fault and line of a log with its virtual time
   --help           prints this
 `;
@@ -49,9 +52,9 @@ function wrapped(names: readonly string[]): string {
 
 /** @returns what the words behind the program's name ask for */
 export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
-  const texts = ['seed', 'count', 'for', 'cache', 'workload', 'faults', ...Object.keys(RANGES)];
-  return commandLineOf(words, { texts, flags: ['trace', 'calm'] }, ({ texts: given, flags }) => {
-    const { seed, count = '1', for: span = '60s', cache, workload, faults } = given;
+  const texts = ['seed', 'count', 'for', 'cache', 'workload', 'faults', 'without', ...Object.keys(RANGES)];
+  return commandLineOf(words, { texts, flags: ['trace', 'calm', 'shrink'] }, ({ texts: given, flags }) => {
+    const { seed, count = '1', for: span = '60s', cache, workload, faults, without } = given;
     const forMs = durationParse(span);
     if (forMs === null) throw new UsageError(`--for takes a time such as 90s or 5m, not "${span}"`);
     const shape: Partial<Shape> = {
@@ -67,11 +70,13 @@ export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
       ...(workload === undefined ? {} : { workloads: namesIn('workload', WORKLOADS, workload) }),
       ...(faults === undefined ? {} : { faults: namesIn('faults', FAULTS, faults) }),
       ...(flags.has('calm') ? { faults: [] } : {}),
+      ...(without === undefined ? {} : leftOut(without)),
     };
     return {
       first: seed === undefined ? 1 : countOption('seed', seed, COUNT_MAX),
       count: seed === undefined ? Number.POSITIVE_INFINITY : countOption('count', count, COUNT_MAX),
       trace: flags.has('trace'),
+      shrinks: flags.has('shrink'),
       options: (one) => ({ seed: one, forMs, ...shapeOf(one), ...shape, ...chosen }),
     };
   });
@@ -94,6 +99,18 @@ function namesIn(option: string, table: readonly { readonly name: string }[], te
   return text.split(',').map((one) => named(option, names, one));
 }
 
+/** What `--without` leaves out. */
+function leftOut(text: string): Pick<RunOptions, 'withoutFaults' | 'withoutThreads'> {
+  const words = text.split(',');
+  const wrong = words.find((word) => !/^(\d+|[cm]\d+\/\d+)$/.test(word));
+  if (wrong !== undefined)
+    throw new UsageError(`--without takes numbers and threads such as c1/2, not "${wrong}"`);
+  return {
+    withoutFaults: new Set(words.filter((word) => /^\d/.test(word)).map(Number)),
+    withoutThreads: new Set(words.filter((word) => /^[cm]/.test(word))),
+  };
+}
+
 /** @returns the command line that runs the same again */
 export function commandOf(options: RunOptions): string {
   const { seed, servers, clients, mounts, cache, volumes, workloads, faults, forMs } = options;
@@ -104,6 +121,8 @@ export function commandOf(options: RunOptions): string {
   words.push(`--for ${forMs}ms`);
   if (workloads !== undefined) words.push(`--workload ${workloads.join()}`);
   if (faults !== undefined) words.push(faults.length === 0 ? '--calm' : `--faults ${faults.join()}`);
+  const without = [...(options.withoutFaults ?? []), ...(options.withoutThreads ?? [])];
+  if (without.length > 0) words.push(`--without ${without.join()}`);
   return `npm run simulate:cluster -- ${words.join(' ')}`;
 }
 

@@ -1,6 +1,7 @@
 import './guard.ts';
 import type { Operation } from '../../history/operation.ts';
 import type { Mutex } from '../kernel/kernel-locks.ts';
+import { countFastPaths } from './fast-paths.ts';
 import { FAULTS, type Fault, faultPlan, type PlannedFault } from './faults.ts';
 import type { Judge } from './judge.ts';
 import { judges } from './judges/all.ts';
@@ -50,6 +51,7 @@ export interface RunOptions {
 
 export interface RunReport {
   readonly seed: number;
+  readonly servers: number;
   readonly simulatedMs: number;
   readonly operations: number;
   readonly unknown: number;
@@ -99,6 +101,7 @@ class ClusterRun {
     await cluster.start();
     await this.#programs('prepare', ({ prepare }) => prepare);
     const beganMs = time.nowMs;
+    countFastPaths(run);
     cluster.onClient = (client) => this.#runClient(client);
     cluster.onMounted = (machine) => this.#runMount(machine);
     for (let index = 0; index < cluster.shape.clients; index++) cluster.startClient(index);
@@ -110,11 +113,18 @@ class ClusterRun {
     this.#nextLook();
     await time.run(beganMs + options.forMs);
     cluster.heal();
+    countFastPaths(null);
     run.isEnding = true;
     const successions = (await this.#catalogEpoch()) - epoch;
     await this.#end();
     return {
-      ...{ seed: options.seed, simulatedMs: time.nowMs, operations: run.completed, unknown: run.unknown },
+      ...{
+        seed: options.seed,
+        servers: options.servers,
+        simulatedMs: time.nowMs,
+        operations: run.completed,
+        unknown: run.unknown,
+      },
       ...{ events: time.eventCount, requests: cluster.http.requestCount, traceHash: time.traceHash },
       ...{ violations: run.violations, undecided: run.undecided, successions, coverage: run.coverage },
       ...{ beganMs, plan, threads: [...this.#threads].sort(), incidents: cluster.incidents },
@@ -191,7 +201,9 @@ class ClusterRun {
     const cluster = this.#cluster;
     if (this.#options.withoutFaults?.has(index) === true) return;
     cluster.later(beganMs + atMs - cluster.time.nowMs, () => {
-      if (fault.inject(cluster, cluster.draw(`fault ${index}`), durationMs)) this.#run.count(fault.name);
+      if (!fault.inject(cluster, cluster.draw(`fault ${index}`), durationMs)) return;
+      this.#run.count(fault.name);
+      cluster.troubled(durationMs);
     });
   }
 
@@ -238,6 +250,7 @@ class ClusterRun {
     for (const workload of this.#workloads) workload.judge?.(run);
     for (const [what, count] of Object.entries(cluster.http.faults))
       if (count > 0) run.count(`http ${what}`, count);
+    for (const [code, count] of cluster.http.refusals) run.count(`refused ${code}`, count);
   }
 
   /** What is flushed survives a loss of power of all servers, files and names alike. */

@@ -1,7 +1,9 @@
 /** `npm run simulate:cluster`: see `--help`. */
 import { wantedOrExit } from '../../../bench/command-line.ts';
 import { commandOf, costText, USAGE, wantedOf } from './arguments.ts';
-import { type RunOptions, runCluster } from './cluster-run.ts';
+import { type RunOptions, type RunReport, runCluster } from './cluster-run.ts';
+import { shrink } from './shrink.ts';
+import { storyOf } from './story.ts';
 
 const write = (text: string): void => {
   process.stdout.write(`${text}\n`);
@@ -12,7 +14,15 @@ function shapeText({ servers, clients, mounts = 0, cache, volumes }: RunOptions)
   return `${servers} servers ${clients} clients${mounted} ${volumes} volumes`;
 }
 
-const { first, count, trace, options } = wantedOrExit(wantedOf(process.argv.slice(2)), USAGE);
+/** Makes the run as short as it can be, and prints it as a story. */
+async function tellShrunk(wanted: RunOptions, report: RunReport): Promise<void> {
+  const shrunk = await shrink(wanted, report, (text) => write(`  shorter: ${text}`));
+  write(`${shrunk.plays} runs were tried.\n\n${storyOf(shrunk.report)}\n`);
+  for (const violation of shrunk.report.violations) write(`VIOLATION ${violation}`);
+  write(commandOf(shrunk.options));
+}
+
+const { first, count, trace, shrinks, options } = wantedOrExit(wantedOf(process.argv.slice(2)), USAGE);
 let failed = 0;
 for (let seed = first; seed < first + count; seed++) {
   const before = process.cpuUsage();
@@ -29,5 +39,6 @@ for (let seed = first; seed < first + count; seed++) {
   if (report.violations.length === 0) continue;
   write(commandOf(wanted));
   failed++;
+  if (shrinks) await tellShrunk(wanted, report);
 }
 process.exit(failed > 0 ? 1 : 0);

@@ -83,7 +83,7 @@ abstract class Program {
     } catch (error) {
       const { code } = this.codeOf(error);
       if (Object.hasOwn(refusals, code)) {
-        run.count(`refused ${code}`);
+        run.count(`received ${code}`);
         return ended(refusals[code]);
       }
       this.failed(op, error);
@@ -122,7 +122,7 @@ abstract class Program {
     } catch (error) {
       const { code } = this.codeOf(error);
       if (refusals.includes(code)) {
-        this.run.count(`refused ${code}`);
+        this.run.count(`received ${code}`);
         this.run.completed++;
         return false;
       }
@@ -135,7 +135,7 @@ abstract class Program {
   /** Counts a failure, which is a violation where the catalogue does not allow it. */
   failed(what: string, error: unknown): void {
     const { code, isSurprise } = this.codeOf(error);
-    this.run.count(`refused ${code}`);
+    this.run.count(`received ${code}`);
     if (!isSurprise) return;
     const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
     this.run.violation(`${this.name}: ${what} fails with ${code}: ${text}`);

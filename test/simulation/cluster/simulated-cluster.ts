@@ -80,6 +80,8 @@ export class SimulatedCluster {
   /** Called in the process of the kernel of each machine that has mounted. */
   onMounted: (machine: SimulatedMachine) => void = () => undefined;
   isHealed = false;
+  /** Until this true time a fault is under way. */
+  #troubledUntilMs = 0;
   readonly #net: ClusterNet;
   readonly #root: string;
   readonly #logs: boolean;
@@ -256,6 +258,16 @@ export class SimulatedCluster {
     this.time.after(delayMs, this.nemesis, () => {
       if (!this.isHealed) run();
     });
+  }
+
+  /** A fault is under way. */
+  get isTroubled(): boolean {
+    return !this.isHealed && this.time.nowMs < this.#troubledUntilMs;
+  }
+
+  /** A fault is under way for so long. */
+  troubled(forMs: number): void {
+    this.#troubledUntilMs = Math.max(this.#troubledUntilMs, this.time.nowMs + forMs);
   }
 
   /** Adds to the story of the run. */

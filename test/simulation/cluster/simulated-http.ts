@@ -65,6 +65,8 @@ export class SimulatedHttp {
   /** By method and first parts of the path: how often a fault met such a request. */
   readonly faults = { requestLost: 0, answerLost: 0, late: 0, afterCallerGone: 0 };
   requestCount = 0;
+  /** By code of the catalogue of failures: how often a server answered with it. */
+  readonly refusals = new Map<string, number>();
   /** Through which all requests and answers pass, if there is one. */
   gate: HttpGate | null = null;
 
@@ -83,6 +85,12 @@ export class SimulatedHttp {
   unlisten(origin: string, server: Server): void {
     const front = this.#fronts.get(origin);
     if (front?.server === server) this.#end(origin, front);
+  }
+
+  /** Counts an answer that is a problem document. */
+  answered({ statusCode, rawPayload }: Injected): void {
+    const code = statusCode < 400 ? undefined : /"code":"([a-z-]+)"/.exec(rawPayload.toString('latin1'))?.[1];
+    if (code !== undefined) this.refusals.set(code, (this.refusals.get(code) ?? 0) + 1);
   }
 
   #end(origin: string, front: Front): void {
@@ -252,6 +260,7 @@ class Exchange {
       (answer) => {
         front.open.delete(broken);
         this.#pending?.cancel();
+        this.#http.answered(answer);
         this.#network.time.note(`${method} ${path.split('?')[0]} ${answer.statusCode}`);
         const { weather } = this.#network;
         const { gate } = this.#http;

@@ -1,0 +1,98 @@
+/**
+ * Fast paths of the product: ways that spare a request, a sync or a wait, and that are right only under conditions. A seed counts
+ * each that is taken while a fault is under way, by name; the CI form demands them.
+ */
+import { Delegations } from '../../../client/delegations.ts';
+import { RememberingClient } from '../../../client/remembering-client.ts';
+import { Births } from '../../../fuse/births.ts';
+import { HeldDirectories } from '../../../fuse/held-directories.ts';
+import { AbsentLists } from '../../../fuse/kernel/absent-lists.ts';
+import { KnownListings } from '../../../fuse/known-listings.ts';
+import { Removals } from '../../../fuse/removals.ts';
+import { UnbornFile } from '../../../fuse/unborn-file.ts';
+import { WriteBehind } from '../../../fuse/write-behind.ts';
+import { PagesOfFile } from '../../../fuse/written-pages.ts';
+import { LocalFlush } from '../../../replica/local-flush.ts';
+import { ReadLease } from '../../../replica/read-lease.ts';
+import { Reset } from '../../../replica/reset.ts';
+import { ClientCaches } from '../../../server/catalog/client-caches.ts';
+import { Births as ServerBirths } from '../../../server/file/births.ts';
+import { LiveMarks } from '../../../server/file/live-marks.ts';
+import { MemberNews } from '../../../server/file/member-news.ts';
+import { Settler } from '../../../server/file/settler.ts';
+import { Succession } from '../../../server/file/succession.ts';
+import { PromptWrites } from '../../../server/storage/prompt-writes.ts';
+import type { Run } from './run.ts';
+
+type Method<Instance> = Extract<keyof Instance, string>;
+type Result<Instance, Name extends Method<Instance>> = Instance[Name] extends (
+  ...args: never
+) => infer Returned
+  ? Returned
+  : never;
+
+/** Calls that are counted, by the name of the fast path. */
+const names: string[] = [];
+let current: Run | null = null;
+
+/**
+ * Counts calls of a method.
+ *
+ * @param isTaken whether a call with this result took the path; unless given, each does
+ */
+function watch<Instance extends object, Name extends Method<Instance>>(
+  name: string,
+  { prototype }: { readonly prototype: Instance },
+  method: Name,
+  isTaken: (result: Result<Instance, Name>) => boolean = () => true,
+): void {
+  const original = prototype[method] as (...args: unknown[]) => Result<Instance, Name>;
+  const watched = function (this: Instance, ...args: unknown[]): Result<Instance, Name> {
+    const result = original.apply(this, args);
+    if (current?.cluster.isTroubled === true && isTaken(result)) current.count(name);
+    return result;
+  };
+  Object.defineProperty(prototype, method, { value: watched, writable: true, configurable: true });
+  names.push(name);
+}
+
+// Mounts.
+watch('path: a file is created with its contents', Births, 'bear');
+watch('path: a directory is delegated', HeldDirectories, 'asked');
+watch(
+  'path: a name is known in a delegated directory',
+  HeldDirectories,
+  'stateOf',
+  (state) => state !== 'doubt',
+);
+watch('path: a delegation is recalled', HeldDirectories, 'recalled');
+watch('path: a command is fenced by a delegation', Delegations, 'asOwner');
+watch('path: an uncommitted file is written', UnbornFile, 'writeParts');
+watch('path: a file is unlinked asynchronously', Removals, 'add');
+watch('path: a listing is known', KnownListings, 'of', (names) => names !== undefined);
+watch('path: pages that were written here are read', PagesOfFile, 'read', (bytes) => bytes !== null);
+watch('path: a write is acknowledged before it is sent', WriteBehind, 'write');
+watch('path: the kernel is answered without a look', AbsentLists, 'has', (isAbsent) => isAbsent);
+watch('path: a client answers from its cache', RememberingClient, 'remembers', (isKnown) => isKnown);
+
+// Servers.
+watch('path: numbers are reserved', ServerBirths, 'reserve');
+watch('path: a server creates a file with its contents', ServerBirths, 'bear');
+watch('path: a directory is delegated by the catalog', ClientCaches, 'delegate', (number) => number !== null);
+watch('path: caches are recalled', ClientCaches, 'recall', (sessions) => sessions.length > 0);
+watch('path: a read lease covers a read', ReadLease, 'covers', (covers) => covers);
+watch('path: a file is marked as live', LiveMarks, 'set');
+watch('path: the state of a file goes to the catalog', Settler, 'settle');
+watch('path: the catalog learns of a view', MemberNews, 'follow');
+watch('path: a primary is succeeded in an orderly way', Succession, 'announce');
+watch('path: a flush waits for what it is for', LocalFlush, 'want');
+watch('path: a replica keeps its contents in a reset', Reset, 'needsOnlyStamp', (keeps) => keeps);
+watch('path: bytes are written in the same turn', PromptWrites, 'tried', (isWritten) => isWritten);
+
+/** Names of all. */
+export const FAST_PATHS: readonly string[] = names;
+
+/** Counts for this run from now on. */
+export function countFastPaths(run: Run | null): void {
+  current = run;
+}
