@@ -12,6 +12,7 @@ import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { ChangeRequest, Hole } from '../services.ts';
 import type { FileStore } from '../storage/store.ts';
 import { endsInChange, inheritsMark } from './live-mark.ts';
+import { type ByteRange, MergedObjects } from './merged-objects.ts';
 import { assertDoneBefore } from './sealed-file.ts';
 import { encodeWriteOutcome } from './write-outcome.ts';
 
@@ -61,6 +62,7 @@ export class FilePrimary {
   readonly #clock: Clock;
   readonly #catalog: FileInCatalog;
   readonly #assertLocked: (under: LocksHeld) => void;
+  readonly #merged: MergedObjects;
   #nameFlushed: Promise<void> | null = null;
   #sizeBytes: number;
   #modifiedNs: bigint;
@@ -99,6 +101,7 @@ export class FilePrimary {
     this.#store = store;
     this.#clock = clock;
     this.#catalog = catalog;
+    this.#merged = new MergedObjects(driver.file, store);
     this.epoch = driver.epoch;
     const attributes = store.attributes(this.#file);
     if (catalog.isLive) this.#live = Promise.resolve();
@@ -139,8 +142,11 @@ export class FilePrimary {
   ): Promise<Change> {
     const done = await this.#admit(request, bytes.length);
     try {
-      const end = (): number => (offset === 'append' ? this.#sizeBytes : offset) + bytes.length;
-      while (this.#isBeyond(end())) await this.#askForGrowth(end());
+      const range = (): ByteRange => {
+        const from = offset === 'append' ? this.#sizeBytes : offset;
+        return { from, to: from + bytes.length };
+      };
+      while (this.#mustWait(range().to, [range()])) await this.#prepare(range().to, [range()]);
       // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
       this.#assertGuard(guard);
       const at = offset === 'append' ? this.#sizeBytes : offset;
@@ -182,9 +188,10 @@ export class FilePrimary {
       parts.reduce((sum, { bytes }) => sum + bytes.length, 0),
     );
     try {
-      const ends = parts.map(({ offset, bytes }) => offset + bytes.length);
-      while (this.#isBeyond(Math.max(...ends))) await this.#askForGrowth(Math.max(...ends));
-      const sizeBytes = Math.max(this.#sizeBytes, ...ends);
+      const ranges = parts.map(({ offset, bytes }) => ({ from: offset, to: offset + bytes.length }));
+      const end = Math.max(...ranges.map(({ to }) => to));
+      while (this.#mustWait(end, ranges)) await this.#prepare(end, ranges);
+      const sizeBytes = Math.max(this.#sizeBytes, end);
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'write-parts', parts, modifiedNs });
       return await this.#submit(request, body, { offset: parts[0]?.offset ?? 0, sizeBytes, modifiedNs });
@@ -196,7 +203,8 @@ export class FilePrimary {
   async punch(request: ChangeRequest, { from, to, grows }: Hole): Promise<Change> {
     const done = await this.#admit(request, 0);
     try {
-      while (grows && this.#isBeyond(to)) await this.#askForGrowth(to);
+      const end = grows ? to : 0;
+      while (this.#mustWait(end, [{ from, to }])) await this.#prepare(end, [{ from, to }]);
       const sizeBytes = grows ? Math.max(this.#sizeBytes, to) : this.#sizeBytes;
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'punch', from, to, grows, modifiedNs });
@@ -209,7 +217,9 @@ export class FilePrimary {
   async truncate(request: ChangeRequest, sizeBytes: number): Promise<Change> {
     const done = await this.#admit(request, 0);
     try {
-      while (this.#isBeyond(sizeBytes)) await this.#askForGrowth(sizeBytes);
+      const cut = (): ByteRange[] =>
+        sizeBytes < this.#sizeBytes ? [{ from: sizeBytes, to: Number.POSITIVE_INFINITY }] : [];
+      while (this.#mustWait(sizeBytes, cut())) await this.#prepare(sizeBytes, cut());
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'truncate', sizeBytes, modifiedNs });
       return await this.#submit(request, body, { offset: sizeBytes, sizeBytes, modifiedNs });
@@ -425,6 +435,17 @@ export class FilePrimary {
     if (this.#turn === turn) this.#allowedBytes = allowedBytes;
     // Contents that survive a loss of power would be hidden by what the catalog knew before this mark.
     this.#nameFlushed = null;
+  }
+
+  /** Whether something has to be done before a change can be ordered. Nothing is awaited between a no and the change. */
+  #mustWait(sizeBytes: number, ranges: readonly ByteRange[]): boolean {
+    return this.#isBeyond(sizeBytes) || this.#merged.unread(ranges).length > 0;
+  }
+
+  /** @throws ServiceError `quota-exceeded`, or `integrity` where bytes beside those that change are lost */
+  async #prepare(sizeBytes: number, ranges: readonly ByteRange[]): Promise<void> {
+    if (this.#isBeyond(sizeBytes)) await this.#askForGrowth(sizeBytes);
+    else await this.#merged.read(this.#merged.unread(ranges));
   }
 
   /** Whether the catalog has to be asked before the file is of this size. Nothing is awaited between a no and the change. */

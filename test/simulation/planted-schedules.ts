@@ -94,4 +94,14 @@ export const PLANTED_SCHEDULES: readonly Planted[] = [
     ],
     caughtBy: { schedule: 'two-member-sets' },
   },
+  {
+    layer: 'replica',
+    row: 'merged-unread',
+    rule: 'A primary has the old bytes of an object before it orders a change of a part of it.',
+    file: 'server/file/file-primary.ts',
+    in: 'FilePrimary.#mustWait',
+    find: 'this.#isBeyond($sizeBytes) || this.#merged.unread($ranges).length > 0',
+    replace: 'this.#isBeyond($sizeBytes)',
+    caughtBy: { schedule: 'write-into-damaged' },
+  },
 ];

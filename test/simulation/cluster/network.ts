@@ -51,6 +51,8 @@ export class Network {
   /** When the last message of a direction arrives: those behind it do not overtake it on the same connection. */
   readonly #lastMs = new Map<string, number>();
   readonly #listeners = new Set<() => void>();
+  /** What waits on directions over which nothing moves, though they are not cut. */
+  readonly #stalled = new Map<string, (() => void)[]>();
 
   constructor(time: VirtualTime, random: Prng) {
     this.time = time;
@@ -66,6 +68,18 @@ export class Network {
   /** What `from` sends to `to` takes up to `ms` longer from now on. */
   slow(from: string, to: string, ms: number): void {
     this.#slow.set(`${from} ${to}`, ms);
+  }
+
+  /** What `from` sends to `to` from now on waits until `release`, in its order. */
+  stall(from: string, to: string): void {
+    const direction = `${from} ${to}`;
+    if (!this.#stalled.has(direction)) this.#stalled.set(direction, []);
+  }
+
+  release(from: string, to: string): void {
+    const waiting = this.#stalled.get(`${from} ${to}`) ?? [];
+    this.#stalled.delete(`${from} ${to}`);
+    for (const run of waiting) run();
   }
 
   heal(): void {
@@ -103,6 +117,11 @@ export class Network {
 
   /** Has `to` run something once a message of this connection can have arrived, in the order of the calls. */
   inOrder(connection: string, from: string, to: SimulatedProcess, run: () => void): void {
+    const waiting = this.#stalled.get(`${from} ${to.name}`);
+    if (waiting !== undefined) {
+      waiting.push(() => this.inOrder(connection, from, to, run));
+      return;
+    }
     const delayMs = this.delayMs(from, to.name);
     const atMs = Math.max(this.time.nowMs + delayMs, (this.#lastMs.get(connection) ?? 0) + 0.001);
     this.#lastMs.set(connection, atMs);

@@ -41,6 +41,8 @@ class Direction implements FrameSink {
   }
 }
 
+type Transmit = (channel: MessageChannel, payload: Uint8Array, tail: Uint8Array | undefined) => void;
+
 interface Route {
   readonly connection: number;
   readonly outbox: Outbox;
@@ -53,6 +55,8 @@ export class SimulatedPeers {
   readonly #members = new Map<ServerId, SimulatedTransport>();
   readonly #dialing = new Set<string>();
   #connections = 0;
+  /** Called with each message before it is sent. */
+  sending: ((from: ServerId, to: ServerId, ...message: Parameters<Transmit>) => void) | null = null;
 
   /** @param wire the process that connections are made in: it outlives those at their ends */
   constructor(network: Network, wire: SimulatedProcess) {
@@ -221,6 +225,7 @@ export class SimulatedTransport implements ClusterTransport {
   send(to: ServerId, channel: MessageChannel, payload: Uint8Array, options: SendOptions = {}): void {
     assert(to !== this.server, 'A server does not send to itself');
     const { tail, deferrable = false } = options;
+    this.#peersOfAll.sending?.(this.server, to, channel, payload, tail);
     const record = { channel, payload, ...(tail !== undefined && { tail }) };
     this.#exchange.push(to, record, this.#routes.get(to)?.outbox, deferrable);
   }

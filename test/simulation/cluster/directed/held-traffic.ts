@@ -1,3 +1,5 @@
+import type { ReplicaFrame } from '../../../../replica/codec.ts';
+import type { Network } from '../network.ts';
 import type { HttpGate, Passing } from '../simulated-http.ts';
 
 export type Verdict = 'hold' | 'lose';
@@ -22,9 +24,20 @@ interface Held {
   readonly lose: () => void;
 }
 
+/** Messages between servers: the first that matches, and all behind it in its direction, wait. */
+export interface MessageRule {
+  readonly name: string;
+  readonly from: string;
+  readonly to: string;
+  readonly file: number;
+  readonly kind: string;
+}
+
 /** Requests and answers that wait until the schedule lets them pass, or are lost. */
 export class HeldTraffic {
+  readonly #network: Network;
   #rules: TrafficRule[] = [];
+  #messageRules: MessageRule[] = [];
   readonly #held = new Map<string, Held[]>();
   readonly #met = new Map<string, number>();
 
@@ -36,6 +49,27 @@ export class HeldTraffic {
     if (rule.verdict === 'lose') return lose();
     this.#held.set(rule.name, [...(this.#held.get(rule.name) ?? []), { go, lose }]);
   };
+
+  /** For each message between servers before it is sent. */
+  readonly message = (from: string, to: string, { file, message }: ReplicaFrame): void => {
+    const rule = this.#messageRules.find(
+      (one) => one.from === from && one.to === to && one.file === file && one.kind === message.kind,
+    );
+    if (rule === undefined) return;
+    this.#messageRules = this.#messageRules.filter((one) => one !== rule);
+    this.#met.set(rule.name, this.met(rule.name) + 1);
+    this.#network.stall(from, to);
+    const end = (): void => this.#network.release(from, to);
+    this.#held.set(rule.name, [...(this.#held.get(rule.name) ?? []), { go: end, lose: end }]);
+  };
+
+  constructor(network: Network) {
+    this.#network = network;
+  }
+
+  addMessage(rule: MessageRule): void {
+    this.#messageRules.push(rule);
+  }
 
   add(rule: TrafficRule): void {
     this.#rules.push(rule);

@@ -20,10 +20,13 @@
  *     hold R answer of a TEXT …                   it is executed, and its answer waits
  *     lose R request of a TEXT …, lose R answer of a TEXT …         its connection breaks
  *     hold all R request of a …                   all such requests from now on
+ *     hold R message s1->s2 ack /x                the next message of this kind about the file (replica/messages.ts), and all
+ *                                                 behind it in this direction
  *     await R                                     waits until the rule has met one
  *     release R, drop R                           what is held arrives, whether or not its caller still waits; or is lost
  *
  *     pause a [9s], resume a, kill s1, start s1, power s1 (is lost, and it starts again)
+ *     damage s1 /x 0                              a bit of object 0 of the file flips on the disk of s1, which may be down
  *     cut a [s1 s2], heal                         no message passes between them, or between a and all others
  *     wait 9s
  *
@@ -160,6 +163,11 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
       stage.server(name).losePower();
       stage.server(name).start();
     }),
+  damage: (words) => {
+    const [server, path] = [words.next('a server'), words.next('a path')];
+    const object = words.natural('an object');
+    return (stage) => stage.damage(server, path, object);
+  },
   cut: (words) => {
     const [name = words.fail('who is missing'), ...others] = rest(words);
     return async (stage) => {
@@ -260,7 +268,8 @@ function outcomeText({ value, errno }: CallOutcome): string {
 function trafficParse(words: Words, verdict: 'hold' | 'lose'): Step {
   const all = words.skip('all');
   const name = words.next('a name');
-  const what = words.oneOf('what', ['request', 'answer']);
+  const what = words.oneOf('what', ['request', 'answer', 'message']);
+  if (what === 'message') return messageParse(words, name);
   words.expect('of');
   const who = words.next('who');
   const to = words.skip('to') ? words.next('a server') : null;
@@ -268,6 +277,17 @@ function trafficParse(words: Words, verdict: 'hold' | 'lose'): Step {
   return async (stage) => {
     const origin = to === null ? null : stage.origin(to);
     stage.held.add({ name, verdict, what, from: stage.machine(who), origin, texts, all });
+  };
+}
+
+function messageParse(words: Words, name: string): Step {
+  const link = words.next('a link');
+  const [from, to] = link.split('->');
+  if (from === undefined || to === undefined) return words.fail(`a link reads like s1->s2, not "${link}"`);
+  const [kind, path] = [words.next('a kind of message'), words.next('a path')];
+  return async (stage) => {
+    const file = await stage.inodeOf(path);
+    stage.held.addMessage({ name, from: stage.machine(from), to: stage.machine(to), kind, file });
   };
 }
 

@@ -1,11 +1,15 @@
 import '../guard.ts';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { Prng } from '../../../../base/prng.ts';
 import { Access } from '../../../../client/access.ts';
 import { ClusterClient } from '../../../../client/cluster-client.ts';
 import { parseMountOptions } from '../../../../client/mount-options.ts';
 import { mountCluster } from '../../../../fuse/composition.ts';
+import { decodeReplicaMessage } from '../../../../replica/codec.ts';
+import { CHANNEL_REPLICA } from '../../../../server/transport/transport.ts';
 import { USERS } from '../../../posix/program.ts';
+import { flipByte } from '../../../storage/damage.ts';
 import { ModelKernel } from '../../kernel/model-kernel.ts';
 import { ModelProgram } from '../../kernel/model-program.ts';
 import { opcodeName } from '../../kernel/request-queue.ts';
@@ -73,7 +77,7 @@ export class StageError extends Error {
 export class Stage {
   readonly time: VirtualTime;
   readonly network: Network;
-  readonly held = new HeldTraffic();
+  readonly held: HeldTraffic;
   readonly servers = new Map<string, SimulatedServer>();
   readonly settings: StageSettings;
   readonly #net: ClusterNet;
@@ -82,6 +86,7 @@ export class Stage {
   readonly #programs = new Map<string, Caller>();
   readonly #underWay = new Map<string, Pending>();
   readonly #aliases = new Map<string, string>();
+  readonly #inodes = new Map<string, number>();
 
   constructor(time: VirtualTime, root: string, settings: StageSettings) {
     this.time = time;
@@ -91,7 +96,11 @@ export class Stage {
     this.network = new Network(time, new Prng(seed * 13 + 2));
     const peers = new SimulatedPeers(this.network, wire);
     this.#net = { time, peers, http: new SimulatedHttp(this.network, wire), supervisor: wire };
+    this.held = new HeldTraffic(this.network);
     this.#net.http.gate = this.held.gate;
+    peers.sending = (from, to, channel, payload, tail) => {
+      if (channel === CHANNEL_REPLICA) this.held.message(from, to, decodeReplicaMessage(payload, tail));
+    };
     const ids = Array.from({ length: settings.servers }, (_, index) => `s${index + 1}`);
     const others = ids.flatMap((id, index) => ['--peer', `${id}=127.0.0.1:${PORT + index}`]);
     const timing = ['--lease', `${settings.leaseMs}ms`, '--clock-skew', '100ms', '--direct-writes', 'off'];
@@ -229,6 +238,19 @@ export class Stage {
     const { catalog } = await this.#ask((client) => client.status({ timeoutMs: START_MS_MAX }));
     if (catalog.primary === null) throw new StageError('the catalog has no primary');
     return catalog.primary;
+  }
+
+  /** Flips a bit of an object of a file that was never changed, on the disk of a server. */
+  async damage(server: string, path: string, object: number): Promise<void> {
+    const inode = await this.inodeOf(path);
+    const container = join('objects', (inode % 256).toString(16).padStart(2, '0'), `${inode}.dat`);
+    flipByte(join(this.server(server).disk.folder, container), object * OBJECT_BYTES);
+  }
+
+  async inodeOf(path: string): Promise<number> {
+    const known = this.#inodes.get(path) ?? (await this.#ask((client) => client.resolve(VOLUME, path))).inode;
+    this.#inodes.set(path, known);
+    return known;
   }
 
   /** Looks at the disks: for one file and view there is one set of members. @throws StageError */

@@ -1,0 +1,69 @@
+import type { FileId } from '../../base/ids.ts';
+import type { FileStore } from '../storage/store.ts';
+
+/** Objects that are remembered as whole: many times what one change has edges. An older one is read once more. */
+const WHOLE_COUNT_MAX = 8_192;
+
+/** Bytes of a file that a change replaces. */
+export interface ByteRange {
+  readonly from: number;
+  /** Infinite where the file is cut off. */
+  readonly to: number;
+}
+
+/**
+ * Objects of which a change replaces a part. A replica whose own bytes are damaged cannot apply such a change, and a replica that has
+ * applied it has the old bytes no longer. So the primary reads each of these objects once in its epoch, which mends it from another
+ * replica where that is needed, before it orders the first such change: the mended object is on its disk before the change is applied.
+ */
+export class MergedObjects {
+  readonly #file: FileId;
+  readonly #store: Pick<FileStore, 'attributes' | 'entries' | 'readObject'>;
+  readonly #whole = new Set<number>();
+
+  constructor(file: FileId, store: Pick<FileStore, 'attributes' | 'entries' | 'readObject'>) {
+    this.#file = file;
+    this.#store = store;
+  }
+
+  /** @returns the objects of which these changes replace a part, and which were not read in this epoch */
+  unread(ranges: readonly ByteRange[]): number[] {
+    return ranges.flatMap((range) => this.#edgesOf(range).filter((index) => this.#isUnread(index, range)));
+  }
+
+  /** Reads objects, and mends those that are damaged. @throws ServiceError `integrity` where no replica in reach has one whole */
+  async read(indices: readonly number[]): Promise<void> {
+    for (const index of indices) {
+      const [entry] = this.#store.entries(this.#file, index, index, 1);
+      if (entry === undefined) continue;
+      const { versionEpoch, versionSeq } = entry;
+      const bytes = await this.#store.readObject(this.#file, index, versionEpoch, versionSeq);
+      // Null: it was changed meanwhile, by a change for which it was read.
+      if (bytes !== null) this.#note(index);
+    }
+  }
+
+  #edgesOf({ from, to }: ByteRange): number[] {
+    const { objectBytes } = this.#store.attributes(this.#file);
+    if (from >= to) return [];
+    const edges = [from, to].filter((at) => Number.isFinite(at) && at % objectBytes !== 0);
+    return [...new Set(edges.map((at) => Math.floor(at / objectBytes)))];
+  }
+
+  #isUnread(index: number, { from, to }: ByteRange): boolean {
+    if (this.#whole.has(index)) return false;
+    const { objectBytes } = this.#store.attributes(this.#file);
+    const [entry] = this.#store.entries(this.#file, index, index, 1);
+    const begin = index * objectBytes;
+    if (entry !== undefined && (from > begin || to < begin + entry.length)) return true;
+    // The change makes it, or replaces all of it.
+    this.#note(index);
+    return false;
+  }
+
+  #note(index: number): void {
+    this.#whole.add(index);
+    const [oldest] = this.#whole;
+    if (this.#whole.size > WHOLE_COUNT_MAX && oldest !== undefined) this.#whole.delete(oldest);
+  }
+}
