@@ -10,16 +10,12 @@ const AT_A_TIME = 2;
 
 /** Demands that each bug of the layer is noticed, and that the code as it is passes what notices them. */
 export function demandCatches(layer: PlantedLayer): void {
-  const bugs = PLANTED.filter((bug) => bug.layer === layer);
+  const bugs = PLANTED.filter((bug) => bug.layer === layer && bug.caughtBy.test?.isLong !== true);
 
   test(`${layer}: the code as it is passes what catches the planted bugs`, async () => {
     const campaign = await campaignLoad(layer);
     for (const [name, scenario] of Object.entries(campaign.scenarios)) {
       assert.equal(scenario(), null, name);
-    }
-    const seeds = Math.max(...bugs.map((bug) => bug.caughtBy.seeds ?? 0));
-    for (let seed = 1 + (campaign.seedsPlayed ?? 0); seed <= seeds; seed++) {
-      assert.equal(campaign.runSeed(seed), null, `SEED=${seed}`);
     }
   });
 
@@ -35,16 +31,20 @@ export function demandCatches(layer: PlantedLayer): void {
 
 function demandCatch(layer: PlantedLayer, bug: Planted): void {
   test(`${layer} ${bug.row} is caught: ${bug.rule}`, async (context) => {
-    const { directed, conversation, seeds, test: tested, schedule } = bug.caughtBy;
+    const { directed, conversation, test: tested, schedule } = bug.caughtBy;
     const name = directed ?? tested?.name ?? schedule;
-    assert.ok(name ?? conversation ?? seeds, 'Somebody must notice');
-    const { said, told, seed } = await plantedHunt(bug);
+    assert.ok(name ?? conversation, 'A schedule, a conversation or a test must notice');
+    const { said, told } = await plantedHunt(withoutSeeds(bug));
     assert.notEqual(told, null, `${conversation} does not notice it`);
     assert.notEqual(said, null, `"${name}" does not notice it`);
-    assert.notEqual(seed, null, `None of ${seeds} seeds notices anything`);
     if (told !== undefined) context.diagnostic(`${conversation}: ${told}`);
     if (said !== undefined) context.diagnostic(`${name}: ${said}`);
-    if (seed !== undefined) context.diagnostic(`caught by seed ${seed} of ${seeds}`);
     if (bug.paired) assert.deepEqual(await pairHunt(bug), [null, null], 'Each covers the other');
   });
+}
+
+/** Seeds cost ten times what all else does: `npm run planted` plays them. */
+function withoutSeeds(bug: Planted): Planted {
+  const { seeds: _, ...caughtBy } = bug.caughtBy;
+  return { ...bug, caughtBy };
 }

@@ -56,6 +56,7 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
       test: {
         file: 'test/cluster/power-loss-of-all.test.ts',
         name: 'mount: `fsync` of a directory: a file is renamed over another one',
+        isLong: true,
       },
     },
   },
@@ -161,6 +162,7 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
       test: {
         file: 'test/cluster/mount-contents.test.ts',
         name: 'are read at once with cache=strict, transport=kernel, whatever was fetched ahead',
+        isLong: true,
       },
     },
   },
@@ -173,7 +175,11 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     find: 'if ($dropsPages) await $file.refreshPages($attributes, () => this.#dropPages($file));',
     replace: '',
     caughtBy: {
-      test: { file: 'test/cluster/mount-contents.test.ts', name: 'are shown by a mapping with cache=strict' },
+      test: {
+        file: 'test/cluster/mount-contents.test.ts',
+        name: 'are shown by a mapping with cache=strict',
+        isLong: true,
+      },
     },
   },
   {

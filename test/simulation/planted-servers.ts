@@ -369,6 +369,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
       test: {
         file: 'test/cluster/power-loss-of-all.test.ts',
         name: 'REST: a command of operators by `POST /v1/catalog/commands`: a volume is made',
+        isLong: true,
       },
     },
   },
@@ -816,6 +817,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
       test: {
         file: 'test/cluster/join.test.ts',
         name: 'a join with other settings is refused by option and values, before the catalog registers the server',
+        isLong: true,
       },
     },
   },
@@ -828,7 +830,11 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     find: 'await $machine.assertFree($config.listen);',
     replace: '',
     caughtBy: {
-      test: { file: 'test/cluster/join.test.ts', name: 'a server that cannot listen is not registered' },
+      test: {
+        file: 'test/cluster/join.test.ts',
+        name: 'a server that cannot listen is not registered',
+        isLong: true,
+      },
     },
   },
   {

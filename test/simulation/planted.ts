@@ -15,7 +15,7 @@ export interface Mutation extends Anchor {
 }
 
 export interface CaughtBy {
-  /** Random seeds 1 to this one: one of them must notice. */
+  /** Random seeds 1 to this one: one of them must notice. `npm run planted` plays them, the tests of each commit do not. */
   readonly seeds?: number;
   /** The directed scenario of that name must notice. */
   readonly directed?: string;
@@ -25,9 +25,15 @@ export interface CaughtBy {
   readonly says?: string;
   /**
    * A test of the servers' code must fail: its file, and its name or the beginning of it. With `hangs` it may also not end, which else is
-   * no way to notice a bug: it would say nothing of which rule was broken.
+   * no way to notice a bug: it would say nothing of which rule was broken. `isLong`: the test starts servers and takes
+   * more than three seconds of processor, so `npm run planted` alone runs it with the bug.
    */
-  readonly test?: { readonly file: string; readonly name: string; readonly hangs?: true };
+  readonly test?: {
+    readonly file: string;
+    readonly name: string;
+    readonly hangs?: true;
+    readonly isLong?: true;
+  };
   /** The directed schedule of composed servers, clients and mounts must not happen as it says: its name in `SCHEDULES`. */
   readonly schedule?: string;
 }
