@@ -301,16 +301,21 @@ export class RealCluster {
   }
 }
 
+/** Between two questions of `until`. */
+const REST_MS_MIN = 20;
+const REST_MS_MAX = 250;
+
 /** What is waited for cannot come any more. */
 export class InVain extends Error {}
 
 /**
- * Asks again and again, with a bound, until `holds`; the last failure is named. It rests for as long as it asked: what is
- * waited for needs the processors, too.
+ * Asks again and again, with a bound, until `holds`; the last failure is named. It rests for as long as it asked, and longer
+ * the longer it waits: what is waited for needs the processors, too.
  */
 export async function until(what: string, holds: () => Promise<boolean>, limitMs = 240_000): Promise<void> {
   const deadlineMs = performance.now() + limitMs;
   let last: unknown = 'it did not hold';
+  let restMs = REST_MS_MIN;
   while (performance.now() < deadlineMs) {
     const askedMs = performance.now();
     try {
@@ -320,7 +325,8 @@ export async function until(what: string, holds: () => Promise<boolean>, limitMs
       last = error;
       if (error instanceof InVain) break;
     }
-    await delay(Math.max(25, performance.now() - askedMs));
+    await delay(Math.max(restMs, performance.now() - askedMs));
+    restMs = Math.min(REST_MS_MAX, restMs * 1.2);
   }
   throw new Error(`Waited ${Math.round(performance.now() - deadlineMs + limitMs)} ms in vain until ${what}`, {
     cause: last,

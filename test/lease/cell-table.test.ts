@@ -96,7 +96,9 @@ test('lives that no row names any more make room for others', () => {
   const first: Ballot = { interval: 1, round: 1, server: 'a' as ServerId, incarnation: 1 as Incarnation };
   table.setRegister(kept, { readBallot: first, writeBallot: BALLOT_ZERO, lease: null });
   for (let life = 2; life < 2 * LIVES_MAX; life++) {
-    const k = { ...first, round: life, incarnation: life as Incarnation };
+    // Of many servers: the lives of one are searched one after the other.
+    const server = `s${life % 500}` as ServerId;
+    const k = { ...first, round: life, server, incarnation: life as Incarnation };
     table.setRegister(row, { readBallot: k, writeBallot: BALLOT_ZERO, lease: null });
   }
   assert.deepEqual(table.register(kept).readBallot, first);
