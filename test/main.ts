@@ -1,0 +1,158 @@
+/**
+ * `npm test`: runs the test files, or those that are named, several at a time. `npm run test:long` plays their long forms.
+ * Files that only compute share processes, since a start costs a process more than most of them do; all others have one
+ * each. What takes long begins first, so that no processor is idle at the end.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { globSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { dirname, join, relative } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { parseArgs } from 'node:util';
+
+const ROOT = dirname(import.meta.dirname);
+/** Folders whose tests start no process, mount nothing and set no variable of the process; in so many processes each. */
+const SHARED: Readonly<Record<string, number>> = {
+  base: 1,
+  catalog: 1,
+  history: 1,
+  live: 1,
+  membership: 1,
+  replica: 1,
+  server: 3,
+  wire: 1,
+};
+/** Folders by how long their longest files take; those that are not named follow. */
+const LONGEST_FIRST = [
+  'cluster',
+  'docs',
+  'simulation',
+  'posix',
+  'repair',
+  'web',
+  'mount',
+  'packaging',
+  'nemesis',
+];
+/** Most files wait for servers more than they compute. */
+const FILES_PER_PROCESSOR = 2.5;
+const TEST_MS_MAX = 900_000;
+/** A process that has not ended by then hangs. */
+const PROCESS_MS_MAX = 1_800_000;
+
+/** What one process runs. */
+interface Unit {
+  readonly name: string;
+  readonly files: readonly string[];
+}
+
+interface Outcome {
+  readonly unit: Unit;
+  readonly output: string;
+  readonly isGood: boolean;
+  readonly tookMs: number;
+}
+
+function folderOf(file: string): string {
+  return file.split('/')[1] ?? '';
+}
+
+function unitsOf(files: readonly string[]): Unit[] {
+  const units: Unit[] = [];
+  for (const [folder, its] of Map.groupBy(files, folderOf)) {
+    const processes = SHARED[folder];
+    if (processes === undefined) {
+      for (const file of its) units.push({ name: file, files: [file] });
+      continue;
+    }
+    for (let at = 0; at < Math.min(processes, its.length); at++) {
+      units.push({
+        name: `test/${folder} (${at + 1} of ${processes})`,
+        files: its.filter((_, place) => place % processes === at),
+      });
+    }
+  }
+  const rank = ({ files: [first = ''] }: Unit): number => {
+    const place = LONGEST_FIRST.indexOf(folderOf(first));
+    return place < 0 ? LONGEST_FIRST.length : place;
+  };
+  return units.sort((a, b) => rank(a) - rank(b) || b.files.length - a.files.length);
+}
+
+async function play(unit: Unit): Promise<Outcome> {
+  const beganMs = performance.now();
+  const flags = ['--test', '--test-isolation=none', `--test-timeout=${TEST_MS_MAX}`, '--test-reporter=spec'];
+  const child = spawn(process.execPath, [...flags, ...unit.files], {
+    cwd: ROOT,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: {
+      ...process.env,
+      // What Node has compiled for one process is good for the others.
+      NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(ROOT, 'node_modules/.cache/tests'),
+    },
+  });
+  const limit = setTimeout(() => child.kill('SIGKILL'), PROCESS_MS_MAX);
+  const [out, err, [code, signal]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'close') as Promise<[number | null, NodeJS.Signals | null]>,
+  ]);
+  clearTimeout(limit);
+  const end = signal === null ? '' : `\nEnded by ${signal}\n`;
+  // A file without a test proves nothing, and is green.
+  const isGood = code === 0 && !/^ℹ tests 0$/m.test(out);
+  return { unit, output: `${out}${err}${end}`, isGood, tookMs: performance.now() - beganMs };
+}
+
+/** Sums of what the runs print at their ends: tests, pass, fail, skipped … */
+function countsOf(outcomes: readonly Outcome[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const { output } of outcomes) {
+    for (const [, what = '', count] of output.matchAll(
+      /^ℹ (tests|suites|pass|fail|cancelled|skipped|todo) (\d+)$/gm,
+    )) {
+      counts.set(what, (counts.get(what) ?? 0) + Number(count));
+    }
+  }
+  return counts;
+}
+
+const { values, positionals } = parseArgs({
+  options: { jobs: { type: 'string' } },
+  allowPositionals: true,
+});
+const jobs = Number(values.jobs ?? Math.ceil(FILES_PER_PROCESSOR * availableParallelism()));
+const patterns = positionals.length > 0 ? positionals : ['test/**/*.test.ts'];
+const files = globSync(patterns, { cwd: ROOT })
+  .map((file) => relative(ROOT, join(ROOT, file)))
+  .sort();
+const units = unitsOf(files);
+const outcomes: Outcome[] = [];
+const beganMs = performance.now();
+const left = units.values();
+await Promise.all(
+  Array.from({ length: jobs }, async () => {
+    for (const unit of left) {
+      const outcome = await play(unit);
+      outcomes.push(outcome);
+      const seconds = (outcome.tookMs / 1000).toFixed(1);
+      // The output of one process stands together.
+      process.stdout.write(
+        `${outcome.isGood ? '' : 'FAILED: '}${unit.name} (${seconds} s)\n${outcome.output}\n`,
+      );
+    }
+  }),
+);
+const bad = outcomes.filter(({ isGood }) => !isGood);
+for (const { unit, output } of bad) {
+  const failing = output.indexOf('✖ failing tests:');
+  process.stdout.write(
+    `\nFAILED: ${unit.name}\n${failing < 0 ? output.slice(-4_000) : output.slice(failing)}\n`,
+  );
+}
+const counts = [...countsOf(outcomes)].map(([what, count]) => `${count} ${what}`).join(', ');
+const seconds = ((performance.now() - beganMs) / 1000).toFixed(0);
+console.log(`${files.length} files in ${units.length} processes, ${jobs} at a time: ${counts}; ${seconds} s`);
+for (const { unit } of bad) console.log(`FAILED: ${unit.name}`);
+if (bad.length > 0) process.exitCode = 1;
