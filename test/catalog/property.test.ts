@@ -8,11 +8,12 @@ import { dumpCatalog } from '../../catalog/dump.ts';
 import { runQuery } from '../../catalog/queries.ts';
 import { type CatalogDatabase, ensureSchema } from '../../catalog/schema.ts';
 import type { Command, CommandRequest, Place } from '../../wire/catalog-api.ts';
+import { isLong } from '../long.ts';
 import { SERVERS } from './fixture.ts';
 import { assertSound } from './soundness.ts';
 
 const NAMES = ['a', 'b', 'c'];
-const RUNS = 150;
+const RUNS = isLong ? 150 : 50;
 
 const name = fc.constantFrom(...NAMES);
 const names = fc.array(name, { minLength: 1, maxLength: 3 });

@@ -7,7 +7,13 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import type { Birth, BirthOutcome } from '../../wire/births.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { ask } from '../http/ask.ts';
+import { isLong } from '../long.ts';
 import { RealCluster } from './real-cluster.ts';
+
+/** Of servers, one after the other. */
+const DEATHS = isLong ? 3 : 1;
+/** Of each client after a file. */
+const PAUSE_MS = isLong ? 0 : 10;
 
 let cluster: RealCluster;
 let client: ClusterClient;
@@ -207,11 +213,12 @@ test('everything is there that was told, while servers die one after the other',
         how[came]++;
         if (came === 'made') madeAfterAll.push(inode);
         done.set(inode, contents);
+        await delay(PAUSE_MS);
       }
     }
   };
   const workers = Array.from({ length: 4 }, (_, at) => worker(at));
-  for (let turn = 0; turn < 3; turn++) {
+  for (let turn = 0; turn < DEATHS; turn++) {
     await delay(1_000);
     // The first to die is the one that bears.
     const victim = turn === 0 ? client.catalogPrimary : cluster.ids[turn % 3];

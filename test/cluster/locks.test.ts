@@ -7,13 +7,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { mountObstacle } from '../../client/mount.ts';
 import type { LockList } from '../../wire/lock-api.ts';
+import { isLong } from '../long.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 const LEASE_MS = 2_000;
 /** Locks outlive the last word of their client for three leases. */
 const LOCK_LEASE_MS = 3 * LEASE_MS;
-const KILLS = 2;
+const KILLS = isLong ? 2 : 1;
 const COUNTER = fileURLToPath(new URL('lock-counter.py', import.meta.url));
 const FAR = fileURLToPath(new URL('far-locks.py', import.meta.url));
 const HOLDER = fileURLToPath(new URL('lock-holder.py', import.meta.url));

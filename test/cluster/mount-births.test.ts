@@ -12,11 +12,16 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import { REMOVAL_ROW_MS } from '../../fuse/removal-rows.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { noMount } from '../fuse/mounted.ts';
-import { transports } from '../posix/mounts.ts';
+import { isLong } from '../long.ts';
+import { transportsOfForm } from '../posix/mounts.ts';
 import { ClusterMount } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 const VOLUME = 'births';
+/** For which two mounts race. */
+const NAMES = isLong ? 60 : 20;
+const LOAD_MS = isLong ? 10_000 : 4_000;
+const KILLS = isLong ? 2 : 1;
 const NEW = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL;
 
 let cluster: RealCluster;
@@ -58,7 +63,7 @@ after(async () => {
 });
 
 describe('files that a mount makes by itself', { skip: noMount }, async () => {
-  for (const transport of await transports()) {
+  for (const transport of await transportsOfForm()) {
     test(`one of two mounts makes a name (${transport})`, async (t) => {
       const mounts = [
         await ClusterMount.start(cluster, VOLUME, '--transport', transport),
@@ -71,7 +76,7 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
       const made = await Promise.all(
         mounts.map(async (mount, place) => {
           const names: string[] = [];
-          for (let number = 0; number < 60; number++) {
+          for (let number = 0; number < NAMES; number++) {
             const name = `n${number}`;
             try {
               const file = await open(mount.path(folder, name), NEW);
@@ -85,7 +90,7 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
           return names;
         }),
       );
-      for (let number = 0; number < 60; number++) {
+      for (let number = 0; number < NAMES; number++) {
         const name = `n${number}`;
         const makers = [0, 1].filter((place) => made[place]?.includes(name));
         assert.equal(makers.length, 1, `${name} was made by ${makers.length} mounts`);
@@ -154,7 +159,7 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
     });
   }
 
-  for (const transport of await transports()) {
+  for (const transport of await transportsOfForm()) {
     test(`what a mount has removed is gone for whoever may not see the past, and for all when it is unmounted (${transport})`, async (t) => {
       const mount = await ClusterMount.start(cluster, VOLUME, '--transport', transport);
       t.after(() => mount.stop());
@@ -237,8 +242,8 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
         await delay(2_000);
       }
     })();
-    const untilMs = performance.now() + 10_000;
-    const isOver = () => performance.now() >= untilMs && killed >= 2;
+    const untilMs = performance.now() + LOAD_MS;
+    const isOver = () => performance.now() >= untilMs && killed >= KILLS;
     const closed: number[] = [];
     const makers = [0, 1, 2, 3].map(async (worker) => {
       for (let number = worker; !isOver(); number += 4) {

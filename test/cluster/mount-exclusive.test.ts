@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { mkdir, open, readFile, writeFile } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { noMounts, transports } from '../posix/mounts.ts';
+import { noMounts, transportsOfForm } from '../posix/mounts.ts';
 import { type Outcome, Program, USERS } from '../posix/program.ts';
 import { ClusterMount } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
@@ -74,7 +74,7 @@ async function paused<Result>(pid: number, work: () => Promise<Result>): Promise
 }
 
 describe('names that are created exclusively', { skip: obstacle, concurrency: true }, async () => {
-  const ways = (await transports()).flatMap((transport) =>
+  const ways = (await transportsOfForm()).flatMap((transport) =>
     ['ttl:1s', 'leases'].map((cache) => ({ transport, cache })),
   );
   for (const { transport, cache } of ways) {

@@ -10,7 +10,7 @@ import { mkdir, open, readdir, readFile, writeFile } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { MountStatus } from '../../client/mount-status.ts';
-import { noMounts, transports } from '../posix/mounts.ts';
+import { noMounts, transportsOfForm } from '../posix/mounts.ts';
 import { ClusterMount, runOk } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
@@ -122,7 +122,7 @@ async function reported(
 }
 
 describe('unlinks of a mount that is paused', { skip: obstacle, concurrency: true }, async () => {
-  for (const transport of await transports())
+  for (const transport of await transportsOfForm())
     for (const pauseMs of PAUSES_MS)
       test(`take nothing from what another mount has written (${transport}, ${pauseMs} ms)`, async (t) => {
         const mount = () => ClusterMount.start(cluster, VOLUME, '--transport', transport);

@@ -11,7 +11,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { noMount } from '../fuse/mounted.ts';
-import { transports } from '../posix/mounts.ts';
+import { transportsOfForm } from '../posix/mounts.ts';
 import { ClusterMount } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
@@ -92,7 +92,7 @@ test('what is synced to a file stays, whatever its creator learns of the creatio
       return;
     }
   };
-  const ways = (await transports()).flatMap((transport) =>
+  const ways = (await transportsOfForm()).flatMap((transport) =>
     ['ttl:1s', 'leases'].map((cache) => [transport, cache] as const),
   );
   for (const how of ['w', 'wx'] as const) await Promise.all(ways.map((way) => play(...way, how)));

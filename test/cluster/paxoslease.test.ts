@@ -6,9 +6,11 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { ask } from '../http/ask.ts';
+import { isLong } from '../long.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 const WALL_CLOCK = fileURLToPath(new URL('./wall-clock.ts', import.meta.url));
+const ROUNDS = isLong ? [1, 2, 3] : [1];
 const OFF_MS = [-7_200_000, 0, 10_800_000];
 
 const cluster = await RealCluster.start({
@@ -28,10 +30,10 @@ async function put(url: string, text: string): Promise<boolean> {
   return answer.status < 300;
 }
 
-test('two primaries in a row are killed, and every acknowledged write is there', async () => {
+test('primaries are killed, and every acknowledged write is there', async () => {
   let written = 'at first';
   await until('the first write is acknowledged', () => put(cluster.url(cluster.ids[0] as string), written));
-  for (const round of [1, 2]) {
+  for (const round of ROUNDS) {
     const primary = await cluster.primaryOf('main/log');
     await cluster.kill(primary);
     const others = cluster.ids.filter((id) => id !== primary);

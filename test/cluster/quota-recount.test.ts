@@ -5,6 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import type { QueryResults } from '../../wire/catalog-api.ts';
+import { isLong } from '../long.ts';
 import { ClusterMount, run } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
@@ -16,7 +17,7 @@ import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
  */
 const VOLUME = 'recount';
 const QUOTA = 2 * 1024 * 1024;
-const FOR_S = 6;
+const FOR_S = isLong ? 6 : 3;
 
 const PROGRAM = `
 import os, random, sys, time

@@ -24,6 +24,7 @@ import {
   wireInCommon,
 } from '../../server/transport/handshake.ts';
 import { systemWorld } from '../../world/system-world.ts';
+import { isLong } from '../long.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { earlierClient, earlierRelease } from './earlier-release.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
@@ -35,6 +36,9 @@ import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
  * release write, read and upload, and mounts of both make files; commands of each release meet servers of the other; then servers are met
  * that claim other versions.
  */
+/** Of each of six loads after a step: what is proven needs some steps between two faults. */
+const PAUSE_MS = isLong ? 0 : 20;
+
 const earlier = new Set(['s1', 's2', 's3']);
 const cluster = await RealCluster.start({
   environment: (place) => (earlier.has(`s${place + 1}`) ? earlierRelease() : {}),
@@ -83,6 +87,7 @@ test('each server is upgraded under load, the primary of the catalog after a kil
       try {
         await step(turn);
         done[what] += 1;
+        await delay(PAUSE_MS);
       } catch (error) {
         failures.push(error);
         return;

@@ -5,11 +5,13 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { mountObstacle } from '../../client/mount.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { LAUNCHER, runCli } from '../client/run-cli.ts';
 import { ask } from '../http/ask.ts';
+import { isLong } from '../long.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
@@ -18,6 +20,10 @@ import { RealCluster, until } from './real-cluster.ts';
  * becomes of the volume and of servers. Real processes.
  */
 const GRACE_MS = 3_000;
+/** Snapshots under load; in the middle of them a server dies. */
+const ROUNDS = isLong ? 12 : 4;
+/** Of each writer after a write. */
+const PAUSE_MS = isLong ? 0 : 5;
 
 const cluster = await RealCluster.start({ flags: ['--op-timeout', '10s', '--gc-grace', `${GRACE_MS}ms`] });
 after(() => cluster.stop());
@@ -119,23 +125,27 @@ test('a snapshot under load is of one moment, also where a primary dies', { time
     for (; going; n++) {
       await a.write(0, word(n));
       await b.write(0, word(n));
+      await delay(PAUSE_MS);
     }
   })();
   const others = Array.from({ length: 4 }, async (_, place) => {
     const file = client.openFile(await make(`/other-${place}`));
-    for (let at = 0; going; at++) await file.write((at % 8) * 1000, Buffer.alloc(1000, at % 250));
+    for (let at = 0; going; at++) {
+      await file.write((at % 8) * 1000, Buffer.alloc(1000, at % 250));
+      await delay(PAUSE_MS);
+    }
   });
   const seen: [string, string, string][] = [];
   const took: number[] = [];
   await until('some was written', async () => n > 3);
-  for (let round = 0; round < 12; round++) {
+  for (let round = 0; round < ROUNDS; round++) {
     const name = `load-${round}`;
     const known = n;
-    if (round === 6) await cluster.kill('s2');
+    if (round === ROUNDS / 2) await cluster.kill('s2');
     const beganMs = performance.now();
     await cli('snapshot', 'create', `main@${name}`);
     took.push(performance.now() - beganMs);
-    if (round === 6) await cluster.restart('s2');
+    if (round === ROUNDS / 2) await cluster.restart('s2');
     const [A, B] = [Number(await get(`main@${name}/a`, 's1')), Number(await get(`main@${name}/b`, 's3'))];
     assert.ok(A >= B && B >= A - 1, `snapshot ${name} shows ${A} and ${B}`);
     assert.ok(A >= known - 1, `snapshot ${name} shows ${A}, and ${known} was being written before`);

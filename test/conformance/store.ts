@@ -10,6 +10,7 @@ import { FAN_OUT, ObjectDigests } from '../../server/storage/object-digests.ts';
 import type { ObjectEntry } from '../../server/storage/object-entry.ts';
 import type { FileDescription, FileStore } from '../../server/storage/store.ts';
 import type { WritePart } from '../../wire/file-operation.ts';
+import { isLong } from '../long.ts';
 
 /** A store under test, which can be thrown away and opened again where it has a disk. */
 export interface StoreFixture {
@@ -45,7 +46,11 @@ export async function begin(store: FileStore, file: FileId, objectBytes: number,
 }
 
 /** What every store must do, whatever it is made of. */
-export function storeConformance(name: string, make: () => Promise<StoreFixture>, fuzzRuns = 40): void {
+export function storeConformance(
+  name: string,
+  make: () => Promise<StoreFixture>,
+  fuzzRuns = isLong ? 40 : 10,
+): void {
   describe(name, () => {
     let fixture: StoreFixture | null = null;
     let store: FileStore;

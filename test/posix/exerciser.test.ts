@@ -7,13 +7,14 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { RealCluster } from '../cluster/real-cluster.ts';
+import { isLong, onlyLong } from '../long.ts';
 import { drawSteps, Exercise, type ExerciseOptions } from './exercise.ts';
 import { describeFailure, type Killed, killPrimaries, PATIENCE } from './exerciser.ts';
 import { localDirectory, mountPairs, noMounts } from './mounts.ts';
 
-const STEPS = 600;
+const STEPS = isLong ? 600 : 200;
 /** Enough that a primary dies several times on the way. */
-const STEPS_WITH_KILLS = 500;
+const STEPS_WITH_KILLS = isLong ? 500 : 250;
 const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 1_000_000));
 
 const skip = await noMounts();
@@ -54,7 +55,8 @@ async function define(): Promise<void> {
   });
 
   for (const { transport, mounts } of mounted) {
-    test(`${transport}: on one mount (SEED=${SEED})`, async () => {
+    const skipAlone = onlyLong('the test on two mounts');
+    test(`${transport}: on one mount (SEED=${SEED})`, { skip: skipAlone }, async () => {
       await exercised([mounts[0].path('alone')], STEPS);
     });
 

@@ -5,6 +5,7 @@ import { after } from 'node:test';
 import { mountObstacle } from '../../client/mount.ts';
 import { ClusterMount, run, runOk } from '../cluster/cluster-mount.ts';
 import { LAUNCHER, type RealCluster } from '../cluster/real-cluster.ts';
+import { isLong } from '../long.ts';
 import { noPrograms } from './program.ts';
 
 /** Why nothing can be mounted and called as several users here; false where it can. */
@@ -29,6 +30,12 @@ export async function mountOver(
   return ClusterMount.start(cluster, 'main', ...chosen, ...flags);
 }
 
+/** The ways to the kernel of tests whose rules do not depend on the way: the one that users get, and in the long form all. */
+export async function transportsOfForm(): Promise<string[]> {
+  const all = await transports();
+  return isLong ? all : all.slice(-1);
+}
+
 export interface MountPair {
   readonly transport: string;
   readonly mounts: readonly [ClusterMount, ClusterMount];
@@ -39,8 +46,16 @@ export interface MountPair {
  * test is declared: where none is left to run, the runner takes the tests for over.
  */
 export async function mountPairs(cluster: RealCluster, ...flags: readonly string[]): Promise<MountPair[]> {
+  return mountPairsOver(await transports(), cluster, ...flags);
+}
+
+export async function mountPairsOver(
+  chosen: readonly string[],
+  cluster: RealCluster,
+  ...flags: readonly string[]
+): Promise<MountPair[]> {
   const pairs: MountPair[] = [];
-  for (const transport of await transports()) {
+  for (const transport of chosen) {
     const mounts = [
       await mountOver(cluster, transport, ...flags),
       await mountOver(cluster, transport, ...flags),

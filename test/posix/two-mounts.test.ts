@@ -6,12 +6,13 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { RealCluster } from '../cluster/real-cluster.ts';
+import { isLong } from '../long.ts';
 import { localDirectory, mountPairs, noMounts } from './mounts.ts';
 import type { Outcome } from './program.ts';
 import { Ground, readRules } from './rules.ts';
 
-const ROUNDS = 30;
-const APPENDS = 100;
+const ROUNDS = isLong ? 30 : 8;
+const APPENDS = isLong ? 100 : 30;
 const RACERS = [1, 2] as const;
 
 const skip = await noMounts();

@@ -10,7 +10,8 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { type RunResult, run, runOk } from '../cluster/cluster-mount.ts';
-import { isLong, isMissing, type OnMount, onMounts, PROGRAM_MS_MAX, skip } from './on-mount.ts';
+import { isLong } from '../long.ts';
+import { isMissing, type OnMount, onMounts, PROGRAM_MS_MAX, skip } from './on-mount.ts';
 
 const PROJECT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 const POSTGRES = readdirOrNone('/usr/lib/postgresql').map((version) => `/usr/lib/postgresql/${version}/bin`);

@@ -5,10 +5,11 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { run, runOk } from '../cluster/cluster-mount.ts';
 import { ask } from '../http/ask.ts';
-import { isLong, isMissing, type OnMount, onMount, onMounts, PROGRAM_MS_MAX, skip } from './on-mount.ts';
+import { isLong } from '../long.ts';
+import { isMissing, type OnMount, onMount, onMounts, PROGRAM_MS_MAX, skip } from './on-mount.ts';
 
 const PROJECT = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
-const FILES = isLong ? 1_000 : 300;
+const FILES = isLong ? 1_000 : 80;
 
 if (skip === false) await define();
 else test('everyday programs on a mount of a real cluster', { skip }, () => undefined);

@@ -3,7 +3,8 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { runOk } from '../cluster/cluster-mount.ts';
-import { isLong, isMissing, type OnMount, onMounts, PROGRAM_MS_MAX, skip } from './on-mount.ts';
+import { isLong } from '../long.ts';
+import { isMissing, type OnMount, onMounts, PROGRAM_MS_MAX, skip } from './on-mount.ts';
 
 const SOURCES = 60;
 

@@ -10,9 +10,6 @@ const obstacle = await mountObstacle();
 /** Why no program can be run on a mount here; false where it can. */
 export const skip: string | false = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
 
-/** `npm run programs` runs all programs at full length; `npm test` those that are quick. */
-export const isLong = process.env.LONG === '1';
-
 /** On a machine with few cores, of which three servers and perhaps other tests have their share, in milliseconds. */
 export const PROGRAM_MS_MAX = 10 * 60_000;
 

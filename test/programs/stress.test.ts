@@ -6,7 +6,8 @@ import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync } from 'node:fs';
 import { test } from 'node:test';
 import { run, runOk } from '../cluster/cluster-mount.ts';
-import { isLong, isMissing, type OnMount, onMounts, PROGRAM_MS_MAX, skip } from './on-mount.ts';
+import { isLong } from '../long.ts';
+import { isMissing, type OnMount, onMounts, PROGRAM_MS_MAX, skip } from './on-mount.ts';
 
 /** With sizes that a small machine reads and writes in the time. */
 const STRESSORS: readonly (readonly [name: string, ...options: string[]])[] = [

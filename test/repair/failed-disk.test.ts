@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import type { ClusterStatus } from '../../wire/http-api.ts';
 import { RealCluster, until } from '../cluster/real-cluster.ts';
 import { ask } from '../http/ask.ts';
+import { onlyLong } from '../long.ts';
 import type { LoopDisk } from '../storage/loop-disk.ts';
 import { fillDisk, fillWholeDisk, onDiskOfItsOwn } from './own-disk.ts';
 
@@ -13,8 +14,9 @@ import { fillDisk, fillWholeDisk, onDiskOfItsOwn } from './own-disk.ts';
 const DATABASE_PAGE_BYTES = 4096;
 const LAUNCHER = new URL('../../bin/leasehold.js', import.meta.url).pathname;
 
+/** 256 bytes, again and again. */
 const body = (seed: number, bytes = 300_000): Buffer =>
-  Buffer.from(Array.from({ length: bytes }, (_, at) => (at * 11 + seed * 37) & 0xff));
+  Buffer.alloc(bytes, Buffer.from(Array.from({ length: 256 }, (_, at) => (at * 11 + seed * 37) & 0xff)));
 
 async function put(cluster: RealCluster, id: string, name: string, seed: number): Promise<void> {
   await until(`${name} is stored through ${id}`, async () => {
@@ -82,7 +84,10 @@ test('a server with a damaged index is rebuilt from the others', { timeout: 180_
 });
 
 /** Goal: a server that a restart cannot help says what to do, and ends with the code for which it is not started again. */
-test('a server whose index has overwritten pages asks for a rebuild', { timeout: 120_000 }, async () => {
+test('a server whose index has overwritten pages asks for a rebuild', {
+  timeout: 120_000,
+  skip: onlyLong('test/storage/damaged-folder.test.ts'),
+}, async () => {
   const cluster = await RealCluster.start();
   try {
     await cluster.createVolume('main');
@@ -109,7 +114,10 @@ test('a server whose index has overwritten pages asks for a rebuild', { timeout:
  * Goal: a server starts on a full disk by the space that it has reserved, and frees what was deleted while it was away; where
  * nothing is reserved any more, it ends with the code for which it is started again.
  */
-test('a server starts on a full disk, and collects garbage', { timeout: 240_000 }, async (t) => {
+test('a server starts on a full disk, and collects garbage', {
+  timeout: 240_000,
+  skip: onlyLong('test/server/full-start.test.ts'),
+}, async (t) => {
   const cluster = await RealCluster.start({ flags: ['--gc-grace', '1s'] });
   let disk: LoopDisk | null = null;
   try {
@@ -151,17 +159,22 @@ test('a server starts on a full disk, and collects garbage', { timeout: 240_000 
   }
 });
 
-const FAILURES: Readonly<Record<string, (disk: LoopDisk) => boolean>> = {
-  'answers every call with EIO': (disk) => disk.cutPower(),
-  'becomes read-only': (disk) => disk.failReadOnly(),
+const FAILURES: Readonly<
+  Record<string, { readonly fail: (disk: LoopDisk) => boolean; readonly skip: string | false }>
+> = {
+  'answers every call with EIO': { fail: (disk) => disk.cutPower(), skip: false },
+  'becomes read-only': {
+    fail: (disk) => disk.failReadOnly(),
+    skip: onlyLong('the test of a disk that answers with EIO'),
+  },
 };
 
 /**
  * Goal: a server whose disk fails under it says so, keeps nobody from electing another primary, and serves nothing more;
  * the others go on. Started again on a sound disk, it catches up.
  */
-for (const [what, fail] of Object.entries(FAILURES)) {
-  test(`a server whose disk ${what} stands aside`, { timeout: 240_000 }, async (t) => {
+for (const [what, { fail, skip }] of Object.entries(FAILURES)) {
+  test(`a server whose disk ${what} stands aside`, { timeout: 240_000, skip }, async (t) => {
     const cluster = await RealCluster.start();
     let disk: LoopDisk | null = null;
     try {

@@ -1,3 +1,4 @@
+import { isLong } from '../long.ts';
 import { CLAIM_CASES } from './claim-cases.ts';
 import { claimRun } from './claim-run.ts';
 import type { Campaign } from './planted.ts';
@@ -5,5 +6,5 @@ import type { Campaign } from './planted.ts';
 export const campaign: Campaign = {
   scenarios: CLAIM_CASES,
   runSeed: (seed) => claimRun(seed).violation,
-  seedsPlayed: 1000,
+  seedsPlayed: isLong ? 1_000 : 300,
 };

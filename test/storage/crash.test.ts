@@ -2,18 +2,21 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { test } from 'node:test';
 import { fileId } from '../conformance/store.ts';
+import { isLong } from '../long.ts';
 import { FILE_IDS, modelOf, writeUntilKilled } from './crash-writer.ts';
 import { DiskFixture, temporaryFolder } from './stores.ts';
 
+const ROUNDS = isLong ? 5 : 2;
+
 /**
  * Goal: what was applied is there after kill -9 at any moment, and the state is one that was.
- * Method: a process writes and is killed, five times over the same folder; each time the folder is
+ * Method: a process writes and is killed, several times over the same folder; each time the folder is
  * opened and every file compared with the model at the sequence number that it claims.
  */
 test('kill -9 in the middle of applies loses nothing that was applied', { timeout: 60_000 }, async () => {
   const folder = temporaryFolder();
   try {
-    for (let round = 1; round <= 5; round++) {
+    for (let round = 1; round <= ROUNDS; round++) {
       const { lines, applied } = await writeUntilKilled(folder, 150 * round);
       assert.ok(lines >= 150 * round, 'the writer wrote until it was killed');
       const fixture = await DiskFixture.make({}, folder);

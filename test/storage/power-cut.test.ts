@@ -2,11 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
 import { epoch, fileId } from '../conformance/store.ts';
+import { isLong } from '../long.ts';
 import { CATALOG, FILE_IDS, modelOf, openCatalog, type Said, writeUntil } from './crash-writer.ts';
 import { LoopDisk } from './loop-disk.ts';
 import { DiskFixture, FOLDER } from './stores.ts';
 
-const ROUNDS = Number(process.env.ROUNDS ?? 16);
+const ROUNDS = Number(process.env.ROUNDS ?? (isLong ? 16 : 4));
 const SEED = Number(process.env.SEED ?? 1);
 
 /**

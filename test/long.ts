@@ -1,0 +1,11 @@
+/** `npm run test:long` plays all tests at full length; `npm test` plays short forms, in which each rule is tried once. */
+export const isLong = process.env.LONG === '1';
+
+/**
+ * Why `npm test` passes a test over.
+ *
+ * @param shownBy the test that shows the same rule in `npm test`
+ */
+export function onlyLong(shownBy: string): string | false {
+  return isLong ? false : `npm run test:long plays it; ${shownBy} shows its rule here`;
+}
