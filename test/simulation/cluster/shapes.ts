@@ -27,7 +27,8 @@ export function shapeOf(seed: number): Shape {
       (fits?.({ seed, ...shape }) ?? true) &&
       ((client !== undefined && shape.clients > 0) || (mount !== undefined && mounts > 0)),
   ).map(({ name }) => name);
-  const workloads: string[] = [];
+  // Others use its files, too.
+  const workloads = left.splice(left.indexOf('files'), 1);
   while (left.length > 0 && workloads.length < WORKLOADS_MAX)
     workloads.push(...left.splice(draw.integer(0, left.length - 1), 1));
   return { ...shape, workloads };

@@ -47,6 +47,11 @@ export interface SimulatedClient {
   readonly client: ClusterClient;
 }
 
+/** @returns how the paths of all folders begin that a process of this machine keeps simulated disks in */
+export function foldersOf(pid: number): string {
+  return `/dev/shm/leasehold-simulated-${pid}-`;
+}
+
 /** What happened to the cluster, for the story of a run. */
 export interface Incident {
   readonly atMs: number;
@@ -112,7 +117,7 @@ export class SimulatedCluster {
     onNote: ((line: string) => void) | undefined,
     use: (cluster: SimulatedCluster) => Promise<Value>,
   ): Promise<Value> {
-    const root = mkdtempSync('/dev/shm/leasehold-simulated-');
+    const root = mkdtempSync(foldersOf(process.pid));
     const cluster = new SimulatedCluster(root, shape, onNote);
     guardWith(cluster.time);
     try {

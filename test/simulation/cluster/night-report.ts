@@ -1,0 +1,83 @@
+/** The report of `npm run simulate:cluster:night`: one line of JSON for each seed. */
+import { appendFileSync, existsSync, readFileSync } from 'node:fs';
+import type { RunOptions } from './cluster-run.ts';
+import { missedIn } from './demands.ts';
+import { derived } from './derived.ts';
+import { shapeOf } from './shapes.ts';
+
+export interface NightSeed {
+  readonly seed: number;
+  readonly command: string;
+  readonly cpuS: number;
+  readonly simulatedS: number;
+  readonly operations: number;
+  readonly unknown: number;
+  readonly events: number;
+  readonly undecided: number;
+  readonly violations: readonly string[];
+  readonly coverage: Readonly<Record<string, number>>;
+}
+
+const SUMMED = ['cpuS', 'simulatedS', 'operations', 'unknown', 'events', 'undecided'] as const;
+
+/** @returns what a seed of a night runs: its shape and its time are drawn from the seed */
+export function nightOptions(seed: number): RunOptions {
+  return { seed, ...shapeOf(seed), forMs: derived(seed, 'time').pick([20_000, 40_000, 60_000, 120_000]) };
+}
+
+/** What many seeds came to; a night that was stopped continues from its file. */
+export class NightReport {
+  readonly #path: string;
+  readonly #done = new Set<number>();
+  readonly #coverage = new Map<string, number>();
+  readonly #failed: NightSeed[] = [];
+  readonly #sum: Record<(typeof SUMMED)[number], number> = {
+    ...{ cpuS: 0, simulatedS: 0, operations: 0, unknown: 0, events: 0, undecided: 0 },
+  };
+
+  constructor(path: string) {
+    this.#path = path;
+    if (!existsSync(path)) return;
+    for (const line of readFileSync(path, 'utf8').split('\n')) {
+      // A process that was killed may have left half a line.
+      if (line.endsWith('}')) this.#count(JSON.parse(line) as NightSeed);
+    }
+  }
+
+  has(seed: number): boolean {
+    return this.#done.has(seed);
+  }
+
+  add(line: NightSeed): void {
+    appendFileSync(this.#path, `${JSON.stringify(line)}\n`);
+    this.#count(line);
+  }
+
+  #count(line: NightSeed): void {
+    this.#done.add(line.seed);
+    for (const name of SUMMED) this.#sum[name] += line[name];
+    for (const [name, count] of Object.entries(line.coverage))
+      this.#coverage.set(name, (this.#coverage.get(name) ?? 0) + count);
+    if (line.violations.length > 0) this.#failed.push(line);
+  }
+
+  get text(): string {
+    const { cpuS, simulatedS, operations, unknown, events, undecided } = this.#sum;
+    const per = (amount: number): string => (amount / Math.max(cpuS, 1e-9)).toFixed(1);
+    const missed = missedIn(this.#coverage);
+    const counts = [...this.#coverage].sort(([a], [b]) => (a < b ? -1 : 1));
+    return [
+      `${this.#done.size} seeds, ${(simulatedS / 3_600).toFixed(2)} hours of cluster life in ${(cpuS / 3_600).toFixed(2)} hours of CPU`,
+      `${operations} operations (${unknown} with an unknown outcome), ${events} events, ${undecided} keys undecided`,
+      `a CPU second has ${per(simulatedS)} simulated seconds, ${per(operations)} operations, ${per(events)} events`,
+      `counted: ${counts.map(([name, count]) => `${name} ${count}`).join(', ')}`,
+      `not met: ${missed.length === 0 ? 'nothing' : missed.join(', ')}`,
+      `${this.#failed.length} seeds violate a rule`,
+      ...this.#failed.map(
+        ({ command, violations: [first = ''] }) =>
+          `  ${first.split('\n', 1)[0]?.slice(0, 200)}\n    ${command}`,
+      ),
+      '',
+    ].join('\n');
+  }
+}
