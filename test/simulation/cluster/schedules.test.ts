@@ -18,7 +18,7 @@ const MISTAKES: Readonly<Record<string, RegExp>> = {
   'mout a': /^test:2: a statement begins with mount, client, .* not with "mout"/,
   'servers 9': /^test:2: the number of servers is a whole number from 1 to 7, not "9"/,
   'wait soon': /^test:2: how long reads like 500ms or 4s, not "soon"/,
-  'hold R reply of a': /^test:2: what is request or answer, not "reply"/,
+  'hold R reply of a': /^test:2: what is request or answer or message, not "reply"/,
   'lose R request from a': /^test:2: "of" is expected, not "from"/,
   'a: open f /x creat may be': /^test:2: "may fail" is expected/,
   'a ends with 1': /^test:2: an outcome begins with gives, fails, may/,
@@ -33,7 +33,7 @@ for (const [line, message] of Object.entries(MISTAKES)) {
 }
 
 test('a schedule whose story does not happen says in which line', async () => {
-  const schedule = scheduleParse('mount a\na: mkdir /d\na: mkdir /d # again\n', 'test');
+  const schedule = scheduleParse('mount a cache=strict\na: mkdir /d\na: mkdir /d # again\n', 'test');
   await assert.rejects(schedulePlay(schedule), {
     name: 'ScriptError',
     message: 'test:3: a: mkdir /d: expected: succeeds; it fails EEXIST',

@@ -35,6 +35,8 @@ export interface ClusterShape {
   readonly mounts: number;
   readonly cache: Cache;
   readonly volumes: number;
+  /** Of each volume; the usual number where absent. */
+  readonly replicas?: number;
 }
 
 /** A program that uses the client library. */
@@ -68,6 +70,7 @@ export class SimulatedCluster {
   readonly time: VirtualTime;
   readonly network: Network;
   readonly http: SimulatedHttp;
+  readonly peers: SimulatedPeers;
   /** Injects faults; it is no machine. */
   readonly nemesis: SimulatedProcess;
   readonly servers: SimulatedServer[] = [];
@@ -103,8 +106,9 @@ export class SimulatedCluster {
     this.nemesis = this.time.process('nemesis');
     this.network = new Network(this.time, this.draw('network'));
     this.http = new SimulatedHttp(this.network, wire);
+    this.peers = new SimulatedPeers(this.network, wire);
     this.#net = {
-      ...{ time: this.time, peers: new SimulatedPeers(this.network, wire) },
+      ...{ time: this.time, peers: this.peers },
       ...{ http: this.http, supervisor: wire },
     };
     this.volumes = Array.from({ length: shape.volumes }, (_, index) => `vol${index + 1}`);
@@ -177,7 +181,7 @@ export class SimulatedCluster {
   /** Starts all servers, and makes the volumes. */
   async start(): Promise<void> {
     for (const server of this.servers) server.start();
-    const replicas = Math.min(REPLICAS_MAX, this.servers.length);
+    const { replicas = Math.min(REPLICAS_MAX, this.servers.length) } = this.shape;
     const failure = await this.program(
       'maker',
       async (client) => {
@@ -196,11 +200,9 @@ export class SimulatedCluster {
   }
 
   /** @returns a client of the library in `process`; call it in a turn of that process */
-  client(process: SimulatedProcess): ClusterClient {
-    return new ClusterClient({
-      ...{ world: process, servers: this.origins, access: this.access(process) },
-      operationTimeoutMs: OPERATION_TIMEOUT_MS,
-    });
+  client(process: SimulatedProcess, operationTimeoutMs = OPERATION_TIMEOUT_MS): ClusterClient {
+    const access = this.access(process);
+    return new ClusterClient({ world: process, servers: this.origins, access, operationTimeoutMs });
   }
 
   /** Runs a program on a machine of its own to its end. @returns null, or why it did not come to its end */

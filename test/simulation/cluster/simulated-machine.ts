@@ -55,12 +55,20 @@ export class SimulatedMachine {
     this.daemon.onEndOnce(() => this.model.abort());
   }
 
-  /** Starts the daemon. @param done called in the kernel's process, with the error if nothing is mounted */
-  mount(cluster: SimulatedCluster, done: (error: Error | null) => void): void {
+  /**
+   * Starts the daemon.
+   * @param done called in the kernel's process, with the error if nothing is mounted
+   * @param options as behind `-o`
+   */
+  mount(
+    cluster: SimulatedCluster,
+    done: (error: Error | null) => void,
+    options = CACHE_OPTIONS[this.cache],
+  ): void {
     const { time, origins } = cluster;
     const { daemon, model, volume } = this;
     const settings = {
-      ...parseMountOptions([CACHE_OPTIONS[this.cache]]),
+      ...parseMountOptions([options]),
       ...{ servers: origins, volume, path: '/', directory: '/' },
     };
     time.after(0, daemon, () => {

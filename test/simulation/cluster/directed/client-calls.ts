@@ -2,19 +2,21 @@ import { ServiceError } from '../../../../base/errors.ts';
 import type { ClusterClient } from '../../../../client/cluster-client.ts';
 import type { FileHandle } from '../../../../client/file-handle.ts';
 import type { HttpChannel } from '../../../../http-parts/http-channel.ts';
-import { type Caller, type CallOutcome, VOLUME } from './stage.ts';
+import type { Caller, CallOutcome } from './stage.ts';
 
 type Calls = Readonly<Record<string, (...words: string[]) => Promise<string>>>;
 
 /** A program with a client library, which also sends single requests of REST. */
 export class ClientCalls implements Caller {
   readonly #client: ClusterClient;
+  readonly #volume: string;
   readonly #channel: (server: string) => HttpChannel;
   readonly #files = new Map<string, FileHandle>();
   readonly #calls: Calls;
 
-  constructor(client: ClusterClient, channel: (server: string) => HttpChannel) {
+  constructor(client: ClusterClient, volume: string, channel: (server: string) => HttpChannel) {
     this.#client = client;
+    this.#volume = volume;
     this.#channel = channel;
     this.#calls = this.#table();
   }
@@ -38,7 +40,7 @@ export class ClientCalls implements Caller {
     };
     return {
       open: async (name = '', path = '') => {
-        const { inode, replicas } = await this.#client.resolve(VOLUME, path);
+        const { inode, replicas } = await this.#client.resolve(this.#volume, path);
         this.#files.set(name, this.#client.openFile(inode, { replicas }));
         return '';
       },
@@ -58,7 +60,7 @@ export class ClientCalls implements Caller {
       rest: async (server = '', method = '', path = '', body = '', ...headers: string[]) => {
         const { statusCode, body: answer } = await this.#channel(server).request({
           method: method as 'GET',
-          path: path.startsWith('/v1/') ? path : `/v1/files/${VOLUME}${path}`,
+          path: path.startsWith('/v1/') ? path : `/v1/files/${this.#volume}${path}`,
           headers: Object.fromEntries(headers.map((header) => header.split(/:(.*)/, 2) as [string, string])),
           ...(body === '' || body === '-' ? {} : { body: Buffer.from(body, 'latin1') }),
         });

@@ -2,7 +2,7 @@
  * A small language for schedules of composed servers, clients and mounts, one statement a line; `#` begins a comment.
  * A server is `s1`, `s2` …, or a name that `let` has given; `a/2` is a second program on the mount `a`.
  *
- *     servers 5, replicas 3, lease 2s, seed 1, flag --name value      the cluster; before everything else
+ *     servers 5, replicas 5, seed 2               the cluster; before everything else
  *     mount a cache=ttl:1s,op_timeout=6s          a machine with a mount, and what stands behind `-o`
  *     client c 20s                                one with a client library, and its limit of an operation
  *     let p be catalog-primary
@@ -75,7 +75,7 @@ export function scheduleParse(text: string, name: string): Schedule {
     if (setting !== undefined) {
       if (steps.length > 0) words.fail(`"${words.peek()}" comes before everything that happens`);
       words.next('a setting');
-      settings = { ...settings, ...setting(words, settings) };
+      settings = { ...settings, ...setting(words) };
     } else steps.push({ place: words.place, line, run: stepParse(words) });
     words.end();
   }
@@ -89,11 +89,11 @@ export function scheduleParse(text: string, name: string): Schedule {
  */
 export async function schedulePlay(
   { settings, steps }: Schedule,
-  onNote: ((line: string) => void) | null = null,
+  onNote?: (line: string) => void,
 ): Promise<void> {
   await onStage(settings, onNote, async (stage) => {
     for (const { place, line, run } of steps) {
-      stage.time.note(`${place}: ${line}`);
+      stage.cluster.time.note(`${place}: ${line}`);
       try {
         await run(stage);
         stage.lookAtViews();
@@ -106,14 +106,12 @@ export async function schedulePlay(
   });
 }
 
-type Setting = (words: Words, settings: StageSettings) => Partial<StageSettings>;
+type Setting = (words: Words) => Partial<StageSettings>;
 
 const SETTINGS: Readonly<Record<string, Setting>> = {
   servers: (words) => ({ servers: words.natural('the number of servers', 1, 7) }),
   replicas: (words) => ({ replicas: words.natural('the number of replicas', 1, 5) }),
-  lease: (words) => ({ leaseMs: words.durationMs('the lease') }),
   seed: (words) => ({ seed: words.natural('the seed') }),
-  flag: (words, { flags }) => ({ flags: [...flags, ...rest(words)] }),
 };
 
 type Reader = (words: Words) => Step;
@@ -121,7 +119,7 @@ type Reader = (words: Words) => Step;
 const COMMANDS: Readonly<Record<string, Reader>> = {
   mount: (words) => {
     const name = words.next('a name');
-    const options = words.isOver() ? '' : words.next('options');
+    const options = words.next('options');
     return (stage) => stage.mount(name, options);
   },
   client: (words) => {
@@ -154,7 +152,7 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
   resume: (words) => ofMachine(words, (stage, name) => stage.victim(name).resume()),
   kill: (words) =>
     ofMachine(words, (stage, name) => {
-      if (stage.servers.has(stage.machine(name))) stage.server(name).kill();
+      if (stage.isServer(name)) stage.server(name).kill();
       else stage.victim(name).end();
     }),
   start: (words) => ofMachine(words, (stage, name) => stage.server(name).start()),
@@ -175,12 +173,12 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
       const from = others.length === 0 ? stage.machines : others.map((other) => stage.machine(other));
       for (const other of from) {
         if (other === machine) continue;
-        stage.network.cut(machine, other);
-        stage.network.cut(other, machine);
+        stage.cluster.network.cut(machine, other);
+        stage.cluster.network.cut(other, machine);
       }
     };
   },
-  heal: () => async (stage) => stage.network.heal(),
+  heal: () => async (stage) => stage.cluster.network.heal(),
   wait: (words) => {
     const forMs = words.durationMs('how long');
     return async (stage) => void (await stage.wait(forMs));

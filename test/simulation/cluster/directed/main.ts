@@ -4,7 +4,9 @@ import { basename } from 'node:path';
 import { scheduleParse, schedulePlay } from './language.ts';
 
 const words = process.argv.slice(2);
-const onNote = words.includes('--trace') ? (line: string) => void process.stdout.write(`${line}\n`) : null;
+const onNote = words.includes('--trace')
+  ? (line: string) => void process.stdout.write(`${line}\n`)
+  : undefined;
 let failed = 0;
 for (const file of words.filter((word) => !word.startsWith('--'))) {
   try {

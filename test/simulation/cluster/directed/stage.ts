@@ -1,47 +1,26 @@
-import '../guard.ts';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { Prng } from '../../../../base/prng.ts';
-import { Access } from '../../../../client/access.ts';
-import { ClusterClient } from '../../../../client/cluster-client.ts';
-import { parseMountOptions } from '../../../../client/mount-options.ts';
-import { mountCluster } from '../../../../fuse/composition.ts';
 import { decodeReplicaMessage } from '../../../../replica/codec.ts';
 import { CHANNEL_REPLICA } from '../../../../server/transport/transport.ts';
 import { USERS } from '../../../posix/program.ts';
 import { flipByte } from '../../../storage/damage.ts';
-import { ModelKernel } from '../../kernel/model-kernel.ts';
 import { ModelProgram } from '../../kernel/model-program.ts';
-import { opcodeName } from '../../kernel/request-queue.ts';
-import { clientChannel } from '../client-channel.ts';
-import { guardWith } from '../guard.ts';
 import { MemberSets } from '../judges/members.ts';
-import { Network } from '../network.ts';
-import { SimulatedHttp } from '../simulated-http.ts';
+import { type ClusterShape, SimulatedCluster } from '../simulated-cluster.ts';
+import { SimulatedMachine } from '../simulated-machine.ts';
 import type { SimulatedProcess } from '../simulated-process.ts';
-import { type ClusterNet, SimulatedServer } from '../simulated-server.ts';
-import { SimulatedPeers } from '../simulated-transport.ts';
-import { VirtualTime } from '../virtual-time.ts';
+import type { SimulatedServer } from '../simulated-server.ts';
 import { ClientCalls } from './client-calls.ts';
 import { HeldTraffic } from './held-traffic.ts';
 
-export const VOLUME = 'sim';
-const PORT = 7_401;
-const START_MS_MAX = 60_000;
 /** A call that takes longer does not end. */
 const CALL_MS_MAX = 120_000;
+const MOUNT_MS_MAX = 60_000;
+/** Of the volumes of simulated clusters. */
 const OBJECT_BYTES = 4_096;
 
-export interface StageSettings {
-  readonly servers: number;
-  readonly replicas: number;
-  readonly leaseMs: number;
-  readonly seed: number;
-  /** Further flags of all servers. */
-  readonly flags: readonly string[];
-}
+export interface StageSettings extends Pick<ClusterShape, 'seed' | 'servers' | 'replicas'> {}
 
-export const STAGE_USUAL: StageSettings = { servers: 3, replicas: 3, leaseMs: 2_000, seed: 1, flags: [] };
+export const STAGE_USUAL: StageSettings = { servers: 3, seed: 1 };
 
 /** What a call came to: its value, or the name of its error. */
 export interface CallOutcome {
@@ -75,61 +54,29 @@ export class StageError extends Error {
 
 /** A cluster of composed servers, clients and mounts without faults of its own: a directed schedule says what happens. */
 export class Stage {
-  readonly time: VirtualTime;
-  readonly network: Network;
+  readonly cluster: SimulatedCluster;
   readonly held: HeldTraffic;
-  readonly servers = new Map<string, SimulatedServer>();
-  readonly settings: StageSettings;
-  readonly #net: ClusterNet;
-  readonly #members = new MemberSets();
+  readonly #memberSets = new MemberSets();
   readonly #actors = new Map<string, Actor>();
   readonly #programs = new Map<string, Caller>();
   readonly #underWay = new Map<string, Pending>();
   readonly #aliases = new Map<string, string>();
   readonly #inodes = new Map<string, number>();
 
-  constructor(time: VirtualTime, root: string, settings: StageSettings) {
-    this.time = time;
-    this.settings = settings;
-    const { seed } = settings;
-    const wire = time.process('wire');
-    this.network = new Network(time, new Prng(seed * 13 + 2));
-    const peers = new SimulatedPeers(this.network, wire);
-    this.#net = { time, peers, http: new SimulatedHttp(this.network, wire), supervisor: wire };
-    this.held = new HeldTraffic(this.network);
-    this.#net.http.gate = this.held.gate;
+  constructor(cluster: SimulatedCluster) {
+    this.cluster = cluster;
+    const { http, peers, network } = cluster;
+    this.held = new HeldTraffic(network);
+    http.gate = this.held.gate;
     peers.sending = (from, to, channel, payload, tail) => {
       if (channel === CHANNEL_REPLICA) this.held.message(from, to, decodeReplicaMessage(payload, tail));
     };
-    const ids = Array.from({ length: settings.servers }, (_, index) => `s${index + 1}`);
-    const others = ids.flatMap((id, index) => ['--peer', `${id}=127.0.0.1:${PORT + index}`]);
-    const timing = ['--lease', `${settings.leaseMs}ms`, '--clock-skew', '100ms', '--direct-writes', 'off'];
-    for (const [index, id] of ids.entries()) {
-      const server = new SimulatedServer(this.#net, {
-        ...{ id, origin: `http://127.0.0.1:${PORT + index}`, folder: `${root}/${id}` },
-        random: new Prng(seed * 13 + 100 + index),
-        ...{ offsetMs: 0, driftPpm: 0, logLevel: time.onNote === null ? 'silent' : 'info' },
-        flags: ['--id', id, '--listen', `127.0.0.1:${PORT + index}`, ...others, ...timing, ...settings.flags],
-      });
-      this.servers.set(id, server);
-    }
-  }
-
-  /** Starts all servers, and makes the volume. */
-  async begin(): Promise<void> {
-    for (const server of this.servers.values()) server.start();
-    const { replicas } = this.settings;
-    await this.#ask((client) =>
-      client.command(
-        { kind: 'volume-create', name: VOLUME, replicas, objectBytes: OBJECT_BYTES },
-        { timeoutMs: START_MS_MAX },
-      ),
-    );
   }
 
   /** Lets virtual time pass. @returns whether `done` holds */
   async wait(forMs: number, done: () => boolean = () => false): Promise<boolean> {
-    await this.time.run(this.time.nowMs + forMs, done);
+    const { time } = this.cluster;
+    await time.run(time.nowMs + forMs, done);
     return done();
   }
 
@@ -139,9 +86,13 @@ export class Stage {
 
   server(name: string): SimulatedServer {
     const id = this.#aliases.get(name) ?? name;
-    const server = this.servers.get(id);
+    const server = this.cluster.servers.find((one) => one.id === id);
     if (server === undefined) throw new StageError(`there is no server "${name}"`);
     return server;
+  }
+
+  isServer(name: string): boolean {
+    return !this.#actors.has(name);
   }
 
   /** @returns the processes of the machine: of a server, a mount's daemon, or a client */
@@ -159,43 +110,37 @@ export class Stage {
   }
 
   get machines(): string[] {
-    return [...this.servers.keys(), ...[...this.#actors.values()].map(({ victim }) => victim.name)];
+    const victims = [...this.#actors.values()].map(({ victim }) => victim.name);
+    return [...this.cluster.serverIds, ...victims];
   }
 
   origin(name: string): string {
-    return `http://127.0.0.1:${PORT + [...this.servers.keys()].indexOf(this.server(name).id)}`;
+    return this.cluster.origins[this.cluster.servers.indexOf(this.server(name))] as string;
   }
 
   /** Mounts the volume on a machine of its own. */
   async mount(name: string, options: string): Promise<void> {
-    const kernel = this.time.process(`${name}.kernel`);
-    const daemon = this.time.process(name);
-    const model = new ModelKernel(kernel, {
-      below: daemon,
-      seen: ({ opcode, node, pid }) => this.time.note(`${pid} asks for ${opcodeName(opcode)} of ${node}`),
-    });
-    daemon.onEndOnce(() => model.abort());
-    const settings = {
-      ...parseMountOptions(options === '' ? [] : [options]),
-      ...{ servers: this.#origins, volume: VOLUME, path: '/', directory: '/' },
+    const { cluster } = this;
+    const machine = new SimulatedMachine(cluster, this.#actors.size, 1, cluster.volumes[0] as string, 'ttl');
+    let outcome: Error | null | undefined;
+    const done = (error: Error | null): void => {
+      outcome = error;
     };
-    const surroundings = {
-      ...{ world: daemon, access: this.#access(daemon), transport: model.transport, isRoot: true },
-      log: (level: string, message: string, facts?: unknown) =>
-        this.time.note(`${level}: ${message} ${JSON.stringify(facts ?? {})}`),
-    };
-    await this.#inProcess(daemon, () => mountCluster(settings, surroundings));
-    const program = (): Caller => new ModelProgram(model, USERS.root);
-    this.#actors.set(name, { process: kernel, victim: daemon, program });
+    machine.mount(cluster, done, options);
+    await this.wait(MOUNT_MS_MAX, () => outcome !== undefined);
+    if (outcome !== null) throw new StageError(`cannot mount: ${outcome?.message ?? 'it takes too long'}`);
+    const program = (): Caller => new ModelProgram(machine.model, USERS.root);
+    this.#actors.set(name, { process: machine.kernel, victim: machine.daemon, program });
   }
 
   /** A machine with a client library. */
   client(name: string, operationTimeoutMs: number): void {
-    const process = this.time.process(name);
-    const access = this.#access(process);
-    const client = new ClusterClient({ world: process, servers: this.#origins, access, operationTimeoutMs });
-    const ask = (server: string) => this.#net.http.channel(process, name, this.origin(server));
-    this.#actors.set(name, { process, victim: process, program: () => new ClientCalls(client, ask) });
+    const { cluster } = this;
+    const process = cluster.time.process(name);
+    const ask = (server: string) => cluster.http.channel(process, name, this.origin(server));
+    const program = (): Caller =>
+      new ClientCalls(cluster.client(process, operationTimeoutMs), cluster.volumes[0] as string, ask);
+    this.#actors.set(name, { process, victim: process, program });
   }
 
   /** Has a program make a call: `a` or `a/2`, which is a further program on the machine `a`. */
@@ -203,16 +148,17 @@ export class Stage {
     const actor = this.#actors.get(who.replace(/\/.*/, ''));
     if (actor === undefined) throw new StageError(`there is no mount or client "${who}"`);
     const pending: Pending = { outcome: null };
-    this.time.after(0, actor.process, () => {
+    const { time } = this.cluster;
+    time.after(0, actor.process, () => {
       const program = this.#programs.get(who) ?? actor.program();
       this.#programs.set(who, program);
-      this.time.note(`${who}: ${call} ${values.join(' ').slice(0, 60)}`);
+      time.note(`${who}: ${call} ${values.join(' ').slice(0, 60)}`);
       program.call(call, ...values).then(
         (outcome) => {
-          this.time.note(`${who}: ${call} ${JSON.stringify(outcome).slice(0, 80)}`);
+          time.note(`${who}: ${call} ${JSON.stringify(outcome).slice(0, 80)}`);
           pending.outcome = outcome;
         },
-        (error: Error) => this.time.fail(error),
+        (error: Error) => time.fail(error),
       );
     });
     this.#underWay.set(who, pending);
@@ -235,9 +181,11 @@ export class Stage {
 
   /** @returns the primary of the catalog, as the cluster sees it */
   async catalogPrimary(): Promise<string> {
-    const { catalog } = await this.#ask((client) => client.status({ timeoutMs: START_MS_MAX }));
-    if (catalog.primary === null) throw new StageError('the catalog has no primary');
-    return catalog.primary;
+    let primary: string | null = null;
+    await this.#ask(async (client) => {
+      ({ primary } = (await client.status()).catalog);
+    });
+    return primary ?? fail('the catalog has no primary');
   }
 
   /** Flips a bit of an object of a file that was never changed, on the disk of a server. */
@@ -248,83 +196,50 @@ export class Stage {
   }
 
   async inodeOf(path: string): Promise<number> {
-    const known = this.#inodes.get(path) ?? (await this.#ask((client) => client.resolve(VOLUME, path))).inode;
-    this.#inodes.set(path, known);
-    return known;
+    await this.#ask(async (client) => {
+      const { inode } = await client.resolve(this.cluster.volumes[0] as string, path);
+      this.#inodes.set(path, inode);
+    });
+    return this.#inodes.get(path) ?? fail(`${path} has no inode`);
   }
 
   /** Looks at the disks: for one file and view there is one set of members. @throws StageError */
   lookAtViews(): void {
-    for (const { id, disk, hasStarted } of this.servers.values()) {
-      const [violation] = hasStarted ? this.#members.sample(id, disk.folder) : [];
-      if (violation !== undefined) throw new StageError(violation);
-    }
+    const [violation] = this.cluster.servers.flatMap(({ id, disk, hasStarted }) =>
+      hasStarted ? this.#memberSets.sample(id, disk.folder) : [],
+    );
+    if (violation !== undefined) throw new StageError(violation);
   }
 
   /** @throws StageError where a process has ended by itself */
   lookAtProcesses(): void {
-    for (const { id, failure } of this.servers.values())
+    for (const { id, failure } of this.cluster.servers)
       if (failure !== null) throw new StageError(`${id} has ended by itself: ${String(failure)}`);
     for (const [name, { victim }] of this.#actors)
       if (victim.failure !== null)
         throw new StageError(`${name} has ended by itself: ${String(victim.failure)}`);
   }
 
-  get #origins(): string[] {
-    return [...this.servers.keys()].map((_, index) => `http://127.0.0.1:${PORT + index}`);
-  }
-
-  #access(process: SimulatedProcess): Access {
-    return new Access({}, (url) => clientChannel(this.#net.http.channel(process, process.name, url)));
-  }
-
   /** Asks the cluster from a machine of its own. */
-  async #ask<Value>(ask: (client: ClusterClient) => Promise<Value>): Promise<Value> {
-    const process = this.time.process('asking');
-    const access = this.#access(process);
-    return this.#inProcess(process, async () => {
-      const client = new ClusterClient({ world: process, servers: this.#origins, access });
-      const value = await ask(client);
-      await client.close();
-      return value;
-    });
-  }
-
-  async #inProcess<Value>(process: SimulatedProcess, run: () => Promise<Value>): Promise<Value> {
-    const done: { value?: Value; error?: unknown } = {};
-    this.time.after(0, process, () => {
-      run().then(
-        (value) => {
-          done.value = value;
-        },
-        (error: unknown) => {
-          done.error = error;
-        },
-      );
-    });
-    await this.wait(START_MS_MAX, () => 'value' in done || 'error' in done);
-    if ('error' in done) throw done.error;
-    if (!('value' in done)) throw new StageError(`${process.name} is not ready after a minute`);
-    return done.value as Value;
+  async #ask(ask: Parameters<SimulatedCluster['program']>[1]): Promise<void> {
+    const failure = await this.cluster.program('asking', ask);
+    if (failure !== null) throw new StageError(failure);
   }
 }
 
+function fail(why: string): never {
+  throw new StageError(why);
+}
+
 /** Has `play` use a cluster, which is gone afterwards. */
-export async function onStage(
+export function onStage(
   settings: StageSettings,
-  onNote: ((line: string) => void) | null,
+  onNote: ((line: string) => void) | undefined,
   play: (stage: Stage) => Promise<void>,
 ): Promise<void> {
-  const root = mkdtempSync('/dev/shm/leasehold-simulated-');
-  const time = new VirtualTime(settings.seed);
-  time.onNote = onNote;
-  guardWith(time);
-  try {
-    const stage = new Stage(time, root, settings);
-    await stage.begin();
-    await play(stage);
-  } finally {
-    guardWith(null);
-    rmSync(root, { recursive: true, force: true });
-  }
+  const shape: ClusterShape = { ...settings, clients: 0, mounts: 0, cache: 'ttl', volumes: 1 };
+  return SimulatedCluster.use(shape, onNote, async (cluster) => {
+    await cluster.start();
+    await play(new Stage(cluster));
+  });
 }
