@@ -1,31 +1,8 @@
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import { createRequire } from 'node:module';
+import type { Server } from 'node:http';
 import type { ChannelAnswer, ChannelRequest, HttpChannel } from '../../../http-parts/http-channel.ts';
+import { type InjectedAnswer, injectRequest } from './injected-request.ts';
 import type { Network } from './network.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
-import type { Due } from './virtual-time.ts';
-
-interface Injected {
-  readonly statusCode: number;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly rawPayload: Buffer;
-}
-
-type Inject = (
-  dispatch: (request: IncomingMessage, response: ServerResponse) => void,
-  options: {
-    readonly method: string;
-    readonly url: string;
-    readonly headers: Readonly<Record<string, string>>;
-    readonly payload?: Buffer;
-    readonly remoteAddress: string;
-    readonly signal: AbortSignal;
-  },
-) => Promise<Injected>;
-
-/** What fastify itself injects requests with: it makes requests and answers of Node's classes without a socket. */
-const fastifyParts = createRequire(createRequire(import.meta.url).resolve('fastify'));
-const inject = fastifyParts('light-my-request') as Inject;
 
 /** TCP sends again what was not acknowledged, about so often. */
 const RETRANSMIT_MS = 200;
@@ -101,25 +78,26 @@ export class SimulatedHttp {
 
   /** @param machine where `process` runs */
   channel(process: SimulatedProcess, machine: string, origin: string): HttpChannel {
-    const controller = new AbortController();
-    const open = new Set<Promise<unknown>>();
+    const open = new Map<Exchange, Promise<unknown>>();
+    let isClosed = false;
     return {
       request: (request) => {
-        if (controller.signal.aborted) return Promise.reject(new Error('The connections were closed'));
+        if (isClosed) return Promise.reject(new Error('The connections were closed'));
         const exchange = new Exchange(this.#network, this.#postman, process, machine, origin, this, request);
-        const answer = exchange.begin((url) => this.#fronts.get(url), controller.signal);
-        open.add(answer);
-        answer.then(
-          () => open.delete(answer),
-          () => open.delete(answer),
-        );
+        const answer = exchange.begin((url) => this.#fronts.get(url));
+        open.set(exchange, answer);
+        const ended = (): void => {
+          open.delete(exchange);
+        };
+        answer.then(ended, ended);
         return answer;
       },
       close: async () => {
-        await Promise.allSettled(open);
+        await Promise.allSettled(open.values());
       },
       destroy: async () => {
-        controller.abort(new Error('The connections were closed'));
+        isClosed = true;
+        for (const exchange of [...open.keys()]) exchange.giveUp(new Error('The connections were closed'));
       },
     };
   }
@@ -137,10 +115,10 @@ class Exchange {
   /** Copied as a socket would. */
   readonly #body: Buffer | undefined;
   readonly #outcome = Promise.withResolvers<ChannelAnswer>();
-  readonly #serverGone = new AbortController();
   #callerGone = false;
-  #isExecuting = false;
-  #pending: Due | null = null;
+  /** Ends the connection for a server that executes the request. */
+  #abandon: (() => void) | null = null;
+  #front: Front | null = null;
 
   constructor(
     network: Network,
@@ -162,20 +140,16 @@ class Exchange {
     this.#body = body === null || body === undefined ? undefined : Buffer.from(body as Uint8Array);
   }
 
-  begin(find: (origin: string) => Front | undefined, closed: AbortSignal): Promise<ChannelAnswer> {
+  begin(find: (origin: string) => Front | undefined): Promise<ChannelAnswer> {
     const { signal } = this.#request;
     const network = this.#network;
     this.#http.requestCount++;
-    const gone = (reason: unknown): void => this.#giveUp(reason);
-    for (const one of [signal, closed]) {
-      if (one === undefined) continue;
-      if (one.aborted) return Promise.reject(one.reason as Error);
-      const onAbort = () => gone(one.reason);
-      one.addEventListener('abort', onAbort, { once: true });
-      this.#outcome.promise.then(
-        () => one.removeEventListener('abort', onAbort),
-        () => one.removeEventListener('abort', onAbort),
-      );
+    if (signal?.aborted === true) return Promise.reject(signal.reason as Error);
+    if (signal !== undefined) {
+      const onAbort = () => this.giveUp(signal.reason);
+      signal.addEventListener('abort', onAbort, { once: true });
+      const ended = () => signal.removeEventListener('abort', onAbort);
+      this.#outcome.promise.then(ended, ended);
     }
     if (network.chance(network.weather.requestLost)) {
       this.#http.faults.requestLost++;
@@ -204,14 +178,16 @@ class Exchange {
   }
 
   /** The caller waits no longer: its side of the connection is closed, and the server learns so, unless that is lost. */
-  #giveUp(reason: unknown): void {
+  giveUp(reason: unknown): void {
     if (this.#callerGone) return;
     this.#callerGone = true;
     this.#outcome.reject(reason);
-    if (!this.#isExecuting) return;
-    this.#pending = this.#network.time.after(this.#network.delayMs(), this.#postman, () =>
-      this.#serverGone.abort(),
-    );
+    const abandon = this.#abandon;
+    if (abandon === null) return;
+    const { process } = this.#front as Front;
+    this.#network.time.after(this.#network.delayMs(), process, () => {
+      if (this.#abandon === abandon) abandon();
+    });
   }
 
   #travel(delayMs: number, isLate: boolean, find: (origin: string) => Front | undefined): void {
@@ -239,53 +215,46 @@ class Exchange {
 
   /** In the server's process. */
   #execute(front: Front, broken: () => void): void {
-    this.#isExecuting = true;
     const { method, path, headers } = this.#request;
     const host = this.#origin.slice(this.#origin.indexOf('//') + 2);
-    const answered = inject(
-      (request, response) => {
-        response.sendDate = false;
-        // The body is there as a whole: nothing comes too slowly.
-        request.setTimeout = () => request;
-        front.server.emit('request', request, response);
-      },
-      {
-        method,
-        url: path,
-        headers: { host, ...headers },
-        ...(this.#body === undefined ? {} : { payload: this.#body }),
-        remoteAddress: '127.0.0.1',
-        signal: this.#serverGone.signal,
-      },
-    );
-    answered.then(
-      (answer) => {
-        front.open.delete(broken);
-        this.#pending?.cancel();
+    const ended = (): void => {
+      front.open.delete(broken);
+      this.#abandon = null;
+    };
+    this.#front = front;
+    this.#abandon = injectRequest(front.server, {
+      ...{ method, path, headers: { host, ...headers }, body: this.#body },
+      answered: (answer) => {
+        ended();
         this.#http.answered(answer);
         this.#network.time.note(`${method} ${path.split('?')[0]} ${answer.statusCode}`);
-        const { weather } = this.#network;
-        const { gate } = this.#http;
-        if (this.#network.chance(weather.answerLost)) {
-          this.#http.faults.answerLost++;
-          this.#fail('ECONNRESET', 'The connection broke before the answer', this.#network.upTo(20));
-        } else if (gate === null) this.#answer(front, answer);
-        else
-          gate(
-            'answer',
-            this.#passing,
-            () => this.#answer(front, answer),
-            () => this.#fail('ECONNRESET', 'The connection broke before the answer', 0),
-          );
+        this.#send(front, answer);
       },
-      () => {
-        front.open.delete(broken);
+      broken: () => {
+        ended();
         this.#fail('ECONNRESET', 'The server closed the connection', this.#network.delayMs());
       },
-    );
+    });
   }
 
-  #answer(front: Front, answer: Injected): void {
+  #send(front: Front, answer: InjectedAnswer): void {
+    const lose = (delayMs: number): void =>
+      this.#fail('ECONNRESET', 'The connection broke before the answer', delayMs);
+    const { gate } = this.#http;
+    if (this.#network.chance(this.#network.weather.answerLost)) {
+      this.#http.faults.answerLost++;
+      lose(this.#network.upTo(20));
+    } else if (gate === null) this.#answer(front, answer);
+    else
+      gate(
+        'answer',
+        this.#passing,
+        () => this.#answer(front, answer),
+        () => lose(0),
+      );
+  }
+
+  #answer(front: Front, answer: InjectedAnswer): void {
     this.#network.time.after(this.#network.delayMs(front.machine, this.#machine), this.#postman, () => {
       if (this.#callerGone) return;
       if (this.#network.isCut(front.machine, this.#machine)) {
@@ -293,15 +262,15 @@ class Exchange {
         this.#network.time.after(RETRANSMIT_MS, this.#postman, () => this.#answer(front, answer));
         return;
       }
-      const { statusCode, headers, rawPayload } = answer;
+      const { statusCode, headers, bytes } = answer;
       this.#network.time.after(0, this.#caller, () =>
         this.#outcome.resolve({
           statusCode,
           headers,
           body: {
-            bytes: async () => rawPayload,
-            text: async () => rawPayload.toString(),
-            json: async () => JSON.parse(rawPayload.toString()) as unknown,
+            bytes: async () => bytes,
+            text: async () => bytes.toString(),
+            json: async () => JSON.parse(bytes.toString()) as unknown,
           },
         }),
       );
