@@ -157,7 +157,10 @@ class InjectedResponse extends Writable {
     delete this.#headers[name.toLowerCase()];
   }
 
-  writeHead(statusCode: number, headers: Readonly<Record<string, number | HeaderValue | undefined>> = {}): this {
+  writeHead(
+    statusCode: number,
+    headers: Readonly<Record<string, number | HeaderValue | undefined>> = {},
+  ): this {
     if (this.headersSent) throw headersSent();
     this.statusCode = statusCode;
     for (const name in headers) {

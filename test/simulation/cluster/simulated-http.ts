@@ -65,8 +65,8 @@ export class SimulatedHttp {
   }
 
   /** Counts an answer that is a problem document. */
-  answered({ statusCode, rawPayload }: Injected): void {
-    const code = statusCode < 400 ? undefined : /"code":"([a-z-]+)"/.exec(rawPayload.toString('latin1'))?.[1];
+  answered({ statusCode, bytes }: InjectedAnswer): void {
+    const code = statusCode < 400 ? undefined : /"code":"([a-z-]+)"/.exec(bytes.toString('latin1'))?.[1];
     if (code !== undefined) this.refusals.set(code, (this.refusals.get(code) ?? 0) + 1);
   }
 
