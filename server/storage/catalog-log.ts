@@ -13,15 +13,29 @@ export const LOG_BYTES_MAX = 16 * 1024 * 1024;
 /** The log of a replica that appends to it: it keeps within its bounds. */
 export class CatalogLog {
   #bytes: number;
+  /** Without what the open transaction appends. */
+  #committedBytes: number;
 
   /** @param db that has the log */
   constructor(db: Database.Database) {
     this.#bytes = readLogBytes(db);
+    this.#committedBytes = this.#bytes;
   }
 
-  /** Counts anew what is there: a transaction was undone, or another database is in the place of the own. */
+  /** Counts anew: SQLite undid a transaction by itself, or another database is in the place of the own. */
   recount(db: Database.Database): void {
     this.#bytes = readLogBytes(db);
+    this.#committedBytes = this.#bytes;
+  }
+
+  /** A transaction begins; the one before was committed or undone. */
+  begin(): void {
+    this.#committedBytes = this.#bytes;
+  }
+
+  /** The transaction was undone. */
+  undo(): void {
+    this.#bytes = this.#committedBytes;
   }
 
   /** Writes the operation into the transaction that is open, and drops what is too old. */

@@ -237,7 +237,7 @@ export class CatalogStore {
   begin(): void {
     this.#assertFree();
     try {
-      statement(this.#handles.writer, 'BEGIN IMMEDIATE').run();
+      this.#begin();
     } catch (error) {
       throw storageError('Cannot begin a batch', error);
     }
@@ -513,14 +513,20 @@ export class CatalogStore {
     assert(epochEqual(epoch, this.#record.installed), 'Operations belong to the installed epoch');
   }
 
+  /** Opens a transaction. */
+  #begin(): void {
+    this.#log.begin();
+    statement(this.#handles.writer, 'BEGIN IMMEDIATE').run();
+  }
+
   /** One transaction that changes what `work` changes, and the record. */
   #commit(action: string, record: CatalogRecord, work: (writer: Database.Database) => void): void {
     const { writer } = this.#handles;
     try {
-      writer.exec('BEGIN IMMEDIATE');
+      this.#begin();
       work(writer);
       writeRecord(writer, record);
-      writer.exec('COMMIT');
+      statement(writer, 'COMMIT').run();
       this.#record = record;
     } catch (error) {
       throw this.#undone(`Cannot ${action}`, error);
@@ -562,9 +568,12 @@ export class CatalogStore {
 
   #undo(): void {
     const { writer } = this.#handles;
+    if (writer.inTransaction) {
+      statement(writer, 'ROLLBACK').run();
+      this.#log.undo();
+    }
     // SQLite rolls some failures back by itself.
-    if (writer.inTransaction) writer.exec('ROLLBACK');
-    this.#log.recount(writer);
+    else this.#log.recount(writer);
   }
 
   async #installTail(epoch: Epoch, seq: number, entries: readonly LogEntry[]): Promise<void> {
@@ -573,7 +582,7 @@ export class CatalogStore {
     const record = this.#installedRecord(epoch, view, entries.at(-1) ?? this.#record.last);
     let next = this.#record.last.seq + 1;
     try {
-      writer.exec('BEGIN IMMEDIATE');
+      this.#begin();
       for (const entry of entries) {
         assert(entry.seq === next, 'A tail continues the own state without gaps');
         next += 1;
@@ -585,7 +594,7 @@ export class CatalogStore {
       }
       assert(record.last.seq === seq, 'A tail ends at the position that is told');
       writeRecord(writer, record);
-      writer.exec('COMMIT');
+      statement(writer, 'COMMIT').run();
       this.#record = record;
       this.changes.append(seq, Tables.of(writer).takeChanges());
     } catch (error) {
