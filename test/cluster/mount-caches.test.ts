@@ -22,10 +22,10 @@ import {
   writeFile,
 } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
+import { Prng } from '../../base/prng.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { noMount } from '../fuse/mounted.ts';
-import { Dice } from '../server/cache-world.ts';
 import { ClusterMount } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
@@ -88,19 +88,19 @@ describe('mounts that remember', { skip: noMount }, () => {
   }
 
   test('what one does all see at once', async () => {
-    const dice = new Dice(Number(process.env.SEED ?? 1));
+    const prng = new Prng(Number(process.env.SEED ?? 1));
     const folders = ['one', 'two'];
     for (const folder of folders) await mkdir(mounts[0]?.path(folder) ?? '');
-    const anyName = () => `${folders[dice.below(2)]}/${'abcde'[dice.below(5)]}`;
+    const anyName = () => `${prng.pick(folders)}/${prng.pick([...'abcde'])}`;
     let done = 0;
     for (let round = 0; round < ROUNDS; round++) {
-      const mount = mounts[dice.below(2)] as ClusterMount;
+      const mount = prng.pick(mounts);
       const [name, other] = [anyName(), anyName()];
       const at = mount.path(name);
       const acts: (() => Promise<unknown>)[] = [
-        () => writeFile(at, `${round}`.repeat(1 + dice.below(20))),
+        () => writeFile(at, `${round}`.repeat(1 + prng.integer(0, 19))),
         () => appendFile(at, `+${round}`),
-        () => chmod(at, 0o600 + dice.below(0o200)),
+        () => chmod(at, 0o600 + prng.integer(0, 0o177)),
         () => unlink(at),
         () => rename(at, mount.path(other)),
         () => link(at, mount.path(other)),
@@ -109,10 +109,10 @@ describe('mounts that remember', { skip: noMount }, () => {
         () => rmdir(at),
         async () => {
           const { inode } = await client.resolve(VOLUME, `/${name}`, { follow: false });
-          await client.command({ kind: 'set-attributes', inode, mode: 0o600 + dice.below(0o200) });
+          await client.command({ kind: 'set-attributes', inode, mode: 0o600 + prng.integer(0, 0o177) });
         },
       ];
-      const act = acts[dice.below(acts.length)] as () => Promise<unknown>;
+      const act = prng.pick(acts);
       if (await tolerant(act)) done++;
       await bothShow(name);
       await bothShow(other);

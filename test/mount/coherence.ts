@@ -1,5 +1,5 @@
+import { Prng } from '../../base/prng.ts';
 import { Program, USERS } from '../posix/program.ts';
-import { Dice } from '../server/cache-world.ts';
 import { Register } from './register.ts';
 import { type Place, type Subject, subjects } from './subjects.ts';
 
@@ -39,7 +39,7 @@ const WRONG_MAX = 20;
 export class Coherence {
   readonly #places: readonly Place[];
   readonly #options: CoherenceOptions;
-  readonly #dice: Dice;
+  readonly #prng: Prng;
   readonly #failed = new Map<string, number>();
   readonly #wrong: string[] = [];
   #changes = 0;
@@ -53,7 +53,7 @@ export class Coherence {
       held: new Map(),
     }));
     this.#options = options;
-    this.#dice = new Dice(options.seed);
+    this.#prng = new Prng(options.seed);
   }
 
   async run(): Promise<CoherenceResult> {
@@ -67,9 +67,9 @@ export class Coherence {
     let round = 0;
     const act = async (): Promise<void> => {
       while (round++ < rounds && performance.now() < endMs && this.#wrong.length < WRONG_MAX) {
-        const one = watched[this.#dice.below(watched.length)];
+        const one = this.#prng.pick(watched);
         if (one === undefined) continue;
-        if (one.busy || this.#dice.chance(60)) await this.#look(one);
+        if (one.busy || this.#prng.chance(0.6)) await this.#look(one);
         else if (await this.#change(one)) {
           // By somebody who knows that it was made.
           await this.#look(one);
@@ -86,7 +86,7 @@ export class Coherence {
   }
 
   #place(): Place {
-    return this.#places[this.#dice.below(this.#places.length)] as Place;
+    return this.#prng.pick(this.#places);
   }
 
   /** @returns false where it is not known whether it was made, or will be */
@@ -107,8 +107,8 @@ export class Coherence {
 
   async #look({ subject, register }: Watched): Promise<void> {
     const names = Object.keys(subject.looks);
-    const name = names[this.#dice.below(names.length)] as string;
-    const at = this.#dice.below(this.#places.length);
+    const name = this.#prng.pick(names);
+    const at = this.#prng.integer(0, this.#places.length - 1);
     const fromMs = performance.now();
     try {
       const seen = await subject.looks[name]?.(this.#places[at] as Place);

@@ -1,12 +1,11 @@
 /**
- * Goal: what a client believes without asking is so, whatever happens to messages, clients and primaries.
- * Method: the rules alone, with times as the test names them; then the real service, recaller, session and memory in a
- * world whose time the test makes pass, in which every belief is compared with what is committed.
+ * Goal: a client uses what it remembers only while no other client can have changed it.
+ * Method: the rules of the primary alone, with times as the test names them. Random runs of the service, sessions and
+ * memories are those of `test/simulation/cluster`, with `cache=leases`.
  */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { ClientCaches } from '../../server/catalog/client-caches.ts';
-import { CacheWorld, LEASE_MS } from './cache-world.ts';
 
 const LEASE = 1_000;
 const FOREVER = 1_000_000;
@@ -257,37 +256,3 @@ describe('who may believe what', () => {
     assert.equal(core.counts().sessions, 0);
   });
 });
-
-const SEEDS = 12;
-const STEPS = 12_000;
-
-for (let seed = 1; seed <= SEEDS; seed++) {
-  test(`nobody believes what is not so (SEED=${seed})`, async (context) => {
-    context.mock.timers.enable({ apis: ['setTimeout'] });
-    const world = new CacheWorld(seed, 3, context.mock.timers);
-    const { dice } = world;
-    for (let step = 0; step < STEPS; step++) {
-      const client = world.clients[dice.below(world.clients.length)];
-      if (client === undefined) continue;
-      if (dice.chance(60)) void client.ask(world.anyInode());
-      if (dice.chance(10)) void client.askForDelegation(world.anyInode());
-      if (dice.chance(5)) void client.change(world.anyInode());
-      if (dice.below(1_000) < 2 && !client.frozen) void client.freeze(100 + dice.below(2 * LEASE_MS));
-      if (dice.below(10_000) < 8) void world.failover();
-      await world.pass();
-      for (const one of world.clients) for (let inode = 1; inode <= 6; inode++) one.look(inode);
-      assert.equal(world.violation, null);
-    }
-    assert.ok(world.believed > 1_000, `${world.believed} beliefs`);
-    assert.ok(world.committed > 40, `${world.committed} changes`);
-    assert.ok(world.late > 0, `${world.late} commands for which their clients did not wait`);
-    assert.ok(world.kept > 0, `${world.kept} times something known after a change of one's own`);
-    assert.ok(world.delegated > 10, `${world.delegated} delegations`);
-    assert.ok(world.trusted > 1_000, `delegations relied on ${world.trusted} times`);
-    // A change can wait for one session after another that was granted something before the change was known.
-    assert.ok(world.slowestMs < 3 * LEASE_MS, `a change took ${world.slowestMs} ms`);
-    const stopped = world.clients.map((client) => client.session.stop());
-    for (let rest = 0; rest < 500; rest++) await world.pass();
-    void stopped;
-  });
-}

@@ -1,13 +1,14 @@
-/** What `npm run simulate` can be told. A mistake is an error that says what is possible. */
+/** The command line of `npm run simulate`. */
 import { availableParallelism } from 'node:os';
-import { parseArgs } from 'node:util';
+import { durationParse } from '../../base/duration.ts';
+import { type CommandLine, commandLineOf, countOption, UsageError } from '../../bench/command-line.ts';
 import type { LeaseRunOptions } from './lease-run.ts';
 import { delayParse } from './lease-script.ts';
 import { CAMPAIGN_MODULES, type PlantedLayer } from './planted.ts';
-import { durationParse } from './script-words.ts';
+
 import type { Faults } from './world.ts';
 
-export const HELP = `Runs simulated servers with the real cores, and faults from a seed.
+export const USAGE = `Runs simulated servers with the real cores, and faults from a seed.
 
   npm run simulate                       seeds without end, until one fails
   npm run simulate -- --seed 17 --trace  one run, with a line for everything that happens
@@ -40,14 +41,12 @@ The lease layer; what is not given comes from the seed:
   --skew within|beyond     clocks keep to their bound, or do not; then exclusion is not owed
 
 A failing seed is made into a short schedule and printed, with the command that replays it. The exit code
-is 0 if all is well, 1 if a rule is broken, 2 if the command line or a script is mistaken.`;
+is 0 if all is well, 1 if a rule is broken, 2 if the command line or a script is mistaken.
+`;
 
-export class UsageError extends Error {
-  override readonly name = 'UsageError';
-}
-
+/** Seeds to run, and how; `script`, `bench`, `scale` and `fairness` run something else. */
 export interface Arguments {
-  readonly mode: 'seeds' | 'script' | 'bench' | 'scale' | 'fairness' | 'help';
+  readonly mode: 'seeds' | 'script' | 'bench' | 'scale' | 'fairness';
   readonly layers: readonly PlantedLayer[];
   readonly seed: number | null;
   readonly count: number;
@@ -61,153 +60,93 @@ export interface Arguments {
   readonly given: readonly string[];
 }
 
+const COUNT_MAX = Number.MAX_SAFE_INTEGER;
+const JOBS_MAX = 1024;
 const LAYERS = Object.keys(CAMPAIGN_MODULES) as PlantedLayer[];
+const MODES = ['bench', 'scale', 'fairness'] as const;
 
-const LEASE_OPTIONS = [
-  'algorithm',
-  'servers',
-  'cells',
-  'for',
-  'loss',
-  'duplication',
-  'delay',
-  'delay-rare',
-  'crash-every',
-  'pause-every',
-  'cut-every',
-  'skew',
-] as const;
+type Reader = (text: string, option: string) => LeaseRunOptions;
 
-type Texts = Readonly<Record<string, string | boolean | undefined>>;
-
-/** @throws UsageError */
-export function argumentsParse(args: readonly string[]): Arguments {
-  const values = valuesParse(args);
-  const text = (name: string): string | undefined => values[name] as string | undefined;
-  const given = LEASE_OPTIONS.flatMap((name) => {
-    const value = text(name);
-    return value === undefined ? [] : [`--${name}`, value];
-  });
-  const seed = text('seed');
-  const count = text('count');
-  const modes = (['help', 'bench', 'scale', 'fairness'] as const).filter((name) => values[name] === true);
-  if (text('script') !== undefined) modes.push('script' as never);
-  if (modes.length > 1) throw new UsageError(`--${modes.join(' and --')} do not go together`);
-  const layer = text('layer');
-  if (layer !== undefined && layer !== 'lease' && given.length > 0) {
-    throw new UsageError(`${given[0]} is for the lease layer only`);
-  }
-  return {
-    mode: modes[0] ?? 'seeds',
-    layers: layersParse(layer ?? (given.length > 0 ? 'lease' : undefined)),
-    seed: seed === undefined ? null : naturalParse('seed', seed),
-    count: count === undefined ? (seed === undefined ? Infinity : 1) : naturalParse('count', count),
-    jobs: jobsParse(text('jobs') ?? '1'),
-    trace: values.trace === true,
-    shrink: values['no-shrink'] !== true,
-    quick: values.quick === true,
-    script: text('script') ?? '',
-    lease: leaseParse(text),
-    given,
+const probability =
+  (fault: 'loss' | 'duplication' | 'delayRare'): Reader =>
+  (text, option) => {
+    const share = Number(text);
+    if (text !== '' && share >= 0 && share <= 1) return { faults: { [fault]: share } };
+    throw new UsageError(`--${option} takes a probability from 0 to 1, not "${text}"`);
   };
-}
 
-function valuesParse(args: readonly string[]): Texts {
-  const flag = { type: 'boolean' } as const;
-  const string = { type: 'string' } as const;
-  try {
-    const { values } = parseArgs({
-      args: [...args],
-      options: {
-        help: flag,
-        bench: flag,
-        scale: flag,
-        fairness: flag,
-        quick: flag,
-        trace: flag,
-        'no-shrink': flag,
-        script: string,
-        layer: string,
-        seed: string,
-        count: string,
-        jobs: string,
-        ...Object.fromEntries(LEASE_OPTIONS.map((name) => [name, string])),
+const meanGap =
+  (fault: 'crashEveryMs' | 'pauseEveryMs' | 'cutEveryMs'): Reader =>
+  (text, option) => ({ faults: { [fault]: text === 'never' ? Infinity : spanOf(text, option) } });
+
+/** What an option of the lease layer asks for. */
+const LEASE_OPTIONS: Readonly<Record<string, Reader>> = {
+  algorithm: (text, option) => ({ algorithm: oneOf(['flease', 'paxoslease'], text, option) }),
+  servers: (text, option) => ({ servers: countOption(option, text, 26) }),
+  cells: (text, option) => ({ cells: countOption(option, text, 1000) }),
+  for: (text, option) => ({ stormMs: spanOf(text, option) }),
+  loss: probability('loss'),
+  duplication: probability('duplication'),
+  delay: (text) => {
+    const range = delayParse(text);
+    if (range === null) throw new UsageError(`--delay reads like 1ms..60ms, not "${text}"`);
+    return { faults: range };
+  },
+  'delay-rare': probability('delayRare'),
+  'crash-every': meanGap('crashEveryMs'),
+  'pause-every': meanGap('pauseEveryMs'),
+  'cut-every': meanGap('cutEveryMs'),
+  skew: (text, option) => ({ skew: oneOf(['within', 'beyond'], text, option) }),
+};
+
+const TEXTS = ['script', 'layer', 'seed', 'count', 'jobs', ...Object.keys(LEASE_OPTIONS)];
+const FLAGS = [...MODES, 'quick', 'trace', 'no-shrink'];
+
+export function argumentsOf(words: readonly string[]): CommandLine<Arguments> {
+  return commandLineOf(words, { texts: TEXTS, flags: FLAGS }, ({ texts, flags }) => {
+    const { script, layer, seed, jobs = '1' } = texts;
+    const given = Object.keys(LEASE_OPTIONS).filter((name) => texts[name] !== undefined);
+    const modes = [
+      ...MODES.filter((name) => flags.has(name)),
+      ...(script === undefined ? [] : ['script' as const]),
+    ];
+    if (modes.length > 1) throw new UsageError(`--${modes.join(' and --')} do not go together`);
+    if (layer !== undefined && layer !== 'lease' && given.length > 0)
+      throw new UsageError(`--${given[0]} is for the lease layer only`);
+    const asked = given.map((name) => LEASE_OPTIONS[name]?.(texts[name] as string, name) ?? {});
+    const chosen = layer ?? (given.length > 0 ? 'lease' : undefined);
+    return {
+      mode: modes[0] ?? 'seeds',
+      layers: chosen === undefined ? LAYERS : [oneOf(LAYERS, chosen, 'layer')],
+      seed: seed === undefined ? null : countOption('seed', seed, COUNT_MAX),
+      count: countOf(texts),
+      jobs: jobs === 'all' ? availableParallelism() : countOption('jobs', jobs, JOBS_MAX),
+      trace: flags.has('trace'),
+      shrink: !flags.has('no-shrink'),
+      quick: flags.has('quick'),
+      script: script ?? '',
+      lease: {
+        ...Object.assign({}, ...asked),
+        faults: Object.assign({}, ...asked.map(({ faults }) => faults)) as Partial<Faults>,
       },
-    });
-    return values;
-  } catch (error) {
-    if (error instanceof TypeError) throw new UsageError(error.message, { cause: error });
-    throw error;
-  }
-}
-
-function leaseParse(text: (name: string) => string | undefined): LeaseRunOptions {
-  const servers = text('servers');
-  const cells = text('cells');
-  const storm = text('for');
-  const skew = text('skew');
-  if (skew !== undefined && skew !== 'within' && skew !== 'beyond') {
-    throw new UsageError(`--skew takes within or beyond, not "${skew}"`);
-  }
-  const algorithm = text('algorithm');
-  if (algorithm !== undefined && algorithm !== 'flease' && algorithm !== 'paxoslease') {
-    throw new UsageError(`--algorithm takes flease or paxoslease, not "${algorithm}"`);
-  }
-  return {
-    ...(algorithm !== undefined && { algorithm }),
-    ...(servers !== undefined && { servers: naturalParse('servers', servers, 1, 26) }),
-    ...(cells !== undefined && { cells: naturalParse('cells', cells, 1, 1000) }),
-    ...(storm !== undefined && { stormMs: spanParse('for', storm) }),
-    ...(skew !== undefined && { skew }),
-    faults: faultsParse(text),
-  };
-}
-
-function faultsParse(text: (name: string) => string | undefined): Partial<Faults> {
-  let faults: Partial<Faults> = {};
-  for (const name of ['loss', 'duplication', 'delay-rare'] as const) {
-    const value = text(name);
-    if (value === undefined) continue;
-    const share = Number(value);
-    if (value === '' || !(share >= 0 && share <= 1)) {
-      throw new UsageError(`--${name} takes a probability from 0 to 1, not "${value}"`);
-    }
-    faults = { ...faults, [name === 'delay-rare' ? 'delayRare' : name]: share };
-  }
-  for (const name of ['crash', 'pause', 'cut'] as const) {
-    const value = text(`${name}-every`);
-    if (value === undefined) continue;
-    faults = {
-      ...faults,
-      [`${name}EveryMs`]: value === 'never' ? Infinity : spanParse(`${name}-every`, value),
+      given: given.flatMap((name) => [`--${name}`, texts[name] as string]),
     };
-  }
-  const delay = text('delay');
-  if (delay === undefined) return faults;
-  const range = delayParse(delay);
-  if (range === null) throw new UsageError(`--delay reads like 1ms..60ms, not "${delay}"`);
-  return { ...faults, ...range };
+  });
 }
 
-function spanParse(name: string, text: string): number {
+function countOf({ seed, count }: Readonly<Record<string, string>>): number {
+  if (count !== undefined) return countOption('count', count, COUNT_MAX);
+  return seed === undefined ? Infinity : 1;
+}
+
+function spanOf(text: string, option: string): number {
   const ms = durationParse(text);
-  if (ms === null || ms <= 0) throw new UsageError(`--${name} reads like 500ms, 4s or 10m, not "${text}"`);
-  return ms;
+  if (ms !== null && ms > 0) return ms;
+  throw new UsageError(`--${option} reads like 500ms, 4s or 10m, not "${text}"`);
 }
 
-function naturalParse(name: string, text: string, min = 0, max = Number.MAX_SAFE_INTEGER): number {
-  const value = /^\d+$/.test(text) ? Number(text) : NaN;
-  if (value >= min && value <= max) return value;
-  throw new UsageError(`--${name} takes a whole number from ${min} to ${max}, not "${text}"`);
-}
-
-function jobsParse(text: string): number {
-  return text === 'all' ? availableParallelism() : naturalParse('jobs', text, 1, 1024);
-}
-
-function layersParse(text: string | undefined): readonly PlantedLayer[] {
-  if (text === undefined) return LAYERS;
-  const layer = LAYERS.find((known) => known === text);
-  if (layer === undefined) throw new UsageError(`--layer takes ${LAYERS.join(' or ')}, not "${text}"`);
-  return [layer];
+function oneOf<Name extends string>(names: readonly Name[], text: string, option: string): Name {
+  const name = names.find((known) => known === text);
+  if (name !== undefined) return name;
+  throw new UsageError(`--${option} takes ${names.join(' or ')}, not "${text}"`);
 }

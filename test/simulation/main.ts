@@ -1,5 +1,6 @@
 /** The simulations as a tool: `npm run simulate -- --help` says what it does. */
-import { type Arguments, argumentsParse, HELP, UsageError } from './arguments.ts';
+import { wantedOrExit } from '../../bench/command-line.ts';
+import { type Arguments, argumentsOf, USAGE } from './arguments.ts';
 import { claimRun } from './claim-run.ts';
 import { fairnessPrint } from './fairness.ts';
 import type { Tally } from './layer-runs.ts';
@@ -158,12 +159,8 @@ function scriptFilePlay(path: string): number {
   return violation === null ? 0 : 1;
 }
 
-async function main(args: readonly string[]): Promise<number> {
-  const parsed = argumentsParse(args);
+async function main(parsed: Arguments): Promise<number> {
   switch (parsed.mode) {
-    case 'help':
-      console.log(HELP);
-      return 0;
     case 'script':
       return scriptFilePlay(parsed.script);
     case 'bench':
@@ -177,17 +174,11 @@ async function main(args: readonly string[]): Promise<number> {
   }
 }
 
-/** @returns whether it is the reader's mistake, which a stack would not explain */
-function isMistake(error: unknown): error is Error {
-  if (error instanceof UsageError || error instanceof ScriptError) return true;
-  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
-}
-
 try {
-  process.exitCode = await main(process.argv.slice(2));
+  process.exitCode = await main(wantedOrExit(argumentsOf(process.argv.slice(2)), USAGE));
 } catch (error) {
-  if (!isMistake(error)) throw error;
-  console.error(error.message);
-  console.error('npm run simulate -- --help says more');
+  // A mistake in a script, which a stack would not explain.
+  if (!(error instanceof ScriptError) && (error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  process.stderr.write(`${(error as Error).message}\n\n${USAGE}`);
   process.exitCode = 2;
 }

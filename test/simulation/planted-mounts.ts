@@ -9,9 +9,12 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     file: 'client/cache-session.ts',
     in: 'CacheSession.#poll',
     find: '$sentMs + $answer.validMs',
-    replace: 'this.#parts.nowMs() + $answer.validMs',
+    replace: 'this.#parts.world.nowMs() + $answer.validMs',
     caughtBy: {
-      test: { file: 'test/server/client-caches.test.ts', name: 'nobody believes what is not so (SEED=10)' },
+      test: {
+        file: 'test/client/cache-session.test.ts',
+        name: 'a session counts from when the poll was sent',
+      },
     },
   },
   {

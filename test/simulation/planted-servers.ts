@@ -247,9 +247,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     in: 'LocalCatalogService.#setAside',
     find: '!$held.includes(true)',
     replace: '$held.length > 0',
-    caughtBy: {
-      test: { file: 'test/server/client-caches.test.ts', name: 'nobody believes what is not so (SEED=1)' },
-    },
+    caughtBy: { schedule: 'change-waits' },
   },
   {
     layer: 'replica',

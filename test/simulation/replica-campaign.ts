@@ -1,4 +1,6 @@
 /** All that notices planted bugs of the replica layer: directed runs, random runs, and conversations with one replica. */
+
+import { isLong } from '../long.ts';
 import type { Campaign } from './planted.ts';
 import { CONVERSATIONS } from './replica-conversations.ts';
 import { DISK_CASES } from './replica-disk-cases.ts';
@@ -11,5 +13,5 @@ export const DIRECTED = { ...ORDER_CASES, ...READ_CASES, ...DISK_CASES };
 export const campaign: Campaign = {
   scenarios: { ...DIRECTED, ...CONVERSATIONS },
   runSeed: (seed) => replicaRun(seed).violation,
-  seedsPlayed: 600,
+  seedsPlayed: isLong ? 600 : 200,
 };

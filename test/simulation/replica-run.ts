@@ -9,6 +9,7 @@ import type { Faults } from './world.ts';
 
 const STORM_MS = 9_000;
 const CLIENTS = 5;
+const SOON_MS = 100;
 
 export interface RunReport {
   readonly violation: string | null;
@@ -189,32 +190,31 @@ class ReplicaRun {
   #scheduleDiskFaults(): void {
     const { world, prng, faults, options } = this.#group;
     const { power, wipes, badDisks, damages } = this.#shape;
-    const downMs = () => prng.next() * 2 * options.leaseMs;
-    const tolerable = (): ServerId | null => {
-      const server = prng.chance(0.4) ? this.#group.primary() : null;
-      const chosen = server ?? prng.pick(world.ids);
-      return faults.mayDoubt([chosen]) ? chosen : null;
+    // A machine that starts soon lacks nothing where no client has written since.
+    const downMs = () => prng.next() * (prng.chance(0.5) ? SOON_MS : 1.5 * options.leaseMs);
+    const target = (): ServerId => {
+      const primary = prng.chance(0.4) ? this.#group.primary() : null;
+      return primary ?? prng.pick(viewVoters(this.#group.observer.view));
     };
     const repeatAt = (minMs: number, maxMs: number, fault: (server: ServerId) => void) =>
       this.#repeat(minMs, maxMs, () => {
-        const server = tolerable();
-        if (server !== null) fault(server);
+        const server = target();
+        if (faults.mayDoubt([server])) fault(server);
       });
-    if (power !== 'never') repeatAt(500, 3_000, (server) => faults.losePower([server], downMs));
+    if (power !== 'never') repeatAt(500, 2_500, (server) => faults.losePower([server], downMs));
     if (power === 'all') {
       world.at(world.nowMs + 2_000 + prng.next() * 5_000, () => {
         const some = world.ids.filter(() => prng.chance(0.7));
-        faults.losePower(prng.chance(0.5) ? world.ids : some, downMs);
+        faults.losePower(prng.chance(0.6) ? world.ids : some, downMs);
       });
     }
-    if (wipes) repeatAt(2_000, 8_000, (server) => faults.wipe(server, downMs()));
+    if (wipes) repeatAt(1_500, 5_000, (server) => faults.wipe(server, downMs()));
     if (damages) repeatAt(500, 3_000, (server) => faults.damage(server));
     if (!badDisks) return;
-    this.#repeat(500, 4_000, () => {
-      const server = prng.pick(world.ids);
-      const forMs = 50 + prng.next() * 1_000;
-      if (prng.chance(0.5)) faults.fill(server, forMs);
-      else faults.slow(server, forMs);
+    this.#repeat(1_000, 4_000, () => {
+      const forMs = prng.next() * 2 * options.leaseMs;
+      if (prng.chance(0.5)) faults.fill(target(), forMs);
+      else faults.slow(target(), forMs);
     });
   }
 
