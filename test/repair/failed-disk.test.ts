@@ -84,10 +84,7 @@ test('a server with a damaged index is rebuilt from the others', { timeout: 180_
 });
 
 /** Goal: a server that a restart cannot help says what to do, and ends with the code for which it is not started again. */
-test('a server whose index has overwritten pages asks for a rebuild', {
-  timeout: 120_000,
-  skip: onlyLong('test/storage/damaged-folder.test.ts'),
-}, async () => {
+test('a server whose index has overwritten pages asks for a rebuild', { timeout: 120_000 }, async () => {
   const cluster = await RealCluster.start();
   try {
     await cluster.createVolume('main');

@@ -33,10 +33,6 @@ const DAMAGES_KILLED: Readonly<Record<string, (folder: string) => void>> = {
 const DAMAGES_CLOSED: Readonly<Record<string, (folder: string) => void>> = {
   'the closed index is gone': (folder) => fs.rmSync(path.join(folder, 'index.db')),
   'the index is garbage': (folder) => garbage(path.join(folder, 'index.db'), 0, 4096),
-  'all pages of the index but the first are overwritten': (folder) => {
-    const index = path.join(folder, 'index.db');
-    garbage(index, 4096, fs.statSync(index).size - 4096);
-  },
   'the index is empty': (folder) => fs.truncateSync(path.join(folder, 'index.db')),
   'the index is cut short': (folder) => halve(path.join(folder, 'index.db')),
   'the closed catalog is gone': (folder) => fs.rmSync(path.join(folder, 'catalog.db')),
