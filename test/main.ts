@@ -5,11 +5,13 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { globSync } from 'node:fs';
+import { existsSync, globSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { parseArgs } from 'node:util';
+import { isLong } from './long.ts';
+import { LONG_FILES } from './long-files.ts';
 
 const ROOT = dirname(import.meta.dirname);
 /** Folders whose tests start no process, mount nothing and set no variable of the process; in so many processes each. */
@@ -124,9 +126,15 @@ const { values, positionals } = parseArgs({
 });
 const jobs = Number(values.jobs ?? Math.ceil(FILES_PER_PROCESSOR * availableParallelism()));
 const patterns = positionals.length > 0 ? positionals : ['test/**/*.test.ts'];
-const files = globSync(patterns, { cwd: ROOT })
+const found = globSync(patterns, { cwd: ROOT })
   .map((file) => relative(ROOT, join(ROOT, file)))
   .sort();
+for (const file of Object.entries(LONG_FILES).flat(2)) {
+  if (!existsSync(join(ROOT, file))) throw new Error(`There is no ${file}, which test/long-files.ts names`);
+}
+// What is named is run.
+const files = found.filter((file) => isLong || positionals.includes(file) || !(file in LONG_FILES));
+if (files.length === 0) throw new Error(`No test file is ${patterns.join(' or ')}`);
 const units = unitsOf(files);
 const outcomes: Outcome[] = [];
 const beganMs = performance.now();

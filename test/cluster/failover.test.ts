@@ -5,7 +5,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import { uploadFile } from '../../client/upload.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { ask } from '../http/ask.ts';
-import { isLong } from '../long.ts';
+import { isLong, onlyLong } from '../long.ts';
 import { RealCluster, until } from './real-cluster.ts';
 import { RECORD_BYTES, RecordWriter, recordOf } from './record-writer.ts';
 
@@ -90,7 +90,9 @@ test(`primaries are killed under writers: no acknowledged write is lost`, async 
   assert.equal(contents.length, most * RECORD_BYTES, 'The file ends with the last record');
 });
 
-test('appends across a kill are each there once, in the order of their acknowledgement', async (t) => {
+test('appends across a kill are each there once, in the order of their acknowledgement', {
+  skip: onlyLong('test/simulation/cluster/cluster.test.ts'),
+}, async (t) => {
   const file = await createFile('appended');
   const handle = client.openFile(file);
   const offsets: number[] = [];
@@ -131,7 +133,9 @@ async function contentsEverywhereBut(away: string, path: string): Promise<Buffer
   return one.bytes;
 }
 
-test('an upload of the client survives the kill of the server that is primary of its file', async () => {
+test('an upload of the client survives the kill of the server that is primary of its file', {
+  skip: onlyLong('test/cluster/http-conformance.test.ts'),
+}, async () => {
   // Which server is primary of the nameless file is seen from what it is primary of when the upload runs.
   const body = Buffer.alloc(24 * 1024 * 1024);
   for (let at = 0; at < body.length; at += 4) body.writeUInt32LE(at, at);

@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { mountObstacle } from '../../client/mount.ts';
 import type { LockList } from '../../wire/lock-api.ts';
-import { isLong } from '../long.ts';
+import { isLong, onlyLong } from '../long.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
@@ -122,7 +122,9 @@ async function define(): Promise<void> {
     });
   }
 
-  test('so they do through libfuse', async (t) => {
+  test('so they do through libfuse', {
+    skip: onlyLong('the test of bytes from 2^53 on'),
+  }, async (t) => {
     const native = await ClusterMount.start(cluster, 'main', '--transport', 'native');
     t.after(() => native.stop());
     await makeFile('native');
@@ -195,7 +197,9 @@ async function define(): Promise<void> {
     await cluster.ready();
   });
 
-  test('two mounts count on while primaries are killed, and there are never two holders', async (t) => {
+  test('two mounts count on while primaries are killed, and there are never two holders', {
+    skip: onlyLong('test/simulation/cluster/cluster.test.ts, with its mutexes,'),
+  }, async (t) => {
     await makeFile('killed');
     const over = new AbortController();
     const killing = (async () => {

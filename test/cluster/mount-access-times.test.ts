@@ -7,6 +7,7 @@ import { mountObstacle } from '../../client/mount.ts';
 import { GATHER_MS } from '../../fuse/access-times.ts';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { systemWorld } from '../../world/system-world.ts';
+import { isLong } from '../long.ts';
 import { ClusterMount, runOk } from './cluster-mount.ts';
 import { earlierRelease } from './earlier-release.ts';
 import { RealCluster, until } from './real-cluster.ts';
@@ -25,8 +26,8 @@ const WAYS = [
   ...(overKernel
     ? [
         ['kernel', '--transport', 'kernel'],
-        ['kernel and leases', '--transport', 'kernel', '--cache', 'leases'],
         ['kernel and strict', '--transport', 'kernel', '--cache', 'strict'],
+        ...(isLong ? [['kernel and leases', '--transport', 'kernel', '--cache', 'leases']] : []),
       ]
     : []),
 ] as const;

@@ -12,7 +12,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import { REMOVAL_ROW_MS } from '../../fuse/removal-rows.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { noMount } from '../fuse/mounted.ts';
-import { isLong } from '../long.ts';
+import { isLong, onlyLong } from '../long.ts';
 import { transportsOfForm } from '../posix/mounts.ts';
 import { ClusterMount } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
@@ -224,7 +224,9 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
     assert.ok(there.length >= names.length - removed - 1);
   });
 
-  test('what is unpacked while servers are killed is complete', async (t) => {
+  test('what is unpacked while servers are killed is complete', {
+    skip: onlyLong('test/simulation/cluster/cluster.test.ts'),
+  }, async (t) => {
     const maker = await ClusterMount.start(cluster, VOLUME, '--op-timeout', '60s');
     t.after(() => maker.stop());
     await mkdir(maker.path('unpacked'));
@@ -275,7 +277,9 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
     );
   });
 
-  test('a quota is told by the close that exceeds it', async (t) => {
+  test('a quota is told by the close that exceeds it', {
+    skip: onlyLong('test/cluster/mount-quota.test.ts'),
+  }, async (t) => {
     await client.command({
       kind: 'volume-create',
       ...{ name: 'small', replicas: 3, objectBytes: 131_072, quotaBytes: 10 * 1024 * 1024 },

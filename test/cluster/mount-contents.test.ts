@@ -6,10 +6,18 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { noMount } from '../fuse/mounted.ts';
+import { isLong } from '../long.ts';
 import { ClusterMount, runOk } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
 const MIB = 1024 * 1024;
+/** What is fetched ahead is checked above the ways to the kernel: each cache over one way, each way with one cache. */
+const WAYS: readonly (readonly [transport: string, cache: string])[] = [
+  ['kernel', 'strict'],
+  ['kernel', 'leases'],
+  ['native', 'leases'],
+  ...(isLong ? [['native', 'strict'] as const] : []),
+];
 
 /** Arguments: the file on both mounts, and flags of the descriptor that reads. Prints what was read instead of what was written. */
 const AHEAD = `
@@ -83,24 +91,19 @@ describe('contents that another mount changes', { skip: noMount }, () => {
     return known;
   }
 
-  // What is fetched ahead is checked above the ways to the kernel: each cache over one way, each way with one cache.
-  const ways = isLong ? ['kernel strict', 'kernel leases', 'native strict', 'native leases'] : SHORT_WAYS;
-  for (const way of ways) {
-    const [transport = '', cache = ''] = way.split(' ');
-    {
-      test(`are read at once with cache=${cache}, transport=${transport}, whatever was fetched ahead`, async () => {
-        const [a, b] = await pair(cache, transport);
-        const { O_RDONLY, O_RDWR, O_APPEND } = (await import('node:fs')).constants;
-        for (const [how, flags] of [
-          ['plain', O_RDONLY],
-          ['appending', O_RDWR | O_APPEND],
-        ] as const) {
-          const name = `${cache}-${transport}-${how}`;
-          const { text } = await runOk('python3', ['-c', AHEAD, a.path(name), b.path(name), `${flags}`]);
-          assert.equal(text, '', how);
-        }
-      });
-    }
+  for (const [transport, cache] of WAYS) {
+    test(`are read at once with cache=${cache}, transport=${transport}, whatever was fetched ahead`, async () => {
+      const [a, b] = await pair(cache, transport);
+      const { O_RDONLY, O_RDWR, O_APPEND } = (await import('node:fs')).constants;
+      for (const [how, flags] of [
+        ['plain', O_RDONLY],
+        ['appending', O_RDWR | O_APPEND],
+      ] as const) {
+        const name = `${cache}-${transport}-${how}`;
+        const { text } = await runOk('python3', ['-c', AHEAD, a.path(name), b.path(name), `${flags}`]);
+        assert.equal(text, '', how);
+      }
+    });
   }
 
   for (const cache of ['ttl:500ms', 'leases', 'strict']) {

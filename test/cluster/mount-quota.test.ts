@@ -5,6 +5,7 @@ import { after, test } from 'node:test';
 import { promisify } from 'node:util';
 import { mountObstacle } from '../../client/mount.ts';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { onlyLong } from '../long.ts';
 import { ClusterMount, run } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
@@ -76,7 +77,10 @@ const cluster = usable.length === 0 ? null : await RealCluster.start();
 after(() => cluster?.stop());
 
 for (const { transport, obstacle } of TRANSPORTS) {
-  const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
+  const skip =
+    obstacle === null
+      ? transport === 'native' && onlyLong('the test over kernel')
+      : `Nothing can be mounted: ${obstacle}`;
   test(`programs hear that a quota is used up (${transport})`, { skip }, async (t) => {
     assert.ok(cluster !== null);
     const argv = ['volume', 'create', transport, '--quota', '1MiB', '--quota-files', '6'];

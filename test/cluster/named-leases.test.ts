@@ -11,7 +11,7 @@ import { leaseMembers } from '../../server/named/lease-place.ts';
 import type { GrantedLease, LeaseEvent, LeaseList, LeaseLook } from '../../wire/named-lease-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { type Answer, ask, askJson, problemIn } from '../http/ask.ts';
-import { isLong } from '../long.ts';
+import { isLong, onlyLong } from '../long.ts';
 import { FencedResource } from './fenced-resource.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
@@ -321,7 +321,9 @@ test('tokens rise over release, expiry, the death of a server and of all servers
   }
 });
 
-test('a holder goes on while servers die and come back, one after the other', async () => {
+test('a holder goes on while servers die and come back, one after the other', {
+  skip: onlyLong('test/named/driver.test.ts'),
+}, async () => {
   const from = resource.acts.length;
   // Whoever is busy with a server's death has time for a refresh all the same.
   const contender = new Contender('steady', 'steady', '--ttl', `${TTL_MS_MAX}ms`);

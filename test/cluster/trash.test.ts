@@ -7,6 +7,7 @@ import { mountObstacle } from '../../client/mount.ts';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import type { TrashedFile, VolumeInfo } from '../../wire/catalog-api.ts';
 import { ask, askJson, problemIn } from '../http/ask.ts';
+import { onlyLong } from '../long.ts';
 import { ClusterMount, runOk } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
@@ -44,7 +45,10 @@ const TRANSPORTS = [
 ] as const;
 
 for (const { transport, obstacle } of TRANSPORTS) {
-  const skip = obstacle === null ? false : `Nothing can be mounted: ${obstacle}`;
+  const skip =
+    obstacle === null
+      ? transport === 'native' && onlyLong('the test over kernel')
+      : `Nothing can be mounted: ${obstacle}`;
   test(`a tree that rm -r removed on a mount comes back, and so does what a rename replaced (${transport})`, {
     skip,
   }, async (t) => {

@@ -9,7 +9,7 @@ import { chmod, mkdir, open, stat, writeFile } from 'node:fs/promises';
 import { after, test } from 'node:test';
 import type { ClusterMount } from '../cluster/cluster-mount.ts';
 import { RealCluster } from '../cluster/real-cluster.ts';
-import { mountPairs, noMounts } from '../posix/mounts.ts';
+import { mountPairsOver, noMounts, transportsOfForm } from '../posix/mounts.ts';
 import { Coherence } from './coherence.ts';
 import { Register } from './register.ts';
 import { unpromised } from './subjects.ts';
@@ -49,7 +49,7 @@ async function define(): Promise<void> {
   const cluster = await RealCluster.start();
   after(() => cluster.stop());
   await cluster.createVolume('main');
-  const pairs = await mountPairs(cluster, '--cache', 'leases');
+  const pairs = await mountPairsOver(await transportsOfForm(), cluster, '--cache', 'leases');
 
   for (const { transport, mounts } of pairs) {
     const places = mounts.map((mount) => ({ path: (name: string) => mount.path(transport, name) }));

@@ -186,7 +186,7 @@ export class NemesisCluster {
   }
 
   /** Waits until the named servers (all by default) say that they can serve. */
-  async ready(ids: readonly string[] = this.ids, limitMs = 60_000): Promise<void> {
+  async ready(ids: readonly string[] = this.ids, limitMs = 240_000): Promise<void> {
     await Promise.all(
       ids.map((id) =>
         until(

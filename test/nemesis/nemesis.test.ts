@@ -8,6 +8,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { historyCheck } from '../history/checker.ts';
 import { historyParse } from '../history/operation.ts';
+import { isLong } from '../long.ts';
 
 const MAIN = fileURLToPath(new URL('main.ts', import.meta.url));
 
@@ -21,7 +22,7 @@ test('clients see one history, whatever happens to the servers', { timeout: 600_
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-history-'));
   try {
     const out = join(folder, 'history.jsonl');
-    const args = ['--out', out, '--for', '30s', '--faults', 'kill,stop,partition,skew'];
+    const args = ['--out', out, '--for', isLong ? '30s' : '20s', '--faults', 'kill,stop,partition,skew'];
     const child = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
     let said = '';
     child.stdout.setEncoding('utf8').on('data', (text: string) => {

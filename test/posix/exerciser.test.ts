@@ -10,7 +10,7 @@ import { RealCluster } from '../cluster/real-cluster.ts';
 import { isLong, onlyLong } from '../long.ts';
 import { drawSteps, Exercise, type ExerciseOptions } from './exercise.ts';
 import { describeFailure, type Killed, killPrimaries, PATIENCE } from './exerciser.ts';
-import { localDirectory, mountPairs, noMounts } from './mounts.ts';
+import { localDirectory, mountPairsOver, noMounts, transportsOfForm } from './mounts.ts';
 
 const STEPS = isLong ? 600 : 200;
 /** Enough that a primary dies several times on the way. */
@@ -43,7 +43,7 @@ async function define(): Promise<void> {
   const cluster = await RealCluster.start();
   after(() => cluster.stop());
   await cluster.createVolume('main');
-  const mounted = await mountPairs(cluster, ...PATIENCE);
+  const mounted = await mountPairsOver(await transportsOfForm(), cluster, ...PATIENCE);
   test(`on a local directory (SEED=${SEED})`, async () => {
     const local = await localDirectory();
     try {

@@ -10,7 +10,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { type ClusterMount, run } from '../cluster/cluster-mount.ts';
 import { memoryPeakMiB, RealCluster } from '../cluster/real-cluster.ts';
-import { mountPairs, noMounts } from './mounts.ts';
+import { mountPairsOver, noMounts, transportsOfForm } from './mounts.ts';
 import { Ground } from './rules.ts';
 
 const ENTRIES = Number(process.env.ENTRIES ?? 2_000);
@@ -37,7 +37,7 @@ async function define(): Promise<void> {
   const cluster = await RealCluster.start();
   after(() => cluster.stop());
   await cluster.createVolume('main');
-  const pairs = await mountPairs(cluster);
+  const pairs = await mountPairsOver(await transportsOfForm(), cluster);
   const client = new ClusterClient({
     world: systemWorld,
     servers: cluster.urls,

@@ -42,13 +42,9 @@ export interface MountPair {
 }
 
 /**
- * Two mounts of the volume over each transport, until the end of the tests of the file. All are there before the first
+ * Two mounts of the volume over each of these transports, until the end of the tests of the file. All are there before the first
  * test is declared: where none is left to run, the runner takes the tests for over.
  */
-export async function mountPairs(cluster: RealCluster, ...flags: readonly string[]): Promise<MountPair[]> {
-  return mountPairsOver(await transports(), cluster, ...flags);
-}
-
 export async function mountPairsOver(
   chosen: readonly string[],
   cluster: RealCluster,

@@ -1,12 +1,12 @@
 /**
  * Goal: calls on a mount have the effects and the errors that POSIX.1-2024 and, beyond it, Linux give them.
- * Method: the rules of `rules/`, played on a mount of a real cluster, over each transport there is; and on a
+ * Method: the rules of `rules/`, played on a mount of a real cluster, over each transport in the long form; and on a
  * directory of this machine, where all must hold, or it is the rule that is wrong.
  */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { RealCluster } from '../cluster/real-cluster.ts';
-import { localDirectory, mountOver, noMounts, readOnlyView, transports } from './mounts.ts';
+import { localDirectory, mountOver, noMounts, readOnlyView, transportsOfForm } from './mounts.ts';
 import { Ground, type Rule, readRules } from './rules.ts';
 
 const RULES_MIN = 200;
@@ -26,7 +26,7 @@ async function define(): Promise<void> {
   await cluster.createVolume('main');
   // All are there before the first test is declared: where none is left to run, the runner takes the tests for over.
   const grounds = [{ over: 'local', directories: [local.path, await readOnlyView(local.path)] as const }];
-  for (const over of await transports()) {
+  for (const over of await transportsOfForm()) {
     const mounts = [await mountOver(cluster, over), await mountOver(cluster, over, '-o', 'ro')] as const;
     for (const mount of mounts) after(() => mount.stop());
     grounds.push({ over, directories: [mounts[0].directory, mounts[1].directory] });

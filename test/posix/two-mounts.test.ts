@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { RealCluster } from '../cluster/real-cluster.ts';
 import { isLong } from '../long.ts';
-import { localDirectory, mountPairs, noMounts } from './mounts.ts';
+import { localDirectory, mountPairsOver, noMounts, transportsOfForm } from './mounts.ts';
 import type { Outcome } from './program.ts';
 import { Ground, readRules } from './rules.ts';
 
@@ -25,7 +25,7 @@ async function define(): Promise<void> {
   const cluster = await RealCluster.start();
   after(() => cluster.stop());
   await cluster.createVolume('main');
-  const mounted = await mountPairs(cluster);
+  const mounted = await mountPairsOver(await transportsOfForm(), cluster);
   // Twice the same directory: what is wrong there is a rule that is wrong.
   play('local', local.path, local.path);
   for (const { transport, mounts } of mounted) {
