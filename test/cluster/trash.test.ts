@@ -39,6 +39,11 @@ async function volumeOf(name: string): Promise<VolumeInfo> {
 
 const put = (path: string, body: string) => ask(url, 'PUT', `/v1/files/${path}?parents=true`, { body });
 
+async function store(path: string, body: string): Promise<void> {
+  const answer = await put(path, body);
+  assert.ok(answer.status < 300, answer.text);
+}
+
 const TRANSPORTS = [
   { transport: 'native', obstacle: await mountObstacle() },
   { transport: 'kernel', obstacle: kernelObstacle() },
@@ -85,9 +90,9 @@ for (const { transport, obstacle } of TRANSPORTS) {
 
 test('REST lists, restores and empties', async () => {
   await leasehold('volume', 'create', 'rest', '--trash', '1h');
-  await put('rest/d/a', 'first');
-  await put('rest/d/a', 'second');
-  await put('rest/d/b', 'other');
+  await store('rest/d/a', 'first');
+  await store('rest/d/a', 'second');
+  await store('rest/d/b', 'other');
   assert.equal((await ask(url, 'DELETE', '/v1/files/rest/d/b?trash=maybe')).status, 400);
   assert.equal((await ask(url, 'DELETE', '/v1/files/rest/d/?recursive=true')).status, 204);
   interface Page {
@@ -155,7 +160,7 @@ test('a quota that the trash has used up is helped by emptying it', async () => 
 
 test('what was kept for long enough is collected, and its replicas go', async () => {
   await leasehold('volume', 'create', 'short', '--trash', '5s');
-  await put('short/a', 'gone soon');
+  await store('short/a', 'gone soon');
   const { file } = await cluster.info('s1', 'short/a');
   await ask(url, 'DELETE', '/v1/files/short/a');
   assert.equal((await volumeOf('short')).trashedInodes, 1);
