@@ -14,7 +14,7 @@ import { localDirectory, mountPairsOver, noMounts, transportsOfForm } from './mo
 
 const STEPS = isLong ? 600 : 200;
 /** Enough that a primary dies several times on the way. */
-const STEPS_WITH_KILLS = isLong ? 500 : 250;
+const STEPS_WITH_KILLS = isLong ? 500 : 120;
 const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 1_000_000));
 
 const skip = await noMounts();
