@@ -22,7 +22,7 @@ import {
 import { CatalogReach } from './catalog-reach.ts';
 import { isLoss, lost } from './locks.ts';
 import { replicatedRoom } from './replicated-room.ts';
-import { Users } from './users.ts';
+import { NAMELESS_USERS, type Users } from './users.ts';
 
 /** What an `fsync` of a file makes durable beside its contents. Servers flush its first name themselves. */
 const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
@@ -43,6 +43,7 @@ export function isSnapshot(volume: string): boolean {
  *
  * @param volume or a snapshot of it; what is said here of changes is then refused by whoever wraps this
  * @param path directory of the volume that is the root; `/` for all of it
+ * @param users of the machine, for the trash
  * @param delegations directories that commands of this mount are not to call back from it
  */
 export function clusterBackend(
@@ -50,8 +51,8 @@ export function clusterBackend(
   volume: string,
   path = '/',
   delegations: Delegations | null = null,
+  users: Users = NAMELESS_USERS,
 ): FileSystemBackend {
-  const users = new Users(client.world);
   const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
   /** Which snapshot is meant, in each question; found out at the start. */
   let shown: { readonly snapshot?: number } = {};

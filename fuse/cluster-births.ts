@@ -10,7 +10,7 @@ import type {
   NewFile,
   RemovalOutcome,
 } from './backend.ts';
-import { Users } from './users.ts';
+import { NAMELESS_USERS, type Users } from './users.ts';
 
 type Events = Parameters<BirthBackend['listen']>[0];
 
@@ -30,10 +30,15 @@ export class ClusterBirths implements BirthBackend {
   };
 
   /** @param failed is told why nothing can be delegated at the moment */
-  constructor(client: ClusterClient, volume: string, failed: (error: unknown) => void) {
+  constructor(
+    client: ClusterClient,
+    volume: string,
+    failed: (error: unknown) => void,
+    users: Users = NAMELESS_USERS,
+  ) {
     this.#client = client;
     this.#volume = volume;
-    this.#users = new Users(client.world);
+    this.#users = users;
     this.delegations = new Delegations(client, {
       recalled: (directories) => this.#events.recalled(directories),
       ended: () => this.#events.ended(),

@@ -16,6 +16,7 @@ import { isAsStored, presenter } from './presentation.ts';
 import { readOnlyBackend } from './read-only.ts';
 import { REMOVAL_ROW_MS } from './removal-rows.ts';
 import type { KernelCache, Log, Transport } from './transport.ts';
+import type { Users } from './users.ts';
 
 /** The client library's time limit is this share of a call's, so that the program gets its error, which says why. */
 const CLIENT_MARGIN = 0.95;
@@ -39,6 +40,9 @@ export interface MountSurroundings {
   readonly transport: Transport;
   readonly log: Log;
   readonly isRoot: boolean;
+  readonly users: Users;
+  /** Memory for pages of what was written. */
+  readonly writtenBytesMax: number;
 }
 
 export interface ClusterMount extends Mounted {
@@ -57,7 +61,7 @@ export async function mountCluster(
   settings: ClusterMountSettings,
   surroundings: MountSurroundings,
 ): Promise<ClusterMount> {
-  const { world, access, transport, log, isRoot } = surroundings;
+  const { world, access, transport, log, isRoot, users, writtenBytesMax } = surroundings;
   const { servers, volume, path, directory, xattrs } = settings;
   const source = settings.source ?? (path === '/' ? `leasehold:${volume}` : `leasehold:${volume}:${path}`);
   const limitMs = settings.operationTimeoutMs ?? (await usualLimit(world, servers, access));
@@ -76,8 +80,10 @@ export async function mountCluster(
     failed,
   });
   const births =
-    settings.cache.kind !== 'strict' && !settings.readOnly ? new ClusterBirths(client, volume, failed) : null;
-  const plain = clusterBackend(client, volume, path, births?.delegations);
+    settings.cache.kind !== 'strict' && !settings.readOnly
+      ? new ClusterBirths(client, volume, failed, users)
+      : null;
+  const plain = clusterBackend(client, volume, path, births?.delegations, users);
   // Facts are of what is there now.
   const whole = isSnapshot(volume) ? plain : withFacts(plain, clusterFacts(client, volume), settings.facts);
   const changeable =
@@ -95,6 +101,7 @@ export async function mountCluster(
   const { accessTimes: times, directoryAccessTimes: directories } = settings;
   mounted = await mountVolume(backend, transport, {
     ...{ world, directory, source, limitMs, xattrs, log },
+    writtenBytesMax,
     kernelOptions: kernelOptions(settings, isRoot),
     present: presenter(settings),
     // Lists speak of the owners and modes that are stored.

@@ -24,6 +24,7 @@ import type {
   NamePlace,
   Opened,
 } from './transport.ts';
+import { WRITTEN_BYTES_LEAST } from './written-pages.ts';
 import { isNamespaceAlone, isTrusted, xattrKind } from './xattr-names.ts';
 
 const NAME_BYTES_MAX = 255;
@@ -68,6 +69,7 @@ export class FileSystem implements FileSystemCalls {
    * @param limitMs the longest that one question to the cluster may take
    * @param flushBehind a close does not wait until the cluster has what was written
    * @param accessRule when reads make access times later
+   * @param writtenBytesMax memory for pages of what was written
    */
   constructor(
     world: World,
@@ -78,6 +80,7 @@ export class FileSystem implements FileSystemCalls {
     ageMaxMs = ATTRIBUTE_AGE_MAX_MS,
     flushBehind = false,
     accessRule = ACCESS_RULE_DEFAULT,
+    writtenBytesMax = WRITTEN_BYTES_LEAST,
   ) {
     this.#world = world;
     this.#backend = backend;
@@ -85,7 +88,10 @@ export class FileSystem implements FileSystemCalls {
     this.#limitMs = limitMs;
     this.#log = log;
     this.#accesses = new AccessTimes(world, backend, accessRule, log);
-    this.#files = new OpenFiles(world, backend, limitMs, log, ageMaxMs, flushBehind, this.#accesses);
+    const accesses = this.#accesses;
+    this.#files = new OpenFiles(
+      ...([world, backend, limitMs, log, ageMaxMs, flushBehind, accesses, writtenBytesMax] as const),
+    );
     this.#inodes = this.#files.inodes;
     const { cache } = this.#inodes;
     backend.onNamed?.((directory, atNs) => {

@@ -17,6 +17,8 @@ import { errnoName, messageOf } from './errno.ts';
 import { stderrLog } from './log.ts';
 import { OwnLog } from './own-log.ts';
 import { TransportError, transportNamed } from './transports.ts';
+import { SystemUsers } from './users.ts';
+import { writtenBytesMax } from './written-pages.ts';
 
 const USAGE =
   'usage: fuse/main.ts [--servers URL,URL,…] [-o OPTION,OPTION=VALUE,…] VOLUME[:/DIRECTORY] DIR; docs/mount.md has the options';
@@ -49,6 +51,8 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
       ...{ world, log, transport: transportNamed(settings.transport) },
       access: new Access(accessFiles(settings.access)),
       isRoot: process.getuid?.() === 0,
+      users: new SystemUsers(world),
+      writtenBytesMax: writtenBytesMax(),
     });
     unmountOnSignal(mounted.unmount, (error) => log('error', 'cannot unmount', { error: messageOf(error) }));
     sayReady({ ready: true, pid: process.pid });

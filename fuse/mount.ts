@@ -24,6 +24,8 @@ export interface MountOptions extends Partial<Pick<TransportOptions, 'kernelOpti
   readonly flushBehind?: boolean;
   /** When reads make access times later; `relatime` where it is absent. */
   readonly accessRule?: AccessRule;
+  /** Memory for pages of what was written; the least where it is absent. */
+  readonly writtenBytesMax?: number;
 }
 
 export interface Mounted {
@@ -48,9 +50,19 @@ export async function mountVolume(
   transport: Transport,
   options: MountOptions,
 ): Promise<Mounted> {
-  const { world, limitMs, log, ageMaxMs = ATTRIBUTE_AGE_MAX_MS, flushBehind, accessRule } = options;
+  const {
+    world,
+    limitMs,
+    log,
+    ageMaxMs = ATTRIBUTE_AGE_MAX_MS,
+    flushBehind,
+    accessRule,
+    writtenBytesMax,
+  } = options;
   const root = await withDeadline(world, backend.start(), limitMs, 'Reaching the cluster');
-  const fileSystem = new FileSystem(world, backend, root, limitMs, log, ageMaxMs, flushBehind, accessRule);
+  const fileSystem = new FileSystem(
+    ...([world, backend, root, limitMs, log, ageMaxMs, flushBehind, accessRule, writtenBytesMax] as const),
+  );
   const stop = async (): Promise<void> => {
     await fileSystem.stop();
     await backend.stop();

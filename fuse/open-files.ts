@@ -16,7 +16,7 @@ import { ReadAhead, ReadPosition } from './read-ahead.ts';
 import { Room } from './room.ts';
 import type { Caller, FileKernel, LockRequest, Log, Opened } from './transport.ts';
 import { contentsName } from './transport.ts';
-import { WrittenPages, writtenBytesMax } from './written-pages.ts';
+import { WrittenPages } from './written-pages.ts';
 
 const DIRTY_BYTES_MAX = 64 * 1024 * 1024;
 /** For how long what was written here is read from here, after it was heard that nobody else has changed the file. */
@@ -68,7 +68,7 @@ export class OpenFiles {
   readonly #ageMaxMs: number;
   readonly #accesses: AccessTimes;
   readonly #budget: DirtyBudget;
-  readonly #pages = new WrittenPages(writtenBytesMax());
+  readonly #pages: WrittenPages;
   readonly #readAhead: ReadAhead;
   readonly #open = new Map<number, OpenFile>();
   #pageChecks: PageChecks | null = null;
@@ -89,7 +89,10 @@ export class OpenFiles {
   /** Odd; those of directories are even. */
   #handleLast = -1;
 
-  /** @param flushBehind a close waits for nothing, but where there are locks */
+  /**
+   * @param flushBehind a close waits for nothing, but where there are locks
+   * @param writtenBytesMax memory for pages of what was written
+   */
   constructor(
     world: World,
     backend: FileSystemBackend,
@@ -98,6 +101,7 @@ export class OpenFiles {
     ageMaxMs: number,
     flushBehind: boolean,
     accesses: AccessTimes,
+    writtenBytesMax: number,
   ) {
     this.#world = world;
     this.#budget = new DirtyBudget(world, DIRTY_BYTES_MAX);
@@ -108,6 +112,7 @@ export class OpenFiles {
     this.#flushBehind = flushBehind;
     this.#ageMaxMs = ageMaxMs;
     this.#accesses = accesses;
+    this.#pages = new WrittenPages(writtenBytesMax);
     this.inodes = new Inodes(world, backend, (inode) => this.#open.get(inode), accesses, ageMaxMs);
     this.room = new Room(world, () => backend.space());
     this.#orphans = new Orphans(world, backend, () => this.#open.keys(), log);

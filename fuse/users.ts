@@ -8,8 +8,22 @@ const KNOWN_MS = 60_000;
 /** Does not change while the process runs. */
 const MOUNT = whoami('mount');
 
+/** How the trash and the events name who removed a file. */
+export interface Users {
+  /**
+   * @param uid of the program's user, where that is known
+   * @returns this mount, and the user
+   */
+  removerText(uid?: number): string;
+}
+
+/** Users by their numbers, of a mount without a name. */
+export const NAMELESS_USERS: Users = {
+  removerText: (uid) => (uid === undefined ? 'mount' : `mount, by uid ${uid}`),
+};
+
 /** Names of this machine's users, as `/etc/passwd` has them. */
-export class Users {
+export class SystemUsers implements Users {
   readonly #world: World;
   #names = new Map<number, string>();
   #readMs = Number.NEGATIVE_INFINITY;
@@ -18,10 +32,6 @@ export class Users {
     this.#world = world;
   }
 
-  /**
-   * @param uid of the program's user, where that is known
-   * @returns this mount, and the user, as the trash and the events name who removed a file
-   */
   removerText(uid?: number): string {
     return uid === undefined ? MOUNT : `${MOUNT}, by ${this.#text(uid)}`;
   }

@@ -13,14 +13,14 @@ const ZEROS = new Uint8Array(16 * PAGE_BYTES);
 
 /** Of the memory that there is for the process, within these bounds. */
 const MEMORY_SHARE = 1 / 64;
-const BYTES_LEAST = 8 * 1024 * 1024;
+export const WRITTEN_BYTES_LEAST = 8 * 1024 * 1024;
 const BYTES_MOST = 128 * 1024 * 1024;
 
 /** @returns for how many bytes there is room in pages */
 export function writtenBytesMax(): number {
   const constrained = process.constrainedMemory();
   const bytes = constrained > 0 ? Math.min(constrained, totalmem()) : totalmem();
-  return Math.min(BYTES_MOST, Math.max(BYTES_LEAST, Math.floor(bytes * MEMORY_SHARE)));
+  return Math.min(BYTES_MOST, Math.max(WRITTEN_BYTES_LEAST, Math.floor(bytes * MEMORY_SHARE)));
 }
 
 /** The first `endBytes` of a page, and where they are. */

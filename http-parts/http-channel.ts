@@ -21,6 +21,14 @@ export interface ChannelAnswer {
   };
 }
 
+/** An answer that is read while it comes. */
+export interface StreamedAnswer {
+  readonly statusCode: number;
+  readonly headers: ChannelAnswer['headers'];
+  /** Text in pieces; it fails where the connection breaks, and at the end of the signal. To be read, or left by `return`. */
+  readonly body: AsyncIterable<string>;
+}
+
 /**
  * Exchanges with one server. It is the seam below all logic of retries: a pool of connections of undici is one, and a
  * simulation has its own, in which requests are lost, answered late, and executed after the caller has gone.
@@ -28,6 +36,8 @@ export interface ChannelAnswer {
 export interface HttpChannel {
   /** @throws the reason of the signal, or why there is no answer */
   request(request: ChannelRequest): Promise<ChannelAnswer>;
+  /** As `request`, for an answer that is read while it comes. */
+  stream(request: ChannelRequest): Promise<StreamedAnswer>;
   /** Resolves when the exchanges under way have ended; there are no new ones. */
   close(): Promise<void>;
   /** Exchanges under way fail. */

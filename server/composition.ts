@@ -55,7 +55,7 @@ import { LISTENER_LIMITS } from './security/listener.ts';
 import type { Security } from './security/security.ts';
 import { registerConnectionMetrics, registerSecurityMetrics } from './security/security-metrics.ts';
 import { registerServerMetrics } from './server-metrics.ts';
-import { descriptorsMax, ownDescriptors, Shortages } from './shortages.ts';
+import { Shortages } from './shortages.ts';
 import { registerStatusMetrics } from './status-metrics.ts';
 import { LocalStatusService, type StatusOfMembership, VERSION } from './status-service.ts';
 import { ballastKeep } from './storage/ballast.ts';
@@ -274,6 +274,7 @@ export async function compose(
     drawIncarnation: draw,
     transport: connected,
     isConnected,
+    stream: (server, path, signal) => gateway.peers.stream(server, path, signal),
     fatal,
   });
   const standing: StatusOfMembership = {
@@ -457,7 +458,7 @@ export async function compose(
       membership: () => membership,
     }),
   });
-  const control = controlOf(process.env);
+  const control = controlOf(machine.environment);
   const liveSelf = new LiveSelf({
     ...{ self, host, lease, store, traffic, happenings, nowMs },
     membership: { state: () => known.stateOf(self) },
@@ -473,7 +474,10 @@ export async function compose(
   const connections = new Connections({
     perAddress: config.addressConnections,
     // Files, databases and connections to peers take descriptors, too.
-    all: Math.min(LISTENER_LIMITS.connections, Math.ceil(((await descriptorsMax()) ?? Infinity) / 2)),
+    all: Math.min(
+      LISTENER_LIMITS.connections,
+      Math.ceil(((await machine.descriptors())?.max ?? Infinity) / 2),
+    ),
   });
   const shortages = new Shortages({
     ...{ world, log, nowMs },
@@ -482,7 +486,7 @@ export async function compose(
       max: connections.bounds.all,
       refused: connections.crowdedOut,
     }),
-    descriptors: ownDescriptors,
+    descriptors: () => machine.descriptors(),
     changed: (current) =>
       happenings.tell(current.length > 0 ? SENTENCES.shortage(self, current) : SENTENCES.shortageEnds(self)),
   });

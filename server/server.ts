@@ -65,11 +65,12 @@ export class Server {
   static async #begin(config: ServerConfig, surroundings: Surroundings): Promise<Server> {
     const { world, log, machine = systemMachine } = surroundings;
     const { cluster, id: server } = config;
-    const boot = machine.bootId === undefined ? {} : { bootId: machine.bootId };
+    const { bootId, memoryFolder } = machine;
     const security = new Security(world, server, config, log);
     const folder = DataFolder.open(config.data, {
       ...{ world, cluster, server, silences: silencesOf(config) },
-      ...boot,
+      ...(bootId === undefined ? {} : { bootId }),
+      ...(memoryFolder === undefined ? {} : { memoryFolder }),
     });
     try {
       const plan = await planCluster(config, { folder, world, log, machine, tls: security.peers });

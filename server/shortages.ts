@@ -88,7 +88,7 @@ export async function ownDescriptors(): Promise<Descriptors | null> {
 }
 
 /** @returns how many descriptors this process may have; null where the system does not say, or has no bound */
-export async function descriptorsMax(): Promise<number | null> {
+async function descriptorsMax(): Promise<number | null> {
   const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '');
   const max = Number(/^Max open files +(\d+)/m.exec(limits)?.[1]);
   return Number.isSafeInteger(max) ? max : null;

@@ -1,6 +1,6 @@
 import type { Timer, World } from '../../base/world.ts';
 import type { Request, RequestHeader } from './requests.ts';
-import { pendingSignals, type Signals } from './signals.ts';
+import type { Signals } from './signals.ts';
 
 /** How often calls are looked at that may be late, or whose caller may have been killed. */
 const LOOK_INTERVAL_MS = 100;
@@ -53,7 +53,7 @@ export class CallsUnderWay {
   constructor(
     world: World,
     broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void,
-    signals: Signals = pendingSignals,
+    signals: Signals,
   ) {
     this.#world = world;
     this.#broken = broken;

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { type ErrorDetails, isErrorCode, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { HttpChannel } from '../../http-parts/http-channel.ts';
+import type { HttpChannel, StreamedAnswer } from '../../http-parts/http-channel.ts';
 import { HEADER_CATALOG_SEQ, HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { type Machine, systemMachine } from '../machine.ts';
@@ -25,10 +25,8 @@ export interface PeerAnswer {
 /** Requests that this server makes of its peers' HTTP faces, marked as forwarded. */
 export class PeerHttp {
   readonly #world: World;
-  readonly #urls: ReadonlyMap<ServerId, string>;
-  readonly #tls: PeerTls | null;
-  readonly #machine: Machine;
-  readonly #channels = new Map<ServerId, { readonly url: string; readonly channel: HttpChannel }>();
+  readonly #exchanges: PeerChannels;
+  readonly #streams: PeerChannels;
   readonly #inFlight = new Map<ServerId, Set<AbortController>>();
   #catalogSeq: number | null = null;
 
@@ -43,9 +41,10 @@ export class PeerHttp {
     machine: Machine = systemMachine,
   ) {
     this.#world = world;
-    this.#urls = urls;
-    this.#tls = tls;
-    this.#machine = machine;
+    this.#exchanges = new PeerChannels(urls, (server, url) =>
+      machine.peerHttp(server, url, tls, 'exchanges'),
+    );
+    this.#streams = new PeerChannels(urls, (server, url) => machine.peerHttp(server, url, tls, 'streams'));
   }
 
   /** The operation of the catalog that the latest answer about the catalog named; null before there was one. */
@@ -67,7 +66,7 @@ export class PeerHttp {
       controller.abort(new Error(`no answer in ${Math.round(timeoutMs)} ms`)),
     );
     try {
-      const response = await this.#channelTo(server).request({
+      const response = await this.#exchanges.to(server).request({
         method: request.method,
         path: request.path,
         headers: {
@@ -99,6 +98,12 @@ export class PeerHttp {
     }
   }
 
+  /** Asks for an answer that is read while it comes, until `signal` ends it. */
+  stream(server: ServerId, path: string, signal: AbortSignal): Promise<StreamedAnswer> {
+    const headers = { [HEADER_FORWARDED]: '1' };
+    return this.#streams.to(server).stream({ method: 'GET', path, headers, signal });
+  }
+
   /** The transport lost `server`: nobody waits for its answers any longer. */
   disconnected(server: ServerId): void {
     for (const controller of this.#inFlight.get(server) ?? []) {
@@ -107,9 +112,7 @@ export class PeerHttp {
   }
 
   async close(): Promise<void> {
-    const channels = [...this.#channels.values()];
-    this.#channels.clear();
-    await Promise.all(channels.map(({ channel }) => channel.destroy()));
+    await Promise.all([this.#exchanges.destroy(), this.#streams.destroy()]);
   }
 
   #inFlightOf(server: ServerId): Set<AbortController> {
@@ -120,8 +123,20 @@ export class PeerHttp {
     }
     return set;
   }
+}
 
-  #channelTo(server: ServerId): HttpChannel {
+/** Connections to each peer, at the address that it has now. */
+class PeerChannels {
+  readonly #urls: ReadonlyMap<ServerId, string>;
+  readonly #make: (server: ServerId, url: string) => HttpChannel;
+  readonly #channels = new Map<ServerId, { readonly url: string; readonly channel: HttpChannel }>();
+
+  constructor(urls: ReadonlyMap<ServerId, string>, make: (server: ServerId, url: string) => HttpChannel) {
+    this.#urls = urls;
+    this.#make = make;
+  }
+
+  to(server: ServerId): HttpChannel {
     const url = this.#urls.get(server);
     if (url === undefined) {
       throw new ServiceError('unknown', `Server ${server} has no known address`, { unreachable: [server] });
@@ -130,9 +145,15 @@ export class PeerHttp {
     if (known?.url === url) return known.channel;
     // It listens elsewhere now: what is under way to the former place may still be answered.
     if (known !== undefined) void known.channel.close();
-    const channel = this.#machine.peerHttp(server, url, this.#tls);
+    const channel = this.#make(server, url);
     this.#channels.set(server, { url, channel });
     return channel;
+  }
+
+  async destroy(): Promise<void> {
+    const channels = [...this.#channels.values()];
+    this.#channels.clear();
+    await Promise.all(channels.map(({ channel }) => channel.destroy()));
   }
 }
 

@@ -1,9 +1,8 @@
 import type { Logger } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
-import { Agent, request } from '../../http-parts/undici.ts';
+import type { StreamedAnswer } from '../../http-parts/http-channel.ts';
 import { MalformedError } from '../../wire/bytes.ts';
-import { HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { leaseEventOf, timedLeaseState } from '../../wire/lease-changes.ts';
 import type { LeaseEvent } from '../../wire/named-lease-api.ts';
 import { StreamEventReader } from '../../wire/sse.ts';
@@ -16,18 +15,18 @@ const BACKOFF_MAX_MS = 1_000;
 
 export interface RelaySourceParts {
   readonly self: ServerId;
-  readonly urls: ReadonlyMap<ServerId, string>;
   readonly world: World;
   readonly log: Logger;
   readonly heartbeatMs: number;
   membersOf(name: string): readonly ServerId[];
   isConnected(server: ServerId): boolean;
+  /** Asks `server` for an answer that is read while it comes. */
+  stream(server: ServerId, path: string, signal: AbortSignal): Promise<StreamedAnswer>;
 }
 
 /** Tells of a name by watching it at one of its members, and at another one when that one is gone. */
 export class RelaySource implements LeaseSource {
   readonly #parts: RelaySourceParts;
-  readonly #agent = new Agent({ headersTimeout: 0, bodyTimeout: 0, connect: { timeout: 1_500 } });
   readonly #open = new Map<AbortController, LeaseWatcher>();
 
   constructor(parts: RelaySourceParts) {
@@ -50,7 +49,6 @@ export class RelaySource implements LeaseSource {
       controller.abort();
       watcher.ended();
     }
-    void this.#agent.destroy();
   }
 
   async #run(name: string, watcher: LeaseWatcher, signal: AbortSignal): Promise<void> {
@@ -92,26 +90,20 @@ export class RelaySource implements LeaseSource {
     const expect = (): Timer => world.after(silentMs, () => stalled.abort(new Error(`${member} is silent`)));
     let timer = expect();
     try {
-      const url = `${this.#parts.urls.get(member)}/v1/leases/${encodeURIComponent(name)}/watch`;
-      const response = await request(url, {
-        dispatcher: this.#agent,
-        headers: { [HEADER_FORWARDED]: '1' },
-        signal: AbortSignal.any([signal, stalled.signal]),
-      });
-      if (response.statusCode !== 200) {
-        await response.body.dump();
-        throw new Error(`${member} answered ${response.statusCode}`);
-      }
+      const path = `/v1/leases/${encodeURIComponent(name)}/watch`;
+      const ended = AbortSignal.any([signal, stalled.signal]);
+      const { statusCode, body } = await this.#parts.stream(member, path, ended);
       const reader = new StreamEventReader();
-      response.body.setEncoding('utf8');
-      for await (const text of response.body) {
+      for await (const text of body) {
+        if (statusCode !== 200) break;
         timer.cancel();
         timer = expect();
-        for (const { event, data } of reader.push(String(text))) {
+        for (const { event, data } of reader.push(text)) {
           heard();
           watcher.changed(timedLeaseState(eventOf(event, data), world.nowMs()));
         }
       }
+      if (statusCode !== 200) throw new Error(`${member} answered ${statusCode}`);
     } finally {
       timer.cancel();
     }

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
+import type { StreamedAnswer } from '../../http-parts/http-channel.ts';
 import type { LeaseTiming } from '../../lease/parameters.ts';
 import type { Clock } from '../clock.ts';
 import type { ClockMemory, FormerTiming } from '../lease-link.ts';
@@ -34,6 +35,8 @@ export interface NamedLeasesParts extends LeaseTiming {
   readonly former?: FormerTiming;
   readonly clockMemory?: ClockMemory;
   drawIncarnation(): Incarnation;
+  /** Asks `server` for an answer that is read while it comes. */
+  stream(server: ServerId, path: string, signal: AbortSignal): Promise<StreamedAnswer>;
   transport(): Transport;
   isConnected(server: ServerId): boolean;
   fatal(error: unknown): void;
@@ -49,7 +52,7 @@ export class NamedLeases {
   readonly drawSession: () => number;
 
   constructor(parts: NamedLeasesParts) {
-    const { self, urls, world, log, leaseMs, clockSkewMaxMs, transport, isConnected } = parts;
+    const { self, world, log, leaseMs, clockSkewMaxMs, transport, isConnected } = parts;
     // Spans only: the clock of leases is the driver's own.
     const nowMs = () => world.nowMs();
     const driver = new NamedLeaseDriver(parts);
@@ -73,7 +76,7 @@ export class NamedLeases {
     });
     const relay = new RelaySource({
       self,
-      urls,
+      stream: (server, path, signal) => parts.stream(server, path, signal),
       world,
       log,
       heartbeatMs: HEARTBEAT_MS,

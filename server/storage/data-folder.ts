@@ -31,7 +31,6 @@ export const FOLDER_FORMAT = 2;
 const FOLDER_FORMAT_FIRST = 1;
 
 const META = 'META';
-/** A file system in memory: it ends with the boot, as the kernel's copies of a disk do. */
 const MEMORY = '/dev/shm';
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 /** What an interrupted first start may leave behind before there is a META file. */
@@ -63,6 +62,8 @@ export interface FolderOptions {
   readonly silences?: Silences;
   /** Identity of this boot of the machine; a test says another. `null`: not known. */
   readonly bootId?: string | null;
+  /** A folder that ends with the boot, as the kernel's copies of a disk do. */
+  readonly memoryFolder?: string;
 }
 
 interface Meta {
@@ -124,6 +125,7 @@ export class DataFolder {
   readonly formerNamedClockMs: number;
   /** The same for all folders of one file system of this machine, in containers, too; null where that is not known. */
   readonly disk: string | null;
+  readonly #memoryFolder: string;
   readonly #lock: FolderLock;
   #meta: Meta;
   #clean = false;
@@ -135,7 +137,9 @@ export class DataFolder {
     meta: Meta,
     lostPower: boolean,
     formerNamedClockMs: number,
+    memoryFolder: string,
   ) {
+    this.#memoryFolder = memoryFolder;
     this.path = folder;
     this.world = world;
     this.storageId = meta.storageId;
@@ -156,6 +160,7 @@ export class DataFolder {
    */
   static open(folder: string, options: FolderOptions): DataFolder {
     return explained(folder, () => {
+      const { memoryFolder = MEMORY } = options;
       makeDirectory(folder);
       refuseForeign(folder);
       fs.accessSync(folder, fs.constants.W_OK | fs.constants.X_OK);
@@ -167,7 +172,8 @@ export class DataFolder {
         const startCounter = (known?.startCounter ?? 0) + 1;
         // Without a boot id a power loss cannot be ruled out.
         const sameBoot = known !== null && bootId !== null && known.bootId === bootId;
-        const failed = known !== null && (known.failed || fs.existsSync(failureMarkOf(known.storageId)));
+        const failed =
+          known !== null && (known.failed || fs.existsSync(failureMarkOf(memoryFolder, known.storageId)));
         const lostPower = known !== null && ((!known.clean && (!sameBoot || failed)) || known.recovering);
         const heldBelow = known?.heldBelow ?? 0;
         const meta: Meta = {
@@ -194,8 +200,8 @@ export class DataFolder {
         const formerNamedClockMs = namedClockFormerMs(meta.namedClock, sameBoot);
         if (known === null) makeObjectDirectories(folder);
         writeMeta(folder, meta);
-        if (failed) fs.rmSync(failureMarkOf(meta.storageId), { force: true });
-        return new DataFolder(folder, options.world, lock, meta, lostPower, formerNamedClockMs);
+        if (failed) fs.rmSync(failureMarkOf(memoryFolder, meta.storageId), { force: true });
+        return new DataFolder(folder, options.world, lock, meta, lostPower, formerNamedClockMs, memoryFolder);
       } catch (error) {
         lock.release();
         throw error;
@@ -323,7 +329,8 @@ export class DataFolder {
       writeMeta(this.path, this.#meta);
     } catch (error) {
       if (errorCode(error) === '') throw error;
-      if (fs.existsSync(MEMORY)) fs.writeFileSync(failureMarkOf(this.storageId), '');
+      if (fs.existsSync(this.#memoryFolder))
+        fs.writeFileSync(failureMarkOf(this.#memoryFolder, this.storageId), '');
     }
   }
 
@@ -516,8 +523,8 @@ function longest(one: Silences | undefined, other: Silences | undefined): Silenc
   };
 }
 
-function failureMarkOf(storageId: string): string {
-  return path.join(MEMORY, `leasehold-${storageId}.failed`);
+function failureMarkOf(memoryFolder: string, storageId: string): string {
+  return path.join(memoryFolder, `leasehold-${storageId}.failed`);
 }
 
 function isCount(value: unknown): value is number {

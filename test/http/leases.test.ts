@@ -55,6 +55,7 @@ class LeaseServer {
       drawIncarnation: () => 77 as Incarnation,
       transport: () => transport,
       isConnected: () => true,
+      stream: () => Promise.reject(new Error('There is no other server')),
       fatal: (error) => this.fatal.push(error),
     });
     this.app = fastify({

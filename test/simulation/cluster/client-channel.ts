@@ -5,15 +5,15 @@ import {
   type StreamedResponse,
   wholeBody,
 } from '../../../client/server-channel.ts';
-import type { HttpChannel } from '../../../http-parts/http-channel.ts';
+import type { HttpChannel, StreamedAnswer } from '../../../http-parts/http-channel.ts';
 
-/** @returns the way of a client library over a simulated channel, on which each answer comes in one piece */
+/** @returns the way of a client library over a simulated channel */
 export function clientChannel(channel: HttpChannel): ServerChannel {
   const request = ({ body, ...rest }: ServerRequest): Promise<Response> =>
     channel.request({ ...rest, body: wholeBody(body) });
   return {
     request,
-    stream: async (asked) => streamed(await request(asked)),
+    stream: async ({ body, ...rest }) => streamed(await channel.stream({ ...rest, body: wholeBody(body) })),
     probe: async (signal) => {
       const { statusCode } = await request({ method: 'GET', path: '/livez', signal });
       if (statusCode >= 500) throw new Error(`HTTP status ${statusCode}`);
@@ -25,13 +25,21 @@ export function clientChannel(channel: HttpChannel): ServerChannel {
   };
 }
 
-function streamed({ statusCode, headers, body }: Response): StreamedResponse {
-  const pieces = {
-    ...body,
-    setEncoding: () => undefined,
-    async *[Symbol.asyncIterator]() {
-      yield await body.text();
-    },
+function streamed({ statusCode, headers, body }: StreamedAnswer): StreamedResponse {
+  const text = async (): Promise<string> => {
+    let whole = '';
+    for await (const piece of body) whole += piece;
+    return whole;
   };
-  return { statusCode, headers, body: pieces };
+  const whole = {
+    text,
+    bytes: async () => Buffer.from(await text()),
+    json: async () => JSON.parse(await text()) as unknown,
+    setEncoding: () => undefined,
+  };
+  return {
+    statusCode,
+    headers,
+    body: { ...whole, [Symbol.asyncIterator]: () => body[Symbol.asyncIterator]() },
+  };
 }

@@ -5,16 +5,22 @@
  */
 import childProcess from 'node:child_process';
 import crypto from 'node:crypto';
+import dgram from 'node:dgram';
 import dns from 'node:dns';
 import fs from 'node:fs';
+import http from 'node:http';
+import http2 from 'node:http2';
+import https from 'node:https';
 import { syncBuiltinESMExports } from 'node:module';
 import net from 'node:net';
 import os from 'node:os';
 import timers from 'node:timers';
 import timersPromises from 'node:timers/promises';
+import tls from 'node:tls';
 import workerThreads from 'node:worker_threads';
 import zlib from 'node:zlib';
-import { guardFiles } from './guarded-files.ts';
+import { guardDatabases } from './disk/guarded-databases.ts';
+import { guardFiles } from './disk/guarded-files.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 import { SimulatedTimer } from './simulated-process.ts';
 import type { VirtualTime } from './virtual-time.ts';
@@ -56,14 +62,15 @@ function replace(
   Object.defineProperty(functions, name, { value: replaced, writable: true, configurable: true });
 }
 
+/** @throws always: the run ends with the stack of the code that asked */
+function refused(process: SimulatedProcess, what: string): never {
+  const error = new Error(`${process.name} reached for ${what}: the simulation has no seam there`);
+  time?.fail(error);
+  throw error;
+}
+
 function refuse(holder: object, name: string, what: string): void {
-  replace(holder, name, (process) => {
-    const error = new Error(
-      `${process.name} reached for ${what} (${name}): the simulation has no seam there`,
-    );
-    time?.fail(error);
-    throw error;
-  });
+  replace(holder, name, (process) => refused(process, `${what} (${name})`));
 }
 
 const bind = ([run, , ...args]: unknown[]): (() => void) => {
@@ -145,46 +152,68 @@ replace(crypto, 'randomInt', (process, args) => {
   return low + Math.floor(process.random() * (high - low));
 });
 
-for (const name of ['connect', 'createConnection']) refuse(net, name, 'a socket');
-refuse(net.Socket.prototype, 'connect', 'a socket');
-refuse(net.Server.prototype, 'listen', 'a listener');
-refuse(dns, 'lookup', 'a name server');
-for (const name of ['spawn', 'exec', 'execFile', 'fork']) refuse(childProcess, name, 'a child process');
-const RealWorker = workerThreads.Worker;
-workerThreads.Worker = new Proxy(RealWorker, {
+/** What a simulated process has no seam for, by module. */
+const REFUSED: readonly [holder: object, what: string, names: readonly string[]][] = [
+  [net, 'a socket', ['connect', 'createConnection']],
+  [net.Socket.prototype, 'a socket', ['connect']],
+  [net.Server.prototype, 'a listener', ['listen']],
+  [tls, 'a socket', ['connect']],
+  [http, 'a socket', ['request', 'get']],
+  [https, 'a socket', ['request', 'get']],
+  [http2, 'a socket', ['connect']],
+  [dgram, 'a socket', ['createSocket']],
+  [globalThis, 'a socket', ['fetch']],
+  [dns, 'a name server', Object.keys(dns).filter((name) => /^(lookup|resolve|reverse)/.test(name))],
+  [
+    dns.promises,
+    'a name server',
+    Object.keys(dns.promises).filter((name) => /^(lookup|resolve|reverse)/.test(name)),
+  ],
+  [
+    childProcess,
+    'a child process',
+    ['spawn', 'exec', 'execFile', 'fork', 'spawnSync', 'execSync', 'execFileSync'],
+  ],
+  [
+    crypto,
+    'the thread pool of crypto',
+    [
+      'pbkdf2',
+      'scrypt',
+      'hkdf',
+      'generateKeyPair',
+      'generateKey',
+      'generatePrime',
+      'checkPrime',
+      'argon2',
+      'randomFill',
+    ],
+  ],
+  [
+    crypto.webcrypto.subtle,
+    'the thread pool of crypto',
+    ['digest', 'encrypt', 'decrypt', 'sign', 'verify', 'deriveBits', 'generateKey', 'importKey'],
+  ],
+  [
+    zlib,
+    'the thread pool of zlib',
+    Object.keys(zlib).filter(
+      (name) => /^(create|(de|in)flate|g(un)?zip|unzip|brotli|zstd)/.test(name) && !name.endsWith('Sync'),
+    ),
+  ],
+];
+for (const [holder, what, names] of REFUSED) for (const name of names) refuse(holder, name, what);
+
+workerThreads.Worker = new Proxy(workerThreads.Worker, {
   construct(target, args) {
     const process = currentProcess();
-    if (process !== null)
-      throw new Error(`${process.name} reached for a thread: the simulation has no seam there`);
+    if (process !== null) refused(process, 'a thread (Worker)');
     return Reflect.construct(target, args) as object;
   },
 });
-for (const name of [
-  'deflate',
-  'inflate',
-  'gzip',
-  'gunzip',
-  'unzip',
-  'deflateRaw',
-  'inflateRaw',
-  'brotliCompress',
-]) {
-  refuse(zlib, name, 'the thread pool of zlib');
-}
-for (const name of [
-  'createDeflate',
-  'createGzip',
-  'createGunzip',
-  'createBrotliCompress',
-  'createBrotliDecompress',
-]) {
-  refuse(zlib, name, 'the thread pool of zlib');
-}
-for (const name of ['pbkdf2', 'scrypt', 'hkdf', 'generateKeyPair', 'generateKey']) {
-  refuse(crypto, name, 'the thread pool of crypto');
-}
 
-guardFiles(fs, currentProcess);
+guardFiles(fs, currentProcess, refused);
+guardDatabases(currentProcess);
 
 // Databases put what is to be done at the end of the process there; a simulated process has no such end.
 for (const name of ['on', 'once', 'addListener', 'prependListener'] as const) {

@@ -17,6 +17,8 @@ export interface InjectedOptions {
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer | undefined;
   readonly answered: (answer: InjectedAnswer) => void;
+  /** Takes the head of an answer that is read while it comes. @returns what takes the pieces, and null at the end */
+  readonly begun?: ((head: InjectedAnswer) => (piece: Buffer | null) => void) | undefined;
   /** The server closed the connection before its answer was complete. */
   readonly broken: () => void;
 }
@@ -114,6 +116,8 @@ class InjectedResponse extends Writable {
   readonly #headers: Headers = {};
   readonly #chunks: Buffer[] = [];
   #isAnswered = false;
+  /** Of an answer that is read while it comes. */
+  #take: ((piece: Buffer | null) => void) | null = null;
 
   constructor(request: InjectedRequest, options: InjectedOptions) {
     super({ decodeStrings: false });
@@ -168,11 +172,20 @@ class InjectedResponse extends Writable {
       if (value !== undefined) this.setHeader(name, value);
     }
     this.headersSent = true;
+    this.#begin();
     return this;
   }
 
   flushHeaders(): void {
     this.headersSent = true;
+    this.#begin();
+  }
+
+  #begin(): void {
+    const { begun } = this.#options;
+    if (begun === undefined || this.#take !== null) return;
+    const headers = this.#headers as Record<string, string>;
+    this.#take = begun({ statusCode: this.statusCode, headers, bytes: Buffer.alloc(0) });
   }
 
   writeContinue(): void {}
@@ -185,14 +198,23 @@ class InjectedResponse extends Writable {
 
   override _write(chunk: string | Buffer, encoding: BufferEncoding, done: () => void): void {
     this.headersSent = true;
+    this.#begin();
     // Copied as a socket would: the application may use its memory again.
-    this.#chunks.push(typeof chunk === 'string' ? Buffer.from(chunk, encoding) : Buffer.from(chunk));
+    const bytes = typeof chunk === 'string' ? Buffer.from(chunk, encoding) : Buffer.from(chunk);
+    if (this.#take === null) this.#chunks.push(bytes);
+    else this.#take(bytes);
     done();
   }
 
   override _final(done: () => void): void {
     this.headersSent = true;
     this.#isAnswered = true;
+    this.#begin();
+    if (this.#take !== null) {
+      this.#take(null);
+      done();
+      return;
+    }
     const { statusCode } = this;
     const hasNone = this.req.method === 'HEAD' || NO_BODY.has(statusCode);
     const [first] = this.#chunks;

@@ -4,8 +4,8 @@ import { globSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { commandLineOf, countOption, UsageError, wantedOrExit } from '../../../bench/command-line.ts';
 import { commandOf } from './arguments.ts';
+import { foldersOf } from './in-simulation.ts';
 import { NightReport, type NightSeed, nightOptions } from './night-report.ts';
-import { foldersOf } from './simulated-cluster.ts';
 
 const USAGE = `npm run simulate:cluster:night -- [options]
 

@@ -1,18 +1,17 @@
 import './guard.ts';
-import { mkdtempSync, rmSync } from 'node:fs';
 import type { Prng } from '../../../base/prng.ts';
 import { Access } from '../../../client/access.ts';
 import { ClusterClient } from '../../../client/cluster-client.ts';
 import { clientChannel } from './client-channel.ts';
 import { derived } from './derived.ts';
-import { guardWith } from './guard.ts';
+import { inSimulation } from './in-simulation.ts';
 import { FAIR, Network } from './network.ts';
 import { SimulatedHttp } from './simulated-http.ts';
 import { type Cache, SimulatedMachine } from './simulated-machine.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 import { type ClusterNet, SimulatedServer } from './simulated-server.ts';
 import { SimulatedPeers } from './simulated-transport.ts';
-import { VirtualTime } from './virtual-time.ts';
+import type { VirtualTime } from './virtual-time.ts';
 
 const LEASE_MS = 2_000;
 const SKEW_MS = 100;
@@ -47,11 +46,6 @@ export interface SimulatedClient {
   readonly index: number;
   readonly process: SimulatedProcess;
   readonly client: ClusterClient;
-}
-
-/** @returns how the paths of all folders begin that a process of this machine keeps simulated disks in */
-export function foldersOf(pid: number): string {
-  return `/dev/shm/leasehold-simulated-${pid}-`;
 }
 
 /** What happened to the cluster, for the story of a run. */
@@ -95,12 +89,17 @@ export class SimulatedCluster {
   readonly #logs: boolean;
   #lives = 0;
 
-  private constructor(root: string, shape: ClusterShape, onNote: ((line: string) => void) | undefined) {
+  private constructor(
+    time: VirtualTime,
+    root: string,
+    shape: ClusterShape,
+    onNote: ((line: string) => void) | undefined,
+  ) {
     this.#root = root;
     this.#logs = onNote !== undefined;
     this.shape = shape;
     this.seed = shape.seed;
-    this.time = new VirtualTime(shape.seed);
+    this.time = time;
     if (onNote !== undefined) this.time.onNote = onNote;
     const wire = this.time.process('wire');
     this.nemesis = this.time.process('nemesis');
@@ -116,20 +115,12 @@ export class SimulatedCluster {
   }
 
   /** Runs `use` with a cluster that has not started, and removes the cluster's files. */
-  static async use<Value>(
+  static use<Value>(
     shape: ClusterShape,
     onNote: ((line: string) => void) | undefined,
     use: (cluster: SimulatedCluster) => Promise<Value>,
   ): Promise<Value> {
-    const root = mkdtempSync(foldersOf(process.pid));
-    const cluster = new SimulatedCluster(root, shape, onNote);
-    guardWith(cluster.time);
-    try {
-      return await use(cluster);
-    } finally {
-      guardWith(null);
-      rmSync(root, { recursive: true, force: true });
-    }
+    return inSimulation(shape.seed, (time, root) => use(new SimulatedCluster(time, root, shape, onNote)));
   }
 
   /** @returns a generator for one purpose, which is the same in each run of the seed */
@@ -306,8 +297,7 @@ export class SimulatedCluster {
     this.network.heal();
     for (const server of this.servers) {
       this.checkServer(server);
-      server.disk.slowness = 1;
-      server.disk.isFull = false;
+      server.disk.repair();
       this.#restart(server);
     }
     this.tell('all faults have ended');

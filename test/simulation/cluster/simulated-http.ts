@@ -1,8 +1,14 @@
 import type { Server } from 'node:http';
-import type { ChannelAnswer, ChannelRequest, HttpChannel } from '../../../http-parts/http-channel.ts';
+import type {
+  ChannelAnswer,
+  ChannelRequest,
+  HttpChannel,
+  StreamedAnswer,
+} from '../../../http-parts/http-channel.ts';
 import { type InjectedAnswer, injectRequest } from './injected-request.ts';
 import type { Network } from './network.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
+import { SimulatedStream } from './simulated-stream.ts';
 
 /** TCP sends again what was not acknowledged, about so often. */
 const RETRANSMIT_MS = 200;
@@ -80,10 +86,21 @@ export class SimulatedHttp {
   channel(process: SimulatedProcess, machine: string, origin: string): HttpChannel {
     const open = new Map<Exchange, Promise<unknown>>();
     let isClosed = false;
+    const exchanged = (request: ChannelRequest): Exchange =>
+      new Exchange(this.#network, this.#postman, process, machine, origin, this, request);
     return {
+      stream: async (request) => {
+        if (isClosed) throw new Error('The connections were closed');
+        const exchange = exchanged(request);
+        open.set(exchange, Promise.resolve());
+        return exchange.beginStream(
+          (url) => this.#fronts.get(url),
+          () => open.delete(exchange),
+        );
+      },
       request: (request) => {
         if (isClosed) return Promise.reject(new Error('The connections were closed'));
-        const exchange = new Exchange(this.#network, this.#postman, process, machine, origin, this, request);
+        const exchange = exchanged(request);
         const answer = exchange.begin((url) => this.#fronts.get(url));
         open.set(exchange, answer);
         const ended = (): void => {
@@ -116,6 +133,9 @@ class Exchange {
   readonly #body: Buffer | undefined;
   readonly #outcome = Promise.withResolvers<ChannelAnswer>();
   #callerGone = false;
+  #isStreamed = false;
+  /** The answer, where it is read while it comes. */
+  #stream: SimulatedStream | null = null;
   /** Ends the connection for a server that executes the request. */
   #abandon: (() => void) | null = null;
   #front: Front | null = null;
@@ -171,6 +191,28 @@ class Exchange {
     return this.#outcome.promise;
   }
 
+  /** As `begin`, for an answer that is read while it comes. @param ended called when nothing of it is read any more */
+  async beginStream(find: (origin: string) => Front | undefined, ended: () => void): Promise<StreamedAnswer> {
+    const { signal } = this.#request;
+    this.#isStreamed = true;
+    try {
+      const { statusCode, headers } = await this.begin(find);
+      const body = this.#stream as SimulatedStream;
+      const onAbort = (): void => this.giveUp(signal?.reason);
+      signal?.addEventListener('abort', onAbort, { once: true });
+      body.left = () => {
+        signal?.removeEventListener('abort', onAbort);
+        ended();
+        this.#leave();
+      };
+      this.#caller.onEndOnce(() => this.#leave());
+      return { statusCode, headers, body };
+    } catch (error) {
+      ended();
+      throw error;
+    }
+  }
+
   get #passing(): Passing {
     const { method, path } = this.#request;
     const body = this.#body?.toString('latin1') ?? '';
@@ -182,6 +224,12 @@ class Exchange {
     if (this.#callerGone) return;
     this.#callerGone = true;
     this.#outcome.reject(reason);
+    this.#stream?.fail(reason);
+    this.#leave();
+  }
+
+  /** The server that executes the request learns that its connection has ended. */
+  #leave(): void {
     const abandon = this.#abandon;
     if (abandon === null) return;
     const { process } = this.#front as Front;
@@ -222,8 +270,9 @@ class Exchange {
       this.#abandon = null;
     };
     this.#front = front;
-    this.#abandon = injectRequest(front.server, {
+    const abandon = injectRequest(front.server, {
       ...{ method, path, headers: { host, ...headers }, body: this.#body },
+      begun: this.#isStreamed ? (head) => this.#begun(front, head, ended) : undefined,
       answered: (answer) => {
         ended();
         this.#http.answered(answer);
@@ -232,9 +281,31 @@ class Exchange {
       },
       broken: () => {
         ended();
+        this.#stream?.break();
         this.#fail('ECONNRESET', 'The server closed the connection', this.#network.delayMs());
       },
     });
+    if (front.open.has(broken)) this.#abandon = abandon;
+  }
+
+  /** In the server's process. @returns what takes the pieces of the answer */
+  #begun(front: Front, head: InjectedAnswer, ended: () => void): (piece: Buffer | null) => void {
+    const link = [front.machine, this.#machine] as const;
+    const stream = new SimulatedStream(this.#network, this.#postman, this.#caller, link);
+    this.#stream = stream;
+    const broken = (): void => stream.break();
+    front.open.add(broken);
+    this.#network.time.note(
+      `${this.#request.method} ${this.#request.path.split('?')[0]} ${head.statusCode} …`,
+    );
+    this.#send(front, head);
+    return (piece) => {
+      if (piece === null) {
+        front.open.delete(broken);
+        ended();
+      }
+      stream.send(piece === null ? null : piece.toString());
+    };
   }
 
   #send(front: Front, answer: InjectedAnswer): void {
@@ -243,6 +314,7 @@ class Exchange {
     const { gate } = this.#http;
     if (this.#network.chance(this.#network.weather.answerLost)) {
       this.#http.faults.answerLost++;
+      this.#leave();
       lose(this.#network.upTo(20));
     } else if (gate === null) this.#answer(front, answer);
     else

@@ -1,5 +1,7 @@
 import { parseMountOptions } from '../../../client/mount-options.ts';
 import { mountCluster } from '../../../fuse/composition.ts';
+import { NAMELESS_USERS } from '../../../fuse/users.ts';
+import { WRITTEN_BYTES_LEAST } from '../../../fuse/written-pages.ts';
 import { ModelKernel } from '../kernel/model-kernel.ts';
 import { opcodeName } from '../kernel/request-queue.ts';
 import { derived } from './derived.ts';
@@ -74,6 +76,7 @@ export class SimulatedMachine {
     time.after(0, daemon, () => {
       const surroundings = {
         ...{ world: daemon, access: cluster.access(daemon), transport: model.transport, isRoot: true },
+        ...{ users: NAMELESS_USERS, writtenBytesMax: WRITTEN_BYTES_LEAST },
         log: (level: string, message: string) => time.note(`${level}: ${message}`),
       };
       const tell = (error: Error | null): void => void time.after(0, this.kernel, () => done(error));

@@ -6,8 +6,8 @@ import { readConfig } from '../../../server/config.ts';
 import type { Machine } from '../../../server/machine.ts';
 import { Server } from '../../../server/server.ts';
 import { FolderError } from '../../../server/storage/folder-error.ts';
-import { mountDisk } from './guarded-files.ts';
-import { PrivateDisk } from './simulated-disk.ts';
+import { mountDisk } from './disk/guarded-files.ts';
+import { PrivateDisk } from './disk/private-disk.ts';
 import type { SimulatedHttp } from './simulated-http.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 import type { SimulatedPeers } from './simulated-transport.ts';
@@ -85,6 +85,9 @@ export class SimulatedServer {
     const machine: Machine = {
       bootId: `boot-${this.#boots}`,
       peerTransport: (options) => peers.join(process, options),
+      memoryFolder: this.disk.memory,
+      environment: {},
+      descriptors: async () => null,
       peerHttp: (_peer, url) => http.channel(process, this.id, url),
       assertFree: async () => undefined,
       listen: async (app) => {

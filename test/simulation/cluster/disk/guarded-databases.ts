@@ -1,0 +1,54 @@
+import Database from 'better-sqlite3';
+import type { SimulatedProcess } from '../simulated-process.ts';
+import { diskOf } from './guarded-files.ts';
+import { realDatabase } from './real-database.ts';
+
+const COMMITS = /\b(COMMIT|END)\s*;?\s*$/i;
+const COPIES_BACK = /^(wal_checkpoint|journal_mode)\b/;
+const SYNCS_OFF = /^synchronous\s*=\s*(OFF|0)\s*$/i;
+const SYNCS = /^synchronous\s*=/i;
+
+/** Connections whose syncs are off. */
+const unsynced = new WeakSet<Database.Database>();
+
+/** Lets the disk of a simulated process see what SQLite does with the files of databases. */
+export function guardDatabases(currentProcess: () => SimulatedProcess | null): void {
+  const { prototype } = Database;
+  const diskNow = (database: Database.Database) => {
+    const process = currentProcess();
+    if (process === null || database.memory) return null;
+    const disk = diskOf(process);
+    if (disk === undefined) throw new Error(`${process.name} has no disk, and opened ${database.name}`);
+    disk.used(database);
+    return disk;
+  };
+  prototype.prepare = function (this: Database.Database, source: string) {
+    const disk = diskNow(this);
+    const statement = realDatabase.prepare.call(this, source);
+    if (disk === null || !COMMITS.test(source)) return statement;
+    const run = statement.run.bind(statement) as () => Database.RunResult;
+    statement.run = () => disk.commit(this, run) as Database.RunResult;
+    return statement;
+  } as Database.Database['prepare'];
+  prototype.exec = function (this: Database.Database, source) {
+    const disk = diskNow(this);
+    const run = (): Database.Database => realDatabase.exec.call(this, source);
+    return disk !== null && COMMITS.test(source) ? (disk.commit(this, run) as Database.Database) : run();
+  };
+  prototype.pragma = function (this: Database.Database, source, options) {
+    const disk = diskNow(this);
+    const run = (): unknown => realDatabase.pragma.call(this, source, options);
+    if (disk === null) return run();
+    if (SYNCS_OFF.test(source)) unsynced.add(this);
+    else if (SYNCS.test(source)) unsynced.delete(this);
+    return COPIES_BACK.test(source) ? disk.copyBack(this, !unsynced.has(this), run) : run();
+  };
+  prototype.close = function (this: Database.Database) {
+    const disk = this.open ? diskNow(this) : null;
+    const run = (): Database.Database => realDatabase.close.call(this);
+    if (disk === null) return run();
+    const closed = disk.copyBack(this, !unsynced.has(this), run) as Database.Database;
+    disk.databaseClosed(this);
+    return closed;
+  };
+}

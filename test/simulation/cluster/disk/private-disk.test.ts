@@ -1,0 +1,312 @@
+import '../guard.ts';
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+import Database from 'better-sqlite3';
+import { Prng } from '../../../../base/prng.ts';
+import { inSimulation } from '../in-simulation.ts';
+import type { VirtualTime } from '../virtual-time.ts';
+import { mountDisk } from './guarded-files.ts';
+import { PrivateDisk } from './private-disk.ts';
+
+/** A machine whose lives are functions. */
+class Machine {
+  readonly disk: PrivateDisk;
+  readonly #time: VirtualTime;
+
+  constructor(time: VirtualTime, root: string, seed: number) {
+    this.#time = time;
+    this.disk = new PrivateDisk(`${root}/s1`, new Prng(seed));
+  }
+
+  /** Runs a process to the end of `life`; then it is killed, or the machine loses its power. */
+  async run<Value>(
+    ends: 'kill' | 'power',
+    life: (at: (name: string) => string) => Value | Promise<Value>,
+  ): Promise<Value> {
+    const process = this.#time.process('p');
+    mountDisk(process, this.disk);
+    let outcome: Promise<Value> | null = null;
+    let isOver = false;
+    this.#time.after(0, process, () => {
+      outcome = (async () => life((name) => path.join(this.disk.folder, name)))();
+      outcome
+        .catch(() => undefined)
+        .finally(() => {
+          isOver = true;
+        });
+    });
+    await this.#time.run(this.#time.nowMs + 10_000, () => isOver);
+    process.end();
+    this.disk.next(ends === 'power');
+    return outcome as unknown as Promise<Value>;
+  }
+
+  has(name: string): boolean {
+    return fs.existsSync(path.join(this.disk.folder, name));
+  }
+
+  text(name: string): string {
+    return fs.readFileSync(path.join(this.disk.folder, name), 'latin1');
+  }
+}
+
+/** Plays the same lives with many draws. @returns what was there afterwards, each once, sorted */
+async function outcomes(play: (machine: Machine) => Promise<string>, draws = 40): Promise<string[]> {
+  const seen = new Set<string>();
+  for (let seed = 1; seed <= draws; seed++)
+    seen.add(await inSimulation(seed, (time, root) => play(new Machine(time, root, seed))));
+  return [...seen].sort();
+}
+
+function syncDirectory(directory: string): void {
+  const fd = fs.openSync(directory, 'r');
+  fs.fsyncSync(fd);
+  fs.closeSync(fd);
+}
+
+/** A file of `text`, synced with its name. */
+function writeSynced(file: string, text: string): void {
+  fs.writeFileSync(file, text, { flush: true });
+  syncDirectory(path.dirname(file));
+}
+
+test('a killed process leaves all that it wrote', async () => {
+  const seen = await outcomes(async (machine) => {
+    await machine.run('kill', async (at) => {
+      fs.writeFileSync(at('a'), 'one');
+      await fs.promises.appendFile(at('a'), ' two');
+    });
+    return machine.text('a');
+  }, 3);
+  assert.deepEqual(seen, ['one two']);
+});
+
+test('a loss of power takes what was not synced, or leaves it', async () => {
+  const seen = await outcomes(async (machine) => {
+    await machine.run('power', (at) => {
+      writeSynced(at('a'), 'synced');
+      const fd = fs.openSync(at('a'), 'r+');
+      fs.writeSync(fd, Buffer.from('SYN'), 0, 3, 0);
+      fs.closeSync(fd);
+    });
+    return machine.text('a');
+  });
+  assert.deepEqual(seen, ['SYNced', 'synced']);
+});
+
+test('sectors are written each by itself', async () => {
+  const [one, other] = ['a'.repeat(1_024), 'b'.repeat(1_024)];
+  const seen = await outcomes(async (machine) => {
+    await machine.run('power', (at) => {
+      writeSynced(at('a'), one);
+      const fd = fs.openSync(at('a'), 'r+');
+      fs.writeSync(fd, Buffer.from(other), 0, other.length, 0);
+      fs.closeSync(fd);
+    });
+    const text = machine.text('a');
+    return `${text[0]}${text[511]}${text[512]}${text[1_023]}`;
+  });
+  assert.deepEqual(seen, ['aaaa', 'aabb', 'bbaa', 'bbbb']);
+});
+
+test('what was cut off without a sync may come back', async () => {
+  const seen = await outcomes(async (machine) => {
+    await machine.run('power', (at) => {
+      writeSynced(at('a'), '0123456789');
+      const fd = fs.openSync(at('a'), 'r+');
+      fs.ftruncateSync(fd, 4);
+      fs.closeSync(fd);
+    });
+    return machine.text('a');
+  });
+  assert.deepEqual(seen, ['0123', '0123456789']);
+});
+
+test('a file whose directory was not synced may lose its name, though its bytes were', async () => {
+  const seen = await outcomes(async (machine) => {
+    await machine.run('power', (at) => fs.writeFileSync(at('a'), 'synced', { flush: true }));
+    return machine.has('a') ? machine.text('a') : 'none';
+  });
+  assert.deepEqual(seen, ['none', 'synced']);
+});
+
+test('a rename that was not synced is done or undone as a whole', async () => {
+  const seen = await outcomes(async (machine) => {
+    await machine.run('power', (at) => {
+      writeSynced(at('a'), 'former');
+      fs.writeFileSync(at('a.new'), 'latter', { flush: true });
+      fs.renameSync(at('a.new'), at('a'));
+    });
+    return `${machine.text('a')}${machine.has('a.new') ? ' new' : ''}`;
+  });
+  assert.deepEqual(seen, ['former', 'former new', 'latter']);
+});
+
+test('a removal that was not synced may be undone', async () => {
+  const seen = await outcomes(async (machine) => {
+    await machine.run('power', (at) => {
+      writeSynced(at('a'), 'synced');
+      fs.unlinkSync(at('a'));
+    });
+    return machine.has('a') ? machine.text('a') : 'none';
+  });
+  assert.deepEqual(seen, ['none', 'synced']);
+});
+
+test('what was synced after a kill stays synced', async () => {
+  const seen = await outcomes(async (machine) => {
+    await machine.run('kill', (at) => {
+      writeSynced(at('a'), 'synced');
+      const fd = fs.openSync(at('a'), 'r+');
+      fs.writeSync(fd, Buffer.from('SYN'), 0, 3, 0);
+      fs.closeSync(fd);
+    });
+    await machine.run('power', () => undefined);
+    return machine.text('a');
+  });
+  assert.deepEqual(seen, ['SYNced', 'synced']);
+});
+
+/** As the catalog opens it. */
+function openDatabase(file: string): { database: Database.Database; log: number } {
+  const database = new Database(file, { timeout: 0 });
+  database.pragma('journal_mode = WAL');
+  database.pragma('synchronous = NORMAL');
+  database.pragma('wal_autocheckpoint = 0');
+  database.exec('CREATE TABLE IF NOT EXISTS t (a INTEGER)');
+  return { database, log: fs.openSync(`${file}-wal`, 'r+') };
+}
+
+const insertRows = (count: number): string =>
+  `WITH RECURSIVE n(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n WHERE a < ${count}) INSERT INTO t SELECT a FROM n`;
+
+const rowsOf = (file: string): string => {
+  const { database } = openDatabase(file);
+  assert.equal(database.pragma('quick_check', { simple: true }), 'ok');
+  return database.prepare('SELECT a FROM t ORDER BY a').pluck().all().join();
+};
+
+test('a database keeps the commits before its last sync, and of the others a beginning', async () => {
+  const seen = await outcomes(async (machine) => {
+    await machine.run('power', (at) => {
+      const { database, log } = openDatabase(at('a.db'));
+      syncDirectory(path.dirname(at('a.db')));
+      database.exec('INSERT INTO t VALUES (1)');
+      fs.fdatasyncSync(log);
+      database.exec('INSERT INTO t VALUES (2)');
+      database.exec('INSERT INTO t VALUES (3)');
+    });
+    return machine.run('kill', (at) => rowsOf(at('a.db')));
+  });
+  assert.deepEqual(seen, ['1', '1,2', '1,2,3']);
+});
+
+test('a log that is copied back without a sync of the database is whole, and so is the database', async () => {
+  const seen = await outcomes(async (machine) => {
+    await machine.run('power', (at) => {
+      const { database, log } = openDatabase(at('a.db'));
+      syncDirectory(path.dirname(at('a.db')));
+      database.exec(insertRows(4_000));
+      fs.fdatasyncSync(log);
+      database.pragma('synchronous = OFF');
+      database.pragma('wal_checkpoint(PASSIVE)');
+    });
+    return machine.run('kill', (at) => String(rowsOf(at('a.db')).split(',').length));
+  }, 3);
+  assert.deepEqual(seen, ['4000']);
+});
+
+test('a log that is begun anew before the database is synced loses rows', async () => {
+  const seen = await outcomes(async (machine) => {
+    await machine.run('power', (at) => {
+      const { database, log } = openDatabase(at('a.db'));
+      syncDirectory(path.dirname(at('a.db')));
+      database.exec(insertRows(2_000));
+      fs.fdatasyncSync(log);
+      database.pragma('synchronous = OFF');
+      database.pragma('wal_checkpoint(PASSIVE)');
+      database.pragma('synchronous = NORMAL');
+      // SQLite writes over the beginning of the log, which was copied back.
+      database.exec('INSERT INTO t VALUES (0)');
+    });
+    return machine.run('kill', (at) => {
+      try {
+        return rowsOf(at('a.db')).split(',').length >= 2_000 ? 'whole' : 'lost';
+      } catch {
+        return 'damaged';
+      }
+    });
+  }, 10);
+  assert.notDeepEqual(seen, ['whole']);
+});
+
+test('a full disk refuses writes and commits, and what is there stays', async () => {
+  await inSimulation(1, async (time, root) => {
+    const machine = new Machine(time, root, 1);
+    await machine.run('kill', (at) => {
+      const { database } = openDatabase(at('a.db'));
+      database.exec('INSERT INTO t VALUES (1)');
+      fs.writeFileSync(at('a'), 'here');
+      machine.disk.fill(100);
+      fs.appendFileSync(at('a'), ' too');
+      assert.throws(() => fs.writeFileSync(at('b'), 'x'.repeat(200)), { code: 'ENOSPC' });
+      const commit = database.prepare('COMMIT');
+      database.exec('BEGIN; INSERT INTO t VALUES (2)');
+      assert.throws(() => commit.run(), { code: 'SQLITE_FULL' });
+      assert.equal(database.inTransaction, false);
+      assert.equal(database.prepare('SELECT count(*) FROM t').pluck().get(), 1);
+      assert.equal(fs.statfsSync(at('.')).bavail, 0);
+      machine.disk.fill(null);
+      database.exec('BEGIN; INSERT INTO t VALUES (2); COMMIT');
+    });
+    assert.equal(machine.text('a'), 'here too');
+  });
+});
+
+test('a sync that fails does so once, and what it was of is gone with the next process', async () => {
+  const seen = await outcomes(async (machine) => {
+    await machine.run('kill', (at) => {
+      writeSynced(at('a'), 'synced');
+      const fd = fs.openSync(at('a'), 'r+');
+      fs.writeSync(fd, Buffer.from('SYN'), 0, 3, 0);
+      machine.disk.failNext('sync');
+      assert.throws(() => fs.fdatasyncSync(fd), { code: 'EIO' });
+      fs.fdatasyncSync(fd);
+      fs.closeSync(fd);
+    });
+    return machine.text('a');
+  });
+  assert.deepEqual(seen, ['SYNced', 'synced']);
+});
+
+test('a read that fails does so once', async () => {
+  await inSimulation(1, async (time, root) => {
+    const machine = new Machine(time, root, 1);
+    await machine.run('kill', async (at) => {
+      fs.writeFileSync(at('a'), 'here');
+      machine.disk.failNext('read');
+      await assert.rejects(fs.promises.readFile(at('a')), { code: 'EIO' });
+      assert.equal(await fs.promises.readFile(at('a'), 'utf8'), 'here');
+    });
+  });
+});
+
+test('rot changes one bit of a container, or a page of a database', async () => {
+  await inSimulation(1, async (time, root) => {
+    const machine = new Machine(time, root, 1);
+    await machine.run('kill', (at) => {
+      assert.equal(machine.disk.rotContainer(new Prng(1)), null);
+      fs.mkdirSync(at('objects/00'), { recursive: true });
+      fs.writeFileSync(at('objects/00/1'), 'bytes');
+      const { database } = openDatabase(at('index.db'));
+      database.pragma('wal_checkpoint(TRUNCATE)');
+    });
+    assert.equal(machine.disk.rotContainer(new Prng(1)), 'objects/00/1');
+    assert.notEqual(machine.text('objects/00/1'), 'bytes');
+    const before = machine.text('index.db');
+    assert.equal(machine.disk.rotDatabase(new Prng(1)), 'index.db');
+    assert.notEqual(machine.text('index.db'), before);
+  });
+});

@@ -1,0 +1,291 @@
+import path from 'node:path';
+import type Database from 'better-sqlite3';
+import { assert } from '../../../../base/assert.ts';
+import type { Prng } from '../../../../base/prng.ts';
+import { type Performed, performedBy } from './file-calls.ts';
+import type { SimulatedDisk } from './guarded-files.ts';
+import { undone } from './real-database.ts';
+import { ForeignFile, inodeAt, realFiles } from './real-files.ts';
+import { StoredFiles } from './stored-files.ts';
+import type { Loss } from './synced-bytes.ts';
+
+const CONTAINERS = /(^|\/)objects\/.*[^/]$/;
+const DATABASES = ['index.db', 'catalog.db'] as const;
+/** https://sqlite.org/fileformat2.html: what is kept at the beginning of every page but the first. */
+const PAGE_BYTES = 4_096;
+
+/** Where a disk's operations take their time, in milliseconds. */
+const OPERATION_MS = 0.05;
+const SYNC_MS = 2;
+/** Of the disk, and free while it does not run full. */
+const TOTAL_BYTES = 4 * 1024 ** 3;
+const FREE_BYTES = 2 * 1024 ** 3;
+const BLOCK_BYTES = 4_096;
+/** Free space that a commit needs at the least: a few pages, and what goes with each. */
+const COMMIT_BYTES = 16 * BLOCK_BYTES;
+
+/** What a call asks of the disk. */
+export type Access = 'read' | 'write' | 'sync';
+
+/**
+ * The disk of one server: a private folder in memory whose operations complete at virtual times. It loses what was not
+ * synced with its power, runs full, fails, slows down and rots.
+ */
+export class PrivateDisk implements SimulatedDisk {
+  readonly #root: string;
+  readonly #random: Prng;
+  readonly #fds = new Set<number>();
+  readonly #databases = new Set<Database.Database>();
+  readonly #files = new StoredFiles();
+  readonly #failing: Access[] = [];
+  #life = 0;
+  /** What is free while the disk runs full; null where that is no matter. */
+  #freeBytes: number | null = null;
+  /** Each operation takes so many times as long. */
+  slowness = 1;
+  syncs = 0;
+
+  constructor(root: string, random: Prng) {
+    this.#root = root;
+    disks.add(this);
+    this.#random = random;
+    for (const folder of [this.folder, this.memory]) realFiles.mkdirSync(folder, { recursive: true });
+    this.#files.begin(this.folder);
+  }
+
+  get folder(): string {
+    return path.join(this.#root, String(this.#life));
+  }
+
+  /** Files of the machine that a boot ends with. */
+  get memory(): string {
+    return path.join(this.#root, 'memory');
+  }
+
+  // --- faults ------------------------------------------------------------------------------------------
+
+  /** Lets `freeBytes` be free from now on; null ends that. */
+  fill(freeBytes: number | null): void {
+    this.#freeBytes = freeBytes;
+  }
+
+  get isFull(): boolean {
+    return this.#freeBytes !== null;
+  }
+
+  set isFull(isFull: boolean) {
+    this.fill(isFull ? 0 : null);
+  }
+
+  /** Has the next call of the kind fail with `EIO`, once. */
+  failNext(access: Access): void {
+    this.#failing.push(access);
+  }
+
+  /** Ends all that `fill`, `failNext` and `slowness` have begun. */
+  repair(): void {
+    this.#freeBytes = null;
+    this.#failing.length = 0;
+    this.slowness = 1;
+  }
+
+  /** Flips bits of a container. @returns its name; null where there is none */
+  rotContainer(random: Prng): string | null {
+    const names = this.#names().filter((name) => CONTAINERS.test(name) && this.#sizeOf(name) > 0);
+    if (names.length === 0) return null;
+    const name = random.pick(names);
+    this.#flip(name, random.integer(0, this.#sizeOf(name) - 1), random);
+    return name;
+  }
+
+  /** Damages a page of a database while no process has it open. @returns its name; null where there is none */
+  rotDatabase(random: Prng): string | null {
+    const names = DATABASES.filter((name) => this.#sizeOf(name) > 0);
+    if (names.length === 0) return null;
+    const name = random.pick(names);
+    const pages = this.#sizeOf(name) / PAGE_BYTES;
+    // The first page begins with the words by which SQLite knows a database.
+    this.#flip(name, random.chance(0.5) ? 0 : random.integer(0, pages - 1) * PAGE_BYTES, random);
+    return name;
+  }
+
+  #names(): string[] {
+    return (realFiles.readdirSync(this.folder, { recursive: true }) as string[]).sort();
+  }
+
+  #sizeOf(name: string): number {
+    const found = realFiles.statSync(path.join(this.folder, name), { throwIfNoEntry: false });
+    return found?.isFile() === true ? found.size : 0;
+  }
+
+  #flip(name: string, at: number, random: Prng): void {
+    const fd = realFiles.openSync(path.join(this.folder, name), 'r+');
+    const byte = Buffer.alloc(1);
+    realFiles.readSync(fd, byte, 0, 1, at);
+    byte[0] = (byte[0] as number) ^ (1 << random.integer(0, 7));
+    realFiles.writeSync(fd, byte, 0, 1, at);
+    realFiles.closeSync(fd);
+  }
+
+  // --- calls of processes --------------------------------------------------------------------------------
+
+  delayMs(access: Access): number {
+    return (access === 'sync' ? SYNC_MS : OPERATION_MS) * (0.2 + 1.6 * this.#random.next()) * this.slowness;
+  }
+
+  call(name: string, args: readonly unknown[], run: () => unknown): unknown {
+    const performed = performedBy(name);
+    for (const at of performed.paths) this.#assertOwn(args[at], performed.access);
+    if (performed.access === 'sync') this.syncs++;
+    this.#failIfDue(performed, name, args);
+    return performed.perform(this, args, run);
+  }
+
+  /** What of the files is synced; for the calls alone. */
+  get files(): StoredFiles {
+    return this.#files;
+  }
+
+  #assertOwn(given: unknown, access: Access): void {
+    if (typeof given !== 'string') return;
+    const file = path.resolve(given);
+    if (`${file}/`.startsWith(`${this.folder}/`) || `${file}/`.startsWith(`${this.memory}/`)) return;
+    // Programs and the pages of the face, of the working tree.
+    if (access === 'read' && file.startsWith(`${PROGRAM}/`)) return;
+    throw new ForeignFile(`${file}, outside of its folder`);
+  }
+
+  #failIfDue({ access }: Performed, name: string, args: readonly unknown[]): void {
+    const due = this.#failing.indexOf(access);
+    if (due < 0) return;
+    this.#failing.splice(due, 1);
+    if (access === 'sync') this.#files.dropped(args[0] as number);
+    throw systemError('EIO', 'i/o error', -5, name);
+  }
+
+  /** @throws ENOSPC where there is no free space for so many bytes more */
+  grow(bytes: number, name: string): void {
+    if (this.#freeBytes === null || bytes <= 0) return;
+    if (bytes > this.#freeBytes) throw systemError('ENOSPC', 'no space left on device', -28, name);
+    this.#freeBytes -= bytes;
+  }
+
+  shrink(bytes: number): void {
+    if (this.#freeBytes !== null) this.#freeBytes += Math.max(0, bytes);
+  }
+
+  get space(): object {
+    const bavail = Math.floor((this.#freeBytes ?? FREE_BYTES) / BLOCK_BYTES);
+    const blocks = TOTAL_BYTES / BLOCK_BYTES;
+    return { type: 0, bsize: BLOCK_BYTES, blocks, bfree: bavail, bavail, files: 1e6, ffree: 1e6 };
+  }
+
+  opened(fd: number): void {
+    this.#fds.add(fd);
+  }
+
+  closed(fd: number): void {
+    this.#fds.delete(fd);
+  }
+
+  // --- databases -------------------------------------------------------------------------------------------
+
+  used(database: Database.Database): void {
+    if (this.#databases.has(database)) return;
+    this.#assertOwn(database.name, 'write');
+    this.#databases.add(database);
+  }
+
+  commit(database: Database.Database, run: () => unknown): unknown {
+    const due = this.#failing.indexOf('write');
+    if (due >= 0) {
+      this.#failing.splice(due, 1);
+      throw undone(database, 'SQLITE_IOERR_WRITE', 'disk I/O error');
+    }
+    if (this.#freeBytes === null) return run();
+    if (this.#freeBytes < COMMIT_BYTES) throw undone(database, 'SQLITE_FULL', 'database or disk is full');
+    const log = path.relative(this.folder, `${database.name}-wal`);
+    const before = this.#sizeOf(log);
+    const value = run();
+    this.#freeBytes = Math.max(0, this.#freeBytes - (this.#sizeOf(log) - before));
+    return value;
+  }
+
+  copyBack(database: Database.Database, isSynced: boolean, run: () => unknown): unknown {
+    return this.#files.copyBack(database.name, isSynced, run);
+  }
+
+  databaseClosed(database: Database.Database): void {
+    this.#databases.delete(database);
+  }
+
+  // --- lives -----------------------------------------------------------------------------------------------
+
+  /** The process that had the disk has ended: the next one finds what it wrote, or what is left of it where the power was lost. */
+  next(lostPower: boolean): void {
+    const loss: Loss = this.#random.chance(0.4) ? 'all' : 'some';
+    const before = this.folder;
+    this.#life++;
+    if (lostPower) {
+      this.#files.losePower(before, this.folder, loss, this.#random);
+      realFiles.rmSync(this.memory, { recursive: true, force: true });
+      realFiles.mkdirSync(this.memory);
+    } else this.#files.move(before, this.folder, this.#random);
+    this.#release();
+    realFiles.rmSync(before, { recursive: true, force: true });
+  }
+
+  /** The machine gets an empty disk. */
+  replace(): void {
+    realFiles.rmSync(this.folder, { recursive: true, force: true });
+    realFiles.mkdirSync(this.folder);
+    this.#files.begin(this.folder);
+  }
+
+  /** Closes what an ended process has left open, as its kernel does. */
+  #release(): void {
+    for (const database of this.#databases) this.#files.abandon(database);
+    this.#databases.clear();
+    for (const fd of this.#fds) {
+      try {
+        realFiles.closeSync(fd);
+      } catch {
+        // Closed by a path that the guard does not follow.
+      }
+    }
+    this.#fds.clear();
+  }
+
+  get root(): string {
+    return this.#root;
+  }
+
+  /** The end of the run. */
+  close(): void {
+    for (const file of this.#files.logsIn(this.folder)) realFiles.truncateSync(file, 0);
+    this.#release();
+    disks.delete(this);
+  }
+}
+
+/** All that are in use, by runs one of which is at a time. */
+const disks = new Set<PrivateDisk>();
+
+/** Closes the disks below a folder. @throws where something in it stays open: its memory would stay taken */
+export function closeDisks(root: string): void {
+  for (const disk of disks) if (disk.root.startsWith(`${root}/`)) disk.close();
+  const open = realFiles
+    .readdirSync('/proc/self/fd')
+    // The one by which this directory is read is closed.
+    .map((fd) =>
+      inodeAt(`/proc/self/fd/${fd}`) === null ? '' : realFiles.readlinkSync(`/proc/self/fd/${fd}`),
+    )
+    .filter((file) => file.startsWith(`${root}/`));
+  assert(open.length === 0, `Nothing of the disks is open at the end: ${open.join()}`);
+}
+
+const PROGRAM = path.resolve(import.meta.dirname, '../../../..');
+
+function systemError(code: string, text: string, errno: number, syscall: string): Error {
+  return Object.assign(new Error(`${code}: ${text}, ${syscall}`), { code, errno, syscall });
+}

@@ -1,0 +1,65 @@
+import type { Prng } from '../../../../base/prng.ts';
+import { realFiles } from './real-files.ts';
+
+/** A disk writes whole sectors: each is there, or is not. */
+export const SECTOR_BYTES = 512;
+
+/** What a write since the last sync replaced. */
+interface Replaced {
+  readonly position: number;
+  readonly bytes: Buffer;
+}
+
+/** How much of what was not synced a loss of power takes. */
+export type Loss = 'all' | 'some';
+
+/** The bytes of one file that were synced, as what writes since have replaced of them. */
+export class SyncedBytes {
+  /** Size of the file at its last sync; 0 before the first. */
+  #sizeBytes: number;
+  #replaced: Replaced[] = [];
+
+  constructor(sizeBytes: number) {
+    this.#sizeBytes = sizeBytes;
+  }
+
+  /** To be called before bytes of the file are written or cut off. */
+  changes(fd: number, position: number, length: number): void {
+    const count = Math.min(position + length, this.#sizeBytes) - position;
+    if (count <= 0) return;
+    const bytes = Buffer.alloc(count);
+    const read = realFiles.readSync(fd, bytes, 0, count, position);
+    this.#replaced.push({ position, bytes: bytes.subarray(0, read) });
+  }
+
+  synced(sizeBytes: number): void {
+    this.#sizeBytes = sizeBytes;
+    this.#replaced = [];
+  }
+
+  /** @returns what is left of a file with the bytes `now`: of each sector that was not synced what it has now, or what it had */
+  afterLoss(now: Buffer, loss: Loss, random: Prng): Buffer {
+    const isKept = (): boolean => loss === 'some' && random.chance(0.5);
+    const bytes = Buffer.alloc(isKept() ? now.length : this.#sizeBytes);
+    now.copy(bytes);
+    const kept = new Set<number>();
+    for (const { position, bytes: former } of this.#replaced.toReversed()) {
+      const end = Math.min(bytes.length, position + former.length);
+      for (let at = position; at < end; ) {
+        const sector = Math.floor(at / SECTOR_BYTES);
+        const next = Math.min(end, (sector + 1) * SECTOR_BYTES);
+        if (!kept.has(sector) && isKept()) kept.add(sector);
+        // Where the cut is undone, so is what it cut off.
+        const from = kept.has(sector) ? Math.min(next, Math.max(at, now.length)) : at;
+        former.copy(bytes, from, from - position, next - position);
+        at = next;
+      }
+    }
+    for (let at = this.#sizeBytes; at < bytes.length; ) {
+      const next = Math.min(bytes.length, (Math.floor(at / SECTOR_BYTES) + 1) * SECTOR_BYTES);
+      if (!isKept()) bytes.fill(0, at, next);
+      at = next;
+    }
+    return bytes;
+  }
+}
