@@ -55,13 +55,7 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     in: 'FileSystem.persistDirectory',
     find: `await this.#backend.persistNames?.('cluster');`,
     replace: '',
-    caughtBy: {
-      test: {
-        file: 'test/cluster/power-loss-of-all.test.ts',
-        name: 'mount: `fsync` of a directory: a file is renamed over another one',
-        isLong: true,
-      },
-    },
+    caughtBy: { schedule: 'power-of-all' },
   },
   {
     layer: 'replica',
@@ -161,13 +155,7 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     in: 'OpenFiles.#isCurrent',
     find: '$wasAsked ? ASKED_MS : 0',
     replace: '1_000',
-    caughtBy: {
-      test: {
-        file: 'test/cluster/mount-contents.test.ts',
-        name: 'are read at once with cache=strict, transport=kernel, whatever was fetched ahead',
-        isLong: true,
-      },
-    },
+    caughtBy: { schedule: 'read-ahead' },
   },
   {
     layer: 'replica',
@@ -177,13 +165,7 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     in: 'OpenFiles.#confirm',
     find: 'if ($dropsPages) await $file.refreshPages($attributes, () => this.#dropPages($file));',
     replace: '',
-    caughtBy: {
-      test: {
-        file: 'test/cluster/mount-contents.test.ts',
-        name: 'are shown by a mapping with cache=strict',
-        isLong: true,
-      },
-    },
+    caughtBy: { schedule: 'mapped-pages' },
   },
   {
     layer: 'replica',

@@ -104,4 +104,17 @@ export const PLANTED_SCHEDULES: readonly Planted[] = [
     replace: 'this.#isBeyond($sizeBytes)',
     caughtBy: { schedule: 'write-into-damaged' },
   },
+  {
+    layer: 'replica',
+    row: 'shown-by-guard',
+    rule: 'What a read without a primary may have shown is taken anew whenever the guard of one member begins.',
+    file: 'replica/write-order.ts',
+    in: 'WriteOrder.#noteGuard',
+    find: '!$wasBound && $nowMs < $peer.guardUntilMs',
+    replace: '!wasKept && $nowMs < this.guardEndMs()',
+    caughtBy: {
+      directed: 'agreed while the guard moves',
+      says: 'a may answer reads with 0 of 1 operations',
+    },
+  },
 ];

@@ -363,13 +363,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     in: 'LocalCatalogService.execute',
     find: 'if (DURABLE_KINDS.has($command.kind)) await this.#bounded(this.#parts.driver.flush());',
     replace: '',
-    caughtBy: {
-      test: {
-        file: 'test/cluster/power-loss-of-all.test.ts',
-        name: 'REST: a command of operators by `POST /v1/catalog/commands`: a volume is made',
-        isLong: true,
-      },
-    },
+    caughtBy: { schedule: 'power-after-command' },
   },
   {
     layer: 'replica',
@@ -484,12 +478,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     in: 'TusUploads.complete',
     find: 'this.#files.name($path, $state, $conditions, $key)',
     replace: 'this.#files.name($path, $state, $conditions, null)',
-    caughtBy: {
-      test: {
-        file: 'test/http/exactly-once.test.ts',
-        name: 'an upload that two servers complete is completed once',
-      },
-    },
+    caughtBy: { schedule: 'upload-twice' },
   },
   {
     layer: 'replica',

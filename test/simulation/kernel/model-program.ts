@@ -35,6 +35,7 @@ export class ModelProgram {
   readonly #prefix: string;
   readonly #files = new Map<string, number>();
   readonly #listings = new Map<string, { readonly descriptor: number; entries: string[]; isRead: boolean }>();
+  readonly #mappings = new Map<string, Mapping>();
   readonly #calls: Calls;
   #last: Promise<unknown> = Promise.resolve();
 
@@ -257,6 +258,14 @@ export class ModelProgram {
           NULL_DEVICE,
         );
       },
+      // A mapping that stays; `calls.py` has none.
+      map: async (name = '', path = '') => {
+        const descriptor = await process.open(at(path), constants.O_RDONLY);
+        this.#mappings.set(name, await process.mmap(descriptor, { writable: false }));
+        await process.close(descriptor);
+      },
+      'map-read': async (name = '', offset = '', length = '') =>
+        (await this.#mappings.get(name)?.read(Number(offset), Number(length)))?.toString('latin1'),
       'mapped-read': (path = '', offset = '', length = '') =>
         mapped(path, false, async (mapping, size) => {
           const count = Math.max(0, Math.min(Number(length), size - Number(offset)));

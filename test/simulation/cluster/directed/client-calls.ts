@@ -1,10 +1,13 @@
 import { ServiceError } from '../../../../base/errors.ts';
 import type { ClusterClient } from '../../../../client/cluster-client.ts';
 import type { FileHandle } from '../../../../client/file-handle.ts';
-import type { HttpChannel } from '../../../../http-parts/http-channel.ts';
+import type { ChannelAnswer, HttpChannel } from '../../../../http-parts/http-channel.ts';
 import type { Caller, CallOutcome } from './stage.ts';
 
 type Calls = Readonly<Record<string, (...words: string[]) => Promise<string>>>;
+
+/** https://tus.io */
+const TUS = { 'tus-resumable': '1.0.0' };
 
 /** A program with a client library, which also sends single requests of REST. */
 export class ClientCalls implements Caller {
@@ -12,11 +15,19 @@ export class ClientCalls implements Caller {
   readonly #volume: string;
   readonly #channel: (server: string) => HttpChannel;
   readonly #files = new Map<string, FileHandle>();
+  /** Their paths; all programs know them. */
+  readonly #uploads: Map<string, string>;
   readonly #calls: Calls;
 
-  constructor(client: ClusterClient, volume: string, channel: (server: string) => HttpChannel) {
+  constructor(
+    client: ClusterClient,
+    volume: string,
+    uploads: Map<string, string>,
+    channel: (server: string) => HttpChannel,
+  ) {
     this.#client = client;
     this.#volume = volume;
+    this.#uploads = uploads;
     this.#channel = channel;
     this.#calls = this.#table();
   }
@@ -56,17 +67,52 @@ export class ClientCalls implements Caller {
         await file(name).flush();
         return '';
       },
+      'make-volume': async (name = '') => {
+        await this.#client.command({ kind: 'volume-create', name, replicas: 3, objectBytes: 4_096 });
+        return '';
+      },
       /** `rest s1 PUT /x text header:value …`: status, and what a GET answers. */
       rest: async (server = '', method = '', path = '', body = '', ...headers: string[]) => {
-        const { statusCode, body: answer } = await this.#channel(server).request({
-          method: method as 'GET',
-          path: path.startsWith('/v1/') ? path : `/v1/files/${this.#volume}${path}`,
-          headers: Object.fromEntries(headers.map((header) => header.split(/:(.*)/, 2) as [string, string])),
-          ...(body === '' || body === '-' ? {} : { body: Buffer.from(body, 'latin1') }),
-        });
-        const text = method === 'GET' ? ` ${await answer.text()}` : '';
-        return `${statusCode}${text}`;
+        const named = headers.map((header) => header.split(/:(.*)/, 2) as [string, string]);
+        const answer = await this.#request(server, method, path, body, Object.fromEntries(named));
+        const text = method === 'GET' ? ` ${await answer.body.text()}` : '';
+        return `${answer.statusCode}${text}`;
+      },
+      /** `upload u s1 /x 5`: a resumable upload of so many bytes begins. */
+      upload: async (name = '', server = '', path = '', length = '') => {
+        const answer = await this.#request(server, 'POST', path, '', { ...TUS, 'upload-length': length });
+        this.#uploads.set(name, String(answer.headers.location));
+        return String(answer.statusCode);
+      },
+      /** `piece u s1 0 hello` */
+      piece: async (name = '', server = '', offset = '', text = '') => {
+        const headers = {
+          ...TUS,
+          'upload-offset': offset,
+          'content-type': 'application/offset+octet-stream',
+        };
+        const answer = await this.#request(server, 'PATCH', this.#uploads.get(name) ?? '', text, headers);
+        return String(answer.statusCode);
+      },
+      /** `find-upload u s1`: a complete one gets its name, if it has none yet. */
+      'find-upload': async (name = '', server = '') => {
+        const answer = await this.#request(server, 'HEAD', this.#uploads.get(name) ?? '', '', TUS);
+        return String(answer.statusCode);
       },
     };
+  }
+
+  #request(
+    server: string,
+    method: string,
+    path: string,
+    text: string,
+    headers: Readonly<Record<string, string>>,
+  ): Promise<ChannelAnswer> {
+    return this.#channel(server).request({
+      ...{ method: method as 'GET', headers },
+      path: path.startsWith('/v1/') ? path : `/v1/files/${this.#volume}${path}`,
+      ...(text === '' || text === '-' ? {} : { body: Buffer.from(text, 'latin1') }),
+    });
   }
 }

@@ -5,7 +5,7 @@
  *     servers 5, replicas 5, seed 2               the cluster; before everything else
  *     mount a cache=ttl:1s,op_timeout=6s          a machine with a mount, and what stands behind `-o`
  *     client c 20s                                one with a client library, and its limit of an operation
- *     let p be catalog-primary
+ *     let p be catalog-primary                    also: catalog-backup, one that is not
  *
  *     a: open f /x creat|excl|wronly              a program's call, which succeeds; words of test/posix/calls.py for mounts,
  *                                                 of client-calls.ts for clients; x{30000} is so many x
@@ -25,7 +25,7 @@
  *     await R                                     waits until the rule has met one
  *     release R, drop R                           what is held arrives, whether or not its caller still waits; or is lost
  *
- *     pause a [9s], resume a, kill s1, start s1, power s1 (is lost, and it starts again)
+ *     pause a [9s], resume a, kill s1, start s1, power s1 s2 (is lost at once, and they start again)
  *     damage s1 /x 0                              a bit of object 0 of the file flips on the disk of s1, which may be down
  *     cut a [s1 s2], heal                         no message passes between them, or between a and all others
  *     wait 9s
@@ -130,8 +130,12 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
   let: (words) => {
     const name = words.next('a name');
     words.expect('be');
-    words.oneOf('what it stands for', ['catalog-primary']);
-    return async (stage) => stage.alias(name, await stage.catalogPrimary());
+    const isPrimary = words.oneOf('what it is', ['catalog-primary', 'catalog-backup']) === 'catalog-primary';
+    return async (stage) => {
+      const primary = await stage.catalogPrimary();
+      const backup = stage.cluster.serverIds.find((id) => id !== primary) as string;
+      stage.alias(name, isPrimary ? primary : backup);
+    };
   },
   hold: (words) => trafficParse(words, 'hold'),
   lose: (words) => trafficParse(words, 'lose'),
@@ -156,11 +160,14 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
       else stage.victim(name).end();
     }),
   start: (words) => ofMachine(words, (stage, name) => stage.server(name).start()),
-  power: (words) =>
-    ofMachine(words, (stage, name) => {
-      stage.server(name).losePower();
-      stage.server(name).start();
-    }),
+  power: (words) => {
+    const names = rest(words);
+    return async (stage) => {
+      const servers = names.map((name) => stage.server(name));
+      for (const server of servers) server.losePower();
+      for (const server of servers) server.start();
+    };
+  },
   damage: (words) => {
     const [server, path] = [words.next('a server'), words.next('a path')];
     const object = words.natural('an object');

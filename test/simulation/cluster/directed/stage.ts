@@ -62,6 +62,7 @@ export class Stage {
   readonly #underWay = new Map<string, Pending>();
   readonly #aliases = new Map<string, string>();
   readonly #inodes = new Map<string, number>();
+  readonly #uploads = new Map<string, string>();
 
   constructor(cluster: SimulatedCluster) {
     this.cluster = cluster;
@@ -138,8 +139,9 @@ export class Stage {
     const { cluster } = this;
     const process = cluster.time.process(name);
     const ask = (server: string) => cluster.http.channel(process, name, this.origin(server));
+    const volume = cluster.volumes[0] as string;
     const program = (): Caller =>
-      new ClientCalls(cluster.client(process, operationTimeoutMs), cluster.volumes[0] as string, ask);
+      new ClientCalls(cluster.client(process, operationTimeoutMs), volume, this.#uploads, ask);
     this.#actors.set(name, { process, victim: process, program });
   }
 
