@@ -218,9 +218,9 @@ class ReplicaRun {
     });
   }
 
-  /** At some time, also long after others were primaries; and again, with other contents. */
+  /** At some time, also long after others were primaries; and again, with other contents. Then one replica loses power. */
   #scheduleCreation(): void {
-    const { world, prng, options, creator } = this.#group;
+    const { world, prng, options, creator, faults, firstView } = this.#group;
     const firstMs = prng.next() * (prng.chance(0.5) ? 50 : 2 * options.leaseMs);
     for (const time of [1, 2]) {
       world.at(world.nowMs + time * firstMs, () => {
@@ -230,6 +230,11 @@ class ReplicaRun {
         if (world.isUp(creator)) world.call(creator, create);
       });
     }
+    if (this.#shape.power === 'never') return;
+    world.at(world.nowMs + firstMs + prng.next() * 2 * SOON_MS, () => {
+      const server = prng.pick(firstView.members);
+      if (faults.mayDoubt([server])) faults.losePower([server], () => prng.next() * SOON_MS);
+    });
   }
 
   /**
