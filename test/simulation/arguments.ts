@@ -14,7 +14,6 @@ export const USAGE = `Runs simulated servers with the real cores, and faults fro
   npm run simulate -- --seed 17 --trace  one run, with a line for everything that happens
   npm run simulate:replicas              groups of replicas: leases, disks, members (--layer replica)
   npm run simulate -- --script FILE      plays a script (test/simulation/lease-script.ts has the language)
-  npm run simulate -- --bench            how many lease rounds a second
   npm run simulate -- --scale [--quick]  load per server with 10, 100 and 1,000 servers
   npm run simulate -- --fairness         who wins when several servers want one lease
 
@@ -44,9 +43,9 @@ A failing seed is made into a short schedule and printed, with the command that 
 is 0 if all is well, 1 if a rule is broken, 2 if the command line or a script is mistaken.
 `;
 
-/** Seeds to run, and how; `script`, `bench`, `scale` and `fairness` run something else. */
+/** Seeds to run, and how; `script`, `scale` and `fairness` run something else. */
 export interface Arguments {
-  readonly mode: 'seeds' | 'script' | 'bench' | 'scale' | 'fairness';
+  readonly mode: 'seeds' | 'script' | 'scale' | 'fairness';
   readonly layers: readonly PlantedLayer[];
   readonly seed: number | null;
   readonly count: number;
@@ -63,7 +62,7 @@ export interface Arguments {
 const COUNT_MAX = Number.MAX_SAFE_INTEGER;
 const JOBS_MAX = 1024;
 const LAYERS = Object.keys(CAMPAIGN_MODULES) as PlantedLayer[];
-const MODES = ['bench', 'scale', 'fairness'] as const;
+const MODES = ['scale', 'fairness'] as const;
 
 type Reader = (text: string, option: string) => LeaseRunOptions;
 

@@ -15,7 +15,6 @@ import { scheduleOfSeed, schedulePlay, scheduleText } from './schedule.ts';
 import { ScriptError } from './script-words.ts';
 import { type SeedFailure, seedsRun } from './seeds.ts';
 import { scheduleShrink } from './shrink.ts';
-import { throughputPrint } from './throughput.ts';
 
 const REPORT_EVERY_MS = 10_000;
 
@@ -163,8 +162,6 @@ async function main(parsed: Arguments): Promise<number> {
   switch (parsed.mode) {
     case 'script':
       return scriptFilePlay(parsed.script);
-    case 'bench':
-      return throughputPrint();
     case 'scale':
       return scalePrint(parsed.quick);
     case 'fairness':
