@@ -25,7 +25,7 @@ export interface SnapshotCutParts {
 }
 
 /** Files of the volume are being written: a snapshot would be of no single moment. */
-export class StillLive extends Error {
+class StillLive extends Error {
   readonly files: readonly FileId[];
 
   constructor(files: readonly FileId[]) {

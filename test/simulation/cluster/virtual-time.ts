@@ -1,5 +1,6 @@
 import { assert } from '../../../base/assert.ts';
 import { Prng } from '../../../base/prng.ts';
+import { EventHeap } from '../event-heap.ts';
 import { SimulatedProcess } from './simulated-process.ts';
 
 /** Node's own, which the guard replaces for simulated processes. */
@@ -37,7 +38,7 @@ export class VirtualTime {
   current: SimulatedProcess | null = null;
   eventCount = 0;
   readonly processes: SimulatedProcess[] = [];
-  readonly #heap: Event[] = [];
+  readonly #heap = new EventHeap<Event>();
   #order = 0;
   #hash = 0x811c9dc5;
   #hash2 = 0x1234567;
@@ -68,7 +69,7 @@ export class VirtualTime {
       process,
       run,
     };
-    this.#push(event);
+    this.#heap.push(event);
     return {
       cancel: () => {
         event.run = null;
@@ -119,8 +120,7 @@ export class VirtualTime {
           batch();
           return;
         }
-        if (this.#heap.length === 0 || (this.#heap[0] as Event).atMs > untilMs)
-          this.nowMs = Math.max(this.nowMs, untilMs);
+        if ((this.#heap.first?.atMs ?? Infinity) > untilMs) this.nowMs = Math.max(this.nowMs, untilMs);
         resolve();
       };
       const step = (): void => {
@@ -135,12 +135,12 @@ export class VirtualTime {
   }
 
   #isOver(untilMs: number, done: () => boolean): boolean {
-    const first = this.#heap[0];
+    const { first } = this.#heap;
     return first === undefined || first.atMs > untilMs || done();
   }
 
   #step(): void {
-    const event = this.#pop();
+    const event = this.#heap.pop();
     const { run, process } = event;
     if (run === null || process.hasEnded) return;
     assert(event.atMs >= this.nowMs, 'Time does not go back');
@@ -161,41 +161,4 @@ export class VirtualTime {
     this.#hash = Math.imul(this.#hash ^ (value & 0xffff_ffff), 0x01000193);
     this.#hash2 = Math.imul((this.#hash2 << 5) ^ (this.#hash2 >>> 27) ^ value, 0x9e3779b1);
   }
-
-  #push(added: Event): void {
-    const heap = this.#heap;
-    let at = heap.length;
-    heap.push(added);
-    while (at > 0) {
-      const parent = (at - 1) >> 1;
-      const above = heap[parent] as Event;
-      if (!isBefore(added, above)) break;
-      heap[at] = above;
-      at = parent;
-    }
-    heap[at] = added;
-  }
-
-  #pop(): Event {
-    const heap = this.#heap;
-    const first = heap[0] as Event;
-    const last = heap.pop() as Event;
-    if (heap.length === 0) return first;
-    let at = 0;
-    for (;;) {
-      let child = 2 * at + 1;
-      if (child >= heap.length) break;
-      const right = heap[child + 1];
-      if (right !== undefined && isBefore(right, heap[child] as Event)) child++;
-      if (!isBefore(heap[child] as Event, last)) break;
-      heap[at] = heap[child] as Event;
-      at = child;
-    }
-    heap[at] = last;
-    return first;
-  }
-}
-
-function isBefore(a: Event, b: Event): boolean {
-  return a.atMs < b.atMs || (a.atMs === b.atMs && a.order < b.order);
 }
