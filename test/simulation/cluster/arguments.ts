@@ -28,8 +28,8 @@ Runs composed servers, clients of the library and mounts below a model of the Li
 from one seed, while they meet faults, and judges what programs saw and what is stored (docs/TESTING.md).
 Exit code 1: a seed violates a rule; 2: a mistake on the command line.
 
-  --seed N         the first seed; without it all from 1 on, until the program is stopped
-  --count N        so many seeds (1)
+  --seed N         the first seed (1)
+  --count N        so many seeds (1); without both, all seeds until the program is stopped
   --for TIME       virtual time of the work of each, as 90s or 5m (60s)
   --servers N      3 to 7
   --clients N      0 to 4 clients of the library
@@ -54,7 +54,7 @@ function wrapped(names: readonly string[]): string {
 export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
   const texts = ['seed', 'count', 'for', 'cache', 'workload', 'faults', 'without', ...Object.keys(RANGES)];
   return commandLineOf(words, { texts, flags: ['trace', 'calm', 'shrink'] }, ({ texts: given, flags }) => {
-    const { seed, count = '1', for: span = '60s', cache, workload, faults, without } = given;
+    const { seed, count, for: span = '60s', cache, workload, faults, without } = given;
     const forMs = durationParse(span);
     if (forMs === null) throw new UsageError(`--for takes a time such as 90s or 5m, not "${span}"`);
     const shape: Partial<Shape> = {
@@ -74,7 +74,10 @@ export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
     };
     return {
       first: seed === undefined ? 1 : countOption('seed', seed, COUNT_MAX),
-      count: seed === undefined ? Number.POSITIVE_INFINITY : countOption('count', count, COUNT_MAX),
+      count:
+        seed === undefined && count === undefined
+          ? Number.POSITIVE_INFINITY
+          : countOption('count', count ?? '1', COUNT_MAX),
       trace: flags.has('trace'),
       shrinks: flags.has('shrink'),
       options: (one) => ({ seed: one, forMs, ...shapeOf(one), ...shape, ...chosen }),

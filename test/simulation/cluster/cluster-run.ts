@@ -14,7 +14,7 @@ import type { Workload } from './workload.ts';
 import { WORKLOADS } from './workloads/all.ts';
 
 /** Threads of a client, and processes of a mount; more where there are more workloads. */
-const THREADS_MIN = 4;
+const THREADS_MIN = 3;
 const PROCESSES_MIN = 3;
 /** All faults have ended: so long programs may take to come to their end. */
 const END_MS_MAX = 120_000;

@@ -33,6 +33,8 @@ type Result<Instance, Name extends Method<Instance>> = Instance[Name] extends (
 
 /** Calls that are counted, by the name of the fast path. */
 const names: string[] = [];
+/** Those that a few short seeds cannot be expected to take. */
+const rare: string[] = [];
 let current: Run | null = null;
 
 /**
@@ -45,6 +47,7 @@ function watch<Instance extends object, Name extends Method<Instance>>(
   { prototype }: { readonly prototype: Instance },
   method: Name,
   isTaken: (result: Result<Instance, Name>) => boolean = () => true,
+  list = names,
 ): void {
   const original = prototype[method] as (...args: unknown[]) => Result<Instance, Name>;
   const watched = function (this: Instance, ...args: unknown[]): Result<Instance, Name> {
@@ -53,7 +56,7 @@ function watch<Instance extends object, Name extends Method<Instance>>(
     return result;
   };
   Object.defineProperty(prototype, method, { value: watched, writable: true, configurable: true });
-  names.push(name);
+  list.push(name);
 }
 
 // Mounts.
@@ -67,12 +70,12 @@ watch(
 );
 watch('path: a delegation is recalled', HeldDirectories, 'recalled');
 watch('path: a command is fenced by a delegation', Delegations, 'asOwner');
-watch('path: an uncommitted file is written', UnbornFile, 'writeParts');
-watch('path: a file is unlinked asynchronously', Removals, 'add');
-watch('path: a listing is known', KnownListings, 'of', (names) => names !== undefined);
+watch('path: an uncommitted file is written', UnbornFile, 'writeParts', undefined, rare);
+watch('path: a file is unlinked asynchronously', Removals, 'add', undefined, rare);
+watch('path: a listing is known', KnownListings, 'of', (known) => known !== undefined, rare);
 watch('path: pages that were written here are read', PagesOfFile, 'read', (bytes) => bytes !== null);
 watch('path: a write is acknowledged before it is sent', WriteBehind, 'write');
-watch('path: the kernel is answered without a look', AbsentLists, 'has', (isAbsent) => isAbsent);
+watch('path: the kernel is answered without a look', AbsentLists, 'has', (isAbsent) => isAbsent, rare);
 watch('path: a client answers from its cache', RememberingClient, 'remembers', (isKnown) => isKnown);
 
 // Servers.
@@ -84,13 +87,15 @@ watch('path: a read lease covers a read', ReadLease, 'covers', (covers) => cover
 watch('path: a file is marked as live', LiveMarks, 'set');
 watch('path: the state of a file goes to the catalog', Settler, 'settle');
 watch('path: the catalog learns of a view', MemberNews, 'follow');
-watch('path: a primary is succeeded in an orderly way', Succession, 'announce');
+watch('path: a primary is succeeded in an orderly way', Succession, 'announce', undefined, rare);
 watch('path: a flush waits for what it is for', LocalFlush, 'want');
 watch('path: a replica keeps its contents in a reset', Reset, 'needsOnlyStamp', (keeps) => keeps);
 watch('path: bytes are written in the same turn', PromptWrites, 'tried', (isWritten) => isWritten);
 
-/** Names of all. */
+/** Names of those that the short form demands. */
 export const FAST_PATHS: readonly string[] = names;
+/** Names of the others, which the totals of a night show. */
+export const RARE_PATHS: readonly string[] = rare;
 
 /** Counts for this run from now on. */
 export function countFastPaths(run: Run | null): void {

@@ -3,7 +3,7 @@ import { wantedOrExit } from '../../../bench/command-line.ts';
 import { commandOf, costText, USAGE, wantedOf } from './arguments.ts';
 import { type RunOptions, type RunReport, runCluster } from './cluster-run.ts';
 import { shrink } from './shrink.ts';
-import { storyOf } from './story.ts';
+import { storyOf, withoutZeros } from './story.ts';
 
 const write = (text: string): void => {
   process.stdout.write(`${text}\n`);
@@ -18,7 +18,7 @@ function shapeText({ servers, clients, mounts = 0, cache, volumes }: RunOptions)
 async function tellShrunk(wanted: RunOptions, report: RunReport): Promise<void> {
   const shrunk = await shrink(wanted, report, (text) => write(`  shorter: ${text}`));
   write(`${shrunk.plays} runs were tried.\n\n${storyOf(shrunk.report)}\n`);
-  for (const violation of shrunk.report.violations) write(`VIOLATION ${violation}`);
+  for (const violation of shrunk.report.violations) write(`VIOLATION ${withoutZeros(violation)}`);
   write(commandOf(shrunk.options));
 }
 
@@ -35,7 +35,7 @@ for (let seed = first; seed < first + count; seed++) {
       costText(simulatedMs, operations, events, process.cpuUsage(before)),
   );
   if (trace) write(JSON.stringify(Object.fromEntries(coverage)));
-  for (const violation of report.violations) write(`seed ${seed}: VIOLATION ${violation}`);
+  for (const violation of report.violations) write(`seed ${seed}: VIOLATION ${withoutZeros(violation)}`);
   if (report.violations.length === 0) continue;
   write(commandOf(wanted));
   failed++;

@@ -1,8 +1,9 @@
 /** The report of `npm run simulate:cluster:night`: one line of JSON for each seed. */
 import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 import type { RunOptions } from './cluster-run.ts';
-import { missedIn } from './demands.ts';
+import { demandsOf, missedIn } from './demands.ts';
 import { derived } from './derived.ts';
+import { RARE_PATHS } from './fast-paths.ts';
 import { shapeOf } from './shapes.ts';
 
 export interface NightSeed {
@@ -64,7 +65,7 @@ export class NightReport {
   get text(): string {
     const { cpuS, simulatedS, operations, unknown, events, undecided } = this.#sum;
     const per = (amount: number): string => (amount / Math.max(cpuS, 1e-9)).toFixed(1);
-    const missed = missedIn(this.#coverage);
+    const missed = missedIn(this.#coverage, [...demandsOf(), ...RARE_PATHS]);
     const counts = [...this.#coverage].sort(([a], [b]) => (a < b ? -1 : 1));
     return [
       `${this.#done.size} seeds, ${(simulatedS / 3_600).toFixed(2)} hours of cluster life in ${(cpuS / 3_600).toFixed(2)} hours of CPU`,

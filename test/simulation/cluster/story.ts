@@ -1,5 +1,5 @@
 /** Prints a run as a story: who did what, which faults happened, what was read, with virtual times. */
-import type { Operation } from '../../history/operation.ts';
+import { type Operation, READS } from '../../history/operation.ts';
 import type { RunReport } from './cluster-run.ts';
 
 /** Operations that a story has where no violation names a file or a directory. */
@@ -7,7 +7,16 @@ const LAST_OPERATIONS = 40;
 
 type Sentence = (input: never, output: never) => string;
 
-const quoted = (value: unknown): string => JSON.stringify(value);
+const quoted = (value: unknown): string => withoutZeros(JSON.stringify(value));
+const ZEROS_MIN = 4;
+
+/** @returns the text with the number of zeros where several bytes of zero follow each other */
+export function withoutZeros(text: string): string {
+  return text.replaceAll(/(?:\\u0000)+/g, (zeros) => {
+    const count = zeros.length / '\\u0000'.length;
+    return count < ZEROS_MIN ? zeros : `{${count} zeros}`;
+  });
+}
 
 /** What an operation does to its key, by its kind; the output is null where the outcome is unknown. */
 const SENTENCES: Readonly<Partial<Record<Operation['op'], Sentence>>> = {
@@ -29,8 +38,13 @@ export function operationText({ client, op, key, input, output, status, return: 
   const outcome =
     status === 'unknown' || end === null
       ? 'and does not learn the outcome'
-      : `until ${seconds(end / 1e6)}: ${output === null ? 'done' : quoted(output)}`;
+      : `until ${seconds(end / 1e6)}: ${outputText(op, output)}`;
   return `${client} ${does} (${key}), ${outcome}`;
+}
+
+function outputText(op: Operation['op'], output: Operation['output']): string {
+  if (output !== null) return quoted(output);
+  return READS.has(op) ? 'nothing' : 'done';
 }
 
 const seconds = (ms: number): string => `${(ms / 1_000).toFixed(3)} s`;
@@ -47,5 +61,8 @@ export function storyOf(report: RunReport): string {
     ...told.map((operation) => ({ atMs: operation.call / 1e6, text: operationText(operation) })),
   ].sort((a, b) => a.atMs - b.atMs);
   const head = `${servers} servers run; programs begin at ${seconds(beganMs)}.`;
-  return [head, ...lines.map(({ atMs, text }) => `${seconds(atMs).padStart(12)}  ${text}`)].join('\n');
+  return [
+    head,
+    ...lines.map(({ atMs, text }) => `${seconds(atMs).padStart(12)}  ${withoutZeros(text)}`),
+  ].join('\n');
 }

@@ -19,8 +19,8 @@ const FILES = 4;
 const SLOT_BYTES = 4;
 const SLOTS = 5;
 const FREE_BYTES = 20;
-const THINK_MS_MAX = 60;
-const MOUNT_THINK_MS_MAX = 60;
+const THINK_MS_MAX = 100;
+const MOUNT_THINK_MS_MAX = 80;
 const SETTLE_TIMEOUT_MS = 120_000;
 /** Files that are flushed before all servers lose their power. */
 const FLUSHED_FILES = 3;

@@ -5,7 +5,7 @@ import type { Workload } from '../workload.ts';
 
 const { O_CREAT, O_EXCL, O_WRONLY } = constants;
 const HELD_MS_MAX = 30;
-const THINK_MS_MAX = 100;
+const THINK_MS_MAX = 150;
 /** Attempts after which another name is used: what was created without an answer is locked for ever. */
 const ATTEMPTS_MAX = 40;
 const KINDS = ['created', 'linked'] as const;

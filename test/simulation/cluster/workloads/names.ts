@@ -9,8 +9,8 @@ const OPERATIONS_MAX = 90;
 /** Of each volume, at the same time. */
 const DIRECTORIES = 2;
 const NAMES = 5;
-const THINK_MS_MAX = 60;
-const MOUNT_THINK_MS_MAX = 60;
+const THINK_MS_MAX = 100;
+const MOUNT_THINK_MS_MAX = 80;
 const RENAME_NOREPLACE = 1;
 const OWNER = { uid: 0, gid: 0 } as const;
 
