@@ -594,7 +594,7 @@ export class CatalogStore {
       }
       assert(record.last.seq === seq, 'A tail ends at the position that is told');
       writeRecord(writer, record);
-      statement(writer, 'COMMIT').run();
+      writer.exec('COMMIT');
       this.#record = record;
       this.changes.append(seq, Tables.of(writer).takeChanges());
     } catch (error) {
