@@ -3,6 +3,13 @@ import { type EntryRow, INODE_COLUMNS, type InodeRow } from './inode-rows.ts';
 import type { SnapshotTables } from './snapshot-tables.ts';
 import type { Statements } from './statements.ts';
 
+// Made once: a statement is found by its text, and a text that is put together anew is hashed and compared anew.
+const CHILD = `SELECT ${INODE_COLUMNS} FROM inodes i
+  WHERE i.id = (SELECT e.inode FROM entries e WHERE e.parent = ? AND e.name = ?)`;
+const CHILDREN = `SELECT e.name AS entryName, ${INODE_COLUMNS}
+  FROM entries e JOIN inodes i ON i.id = e.inode
+  WHERE e.parent = ? AND e.name > ? ORDER BY e.name LIMIT ?`;
+
 /** A name of an inode in a directory. */
 export interface NameRow {
   readonly inode: number;
@@ -30,12 +37,7 @@ export class EntryTables {
 
   /** The inode that `name` stands for in a directory. */
   child(parent: number, name: string): InodeRow | undefined {
-    return this.#statements.get<InodeRow>(
-      `SELECT ${INODE_COLUMNS} FROM inodes i
-       WHERE i.id = (SELECT e.inode FROM entries e WHERE e.parent = ? AND e.name = ?)`,
-      parent,
-      name,
-    );
+    return this.#statements.get<InodeRow>(CHILD, parent, name);
   }
 
   has(parent: number, name: string): boolean {
@@ -45,14 +47,7 @@ export class EntryTables {
   }
 
   children(parent: number, after: string, countMax: number): EntryRow[] {
-    return this.#statements.all<EntryRow>(
-      `SELECT e.name AS entryName, ${INODE_COLUMNS}
-       FROM entries e JOIN inodes i ON i.id = e.inode
-       WHERE e.parent = ? AND e.name > ? ORDER BY e.name LIMIT ?`,
-      parent,
-      after,
-      countMax,
-    );
+    return this.#statements.all<EntryRow>(CHILDREN, parent, after, countMax);
   }
 
   /** One name of each of the inodes that has any. Reads all names, once. */

@@ -53,6 +53,9 @@ export interface BornInode {
   readonly allowed: number | null;
 }
 
+// Made once: a statement is found by its text, and a text that is put together anew is hashed and compared anew.
+const INODE = `SELECT ${INODE_COLUMNS} FROM inodes i WHERE i.id = ?`;
+
 /** What changes along. */
 interface Others {
   readonly volumes: VolumeTables;
@@ -84,7 +87,7 @@ export class InodeTables {
   }
 
   row(id: number): InodeRow | undefined {
-    return this.#statements.get<InodeRow>(`SELECT ${INODE_COLUMNS} FROM inodes i WHERE i.id = ?`, id);
+    return this.#statements.get<InodeRow>(INODE, id);
   }
 
   /** An inode that one of our own tables or an earlier step names. */

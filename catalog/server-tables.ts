@@ -24,6 +24,8 @@ const SERVER_COLUMNS = `id, url, zone, state, storage_id AS storageId, born_at A
   free_bytes AS freeBytes, total_bytes AS totalBytes, CAST(registered_ns AS TEXT) AS registeredNs`;
 const PLACED_COLUMNS =
   'id, replicas, view, wanted, volume, size AS sizeBytes, policy, object_bytes AS objectBytes';
+// Made once: a statement is found by its text, and a text that is put together anew is hashed and compared anew.
+const PLACED = `SELECT ${PLACED_COLUMNS} FROM inodes WHERE id = ? AND kind = ${KIND_FILE}`;
 
 /** The servers, and which files each holds. Straight access, no rules. */
 export class ServerTables {
@@ -114,10 +116,7 @@ export class ServerTables {
 
   /** Where a file is; undefined if the inode is none, or none any more. */
   placed(inode: number): PlacedRow | undefined {
-    return this.#statements.get<PlacedRow>(
-      `SELECT ${PLACED_COLUMNS} FROM inodes WHERE id = ? AND kind = ${KIND_FILE}`,
-      inode,
-    );
+    return this.#statements.get<PlacedRow>(PLACED, inode);
   }
 
   /** Inodes of all kinds, in the order of their numbers. */
