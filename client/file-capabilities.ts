@@ -17,7 +17,8 @@ export type AskCapabilities = (files: readonly number[]) => Promise<ReadonlyMap<
 
 /** What this client shows to touch the contents of files: learned with their attributes, or asked for, and renewed in time. */
 export class FileCapabilities {
-  readonly #known = new LRUCache<number, Known>({ max: KNOWN_MAX });
+  // Told a size, and not a maximum, the library takes memory for what there is.
+  readonly #known = new LRUCache<number, Known>({ maxSize: KNOWN_MAX, sizeCalculation: () => 1 });
   readonly #asking = new Map<number, Promise<void>>();
   readonly #nowMs: () => number;
 

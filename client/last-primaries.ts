@@ -8,7 +8,8 @@ const FILES_MAX = 20_000;
  * (decision 0074): who opens it again asks there first.
  */
 export class LastPrimaries {
-  readonly #known = new LRUCache<number, string>({ max: FILES_MAX });
+  // Told a size, and not a maximum, the library takes memory for what there is.
+  readonly #known = new LRUCache<number, string>({ maxSize: FILES_MAX, sizeCalculation: () => 1 });
 
   note(file: number, server: string): void {
     this.#known.set(file, server);
