@@ -68,6 +68,13 @@ export function perform(operation: Operation, state: StoreState): Performed {
       while (changed.length < size) changed.push('\0');
       return { state: changed.join(''), output: size };
     }
+    case 'punch': {
+      const { from, to, grows } = operation.input;
+      const changed = [...bytes];
+      while (grows && changed.length < to) changed.push('\0');
+      for (let at = from; at < Math.min(to, changed.length); at++) changed[at] = '\0';
+      return { state: changed.join(''), output: changed.length };
+    }
     case 'pread':
       return {
         state,

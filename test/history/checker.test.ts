@@ -146,6 +146,8 @@ const CASES: readonly Case[] = [
     'what is cut off comes back as zeros',
     ['1 2 a pwrite 0 abcdef', '3 4 a truncate 2', '5 6 a pwrite 5 x', '7 8 b pread 0 9 -> ab~~~x'].join('\n'),
   ),
+  good('file/1', 'a hole within', '1 2 a pwrite 0 abcd\n3 4 a punch 1 3 -> 4\n5 6 b pread 0 9 -> a~~d'),
+  bad('file/1', 'a hole that was not made', '1 2 a pwrite 0 abcd\n3 4 a punch 1 3\n5 6 b pread 0 4 -> abcd'),
   bad('file/1', 'a size of before', '1 2 a fappend abc -> 0\n3 4 b size -> 0'),
   bad('file/1', 'two appends at one place', '1 9 a fappend abc -> 0\n1 9 b fappend def -> 0'),
   bad(

@@ -47,6 +47,8 @@ function inputOf(op: string, first: string, second: string): unknown {
       return { data: bytes(first) };
     case 'truncate':
       return { size: Number(first) };
+    case 'punch':
+      return { from: Number(first), to: Number(second), grows: false };
     case 'lookup':
     case 'unlink':
       return { name: first };

@@ -91,6 +91,7 @@ function request(shape: HistoryShape, prng: Prng, index: number): Pick<Operation
         { op: 'pwrite', input: { off, data } },
         { op: 'fappend', input: { data } },
         { op: 'truncate', input: { size: off } },
+        { op: 'punch', input: { from: off, to: off + data.length, grows: prng.chance(0.5) } },
       ]);
     }
     case 'directory': {
@@ -152,6 +153,7 @@ function changedOutput({ op, output }: Operation, values: readonly string[], prn
     case 'pwrite':
     case 'fappend':
     case 'truncate':
+    case 'punch':
     case 'size':
       return Math.max(0, (output as number) + prng.pick([-1, 1]));
   }

@@ -243,6 +243,12 @@ class FileModel implements Model {
         const { size } = operation.input;
         return this.#resized(operation, contents.slice(0, size).padEnd(size, '\0'));
       }
+      case 'punch': {
+        const { from, to, grows } = operation.input;
+        const whole = grows ? contents.padEnd(to, '\0') : contents;
+        const hole = '\0'.repeat(Math.max(0, Math.min(to, whole.length) - from));
+        return this.#resized(operation, whole.slice(0, from) + hole + whole.slice(Math.max(from, to)));
+      }
       default:
         return misplaced(operation);
     }

@@ -53,6 +53,11 @@ export type Operation = Common &
         readonly input: { readonly size: number };
         readonly output: number | null;
       }
+    | {
+        readonly op: 'punch';
+        readonly input: { readonly from: number; readonly to: number; readonly grows: boolean };
+        readonly output: number | null;
+      }
     | { readonly op: 'size'; readonly input: null; readonly output: number | null }
     | {
         readonly op: 'lookup';
@@ -85,7 +90,7 @@ export class HistoryError extends Error {
 const KINDS: Readonly<Record<'register' | 'list' | 'file' | 'directory', readonly OperationKind[]>> = {
   register: ['read', 'write', 'cas', 'delete'],
   list: ['read', 'append'],
-  file: ['pwrite', 'pread', 'fappend', 'truncate', 'size'],
+  file: ['pwrite', 'pread', 'fappend', 'truncate', 'punch', 'size'],
   directory: ['lookup', 'create', 'replace', 'unlink', 'rename'],
 };
 
@@ -185,6 +190,8 @@ function isInput(op: OperationKind, input: unknown): boolean {
       return isObject(input) && typeof input.data === 'string';
     case 'truncate':
       return isObject(input) && isCount(input.size);
+    case 'punch':
+      return isObject(input) && isCount(input.from) && isCount(input.to) && typeof input.grows === 'boolean';
     case 'lookup':
     case 'unlink':
       return isObject(input) && typeof input.name === 'string';
@@ -215,6 +222,7 @@ function isOutput(model: keyof typeof KINDS, op: OperationKind, output: unknown)
     case 'pwrite':
     case 'fappend':
     case 'truncate':
+    case 'punch':
       return output === null || isCount(output);
     case 'lookup':
       return isValue(output);

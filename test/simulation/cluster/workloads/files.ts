@@ -120,7 +120,7 @@ async function clientTurn(program: ClientProgram, handles: Map<SharedFile, FileH
 
 /** A row happens as often as it stands here. */
 const CLIENT_USES = [
-  ...['read', 'read', 'read', 'read', 'size', 'write', 'write', 'append', 'truncate', 'flush'],
+  ...['read', 'read', 'read', 'read', 'size', 'write', 'write', 'append', 'truncate', 'punch', 'flush'],
 ] as const;
 
 async function clientUse(
@@ -157,6 +157,14 @@ async function clientUse(
       const size = draw.chance(0.3) ? 0 : offset;
       return program.operation('truncate', key, { size }, {}, async () => {
         return (await handle.truncate(size, program.patience())).sizeBytes;
+      });
+    }
+    case 'punch': {
+      const to = offset + (isFree ? draw.integer(1, 30) : SLOT_BYTES);
+      const grows = draw.chance(0.5);
+      run.count('punch');
+      return program.operation('punch', key, { from: offset, to, grows }, {}, async () => {
+        return (await handle.punch(offset, to, grows, program.patience())).sizeBytes;
       });
     }
     case 'flush':
@@ -292,7 +300,7 @@ async function flushFiles(
 /** Reads, writes, appends, truncates of files by clients and mounts: linearizable per file. */
 export const files: Workload = {
   name: 'files',
-  demands: ['flush'],
+  demands: ['flush', 'punch'],
   async client(program) {
     const handles = new Map<SharedFile, FileHandle>();
     while (!program.isEnding) {
