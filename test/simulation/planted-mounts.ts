@@ -247,12 +247,7 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     in: 'FileHandle.#change',
     find: 'this.#locks()?.under ?? null',
     replace: 'null',
-    caughtBy: {
-      test: {
-        file: 'test/fuse/lost-locks.test.ts',
-        name: 'a write names the locks under which it is made, so that servers refuse it once these are lost',
-      },
-    },
+    caughtBy: { schedule: 'late-write-under-lock' },
   },
   {
     layer: 'replica',

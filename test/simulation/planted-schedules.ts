@@ -117,4 +117,22 @@ export const PLANTED_SCHEDULES: readonly Planted[] = [
       says: 'a may answer reads with 0 of 1 operations',
     },
   },
+  {
+    layer: 'replica',
+    row: 'unlink-dropped',
+    rule: 'An unlink that was acknowledged is sent until the cluster answers it.',
+    file: 'fuse/removals.ts',
+    in: 'Removals.#outcomes',
+    find: '$isAnswered || $signal.aborted',
+    replace: 'true',
+    also: [
+      {
+        file: 'fuse/cluster-births.ts',
+        in: 'ClusterBirths.remove',
+        find: '{ $signal, timeoutMs: Number.POSITIVE_INFINITY, attemptMsMax: ATTEMPT_MS_MAX }',
+        replace: '{ signal, attemptMsMax: ATTEMPT_MS_MAX }',
+      },
+    ],
+    caughtBy: { schedule: 'unlink-of-slow-cluster' },
+  },
 ];

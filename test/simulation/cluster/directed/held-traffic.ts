@@ -24,11 +24,11 @@ interface Held {
   readonly lose: () => void;
 }
 
-/** Messages between servers: the first that matches, and all behind it in its direction, wait. */
+/** Messages between servers: the first that matches, and all that its server sends to these others from then on, wait. */
 export interface MessageRule {
   readonly name: string;
   readonly from: string;
-  readonly to: string;
+  readonly to: readonly string[];
   readonly file: number;
   readonly kind: string;
 }
@@ -53,13 +53,15 @@ export class HeldTraffic {
   /** For each message between servers before it is sent. */
   readonly message = (from: string, to: string, { file, message }: ReplicaFrame): void => {
     const rule = this.#messageRules.find(
-      (one) => one.from === from && one.to === to && one.file === file && one.kind === message.kind,
+      (one) => one.from === from && one.to.includes(to) && one.file === file && one.kind === message.kind,
     );
     if (rule === undefined) return;
     this.#messageRules = this.#messageRules.filter((one) => one !== rule);
     this.#met.set(rule.name, this.met(rule.name) + 1);
-    this.#network.stall(from, to);
-    const end = (): void => this.#network.release(from, to);
+    for (const receiver of rule.to) this.#network.stall(from, receiver);
+    const end = (): void => {
+      for (const receiver of rule.to) this.#network.release(from, receiver);
+    };
     this.#held.set(rule.name, [...(this.#held.get(rule.name) ?? []), { go: end, lose: end }]);
   };
 
