@@ -28,16 +28,25 @@ export class SlotsLoad implements Load {
   readonly meter = new GapMeter();
   readonly #file: FileHandle;
   readonly #reader: FileHandle;
+  readonly #writePauseMs: number;
+  readonly #readPauseMs: number;
   readonly #slots: Slot[] = Array.from({ length: SLOTS }, () => ({ acknowledged: 0, tried: 0 }));
   readonly #damage: DamageLog;
   #next = 1;
   acknowledged = 0;
   reads = 0;
 
-  /** @param reader another client's handle on the same file */
-  constructor(file: FileHandle, reader: FileHandle, say: (text: string) => void) {
+  /** @param reader another client's handle on the same file; the last argument has the pauses after a write and a read */
+  constructor(
+    file: FileHandle,
+    reader: FileHandle,
+    say: (text: string) => void,
+    { writeMs = WRITE_PAUSE_MS, readMs = READ_PAUSE_MS } = {},
+  ) {
     this.#file = file;
     this.#reader = reader;
+    this.#writePauseMs = writeMs;
+    this.#readPauseMs = readMs;
     this.#damage = new DamageLog(say);
   }
 
@@ -47,8 +56,8 @@ export class SlotsLoad implements Load {
 
   async run(signal: AbortSignal): Promise<void> {
     await Promise.all([
-      repeat(signal, WRITE_PAUSE_MS, () => this.#overwrite()),
-      repeat(signal, READ_PAUSE_MS, () => this.#read()),
+      repeat(signal, this.#writePauseMs, () => this.#overwrite()),
+      repeat(signal, this.#readPauseMs, () => this.#read()),
     ]);
   }
 

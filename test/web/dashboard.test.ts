@@ -45,6 +45,8 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
       cluster.client.openFile(inode),
       cluster.client.openFile(inode),
       () => undefined,
+      // Enough for a curve.
+      { writeMs: 50, readMs: 50 },
     );
     load = slots.run(enough.signal);
     ({ page, errors } = await openPage(browser, { viewport: DESK, colorScheme: 'light' }));
