@@ -135,4 +135,14 @@ export const PLANTED_SCHEDULES: readonly Planted[] = [
     ],
     caughtBy: { schedule: 'unlink-of-slow-cluster' },
   },
+  {
+    layer: 'replica',
+    row: 'seal-unflushed',
+    rule: 'The second seal follows once a majority has synced the first.',
+    file: 'server/file/file-primary.ts',
+    in: 'FilePrimary.seal',
+    find: 'await this.#driver.flush();',
+    replace: '',
+    caughtBy: { schedule: 'power-between-seals' },
+  },
 ];

@@ -67,6 +67,28 @@ export class ClientCalls implements Caller {
         await file(name).flush();
         return '';
       },
+      seal: async (name = '') => {
+        await file(name).seal();
+        return '';
+      },
+      create: async (path = '') => {
+        const place = { volume: this.#volume, path };
+        await this.#client.command({
+          kind: 'create-file',
+          place,
+          mode: 0o644,
+          uid: 0,
+          gid: 0,
+          exclusive: true,
+        });
+        return '';
+      },
+      /** `policy read-only`: of files that are created from now on */
+      policy: async (policy = '') => {
+        const command = { kind: 'volume-set', name: this.#volume, policy: policy as 'quorum' } as const;
+        await this.#client.command(command);
+        return '';
+      },
       'make-volume': async (name = '') => {
         await this.#client.command({ kind: 'volume-create', name, replicas: 3, objectBytes: 4_096 });
         return '';
