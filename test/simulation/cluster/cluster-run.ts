@@ -75,9 +75,10 @@ export interface RunReport {
 /** Runs one seed: a cluster with clients and mounts that use it, and faults; then all is healed and judged. */
 export function runCluster(options: RunOptions): Promise<RunReport> {
   const { seed, servers, clients, mounts = 0, cache = 'leases', volumes = 1, onNote } = options;
-  return SimulatedCluster.use({ seed, servers, clients, mounts, cache, volumes }, onNote, (cluster) =>
-    new ClusterRun(cluster, options).play(),
-  );
+  const workloads = named(WORKLOADS, options.workloads);
+  const losesAllPower = workloads.every(({ toleratesPowerOfAll }) => toleratesPowerOfAll === true);
+  const shape = { seed, servers, clients, mounts, cache, volumes, losesAllPower };
+  return SimulatedCluster.use(shape, onNote, (cluster) => new ClusterRun(cluster, options).play());
 }
 
 class ClusterRun {

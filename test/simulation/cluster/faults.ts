@@ -116,6 +116,37 @@ export const FAULTS: readonly Fault[] = [
     },
   },
   {
+    name: 'remount',
+    weight: 1,
+    fits: hasMounts,
+    inject(cluster, draw) {
+      const machine = draw.pick(cluster.machines);
+      cluster.tell(`${machine.name} is unmounted in good order, and mounts anew`);
+      cluster.remountMachine(machine);
+      return true;
+    },
+  },
+  {
+    name: 'memory-pressure',
+    weight: 1,
+    fits: hasMounts,
+    inject(cluster, draw) {
+      const { kernel, model, name } = draw.pick(cluster.machines);
+      cluster.tell(`the kernel of ${name} forgets names and inodes that are not in use`);
+      cluster.time.after(0, kernel, () => model.shrink());
+      return true;
+    },
+  },
+  {
+    name: 'power-of-all',
+    weight: 3,
+    fits: ({ losesAllPower }) => losesAllPower === true,
+    inject(cluster) {
+      cluster.losePowerEverywhere();
+      return true;
+    },
+  },
+  {
     name: 'isolate-mount',
     weight: 2,
     fits: hasMounts,

@@ -36,6 +36,8 @@ export interface ClusterShape {
   readonly volumes: number;
   /** Of each volume; the usual number where absent. */
   readonly replicas?: number;
+  /** All servers may lose their power at once, at any time. */
+  readonly losesAllPower?: boolean;
 }
 
 /** A program that uses the client library. */
@@ -75,6 +77,8 @@ export class SimulatedCluster {
   readonly volumes: readonly string[];
   /** In the order of time. */
   readonly incidents: Incident[] = [];
+  /** When all servers lost their power at once, in nanoseconds of true time. */
+  readonly lossesNs: number[] = [];
   /** Servers that ended by themselves, and mounts: each is a violation. */
   readonly failures: string[] = [];
   /** Called in the process of each client that starts. */
@@ -251,6 +255,13 @@ export class SimulatedCluster {
     this.startMachine(machine.index);
   }
 
+  /** Unmounts a machine in good order, and mounts it anew for new programs. */
+  remountMachine(machine: SimulatedMachine): void {
+    machine.unmount(this, () => {
+      if (this.machines[machine.index] === machine && !this.isHealed) this.replaceMachine(machine);
+    });
+  }
+
   /** Has the nemesis do something, unless all faults have ended by then. */
   later(delayMs: number, run: () => void): void {
     this.time.after(delayMs, this.nemesis, () => {
@@ -317,6 +328,7 @@ export class SimulatedCluster {
       this.checkServer(server);
       server.losePower();
     }
+    this.lossesNs.push(Math.round(this.time.nowMs * 1e6));
     this.tell('all servers lose their power');
     for (const server of this.servers) server.start();
   }

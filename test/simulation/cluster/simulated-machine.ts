@@ -1,5 +1,5 @@
 import { parseMountOptions } from '../../../client/mount-options.ts';
-import { mountCluster } from '../../../fuse/composition.ts';
+import { type ClusterMount, mountCluster } from '../../../fuse/composition.ts';
 import { NAMELESS_USERS } from '../../../fuse/users.ts';
 import { WRITTEN_BYTES_LEAST } from '../../../fuse/written-pages.ts';
 import { ModelKernel } from '../kernel/model-kernel.ts';
@@ -24,6 +24,11 @@ const CACHE_OPTIONS: Readonly<Record<Cache, string>> = {
   ttl: `cache=ttl:${TTL_MS}ms`,
 };
 
+/** Of the lives of mounts, that let calls wait for a short time only; in milliseconds. */
+const IMPATIENT = 0.15;
+const IMPATIENT_MS_MIN = 400;
+const IMPATIENT_MS_MAX = 2_000;
+
 /** A machine with one mount: its kernel and its programs are one simulated process, the daemon is another. */
 export class SimulatedMachine {
   /** With the number of its life. */
@@ -37,6 +42,9 @@ export class SimulatedMachine {
   readonly model: ModelKernel;
   /** Its programs have ended, or it could not mount. */
   hasEnded = false;
+  /** When it was unmounted in good order, and all that was acknowledged was stored: nanoseconds of true time. */
+  unmountedNs = Number.POSITIVE_INFINITY;
+  #mount: ClusterMount | null = null;
 
   constructor(cluster: SimulatedCluster, index: number, life: number, volume: string, cache: Cache) {
     this.name = `m${index + 1}.${life}`;
@@ -57,6 +65,14 @@ export class SimulatedMachine {
     this.daemon.onEndOnce(() => this.model.abort());
   }
 
+  /** The mode of the cache, and in some lives calls that wait for a short time only. */
+  #drawnOptions(seed: number): string {
+    const draw = derived(seed, `options of ${this.name}`);
+    const timeoutMs = IMPATIENT_MS_MIN + Math.floor(draw.next() * (IMPATIENT_MS_MAX - IMPATIENT_MS_MIN));
+    const impatient = draw.chance(IMPATIENT) ? `,op_timeout=${timeoutMs}ms` : '';
+    return `${CACHE_OPTIONS[this.cache]}${impatient}`;
+  }
+
   /**
    * Starts the daemon.
    * @param done called in the kernel's process, with the error if nothing is mounted
@@ -65,7 +81,7 @@ export class SimulatedMachine {
   mount(
     cluster: SimulatedCluster,
     done: (error: Error | null) => void,
-    options = CACHE_OPTIONS[this.cache],
+    options = this.#drawnOptions(cluster.seed),
   ): void {
     const { time, origins } = cluster;
     const { daemon, model, volume } = this;
@@ -80,7 +96,36 @@ export class SimulatedMachine {
         log: (level: string, message: string) => time.note(`${level}: ${message}`),
       };
       const tell = (error: Error | null): void => void time.after(0, this.kernel, () => done(error));
-      mountCluster(settings, surroundings).then(() => tell(null), tell);
+      mountCluster(settings, surroundings).then((mount) => {
+        this.#mount = mount;
+        tell(null);
+      }, tell);
+    });
+  }
+
+  /** Its programs end, then it is unmounted. @param done called in the kernel's process, as soon as all was tried */
+  unmount(cluster: SimulatedCluster, done: () => void): void {
+    const { time } = cluster;
+    const tell = (): void => void time.after(0, this.kernel, done);
+    const unmounted = async (mount: ClusterMount): Promise<void> => {
+      await mount.unmount();
+      await mount.ended;
+      if (!mount.hasDropped) this.unmountedNs = Math.round(time.nowMs * 1e6);
+    };
+    const mount = this.#mount;
+    if (mount === null) {
+      tell();
+      return;
+    }
+    time.after(0, this.kernel, () => {
+      void this.model.endProcesses().then(() =>
+        time.after(0, this.daemon, () => {
+          unmounted(mount).then(tell, (error: Error) => {
+            time.note(`cannot unmount: ${error.message}`);
+            tell();
+          });
+        }),
+      );
     });
   }
 

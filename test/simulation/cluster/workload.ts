@@ -10,6 +10,8 @@ export interface Workload {
   readonly demands: readonly string[];
   /** A cluster of this shape has something to do for it; unless this is given, each has. */
   readonly fits?: (shape: ClusterShape) => boolean;
+  /** It knows what was synced: all servers may lose their power at once while it works. */
+  readonly toleratesPowerOfAll?: boolean;
   /** Before all programs. */
   prepare?(run: Run, client: ClusterClient): Promise<void>;
   /** One thread of a client of the library, until `program.isEnding`. */

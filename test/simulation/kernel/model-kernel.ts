@@ -75,10 +75,14 @@ export class ModelKernel implements Machine {
 
   /** Processes end, names are forgotten, and the connection with them. */
   async unmount(): Promise<void> {
-    for (const process of [...this.#processes.values()]) await process.exit();
+    await this.endProcesses();
     this.shrink();
     this.abort();
     await this.#ended.promise;
+  }
+
+  async endProcesses(): Promise<void> {
+    for (const process of [...this.#processes.values()]) await process.exit();
   }
 
   /** The file system is gone: calls fail. */

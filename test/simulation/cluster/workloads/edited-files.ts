@@ -1,0 +1,283 @@
+import { constants } from 'node:fs';
+import type { KernelError } from '../../kernel/kernel-error.ts';
+import type { Process } from '../../kernel/process.ts';
+import type { Change } from '../judges/one-writer.ts';
+import { ignoreKernelError, type MountProgram } from '../program.ts';
+import type { Workload } from '../workload.ts';
+import { OneWriterFiles, type OwnFile } from './one-writer-files.ts';
+
+const { O_CREAT, O_RDWR, O_SYNC } = constants;
+const STEPS_MAX = 14;
+const SIZE_MAX = 20_000;
+const PIECE_MAX = 6_000;
+const THINK_MS_MAX = 60;
+const FALLOC_FL_KEEP_SIZE = 1;
+const FALLOC_FL_PUNCH_HOLE = 2;
+const FALLOC_FL_ZERO_RANGE = 0x10;
+
+/**
+ * A program has a file open and changes it in all ways that there are: at any place, through a mapping, by another length, with
+ * holes, through copies of the descriptor and by a child. It reads exactly what it has written, also where the name is gone,
+ * and so does each other program once it is closed or synced.
+ */
+export const editedFiles: Workload = {
+  name: 'edited-files',
+  demands: [
+    ...['edited file closed', 'edited file synced', 'edited by a child', 'edited without a name'],
+    ...['edited through a mapping', 'a hole punched', 'edited with O_SYNC'],
+  ],
+  toleratesPowerOfAll: true,
+  async mount(program) {
+    const files = OneWriterFiles.of(program.run);
+    while (!program.isEnding) {
+      const path = `/edited-${program.run.fresh()}`;
+      const edited = new EditedFile(program, files.add(program, path));
+      for (let uses = program.draw.integer(1, 4); uses > 0 && !program.isEnding; uses--) {
+        const isKnown = await edited.use(files);
+        await program.think(THINK_MS_MAX);
+        if (!isKnown) break;
+        await files.readOne(program);
+      }
+    }
+  },
+};
+
+/** A file as its program knows it. */
+class EditedFile {
+  readonly #program: MountProgram;
+  readonly #own: OwnFile;
+  #bytes: Buffer = Buffer.alloc(0);
+  #change: Change | null = null;
+  /** It has no name any more: what follows is for whoever has it open. */
+  #isRemoved = false;
+  #isSync = false;
+
+  constructor(program: MountProgram, own: OwnFile) {
+    this.#program = program;
+    this.#own = own;
+  }
+
+  /** Opens it, changes it some times, closes it. @returns whether all that was done is known */
+  async use(files: OneWriterFiles): Promise<boolean> {
+    const { draw, process, run } = this.#program;
+    this.#isSync = draw.chance(0.15);
+    this.#begin();
+    try {
+      const file = await process.open(this.#own.path, O_RDWR | O_CREAT | (this.#isSync ? O_SYNC : 0));
+      let isClosed = false;
+      try {
+        for (let steps = draw.integer(1, STEPS_MAX); steps > 0 && !this.#program.isEnding; steps--) {
+          await this.#step(file);
+          if (draw.chance(0.2)) await files.readOne(this.#program);
+          if (draw.chance(0.5)) await this.#program.think(THINK_MS_MAX);
+        }
+        isClosed = true;
+        await process.close(file);
+      } finally {
+        if (!isClosed) await process.close(file).catch(ignoreKernelError);
+      }
+      this.#done();
+      run.count('edited file closed');
+      return !this.#isRemoved;
+    } catch (error) {
+      ignoreKernelError(error);
+      run.count(`edited file: ${(error as KernelError).errno}`);
+      this.#change?.failed();
+      return false;
+    }
+  }
+
+  #begin(): void {
+    if (this.#isRemoved) return;
+    this.#change ??= this.#own.judge.begin(undefined);
+  }
+
+  #done(): void {
+    this.#change?.done(this.#bytes.toString('latin1'));
+    this.#change = null;
+    this.#program.run.completed++;
+  }
+
+  #synced(): void {
+    if (this.#isRemoved) return;
+    this.#done();
+    this.#own.judge.synced('contents');
+  }
+
+  async #step(file: number): Promise<void> {
+    const { draw, process, run } = this.#program;
+    const step = draw.pick(STEPS);
+    const at = draw.integer(0, SIZE_MAX);
+    const length = draw.integer(1, draw.chance(0.7) ? 200 : PIECE_MAX);
+    switch (step) {
+      case 'write':
+        this.#begin();
+        return this.#write(process, file, draw.chance(0.5) ? Math.min(at, this.#bytes.length) : at, length);
+      case 'child': {
+        // The child has the descriptor, too, and ends when it has written.
+        this.#begin();
+        const child = process.fork();
+        try {
+          await this.#write(child, file, at, length);
+          run.count('edited by a child');
+        } finally {
+          await child.exit();
+        }
+        return;
+      }
+      case 'truncate': {
+        this.#begin();
+        await process.ftruncate(file, at);
+        this.#resize(at);
+        return;
+      }
+      case 'punch': {
+        if (this.#bytes.length === 0) return;
+        this.#begin();
+        await process.fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, length);
+        this.#bytes.fill(0, Math.min(at, this.#bytes.length), Math.min(at + length, this.#bytes.length));
+        run.count('a hole punched');
+        return;
+      }
+      case 'zero': {
+        this.#begin();
+        await process.fallocate(file, FALLOC_FL_ZERO_RANGE, at, length);
+        if (at + length > this.#bytes.length) this.#resize(at + length);
+        this.#bytes.fill(0, at, at + length);
+        return;
+      }
+      case 'copy': {
+        const to = Math.ceil(this.#bytes.length / 2);
+        const from = draw.integer(0, Math.max(0, to - 1));
+        const count = Math.min(length, to - from);
+        if (count <= 0) return;
+        this.#begin();
+        const copied = await process.copyRange(file, from, file, to, count);
+        if (to + copied > this.#bytes.length) this.#resize(to + copied);
+        this.#bytes.copy(this.#bytes, to, from, from + copied);
+        return;
+      }
+      case 'map':
+        return this.#writeMapped(file, at, length);
+      case 'sync':
+        await process.fsync(file, draw.chance(0.5));
+        this.#synced();
+        run.count('edited file synced');
+        return;
+      case 'duplicate':
+        // The close of a copy stores what was written, as each close does.
+        await process.close(process.dup(file));
+        if (!this.#isRemoved) this.#done();
+        return;
+      case 'remove':
+        return this.#remove();
+      case 'size':
+        return this.#expect(
+          'fstat',
+          String((await process.fstat(file)).sizeBytes),
+          String(this.#bytes.length),
+        );
+      case 'read': {
+        const read = await process.pread(file, length, at);
+        return this.#expect(`pread of ${length} at ${at}`, read, this.#bytes.subarray(at, at + length));
+      }
+    }
+  }
+
+  #resize(sizeBytes: number): void {
+    const bytes = Buffer.alloc(sizeBytes);
+    this.#bytes.copy(bytes);
+    this.#bytes = bytes;
+  }
+
+  async #write(process: Process, file: number, at: number, length: number): Promise<void> {
+    const data = Buffer.from(
+      `${this.#program.run.fresh()}.`.repeat(Math.ceil(length / 5)).slice(0, length),
+      'latin1',
+    );
+    const count = await process.pwrite(file, data, at);
+    if (at + count > this.#bytes.length) this.#resize(at + count);
+    data.copy(this.#bytes, at, 0, count);
+    if (!this.#isSync) return;
+    this.#synced();
+    this.#program.run.count('edited with O_SYNC');
+  }
+
+  async #writeMapped(file: number, at: number, length: number): Promise<void> {
+    const { draw, process, run } = this.#program;
+    if (this.#bytes.length === 0) return;
+    const start = at % this.#bytes.length;
+    const data = Buffer.from(run.fresh().repeat(Math.ceil(length / 4)), 'latin1');
+    const part = data.subarray(0, Math.min(length, this.#bytes.length - start));
+    this.#begin();
+    const mapping = await process.mmap(file);
+    try {
+      await mapping.write(start, part);
+      part.copy(this.#bytes, start);
+      if (draw.chance(0.5)) await mapping.sync();
+      const read = await mapping.read(0, this.#bytes.length);
+      this.#expect('a mapping', read, this.#bytes);
+    } finally {
+      await mapping.unmap();
+    }
+    run.count('edited through a mapping');
+  }
+
+  async #remove(): Promise<void> {
+    const { draw, process, run } = this.#program;
+    if (this.#isRemoved || !draw.chance(0.3)) return;
+    this.#change?.failed();
+    this.#change = null;
+    if (this.#own.judge.isUncertain) {
+      await process.unlink(this.#own.path);
+    } else {
+      const change = this.#own.judge.begin(null, { isAtomic: true });
+      await process.unlink(this.#own.path).catch((error: unknown) => {
+        change.failed();
+        throw error;
+      });
+      change.done();
+    }
+    this.#isRemoved = true;
+    run.count('edited without a name');
+  }
+
+  #expect(what: string, read: Buffer | string, expected: Buffer | string): void {
+    const isSame = typeof read === 'string' ? read === expected : read.equals(expected as Buffer);
+    if (isSame || this.#hasLostPower) return;
+    this.#program.run.violation(
+      `${this.#own.judge.name}: ${this.#program.name} has written it and finds by ${what}: ${differenceOf(read, expected)}`,
+    );
+  }
+
+  /** What was not synced may be gone since. */
+  get #hasLostPower(): boolean {
+    return this.#program.run.cluster.lossesNs.length > 0;
+  }
+}
+
+function differenceOf(read: Buffer | string, expected: Buffer | string): string {
+  if (typeof read === 'string' || typeof expected === 'string') return `${read}, not ${expected}`;
+  const at = Array.from(expected).findIndex((byte, index) => read[index] !== byte);
+  const place = at < 0 ? Math.min(read.length, expected.length) : at;
+  const some = (bytes: Buffer): string => JSON.stringify(bytes.toString('latin1', place, place + 12));
+  return `${read.length} bytes, not ${expected.length}; at ${place} ${some(read)}, not ${some(expected)}`;
+}
+
+const STEPS = [
+  ...[
+    'write',
+    'write',
+    'write',
+    'write',
+    'read',
+    'read',
+    'read',
+    'size',
+    'truncate',
+    'punch',
+    'zero',
+    'copy',
+  ],
+  ...['map', 'sync', 'duplicate', 'remove', 'child'],
+] as const;

@@ -1,0 +1,119 @@
+import { constants } from 'node:fs';
+import type { Prng } from '../../../../base/prng.ts';
+import { KernelError } from '../../kernel/kernel-error.ts';
+import type { Process } from '../../kernel/process.ts';
+import { OneWriterFile, type OneWriterRun } from '../judges/one-writer.ts';
+import type { MountProgram } from '../program.ts';
+import type { Run } from '../run.ts';
+import { TTL_MS } from '../simulated-machine.ts';
+
+const READ_BYTES = 65_536;
+/** Readers like what changed a moment ago. */
+const RECENT = 0.7;
+const RECENT_FILES = 8;
+/** Of the rates of two clocks, and for the way of an answer: how much later than its time an answer may be used. */
+const SLACK_MARGIN_NS = 50e6;
+
+/** A file that one program changes, and where it is. */
+export interface OwnFile {
+  readonly volume: string;
+  readonly path: string;
+  readonly judge: OneWriterFile;
+}
+
+/** Files of a run that one program changes each, and all read. */
+export class OneWriterFiles {
+  readonly #files: OwnFile[] = [];
+
+  static of(run: Run): OneWriterFiles {
+    return run.state(make);
+  }
+
+  add({ run, volume }: { readonly run: Run; readonly volume: string }, path: string): OwnFile {
+    const file = { volume, path, judge: new OneWriterFile(`${volume}:${path}`, judged(run)) };
+    this.#files.push(file);
+    return file;
+  }
+
+  /** A program reads a file that it, or another program, changes. */
+  async readOne(program: MountProgram): Promise<void> {
+    const { draw, process, run, volume: mounted } = program;
+    const there = this.#files.filter(({ volume }) => volume === mounted);
+    if (there.length === 0) return;
+    const some = draw.chance(RECENT) ? there.slice(-RECENT_FILES) : there;
+    const { path, judge } = draw.pick(some);
+    const calledNs = run.nowNs();
+    if (draw.chance(0.25)) {
+      const isThere = await answered(() => process.stat(path), ['ENOENT']);
+      if (isThere !== undefined) judge.presence(program.name, calledNs, isThere !== null, slackNs(program));
+      return;
+    }
+    const contents = await answered(() => contentsOf(process, path, draw), ['ENOENT']);
+    if (contents === undefined) return;
+    run.completed++;
+    judge.read(program.name, calledNs, contents);
+    run.count(contents === null ? 'read of nothing' : 'read of contents');
+  }
+}
+
+const make = (): OneWriterFiles => new OneWriterFiles();
+
+function judged(run: Run): OneWriterRun {
+  return {
+    nowNs: () => run.nowNs(),
+    violation: (text) => run.violation(text),
+    lossesNs: run.cluster.lossesNs,
+  };
+}
+
+/** @returns by how much names and attributes may be outdated that were not opened */
+export function slackNs({ machine }: MountProgram): number {
+  return machine.cache === 'ttl' ? TTL_MS * 1e6 + SLACK_MARGIN_NS : 0;
+}
+
+/** @returns the answer; null where the error is one of `nothing`; undefined where another error says nothing */
+export async function answered<Value>(
+  ask: () => Promise<Value>,
+  nothing: readonly string[] = [],
+): Promise<Value | null | undefined> {
+  try {
+    return await ask();
+  } catch (error) {
+    if (!(error instanceof KernelError)) throw error;
+    return nothing.includes(error.errno) ? null : undefined;
+  }
+}
+
+/** @returns whether a call succeeds; errors of the simulation itself are thrown */
+export async function succeeds(ask: () => Promise<unknown>): Promise<boolean> {
+  return (await answered(() => ask().then(() => true))) === true;
+}
+
+/** Opens a file, reads all of it, closes it. */
+async function contentsOf(process: Process, path: string, draw: Prng): Promise<string> {
+  const file = await process.open(path, constants.O_RDONLY);
+  try {
+    if (draw.chance(0.15)) return await mappedContents(process, file);
+    const parts: Buffer[] = [];
+    const pieceBytes = draw.chance(0.7) ? READ_BYTES : 1_000;
+    for (;;) {
+      const part = await process.read(file, pieceBytes);
+      if (part.length === 0) return Buffer.concat(parts).toString('latin1');
+      parts.push(part);
+    }
+  } finally {
+    await process.close(file);
+  }
+}
+
+/** The bytes of a file as its pages have them. */
+async function mappedContents(process: Process, file: number): Promise<string> {
+  const { sizeBytes } = await process.fstat(file);
+  if (sizeBytes === 0) return '';
+  const mapping = await process.mmap(file, { writable: false });
+  try {
+    return (await mapping.read(0, sizeBytes)).toString('latin1');
+  } finally {
+    await mapping.unmap();
+  }
+}

@@ -1,0 +1,219 @@
+import { constants } from 'node:fs';
+import type { MountProgram } from '../program.ts';
+import type { Workload } from '../workload.ts';
+import { answered, OneWriterFiles, type OwnFile, slackNs, succeeds } from './one-writer-files.ts';
+
+const { O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
+const BURST_MAX = 6;
+const FILES_MAX = 14;
+const BYTES_MAX = 220;
+/** Some contents take more than one object of the volume. */
+const LARGE = 0.1;
+const LARGE_BYTES_MAX = 9_000;
+const THINK_MS_MAX = 80;
+
+/**
+ * A program fills directories of its own with small files, replaces and removes them, as tar, editors and compilers do, and
+ * syncs now and then; all programs read the files of all.
+ */
+export const smallFiles: Workload = {
+  name: 'small-files',
+  demands: [
+    ...['small file created', 'small file rewritten', 'small file renamed over', 'streak of unlinks'],
+    ...['directory synced', 'read of contents', 'read of nothing', 'directory listed'],
+  ],
+  toleratesPowerOfAll: true,
+  async mount(program) {
+    await new SmallFilesProgram(program).work();
+  },
+};
+
+/** A directory with the files that its program has made there. */
+interface OwnDirectory {
+  readonly path: string;
+  files: OwnFile[];
+}
+
+class SmallFilesProgram {
+  readonly #program: MountProgram;
+  readonly #files: OneWriterFiles;
+  #directory: OwnDirectory | null = null;
+
+  constructor(program: MountProgram) {
+    this.#program = program;
+    this.#files = OneWriterFiles.of(program.run);
+  }
+
+  async work(): Promise<void> {
+    const program = this.#program;
+    while (!program.isEnding) {
+      const directory = this.#directory ?? (await this.#newDirectory());
+      if (directory !== null) await this.#turn(directory);
+      await program.think(THINK_MS_MAX);
+    }
+  }
+
+  async #turn(directory: OwnDirectory): Promise<void> {
+    const { draw } = this.#program;
+    const step = draw.integer(0, 11);
+    if (step < 2) await this.#burst(directory);
+    else if (step < 3) await this.#rewrite(directory);
+    else if (step < 5) await this.#renameOver(directory);
+    else if (step < 6) await this.#streak(directory);
+    else if (step < 7) await this.#sync(directory);
+    else if (step < 8) await this.#list(directory);
+    else if (step < 9 && draw.chance(0.3)) this.#directory = null;
+    else await this.#files.readOne(this.#program);
+  }
+
+  /** Names of a run are used once. */
+  async #newDirectory(): Promise<OwnDirectory | null> {
+    const { process, run, draw } = this.#program;
+    const top = `/small-${run.fresh()}`;
+    const path = draw.chance(0.3) ? `${top}/inner` : top;
+    if (!(await succeeds(() => process.mkdir(top)))) return null;
+    if (path !== top && !(await succeeds(() => process.mkdir(path)))) return null;
+    this.#directory = { path, files: [] };
+    return this.#directory;
+  }
+
+  #contents(): Buffer {
+    const { draw, run } = this.#program;
+    const sizeBytes = draw.integer(0, draw.chance(LARGE) ? LARGE_BYTES_MAX : BYTES_MAX);
+    return Buffer.from(`${run.fresh()}:`.repeat(Math.ceil(sizeBytes / 5)).slice(0, sizeBytes), 'latin1');
+  }
+
+  /** One new file after the other, as an archive is unpacked. */
+  async #burst(directory: OwnDirectory): Promise<void> {
+    const { draw, process } = this.#program;
+    const isExclusive = draw.chance(0.2);
+    for (let count = draw.integer(1, BURST_MAX); count > 0; count--) {
+      if (directory.files.length >= FILES_MAX) return;
+      const path = `${directory.path}/${this.#program.run.fresh()}`;
+      const file = this.#files.add(this.#program, path);
+      const flags = O_WRONLY | O_CREAT | (isExclusive ? O_EXCL : 0);
+      if (!(await this.#write(file, flags))) continue;
+      directory.files.push(file);
+      this.#program.run.count('small file created');
+      if (draw.chance(0.15)) await succeeds(() => process.chmod(path, 0o600));
+      if (draw.chance(0.3)) await this.#files.readOne(this.#program);
+    }
+  }
+
+  /** Opens, writes and closes a file of this program. @returns whether all of it succeeded; else nothing more is known of it */
+  async #write({ path, judge }: OwnFile, flags: number): Promise<boolean> {
+    const { draw, process } = this.#program;
+    const contents = this.#contents();
+    const change = judge.begin(contents.toString('latin1'));
+    const isSynced = draw.chance(0.2);
+    const isWritten = await succeeds(async () => {
+      const file = await process.open(path, flags, 0o644);
+      try {
+        const pieceBytes = draw.chance(0.7) ? contents.length : Math.ceil(contents.length / 3);
+        for (let at = 0; at < contents.length; at += pieceBytes)
+          await process.write(file, contents.subarray(at, at + pieceBytes));
+        if (isSynced) {
+          await process.fsync(file, draw.chance(0.3));
+          change.done();
+          judge.synced('contents');
+        }
+      } catch (error) {
+        await succeeds(() => process.close(file));
+        throw error;
+      }
+      await process.close(file);
+    });
+    if (!isWritten) change.failed();
+    else if (!isSynced) change.done();
+    return isWritten;
+  }
+
+  async #rewrite(directory: OwnDirectory): Promise<void> {
+    const file = this.#take(directory);
+    if (file === null || !(await this.#write(file, O_WRONLY | O_TRUNC))) return;
+    directory.files.push(file);
+    this.#program.run.count('small file rewritten');
+  }
+
+  /** @returns a file that is not in the list any more */
+  #take({ files }: OwnDirectory): OwnFile | null {
+    return files.length === 0
+      ? null
+      : (files.splice(this.#program.draw.integer(0, files.length - 1), 1)[0] ?? null);
+  }
+
+  /** As editors do it: another file is written, synced, and renamed over the first one. */
+  async #renameOver(directory: OwnDirectory): Promise<void> {
+    const { draw, process, run } = this.#program;
+    const target = this.#take(directory);
+    if (target === null) return;
+    const contents = this.#contents();
+    const temporary = `${directory.path}/.tmp-${run.fresh()}`;
+    const isSynced = draw.chance(0.7);
+    const isMade = await succeeds(() =>
+      this.#program.opened(temporary, O_WRONLY | O_CREAT | (draw.chance(0.5) ? O_EXCL : 0), async (file) => {
+        await process.write(file, contents);
+        if (isSynced) await process.fsync(file);
+      }),
+    );
+    if (!isMade) {
+      directory.files.push(target);
+      return;
+    }
+    const change = target.judge.begin(contents.toString('latin1'), {
+      ...{ isAtomic: true, hasSyncedContents: isSynced },
+    });
+    if (!(await succeeds(() => process.rename(temporary, target.path)))) return change.failed();
+    change.done();
+    directory.files.push(target);
+    run.count('small file renamed over');
+    if (draw.chance(0.5)) await this.#sync(directory);
+  }
+
+  /** Several files are removed one after the other: the mount may acknowledge the third and later ones ahead of the cluster. */
+  async #streak(directory: OwnDirectory): Promise<void> {
+    const { draw, process, run, machine } = this.#program;
+    if (directory.files.length < 3) return;
+    const removed = directory.files.splice(0, draw.integer(1, directory.files.length));
+    const isAhead = (atNs: number): boolean => machine.cache === 'ttl' && machine.unmountedNs >= atNs;
+    for (const { path, judge } of removed) {
+      const change = judge.begin(null, { isAtomic: true, isAhead });
+      if (await succeeds(() => process.unlink(path))) change.done();
+      else change.failed();
+    }
+    run.count('streak of unlinks');
+    const isSynced = draw.chance(0.6) && (await this.#sync(directory, removed));
+    if (!isSynced) this.#directory = null;
+  }
+
+  /** fsync of the directory: what was answered before survives a loss of power, and nothing of it is dropped. */
+  async #sync({ path, files }: OwnDirectory, removed: readonly OwnFile[] = []): Promise<boolean> {
+    const { process, run } = this.#program;
+    const file = await answered(() => process.open(path, O_RDONLY | O_DIRECTORY));
+    if (typeof file !== 'number') return false;
+    const isSynced = await succeeds(() => process.fsync(file));
+    await succeeds(() => process.close(file));
+    if (!isSynced) return false;
+    for (const { judge } of [...files, ...removed]) judge.synced('name');
+    run.count('directory synced');
+    return true;
+  }
+
+  /** The list has what this program has put there. */
+  async #list({ path, files }: OwnDirectory): Promise<void> {
+    const { name, process, run } = this.#program;
+    const calledNs = run.nowNs();
+    const entries = await answered(() => process.list(path));
+    if (entries === undefined || entries === null) return;
+    const names = new Set(entries.map((entry) => entry.name));
+    for (const file of files)
+      file.judge.presence(
+        `${name}, by a list,`,
+        calledNs,
+        names.has(file.path.slice(path.length + 1)),
+        slackNs(this.#program),
+      );
+    run.completed++;
+    run.count('directory listed');
+  }
+}

@@ -1,0 +1,101 @@
+import { ServiceError } from '../../../../base/errors.ts';
+import type { FileHandle } from '../../../../client/file-handle.ts';
+import { type ClientProgram, READ_TIMEOUT_MS } from '../program.ts';
+import type { Workload } from '../workload.ts';
+import { OneWriterFiles, type OwnFile } from './one-writer-files.ts';
+
+const OWNER = { uid: 0, gid: 0 } as const;
+const SIZE_MAX = 9_000;
+const PIECE_MAX = 5_000;
+const STEPS_MAX = 12;
+const THINK_MS_MAX = 90;
+
+/** A client of the library changes a file of its own, and flushes it now and then; programs everywhere read it. */
+export const syncedFiles: Workload = {
+  name: 'synced-files',
+  demands: ['file flushed by a client'],
+  toleratesPowerOfAll: true,
+  async client(program) {
+    const files = OneWriterFiles.of(program.run);
+    while (!program.isEnding) {
+      const volume = program.draw.pick(program.run.cluster.volumes);
+      const path = `/synced-${program.run.fresh()}`;
+      const own = files.add({ run: program.run, volume }, path);
+      const change = own.judge.begin('', { isAtomic: true });
+      const command = {
+        kind: 'create-file',
+        place: { volume, path },
+        mode: 0o644,
+        exclusive: true,
+        ...OWNER,
+      } as const;
+      const created = await program.attempt('create', () =>
+        program.client.command(command, program.patience()),
+      );
+      if (created === null) {
+        change.failed();
+        continue;
+      }
+      change.done();
+      const { inode, replicas } = created.attributes;
+      await changed(program, own, program.client.openFile(inode, { replicas }));
+    }
+  },
+};
+
+async function changed(program: ClientProgram, { judge }: OwnFile, handle: FileHandle): Promise<void> {
+  const { draw, run } = program;
+  let bytes = Buffer.alloc(0);
+  for (let steps = draw.integer(1, STEPS_MAX); steps > 0 && !program.isEnding; steps--) {
+    const step = draw.integer(0, 9);
+    if (step < 3) {
+      if ((await program.attempt('flush', () => handle.flush(program.patience()))) === null) continue;
+      judge.synced('contents');
+      run.count('file flushed by a client');
+    } else if (step < 5) {
+      const calledNs = run.nowNs();
+      const contents = await read(handle);
+      if (contents !== null) judge.read(program.name, calledNs, contents);
+    } else {
+      const { next, ask } = drawnChange(program, handle, bytes);
+      const change = judge.begin(next.toString('latin1'), { isAtomic: true });
+      if ((await program.attempt('write', ask)) === null) return change.failed();
+      change.done();
+      bytes = next;
+      run.completed++;
+    }
+    await program.think(THINK_MS_MAX);
+  }
+}
+
+/** @returns the bytes as they will be, and the call */
+function drawnChange(
+  program: ClientProgram,
+  handle: FileHandle,
+  bytes: Buffer<ArrayBuffer>,
+): { readonly next: Buffer<ArrayBuffer>; readonly ask: () => Promise<unknown> } {
+  const { draw, run } = program;
+  if (draw.chance(0.2)) {
+    const sizeBytes = draw.integer(0, SIZE_MAX);
+    const next = Buffer.alloc(sizeBytes);
+    bytes.copy(next);
+    return { next, ask: () => handle.truncate(sizeBytes, program.patience()) };
+  }
+  const length = draw.integer(1, draw.chance(0.8) ? 100 : PIECE_MAX);
+  const data = Buffer.from(`${run.fresh()}.`.repeat(Math.ceil(length / 5)).slice(0, length), 'latin1');
+  const at = draw.integer(0, Math.min(bytes.length, SIZE_MAX));
+  const next = Buffer.alloc(Math.max(bytes.length, at + length));
+  bytes.copy(next);
+  data.copy(next, at);
+  return { next, ask: () => handle.write(at, data, program.patience()) };
+}
+
+async function read(handle: FileHandle): Promise<string | null> {
+  try {
+    const { bytes } = await handle.read(0, 4 * SIZE_MAX, { timeoutMs: READ_TIMEOUT_MS });
+    return Buffer.from(bytes).toString('latin1');
+  } catch (error) {
+    if (error instanceof ServiceError) return null;
+    throw error;
+  }
+}
