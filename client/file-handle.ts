@@ -14,6 +14,7 @@ import type { FileLocks } from './file-locks.ts';
 import type { LocalReads, Miss } from './local-reads/local-reads.ts';
 import { RequestWindow } from './request-window.ts';
 import { readBytes, readJson } from './response.ts';
+import { UnsyncedChanges } from './unsynced-changes.ts';
 
 const OCTETS = { 'content-type': 'application/octet-stream' } as const;
 
@@ -88,6 +89,7 @@ export class FileHandle {
   #hadSession = false;
   /** The largest number of a committed operation that is known here. */
   #knownSeq: number;
+  readonly #unsynced = new UnsyncedChanges();
 
   /**
    * @param local null where nothing is read past servers
@@ -281,9 +283,16 @@ export class FileHandle {
     );
   }
 
-  /** All acknowledged operations survive power loss of every server when it resolves. */
-  flush(options?: CallOptions): Promise<FileState> {
-    return this.#ask('POST', 'flush', `Cannot flush ${this.#name}`, options);
+  /**
+   * All acknowledged operations survive power loss of every server when it resolves.
+   *
+   * @throws ServiceError `storage`, once, where such a loss has taken some that were acknowledged through this handle
+   */
+  async flush(options?: CallOptions): Promise<FileState> {
+    const sent = this.#unsynced.newest;
+    const state = await this.#ask('POST', 'flush', `Cannot flush ${this.#name}`, options);
+    this.#unsynced.flushed(state, sent);
+    return state;
   }
 
   /**
@@ -328,6 +337,13 @@ export class FileHandle {
   }
 
   async #change(build: (query: string) => ExchangeRequest, options: CallOptions = {}): Promise<WriteResult> {
+    const sent = this.#unsynced.newest;
+    const result = await this.#changed(build, options);
+    this.#unsynced.acknowledged(result, sent);
+    return result;
+  }
+
+  async #changed(build: (query: string) => ExchangeRequest, options: CallOptions): Promise<WriteResult> {
     // A second session is enough: one that has just begun is not forgotten already.
     const { timeoutMs = this.#exchanger.operationTimeoutMs, signal } = options;
     const under = this.#locks()?.under ?? null;

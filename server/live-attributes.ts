@@ -2,7 +2,7 @@ import { ServiceError } from '../base/errors.ts';
 import type { FileId } from '../base/ids.ts';
 import { laterNs } from '../base/times.ts';
 import type { World } from '../base/world.ts';
-import type { Attributes, ContentVersion } from '../wire/catalog-api.ts';
+import { type Attributes, contentVersionCompare } from '../wire/catalog-api.ts';
 import type { FileState } from '../wire/http-api.ts';
 
 /** Live files of one listing whose primaries are asked at the same time. */
@@ -29,11 +29,6 @@ export async function withLiveStates<Result extends Partial<Told>>(
   if (attributes !== undefined) return { ...result, attributes: await merged(attributes, ask) };
   if (entries !== undefined) return { ...result, entries: await mergedEntries(entries, ask, world) };
   return result;
-}
-
-/** Order of versions of contents: by epoch, then by number in the sequence. */
-export function contentVersionCompare(a: ContentVersion, b: ContentVersion): number {
-  return a.epoch - b.epoch || a.seq - b.seq;
 }
 
 /**

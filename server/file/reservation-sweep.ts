@@ -1,9 +1,14 @@
 import type { Logger } from 'pino';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { ContentVersion, LiveMark, Query, QueryResults } from '../../wire/catalog-api.ts';
+import {
+  type ContentVersion,
+  contentVersionCompare,
+  type LiveMark,
+  type Query,
+  type QueryResults,
+} from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
-import { contentVersionCompare } from '../live-attributes.ts';
 import { Rounds } from '../rounds.ts';
 
 /** Between two rounds, in milliseconds. A file is settled by the second round that finds it under the same mark. */

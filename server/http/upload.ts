@@ -1,11 +1,10 @@
 import type { Readable } from 'node:stream';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { Attributes } from '../../wire/catalog-api.ts';
+import { type Attributes, contentVersionCompare } from '../../wire/catalog-api.ts';
 import { WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
-import { contentVersionCompare } from '../live-attributes.ts';
 import type { DigestCheck } from './digests.ts';
 import { Permits } from './permits.ts';
 

@@ -279,4 +279,19 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
       },
     },
   },
+  {
+    layer: 'replica',
+    row: 'flush-of-less',
+    rule: 'A flush does not succeed where changes that were acknowledged before are gone.',
+    file: 'client/unsynced-changes.ts',
+    in: 'UnsyncedChanges.flushed',
+    find: 'if (!$areLost) return;',
+    replace: 'return;',
+    caughtBy: {
+      test: {
+        file: 'test/client/unsynced-changes.test.ts',
+        name: 'a flush that answers an earlier version than a change reports the loss once',
+      },
+    },
+  },
 ];

@@ -11,7 +11,7 @@ import { type Incident, type SimulatedClient, SimulatedCluster } from './simulat
 import type { Cache, SimulatedMachine } from './simulated-machine.ts';
 import { starveAll } from './starve.ts';
 import type { Workload } from './workload.ts';
-import { WORKLOADS } from './workloads/all.ts';
+import { MOUNT_WORKLOADS, WORKLOADS } from './workloads/all.ts';
 
 /** Threads of a client, and processes of a mount; more where there are more workloads. */
 const THREADS_MIN = 3;
@@ -77,7 +77,8 @@ export function runCluster(options: RunOptions): Promise<RunReport> {
   const { seed, servers, clients, mounts = 0, cache = 'leases', volumes = 1, onNote } = options;
   const workloads = named(WORKLOADS, options.workloads);
   const losesAllPower = workloads.every(({ toleratesPowerOfAll }) => toleratesPowerOfAll === true);
-  const shape = { seed, servers, clients, mounts, cache, volumes, losesAllPower };
+  const hasMountWork = workloads.some((workload) => MOUNT_WORKLOADS.includes(workload));
+  const shape = { seed, servers, clients, mounts, cache, volumes, losesAllPower, hasMountWork };
   return SimulatedCluster.use(shape, onNote, (cluster) => new ClusterRun(cluster, options).play());
 }
 

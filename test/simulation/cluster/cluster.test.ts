@@ -10,8 +10,10 @@ import { test } from 'node:test';
 import { isLong } from '../../long.ts';
 import { commandOf } from './arguments.ts';
 import { type RunOptions, runCluster } from './cluster-run.ts';
-import { missedIn } from './demands.ts';
+import { demandsOf, missedIn } from './demands.ts';
+import { FAULTS } from './faults.ts';
 import { shortForm } from './shapes.ts';
+import { BASIC_WORKLOADS } from './workloads/all.ts';
 
 /** Seeds, and virtual seconds of the work of each; `npm run simulate:cluster:night` runs others. */
 const [SEEDS, SECONDS] = isLong ? [60, 60] : [12, 12];
@@ -21,14 +23,18 @@ const MAIN = join(import.meta.dirname, 'main.ts');
 test('servers, clients and mounts keep their promises on every seed', { timeout: 3_600_000 }, async () => {
   const coverage = new Map<string, number>();
   let operations = 0;
-  for (const [index, shape] of shortForm(SEEDS).entries()) {
+  for (const [index, shape] of shortForm(SEEDS, BASIC_WORKLOADS).entries()) {
     const options: RunOptions = { seed: index + 1, ...shape, forMs: SECONDS * 1_000 };
     const report = await runCluster(options);
     assert.deepEqual(report.violations, [], commandOf(options));
     for (const [what, count] of report.coverage) coverage.set(what, (coverage.get(what) ?? 0) + count);
     operations += report.operations;
   }
-  assert.deepEqual(missedIn(coverage), [], JSON.stringify(Object.fromEntries([...coverage].sort())));
+  const demands = demandsOf(
+    BASIC_WORKLOADS,
+    FAULTS.filter(({ isOfMountWork }) => isOfMountWork !== true),
+  );
+  assert.deepEqual(missedIn(coverage, demands), [], JSON.stringify(Object.fromEntries([...coverage].sort())));
   assert.ok(operations > OPERATIONS_PER_SECOND_MIN * SEEDS * SECONDS, `${operations} operations`);
 });
 

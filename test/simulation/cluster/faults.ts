@@ -7,6 +7,8 @@ export interface Fault {
   readonly name: string;
   /** How often it is drawn, relative to the others. */
   readonly weight: number;
+  /** It happens where there are workloads of mounts, which demand it, and not in other runs. */
+  readonly isOfMountWork?: true;
   /** A cluster of this shape can meet it; unless this is given, each can. */
   readonly fits?: (shape: ClusterShape) => boolean;
   /**
@@ -19,6 +21,10 @@ export interface Fault {
 }
 
 const hasClients = ({ clients }: ClusterShape): boolean => clients > 0;
+/** Three leases, for which a mount keeps its locks, and some time more. */
+const AWAY_MS_MIN = 6_500;
+
+const hasMountWork = ({ mounts, hasMountWork: works }: ClusterShape): boolean => mounts > 0 && works === true;
 const hasMounts = ({ mounts }: ClusterShape): boolean => mounts > 0;
 
 const seconds = (ms: number): string => `${(ms / 1_000).toFixed(1)} s`;
@@ -105,6 +111,26 @@ export const FAULTS: readonly Fault[] = [
     },
   },
   {
+    name: 'lose-mount',
+    weight: 1,
+    isOfMountWork: true,
+    fits: hasMountWork,
+    inject(cluster, draw) {
+      // Longer than its sessions, and than the leases of its locks.
+      const durationMs = AWAY_MS_MIN + draw.next() * AWAY_MS_MIN;
+      const { daemon } = draw.pick(cluster.machines);
+      if (draw.chance(0.5)) {
+        daemon.pause(durationMs);
+        cluster.tell(`${daemon.name} is paused for ${seconds(durationMs)}`);
+        return true;
+      }
+      cutBetween(cluster, daemon.name, cluster.serverIds, 0);
+      cluster.tell(`${daemon.name} reaches no server for ${seconds(durationMs)}`);
+      cluster.later(durationMs, () => cluster.network.heal());
+      return true;
+    },
+  },
+  {
     name: 'kill-mount',
     weight: 2,
     fits: hasMounts,
@@ -118,7 +144,8 @@ export const FAULTS: readonly Fault[] = [
   {
     name: 'remount',
     weight: 1,
-    fits: hasMounts,
+    isOfMountWork: true,
+    fits: hasMountWork,
     inject(cluster, draw) {
       const machine = draw.pick(cluster.machines);
       cluster.tell(`${machine.name} is unmounted in good order, and mounts anew`);
@@ -129,7 +156,8 @@ export const FAULTS: readonly Fault[] = [
   {
     name: 'memory-pressure',
     weight: 1,
-    fits: hasMounts,
+    isOfMountWork: true,
+    fits: hasMountWork,
     inject(cluster, draw) {
       const { kernel, model, name } = draw.pick(cluster.machines);
       cluster.tell(`the kernel of ${name} forgets names and inodes that are not in use`);
@@ -140,6 +168,7 @@ export const FAULTS: readonly Fault[] = [
   {
     name: 'power-of-all',
     weight: 3,
+    isOfMountWork: true,
     fits: ({ losesAllPower }) => losesAllPower === true,
     inject(cluster) {
       cluster.losePowerEverywhere();

@@ -7,6 +7,9 @@ import { WORKLOADS } from './workloads/all.ts';
 /** Workloads of one run: more would leave each with too few operations. */
 const WORKLOADS_MAX = 4;
 
+/** Of the seeds, that have workloads alone during which all servers may lose their power at once. */
+const TOLERANT = 0.15;
+
 /** What a run is made of, but for its seed and its time. */
 export type Shape = Required<
   Pick<RunOptions, 'servers' | 'clients' | 'mounts' | 'cache' | 'volumes' | 'workloads'>
@@ -36,9 +39,13 @@ export function shapeOf(seed: number): Shape {
     cache: draw.pick(CACHES),
     volumes: draw.pick([1, 1, 2, 3]),
   };
-  const left = fitting(machines);
+  const isTolerant = draw.chance(TOLERANT);
+  const left = fitting(
+    machines,
+    WORKLOADS.filter(({ toleratesPowerOfAll }) => !isTolerant || toleratesPowerOfAll === true),
+  );
   // Others use its files, too.
-  const workloads = left.splice(left.indexOf('files'), 1);
+  const workloads = left.includes('files') ? left.splice(left.indexOf('files'), 1) : [];
   while (left.length > 0 && workloads.length < WORKLOADS_MAX)
     workloads.push(...left.splice(draw.integer(0, left.length - 1), 1));
   return { ...machines, workloads };

@@ -38,6 +38,8 @@ export interface ClusterShape {
   readonly replicas?: number;
   /** All servers may lose their power at once, at any time. */
   readonly losesAllPower?: boolean;
+  /** Programs use mounts in all ways that there are; some mounts let calls wait for a short time only. */
+  readonly hasMountWork?: boolean;
 }
 
 /** A program that uses the client library. */

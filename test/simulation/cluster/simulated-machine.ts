@@ -66,10 +66,11 @@ export class SimulatedMachine {
   }
 
   /** The mode of the cache, and in some lives calls that wait for a short time only. */
-  #drawnOptions(seed: number): string {
+  #drawnOptions({ seed, shape }: SimulatedCluster): string {
     const draw = derived(seed, `options of ${this.name}`);
     const timeoutMs = IMPATIENT_MS_MIN + Math.floor(draw.next() * (IMPATIENT_MS_MAX - IMPATIENT_MS_MIN));
-    const impatient = draw.chance(IMPATIENT) ? `,op_timeout=${timeoutMs}ms` : '';
+    const isImpatient = shape.hasMountWork === true && draw.chance(IMPATIENT);
+    const impatient = isImpatient ? `,op_timeout=${timeoutMs}ms` : '';
     return `${CACHE_OPTIONS[this.cache]}${impatient}`;
   }
 
@@ -81,7 +82,7 @@ export class SimulatedMachine {
   mount(
     cluster: SimulatedCluster,
     done: (error: Error | null) => void,
-    options = this.#drawnOptions(cluster.seed),
+    options = this.#drawnOptions(cluster),
   ): void {
     const { time, origins } = cluster;
     const { daemon, model, volume } = this;

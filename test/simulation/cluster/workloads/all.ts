@@ -11,8 +11,12 @@ import { sealedFiles } from './sealed-files.ts';
 import { smallFiles } from './small-files.ts';
 import { syncedFiles } from './synced-files.ts';
 
-/** All workloads; a run has those that its options name. */
-export const WORKLOADS: readonly Workload[] = [
-  ...[files, names, moves, mutexes, sealedFiles],
+/** Programs on mounts that use them in all ways that there are. */
+export const MOUNT_WORKLOADS: readonly Workload[] = [
   ...[appendLogs, editedFiles, exclusiveNames, fileLocks, smallFiles, syncedFiles],
 ];
+
+export const BASIC_WORKLOADS: readonly Workload[] = [files, names, moves, mutexes, sealedFiles];
+
+/** All workloads; a run has those that its options name. */
+export const WORKLOADS: readonly Workload[] = [...BASIC_WORKLOADS, ...MOUNT_WORKLOADS];

@@ -51,6 +51,8 @@ class EditedFile {
   /** It has no name any more: what follows is for whoever has it open. */
   #isRemoved = false;
   #isSync = false;
+  /** What was written here and was not read again, of which no call has told an error yet. */
+  #missing: string | null = null;
 
   constructor(program: MountProgram, own: OwnFile) {
     this.#program = program;
@@ -93,12 +95,14 @@ class EditedFile {
   }
 
   #done(): void {
+    this.#assertWhole();
     this.#change?.done(this.#bytes.toString('latin1'));
     this.#change = null;
     this.#program.run.completed++;
   }
 
   #synced(): void {
+    this.#assertWhole();
     if (this.#isRemoved) return;
     this.#done();
     this.#own.judge.synced('contents');
@@ -245,9 +249,16 @@ class EditedFile {
   #expect(what: string, read: Buffer | string, expected: Buffer | string): void {
     const isSame = typeof read === 'string' ? read === expected : read.equals(expected as Buffer);
     if (isSame || this.#hasLostPower) return;
+    this.#missing ??= `${what}: ${differenceOf(read, expected)}`;
+  }
+
+  /** Bytes that were lost have the next sync or close fail; both succeed where none are. */
+  #assertWhole(): void {
+    if (this.#missing === null) return;
     this.#program.run.violation(
-      `${this.#own.judge.name}: ${this.#program.name} has written it and finds by ${what}: ${differenceOf(read, expected)}`,
+      `${this.#own.judge.name}: ${this.#program.name} has written it, is told of no error, and finds by ${this.#missing}`,
     );
+    this.#missing = null;
   }
 
   /** What was not synced may be gone since. */

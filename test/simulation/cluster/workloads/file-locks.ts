@@ -13,6 +13,9 @@ const RECORDS = 3;
 /** The search for an order grows with the operations on one record: after so many there is another file. */
 const OPERATIONS_MAX = 60;
 const HOLD_MS_MAX = 250;
+/** Some have a lock for longer than a mount may be away from the cluster without losing it. */
+const LONG = 0.15;
+const LONG_HOLD_MS_MAX = 12_000;
 const WAIT_MS_MAX = 3_000;
 const THINK_MS_MAX = 80;
 const EMPTY = '\0'.repeat(RECORD_BYTES);
@@ -214,7 +217,7 @@ class Section {
       };
       run.history.push({ ...read, return: run.nowNs() } as unknown as Operation);
       run.completed++;
-      await world.sleep(draw.next() * HOLD_MS_MAX * (draw.chance(0.05) ? 40 : 1));
+      await world.sleep(draw.next() * (draw.chance(LONG) ? LONG_HOLD_MS_MAX : HOLD_MS_MAX));
       if (this.#type === 'shared') continue;
       const written = run.fresh().padEnd(RECORD_BYTES, '.');
       const change = {
