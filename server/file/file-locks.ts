@@ -55,10 +55,15 @@ export interface FileLocksParts {
 interface Client {
   /** Whose locks they count as. @see LockShares */
   readonly holder: string;
-  /** By this server's monotonic clock, from when the last renewal was received. */
-  untilMs: number;
+  /** By this server's monotonic clock, from when the last message was received: until then its requests wait. */
+  aliveUntilMs: number;
+  /**
+   * Until then it has its locks: from when the last renewal was received, which names them, or its first lock was asked for. Other messages
+   * do not count: a lock that the client does not know of, as after a loss that the server has not noticed, is to end while the client waits for it.
+   */
+  locksUntilMs: number;
   /** At the most that of the first message since which this server has known the client without a gap; 0 where it has claimed its locks. */
-  readonly sinceStamp: number;
+  sinceStamp: number;
   /** The newest message, and what of the ones before is not over. */
   stamp: number;
   pending: ReadonlySet<number>;
@@ -179,14 +184,24 @@ export class FileLocks {
       throw new ServiceError('locked', `A newer message of client ${body.client} came first`);
     }
     this.#admit(book, { ...body, number: body.stamp }, holder, nowMs < book.graceUntilMs);
+    const client = book.clients.get(body.client);
+    if (client !== undefined) client.locksUntilMs = client.aliveUntilMs;
+    const kept: WishOfClient[] = [];
     const lost = body.locks.flatMap((lock, place) => {
       const wish: WishOfClient = { ...lock, ...rangeFromWire(lock), client: body.client };
-      if (book.table.covers(wish)) return [];
-      // Nothing but a change of the primary makes a living client's locks unknown here.
-      if (nowMs >= book.graceUntilMs || book.table.conflict(wish) !== null) return [place];
-      book.table.set(wish);
+      if (!book.table.covers(wish)) {
+        // Nothing but a change of the primary makes a living client's locks unknown here.
+        if (nowMs >= book.graceUntilMs || book.table.conflict(wish) !== null) return [place];
+        book.table.set(wish);
+      }
+      kept.push(wish);
       return [];
     });
+    // No request was under way: what the newest message does not name the client does not know of.
+    if (body.pending.length === 0) {
+      book.table.keepOnly(body.client, kept);
+      this.#wake(driver, book);
+    }
     this.#schedule(driver, book);
     return { ...this.#grant(book), lost };
   }
@@ -301,7 +316,7 @@ export class FileLocks {
     const nowMs = this.#parts.clock.nowMs();
     const isThere = ({ place, client }: LockWaiter): boolean =>
       typeof book.waiting.get(place)?.answer === 'function' &&
-      nowMs < (book.clients.get(client)?.untilMs ?? -Infinity);
+      nowMs < (book.clients.get(client)?.aliveUntilMs ?? -Infinity);
     for (const { place } of book.table.wake(isThere)) {
       const waiting = book.waiting.get(place);
       book.waiting.delete(place);
@@ -321,13 +336,15 @@ export class FileLocks {
     isClaim = false,
   ): void {
     const { client, stamp, number } = message;
-    const untilMs = this.#parts.clock.nowMs() + this.#spanMs;
+    const aliveUntilMs = this.#parts.clock.nowMs() + this.#spanMs;
     const known = book.clients.get(client);
     if (known === undefined || stamp > known.stamp) {
       const holder = holderOf(client, given);
       this.#pass(book, client, known?.holder ?? null, holder);
       const sinceStamp = known?.sinceStamp ?? (isClaim ? 0 : stamp);
-      book.clients.set(client, { holder, untilMs, sinceStamp, stamp, pending: new Set(message.pending) });
+      const locksUntilMs = known?.locksUntilMs ?? aliveUntilMs;
+      const pending = new Set(message.pending);
+      book.clients.set(client, { holder, aliveUntilMs, locksUntilMs, sinceStamp, stamp, pending });
       for (const [place, waiting] of book.waiting) {
         const isOver = waiting.number < stamp && !message.pending.includes(waiting.number);
         if (waiting.client === client && isOver && waiting.number !== number) this.#leave(book, place);
@@ -337,7 +354,7 @@ export class FileLocks {
     if (number < known.stamp && !known.pending.has(number)) {
       throw new ServiceError('locked', `Request ${number} of client ${client} is over`);
     }
-    known.untilMs = Math.max(known.untilMs, untilMs);
+    known.aliveUntilMs = Math.max(known.aliveUntilMs, aliveUntilMs);
   }
 
   /** What the client has in this book counts for another from now on, or for nobody. */
@@ -363,8 +380,15 @@ export class FileLocks {
   #expire(driver: ReplicaDriver, book: Book): void {
     const nowMs = this.#parts.clock.nowMs();
     for (const [place, waiting] of book.waiting) if (waiting.keptUntilMs <= nowMs) this.#leave(book, place);
-    for (const [client, { untilMs }] of book.clients) {
-      if (nowMs < untilMs) continue;
+    for (const [client, known] of book.clients) {
+      if (nowMs < known.aliveUntilMs) {
+        if (nowMs >= known.locksUntilMs && book.table.has(client)) {
+          book.table.removeLocks(client);
+          // Changes under the locks that it had carry an earlier stamp.
+          known.sinceStamp = known.stamp;
+        }
+        continue;
+      }
       for (const [place, waiting] of book.waiting) if (waiting.client === client) this.#leave(book, place);
       book.table.remove(client);
       book.clients.delete(client);
@@ -377,7 +401,8 @@ export class FileLocks {
   #schedule(driver: ReplicaDriver, book: Book): void {
     const nowMs = this.#parts.clock.nowMs();
     let atMs = book.afterGrace.size > 0 ? book.graceUntilMs : Infinity;
-    for (const { untilMs } of book.clients.values()) atMs = Math.min(atMs, untilMs);
+    for (const [client, { aliveUntilMs, locksUntilMs }] of book.clients)
+      atMs = Math.min(atMs, book.table.has(client) ? locksUntilMs : aliveUntilMs);
     for (const { keptUntilMs } of book.waiting.values()) atMs = Math.min(atMs, keptUntilMs);
     // A client that renews moves its end away: the timer that finds nothing sets itself anew.
     if (book.timer !== null && book.timerAtMs <= atMs) return;
@@ -424,9 +449,13 @@ export class FileLocks {
     const clients = new Map<number, Client>();
     const book: Book = {
       epoch,
-      table: new LockTable((client, more) =>
-        this.#shares.add(clients.get(client)?.holder ?? holderOf(client, null), more),
-      ),
+      table: new LockTable((client, more) => {
+        const known = clients.get(client);
+        // Its first lock lasts from when it was asked for.
+        if (known !== undefined && more > 0 && !book.table.has(client))
+          known.locksUntilMs = known.aliveUntilMs;
+        this.#shares.add(known?.holder ?? holderOf(client, null), more);
+      }),
       clients,
       waiting: new Map(),
       graceUntilMs: needsNoGrace ? -Infinity : nowMs + this.#spanMs,
@@ -446,7 +475,8 @@ export class FileLocks {
       for (const lock of former.locks) {
         const holder = holderOf(lock.client, null);
         const untilMs = nowMs + this.#spanMs;
-        clients.set(lock.client, { holder, untilMs, sinceStamp: 0, stamp: 0, pending: new Set() });
+        const ends = { aliveUntilMs: untilMs, locksUntilMs: untilMs };
+        clients.set(lock.client, { holder, ...ends, sinceStamp: 0, stamp: 0, pending: new Set() });
         book.table.set(lock);
       }
     }

@@ -126,13 +126,29 @@ export class LockTable {
     return false;
   }
 
-  /** The client is gone, with its locks and all that it waits for. */
-  remove(client: number): void {
+  /** Whether the client has a lock. */
+  has(client: number): boolean {
+    for (const locks of this.#held.values()) if (locks[0]?.client === client) return true;
+    return false;
+  }
+
+  /** The client has these locks, all of which it has now, and no others. */
+  keepOnly(client: number, kept: readonly WishOfClient[]): void {
+    this.removeLocks(client);
+    for (const lock of kept) this.set(lock);
+  }
+
+  removeLocks(client: number): void {
     for (const [key, locks] of this.#held) {
       if (locks[0]?.client !== client) continue;
       this.#counted(client, -locks.length);
       this.#held.delete(key);
     }
+  }
+
+  /** The client is gone, with its locks and all that it waits for. */
+  remove(client: number): void {
+    this.removeLocks(client);
     for (const waiter of this.#waiters.values()) if (waiter.client === client) this.leave(waiter.place);
   }
 

@@ -88,6 +88,40 @@ test('locks of a client that is silent end with its lease, and those of one that
   assert.deepEqual((await a.files.locks(FILE)).locks.map(({ client }) => client).sort(), [2, 3]);
 });
 
+test('a lock that its client does not know of ends, also where the client waits for it', async (t) => {
+  const { servers } = await started(t);
+  const [a] = servers;
+  const client = new Client(1);
+  await client.lock(a, { owner: 'lost' });
+  const beganMs = performance.now();
+  let got = false;
+  // The messages of one that waits renew nothing: a renewal would name the locks.
+  while (!got && performance.now() - beganMs < 3 * LOCK_LEASE_MS) {
+    got = await client.lock(a, { owner: 'waiting' }, LOCK_LEASE_MS).then(
+      () => true,
+      (error: unknown) => !refused('locked')(error),
+    );
+  }
+  assert.ok(got, 'The lock is kept for as long as its client waits for it');
+  assert.ok(performance.now() - beganMs >= LOCK_LEASE_MS - 50, 'Not before its lease was over');
+  assert.deepEqual(
+    (await a.files.locks(FILE)).locks.map(({ owner }) => owner),
+    ['waiting'],
+  );
+});
+
+test('a renewal without a request under way names all that its client has', async (t) => {
+  const { servers } = await started(t);
+  const [a] = servers;
+  const [client, other] = [new Client(1), new Client(2)];
+  const known: WireLock = { ...ALL, start: 0, end: 9 };
+  await client.lock(a, known);
+  await client.lock(a, { owner: 'lost', start: 10, end: 19 });
+  assert.deepEqual((await client.renew(a, [known])).lost, []);
+  await other.lock(a, { start: 10, end: 19 });
+  await assert.rejects(other.lock(a, { start: 0, end: 9 }), refused('locked'));
+});
+
 test('a wait is for a small part of the lock lease, which counts from before it', async (t) => {
   const { servers } = await started(t);
   const [a] = servers;
