@@ -1,5 +1,6 @@
 import { ServiceError } from '../base/errors.ts';
-import { type ContentVersion, contentVersionCompare } from '../wire/catalog-api.ts';
+import type { ContentVersion } from '../wire/catalog-api.ts';
+import { contentVersionCompare } from '../wire/content-version.ts';
 import type { FileState, WriteResult } from '../wire/http-api.ts';
 
 /**

@@ -2,7 +2,8 @@ import { ServiceError } from '../base/errors.ts';
 import type { FileId } from '../base/ids.ts';
 import { laterNs } from '../base/times.ts';
 import type { World } from '../base/world.ts';
-import { type Attributes, contentVersionCompare } from '../wire/catalog-api.ts';
+import type { Attributes } from '../wire/catalog-api.ts';
+import { contentVersionCompare } from '../wire/content-version.ts';
 import type { FileState } from '../wire/http-api.ts';
 
 /** Live files of one listing whose primaries are asked at the same time. */

@@ -34,11 +34,6 @@ export const ContentVersion = Type.Object({
 });
 export type ContentVersion = Static<typeof ContentVersion>;
 
-/** Order of versions of one file's contents: by epoch, then by number in the sequence. */
-export function contentVersionCompare(a: ContentVersion, b: ContentVersion): number {
-  return a.epoch - b.epoch || a.seq - b.seq;
-}
-
 /** A primary's mark that a file is live: its epoch's counter, and how often it has marked the file in it. */
 export const LiveMark = Type.Object({
   epoch: Type.Integer({ minimum: 0 }),

@@ -1,13 +1,8 @@
 import type { Logger } from 'pino';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import {
-  type ContentVersion,
-  contentVersionCompare,
-  type LiveMark,
-  type Query,
-  type QueryResults,
-} from '../../wire/catalog-api.ts';
+import type { ContentVersion, LiveMark, Query, QueryResults } from '../../wire/catalog-api.ts';
+import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import { Rounds } from '../rounds.ts';
 

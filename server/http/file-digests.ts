@@ -1,5 +1,6 @@
 import type { FileId } from '../../base/ids.ts';
-import { type ContentVersion, contentVersionCompare } from '../../wire/catalog-api.ts';
+import type { ContentVersion } from '../../wire/catalog-api.ts';
+import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { Gateway } from '../gateway.ts';
 import { recentlyUsed } from '../recently-used.ts';
 import { digestHash, digestText } from './digests.ts';

@@ -1,7 +1,8 @@
 import type { Readable } from 'node:stream';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import { type Attributes, contentVersionCompare } from '../../wire/catalog-api.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import { contentVersionCompare } from '../../wire/content-version.ts';
 import { WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';

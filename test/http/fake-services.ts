@@ -18,7 +18,7 @@ import { MetricsRegistry } from '../../server/metrics.ts';
 import type { CatalogService, FileService, FileStanding, StatusService } from '../../server/services.ts';
 import { CatalogChanges } from '../../server/storage/catalog-changes.ts';
 import type { Command, CommandRequest, Query } from '../../wire/catalog-api.ts';
-import { contentVersionCompare } from '../../wire/catalog-api.ts';
+import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { FileState, ServerStatus, WriteResult } from '../../wire/http-api.ts';
 import { rangeFromWire, rangeToWire } from '../../wire/lock-offsets.ts';
 import { systemWorld } from '../../world/system-world.ts';
