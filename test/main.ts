@@ -27,9 +27,9 @@ const SHARED: Readonly<Record<string, number>> = {
 };
 /** Folders by how long their longest files take; those that are not named follow. */
 const LONGEST_FIRST = [
-  'cluster',
-  'docs',
   'simulation',
+  'docs',
+  'cluster',
   'posix',
   'repair',
   'web',

@@ -7,7 +7,7 @@ import { mountObstacle } from '../../client/mount.ts';
 import { GATHER_MS } from '../../fuse/access-times.ts';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { isLong } from '../long.ts';
+import { isLong, SERVERS_OF_FORM } from '../long.ts';
 import { ClusterMount, runOk } from './cluster-mount.ts';
 import { earlierRelease } from './earlier-release.ts';
 import { RealCluster, until } from './real-cluster.ts';
@@ -32,7 +32,7 @@ const WAYS = [
     : []),
 ] as const;
 
-const cluster = await RealCluster.start();
+const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
 after(() => cluster.stop());
 await cluster.createVolume('main');
 const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
@@ -174,7 +174,10 @@ test('many reads are few requests, and files that come and go are none', { skip 
 });
 
 test('a cluster that knows nothing of reads is asked once, and nobody fails', { skip }, async (t) => {
-  const earlier = await RealCluster.start({ environment: () => earlierRelease() });
+  const earlier = await RealCluster.start({
+    servers: SERVERS_OF_FORM,
+    environment: () => earlierRelease(),
+  });
   t.after(() => earlier.stop());
   await earlier.createVolume('main');
   const mount = await ClusterMount.start(earlier, 'main');

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { noMount } from '../fuse/mounted.ts';
-import { isLong } from '../long.ts';
+import { isLong, SERVERS_OF_FORM } from '../long.ts';
 import { ClusterMount, runOk } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
@@ -70,7 +70,7 @@ describe('contents that another mount changes', { skip: noMount }, () => {
   const pairs = new Map<string, Promise<[ClusterMount, ClusterMount]>>();
 
   before(async () => {
-    cluster = await RealCluster.start();
+    cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
     await cluster.createVolume('main');
   });
 

@@ -5,7 +5,7 @@ import { after, test } from 'node:test';
 import { promisify } from 'node:util';
 import { mountObstacle } from '../../client/mount.ts';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
-import { onlyLong } from '../long.ts';
+import { onlyLong, SERVERS_OF_FORM } from '../long.ts';
 import { ClusterMount, run } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
@@ -73,7 +73,7 @@ const TRANSPORTS = [
 ] as const;
 
 const usable = TRANSPORTS.filter(({ obstacle }) => obstacle === null);
-const cluster = usable.length === 0 ? null : await RealCluster.start();
+const cluster = usable.length === 0 ? null : await RealCluster.start({ servers: SERVERS_OF_FORM });
 after(() => cluster?.stop());
 
 for (const { transport, obstacle } of TRANSPORTS) {
@@ -83,7 +83,8 @@ for (const { transport, obstacle } of TRANSPORTS) {
       : `Nothing can be mounted: ${obstacle}`;
   test(`programs hear that a quota is used up (${transport})`, { skip }, async (t) => {
     assert.ok(cluster !== null);
-    const argv = ['volume', 'create', transport, '--quota', '1MiB', '--quota-files', '6'];
+    const replicas = ['--replicas', `${cluster.ids.length}`];
+    const argv = ['volume', 'create', transport, ...replicas, '--quota', '1MiB', '--quota-files', '6'];
     const servers = ['--servers', cluster.urls.join(',')];
     await promisify(execFile)(process.execPath, [LAUNCHER, ...argv, ...servers]);
     const mount = await ClusterMount.start(cluster, transport, '--transport', transport);
@@ -122,7 +123,8 @@ for (const { transport, obstacle } of TRANSPORTS) {
     const quotas = { bytes: ['--quota', '1MiB'], files: ['--quota-files', '5'] };
     for (const [kind, quota] of Object.entries(quotas)) {
       const volume = `${transport}-${kind}`;
-      const argv = ['volume', 'create', volume, ...quota, '--servers', cluster.urls.join(',')];
+      const replicas = ['--replicas', `${cluster.ids.length}`];
+      const argv = ['volume', 'create', volume, ...replicas, ...quota, '--servers', cluster.urls.join(',')];
       await promisify(execFile)(process.execPath, [LAUNCHER, ...argv]);
       const mount = await ClusterMount.start(cluster, volume, '--transport', transport);
       t.after(() => mount.stop());

@@ -8,7 +8,7 @@ import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { RealCluster } from '../cluster/real-cluster.ts';
-import { isLong } from '../long.ts';
+import { isLong, SERVERS_OF_FORM } from '../long.ts';
 import { mountPairsOver, noMounts, transportsOfForm } from './mounts.ts';
 
 const AGE_MS = 100;
@@ -26,7 +26,7 @@ if (skip === false) await define();
 else test('what is opened is not the past', { skip }, () => undefined);
 
 async function define(): Promise<void> {
-  const cluster = await RealCluster.start();
+  const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
   after(() => cluster.stop());
   await cluster.createVolume('main');
   const mounted = await mountPairsOver(await transportsOfForm(), cluster, '--cache', `ttl:${AGE_MS}ms`);

@@ -10,6 +10,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { type ClusterMount, run } from '../cluster/cluster-mount.ts';
 import { memoryPeakMiB, RealCluster } from '../cluster/real-cluster.ts';
+import { SERVERS_OF_FORM } from '../long.ts';
 import { mountPairsOver, noMounts, transportsOfForm } from './mounts.ts';
 import { Ground } from './rules.ts';
 
@@ -34,7 +35,7 @@ function nameOf(index: number): string {
 }
 
 async function define(): Promise<void> {
-  const cluster = await RealCluster.start();
+  const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
   after(() => cluster.stop());
   await cluster.createVolume('main');
   const pairs = await mountPairsOver(await transportsOfForm(), cluster);

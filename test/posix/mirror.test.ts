@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { RealCluster } from '../cluster/real-cluster.ts';
-import { isLong } from '../long.ts';
+import { isLong, SERVERS_OF_FORM } from '../long.ts';
 import { Mirror } from './mirror.ts';
 import { mountPairsOver, noMounts, transports, transportsOfForm } from './mounts.ts';
 
@@ -26,7 +26,7 @@ if (skip === false) await define();
 else test('two mounts and the local disk', { skip }, () => undefined);
 
 async function define(): Promise<void> {
-  const cluster = await RealCluster.start();
+  const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
   after(() => cluster.stop());
   await cluster.createVolume('main');
   // All are there before the first test is declared: where none is left to run, the runner takes the tests for over.

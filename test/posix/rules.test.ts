@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { RealCluster } from '../cluster/real-cluster.ts';
+import { SERVERS_OF_FORM } from '../long.ts';
 import { localDirectory, mountOver, noMounts, readOnlyView, transportsOfForm } from './mounts.ts';
 import { Ground, type Rule, readRules } from './rules.ts';
 
@@ -21,7 +22,7 @@ async function define(): Promise<void> {
   assert.ok(rules.length >= RULES_MIN, `${rules.length} rules are read`);
   const local = await localDirectory();
   after(() => local.remove());
-  const cluster = await RealCluster.start();
+  const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
   after(() => cluster.stop());
   await cluster.createVolume('main');
   // All are there before the first test is declared: where none is left to run, the runner takes the tests for over.

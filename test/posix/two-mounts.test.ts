@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { RealCluster } from '../cluster/real-cluster.ts';
-import { isLong } from '../long.ts';
+import { isLong, SERVERS_OF_FORM } from '../long.ts';
 import { localDirectory, mountPairsOver, noMounts, transportsOfForm } from './mounts.ts';
 import type { Outcome } from './program.ts';
 import { Ground, readRules } from './rules.ts';
@@ -22,7 +22,7 @@ else test('two mounts', { skip }, () => undefined);
 async function define(): Promise<void> {
   const local = await localDirectory();
   after(() => local.remove());
-  const cluster = await RealCluster.start();
+  const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
   after(() => cluster.stop());
   await cluster.createVolume('main');
   const mounted = await mountPairsOver(await transportsOfForm(), cluster);

@@ -195,7 +195,11 @@ function defineOn(
     `);
     t.diagnostic(`rolling it back took ${(checked.tookMs / 1000).toFixed(1)} s`);
     assert.equal(checked.text.trim(), '[1000,"ok","delete"]');
-    const through = await ask(cluster.url('s2'), 'GET', `/v1/files/${volume}/data.db`);
+    const through = await ask(
+      cluster.url(cluster.ids.at(-1) as string),
+      'GET',
+      `/v1/files/${volume}/data.db`,
+    );
     const copy = join(local, 'copy.db');
     writeFileSync(copy, through.bytes);
     await runOk('cmp', [copy, database]);

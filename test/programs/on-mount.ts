@@ -4,6 +4,7 @@ import { after } from 'node:test';
 import { mountObstacle } from '../../client/mount.ts';
 import { ClusterMount, run } from '../cluster/cluster-mount.ts';
 import { RealCluster } from '../cluster/real-cluster.ts';
+import { SERVERS_OF_FORM } from '../long.ts';
 
 const obstacle = await mountObstacle();
 
@@ -41,7 +42,7 @@ export async function onMounts(): Promise<OnMount[]> {
 }
 
 async function startCluster(): Promise<RealCluster> {
-  const cluster = await RealCluster.start();
+  const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
   after(() => cluster.stop());
   return cluster;
 }
