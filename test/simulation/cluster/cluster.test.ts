@@ -12,24 +12,36 @@ import { commandOf } from './arguments.ts';
 import { type RunOptions, runCluster } from './cluster-run.ts';
 import { demandsOf, missedIn } from './demands.ts';
 import { FAULTS } from './faults.ts';
+import { runSeeds } from './seed-pool.ts';
 import { shortForm } from './shapes.ts';
 import { BASIC_WORKLOADS } from './workloads/all.ts';
 
 /** Seeds, and virtual seconds of the work of each; `npm run simulate:cluster:night` runs others. */
-const [SEEDS, SECONDS] = isLong ? [60, 60] : [12, 12];
+const [SEEDS, SECONDS] = isLong ? [300, 60] : [18, 20];
+/** Processes that run them. */
+const JOBS = 2;
 const OPERATIONS_PER_SECOND_MIN = 10;
 const MAIN = join(import.meta.dirname, 'main.ts');
 
 test('servers, clients and mounts keep their promises on every seed', { timeout: 3_600_000 }, async () => {
   const coverage = new Map<string, number>();
   let operations = 0;
-  for (const [index, shape] of shortForm(SEEDS, BASIC_WORKLOADS).entries()) {
-    const options: RunOptions = { seed: index + 1, ...shape, forMs: SECONDS * 1_000 };
-    const report = await runCluster(options);
-    assert.deepEqual(report.violations, [], commandOf(options));
-    for (const [what, count] of report.coverage) coverage.set(what, (coverage.get(what) ?? 0) + count);
-    operations += report.operations;
-  }
+  const failed: { readonly command: string; readonly violations: readonly string[] }[] = [];
+  const left: RunOptions[] = shortForm(SEEDS, BASIC_WORKLOADS).map((shape, index) => ({
+    ...{ seed: index + 1, ...shape, forMs: SECONDS * 1_000 },
+  }));
+  await runSeeds(
+    JOBS,
+    () => (failed.length > 0 ? null : (left.shift() ?? null)),
+    (line) => {
+      const { command, violations } = line;
+      if (violations.length > 0) failed.push({ command, violations });
+      for (const [what, count] of Object.entries(line.coverage))
+        coverage.set(what, (coverage.get(what) ?? 0) + count);
+      operations += line.operations;
+    },
+  );
+  assert.deepEqual(failed, []);
   const demands = demandsOf(
     BASIC_WORKLOADS,
     FAULTS.filter(({ isOfMountWork }) => isOfMountWork !== true),

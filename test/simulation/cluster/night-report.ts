@@ -4,20 +4,8 @@ import type { RunOptions } from './cluster-run.ts';
 import { demandsOf, missedIn } from './demands.ts';
 import { derived } from './derived.ts';
 import { RARE_PATHS } from './fast-paths.ts';
+import type { SeedLine } from './seed-pool.ts';
 import { shapeOf } from './shapes.ts';
-
-export interface NightSeed {
-  readonly seed: number;
-  readonly command: string;
-  readonly cpuS: number;
-  readonly simulatedS: number;
-  readonly operations: number;
-  readonly unknown: number;
-  readonly events: number;
-  readonly undecided: number;
-  readonly violations: readonly string[];
-  readonly coverage: Readonly<Record<string, number>>;
-}
 
 const SUMMED = ['cpuS', 'simulatedS', 'operations', 'unknown', 'events', 'undecided'] as const;
 
@@ -31,7 +19,7 @@ export class NightReport {
   readonly #path: string;
   readonly #done = new Set<number>();
   readonly #coverage = new Map<string, number>();
-  readonly #failed: NightSeed[] = [];
+  readonly #failed: SeedLine[] = [];
   readonly #sum: Record<(typeof SUMMED)[number], number> = {
     ...{ cpuS: 0, simulatedS: 0, operations: 0, unknown: 0, events: 0, undecided: 0 },
   };
@@ -41,7 +29,7 @@ export class NightReport {
     if (!existsSync(path)) return;
     for (const line of readFileSync(path, 'utf8').split('\n')) {
       // A process that was killed may have left half a line.
-      if (line.endsWith('}')) this.#count(JSON.parse(line) as NightSeed);
+      if (line.endsWith('}')) this.#count(JSON.parse(line) as SeedLine);
     }
   }
 
@@ -49,12 +37,12 @@ export class NightReport {
     return this.#done.has(seed);
   }
 
-  add(line: NightSeed): void {
+  add(line: SeedLine): void {
     appendFileSync(this.#path, `${JSON.stringify(line)}\n`);
     this.#count(line);
   }
 
-  #count(line: NightSeed): void {
+  #count(line: SeedLine): void {
     this.#done.add(line.seed);
     for (const name of SUMMED) this.#sum[name] += line[name];
     for (const [name, count] of Object.entries(line.coverage))

@@ -1,11 +1,7 @@
 /** `npm run simulate:cluster:night`: see `--help`. */
-import { type ChildProcess, fork } from 'node:child_process';
-import { globSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { commandLineOf, countOption, UsageError, wantedOrExit } from '../../../bench/command-line.ts';
-import { commandOf } from './arguments.ts';
-import { foldersOf } from './in-simulation.ts';
-import { NightReport, type NightSeed, nightOptions } from './night-report.ts';
+import { NightReport, nightOptions } from './night-report.ts';
+import { runSeeds, type SeedLine } from './seed-pool.ts';
 
 const USAGE = `npm run simulate:cluster:night -- [options]
 
@@ -21,14 +17,8 @@ Exit code 1: a seed violates a rule.
   --help           prints this
 `;
 
-const WORKER = join(import.meta.dirname, 'night-worker.ts');
 const MS_PER_HOUR = 3_600_000;
 const TOTALS_EVERY_MS = 600_000;
-/** A process runs so many seeds before it is replaced: databases and code that it holds grow with them. */
-const SEEDS_PER_PROCESS = 40;
-/** A seed that takes longer hangs. */
-const SEED_MS_MAX = 1_800_000;
-
 const line = commandLineOf(
   process.argv.slice(2),
   { texts: ['hours', 'jobs', 'first', 'report'], flags: ['totals'] },
@@ -53,64 +43,12 @@ function take(): number {
   return next++;
 }
 
-/** Of a process that was killed. */
-function removeFolders(pid: number | undefined): void {
-  if (pid === undefined) return;
-  for (const folder of globSync(`${foldersOf(pid)}*`)) rmSync(folder, { recursive: true, force: true });
-}
-
-/** @returns the line of a seed, also where its process ended or hangs */
-function ask(worker: ChildProcess, seed: number): Promise<NightSeed> {
-  return new Promise((resolve) => {
-    const lost = (why: string): void => {
-      worker.kill('SIGKILL');
-      removeFolders(worker.pid);
-      done({
-        ...{
-          seed,
-          command: commandOf(nightOptions(seed)),
-          cpuS: 0,
-          simulatedS: 0,
-          operations: 0,
-          unknown: 0,
-        },
-        ...{ events: 0, undecided: 0, violations: [why], coverage: {} },
-      });
-    };
-    const timer = setTimeout(
-      () => lost(`the run hangs: ${SEED_MS_MAX / 60_000} minutes have passed`),
-      SEED_MS_MAX,
-    );
-    const exited = (code: number | null, signal: string | null): void =>
-      lost(`the process of the run ended with ${code ?? signal}`);
-    const done = (answer: NightSeed): void => {
-      clearTimeout(timer);
-      worker.off('exit', exited);
-      worker.off('message', done);
-      resolve(answer);
-    };
-    worker.on('exit', exited);
-    worker.on('message', done);
-    worker.send(seed);
-  });
-}
-
-async function work(): Promise<void> {
-  while (!isStopped && Date.now() < untilMs) {
-    const worker = fork(WORKER, { detached: true });
-    for (let count = 0; count < SEEDS_PER_PROCESS && worker.connected; count++) {
-      if (isStopped || Date.now() >= untilMs) break;
-      const answer = await ask(worker, take());
-      report.add(answer);
-      const { seed, simulatedS, operations, violations, command } = answer;
-      const verdict = violations.length === 0 ? 'well' : `VIOLATION ${violations[0]}\n${command}`;
-      process.stdout.write(
-        `seed ${seed}: ${simulatedS.toFixed(0)} s, ${operations} operations, ${verdict}\n`,
-      );
-      if (violations.length > 0) failed++;
-    }
-    if (worker.connected) worker.disconnect();
-  }
+function took(answer: SeedLine): void {
+  report.add(answer);
+  const { seed, simulatedS, operations, violations, command } = answer;
+  const verdict = violations.length === 0 ? 'well' : `VIOLATION ${violations[0]}\n${command}`;
+  process.stdout.write(`seed ${seed}: ${simulatedS.toFixed(0)} s, ${operations} operations, ${verdict}\n`);
+  if (violations.length > 0) failed++;
 }
 
 process.on('SIGINT', () => {
@@ -119,7 +57,8 @@ process.on('SIGINT', () => {
   isStopped = true;
 });
 const totals = setInterval(() => process.stdout.write(report.text), TOTALS_EVERY_MS);
-await Promise.all(Array.from({ length: jobs }, work));
+const more = () => (isStopped || Date.now() >= untilMs ? null : nightOptions(take()));
+await runSeeds(jobs, more, took);
 clearInterval(totals);
 process.stdout.write(report.text);
 process.exit(failed > 0 ? 1 : 0);

@@ -1,13 +1,12 @@
-/** A process of `npm run simulate:cluster:night`: runs the seeds that it is sent, and answers each with a line of the report. */
+/** A process of `runSeeds`: runs the seeds that it is sent, and answers each with a line. */
 import { commandOf } from './arguments.ts';
-import { runCluster } from './cluster-run.ts';
-import type { NightSeed } from './night-report.ts';
-import { nightOptions } from './night-report.ts';
+import { type RunOptions, runCluster } from './cluster-run.ts';
+import type { SeedLine } from './seed-pool.ts';
 
-async function play(seed: number): Promise<NightSeed> {
-  const options = nightOptions(seed);
+async function play(options: RunOptions): Promise<SeedLine> {
+  const { seed } = options;
   const before = process.cpuUsage();
-  const line = (rest: Omit<NightSeed, 'seed' | 'command' | 'cpuS'>): NightSeed => {
+  const line = (rest: Omit<SeedLine, 'seed' | 'command' | 'cpuS'>): SeedLine => {
     const { user, system } = process.cpuUsage(before);
     return { seed, command: commandOf(options), cpuS: (user + system) / 1e6, ...rest };
   };
@@ -27,7 +26,7 @@ async function play(seed: number): Promise<NightSeed> {
   }
 }
 
-process.on('message', (seed: number) => {
-  void play(seed).then((line) => process.send?.(line));
+process.on('message', (options: RunOptions) => {
+  void play(options).then((line) => process.send?.(line));
 });
 process.on('disconnect', () => process.exit());
