@@ -15,7 +15,7 @@ export class HistoryJudge implements Judge {
 
   judge(run: Run): void {
     const { cache } = run.cluster.shape;
-    const history = cache === 'ttl' ? run.history.map(aged) : run.history;
+    const history = cache === 'ttl' ? run.history.flatMap(aged) : run.history;
     const { violations, undecided } = historyCheck(history, { configurationsMax: CONFIGURATIONS_MAX });
     run.undecided = undecided.length;
     for (const violation of violations)
@@ -23,10 +23,20 @@ export class HistoryJudge implements Judge {
   }
 }
 
-/** @returns the operation with the time in which what a mount with `cache=ttl` answers may have been true */
-function aged(operation: Operation): Operation {
+/** @returns the operation with the time in which what a mount with `cache=ttl` answers may have been true; none where that says nothing */
+function aged(operation: Operation): readonly Operation[] {
   const { client, op, output, call } = operation;
+  if (!client.startsWith('m')) return [operation];
+  if (op === 'rename' && output !== null) return renamed(operation);
   const isRead = op === 'pread' || op === 'size' || op === 'lookup' || output === false;
-  if (!client.startsWith('m') || !isRead) return operation;
-  return { ...operation, call: Math.max(0, call - (TTL_MS + TTL_SLACK_MS) * 1e6) };
+  return [isRead ? { ...operation, call: Math.max(0, call - (TTL_MS + TTL_SLACK_MS) * 1e6) } : operation];
+}
+
+/**
+ * Linux looks at both names of a rename before it sends it, and has each from a moment of its own: a refusal shows no state that
+ * was, and where both stand for one file it succeeds and changes nothing.
+ */
+function renamed(operation: Operation): readonly Operation[] {
+  if (operation.output === false) return [];
+  return [{ ...operation, output: null, status: 'unknown', return: null }];
 }
