@@ -145,4 +145,14 @@ export const PLANTED_SCHEDULES: readonly Planted[] = [
     replace: '',
     caughtBy: { schedule: 'power-between-seals' },
   },
+  {
+    layer: 'replica',
+    row: 'seal-late',
+    rule: 'A file is sealed with the contents that its writer has seen.',
+    file: 'server/file/file-primary.ts',
+    in: 'FilePrimary.#seal',
+    find: 'if ($expected !== undefined) this.#assertContents($expected);',
+    replace: '',
+    caughtBy: { schedule: 'late-seal' },
+  },
 ];

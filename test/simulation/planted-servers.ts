@@ -418,12 +418,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     in: 'ReservationSweep.#round',
     find: '([$file, $mark]) => isSame($before.get($file), $mark) && isDue($file)',
     replace: '() => $before.size < 0',
-    caughtBy: {
-      test: {
-        file: 'test/server/reservation-sweep.test.ts',
-        name: 'what files may grow to ends where the primary that asked has gone',
-      },
-    },
+    caughtBy: { schedule: 'quota-given-back' },
   },
   {
     layer: 'replica',
@@ -680,12 +675,7 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     in: 'mayBeSet',
     find: '$isStrict && $inode.changedNs !== $inode.modifiedNs',
     replace: 'false',
-    caughtBy: {
-      test: {
-        file: 'test/catalog/accesses.test.ts',
-        name: 'a read of before does not count after the access time was set to what it was',
-      },
-    },
+    caughtBy: { schedule: 'late-access-time' },
   },
   {
     layer: 'replica',

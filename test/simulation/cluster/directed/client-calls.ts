@@ -93,6 +93,15 @@ export class ClientCalls implements Caller {
         await this.#client.command({ kind: 'volume-create', name, replicas: 3, objectBytes: 4_096 });
         return '';
       },
+      quota: async (bytes = '') => {
+        await this.#client.command({ kind: 'volume-set', name: this.#volume, quotaBytes: Number(bytes) });
+        return '';
+      },
+      /** `usage namedBytes` */
+      usage: async (what = '') => {
+        const { volume } = await this.#client.query({ kind: 'volume', name: this.#volume });
+        return String((volume as unknown as Readonly<Record<string, unknown>>)[what]);
+      },
       /** `rest s1 PUT /x text header:value …`: status, and what a GET answers. */
       rest: async (server = '', method = '', path = '', body = '', ...headers: string[]) => {
         const named = headers.map((header) => header.split(/:(.*)/, 2) as [string, string]);
