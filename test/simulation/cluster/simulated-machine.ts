@@ -104,6 +104,10 @@ export class SimulatedMachine {
     });
   }
 
+  get isMounted(): boolean {
+    return this.#mount !== null && !this.hasEnded;
+  }
+
   /** Its programs end, then it is unmounted. @param done called in the kernel's process, as soon as all was tried */
   unmount(cluster: SimulatedCluster, done: () => void): void {
     const { time } = cluster;

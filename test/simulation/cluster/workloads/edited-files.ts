@@ -11,6 +11,8 @@ const STEPS_MAX = 14;
 const SIZE_MAX = 20_000;
 const PIECE_MAX = 6_000;
 const THINK_MS_MAX = 60;
+/** Of the closes, after which another mount reads the file at once. */
+const ELSEWHERE = 0.6;
 const FALLOC_FL_KEEP_SIZE = 1;
 const FALLOC_FL_PUNCH_HOLE = 2;
 const FALLOC_FL_ZERO_RANGE = 0x10;
@@ -79,6 +81,7 @@ class EditedFile {
         if (!isClosed) await process.close(file).catch(ignoreKernelError);
       }
       this.#done();
+      if (draw.chance(ELSEWHERE)) files.readElsewhere(this.#program, this.#own);
       run.count('edited file closed');
       return !this.#isRemoved;
     } catch (error) {

@@ -35,6 +35,31 @@ export class OneWriterFiles {
     return file;
   }
 
+  /**
+   * A program has closed or synced its file, and one on another mount reads it at once, as where the first has sent it
+   * word.
+   */
+  readElsewhere({ draw, machine, run, volume }: MountProgram, { path, judge }: OwnFile): void {
+    const others = run.cluster.machines.filter(
+      (other) => other !== machine && other.volume === volume && other.isMounted && !other.kernel.hasEnded,
+    );
+    if (others.length === 0) return;
+    const other = draw.pick(others);
+    run.cluster.time.after(0, other.kernel, () => {
+      const process = other.model.process();
+      const calledNs = run.nowNs();
+      const read = answered(() => contentsOf(process, path, draw), ['ENOENT']).then((contents) => {
+        if (contents === undefined) return;
+        judge.read(`${other.name}, at once,`, calledNs, contents);
+        run.count('read at once elsewhere');
+      });
+      read.then(
+        () => process.exit(),
+        (error: Error) => run.cluster.time.fail(error),
+      );
+    });
+  }
+
   /** A program reads a file that it, or another program, changes. */
   async readOne(program: MountProgram): Promise<void> {
     const { draw, process, run, volume: mounted } = program;

@@ -11,6 +11,8 @@ const BYTES_MAX = 220;
 const LARGE = 0.1;
 const LARGE_BYTES_MAX = 9_000;
 const THINK_MS_MAX = 80;
+/** Of the files that are written, which another mount reads at once. */
+const ELSEWHERE = 0.3;
 
 /**
  * A program fills directories of its own with small files, replaces and removes them, as tar, editors and compilers do, and
@@ -101,7 +103,8 @@ class SmallFilesProgram {
   }
 
   /** Opens, writes and closes a file of this program. @returns whether all of it succeeded; else nothing more is known of it */
-  async #write({ path, judge }: OwnFile, flags: number): Promise<boolean> {
+  async #write(own: OwnFile, flags: number): Promise<boolean> {
+    const { path, judge } = own;
     const { draw, process } = this.#program;
     const contents = this.#contents();
     const change = judge.begin(contents.toString('latin1'));
@@ -125,6 +128,7 @@ class SmallFilesProgram {
     });
     if (!isWritten) change.failed();
     else if (!isSynced) change.done();
+    if (isWritten && draw.chance(ELSEWHERE)) this.#files.readElsewhere(this.#program, own);
     return isWritten;
   }
 
