@@ -465,12 +465,18 @@ export class LocalFileService implements FileService {
       await this.#parts.world.sleep(EVERYWHERE_LOOK_MS);
   }
 
+  /** The catalog orders commands although the disk of files has failed: then none is created here. */
+  #mayCreate(file: FileId, view: View): boolean {
+    const { self, store } = this.#parts;
+    return viewVoters(view).includes(self) && store.failure === null && store.record(file) === null;
+  }
+
   /** The lease grants nothing without an epoch: it may be gained before it is known that the file is there. */
   making(attributes: Attributes): void {
-    const { lease, self, store, yieldTo } = this.#parts;
+    const { lease, yieldTo } = this.#parts;
     const file = attributes.inode as FileId;
     const view = viewOf(attributes);
-    if (!viewVoters(view).includes(self) || store.record(file) !== null) return;
+    if (!this.#mayCreate(file, view)) return;
     if (lease.isUsable() && (yieldTo?.(view) ?? null) === null) lease.open(file, view);
   }
 
@@ -484,10 +490,10 @@ export class LocalFileService implements FileService {
   }
 
   made(attributes: Attributes): void {
-    const { host, lease, self, store, log } = this.#parts;
+    const { host, lease, log } = this.#parts;
     const file = attributes.inode as FileId;
     const view = viewOf(attributes);
-    if (!viewVoters(view).includes(self) || store.record(file) !== null) return;
+    if (!this.#mayCreate(file, view)) return;
     try {
       lease.assertUsable();
       const driver = host.create(file, view, attributes.objectBytes);

@@ -56,6 +56,7 @@ interface MemoryFile {
 
 /** A store without a disk, for tests: same face, same order of effects, nothing survives. */
 export class MemoryStore implements FileStore {
+  readonly failure = null;
   readonly #files = new Map<FileId, MemoryFile>();
   #closed = false;
 

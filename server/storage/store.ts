@@ -70,6 +70,9 @@ export type NewTrust = Exclude<Trust, 'damaged'>;
  * steps down), `integrity` where bytes do not match their checksum (never returned to anybody).
  */
 export interface FileStore {
+  /** Why the store is over until a restart, and every call fails with `storage`; null while it works. */
+  readonly failure: string | null;
+
   /** @returns the replica's record, or null where this server has none for the file */
   record(file: FileId): ReplicaRecord | null;
 

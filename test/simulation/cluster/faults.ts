@@ -1,4 +1,5 @@
 import type { Prng } from '../../../base/prng.ts';
+import { DISK_FAULTS } from './disk/disk-faults.ts';
 import { FAIR, FOUL } from './network.ts';
 import type { ClusterShape, SimulatedCluster } from './simulated-cluster.ts';
 
@@ -264,34 +265,7 @@ export const FAULTS: readonly Fault[] = [
       return true;
     },
   },
-  {
-    name: 'slow-disk',
-    weight: 1,
-    inject(cluster, draw, durationMs) {
-      const { id, disk } = draw.pick(cluster.servers);
-      disk.slowness = 1 + draw.next() * 60;
-      cluster.tell(
-        `the disk of ${id} takes ${disk.slowness.toFixed(0)} times as long for ${seconds(durationMs)}`,
-      );
-      cluster.later(durationMs, () => {
-        disk.slowness = 1;
-      });
-      return true;
-    },
-  },
-  {
-    name: 'full-disk',
-    weight: 1,
-    inject(cluster, draw, durationMs) {
-      const { id, disk } = draw.pick(cluster.servers);
-      disk.isFull = true;
-      cluster.tell(`the disk of ${id} is full for ${seconds(durationMs)}`);
-      cluster.later(durationMs, () => {
-        disk.isFull = false;
-      });
-      return true;
-    },
-  },
+  ...DISK_FAULTS,
 ];
 
 /** A fault of a run, before it happens. */

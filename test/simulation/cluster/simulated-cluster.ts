@@ -311,6 +311,8 @@ export class SimulatedCluster {
     for (const server of this.servers) {
       this.checkServer(server);
       server.disk.repair();
+      // Its store may be over, which an operator ends.
+      if (server.disk.hasFailed || server.rebuilds) server.kill();
       this.#restart(server);
     }
     this.tell('all faults have ended');

@@ -49,6 +49,8 @@ export class SimulatedServer {
   #server: Server | null = null;
   #boots = 1;
   starts = 0;
+  /** It is started so that it begins anew where it finds its folder damaged. */
+  rebuilds = false;
   /** Why it ended by itself, if it did. */
   failure: unknown = null;
 
@@ -81,7 +83,8 @@ export class SimulatedServer {
     this.starts++;
     mountDisk(process, this.disk);
     const log = this.#log(logLevel);
-    const config = readConfig([...flags, '--data', this.disk.folder], {}, () => '');
+    const rebuild = this.rebuilds ? ['--rebuild'] : [];
+    const config = readConfig([...flags, ...rebuild, '--data', this.disk.folder], {}, () => '');
     const machine: Machine = {
       bootId: `boot-${this.#boots}`,
       peerTransport: (options) => peers.join(process, options),

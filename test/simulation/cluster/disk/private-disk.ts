@@ -5,7 +5,7 @@ import type { Prng } from '../../../../base/prng.ts';
 import { type Performed, performedBy } from './file-calls.ts';
 import type { SimulatedDisk } from './guarded-files.ts';
 import { undone } from './real-database.ts';
-import { ForeignFile, inodeAt, realFiles } from './real-files.ts';
+import { ForeignFile, inodeAt, pathOf, realFiles } from './real-files.ts';
 import { StoredFiles } from './stored-files.ts';
 import type { Loss } from './synced-bytes.ts';
 
@@ -24,6 +24,14 @@ const BLOCK_BYTES = 4_096;
 /** Free space that a commit needs at the least: a few pages, and what goes with each. */
 const COMMIT_BYTES = 16 * BLOCK_BYTES;
 
+interface Failing {
+  readonly access: Access;
+  readonly of: RegExp;
+}
+
+/** Calls that `failNext` means. */
+const FAILING = /^(read|writev?|fsync|fdatasync)$/;
+
 /** What a call asks of the disk. */
 export type Access = 'read' | 'write' | 'sync';
 
@@ -37,13 +45,15 @@ export class PrivateDisk implements SimulatedDisk {
   readonly #fds = new Set<number>();
   readonly #databases = new Set<Database.Database>();
   readonly #files = new StoredFiles();
-  readonly #failing: Access[] = [];
+  readonly #failing: Failing[] = [];
   #life = 0;
   /** What is free while the disk runs full; null where that is no matter. */
   #freeBytes: number | null = null;
   /** Each operation takes so many times as long. */
   slowness = 1;
   syncs = 0;
+  /** A call of the process that has it now has failed. */
+  hasFailed = false;
 
   constructor(root: string, random: Prng) {
     this.#root = root;
@@ -77,9 +87,18 @@ export class PrivateDisk implements SimulatedDisk {
     this.fill(isFull ? 0 : null);
   }
 
-  /** Has the next call of the kind fail with `EIO`, once. */
-  failNext(access: Access): void {
-    this.#failing.push(access);
+  /** Has the next call of the kind fail with `EIO`, once. @param of the files that it is of: any where it is absent */
+  failNext(access: Access, of: RegExp = /^/): void {
+    this.#failing.push({ access, of });
+  }
+
+  /** @returns whether a call of this kind and file is to fail now */
+  #isFailing(access: Access, file: string): boolean {
+    const due = this.#failing.findIndex((one) => one.access === access && one.of.test(file));
+    if (due < 0) return false;
+    this.#failing.splice(due, 1);
+    this.hasFailed = true;
+    return true;
   }
 
   /** Ends all that `fill`, `failNext` and `slowness` have begun. */
@@ -156,9 +175,8 @@ export class PrivateDisk implements SimulatedDisk {
   }
 
   #failIfDue({ access }: Performed, name: string, args: readonly unknown[]): void {
-    const due = this.#failing.indexOf(access);
-    if (due < 0) return;
-    this.#failing.splice(due, 1);
+    if (!FAILING.test(name)) return;
+    if (this.#failing.length === 0 || !this.#isFailing(access, pathOf(args[0] as number) ?? '')) return;
     if (access === 'sync') this.#files.dropped(args[0] as number);
     throw systemError('EIO', 'i/o error', -5, name);
   }
@@ -197,11 +215,8 @@ export class PrivateDisk implements SimulatedDisk {
   }
 
   commit(database: Database.Database, run: () => unknown): unknown {
-    const due = this.#failing.indexOf('write');
-    if (due >= 0) {
-      this.#failing.splice(due, 1);
+    if (this.#isFailing('write', database.name))
       throw undone(database, 'SQLITE_IOERR_WRITE', 'disk I/O error');
-    }
     if (this.#freeBytes === null) return run();
     if (this.#freeBytes < COMMIT_BYTES) throw undone(database, 'SQLITE_FULL', 'database or disk is full');
     const log = path.relative(this.folder, `${database.name}-wal`);
@@ -226,6 +241,8 @@ export class PrivateDisk implements SimulatedDisk {
     const loss: Loss = this.#random.chance(0.4) ? 'all' : 'some';
     const before = this.folder;
     this.#life++;
+    this.hasFailed = false;
+    this.#failing.length = 0;
     if (lostPower) {
       this.#files.losePower(before, this.folder, loss, this.#random);
       realFiles.rmSync(this.memory, { recursive: true, force: true });

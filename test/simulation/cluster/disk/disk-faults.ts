@@ -1,0 +1,85 @@
+import type { Fault } from '../faults.ts';
+import type { Access } from './private-disk.ts';
+
+const SLOW_TIMES_MAX = 60;
+/** A full disk has none of it, or a little, or less than servers reserve. */
+const FREE_BYTES = [0, 0, 200_000, 40 * 1024 * 1024];
+const CALLS: readonly Access[] = ['sync', 'write', 'read'];
+
+const seconds = (ms: number): string => `${(ms / 1_000).toFixed(1)} s`;
+
+export const DISK_FAULTS: readonly Fault[] = [
+  {
+    name: 'slow-disk',
+    weight: 1,
+    inject(cluster, draw, durationMs) {
+      const { id, disk } = draw.pick(cluster.servers);
+      disk.slowness = 1 + draw.next() * SLOW_TIMES_MAX;
+      cluster.tell(
+        `the disk of ${id} takes ${disk.slowness.toFixed(0)} times as long for ${seconds(durationMs)}`,
+      );
+      cluster.later(durationMs, () => {
+        disk.slowness = 1;
+      });
+      return true;
+    },
+  },
+  {
+    name: 'full-disk',
+    weight: 1,
+    inject(cluster, draw, durationMs) {
+      const { id, disk } = draw.pick(cluster.servers);
+      const freeBytes = draw.pick(FREE_BYTES);
+      disk.fill(freeBytes);
+      cluster.tell(`the disk of ${id} has ${freeBytes} bytes free for ${seconds(durationMs)}`);
+      cluster.later(durationMs, () => disk.fill(null));
+      return true;
+    },
+  },
+  {
+    // The store is over then, or may be: an operator starts the server again. The others have what it acknowledged, as after
+    // a loss of power.
+    name: 'failing-disk',
+    weight: 2,
+    inject(cluster, draw, durationMs) {
+      const { weak } = cluster;
+      if (!weak.hasStarted) return false;
+      const access = draw.pick(CALLS);
+      weak.disk.failNext(access);
+      cluster.tell(
+        `the next ${access} of ${weak.id} fails, and it starts again after ${seconds(durationMs)}`,
+      );
+      cluster.later(durationMs, () => {
+        if (!weak.runs) return;
+        weak.kill();
+        cluster.restartLater(weak, 0);
+      });
+      return true;
+    },
+  },
+  {
+    name: 'rot',
+    weight: 1,
+    inject(cluster, draw) {
+      const { id, disk } = cluster.weak;
+      const name = disk.rotContainer(draw);
+      if (name === null) return false;
+      cluster.tell(`a bit of ${name} of ${id} flips`);
+      return true;
+    },
+  },
+  {
+    name: 'damaged-database',
+    weight: 1,
+    inject(cluster, draw, durationMs) {
+      const { weak } = cluster;
+      if (cluster.servers.some((server) => !server.hasStarted)) return false;
+      weak.kill();
+      const name = weak.disk.rotDatabase(draw);
+      weak.rebuilds = true;
+      cluster.tell(`${weak.id} is killed for ${seconds(durationMs)}, and a page of ${name} is damaged`);
+      cluster.restartLater(weak, durationMs);
+      return name !== null;
+    },
+  },
+];
