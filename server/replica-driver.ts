@@ -479,8 +479,8 @@ export class ReplicaDriver {
         return;
       }
       case 'flush-local': {
-        const { seq } = this.subject.record();
-        this.#durably(this.subject.flush(), { kind: 'flush-done', seq });
+        const seq = this.#appliedSeq();
+        if (seq !== null) this.#durably(this.subject.flush(), { kind: 'flush-done', seq });
         return;
       }
       case 'committed':
@@ -578,6 +578,17 @@ export class ReplicaDriver {
         this.#storageFailed(error);
       },
     );
+  }
+
+  /** @returns null where the store is over, which the replica learns then */
+  #appliedSeq(): number | null {
+    try {
+      return this.subject.record().seq;
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      this.#storageFailed(error);
+      return null;
+    }
   }
 
   #closedError(): ServiceError {
