@@ -8,6 +8,7 @@ import { TTL_MS } from '../simulated-machine.ts';
 const CONFIGURATIONS_MAX = 300_000;
 /** With `cache=ttl`: what an answer took to arrive at the mount is not part of its age. */
 const TTL_SLACK_MS = 200;
+const TTL_NS = (TTL_MS + TTL_SLACK_MS) * 1e6;
 
 /** The history of each file and of each directory is linearizable. */
 export class HistoryJudge implements Judge {
@@ -15,7 +16,7 @@ export class HistoryJudge implements Judge {
 
   judge(run: Run): void {
     const { cache } = run.cluster.shape;
-    const history = cache === 'ttl' ? run.history.flatMap(aged) : run.history;
+    const history = cache === 'ttl' ? agedHistory(run.history) : run.history;
     const { violations, undecided } = historyCheck(history, { configurationsMax: CONFIGURATIONS_MAX });
     run.undecided = undecided.length;
     for (const violation of violations)
@@ -23,20 +24,54 @@ export class HistoryJudge implements Judge {
   }
 }
 
-/** @returns the operation with the time in which what a mount with `cache=ttl` answers may have been true; none where that says nothing */
-function aged(operation: Operation): readonly Operation[] {
-  const { client, op, output, call } = operation;
-  if (!client.startsWith('m')) return [operation];
-  if (op === 'rename' && output !== null) return renamed(operation);
-  const isRead = op === 'pread' || op === 'size' || op === 'lookup' || output === false;
-  return [isRead ? { ...operation, call: Math.max(0, call - (TTL_MS + TTL_SLACK_MS) * 1e6) } : operation];
+function agedHistory(history: readonly Operation[]): Operation[] {
+  const renames = new Map<string, Rename[]>();
+  for (const operation of history) {
+    if (operation.op !== 'rename') continue;
+    const { key } = operation;
+    renames.set(key, [...(renames.get(key) ?? []), operation as Rename]);
+  }
+  return history.flatMap((operation) => aged(operation, renames.get(operation.key) ?? []));
 }
 
 /**
- * Linux looks at both names of a rename before it sends it, and has each from a moment of its own: a refusal shows no state that
- * was, and where both stand for one file it succeeds and changes nothing.
+ * Weakens what mounts with `cache=ttl` saw to what they promise. An answer may have been true up to the time before. Linux looks at
+ * both names of a rename before it sends it, and has each from a moment of its own: a refusal shows no state that was, and where
+ * both stand for one file it succeeds and changes nothing. With a rename it moves what it has cached: where the source was out of
+ * date, so is the target for the rest of the time.
  */
-function renamed(operation: Operation): readonly Operation[] {
-  if (operation.output === false) return [];
-  return [{ ...operation, output: null, status: 'unknown', return: null }];
+function aged(operation: Operation, ofDirectory: readonly Rename[]): Operation[] {
+  const { client, op, output, call } = operation;
+  if (!client.startsWith('m')) return [operation];
+  const [sinceNs, mount] = [call - TTL_NS, mountOf(client)];
+  const renames = ofDirectory.filter(
+    (other) => other !== operation && other.call < call && (other.return ?? call) > sinceNs,
+  );
+  const named = namesOf(operation);
+  if (op === 'rename' && output !== null) {
+    if (output === false) return [];
+    const isOneInode = renames.some(
+      ({ client: by, input }) => mountOf(by) !== mount && named.includes(input.from),
+    );
+    return [isOneInode ? { ...operation, status: 'unknown', return: null } : operation];
+  }
+  const isRead = op === 'pread' || op === 'size' || op === 'lookup' || output === false;
+  if (!isRead) return [operation];
+  const isMoved = renames.some(
+    ({ client: by, input }) =>
+      mountOf(by) === mount && (named.includes(input.from) || named.includes(input.to)),
+  );
+  return isMoved ? [] : [{ ...operation, call: Math.max(0, sinceNs) }];
+}
+
+type Rename = Extract<Operation, { readonly op: 'rename' }>;
+
+function mountOf(client: string): string {
+  return client.replace(/\/.*/, '');
+}
+
+function namesOf(operation: Operation): string[] {
+  if (operation.op === 'rename') return [operation.input.from, operation.input.to];
+  const { input } = operation;
+  return input !== null && typeof input === 'object' && 'name' in input ? [input.name] : [];
 }
