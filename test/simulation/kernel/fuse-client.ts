@@ -215,20 +215,25 @@ export class FuseClient {
     throw new KernelError('EIO', 'No file is open for writing');
   };
 
-  /** fuse_update_get_attr: asks where what is wanted is not known, or not any more. @param handle of a file that is read */
+  /**
+   * fuse_update_get_attr: asks where what is wanted is not known, or not any more.
+   * @param handle of a file that is read
+   * @returns the attributes of the reply, which `stat` shows also where the inode does not take them; null where none was needed
+   */
   async updateAttributes(
     call: Call,
     inode: Inode,
     parts: number = STALE_ALL,
     handle?: number,
-  ): Promise<void> {
+  ): Promise<Inode64 | null> {
     if (inode.isBad) throw new KernelError('EIO');
-    if (!inode.isStale(parts, this.world.nowMs())) return;
+    if (!inode.isStale(parts, this.world.nowMs())) return null;
     inode.forgetAcls();
-    await this.#askAttributes(call, inode, handle);
+    return this.#askAttributes(call, inode, handle);
   }
 
-  async #askAttributes({ task }: Call, inode: Inode, handle?: number): Promise<void> {
+  /** fuse_do_getattr */
+  async #askAttributes({ task }: Call, inode: Inode, handle?: number): Promise<Inode64> {
     const version = this.#version;
     const isByHandle = handle !== undefined && inode.isFile;
     const body = [words(isByHandle ? GETATTR_HANDLE : 0, 0), longs(handle ?? 0)];
@@ -238,6 +243,7 @@ export class FuseClient {
       throw new KernelError('EIO', 'An inode changes its type');
     }
     await this.changeAttributes(inode, reply.attributes, reply.attributesMs, version);
+    return reply.attributes;
   }
 
   /** fuse_permission. @throws KernelError EACCES */

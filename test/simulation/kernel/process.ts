@@ -639,7 +639,8 @@ export class Process implements Credentials {
   }
 
   async #attributes(call: Call, inode: Inode): Promise<Inode64> {
-    await this.#machine.client.updateAttributes(call, inode);
+    const answered = await this.#machine.client.updateAttributes(call, inode);
+    if (answered !== null) return answered;
     return { ...inode.attributes, sizeBytes: inode.isFile ? inode.sizeBytes : inode.attributes.sizeBytes };
   }
 
