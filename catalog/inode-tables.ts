@@ -347,6 +347,16 @@ export class InodeTables {
       .map(({ id }) => id);
   }
 
+  /** Files of all volumes that have a name and may be being written. */
+  allLive(after: number, countMax: number): InodeRow[] {
+    return this.#statements.all<InodeRow>(
+      `SELECT ${INODE_COLUMNS} FROM inodes i
+       WHERE i.live = 1 AND i.orphaned_ns IS NULL AND i.id > ? ORDER BY i.id LIMIT ?`,
+      after,
+      countMax,
+    );
+  }
+
   /** Files that count for more than their size: they may still grow. The index of the same condition finds them. */
   reserving(after: number, countMax: number): InodeRow[] {
     return this.#statements.all<InodeRow>(

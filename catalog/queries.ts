@@ -87,12 +87,15 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
     case 'live-files':
       return { inodes: tables.inodes.live(volumeOf(tables, query.volume).id, query.countMax) };
     case 'reservations': {
-      const rows = tables.inodes.reserving(query.after, query.countMax);
+      const { after, countMax } = query;
+      const rows = query.live
+        ? tables.inodes.allLive(after, countMax)
+        : tables.inodes.reserving(after, countMax);
       const files = rows.filter(isCounted).map(({ id, markEpoch, markTurn }) => ({
         inode: id,
         mark: { epoch: markEpoch, turn: markTurn },
       }));
-      return { files, next: rows.length < query.countMax ? null : (rows.at(-1)?.id ?? null) };
+      return { files, next: rows.length < countMax ? null : (rows.at(-1)?.id ?? null) };
     }
     case 'volume':
       return { volume: volumeInfoOf(volumeOf(tables, query.name)) };

@@ -21,7 +21,7 @@ import { Garbage } from './file/garbage.ts';
 import { IdleFiles } from './file/idle-files.ts';
 import { LockEndings } from './file/lock-endings.ts';
 import { ReplicaCheck } from './file/replica-check.ts';
-import { ReservationSweep } from './file/reservation-sweep.ts';
+import { ReservationSweep, type ReservationSweepParts } from './file/reservation-sweep.ts';
 import { Succession } from './file/succession.ts';
 import { ViewConflicts } from './file/view-conflicts.ts';
 import { FullDisks } from './full-disks.ts';
@@ -74,6 +74,9 @@ import { WakeQueue } from './wake-queue.ts';
 /** A server registers as soon as the catalog answers. */
 const NOT_REGISTERED_RETRY_MS = 500;
 
+/** Between two rounds in which files are settled that stay live: as long as garbage is kept, within these bounds. */
+const LIVE_SWEEP_MS = { least: 10_000, most: 600_000 };
+
 /** What a running server consists of, as far as its end and its metrics need it. */
 export interface Parts {
   readonly security: Security;
@@ -81,7 +84,7 @@ export interface Parts {
   readonly drain: Drain;
   readonly gateway: Gateway;
   readonly garbage: Garbage;
-  readonly reservations: ReservationSweep;
+  readonly sweeps: readonly ReservationSweep[];
   readonly idle: IdleFiles;
   readonly lease: LeaseDriver;
   readonly metrics: MetricsRegistry;
@@ -498,7 +501,9 @@ export async function compose(
     check: new ReplicaCheck({
       ...{ self, store, conflicts },
       query: (query) => gateway.queryCatalog(query),
-      inVain: () => reservations.inVain,
+      inVain: () => [
+        ...new Map(sweeps.flatMap(({ inVain }) => inVain.map((one) => [one.file, one]))).values(),
+      ],
     }),
     localProof,
     gateway,
@@ -582,13 +587,15 @@ export async function compose(
     holds: (server, file, position) => joined.holds(server, file, position),
     conflicts,
   });
-  const reservations = new ReservationSweep({
-    world,
-    log,
-    isCatalogPrimary: () => catalog.status().primary === self,
-    query: (query) => gateway.queryCatalog(query),
-    settle: (file, timeoutMs) => gateway.settle(file, { timeoutMs }),
-  });
+  const sweepOf = (which: Pick<ReservationSweepParts, 'live' | 'periodMs'>): ReservationSweep =>
+    new ReservationSweep({
+      ...{ world, log, ...which },
+      isCatalogPrimary: () => catalog.status().primary === self,
+      query: (query) => gateway.queryCatalog(query),
+      settle: (file, timeoutMs) => gateway.settle(file, { timeoutMs }),
+    });
+  const livePeriodMs = Math.min(LIVE_SWEEP_MS.most, Math.max(LIVE_SWEEP_MS.least, config.gcGraceMs));
+  const sweeps = [sweepOf({}), sweepOf({ live: true, periodMs: livePeriodMs })];
   await seat.sitDown();
   happenings.tell(SENTENCES.started(self, lease.recoveringMs()));
   security.watchEnds(({ whose }, leftMs) => happenings.tell(SENTENCES.certificateEnds(self, whose, leftMs)));
@@ -614,7 +621,7 @@ export async function compose(
       drain,
       gateway,
       garbage,
-      reservations,
+      sweeps,
       idle,
       lease,
       metrics,

@@ -100,7 +100,7 @@ export class Server {
       drain,
       gateway,
       garbage,
-      reservations,
+      sweeps,
       idle,
       lease,
       named,
@@ -129,7 +129,7 @@ export class Server {
     fullDisks.close();
     shortages.close();
     garbage.close();
-    reservations.close();
+    for (const sweep of sweeps) sweep.close();
     scrubber.close();
     lease.retire();
     gateway.router.retire();

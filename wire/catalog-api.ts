@@ -655,9 +655,13 @@ export const Query = Type.Union([
     volume: VolumeName,
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),
-  /** Files, of all volumes, that count in their volume for more than their size, with their marks. */
+  /**
+   * Files, of all volumes, that count in their volume for more than their size, with their marks. `live`: instead all files that
+   * have a name and are live, so that the catalog may know an old size.
+   */
   Type.Object({
     kind: Type.Literal('reservations'),
+    live: Type.Optional(Type.Literal(true)),
     after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),

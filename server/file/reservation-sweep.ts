@@ -6,7 +6,7 @@ import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import { Rounds } from '../rounds.ts';
 
-/** Between two rounds, in milliseconds. A file is settled by the second round that finds it under the same mark. */
+/** Between two rounds. A file is settled by the second round that finds it under the same mark. */
 const PERIOD_MS = 10_000;
 const PAGE = 1_000;
 /** Files that are settled at a time. */
@@ -18,6 +18,10 @@ const VAIN_ROUNDS_MIN = 2;
 const VAIN_ROUNDS_MAX = 360;
 
 export interface ReservationSweepParts {
+  /** Also files that may not grow: all that have a name and are live. */
+  readonly live?: true;
+  /** Between two rounds, in milliseconds. */
+  readonly periodMs?: number;
   readonly world: World;
   readonly log: Logger;
   isCatalogPrimary(): boolean;
@@ -51,6 +55,9 @@ interface Settled {
  *
  * The catalog passes a settling over whose contents are older than those that it knows: a loss of power may have kept the catalog and
  * taken unsynced contents. No settling ends that; the next write does. Such files are settled ever more seldom, and reported.
+ *
+ * A file that reserves nothing stays live in the same way, and counts in its volume with an old size. A second sweep, with `live`,
+ * has such files settled; it has long periods, for each round asks all primaries that write under an old mark.
  */
 export class ReservationSweep {
   readonly #parts: ReservationSweepParts;
@@ -65,7 +72,7 @@ export class ReservationSweep {
     this.#parts = parts;
     this.#rounds = new Rounds({
       world: parts.world,
-      periodMs: PERIOD_MS,
+      periodMs: parts.periodMs ?? PERIOD_MS,
       work: () => this.#round(),
       failed: (error) =>
         parts.log.debug({ err: error }, 'files that may still grow are left for the next round'),
@@ -114,20 +121,17 @@ export class ReservationSweep {
         ? `the catalog has ${there}, and its replicas have ${here}, as after a loss of power: its next write ends that`
         : `the catalog does not take ${here} for settled`;
       this.#settled.set(inode, { ...settled, reason });
-      this.#parts.log.warn(
-        { file: inode, reason },
-        'a file counts for more than its size, and cannot be settled',
-      );
+      this.#parts.log.warn({ file: inode, reason }, 'a file is live, and cannot be settled');
     }
   }
 
   async #find(): Promise<Map<number, LiveMark>> {
     const found = new Map<number, LiveMark>();
+    const live = this.#parts.live === true ? { live: true as const } : {};
     for (let after: number | null = 0; after !== null; ) {
       const page: QueryResults['reservations'] = await this.#parts.query({
-        kind: 'reservations',
-        after,
-        countMax: PAGE,
+        ...{ kind: 'reservations', after, countMax: PAGE },
+        ...live,
       });
       for (const { inode, mark } of page.files) found.set(inode, mark);
       after = page.next;

@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { ReplicaCheck } from '../../server/file/replica-check.ts';
-import { ReservationSweep } from '../../server/file/reservation-sweep.ts';
+import { ReservationSweep, type ReservationSweepParts } from '../../server/file/reservation-sweep.ts';
 import { MemoryStore } from '../../server/storage/memory-store.ts';
 import type { Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
@@ -25,11 +25,13 @@ class World {
   readonly lost = new Set<number>();
   isPrimary = true;
   readonly sweep: ReservationSweep;
+  /** Of files that may not grow, too. */
+  readonly liveSweep: ReservationSweep;
   #seq = 0;
 
   constructor(t: TestContext) {
     this.catalog.run({ kind: 'volume-set', name: 'main', quotaBytes: QUOTA, trashMs: 3_600_000 });
-    this.sweep = new ReservationSweep({
+    const parts: ReservationSweepParts = {
       world: systemWorld,
       log: pino({ level: 'silent' }),
       isCatalogPrimary: () => this.isPrimary,
@@ -39,8 +41,13 @@ class World {
         this.settled.push(file);
         return this.settle(file, 100, this.lost.has(file) ? 0 : 2, 1);
       },
+    };
+    this.sweep = new ReservationSweep(parts);
+    this.liveSweep = new ReservationSweep({ ...parts, live: true });
+    t.after(() => {
+      this.sweep.close();
+      this.liveSweep.close();
     });
-    t.after(() => this.sweep.close());
   }
 
   /** A file of 100 bytes that was settled. */
@@ -85,6 +92,21 @@ test('what files may grow to ends where the primary that asked has gone', async 
   assert.deepEqual(world.counted, { namedBytes: 200, trashedBytes: 100 });
   await world.sweep.run();
   assert.equal(world.settled.length, 2, 'What is settled is left alone');
+});
+
+test('a file of a volume without a quota that stays live is settled', async (t) => {
+  const world = new World(t);
+  world.catalog.run({ kind: 'volume-set', name: 'main', quotaBytes: 0 });
+  const [file, active] = [world.file('file'), world.file('active')];
+  world.mark(file);
+  for (let turn = 8; turn < 11; turn++) {
+    world.mark(active, { epoch: 1, turn });
+    await world.sweep.run();
+    await world.liveSweep.run();
+  }
+  assert.deepEqual(world.settled, [file]);
+  const { attributes } = world.catalog.query({ kind: 'attributes', inode: file });
+  assert.equal(attributes.live, false);
 });
 
 test('a mark that takes effect after the settling ends, too', async (t) => {
