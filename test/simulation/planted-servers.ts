@@ -412,6 +412,21 @@ export const PLANTED_SERVERS: readonly Planted[] = [
   },
   {
     layer: 'replica',
+    row: 'live-for-ever',
+    rule: 'What is live is settled without its primary, whether it reserves something or not.',
+    file: 'server/file/reservation-sweep.ts',
+    in: 'ReservationSweep.#find',
+    find: 'this.#parts.live === true',
+    replace: 'false',
+    caughtBy: {
+      test: {
+        file: 'test/server/reservation-sweep.test.ts',
+        name: 'a file of a volume without a quota that stays live is settled',
+      },
+    },
+  },
+  {
+    layer: 'replica',
     row: 'quota-never-ends',
     rule: 'What was reserved for a file is given back without its primary.',
     file: 'server/file/reservation-sweep.ts',

@@ -58,7 +58,8 @@ export const FAULTS: readonly Fault[] = [
     name: 'power',
     weight: 2,
     inject(cluster, _draw, durationMs) {
-      if (cluster.servers.some((server) => !server.hasStarted)) return false;
+      if (cluster.servers.some((server) => !server.hasStarted && !server.isRetired)) return false;
+      if (cluster.weak.isRetired) return false;
       cluster.weak.losePower();
       cluster.tell(`${cluster.weak.id} loses its power, for ${seconds(durationMs)}`);
       cluster.restartLater(cluster.weak, durationMs);

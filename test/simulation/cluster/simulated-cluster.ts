@@ -15,6 +15,9 @@ import type { VirtualTime } from './virtual-time.ts';
 
 const LEASE_MS = 2_000;
 const SKEW_MS = 100;
+const NAMED_LEASE_MS_MAX = 5_000;
+/** Files without a name are collected after this. */
+const GRACE_MS = 15_000;
 const PORT = 7_401;
 const OBJECT_BYTES = 4_096;
 const REPLICAS_MAX = 3;
@@ -22,6 +25,8 @@ const START_MS_MAX = 60_000;
 /** All faults have ended: so long a program may take. */
 const PROGRAM_MS_MAX = 120_000;
 const OPERATION_TIMEOUT_MS = 20_000;
+/** Until the last of all servers starts again. */
+const RESTART_ALL_MS_MAX = 500;
 /** Until a mount that could not be made is tried again. */
 const MOUNT_AGAIN_MS = 1_000;
 
@@ -117,7 +122,9 @@ export class SimulatedCluster {
       ...{ http: this.http, supervisor: wire },
     };
     this.volumes = Array.from({ length: shape.volumes }, (_, index) => `vol${index + 1}`);
-    for (let index = 0; index < shape.servers; index++) this.servers.push(this.#server(index));
+    const founders = Array.from({ length: shape.servers }, (_, index) => index);
+    const peers = founders.flatMap((index) => ['--peer', `s${index + 1}=127.0.0.1:${PORT + index}`]);
+    for (const index of founders) this.servers.push(this.#server(index, peers));
   }
 
   /** Runs `use` with a cluster that has not started, and removes the cluster's files. */
@@ -147,7 +154,7 @@ export class SimulatedCluster {
    * acknowledged and did not sync survives; see docs/replication.md.
    */
   get weak(): SimulatedServer {
-    return this.servers[this.seed % this.servers.length] as SimulatedServer;
+    return this.servers[this.seed % this.shape.servers] as SimulatedServer;
   }
 
   /** @returns names of all machines, as the network has them */
@@ -156,23 +163,31 @@ export class SimulatedCluster {
     return [...this.serverIds, ...this.clients.map(({ name }) => name), ...daemons];
   }
 
-  #server(index: number): SimulatedServer {
+  /** @param others where it finds the other servers, as options of its command line */
+  #server(index: number, others: readonly string[]): SimulatedServer {
     const id = `s${index + 1}`;
     const draw = this.draw(`clock of ${id}`);
-    const peers = Array.from({ length: this.shape.servers }, (_, other) => [
-      '--peer',
-      `s${other + 1}=127.0.0.1:${PORT + other}`,
-    ]);
     const timing = ['--lease', `${LEASE_MS}ms`, '--clock-skew', `${SKEW_MS}ms`];
-    const extra = ['--direct-writes', 'off', '--compare-every', '10s'];
+    const extra = [
+      ...['--direct-writes', 'off', '--compare-every', '10s'],
+      ...['--named-lease-max', `${NAMED_LEASE_MS_MAX}ms`, '--gc-grace', `${GRACE_MS}ms`],
+    ];
     return new SimulatedServer(this.#net, {
       ...{ id, origin: originOf(index), folder: `${this.#root}/${id}`, random: this.draw(`disk of ${id}`) },
       // Two clocks differ by less than the bound for all of the run.
       offsetMs: (draw.next() - 0.5) * 0.8 * SKEW_MS,
       driftPpm: (draw.next() - 0.5) * 60,
       logLevel: this.#logs ? 'info' : 'silent',
-      flags: ['--id', id, '--listen', `127.0.0.1:${PORT + index}`, ...peers.flat(), ...timing, ...extra],
+      flags: ['--id', id, '--listen', `127.0.0.1:${PORT + index}`, ...others, ...timing, ...extra],
     });
+  }
+
+  /** Starts a further server, which joins. */
+  add(): SimulatedServer {
+    const server = this.#server(this.servers.length, ['--join', this.origins.join()]);
+    this.servers.push(server);
+    server.start();
+    return server;
   }
 
   /** Starts all servers, and makes the volumes. */
@@ -293,12 +308,22 @@ export class SimulatedCluster {
     return server.runs && (running * 2 > this.servers.length || draw.chance(0.2));
   }
 
+  /** All servers are killed at once, and start again within a moment: none loses what it has written. */
+  killEverywhere(draw: Prng): void {
+    this.tell('all servers are killed');
+    for (const server of this.servers) {
+      if (!server.runs) continue;
+      server.kill();
+      this.restartLater(server, draw.next() * RESTART_ALL_MS_MAX);
+    }
+  }
+
   restartLater(server: SimulatedServer, delayMs: number): void {
     this.later(delayMs, () => this.#restart(server));
   }
 
   #restart(server: SimulatedServer): void {
-    if (server.process !== null) return;
+    if (server.process !== null || server.isRetired) return;
     this.tell(`${server.id} starts`);
     server.start();
   }
@@ -328,13 +353,14 @@ export class SimulatedCluster {
 
   /** All servers lose their power at once, and start again. */
   losePowerEverywhere(): void {
-    for (const server of this.servers) {
+    const servers = this.servers.filter(({ isRetired }) => !isRetired);
+    for (const server of servers) {
       this.checkServer(server);
       server.losePower();
     }
     this.lossesNs.push(Math.round(this.time.nowMs * 1e6));
     this.tell('all servers lose their power');
-    for (const server of this.servers) server.start();
+    for (const server of servers) server.start();
   }
 
   /** Looks at all processes for ends by themselves. */

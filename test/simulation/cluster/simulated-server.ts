@@ -42,6 +42,7 @@ export interface ServerOptions {
 /** A composed server: the code of production in a simulated process, which may end and begin again. */
 export class SimulatedServer {
   readonly id: string;
+  readonly origin: string;
   readonly disk: PrivateDisk;
   readonly #net: ClusterNet;
   readonly #options: ServerOptions;
@@ -53,9 +54,12 @@ export class SimulatedServer {
   rebuilds = false;
   /** Why it ended by itself, if it did. */
   failure: unknown = null;
+  /** It was removed from its cluster, and is not started again. */
+  isRetired = false;
 
   constructor(net: ClusterNet, options: ServerOptions) {
     this.id = options.id;
+    this.origin = options.origin;
     this.#net = net;
     this.#options = options;
     this.disk = new PrivateDisk(options.folder, options.random);
@@ -128,6 +132,13 @@ export class SimulatedServer {
   losePower(): void {
     this.#boots++;
     this.#end(true);
+  }
+
+  /** An empty disk takes the place of its disk; its process ends. */
+  loseDisk(): void {
+    this.#boots++;
+    this.#end(true);
+    this.disk.replace();
   }
 
   #startAgain(process: SimulatedProcess): void {

@@ -1,7 +1,7 @@
 import type { View } from '../../../../replica/view.ts';
 import type { Judge } from '../judge.ts';
 import type { Run } from '../run.ts';
-import { readIndex } from './index-copy.ts';
+import { readDatabaseCopy } from './database-copy.ts';
 
 interface Row {
   readonly file: number;
@@ -19,7 +19,7 @@ export class MemberSets {
 
   /** Reads the views of a running server. @returns what contradicts earlier ones */
   sample(server: string, folder: string): string[] {
-    return readIndex(folder, [], (database) => {
+    return readDatabaseCopy<string[]>(folder, 'index.db', [], (database) => {
       const rows = database.prepare('SELECT file, view FROM files').all() as Row[];
       return rows.flatMap(({ file, view }) => this.#see(server, file, JSON.parse(view) as View));
     });

@@ -1,7 +1,7 @@
 import type { View } from '../../../../replica/view.ts';
 import type { Judge } from '../judge.ts';
 import type { Run } from '../run.ts';
-import { readIndex } from './index-copy.ts';
+import { readDatabaseCopy } from './database-copy.ts';
 
 /** A replica as a server's index has it. */
 interface Replica {
@@ -22,7 +22,7 @@ interface Row {
 
 /** @returns the replicas in the data folder of a server */
 function replicasIn(folder: string): Replica[] {
-  return readIndex(folder, [], (database) => {
+  return readDatabaseCopy(folder, 'index.db', [], (database) => {
     const files = database
       .prepare('SELECT file, view, seq, size_bytes AS sizeBytes FROM files')
       .all() as Row[];

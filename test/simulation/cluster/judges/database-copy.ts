@@ -2,13 +2,14 @@ import { copyFileSync, existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 
-/** Reads a copy of a server's index: the server, which may be running, has the index for itself. */
-export function readIndex<Value>(
+/** Reads a copy of a database of a server: the server, which may be running, has the database for itself. */
+export function readDatabaseCopy<Value>(
   folder: string,
+  name: 'index.db' | 'catalog.db',
   none: Value,
   read: (database: Database.Database) => Value,
 ): Value {
-  const [path, copy] = [join(folder, 'index.db'), `${folder}-index-copy.db`];
+  const [path, copy] = [join(folder, name), `${folder}-copy-of-${name}`];
   if (!existsSync(path)) return none;
   copyFileSync(path, copy);
   if (existsSync(`${path}-wal`)) copyFileSync(`${path}-wal`, `${copy}-wal`);

@@ -1,0 +1,222 @@
+/**
+ * After healing everything becomes idle, equal and empty: the catalog's members agree and are sound, each server has
+ * exactly the replicas that the catalog places there, of the size that the catalog knows, nothing is live, reserved or
+ * left to be collected, and `leasehold check` and `leasehold status` find nothing.
+ */
+import type Database from 'better-sqlite3';
+import { dumpCatalog } from '../../../../catalog/dump.ts';
+import type { ClusterClient } from '../../../../client/cluster-client.ts';
+import type { View } from '../../../../replica/view.ts';
+import type { Finding } from '../../../../wire/http-api.ts';
+import { assertSound } from '../../../catalog/soundness.ts';
+import type { Run } from '../run.ts';
+import type { SimulatedServer } from '../simulated-server.ts';
+import { readDatabaseCopy } from './database-copy.ts';
+
+/** Settling, catching up, moving, sweeping and collecting have so long to come to their end. */
+const CONVERGE_MS_MAX = 110_000;
+const LOOK_MS = 4_000;
+/** When an inode that a snapshot shows lost its name, as the catalog has it. */
+const HELD_NS = 2n ** 63n - 1n;
+const CALL = { timeoutMs: 60_000 } as const;
+/** Gauges that are zero on every server once nothing is done. */
+const ZERO = [
+  'leasehold_uploads',
+  'leasehold_downloads',
+  'leasehold_named_leases',
+  'leasehold_named_lease_watches',
+  'leasehold_named_recovering_seconds',
+  'leasehold_recovering_seconds',
+  'leasehold_replicas_in_use',
+  'leasehold_under_replicated_files',
+  'leasehold_lag_files',
+  'leasehold_lag_bytes',
+  'leasehold_view_conflicts',
+  'leasehold_scrub_unrepairable_objects',
+  'leasehold_cache_sessions',
+];
+
+interface Replica {
+  readonly file: number;
+  readonly sizeBytes: number;
+  readonly view: View;
+  readonly text: string;
+}
+
+interface Placed {
+  readonly inode: number;
+  /** Null where its primary alone knows it. */
+  readonly size: number | null;
+  readonly members: readonly string[];
+  readonly hasContents: boolean;
+}
+
+/** Waits until nothing is left to be done. What is left after the longest time is a violation each. */
+export async function converge(run: Run, client: ClusterClient): Promise<void> {
+  const { world } = client;
+  const untilMs = world.nowMs() + CONVERGE_MS_MAX;
+  for (;;) {
+    const left = await leftOf(run, client);
+    if (left.length === 0) return run.count('converged');
+    if (world.nowMs() > untilMs) {
+      for (const what of left) run.violation(`not converged: ${what}`);
+      return;
+    }
+    await world.sleep(LOOK_MS);
+  }
+}
+
+/** @returns what is still to be done, or wrong, in words */
+async function leftOf(run: Run, client: ClusterClient): Promise<string[]> {
+  const { verdict, reasons, catalog, moving } = await client.status(CALL);
+  const left = verdict === 'healthy' ? [] : [`the cluster is ${verdict}: ${reasons.join('; ')}`];
+  if (moving !== undefined && moving.current.length > 0)
+    left.push(`${moving.current.length} files are moved`);
+  left.push(...(await findingsOf(client)));
+  const servers = run.cluster.servers.filter((server) => server.runs);
+  left.push(...(await busyOf(run, servers)));
+  const { time } = run.cluster;
+  left.push(...time.asHost(() => disagreementsOf(servers, catalog.members)));
+  return left;
+}
+
+async function findingsOf(client: ClusterClient): Promise<string[]> {
+  const found: Finding[] = [];
+  const unreachable = new Set<string>();
+  for (let after: number | null = 0; after !== null; ) {
+    const page = await client.check(after, CALL);
+    found.push(...page.findings);
+    for (const server of page.unreachable) unreachable.add(server);
+    after = page.next;
+  }
+  return [
+    ...found.map(({ file, server, kind, what }) => `check: file ${file} at ${server}, ${kind}: ${what}`),
+    ...[...unreachable].map((server) => `check: ${server} does not answer`),
+  ];
+}
+
+/** @returns the gauges that say that something is under way */
+async function busyOf(run: Run, servers: readonly SimulatedServer[]): Promise<string[]> {
+  const { http, nemesis } = run.cluster;
+  const texts = await Promise.all(
+    servers.map(async ({ id, origin }) => {
+      const channel = http.channel(nemesis, 'judge', origin);
+      const { body } = await channel.request({ method: 'GET', path: '/metrics' });
+      return { id, text: await body.text() };
+    }),
+  );
+  return texts.flatMap(({ id, text }) =>
+    text.split('\n').flatMap((line) => {
+      const [, name = '', value = ''] = /^(\w+)(?:\{.*\})? (\S+)$/.exec(line) ?? [];
+      return ZERO.includes(name) && Number(value) !== 0 ? [`${id}: ${line}`] : [];
+    }),
+  );
+}
+
+/** @param members servers that hold the catalog */
+function disagreementsOf(servers: readonly SimulatedServer[], members: readonly string[]): string[] {
+  const left: string[] = [];
+  const texts = new Map<string, string[]>();
+  let placed: readonly Placed[] = [];
+  for (const { id, disk } of servers) {
+    if (!members.includes(id)) continue;
+    readDatabaseCopy(disk.folder, 'catalog.db', null, (database) => {
+      const text = [...dumpCatalog(database)].join('\n');
+      texts.set(text, [...(texts.get(text) ?? []), id]);
+      left.push(...unsettledIn(database));
+      placed = placedIn(database);
+      return null;
+    });
+  }
+  if (texts.size !== 1)
+    left.push(`the catalogs of ${[...texts.values()].map((ids) => ids.join()).join(' and ')} differ`);
+  return [...left, ...misplacedOf(servers, placed)];
+}
+
+/** @returns what is wrong in a catalog, and what waits in it */
+function unsettledIn(database: Database.Database): string[] {
+  const waiting: Readonly<Record<string, string>> = {
+    'files are live': 'SELECT id FROM inodes WHERE live = 1 AND orphaned_ns IS NULL',
+    'files may grow': 'SELECT id FROM inodes WHERE allowed > size',
+    // What snapshots show is held for ever.
+    'inodes wait to be collected': `SELECT id FROM inodes WHERE orphaned_ns < ${HELD_NS} AND id NOT IN (SELECT inode FROM trash)`,
+    'files are being preserved': 'SELECT id FROM inodes WHERE preserving > 0',
+  };
+  const left = Object.entries(waiting).flatMap(([what, query]) => {
+    const rows = database.prepare(query).pluck().all();
+    return rows.length === 0 ? [] : [`${what}: ${rows.slice(0, 5).join()}`];
+  });
+  try {
+    assertSound(database);
+  } catch (error) {
+    left.push(`the catalog is unsound: ${(error as Error).message}`);
+  }
+  return left;
+}
+
+/** @returns the files of the catalog that have a number of their own */
+function placedIn(database: Database.Database): Placed[] {
+  const rows = database
+    .prepare(
+      'SELECT id AS inode, size, live, replicas, contents_seq AS seq FROM inodes WHERE kind = 1 ORDER BY id',
+    )
+    .all() as { inode: number; size: number; live: number; replicas: string; seq: number }[];
+  return rows.map(({ inode, size, live, replicas, seq }) => ({
+    ...{
+      inode,
+      size: live === 1 ? null : size,
+      hasContents: seq > 0,
+      members: replicas.split(',').filter((one) => one !== ''),
+    },
+  }));
+}
+
+/** @returns replicas that are missing, of another size, or in excess */
+function misplacedOf(servers: readonly SimulatedServer[], placed: readonly Placed[]): string[] {
+  const stores = new Map(servers.map(({ id, disk }) => [id, replicasIn(disk.folder)]));
+  const left: string[] = [];
+  for (const { inode, size, members, hasContents } of placed) {
+    const texts = new Set<string>();
+    for (const member of members) {
+      const replica = stores.get(member)?.get(inode);
+      if (replica === undefined) {
+        if (hasContents) left.push(`${member} has no replica of file ${inode}`);
+        continue;
+      }
+      stores.get(member)?.delete(inode);
+      texts.add(replica.text);
+      if (size !== null && replica.sizeBytes !== size)
+        left.push(`file ${inode} has ${size} bytes in the catalog, and ${replica.sizeBytes} at ${member}`);
+    }
+    if (texts.size > 1)
+      left.push(`the replicas of file ${inode} at ${members.join()} differ: ${[...texts].join(' / ')}`);
+  }
+  for (const [id, rest] of stores)
+    for (const { file } of rest.values())
+      left.push(`${id} has a replica of file ${file}, which has none there`);
+  return left;
+}
+
+function replicasIn(folder: string): Map<number, Replica> {
+  return readDatabaseCopy(folder, 'index.db', new Map<number, Replica>(), (database) => {
+    const rows = database
+      .prepare('SELECT file, view, seq, size_bytes AS sizeBytes FROM files WHERE file > 0')
+      .all() as {
+      file: number;
+      view: string;
+      seq: number;
+      sizeBytes: number;
+    }[];
+    return new Map(
+      rows.map(({ file, view, seq, sizeBytes }) => [
+        file,
+        {
+          file,
+          sizeBytes,
+          view: JSON.parse(view) as View,
+          text: `operation ${seq}, ${sizeBytes} bytes, ${view}`,
+        },
+      ]),
+    );
+  });
+}

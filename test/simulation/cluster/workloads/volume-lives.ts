@@ -1,0 +1,140 @@
+/**
+ * Volumes of a few names are made, changed, filled, emptied and removed, each life with another tag, numbers of replicas,
+ * policy and trash. Judged: their names are linearizable, an inode is never used twice, and a file has the contents of its
+ * own life.
+ */
+import { ServiceError } from '../../../../base/errors.ts';
+import type { ClientProgram } from '../program.ts';
+import type { Workload } from '../workload.ts';
+
+const NAMES = 3;
+const KEY = 'directory/volumes';
+const HOUR_MS = 3_600_000;
+const THINK_MS_MAX = 150;
+const OWNER = { uid: 0, gid: 0 } as const;
+const CALL = { timeoutMs: 20_000 } as const;
+/** A tag is a quota that no volume reaches. */
+const TAG_MIN = 1_000_000;
+
+interface State {
+  /** Contents of each file, by inode. */
+  readonly contents: Map<number, string>;
+}
+
+const make = (): State => ({ contents: new Map() });
+
+type Action = (program: ClientProgram, name: string) => Promise<unknown>;
+
+const create: Action = (program, name) => {
+  const { client, draw, run } = program;
+  const tag = TAG_MIN + run.freshNumber();
+  const counts = run.cluster.shape.servers >= 5 ? [3, 5] : [3];
+  return program.operation('create', KEY, { name, value: `${tag}` }, { exists: false }, async () => {
+    const kept = {
+      trashMs: draw.pick([0, HOUR_MS]),
+      policy: draw.pick(['quorum', 'quorum', 'all'] as const),
+    };
+    await client.command(
+      {
+        kind: 'volume-create',
+        name,
+        replicas: draw.pick(counts),
+        objectBytes: 4_096,
+        quotaInodes: tag,
+        ...kept,
+      },
+      program.patience(),
+    );
+    return true;
+  });
+};
+
+const remove: Action = async (program, name) => {
+  const { client } = program;
+  await program.attempt('empty volume', () => empty(program, name));
+  return program.operation('unlink', KEY, { name }, { 'not-found': false }, async () => {
+    await client.command({ kind: 'volume-remove', name }, program.patience());
+    return true;
+  });
+};
+
+/** Removes all names of the volume, and what is in its trash. */
+async function empty({ client }: ClientProgram, name: string): Promise<void> {
+  try {
+    const root = await client.resolve(name, '/', CALL);
+    for await (const entry of client.list(root, CALL))
+      await client.command({ kind: 'unlink', place: { volume: name, path: `/${entry.name}` } }, CALL);
+    await client.command({ kind: 'trash-empty', volume: name, countMax: 1_000 }, CALL);
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.code !== 'not-found') throw error;
+  }
+}
+
+const look: Action = (program, name) =>
+  program.operation('lookup', KEY, { name }, { 'not-found': null }, async () => {
+    const { volume } = await program.client.query({ kind: 'volume', name }, CALL);
+    return `${volume.quotaInodes}`;
+  });
+
+const fill: Action = (program, name) =>
+  program.outcome('fill volume', ['not-found', 'exists'], async () => {
+    const { client, run } = program;
+    const { contents } = run.state(make);
+    const place = { volume: name, path: `/f${program.draw.integer(1, 4)}` };
+    const { attributes } = await client.command(
+      { kind: 'create-file', place, mode: 0o644, ...OWNER, exclusive: true },
+      CALL,
+    );
+    const { inode } = attributes;
+    if (contents.has(inode)) run.violation(`inode ${inode} is used twice`);
+    const value = run.fresh();
+    contents.set(inode, value);
+    await client.openFile(inode, attributes).write(0, Buffer.from(value, 'latin1'), CALL);
+    run.count('volume filled');
+  });
+
+const read: Action = (program, name) =>
+  program.outcome('read volume', ['not-found'], async () => {
+    const { client, run } = program;
+    const attributes = await client.resolve(name, `/f${program.draw.integer(1, 4)}`, CALL);
+    const { bytes } = await client.openFile(attributes.inode, attributes).read(0, 100, CALL);
+    const text = Buffer.from(bytes).toString('latin1');
+    const own = run.state(make).contents.get(attributes.inode);
+    // What was created without an answer to its program is not known here.
+    if (own !== undefined && text !== '' && text !== own)
+      run.violation(`file ${attributes.inode} of volume ${name} has ${text}, and ${own} was written`);
+  });
+
+const set: Action = (program, name) =>
+  program.outcome('set volume', ['not-found'], async () => {
+    const { client, draw, run } = program;
+    const counts = run.cluster.shape.servers >= 5 ? [3, 5] : [3];
+    const trashMs = draw.pick([0, HOUR_MS]);
+    await client.command(
+      { kind: 'volume-set', name, replicas: draw.pick(counts), trashMs },
+      program.patience(),
+    );
+    run.count('volume set');
+  });
+
+const ACTIONS: readonly { readonly weight: number; readonly act: Action }[] = [
+  { weight: 3, act: create },
+  { weight: 2, act: remove },
+  { weight: 3, act: look },
+  { weight: 4, act: fill },
+  { weight: 2, act: read },
+  { weight: 1, act: set },
+];
+
+const DRAWN = ACTIONS.flatMap(({ weight, act }) => Array.from({ length: weight }, () => act));
+
+export const volumeLives: Workload = {
+  name: 'volume-lives',
+  demands: ['volume filled'],
+  async client(program) {
+    while (!program.isEnding) {
+      await program.think(THINK_MS_MAX);
+      await program.draw.pick(DRAWN)(program, `life${program.draw.integer(1, NAMES)}`);
+    }
+  },
+};
