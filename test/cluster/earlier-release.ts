@@ -51,7 +51,11 @@ const EARLIER: readonly Mutation[] = [
 const EARLIER_CLIENT: readonly Mutation[] = [
   { file: 'client/main.ts', find: 'addSnapshotCommands($program);', replace: '' },
   { file: 'client/main.ts', find: 'addTrashCommands($program);', replace: '' },
-  { file: 'fuse/composition.ts', find: 'new ClusterBirths($client, $volume, $failed)', replace: 'null' },
+  {
+    file: 'fuse/composition.ts',
+    find: 'new ClusterBirths($client, $volume, $failed, $users)',
+    replace: 'null',
+  },
 ];
 
 /** @returns the environment in which a server is one of the release before */
