@@ -17,7 +17,7 @@ import { shortForm } from './shapes.ts';
 import { BASIC_WORKLOADS } from './workloads/all.ts';
 
 /** Seeds, and virtual seconds of the work of each; `npm run simulate:cluster:night` runs others. */
-const [SEEDS, SECONDS] = isLong ? [300, 60] : [12, 12];
+const [SEEDS, SECONDS] = isLong ? [300, 60] : [18, 16];
 /** Processes that run them. */
 const JOBS = 2;
 const OPERATIONS_PER_SECOND_MIN = 10;
