@@ -44,6 +44,8 @@ async function change(program: ClientProgram): Promise<void> {
   const weighted = CHANGES.flatMap(({ weight, change }) => Array.from({ length: weight }, () => change));
   while (!program.isEnding) {
     await program.think(THINK_MS_MAX);
+    // What is begun after all faults have ended would not end.
+    if (program.isEnding) return;
     if (draw.chance(0.4)) await watchStatus(program);
     if (state.isBusy) continue;
     state.isBusy = true;
@@ -115,7 +117,7 @@ async function remove(run: Run, client: Client, id: string): Promise<void> {
 async function loseDisk({ run, draw }: ClientProgram): Promise<void> {
   const { cluster } = run;
   const { weak } = cluster;
-  if (weak.isRetired || !weak.runs) return;
+  if (cluster.isHealed || weak.isRetired || !weak.runs) return;
   weak.loseDisk();
   cluster.tell(`${weak.id} loses its disk`);
   run.count('lose-disk');
