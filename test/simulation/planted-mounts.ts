@@ -244,7 +244,7 @@ export const PLANTED_MOUNTS: readonly Planted[] = [
     row: 'lock-fence-unnamed',
     rule: 'A mount says under which locks it writes.',
     file: 'client/file-handle.ts',
-    in: 'FileHandle.#change',
+    in: 'FileHandle.#changed',
     find: 'this.#locks()?.under ?? null',
     replace: 'null',
     caughtBy: { schedule: 'late-write-under-lock' },
