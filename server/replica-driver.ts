@@ -393,7 +393,7 @@ export class ReplicaDriver {
     try {
       let next: ReplicaEvent | undefined = event;
       while (next !== undefined) {
-        for (const action of this.#core.step(next, this.#around.clock.nowMs())) this.#perform(action);
+        for (const action of this.#core.step(next, this.#around.clock.nowMs())) this.#carryOut(action);
         next = this.#queued.shift();
       }
     } catch (error) {
@@ -446,6 +446,16 @@ export class ReplicaDriver {
     }
   }
 
+  /** A store that is over fails the replica, at whichever action it is asked; it breaks no invariant. */
+  #carryOut(action: ReplicaAction): void {
+    try {
+      this.#perform(action);
+    } catch (error) {
+      if (!(error instanceof ServiceError && error.code === 'storage')) throw error;
+      this.#storageFailed(error);
+    }
+  }
+
   #perform(action: ReplicaAction): void {
     switch (action.kind) {
       case 'send':
@@ -479,8 +489,8 @@ export class ReplicaDriver {
         return;
       }
       case 'flush-local': {
-        const seq = this.#appliedSeq();
-        if (seq !== null) this.#durably(this.subject.flush(), { kind: 'flush-done', seq });
+        const { seq } = this.subject.record();
+        this.#durably(this.subject.flush(), { kind: 'flush-done', seq });
         return;
       }
       case 'committed':
@@ -578,17 +588,6 @@ export class ReplicaDriver {
         this.#storageFailed(error);
       },
     );
-  }
-
-  /** @returns null where the store is over, which the replica learns then */
-  #appliedSeq(): number | null {
-    try {
-      return this.subject.record().seq;
-    } catch (error) {
-      if (!(error instanceof ServiceError)) throw error;
-      this.#storageFailed(error);
-      return null;
-    }
   }
 
   #closedError(): ServiceError {
