@@ -176,6 +176,13 @@ for (const [code, produce] of Object.entries(REQUESTS)) {
   test(code, async () => isProblem(code as ErrorCode, await produce()));
 }
 
+/** After so many more locks all are renewed, well within their lease on a slow machine. */
+const RENEW_EVERY = 64;
+
+function rangeAt(start: number) {
+  return { owner: 'o', kind: 'posix', type: 'exclusive', start, end: start, pid: 1 };
+}
+
 /** A client's requests for locks on one file, each with a stamp of its own. */
 class Locks {
   readonly #client: number;
@@ -188,10 +195,18 @@ class Locks {
     this.#path = `/v1/data/${file}/locks`;
   }
 
+  /** Locks last until they are renewed. */
+  async renew(starts: readonly number[]): Promise<void> {
+    const body = { client: this.#client, stamp: ++this.#stamp, pending: [], locks: starts.map(rangeAt) };
+    const renewal = { headers: JSON_LABEL, body: JSON.stringify(body) };
+    const { status, text } = await ask(cluster.url('s1'), 'POST', `${this.#path}/renew`, renewal);
+    assert.equal(status, 200, text);
+  }
+
   async lock(start: number, waitMs = 0): Promise<Answer> {
     const stamp = ++this.#stamp;
     this.#pending.add(stamp);
-    const range = { owner: 'o', kind: 'posix', type: 'exclusive', start, end: start, pid: 1 };
+    const range = rangeAt(start);
     const pending = [...this.#pending];
     try {
       return await ask(cluster.url('s1'), 'POST', this.#path, {
@@ -221,11 +236,14 @@ test('locked, deadlock and lock-limit', async () => {
   isProblem('deadlock', await two.lock(0, 2_000));
   isProblem('locked', await waiting);
   const many = new Locks(3, file);
+  const held: number[] = [];
   let last: Answer | null = null;
   // Neighbours would be one lock.
   for (let index = 0; index <= LOCKS_OF_CLIENT_MAX; index++) {
     last = await many.lock(100 + index * 2);
     if (last.status !== 200) break;
+    held.push(100 + index * 2);
+    if (index % RENEW_EVERY === 0) await many.renew(held);
   }
   assert.ok(last !== null);
   isProblem('lock-limit', last);
