@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { systemWorld } from '../world/system-world.ts';
 import {
   CommandFailure,
@@ -20,6 +20,7 @@ import {
   stillHeld,
   usersOf,
 } from './mount-table.ts';
+import { isAlive, isStopped } from './process-state.ts';
 import { formatDuration } from './quantities.ts';
 import { run } from './run-program.ts';
 
@@ -208,28 +209,6 @@ function notEnded(directory: string, pids: readonly number[], { timeoutMs }: Wai
     `Unmounted "${directory}", but process ${pids.join(', ')} goes on after ${formatDuration(timeoutMs)}, and has not stored everything`,
     'leave it running until the cluster has a majority again; what it holds is lost if it is killed',
   );
-}
-
-/** A process that has ended stays in the table until its parent asks for it, which the first process of a container may never do. */
-function isAlive(pid: number): boolean {
-  return !['', 'Z'].includes(stateOf(pid));
-}
-
-/** By a signal, or by a debugger. */
-function isStopped(pid: number): boolean {
-  return ['T', 't'].includes(stateOf(pid));
-}
-
-/** @returns the letter that `ps` shows, see proc_pid_stat(5); empty where there is no such process */
-function stateOf(pid: number): string {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // After the name, which may have any character in it.
-    return stat.slice(stat.lastIndexOf(')') + 2, stat.lastIndexOf(')') + 3);
-  } catch (error) {
-    if (isSystemError(error) && (error.code === 'ENOENT' || error.code === 'ESRCH')) return '';
-    throw error;
-  }
 }
 
 /** In one line, and nothing in it that a terminal would obey. */

@@ -4,6 +4,7 @@ import { totalmem } from 'node:os';
 import { isSystemError } from '../failure.ts';
 import { DEVICE, deviceObstacle } from '../fuse-device.ts';
 import { processes, volumeMounts } from '../mount-table.ts';
+import { isStopped } from '../process-state.ts';
 import { formatBytes } from '../quantities.ts';
 import { run } from '../run-program.ts';
 import { type Finding, failed, ok, warning } from './finding.ts';
@@ -136,9 +137,15 @@ async function examineMemory(): Promise<Finding> {
 
 /** Every mount of a volume on this machine, and mount processes that have lost theirs. */
 async function examineMounts(): Promise<Finding[]> {
+  const daemons = (await processes()).filter(({ argv }) => argv.includes('mount-daemon'));
   const mounts = await volumeMounts();
-  const findings = await Promise.all(mounts.map(({ directory, source }) => examineMount(directory, source)));
-  const daemons = (await processes()).filter(({ argv }) => argv[2] === 'mount-daemon');
+  const findings = await Promise.all(
+    mounts.map(({ directory, source }) => {
+      const stopped = daemons.find(({ pid, argv }) => argv.at(-1) === directory && isStopped(pid));
+      // A question would keep the mount busy for as long as it waits.
+      return stopped === undefined ? examineMount(directory, source) : isNotServed(directory, stopped.pid);
+    }),
+  );
   for (const { pid, argv } of daemons) {
     const directory = argv.at(-1) as string;
     if (mounts.some((mount) => mount.directory === directory)) continue;
@@ -151,6 +158,14 @@ async function examineMounts(): Promise<Finding[]> {
     );
   }
   return findings.length > 0 ? findings : [ok('mounts', 'no volume is mounted here')];
+}
+
+function isNotServed(directory: string, pid: number): Finding {
+  return failed(
+    `mount ${directory}`,
+    `its process ${pid} is stopped`,
+    `kill -CONT ${pid} has it continue; what it has not stored is lost if it is killed`,
+  );
 }
 
 async function examineMount(directory: string, source: string): Promise<Finding> {

@@ -12,6 +12,8 @@ import { examineCluster, examinePorts } from '../../client/doctor/cluster.ts';
 import { examineDataFolder } from '../../client/doctor/data-folder.ts';
 import type { Finding } from '../../client/doctor/finding.ts';
 import { examineMachine } from '../../client/doctor/machine.ts';
+import { unmountDirectory } from '../../client/unmount.ts';
+import { noMount, TestMount } from '../fuse/mounted.ts';
 
 const NOBODY = 65_534;
 
@@ -138,4 +140,15 @@ test('what a mount needs of this machine is looked at, each thing once', { skip 
     'memory',
   ]);
   assert.equal(findings[0]?.state, 'ok', 'It could not have come so far otherwise');
+});
+
+test('a mount whose process is stopped is not asked, and keeps nothing busy', {
+  skip: noMount,
+}, async (t) => {
+  const mount = await TestMount.start(t, 20_000);
+  mount.signal('SIGSTOP');
+  const finding = (await examineMachine(true)).find(({ name }) => name === `mount ${mount.directory}`);
+  assert.deepEqual([finding?.state, finding?.found], ['failed', `its process ${mount.daemonPid} is stopped`]);
+  mount.signal('SIGCONT');
+  assert.equal(await unmountDirectory(mount.directory), null);
 });

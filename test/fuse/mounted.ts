@@ -201,6 +201,8 @@ export class TestMount {
 /** By its arguments it is known for the process of the mount, as that of a cluster is. */
 function spawnDaemon(directory: string, options: DaemonOptions): ChildProcess {
   return fork(DAEMON, ['mount-daemon', JSON.stringify(options), directory], {
+    // Those of a process that plays tests would have the daemon play them, too.
+    execArgv: [],
     stdio: ['ignore', 'inherit', 'inherit', 'pipe', 'ipc'],
   });
 }
