@@ -158,6 +158,8 @@ export class CatalogStore {
       options.mark?.opened(store.#asOpen());
       return store;
     } catch (error) {
+      // Where it was closed again, as on a full disk, SQLite has copied its log back and removed it.
+      options.mark?.closed();
       if (isCorruption(error)) throw damagedFolder(file, error);
       throw storageError(`Cannot open ${file}`, error);
     }

@@ -138,7 +138,11 @@ export class DiskStore implements FileStore {
       ops,
       onFailure,
       folder.lostPower,
-    );
+    ).catch((error: unknown) => {
+      // Where it was closed again, as on a full disk, SQLite has copied its log back and removed it.
+      mark.closed();
+      throw error;
+    });
     mark.opened({ copyBack: () => index.copyBack(), close: () => index.closeNow() });
     const direct = new DirectWrites(nowMs, options.directWrites);
     const containers = new Containers(nowMs, folder.file(CONTAINERS_FOLDER), ops, direct, onFailure);
