@@ -49,6 +49,36 @@ export const PLANTED_SERVERS: readonly Planted[] = [
   },
   {
     layer: 'replica',
+    row: 'log-of-failed-start',
+    rule: 'A database that a failed start has closed is not missed by its log.',
+    file: 'server/storage/disk-store.ts',
+    in: 'DiskStore.open',
+    find: 'mark.closed()',
+    replace: 'undefined',
+    caughtBy: {
+      test: {
+        file: 'test/storage/damaged-folder.test.ts',
+        name: 'opens after an attempt that has closed its index again, as on a full disk',
+      },
+    },
+  },
+  {
+    layer: 'replica',
+    row: 'log-of-failed-catalog',
+    rule: 'A catalog that a failed start has closed is not missed by its log.',
+    file: 'server/storage/catalog-store.ts',
+    in: 'CatalogStore.open',
+    find: 'options.mark?.closed()',
+    replace: 'undefined',
+    caughtBy: {
+      test: {
+        file: 'test/storage/damaged-folder.test.ts',
+        name: 'opens after an attempt that has closed its catalog again, as on a full disk',
+      },
+    },
+  },
+  {
+    layer: 'replica',
     row: '43m',
     rule: 'A server notices that the machine lost power.',
     file: 'server/storage/contents.ts',

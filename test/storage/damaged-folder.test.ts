@@ -3,13 +3,17 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import Database from 'better-sqlite3';
 import { DataFolder } from '../../server/storage/data-folder.ts';
 import { DiskStore } from '../../server/storage/disk-store.ts';
+import { diskFileOps } from '../../server/storage/file-ops.ts';
 import { FolderError } from '../../server/storage/folder-error.ts';
 import { setAside } from '../../server/storage/set-aside.ts';
 import { fileId } from '../conformance/store.ts';
 import { FILE_IDS, modelOf, openCatalog, type Said, writeUntilKilled } from './crash-writer.ts';
 import { FOLDER, temporaryFolder } from './stores.ts';
+
+const NO_SPACE = Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
 
 const garbage = (file: string, from: number, length: number): void => {
   const fd = fs.openSync(file, 'r+');
@@ -139,6 +143,39 @@ describe('a damaged data folder', () => {
       process.exit(3);`;
     const ended = spawnSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' });
     assert.equal(ended.status, 3, ended.stderr);
+    await use(folder);
+  });
+
+  test('opens after an attempt that has closed its index again, as on a full disk', async () => {
+    const folder = copy();
+    const flushDirectory = () => Promise.reject(NO_SPACE);
+    const attempt = DataFolder.open(folder, FOLDER);
+    try {
+      await assert.rejects(
+        DiskStore.open(attempt, { fileOps: { ...diskFileOps, flushDirectory } }),
+        NO_SPACE,
+      );
+    } finally {
+      attempt.close();
+    }
+    assert.equal(fs.existsSync(path.join(folder, 'index.db-wal')), false, 'SQLite removed the log');
+    await use(folder);
+  });
+
+  test('opens after an attempt that has closed its catalog again, as on a full disk', async (t) => {
+    const folder = copy();
+    const { prepare } = Database.prototype;
+    const full = t.mock.method(
+      Database.prototype,
+      'prepare',
+      function (this: Database.Database, text: string) {
+        if (text.includes('replica_record')) throw NO_SPACE;
+        return prepare.call(this, text);
+      },
+    );
+    await assert.rejects(use(folder), /no space left on device/);
+    full.mock.restore();
+    assert.equal(fs.existsSync(path.join(folder, 'catalog.db-wal')), false, 'SQLite removed the log');
     await use(folder);
   });
 
