@@ -88,9 +88,15 @@ export class FileSystem implements FileSystemCalls {
     this.#limitMs = limitMs;
     this.#log = log;
     this.#accesses = new AccessTimes(world, backend, accessRule, log);
-    const accesses = this.#accesses;
     this.#files = new OpenFiles(
-      ...([world, backend, limitMs, log, ageMaxMs, flushBehind, accesses, writtenBytesMax] as const),
+      world,
+      backend,
+      limitMs,
+      log,
+      ageMaxMs,
+      flushBehind,
+      this.#accesses,
+      writtenBytesMax,
     );
     this.#inodes = this.#files.inodes;
     const { cache } = this.#inodes;

@@ -61,7 +61,15 @@ export async function mountVolume(
   } = options;
   const root = await withDeadline(world, backend.start(), limitMs, 'Reaching the cluster');
   const fileSystem = new FileSystem(
-    ...([world, backend, root, limitMs, log, ageMaxMs, flushBehind, accessRule, writtenBytesMax] as const),
+    world,
+    backend,
+    root,
+    limitMs,
+    log,
+    ageMaxMs,
+    flushBehind,
+    accessRule,
+    writtenBytesMax,
   );
   const stop = async (): Promise<void> => {
     await fileSystem.stop();

@@ -278,7 +278,7 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
     );
   });
 
-  test('a quota is told by the close that exceeds it', {
+  test('the close that exceeds a quota reports it', {
     skip: onlyLong('test/cluster/mount-quota.test.ts'),
   }, async (t) => {
     await client.command({

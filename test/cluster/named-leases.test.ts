@@ -321,7 +321,7 @@ test('tokens rise over release, expiry, the death of a server and of all servers
   }
 });
 
-test('a holder goes on while servers die and come back, one after the other', {
+test('a holder keeps its lease while servers die and restart, one after the other', {
   skip: onlyLong('test/named/driver.test.ts'),
 }, async () => {
   const from = resource.acts.length;

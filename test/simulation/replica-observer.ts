@@ -93,7 +93,7 @@ export class ReplicaObserver {
     if (began !== undefined && !epochEqual(began.epoch, epoch)) this.counts.viewChangesInherited++;
   }
 
-  /** A backup was told that all operations up to `seq` are committed. */
+  /** A backup has learned that all operations up to `seq` are committed. */
   backupCommitted(server: ServerId, seq: number, log: Log): void {
     // A server that slept while others lost operations with their power still assumes these to be committed.
     if (this.#mayForget) return;

@@ -50,7 +50,7 @@ class EditedFile {
   readonly #own: OwnFile;
   #bytes: Buffer = Buffer.alloc(0);
   #change: Change | null = null;
-  /** It has no name any more: what follows is for whoever has it open. */
+  /** It has no name any more: what follows is for the programs that have it open. */
   #isRemoved = false;
   #isSync = false;
   /** What was written here and was not read again, of which no call has told an error yet. */
@@ -259,7 +259,7 @@ class EditedFile {
   #assertWhole(): void {
     if (this.#missing === null) return;
     this.#program.run.violation(
-      `${this.#own.judge.name}: ${this.#program.name} has written it, is told of no error, and finds by ${this.#missing}`,
+      `${this.#own.judge.name}: ${this.#program.name} has written it, has got no error, and finds by ${this.#missing}`,
     );
     this.#missing = null;
   }

@@ -99,7 +99,7 @@ async function use(program: ClientProgram, file: SealedFile, handle: FileHandle)
   }
 }
 
-/** Seals each file, and compares what it has with what programs were told. */
+/** Seals each file, and compares what it has with the answers to programs. */
 async function settle(run: Run, client: ClusterClient): Promise<void> {
   for (const file of run.state(make).all) {
     if (file.inode === null) continue;
