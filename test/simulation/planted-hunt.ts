@@ -18,7 +18,16 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** A test that takes longer hangs: the longest takes a tenth of it on a machine with nothing else to do. */
 const TEST_MS_MAX = 400_000;
 const HANGS = 'It hangs';
+const CLUSTER_MAIN = 'test/simulation/cluster/main.ts';
 const SCHEDULE_MAIN = 'test/simulation/cluster/directed/main.ts';
+
+/** A run of composed servers, clients and mounts that violated a rule. */
+export interface CaughtRun {
+  readonly seed: number;
+  readonly violation: string;
+  /** Of processor, of all seeds up to this one. */
+  readonly cpuS: number;
+}
 
 /** Who noticed a bug; null where somebody should have and did not. */
 export interface Catch {
@@ -28,6 +37,8 @@ export interface Catch {
   readonly told?: string | null;
   /** The first seed that noticed. Absent where none is to be tried. */
   readonly seed?: number | null;
+  /** Absent where no runs are to be tried. */
+  readonly run?: CaughtRun | null;
 }
 
 interface CampaignModule {
@@ -53,9 +64,11 @@ async function campaignPlant(bug: Planted): Promise<Campaign> {
  * @throws Error where there is no such test, or where it hangs and nothing says that it may
  */
 export async function plantedHunt(bug: Planted, testMsMax: number = TEST_MS_MAX): Promise<Catch> {
-  const { directed, conversation, seeds, says, test, schedule } = bug.caughtBy;
-  if (test !== undefined) return { said: await testRun(bug, test, testMsMax) };
-  if (schedule !== undefined) return { said: await scheduleRun(bug, schedule, testMsMax) };
+  const { directed, conversation, seeds, says, test, schedule, run } = bug.caughtBy;
+  const inRun = run === undefined ? {} : { run: await runsRun(bug, run, testMsMax) };
+  if (test !== undefined) return { said: await testRun(bug, test, testMsMax), ...inRun };
+  if (schedule !== undefined) return { said: await scheduleRun(bug, schedule, testMsMax), ...inRun };
+  if (directed === undefined && conversation === undefined && seeds === undefined) return inRun;
   const campaign = await campaignPlant(bug);
   const said = directed === undefined ? undefined : scenarioPlay(campaign, directed);
   const isRight = said === undefined || says === undefined || (said?.includes(says) ?? false);
@@ -63,6 +76,7 @@ export async function plantedHunt(bug: Planted, testMsMax: number = TEST_MS_MAX)
     ...(said !== undefined && { said: isRight ? said : null }),
     ...(conversation !== undefined && { told: scenarioPlay(campaign, conversation) }),
     ...(seeds !== undefined && { seed: firstCatch(campaign, seeds) }),
+    ...inRun,
   };
 }
 
@@ -123,6 +137,25 @@ async function scheduleRun(bug: Planted, name: string, msMax: number): Promise<s
   if (status === 0) return null;
   if (status !== 1) throw new Error(`Schedule ${name} cannot be played: ${stdout}`);
   return stdout.split('\n')[0] ?? 'It fails';
+}
+
+/** Runs seeds of composed servers, clients and mounts of the code with a bug, until one violates a rule. */
+async function runsRun(
+  bug: Planted,
+  { args, seeds }: NonNullable<CaughtBy['run']>,
+  msMax: number,
+): Promise<CaughtRun | null> {
+  let cpuS = 0;
+  for (let seed = 1; seed <= seeds; seed++) {
+    const words = [CLUSTER_MAIN, ...args.split(' '), '--end-early', '--seed', String(seed)];
+    const { isLate, stdout, status } = await processRun(bug, words, msMax);
+    if (isLate) throw new Error(`Seed ${seed} of ${bug.row} has not ended after ${msMax} ms`);
+    cpuS += Number(/([\d.]+) CPU s;/.exec(stdout)?.[1] ?? Number.NaN);
+    const [, violation] = /^seed \d+: VIOLATION (.*)$/m.exec(stdout) ?? [];
+    if (violation !== undefined) return { seed, violation, cpuS };
+    if (status !== 0) throw new Error(`Seed ${seed} of ${bug.row} cannot be run: ${stdout}`);
+  }
+  return null;
 }
 
 /** Runs Node on the code with a bug. */

@@ -419,6 +419,10 @@ export const PLANTED_SERVERS: readonly Planted[] = [
     find: '$sizeBytes > this.#sizeBytes && $sizeBytes > this.#allowedBytes',
     replace: 'false',
     caughtBy: {
+      run: {
+        args: '--servers 3 --clients 2 --mounts 0 --workload quotas --faults kill,pause --for 10s',
+        seeds: 3,
+      },
       test: {
         file: 'test/server/file-primary.test.ts',
         name: 'a file grows no further than the catalog allows',

@@ -1,15 +1,18 @@
 /**
  * `npm run planted` plants every bug, runs the tests that must notice it, and prints a Markdown table for each layer.
- * `lease` or `replica` restricts the run to that layer. The exit code is 1 when a test does not notice its bug.
+ * `lease` or `replica` restricts the run to that layer, `--row NAME,NAME` to these bugs, `--runs` to those that runs of
+ * composed servers, clients and mounts must notice, and to these runs. The exit code is 1 when a test does not notice its bug.
  *
  * Each row is one expression or statement of the real code, changed as it is loaded. A row names the tests that notice it: a conversation
  * with one replica (`test/testdata/replica`), a directed schedule (`test/testdata/simulation`, `test/simulation/*-cases.ts`),
- * a test of the servers, or the first of the random seeds 1, 2, 3 … that breaks a rule. "with n more": the second
+ * a test of the servers, or the first of the random seeds 1, 2, 3 … that breaks a rule, and the processor's time that it took. "with n more": the second
  * defences that cover the bug are taken away with it; *paired*: neither is noticed alone, which is tested as well.
  */
+
+import { parseArgs } from 'node:util';
 import type { Planted } from './planted.ts';
 import { PLANTED } from './planted-all.ts';
-import { type Catch, plantedHunt } from './planted-hunt.ts';
+import { type Catch, type CaughtRun, plantedHunt } from './planted-hunt.ts';
 
 /** The planted bugs of one layer. */
 interface Page {
@@ -44,12 +47,19 @@ function cellText(name: string, said: string | null | undefined): string {
   return `${name}: ${rule}`;
 }
 
-function catchText({ layer }: Page, bug: Planted, { told, said, seed }: Catch): string {
-  const { directed, conversation, seeds, test, schedule } = bug.caughtBy;
+function catchText({ layer }: Page, bug: Planted, { told, said, seed, run }: Catch): string {
+  const { directed, conversation, seeds, test, schedule, run: runs } = bug.caughtBy;
   const cells = [cellText(directed ?? schedule ?? `${test?.file}, "${test?.name}"`, said)];
   if (layer === 'replica') cells.unshift(cellText(conversation ?? '', told));
   cells.push(seed === undefined ? '' : seed === null ? `NOT in ${seeds}` : String(seed));
+  if (runs !== undefined) cells.push(runText(runs.seeds, run));
   return ` | ${cells.join(' | ')} |`;
+}
+
+function runText(seeds: number, run: CaughtRun | null | undefined): string {
+  if (run === undefined || run === null) return `NOT in ${seeds} runs`;
+  const { seed, violation, cpuS } = run;
+  return `run of seed ${seed}, ${cpuS.toFixed(1)} CPU s: ${violation.replaceAll('|', '/').slice(0, 200)}`;
 }
 
 /** @returns how many bugs were not noticed */
@@ -62,15 +72,26 @@ async function tablePrint(page: Page): Promise<number> {
   let missed = 0;
   for (const bug of page.bugs) {
     const caught = await plantedHunt(bug);
-    if (caught.told === null || caught.said === null || caught.seed === null) missed++;
+    if (Object.values(caught).includes(null)) missed++;
     console.log(rowText(bug) + catchText(page, bug, caught));
   }
   console.log(`\n${page.bugs.length} bugs, ${missed} of them missed\n`);
   return missed;
 }
 
-const words = process.argv.slice(2);
-const named = PAGES.filter(({ layer }) => words.includes(layer));
-for (const page of named.length > 0 ? named : PAGES) {
-  if ((await tablePrint(page)) > 0) process.exitCode = 1;
+/** The runs of composed servers alone are to notice a bug. */
+function byRunAlone({ caughtBy: { run }, ...bug }: Planted): Planted[] {
+  return run === undefined ? [] : [{ ...bug, caughtBy: { run } }];
+}
+
+const { values, positionals } = parseArgs({
+  options: { row: { type: 'string' }, runs: { type: 'boolean', default: false } },
+  allowPositionals: true,
+});
+const rows = values.row?.split(',');
+for (const { layer, bugs } of PAGES) {
+  if (positionals.length > 0 && !positionals.includes(layer)) continue;
+  const chosen = bugs.filter(({ row }) => rows?.includes(row) ?? true);
+  const page = { layer, bugs: values.runs ? chosen.flatMap(byRunAlone) : chosen };
+  if (page.bugs.length > 0 && (await tablePrint(page)) > 0) process.exitCode = 1;
 }

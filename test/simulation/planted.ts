@@ -36,6 +36,11 @@ export interface CaughtBy {
   };
   /** The directed schedule of composed servers, clients and mounts must not happen as it says: its name in `SCHEDULES`. */
   readonly schedule?: string;
+  /**
+   * Seeds of composed servers, clients and mounts: one of 1 to `seeds` must violate a rule. `args` is the command line of
+   * `npm run simulate:cluster` without `--seed`. `npm run planted` alone plays them.
+   */
+  readonly run?: { readonly args: string; readonly seeds: number };
 }
 
 /** Where the directed schedules of composed servers, clients and mounts are, as `NAME.txt`. */

@@ -41,6 +41,7 @@ Exit code 1: a seed violates a rule; 2: a mistake on the command line.
   --faults A,B     ${wrapped(FAULTS.map(({ name }) => name))} (all)
   --calm           without faults
   --shrink         makes a failing run short, and prints it as a story
+  --end-early      ends a run at its first violation
   --without LIST   leaves out faults by their number, and threads of programs: 3,7,c1/2,m2/1
   --trace          prints every request, operation, fault and line of a log with its virtual time
   --help           prints this
@@ -53,36 +54,41 @@ function wrapped(names: readonly string[]): string {
 /** @returns what the words behind the program's name ask for */
 export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
   const texts = ['seed', 'count', 'for', 'cache', 'workload', 'faults', 'without', ...Object.keys(RANGES)];
-  return commandLineOf(words, { texts, flags: ['trace', 'calm', 'shrink'] }, ({ texts: given, flags }) => {
-    const { seed, count, for: span = '60s', cache, workload, faults, without } = given;
-    const forMs = durationParse(span);
-    if (forMs === null) throw new UsageError(`--for takes a time such as 90s or 5m, not "${span}"`);
-    const shape: Partial<Shape> = {
-      ...Object.fromEntries(
-        (Object.keys(RANGES) as Counted[]).flatMap((name) => {
-          const text = given[name];
-          return text === undefined ? [] : [[name, numberIn(name, text)]];
-        }),
-      ),
-      ...(cache === undefined ? {} : { cache: named('cache', CACHES, cache) as Cache }),
-    };
-    const chosen = {
-      ...(workload === undefined ? {} : { workloads: namesIn('workload', WORKLOADS, workload) }),
-      ...(faults === undefined ? {} : { faults: namesIn('faults', FAULTS, faults) }),
-      ...(flags.has('calm') ? { faults: [] } : {}),
-      ...(without === undefined ? {} : leftOut(without)),
-    };
-    return {
-      first: seed === undefined ? 1 : countOption('seed', seed, COUNT_MAX),
-      count:
-        seed === undefined && count === undefined
-          ? Number.POSITIVE_INFINITY
-          : countOption('count', count ?? '1', COUNT_MAX),
-      trace: flags.has('trace'),
-      shrinks: flags.has('shrink'),
-      options: (one) => ({ seed: one, forMs, ...shapeOf(one), ...shape, ...chosen }),
-    };
-  });
+  return commandLineOf(
+    words,
+    { texts, flags: ['trace', 'calm', 'shrink', 'end-early'] },
+    ({ texts: given, flags }) => {
+      const { seed, count, for: span = '60s', cache, workload, faults, without } = given;
+      const forMs = durationParse(span);
+      if (forMs === null) throw new UsageError(`--for takes a time such as 90s or 5m, not "${span}"`);
+      const shape: Partial<Shape> = {
+        ...Object.fromEntries(
+          (Object.keys(RANGES) as Counted[]).flatMap((name) => {
+            const text = given[name];
+            return text === undefined ? [] : [[name, numberIn(name, text)]];
+          }),
+        ),
+        ...(cache === undefined ? {} : { cache: named('cache', CACHES, cache) as Cache }),
+      };
+      const chosen = {
+        ...(workload === undefined ? {} : { workloads: namesIn('workload', WORKLOADS, workload) }),
+        ...(faults === undefined ? {} : { faults: namesIn('faults', FAULTS, faults) }),
+        ...(flags.has('calm') ? { faults: [] } : {}),
+        ...(without === undefined ? {} : leftOut(without)),
+        endsAtViolation: flags.has('end-early'),
+      };
+      return {
+        first: seed === undefined ? 1 : countOption('seed', seed, COUNT_MAX),
+        count:
+          seed === undefined && count === undefined
+            ? Number.POSITIVE_INFINITY
+            : countOption('count', count ?? '1', COUNT_MAX),
+        trace: flags.has('trace'),
+        shrinks: flags.has('shrink'),
+        options: (one) => ({ seed: one, forMs, ...shapeOf(one), ...shape, ...chosen }),
+      };
+    },
+  );
 }
 
 function numberIn(name: Counted, text: string): number {
@@ -139,7 +145,7 @@ export function costText(
   const cpuS = (user + system) / 1e6;
   const per = (amount: number, digits = 0): string => (amount / cpuS).toFixed(digits);
   return (
-    `a CPU second has ${per(simulatedMs / 1_000, 1)} simulated seconds, ${per(operations)} operations, ` +
+    `${cpuS.toFixed(1)} CPU s; a CPU second has ${per(simulatedMs / 1_000, 1)} simulated seconds, ${per(operations)} operations, ` +
     `${per(events)} events`
   );
 }

@@ -6,7 +6,7 @@ import { FAULTS, type Fault, faultPlan, type PlannedFault } from './faults.ts';
 import type { Judge } from './judge.ts';
 import { judges } from './judges/all.ts';
 import { ClientProgram, MountProgram } from './program.ts';
-import { Run } from './run.ts';
+import { EndedAtViolation, Run } from './run.ts';
 import { type Incident, type SimulatedClient, SimulatedCluster } from './simulated-cluster.ts';
 import type { Cache, SimulatedMachine } from './simulated-machine.ts';
 import { starveAll } from './starve.ts';
@@ -46,6 +46,8 @@ export interface RunOptions {
   readonly withoutFaults?: ReadonlySet<number>;
   /** Threads and processes that do nothing, such as `c1/2` and `m2/1`. */
   readonly withoutThreads?: ReadonlySet<string>;
+  /** The run ends at its first violation, and not when all is judged. */
+  readonly endsAtViolation?: boolean;
   readonly onNote?: (line: string) => void;
 }
 
@@ -89,49 +91,58 @@ class ClusterRun {
   readonly #workloads: readonly Workload[];
   readonly #judges: readonly Judge[] = judges();
   readonly #threads = new Set<string>();
+  #beganMs = 0;
+  #plan: readonly PlannedFault[] = [];
+  #successions = 0;
 
   constructor(cluster: SimulatedCluster, options: RunOptions) {
     this.#options = options;
     this.#cluster = cluster;
-    this.#run = new Run(cluster);
+    this.#run = new Run(cluster, options.endsAtViolation === true);
     this.#workloads = named(WORKLOADS, options.workloads).filter(({ fits }) => fits?.(cluster.shape) ?? true);
   }
 
   async play(): Promise<RunReport> {
+    try {
+      await this.#play();
+    } catch (error) {
+      if (!(error instanceof EndedAtViolation)) throw error;
+    } finally {
+      countFastPaths(null);
+    }
+    const [cluster, run, { seed, servers }] = [this.#cluster, this.#run, this.#options];
+    const { time, incidents } = cluster;
+    return {
+      ...{ seed, servers, simulatedMs: time.nowMs, operations: run.completed, unknown: run.unknown },
+      ...{ events: time.eventCount, requests: cluster.http.requestCount, traceHash: time.traceHash },
+      ...{ violations: run.violations, undecided: run.undecided, successions: this.#successions },
+      ...{ coverage: run.coverage, beganMs: this.#beganMs, plan: this.#plan, incidents },
+      ...{ threads: [...this.#threads].sort(), history: run.history },
+    };
+  }
+
+  async #play(): Promise<void> {
     const [cluster, run, options] = [this.#cluster, this.#run, this.#options];
     const { time } = cluster;
     await cluster.start();
     await this.#programs('prepare', ({ prepare }) => prepare);
-    const beganMs = time.nowMs;
+    this.#beganMs = time.nowMs;
     countFastPaths(run);
     cluster.onClient = (client) => this.#runClient(client);
     cluster.onMounted = (machine) => this.#runMount(machine);
     for (let index = 0; index < cluster.shape.clients; index++) cluster.startClient(index);
     for (let index = 0; index < cluster.shape.mounts; index++) cluster.startMachine(index);
     const epoch = await this.#catalogEpoch();
-    const plan = faultPlan(cluster, options.forMs, named(FAULTS, options.faults));
-    for (const planned of plan) this.#schedule(beganMs, planned);
+    this.#plan = faultPlan(cluster, options.forMs, named(FAULTS, options.faults));
+    for (const planned of this.#plan) this.#schedule(planned);
     if (options.starvedMs !== undefined) starveAll(run, options.starvedMs);
     this.#nextLook();
-    await time.run(beganMs + options.forMs);
+    await time.run(this.#beganMs + options.forMs);
     cluster.heal();
     countFastPaths(null);
     run.isEnding = true;
-    const successions = (await this.#catalogEpoch()) - epoch;
+    this.#successions = (await this.#catalogEpoch()) - epoch;
     await this.#end();
-    return {
-      ...{
-        seed: options.seed,
-        servers: options.servers,
-        simulatedMs: time.nowMs,
-        operations: run.completed,
-        unknown: run.unknown,
-      },
-      ...{ events: time.eventCount, requests: cluster.http.requestCount, traceHash: time.traceHash },
-      ...{ violations: run.violations, undecided: run.undecided, successions, coverage: run.coverage },
-      ...{ beganMs, plan, threads: [...this.#threads].sort(), incidents: cluster.incidents },
-      history: run.history,
-    };
   }
 
   /** Runs one of the methods of all workloads, each as a program of its own. */
@@ -199,10 +210,10 @@ class ClusterRun {
     );
   }
 
-  #schedule(beganMs: number, { index, atMs, fault, durationMs }: PlannedFault): void {
+  #schedule({ index, atMs, fault, durationMs }: PlannedFault): void {
     const cluster = this.#cluster;
     if (this.#options.withoutFaults?.has(index) === true) return;
-    cluster.later(beganMs + atMs - cluster.time.nowMs, () => {
+    cluster.later(this.#beganMs + atMs - cluster.time.nowMs, () => {
       if (!fault.inject(cluster, cluster.draw(`fault ${index}`), durationMs)) return;
       this.#run.count(fault.name);
       cluster.troubled(durationMs);
@@ -212,8 +223,15 @@ class ClusterRun {
   #nextLook(): void {
     this.#cluster.later(LOOK_MS, () => {
       for (const judge of this.#judges) judge.look?.(this.#run);
+      if (this.#options.endsAtViolation === true) this.#checkServers();
       this.#nextLook();
     });
+  }
+
+  #checkServers(): void {
+    const { servers, failures } = this.#cluster;
+    for (const server of servers) this.#cluster.checkServer(server);
+    for (const failure of failures.splice(0)) this.#run.violation(failure);
   }
 
   /** Each epoch has a primary of its own. @returns 0 where none is asked for */

@@ -7,6 +7,11 @@ export interface KeptFile {
   readonly replicas: readonly string[];
 }
 
+/** Ends a run that is not judged any further. */
+export class EndedAtViolation extends Error {
+  override readonly name = 'EndedAtViolation';
+}
+
 /** What all programs of a run share, and what came of it. */
 export class Run {
   readonly cluster: SimulatedCluster;
@@ -30,13 +35,17 @@ export class Run {
   readonly #states = new Map<() => unknown, unknown>();
   #values = 0;
 
-  constructor(cluster: SimulatedCluster) {
+  readonly #endsAtViolation: boolean;
+
+  constructor(cluster: SimulatedCluster, endsAtViolation = false) {
     this.cluster = cluster;
+    this.#endsAtViolation = endsAtViolation;
   }
 
   violation(text: string): void {
     this.violations.push(text);
     this.cluster.tell(`VIOLATION ${text.slice(0, 200)}`);
+    if (this.#endsAtViolation) this.cluster.time.fail(new EndedAtViolation());
   }
 
   /** Counts for the coverage. */
