@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Planted, PlantedLayer } from './planted.ts';
-import { PLANTED } from './planted-all.ts';
 import { campaignLoad, pairHunt, plantedHunt } from './planted-hunt.ts';
+import { PLANTED } from './planted-rows.ts';
 
 /** Bugs that tests notice, in processes of their own, at a time: such a test waits more than it computes. */
 const AT_A_TIME = 2;

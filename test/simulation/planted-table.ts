@@ -11,8 +11,8 @@
 
 import { parseArgs } from 'node:util';
 import type { Planted } from './planted.ts';
-import { PLANTED } from './planted-all.ts';
 import { type Catch, type CaughtRun, plantedHunt } from './planted-hunt.ts';
+import { PLANTED } from './planted-rows.ts';
 
 /** The planted bugs of one layer. */
 interface Page {

@@ -1,7 +1,7 @@
 /**
  * Goal: schedules that random runs are too unlikely to find, and a name for each.
  * Method: a script controls leases, network and disks of a replica group, and `ReplicaObserver` judges. Each passes on
- * the code as it is and fails on the code with the bug that it is written for (`planted-replica.ts`). Here: the order
+ * the code as it is and fails on the code with the bug that it is written for (`test/testdata/planted`). Here: the order
  * of operations.
  */
 import { A, B, C, type Cases, D, directed, HEARTBEATS_MS, LONG_MS, X, Y, Z } from './replica-script.ts';

@@ -13,7 +13,7 @@ import { isLong } from '../long.ts';
 import { scriptParse, scriptPlay } from './lease-script.ts';
 import { mutationsOf, plant, plantedEnv } from './plant.ts';
 import type { Planted } from './planted.ts';
-import { PLANTED_LEASE } from './planted-lease.ts';
+import { PLANTED } from './planted-rows.ts';
 import { scheduleOfSeed, schedulePlay } from './schedule.ts';
 import { ScriptError } from './script-words.ts';
 import { violationKind } from './violation.ts';
@@ -38,7 +38,7 @@ const SHORT = isLong ? { '3': 12, '12': 12, '19': 80 } : { '3': 12 };
 
 for (const [row, eventsMax] of Object.entries(SHORT)) {
   test(`a run that meets bug ${row} becomes a short schedule`, async (context) => {
-    const bug = PLANTED_LEASE.find((one) => one.row === row) as Planted;
+    const bug = PLANTED.find((one) => one.layer === 'lease' && one.row === row) as Planted;
     const load = plant(bug);
     const broken = (await load('test/simulation/schedule.ts')) as typeof import('./schedule.ts');
     const { scheduleShrink } = (await load('test/simulation/shrink.ts')) as typeof import('./shrink.ts');
