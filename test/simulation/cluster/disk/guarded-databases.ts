@@ -5,6 +5,7 @@ import { realDatabase } from './real-database.ts';
 
 const COMMITS = /\b(COMMIT|END)\s*;?\s*$/i;
 const COPIES_BACK = /^(wal_checkpoint|journal_mode)\b/;
+const KEEPS_LOG = /^wal_checkpoint\b/;
 const SYNCS_OFF = /^synchronous\s*=\s*(OFF|0)\s*$/i;
 const SYNCS = /^synchronous\s*=/i;
 
@@ -41,13 +42,15 @@ export function guardDatabases(currentProcess: () => SimulatedProcess | null): v
     if (disk === null) return run();
     if (SYNCS_OFF.test(source)) unsynced.add(this);
     else if (SYNCS.test(source)) unsynced.delete(this);
-    return COPIES_BACK.test(source) ? disk.copyBack(this, !unsynced.has(this), run) : run();
+    return COPIES_BACK.test(source)
+      ? disk.copyBack(this, !unsynced.has(this), !KEEPS_LOG.test(source), run)
+      : run();
   };
   prototype.close = function (this: Database.Database) {
     const disk = this.open ? diskNow(this) : null;
     const run = (): Database.Database => realDatabase.close.call(this);
     if (disk === null) return run();
-    const closed = disk.copyBack(this, !unsynced.has(this), run) as Database.Database;
+    const closed = disk.copyBack(this, !unsynced.has(this), true, run) as Database.Database;
     disk.databaseClosed(this);
     return closed;
   };

@@ -19,8 +19,12 @@ export interface SimulatedDisk {
   databaseClosed(database: Database.Database): void;
   /** Performs a call of SQLite that commits. */
   commit(database: Database.Database, run: () => unknown): unknown;
-  /** Performs one that writes to the database itself. @param isSynced SQLite syncs it, and the log before */
-  copyBack(database: Database.Database, isSynced: boolean, run: () => unknown): unknown;
+  /**
+   * Performs one that writes to the database itself.
+   * @param isSynced SQLite syncs it, and the log before
+   * @param mayRemove it may remove the log
+   */
+  copyBack(database: Database.Database, isSynced: boolean, mayRemove: boolean, run: () => unknown): unknown;
 }
 
 const disks = new WeakMap<SimulatedProcess, SimulatedDisk>();

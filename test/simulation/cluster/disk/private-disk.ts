@@ -176,7 +176,7 @@ export class PrivateDisk implements SimulatedDisk {
 
   #failIfDue({ access }: Performed, name: string, args: readonly unknown[]): void {
     if (!FAILING.test(name)) return;
-    if (this.#failing.length === 0 || !this.#isFailing(access, pathOf(args[0] as number) ?? '')) return;
+    if (this.#failing.length === 0 || !this.#isFailing(access, pathOf(args[0] as number))) return;
     if (access === 'sync') this.#files.dropped(args[0] as number);
     throw systemError('EIO', 'i/o error', -5, name);
   }
@@ -226,8 +226,8 @@ export class PrivateDisk implements SimulatedDisk {
     return value;
   }
 
-  copyBack(database: Database.Database, isSynced: boolean, run: () => unknown): unknown {
-    return this.#files.copyBack(database.name, isSynced, run);
+  copyBack(database: Database.Database, isSynced: boolean, mayRemove: boolean, run: () => unknown): unknown {
+    return this.#files.copyBack(database.name, isSynced, mayRemove, run);
   }
 
   databaseClosed(database: Database.Database): void {

@@ -26,10 +26,9 @@ const synchronous = Object.entries(fs)
 
 export const realFiles: Readonly<typeof fs> = { ...fs, ...Object.fromEntries(synchronous) };
 
-/** @returns the path of an open file; null where its name is gone */
-export function pathOf(fd: number): string | null {
-  const path = realFiles.readlinkSync(`/proc/self/fd/${fd}`);
-  return path.endsWith(' (deleted)') ? null : path;
+/** @returns the path of an open file, which has a name */
+export function pathOf(fd: number): string {
+  return realFiles.readlinkSync(`/proc/self/fd/${fd}`);
 }
 
 /** @returns the inode number of what has the name; null where nothing has */

@@ -43,16 +43,19 @@ export class StoredFiles {
   }
 
   synced(fd: number): void {
-    const { ino, size } = realFiles.fstatSync(fd);
-    if (this.#dropped.has(ino)) return;
-    const file = pathOf(fd);
-    if (file === null) return;
-    if (realFiles.fstatSync(fd).isDirectory()) {
-      this.#names.synced(file);
+    const found = realFiles.fstatSync(fd);
+    const { ino, size, nlink } = found;
+    if (this.#dropped.has(ino) || nlink === 0) return;
+    if (found.isDirectory()) {
+      this.#names.synced(pathOf(fd));
       for (const [nameless, { directory }] of this.#nameless)
         if (directory === ino) this.#nameless.delete(nameless);
-    } else if (LOG.test(file)) this.#logOf(ino).synced(readerOf(fd));
+    } else if (this.#isLog(fd, ino)) this.#logOf(ino).synced(readerOf(fd), size);
     else this.#bytesOf(ino).synced(size);
+  }
+
+  #isLog(fd: number, inode: number): boolean {
+    return this.#logs.has(inode) || (!this.#bytes.has(inode) && LOG.test(pathOf(fd)));
   }
 
   dropped(fd: number): void {
@@ -91,12 +94,13 @@ export class StoredFiles {
   /**
    * Runs a call of SQLite that writes to the database itself, as copying the log back does: it syncs the log before and the
    * database afterwards, unless its syncs are off.
+   * @param mayRemove it may remove the log
    */
-  copyBack(file: string, isSynced: boolean, run: () => unknown): unknown {
+  copyBack(file: string, isSynced: boolean, mayRemove: boolean, run: () => unknown): unknown {
     const log = `${file}-wal`;
     if (isSynced) this.#syncedAt(log);
     else this.#changesAt(file);
-    this.#keepNameless(log);
+    if (mayRemove) this.#keepNameless(log);
     const value = run();
     if (isSynced) this.#syncedAt(file);
     return value;

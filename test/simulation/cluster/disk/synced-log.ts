@@ -17,13 +17,22 @@ const SALTS_BYTES = 8;
 export class SyncedLog {
   #header: Buffer = Buffer.alloc(0);
   #endBytes = 0;
+  /** Of the file, at its last sync. */
+  #sizeBytes = 0;
 
-  /** @param bytes read from the log by position */
-  synced(read: Read): void {
+  /**
+   * @param read reads bytes of the log by position
+   * @param sizeBytes of its file
+   */
+  synced(read: Read, sizeBytes: number): void {
     const header = read(0, HEADER_BYTES);
-    if (!header.equals(this.#header)) this.#endBytes = 0;
+    const isSame = header.equals(this.#header);
+    // Pages that made the file longer lie behind all others of the same log: no need to look at each.
+    const hasGrown = isSame && sizeBytes > this.#sizeBytes && this.#sizeBytes > 0;
+    if (hasGrown) this.#endBytes = sizeBytes;
+    else this.#endBytes = endOf(read, header, isSame ? this.#endBytes : 0);
     this.#header = header;
-    this.#endBytes = endOf(read, header, this.#endBytes);
+    this.#sizeBytes = sizeBytes;
   }
 
   /** The same log at another place. */
@@ -31,6 +40,7 @@ export class SyncedLog {
     const log = new SyncedLog();
     log.#header = this.#header;
     log.#endBytes = this.#endBytes;
+    log.#sizeBytes = this.#sizeBytes;
     return log;
   }
 

@@ -3,6 +3,9 @@ import type { Prng } from '../../../../base/prng.ts';
 import { inodeAt, realFiles } from './real-files.ts';
 import type { Loss } from './synced-bytes.ts';
 
+/** SQLite makes and removes these without calls that the disk follows. */
+const OF_DATABASE = /\.db\b/;
+
 /** By name: the inode. */
 type Names = Map<string, number>;
 
@@ -18,7 +21,9 @@ export class SyncedNames {
   synced(directory: string): void {
     const inode = inodeAt(directory);
     if (inode === null) return;
-    this.#synced.set(inode, namesIn(directory));
+    const followed: Names = new Map(this.#synced.get(inode));
+    for (const change of this.#changes.get(inode) ?? []) play(followed, change);
+    this.#synced.set(inode, namesIn(directory, followed));
     this.#changes.delete(inode);
   }
 
@@ -88,7 +93,11 @@ function play(names: Names, change: Change): void {
   }
 }
 
-function namesIn(directory: string): Names {
+/** @param followed names whose inodes are known */
+function namesIn(directory: string, followed: Names = new Map()): Names {
   const names = (realFiles.readdirSync(directory) as string[]).sort();
-  return new Map(names.map((name) => [name, inodeAt(path.join(directory, name)) as number]));
+  const inodeOf = (name: string): number =>
+    (OF_DATABASE.test(name) ? undefined : followed.get(name)) ??
+    (inodeAt(path.join(directory, name)) as number);
+  return new Map(names.map((name) => [name, inodeOf(name)]));
 }
