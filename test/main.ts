@@ -1,12 +1,13 @@
 /**
  * `npm test`: runs the test files, or those that are named, several at a time. `npm run test:long` plays their long forms.
- * Files that only compute share processes, since a start costs a process more than most of them do; all others have one
- * each. What takes long begins first, so that no processor is idle at the end.
+ * Files that start no process share processes, since a start costs a process more than most of them do; all others have one
+ * each. Most files wait for servers, and leave processors idle now and then: files that only compute use that time, at a
+ * lower priority. In both queues the long files begin first, so that no processor is idle at the end.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, globSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
+import { availableParallelism, setPriority } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { parseArgs } from 'node:util';
@@ -18,27 +19,64 @@ const ROOT = dirname(import.meta.dirname);
 const SHARED: Readonly<Record<string, number>> = {
   base: 1,
   catalog: 1,
+  fuse: 1,
   history: 1,
+  http: 1,
+  lease: 1,
   live: 1,
   membership: 1,
   replica: 1,
   server: 3,
+  storage: 1,
   wire: 1,
 };
-/** Folders by how long their longest files take; those that are not named follow. */
+/** Files of these folders that start processes, mount, or set variables of the process. */
+const APART: ReadonlySet<string> = new Set([
+  'test/fuse/closed-locks.test.ts',
+  'test/fuse/holes.test.ts',
+  'test/fuse/kernel/given-pages.test.ts',
+  'test/fuse/kernel/kernel-mount.test.ts',
+  'test/fuse/kernel/names.test.ts',
+  'test/fuse/mount.test.ts',
+  'test/storage/crash.test.ts',
+  'test/storage/damaged-folder.test.ts',
+  'test/storage/data-folder.test.ts',
+  'test/storage/local-reads.test.ts',
+  'test/storage/power-cut.test.ts',
+  'test/storage/power-loss.test.ts',
+]);
+/** Folders whose tests compute and have no bound in real time. */
+const COMPUTES: ReadonlySet<string> = new Set(['architecture', 'catalog', 'history', 'lease', 'simulation']);
+/** Of files that compute: all others have three times the share of a processor. */
+const NICENESS = 5;
+/** Most of what a simulation makes is garbage at once: with a large nursery it costs a tenth less processor time. */
+const FLAGS: Readonly<Record<string, readonly string[]>> = {
+  simulation: ['--max-semi-space-size=64', '--min-semi-space-size=64'],
+};
+/** Files and folders by how long they take, or the longest file of a folder does; those that are not named follow. */
 const LONGEST_FIRST = [
+  'test/simulation/cluster/cluster.test.ts',
+  'test/simulation/cluster/mounts.test.ts',
+  'test/simulation/cluster/wholes.test.ts',
+  'test/simulation/planted-replica.test.ts',
+  'test/simulation/cluster/schedules.test.ts',
+  'test/packaging/npm-package.test.ts',
+  'test/repair/failed-disk.test.ts',
   'simulation',
   'docs',
   'cluster',
-  'posix',
-  'repair',
+  'server',
   'web',
+  'repair',
+  'posix',
   'mount',
   'packaging',
   'nemesis',
 ];
 /** Most files wait for servers more than they compute. */
 const FILES_PER_PROCESSOR = 2.5;
+/** Besides them. */
+const COMPUTING_PER_PROCESSOR = 1;
 const TEST_MS_MAX = 900_000;
 /** A process that has not ended by then hangs. */
 const PROCESS_MS_MAX = 1_800_000;
@@ -46,6 +84,7 @@ const PROCESS_MS_MAX = 1_800_000;
 /** What one process runs. */
 interface Unit {
   readonly name: string;
+  readonly folder: string;
   readonly files: readonly string[];
 }
 
@@ -63,20 +102,21 @@ function folderOf(file: string): string {
 function unitsOf(files: readonly string[]): Unit[] {
   const units: Unit[] = [];
   for (const [folder, its] of Map.groupBy(files, folderOf)) {
-    const processes = SHARED[folder];
-    if (processes === undefined) {
-      for (const file of its) units.push({ name: file, files: [file] });
-      continue;
-    }
-    for (let at = 0; at < Math.min(processes, its.length); at++) {
+    const processes = SHARED[folder] ?? 0;
+    const isShared = (file: string): boolean => processes > 0 && !APART.has(file);
+    for (const file of its) if (!isShared(file)) units.push({ name: file, folder, files: [file] });
+    const shared = its.filter(isShared);
+    for (let at = 0; at < Math.min(processes, shared.length); at++) {
       units.push({
         name: `test/${folder} (${at + 1} of ${processes})`,
-        files: its.filter((_, place) => place % processes === at),
+        folder,
+        files: shared.filter((_, place) => place % processes === at),
       });
     }
   }
-  const rank = ({ files: [first = ''] }: Unit): number => {
-    const place = LONGEST_FIRST.indexOf(folderOf(first));
+  const rank = ({ name, folder, files }: Unit): number => {
+    if (files.length > 1) return -1;
+    const place = LONGEST_FIRST.findIndex((one) => one === name || one === folder);
     return place < 0 ? LONGEST_FIRST.length : place;
   };
   return units.sort((a, b) => rank(a) - rank(b) || b.files.length - a.files.length);
@@ -85,7 +125,7 @@ function unitsOf(files: readonly string[]): Unit[] {
 async function play(unit: Unit): Promise<Outcome> {
   const beganMs = performance.now();
   const flags = ['--test', '--test-isolation=none', `--test-timeout=${TEST_MS_MAX}`, '--test-reporter=spec'];
-  const child = spawn(process.execPath, [...flags, ...unit.files], {
+  const child = spawn(process.execPath, [...(FLAGS[unit.folder] ?? []), ...flags, ...unit.files], {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {
@@ -94,6 +134,7 @@ async function play(unit: Unit): Promise<Outcome> {
       NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(ROOT, 'node_modules/.cache/tests'),
     },
   });
+  if (COMPUTES.has(unit.folder) && child.pid !== undefined) setPriority(child.pid, NICENESS);
   const limit = setTimeout(() => child.kill('SIGKILL'), PROCESS_MS_MAX);
   const [out, err, [code, signal]] = await Promise.all([
     text(child.stdout),
@@ -125,6 +166,7 @@ const { values, positionals } = parseArgs({
   allowPositionals: true,
 });
 const jobs = Number(values.jobs ?? Math.ceil(FILES_PER_PROCESSOR * availableParallelism()));
+const computingJobs = Math.ceil(COMPUTING_PER_PROCESSOR * availableParallelism());
 const patterns = positionals.length > 0 ? positionals : ['test/**/*.test.ts'];
 const found = globSync(patterns, { cwd: ROOT })
   .map((file) => relative(ROOT, join(ROOT, file)))
@@ -138,20 +180,29 @@ if (files.length === 0) throw new Error(`No test file is ${patterns.join(' or ')
 const units = unitsOf(files);
 const outcomes: Outcome[] = [];
 const beganMs = performance.now();
-const left = units.values();
-await Promise.all(
-  Array.from({ length: jobs }, async () => {
-    for (const unit of left) {
-      const outcome = await play(unit);
-      outcomes.push(outcome);
-      const seconds = (outcome.tookMs / 1000).toFixed(1);
-      // The output of one process stands together.
-      process.stdout.write(
-        `${outcome.isGood ? '' : 'FAILED: '}${unit.name} (${seconds} s)\n${outcome.output}\n`,
-      );
-    }
-  }),
-);
+/** Plays units in their order, so many at a time. */
+async function playAll(queue: readonly Unit[], atATime: number): Promise<void> {
+  const left = queue.values();
+  await Promise.all(
+    Array.from({ length: atATime }, async () => {
+      for (const unit of left) {
+        const outcome = await play(unit);
+        outcomes.push(outcome);
+        const seconds = (outcome.tookMs / 1000).toFixed(1);
+        const at = ((performance.now() - beganMs) / 1000).toFixed(0);
+        // The output of one process stands together.
+        process.stdout.write(
+          `${outcome.isGood ? '' : 'FAILED: '}${unit.name} (${seconds} s, at ${at} s)\n${outcome.output}\n`,
+        );
+      }
+    }),
+  );
+}
+
+const [computing, waiting] = [true, false].map((computes) =>
+  units.filter(({ folder }) => COMPUTES.has(folder) === computes),
+) as [Unit[], Unit[]];
+await Promise.all([playAll(waiting, jobs), playAll(computing, computingJobs)]);
 const bad = outcomes.filter(({ isGood }) => !isGood);
 for (const { unit, output } of bad) {
   const failing = output.indexOf('✖ failing tests:');
@@ -161,6 +212,8 @@ for (const { unit, output } of bad) {
 }
 const counts = [...countsOf(outcomes)].map(([what, count]) => `${count} ${what}`).join(', ');
 const seconds = ((performance.now() - beganMs) / 1000).toFixed(0);
-console.log(`${files.length} files in ${units.length} processes, ${jobs} at a time: ${counts}; ${seconds} s`);
+console.log(
+  `${files.length} files in ${units.length} processes, ${jobs} and ${computingJobs} at a time: ${counts}; ${seconds} s`,
+);
 for (const { unit } of bad) console.log(`FAILED: ${unit.name}`);
 if (bad.length > 0) process.exitCode = 1;
