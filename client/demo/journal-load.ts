@@ -10,8 +10,8 @@ import { readThroughMount } from './mounted-file.ts';
 import { decodeRecord, decodeRecords, encodeRecord, RECORD_BYTES } from './records.ts';
 
 const WRITER = 1;
-const WRITE_PAUSE_MS = 5;
-const READ_PAUSE_MS = 20;
+const WRITE_PAUSE_MS = 15;
+const READ_PAUSE_MS = 40;
 const READ_TIMEOUT_MS = 30_000;
 /** A mount may answer from what it read up to a second ago; what is wrong for longer is wrong. */
 const MOUNT_STALE_MS = 3_000;

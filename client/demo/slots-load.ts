@@ -8,8 +8,8 @@ import { decodeRecord, encodeRecord, RECORD_BYTES } from './records.ts';
 
 const WRITER = 2;
 const SLOTS = 64;
-const WRITE_PAUSE_MS = 5;
-const READ_PAUSE_MS = 10;
+const WRITE_PAUSE_MS = 15;
+const READ_PAUSE_MS = 30;
 
 interface Slot {
   /** The newest record that was acknowledged here; 0 for none. */
