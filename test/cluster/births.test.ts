@@ -7,7 +7,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import type { Birth, BirthOutcome } from '../../wire/births.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { ask } from '../http/ask.ts';
-import { isLong } from '../long.ts';
+import { isLong, onlyLong } from '../long.ts';
 import { RealCluster } from './real-cluster.ts';
 
 /** Of servers, one after the other. */
@@ -199,7 +199,9 @@ async function store(birth: Birth, bearer: string): Promise<'borne' | 'made'> {
   return 'made';
 }
 
-test('everything is there that was told, while servers die one after the other', async () => {
+test('everything is there that was told, while servers die one after the other', {
+  skip: onlyLong('test/simulation/cluster/mounts.test.ts'),
+}, async () => {
   const done = new Map<number, string>();
   const madeAfterAll: number[] = [];
   const how = { borne: 0, made: 0 };

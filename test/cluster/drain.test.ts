@@ -23,6 +23,8 @@ interface Answer {
 /** A connection that was idle for longer, in milliseconds, is not used again: a server that ends keeps it for a second. */
 /** Of each client after an answer; with it nine clients leave servers time to end under load. */
 const PAUSE_MS = isLong ? 0 : 20;
+/** In the long form each server ends and starts again. */
+const ENDS = isLong ? 3 : 1;
 const REUSED_MS = 500;
 
 /** One request; `pieces` are sent one by one, with a pause before each. */
@@ -109,7 +111,7 @@ test('each server is ended and started again under load, and no request fails', 
   const agent = new Agent({ keepAlive: true });
   t.after(() => agent.destroy());
   try {
-    for (const id of cluster.ids) {
+    for (const id of cluster.ids.slice(0, ENDS)) {
       const idle = new Agent({ keepAlive: true, maxSockets: 1 });
       await send(idle, id, 'PUT', `idle-${id}`, [Buffer.from('kept')]);
       const pieces = Array.from({ length: 4 }, () => Buffer.alloc(5_000, id));

@@ -7,6 +7,7 @@ import type { ServerInfo } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { type CliResult, runCli } from '../client/run-cli.ts';
 import { ask } from '../http/ask.ts';
+import { onlyLong } from '../long.ts';
 import { RealCluster, until } from './real-cluster.ts';
 import { RECORD_BYTES, RecordWriter, recordOf } from './record-writer.ts';
 
@@ -200,7 +201,9 @@ test('a server that dies is replaced by one that joins, at once if somebody says
   assert.deepEqual(catalog.members.toSorted(), ['s3', 's4', 's5']);
 });
 
-test('a server that stays away for too long is replaced by itself', async () => {
+test('a server that stays away for too long is replaced by itself', {
+  skip: onlyLong('test/membership/steward.test.ts'),
+}, async () => {
   await cluster.join('s6', ['s4']);
   members.add('s6');
   await cluster.kill('s3');
@@ -247,7 +250,9 @@ test('a server comes back after writes that nobody repeats: its replicas are bro
   });
 });
 
-test('a disk is replaced by an empty one: the server gets all its replicas again', async () => {
+test('a disk is replaced by an empty one: the server gets all its replicas again', {
+  skip: onlyLong('test/simulation/cluster/wholes.test.ts'),
+}, async () => {
   const held = (await servers()).get('s4')?.replicas ?? 0;
   assert.ok(held > 0);
   await cluster.kill('s4');

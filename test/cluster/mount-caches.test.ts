@@ -26,6 +26,7 @@ import { Prng } from '../../base/prng.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { noMount } from '../fuse/mounted.ts';
+import { onlyLong } from '../long.ts';
 import { ClusterMount } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
@@ -138,7 +139,9 @@ describe('mounts that remember', { skip: noMount }, () => {
     assert.equal((await stat(b.path('stopped'))).mode & 0o777, 0o700);
   });
 
-  test('the death of the catalog’s primary leaves nobody in the past', async () => {
+  test('the death of the catalog’s primary leaves nobody in the past', {
+    skip: onlyLong('test/simulation/cluster/cluster.test.ts'),
+  }, async () => {
     const [a, b] = mounts as [ClusterMount, ClusterMount];
     await mkdir(a.path('failover'));
     for (let mode = 0o700; mode < 0o702; mode++) {

@@ -281,7 +281,9 @@ test('a launcher that is killed takes keeper and command with it', async () => {
   });
 });
 
-test('tokens rise over release, expiry, the death of a server and of all servers', async (t) => {
+test('tokens rise over release, expiry, the death of a server and of all servers', {
+  skip: onlyLong('test/simulation/cluster/wholes.test.ts'),
+}, async (t) => {
   const name = 'rising';
   const { members } = membersOf(name);
   const [one = '', two = ''] = members;

@@ -241,11 +241,11 @@ export class RealCluster {
       .reduce((sum, [, , value]) => sum + Number(value), 0);
   }
 
-  async createVolume(name: string): Promise<void> {
+  async createVolume(name: string, replicas = Math.min(3, this.ids.length)): Promise<void> {
     const command = {
       kind: 'volume-create',
       name,
-      replicas: Math.min(3, this.ids.length),
+      replicas,
       objectBytes: 131_072,
     };
     const response = await fetch(`${this.urls[0]}/v1/catalog/commands`, {

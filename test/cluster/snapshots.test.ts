@@ -11,7 +11,7 @@ import { mountObstacle } from '../../client/mount.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { LAUNCHER, runCli } from '../client/run-cli.ts';
 import { ask } from '../http/ask.ts';
-import { isLong } from '../long.ts';
+import { isLong, onlyLong } from '../long.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
@@ -116,7 +116,10 @@ test('what nobody needs any more goes, also from the disks', async () => {
   });
 });
 
-test('a snapshot under load is of one moment, also where a primary dies', { timeout: 120_000 }, async () => {
+test('a snapshot under load is of one moment, also where a primary dies', {
+  timeout: 120_000,
+  skip: onlyLong('test/simulation/cluster/wholes.test.ts'),
+}, async () => {
   const [a, b] = [client.openFile(await make('/a')), client.openFile(await make('/b'))];
   const word = (n: number): Buffer => Buffer.from(String(n).padStart(12, '0'));
   let going = true;

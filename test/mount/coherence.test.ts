@@ -9,12 +9,13 @@ import { chmod, mkdir, open, stat, writeFile } from 'node:fs/promises';
 import { after, test } from 'node:test';
 import type { ClusterMount } from '../cluster/cluster-mount.ts';
 import { RealCluster } from '../cluster/real-cluster.ts';
+import { isLong } from '../long.ts';
 import { mountPairsOver, noMounts, transportsOfForm } from '../posix/mounts.ts';
 import { Coherence } from './coherence.ts';
 import { Register } from './register.ts';
 import { unpromised } from './subjects.ts';
 
-const ROUNDS = Number(process.env.ROUNDS ?? 400);
+const ROUNDS = Number(process.env.ROUNDS ?? (isLong ? 400 : 150));
 const SEED = Number(process.env.SEED ?? 1);
 /** How often a mount is to be stopped at the right moment, and how often that is tried at the most. */
 const STOPS = 5;

@@ -84,7 +84,10 @@ test('a server with a damaged index is rebuilt from the others', { timeout: 180_
 });
 
 /** Goal: a server that a restart cannot help says what to do, and ends with the code for which it is not started again. */
-test('a server whose index has overwritten pages asks for a rebuild', { timeout: 120_000 }, async () => {
+test('a server whose index has overwritten pages asks for a rebuild', {
+  timeout: 120_000,
+  skip: onlyLong('the test of a damaged index, with test/storage/damaged-folder.test.ts,'),
+}, async () => {
   const cluster = await RealCluster.start();
   try {
     await cluster.createVolume('main');
@@ -251,7 +254,10 @@ test('a backup whose disk is full lags, and catches up', { timeout: 240_000 }, a
  * Goal: where most disks are full, writers are told so in time, and reading and deleting go on, for nobody has filled the
  * room that they need.
  */
-test('two of three disks are full: writers are told, the rest goes on', { timeout: 240_000 }, async (t) => {
+test('two of three disks are full: writers are told, the rest goes on', {
+  timeout: 240_000,
+  skip: onlyLong('test/simulation/cluster/cluster.test.ts, with its full disks,'),
+}, async (t) => {
   const cluster = await RealCluster.start();
   const disks: LoopDisk[] = [];
   try {
@@ -292,6 +298,7 @@ test('two of three disks are full: writers are told, the rest goes on', { timeou
  */
 test('one disk is full and another server is dead: appends are refused, and all is read', {
   timeout: 240_000,
+  skip: onlyLong('test/simulation/cluster/cluster.test.ts, with its full disks,'),
 }, async (t) => {
   const cluster = await RealCluster.start();
   let disk: LoopDisk | null = null;

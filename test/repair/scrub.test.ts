@@ -6,6 +6,7 @@ import { after, before, describe, test } from 'node:test';
 import type { ClusterStatus, ScrubStatus, ScrubStatuses } from '../../wire/http-api.ts';
 import { RealCluster, until } from '../cluster/real-cluster.ts';
 import { ask } from '../http/ask.ts';
+import { onlyLong } from '../long.ts';
 import { flipByte } from '../storage/damage.ts';
 
 const LAUNCHER = new URL('../../bin/leasehold.js', import.meta.url).pathname;
@@ -142,7 +143,9 @@ describe('damaged disks of real servers', { timeout: 600_000 }, () => {
     for (const id of cluster.ids) assert.equal(told(clean, id).damaged, 0, id);
   });
 
-  test('a write into a damaged object goes on with the bytes of another server', async () => {
+  test('a write into a damaged object goes on with the bytes of another server', {
+    skip: onlyLong('test/simulation/cluster/schedules.test.ts, with write-into-damaged,'),
+  }, async () => {
     const file = await put('written', 3);
     await restartAll(() => {
       damage('s1', file, [2]);
@@ -162,7 +165,9 @@ describe('damaged disks of real servers', { timeout: 600_000 }, () => {
     for (const id of cluster.ids) assert.deepEqual(told(await scrubbed(), id).unrepairable, []);
   });
 
-  test('a minority of the copies of every object may be damaged', async () => {
+  test('a minority of the copies of every object may be damaged', {
+    skip: onlyLong('the test of a container of one server'),
+  }, async () => {
     const file = await put('many', 4);
     await restartAll(() => {
       for (let object = 0; object < OBJECTS; object++) {

@@ -26,7 +26,11 @@ export interface LargeFileReport {
 }
 
 /** @returns what it took; the bytes that came back are those that went */
-export async function largeFile(cluster: RealCluster, mebibytes: number): Promise<LargeFileReport> {
+export async function largeFile(
+  cluster: RealCluster,
+  volume: string,
+  mebibytes: number,
+): Promise<LargeFileReport> {
   const [up = '', down = ''] = cluster.urls;
   const before = residents(cluster);
   const most = new Map(before);
@@ -36,10 +40,10 @@ export async function largeFile(cluster: RealCluster, mebibytes: number): Promis
   try {
     const sent = createHash('sha256');
     const begunMs = performance.now();
-    await upload(up, mebibytes, sent);
+    await upload(`${up}/v1/files/${volume}/large`, mebibytes, sent);
     const halfMs = performance.now();
     const received = createHash('sha256');
-    const bytes = await download(down, received);
+    const bytes = await download(`${down}/v1/files/${volume}/large`, received);
     const endMs = performance.now();
     assert.equal(bytes, mebibytes * MIB);
     assert.equal(received.digest('hex'), sent.digest('hex'), 'What came back is what went');
@@ -63,9 +67,9 @@ function* noise(mebibytes: number): Generator<Buffer> {
   for (let count = 0; count < mebibytes; count++) yield cipher.update(zeros);
 }
 
-async function upload(base: string, mebibytes: number, hash: ReturnType<typeof createHash>): Promise<void> {
+async function upload(url: string, mebibytes: number, hash: ReturnType<typeof createHash>): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
-  const request = httpRequest(`${base}/v1/files/main/large`, {
+  const request = httpRequest(url, {
     method: 'PUT',
     headers: { 'content-length': String(mebibytes * MIB) },
   });
@@ -78,9 +82,9 @@ async function upload(base: string, mebibytes: number, hash: ReturnType<typeof c
   assert.ok([201, 204].includes(response.statusCode ?? 0), `The upload ended with ${response.statusCode}`);
 }
 
-async function download(base: string, hash: ReturnType<typeof createHash>): Promise<number> {
+async function download(url: string, hash: ReturnType<typeof createHash>): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
-  httpRequest(`${base}/v1/files/main/large`).on('response', resolve).on('error', reject).end();
+  httpRequest(url).on('response', resolve).on('error', reject).end();
   const response = await promise;
   assert.equal(response.statusCode, 200);
   let length = 0;
@@ -108,7 +112,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const cluster = await RealCluster.start();
   try {
     await cluster.createVolume('main');
-    console.log(JSON.stringify(await largeFile(cluster, mebibytes), null, 2));
+    console.log(JSON.stringify(await largeFile(cluster, 'main', mebibytes), null, 2));
   } finally {
     await cluster.stop();
   }
