@@ -7,9 +7,15 @@ const SCHEDULES = 'test/simulation/cluster/schedules.test.ts';
 
 export const LONG_FILES: Readonly<Record<string, readonly string[]>> = {
   'test/cluster/clock-set-back.test.ts': ['test/named/driver.test.ts', 'test/storage/data-folder.test.ts'],
+  // The demo kills a primary, compares every byte, and bounds the time without writes.
+  'test/cluster/failover.test.ts': ['test/client/dev.test.ts', 'test/nemesis/nemesis.test.ts'],
   'test/cluster/forgotten-sessions.test.ts': [
     'test/http/exactly-once.test.ts',
     'test/catalog/sessions.test.ts',
+  ],
+  'test/cluster/growing-catalog.test.ts': [
+    'test/membership/steward.test.ts',
+    'test/simulation/cluster/wholes.test.ts',
   ],
   'test/cluster/growing-voters.test.ts': [
     'test/membership/voters-keeper.test.ts',
