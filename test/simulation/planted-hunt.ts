@@ -148,12 +148,12 @@ async function runsRun(
   let cpuS = 0;
   for (let seed = 1; seed <= seeds; seed++) {
     const words = [CLUSTER_MAIN, ...args.split(' '), '--end-early', '--seed', String(seed)];
-    const { isLate, stdout, status } = await processRun(bug, words, msMax);
+    const { isLate, stdout, stderr, status } = await processRun(bug, words, msMax);
     if (isLate) throw new Error(`Seed ${seed} of ${bug.row} has not ended after ${msMax} ms`);
     cpuS += Number(/([\d.]+) CPU s;/.exec(stdout)?.[1] ?? Number.NaN);
     const [, violation] = /^seed \d+: VIOLATION (.*)$/m.exec(stdout) ?? [];
     if (violation !== undefined) return { seed, violation, cpuS };
-    if (status !== 0) throw new Error(`Seed ${seed} of ${bug.row} cannot be run: ${stdout}`);
+    if (status !== 0) throw new Error(`Seed ${seed} of ${bug.row} cannot be run: ${stdout}${stderr}`);
   }
   return null;
 }
@@ -163,24 +163,30 @@ async function processRun(
   bug: Planted,
   args: readonly string[],
   msMax: number,
-): Promise<{ readonly isLate: boolean; readonly stdout: string; readonly status: number | null }> {
+): Promise<{
+  readonly isLate: boolean;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly status: number | null;
+}> {
   // A group of its own: servers and programs that it has started end with it.
   const child = spawn(process.execPath, args, {
     cwd: ROOT,
     env: plantedEnv(mutationsOf(bug)),
     detached: true,
-    stdio: ['ignore', 'pipe', 'ignore'],
+    stdio: ['ignore', 'pipe', 'pipe'],
   });
   let isLate = false;
   const limit = setTimeout(() => {
     isLate = true;
     process.kill(-(child.pid as number), 'SIGKILL');
   }, msMax);
-  const [stdout, [status]] = await Promise.all([
+  const [stdout, stderr, [status]] = await Promise.all([
     text(child.stdout),
+    text(child.stderr),
     once(child, 'exit').finally(() => clearTimeout(limit)) as Promise<[number | null]>,
   ]);
-  return { isLate, stdout, status };
+  return { isLate, stdout, stderr, status };
 }
 
 function scenarioPlay(campaign: Campaign, name: string): string | null {

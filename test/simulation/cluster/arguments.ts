@@ -2,7 +2,7 @@
 import { durationParse } from '../../../base/duration.ts';
 import { type CommandLine, commandLineOf, countOption, UsageError } from '../../../bench/command-line.ts';
 import type { RunOptions } from './cluster-run.ts';
-import { FAULTS } from './faults.ts';
+import { NAMED_FAULTS } from './faults.ts';
 import { type Shape, shapeOf } from './shapes.ts';
 import { CACHES, type Cache } from './simulated-machine.ts';
 import { WORKLOADS } from './workloads/all.ts';
@@ -38,7 +38,8 @@ Exit code 1: a seed violates a rule; 2: a mistake on the command line.
   --cache NAME     of mounts: ${CACHES.join(', ')}
   --workload A,B   ${wrapped(WORKLOADS.map(({ name }) => name))}
                    What is not given of these six is drawn from the seed.
-  --faults A,B     ${wrapped(FAULTS.map(({ name }) => name))} (all)
+  --faults A,B     ${wrapped(NAMED_FAULTS.map(({ name }) => name))} (all but the last two)
+  --gap TIME       between two faults, at the most (drawn from the seed)
   --calm           without faults
   --shrink         makes a failing run short, and prints it as a story
   --end-early      ends a run at its first violation
@@ -53,14 +54,23 @@ function wrapped(names: readonly string[]): string {
 
 /** @returns what the words behind the program's name ask for */
 export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
-  const texts = ['seed', 'count', 'for', 'cache', 'workload', 'faults', 'without', ...Object.keys(RANGES)];
+  const texts = [
+    'seed',
+    'count',
+    'for',
+    'gap',
+    'cache',
+    'workload',
+    'faults',
+    'without',
+    ...Object.keys(RANGES),
+  ];
   return commandLineOf(
     words,
     { texts, flags: ['trace', 'calm', 'shrink', 'end-early'] },
     ({ texts: given, flags }) => {
-      const { seed, count, for: span = '60s', cache, workload, faults, without } = given;
-      const forMs = durationParse(span);
-      if (forMs === null) throw new UsageError(`--for takes a time such as 90s or 5m, not "${span}"`);
+      const { seed, count, for: span = '60s', gap, cache, workload, faults, without } = given;
+      const forMs = timeOf('for', span);
       const shape: Partial<Shape> = {
         ...Object.fromEntries(
           (Object.keys(RANGES) as Counted[]).flatMap((name) => {
@@ -72,7 +82,8 @@ export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
       };
       const chosen = {
         ...(workload === undefined ? {} : { workloads: namesIn('workload', WORKLOADS, workload) }),
-        ...(faults === undefined ? {} : { faults: namesIn('faults', FAULTS, faults) }),
+        ...(faults === undefined ? {} : { faults: namesIn('faults', NAMED_FAULTS, faults) }),
+        ...(gap === undefined ? {} : { gapMs: timeOf('gap', gap) }),
         ...(flags.has('calm') ? { faults: [] } : {}),
         ...(without === undefined ? {} : leftOut(without)),
         endsAtViolation: flags.has('end-early'),
@@ -89,6 +100,12 @@ export function wantedOf(words: readonly string[]): CommandLine<Wanted> {
       };
     },
   );
+}
+
+function timeOf(option: string, text: string): number {
+  const timeMs = durationParse(text);
+  if (timeMs === null) throw new UsageError(`--${option} takes a time such as 90s or 5m, not "${text}"`);
+  return timeMs;
 }
 
 function numberIn(name: Counted, text: string): number {
@@ -122,12 +139,13 @@ function leftOut(text: string): Pick<RunOptions, 'withoutFaults' | 'withoutThrea
 
 /** @returns the command line that runs the same again */
 export function commandOf(options: RunOptions): string {
-  const { seed, servers, clients, mounts, cache, volumes, workloads, faults, forMs } = options;
+  const { seed, servers, clients, mounts, cache, volumes, workloads, faults, forMs, gapMs } = options;
   const words = [`--seed ${seed}`, `--servers ${servers}`, `--clients ${clients}`];
   if (mounts !== undefined) words.push(`--mounts ${mounts}`);
   if (volumes !== undefined) words.push(`--volumes ${volumes}`);
   if (cache !== undefined) words.push(`--cache ${cache}`);
   words.push(`--for ${forMs}ms`);
+  if (gapMs !== undefined) words.push(`--gap ${gapMs}ms`);
   if (workloads !== undefined) words.push(`--workload ${workloads.join()}`);
   if (faults !== undefined) words.push(faults.length === 0 ? '--calm' : `--faults ${faults.join()}`);
   const without = [...(options.withoutFaults ?? []), ...(options.withoutThreads ?? [])];

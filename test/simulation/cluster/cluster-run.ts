@@ -2,7 +2,7 @@ import './guard.ts';
 import type { Operation } from '../../history/operation.ts';
 import type { Mutex } from '../kernel/kernel-locks.ts';
 import { countFastPaths } from './fast-paths.ts';
-import { FAULTS, type Fault, faultPlan, type PlannedFault } from './faults.ts';
+import { FAULTS, type Fault, faultPlan, NAMED_FAULTS, type PlannedFault } from './faults.ts';
 import type { Judge } from './judge.ts';
 import { judges } from './judges/all.ts';
 import { ClientProgram, MountProgram } from './program.ts';
@@ -40,6 +40,8 @@ export interface RunOptions {
   readonly forMs: number;
   /** Names of the faults that happen: all unless given. */
   readonly faults?: readonly string[];
+  /** Between two faults, at the most; drawn from the seed unless given. */
+  readonly gapMs?: number;
   /** Every server and client waits for a processor for up to so long, in milliseconds, runs for a moment, and waits again. */
   readonly starvedMs?: number;
   /** Numbers of faults of the plan that are left out. */
@@ -133,7 +135,8 @@ class ClusterRun {
     for (let index = 0; index < cluster.shape.clients; index++) cluster.startClient(index);
     for (let index = 0; index < cluster.shape.mounts; index++) cluster.startMachine(index);
     const epoch = await this.#catalogEpoch();
-    this.#plan = faultPlan(cluster, options.forMs, named(FAULTS, options.faults));
+    const faults = options.faults === undefined ? FAULTS : named(NAMED_FAULTS, options.faults);
+    this.#plan = faultPlan(cluster, options.forMs, faults, options.gapMs);
     for (const planned of this.#plan) this.#schedule(planned);
     if (options.starvedMs !== undefined) starveAll(run, options.starvedMs);
     this.#nextLook();

@@ -1,6 +1,6 @@
 import type { Prng } from '../../../base/prng.ts';
 import { DISK_FAULTS } from './disk/disk-faults.ts';
-import { FAIR, FOUL } from './network.ts';
+import { FAIR, FOUL, STORM, type Weather } from './network.ts';
 import type { ClusterShape, SimulatedCluster } from './simulated-cluster.ts';
 
 /** Something that goes wrong with a cluster for a while. */
@@ -172,8 +172,10 @@ export const FAULTS: readonly Fault[] = [
     weight: 3,
     isOfMountWork: true,
     fits: ({ losesAllPower }) => losesAllPower === true,
-    inject(cluster) {
-      cluster.losePowerEverywhere();
+    inject(cluster, draw) {
+      // What a sync must not answer too early is lost in the moment behind its answer.
+      if (draw.chance(0.5)) cluster.losePowerEverywhere();
+      else cluster.atNextSync(() => cluster.losePowerEverywhere());
       return true;
     },
   },
@@ -254,20 +256,42 @@ export const FAULTS: readonly Fault[] = [
       return true;
     },
   },
+  { name: 'foul', weight: 2, inject: weather(FOUL, 'requests and answers are lost or late') },
+  ...DISK_FAULTS,
+];
+
+/** Those that runs meet which name them, too: more than a cluster has to bear in all runs. */
+export const NAMED_FAULTS: readonly Fault[] = [
+  ...FAULTS,
   {
-    name: 'foul',
+    name: 'kill-answering',
     weight: 2,
-    inject(cluster, _draw, durationMs) {
-      cluster.network.weather = FOUL;
-      cluster.tell(`requests and answers are lost or late for ${seconds(4 * durationMs)}`);
-      cluster.later(durationMs * 4, () => {
-        cluster.network.weather = FAIR;
-      });
+    inject(cluster, draw, durationMs) {
+      cluster.http.atNextChange = (origin) => {
+        // Then what the disks have of the change is all that is known of it.
+        if (draw.chance(0.3)) return cluster.killEverywhere(draw);
+        const server = cluster.servers.find((one) => one.origin === origin);
+        if (server === undefined || !cluster.maySpare(server, draw)) return;
+        server.kill();
+        cluster.tell(`${server.id} is killed as it answers, for ${seconds(durationMs)}`);
+        cluster.restartLater(server, durationMs);
+      };
       return true;
     },
   },
-  ...DISK_FAULTS,
+  { name: 'storm', weight: 2, inject: weather(STORM, 'every tenth request or answer is lost or late') },
 ];
+
+function weather(changed: Weather, what: string): Fault['inject'] {
+  return (cluster, _draw, durationMs) => {
+    cluster.network.weather = changed;
+    cluster.tell(`${what} for ${seconds(4 * durationMs)}`);
+    cluster.later(durationMs * 4, () => {
+      cluster.network.weather = FAIR;
+    });
+    return true;
+  };
+}
 
 /** A fault of a run, before it happens. */
 export interface PlannedFault {
@@ -284,13 +308,18 @@ const DURATION_MS_MIN = 50;
 
 /**
  * @param table what may happen
+ * @param gapMs between two faults, at the most; drawn from the seed unless given
  * @returns the faults of a seed, one behind the other; a longer time has the same faults, and more behind them
  */
-export function faultPlan(cluster: SimulatedCluster, forMs: number, table: readonly Fault[]): PlannedFault[] {
+export function faultPlan(
+  cluster: SimulatedCluster,
+  forMs: number,
+  table: readonly Fault[],
+  // Some seeds are calm, some are not.
+  gapMs: number = cluster.draw('gaps').pick([800, 1_500, 3_000]),
+): PlannedFault[] {
   const fitting = table.filter(({ fits }) => fits?.(cluster.shape) ?? true);
   const total = fitting.reduce((sum, { weight }) => sum + weight, 0);
-  // Some seeds are calm, some are not.
-  const gapMs = cluster.draw('gaps').pick([800, 1_500, 3_000]);
   const plan: PlannedFault[] = [];
   for (let [index, atMs] = [0, 0]; fitting.length > 0; index++) {
     const draw = cluster.draw(`plan of fault ${index}`);

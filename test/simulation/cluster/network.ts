@@ -39,6 +39,16 @@ export const FOUL: Weather = {
   lateMs: 20_000,
 };
 
+export const STORM: Weather = {
+  ...FAIR,
+  slow: 0.1,
+  slowMs: 50,
+  requestLost: 0.03,
+  answerLost: 0.05,
+  late: 0.03,
+  lateMs: 3_000,
+};
+
 /** Which machines reach which, and how long messages take. */
 export class Network {
   readonly time: VirtualTime;

@@ -99,6 +99,7 @@ export class SimulatedCluster {
   readonly #root: string;
   readonly #logs: boolean;
   #lives = 0;
+  #atNextSync: (() => void) | null = null;
 
   private constructor(
     time: VirtualTime,
@@ -286,6 +287,18 @@ export class SimulatedCluster {
     });
   }
 
+  /** Has the nemesis do something as soon as a program learns that something of it survives a loss of power. */
+  atNextSync(run: () => void): void {
+    this.#atNextSync = run;
+  }
+
+  /** A program has learned that something of it survives a loss of power. */
+  synced(): void {
+    const run = this.#atNextSync;
+    this.#atNextSync = null;
+    if (run !== null) this.later(0, run);
+  }
+
   /** A fault is under way. */
   get isTroubled(): boolean {
     return !this.isHealed && this.time.nowMs < this.#troubledUntilMs;
@@ -331,6 +344,7 @@ export class SimulatedCluster {
   /** Ends all faults: every server runs, and everyone reaches everyone. */
   heal(): void {
     this.isHealed = true;
+    this.http.atNextChange = null;
     this.network.weather = FAIR;
     this.network.heal();
     for (const server of this.servers) {

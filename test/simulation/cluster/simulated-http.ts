@@ -52,6 +52,8 @@ export class SimulatedHttp {
   readonly refusals = new Map<string, number>();
   /** Through which all requests and answers pass, if there is one. */
   gate: HttpGate | null = null;
+  /** The next answer that says that something was changed is lost, and this is called with the origin of its server. */
+  atNextChange: ((origin: string) => void) | null = null;
 
   constructor(network: Network, postman: SimulatedProcess) {
     this.#network = network;
@@ -219,6 +221,11 @@ class Exchange {
     return { from: this.#machine, origin: this.#origin, method, path, body };
   }
 
+  get #isChange(): boolean {
+    const { method, path } = this.#request;
+    return method !== 'GET' && /^\/v1\/(data\/|catalog\/commands|births(\?|$))/.test(path);
+  }
+
   /** The caller waits no longer: its side of the connection is closed, and the server learns so, unless that is lost. */
   giveUp(reason: unknown): void {
     if (this.#callerGone) return;
@@ -311,8 +318,12 @@ class Exchange {
   #send(front: Front, answer: InjectedAnswer): void {
     const lose = (delayMs: number): void =>
       this.#fail('ECONNRESET', 'The connection broke before the answer', delayMs);
-    const { gate } = this.#http;
-    if (this.#network.chance(this.#network.weather.answerLost)) {
+    const { gate, atNextChange } = this.#http;
+    if (atNextChange !== null && this.#isChange && answer.statusCode < 300) {
+      this.#http.atNextChange = null;
+      this.#network.time.after(0, this.#postman, () => atNextChange(this.#origin));
+      lose(this.#network.delayMs());
+    } else if (this.#network.chance(this.#network.weather.answerLost)) {
       this.#http.faults.answerLost++;
       this.#leave();
       lose(this.#network.upTo(20));

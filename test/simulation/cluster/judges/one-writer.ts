@@ -9,6 +9,8 @@ export interface OneWriterRun {
   violation(text: string): void;
   /** When all servers lost their power. */
   readonly lossesNs: readonly number[];
+  /** A program has learned that something survives a loss of power. */
+  synced?(): void;
 }
 
 /** How a change reaches readers. */
@@ -96,6 +98,7 @@ export class OneWriterFile {
       version.nameSyncedNs = Math.min(version.nameSyncedNs, nowNs);
       if (hasContents) version.contentsSyncedNs = Math.min(version.contentsSyncedNs, nowNs);
     }
+    this.#run.synced?.();
   }
 
   /**

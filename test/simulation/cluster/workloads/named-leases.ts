@@ -148,10 +148,12 @@ class Contender {
       run.count('lease refreshed');
       return;
     }
-    const [key, value] = [draw.pick(KEYS), run.fresh()];
-    await lease.setKey(key, value);
-    values.set(key, value);
-    run.count('lease key');
+    for (const key of draw.chance(0.5) ? KEYS : [draw.pick(KEYS)]) {
+      const value = run.fresh();
+      await lease.setKey(key, value);
+      values.set(key, value);
+      run.count('lease key');
+    }
     const { keys } = await this.#leases.look(lease.name, { timeoutMs: LOOK_TIMEOUT_MS });
     if (!lease.isHeld) return;
     // No other session writes while this one holds it.

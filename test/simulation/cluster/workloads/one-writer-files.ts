@@ -88,6 +88,7 @@ function judged(run: Run): OneWriterRun {
     nowNs: () => run.nowNs(),
     violation: (text) => run.violation(text),
     lossesNs: run.cluster.lossesNs,
+    synced: () => run.cluster.synced(),
   };
 }
 

@@ -11,8 +11,9 @@ const THINK_MS_MAX = 150;
 const READ_BYTES_MAX = 100_000;
 const PREPARE_TIMEOUT_MS = 60_000;
 const SETTLE_TIMEOUT_MS = 120_000;
-/** A row is as likely as it stands here. */
-const USES = [...['append', 'append', 'append', 'append', 'read', 'read', 'seal']] as const;
+/** Appends around one seal, each within so long of it. */
+const APPENDS = 6;
+const MOMENT_MS_MAX = 6;
 /** A program that has met the seal of a file uses it again so often. */
 const REPEATED = 0.5;
 
@@ -29,6 +30,15 @@ interface SealedFile {
   /** The same of reads that began after a seal was acknowledged. */
   readonly finalReads: Set<string>;
   isSealed: boolean;
+  /** Losses of power of all servers when it was made: an unsealed file may vanish with a later one. */
+  readonly losses: number;
+}
+
+const lossesOf = ({ cluster }: Run): number => cluster.lossesNs.length;
+
+/** Whether the file, and what it has, may have been lost. */
+function mayBeLost(run: Run, { isSealed, losses }: SealedFile): boolean {
+  return !isSealed && losses < lossesOf(run);
 }
 
 class SealedFiles {
@@ -37,9 +47,10 @@ class SealedFiles {
   /** @returns the file that programs use now; `isNew`: another one from now on */
   current(run: Run, isNew: boolean): SealedFile {
     const last = this.all.at(-1);
-    if (last !== undefined && !isNew) return last;
+    if (last !== undefined && !isNew && !mayBeLost(run, last)) return last;
     const lists = { appended: [], refused: [], reads: new Set<string>(), finalReads: new Set<string>() };
-    const file = { path: `/f-${run.fresh()}`, inode: null, replicas: [], isSealed: false, ...lists };
+    const made = { path: `/f-${run.fresh()}`, inode: null, replicas: [], isSealed: false, ...lists };
+    const file = { ...made, losses: lossesOf(run) };
     this.all.push(file);
     return file;
   }
@@ -51,7 +62,7 @@ async function create(program: ClientProgram, file: SealedFile): Promise<void> {
   const place = { volume: VOLUME, path: file.path };
   const command = { kind: 'create-file', place, mode: 0o644, uid: 0, gid: 0, exclusive: false } as const;
   const created = await program.attempt('create', () => program.client.command(command, program.patience()));
-  if (created === null) return;
+  if (created === null || mayBeLost(program.run, file)) return;
   file.inode = created.attributes.inode;
   file.replicas = created.attributes.replicas;
 }
@@ -65,44 +76,60 @@ async function contentsOf(handle: FileHandle, timeoutMs: number): Promise<string
   return Buffer.from(bytes).toString('latin1');
 }
 
-async function use(program: ClientProgram, file: SealedFile, handle: FileHandle): Promise<void> {
-  const { run, draw } = program;
-  switch (draw.pick(USES)) {
-    case 'append': {
-      const record = run.fresh();
-      const wasSealed = file.isSealed;
-      const bytes = Buffer.from(record, 'latin1');
-      const isDone = await program.outcome('append', ['sealed'], () =>
-        handle.write('append', bytes, program.patience()),
-      );
-      if (isDone === true) file.appended.push(record);
-      if (isDone === true && wasSealed) run.violation(`${file.path} was sealed, and takes ${record}`);
-      if (isDone === false) file.refused.push(record);
-      return;
-    }
-    case 'read': {
-      const wasSealed = file.isSealed;
-      const contents = await program.attempt('read', () => contentsOf(handle, READ_TIMEOUT_MS));
-      if (contents === null) return;
-      file.reads.add(contents);
-      if (wasSealed) file.finalReads.add(contents);
-      run.completed++;
-      return;
-    }
-    case 'seal': {
-      const state = await program.attempt('seal', () => handle.seal(program.patience()));
-      if (state === null) return;
-      if (!file.isSealed) run.count('seal');
-      file.isSealed = true;
-      run.completed++;
-    }
-  }
-}
+type Use = (program: ClientProgram, file: SealedFile, handle: FileHandle) => Promise<void>;
+
+const append: Use = async (program, file, handle) => {
+  const { run } = program;
+  const record = run.fresh();
+  const wasSealed = file.isSealed;
+  const bytes = Buffer.from(record, 'latin1');
+  const isDone = await program.outcome('append', ['sealed'], () =>
+    handle.write('append', bytes, program.patience()),
+  );
+  if (isDone === true && !mayBeLost(run, file)) file.appended.push(record);
+  if (isDone === true && wasSealed) run.violation(`${file.path} was sealed, and takes ${record}`);
+  if (isDone === false) file.refused.push(record);
+};
+
+const read: Use = async (program, file, handle) => {
+  const wasSealed = file.isSealed;
+  const contents = await program.attempt('read', () => contentsOf(handle, READ_TIMEOUT_MS));
+  if (contents === null || mayBeLost(program.run, file)) return;
+  file.reads.add(contents);
+  if (wasSealed) file.finalReads.add(contents);
+  program.run.completed++;
+};
+
+const seal: Use = async (program, file, handle) => {
+  const { run } = program;
+  const state = await program.attempt('seal', () => handle.seal(program.patience()));
+  if (state === null || mayBeLost(run, file)) return;
+  if (!file.isSealed) run.count('seal');
+  file.isSealed = true;
+  run.completed++;
+  run.cluster.synced();
+};
+
+/** Appends are under way when the file is sealed, and begin while it is. */
+const sealAmidAppends: Use = async (program, file, handle) => {
+  const { client } = program;
+  // The next append waits for the catalog.
+  if (program.draw.chance(0.5)) await program.attempt('settle', () => handle.settle(program.patience()));
+  const late = async (use: Use): Promise<void> => {
+    await program.think(MOMENT_MS_MAX);
+    await use(program, file, opened(client, file));
+  };
+  await Promise.all([late(seal), late(read), ...Array.from({ length: APPENDS }, () => late(append))]);
+  await read(program, file, handle);
+};
+
+/** A row is as likely as it stands here. */
+const USES = [append, append, append, append, read, read, seal, sealAmidAppends] as const;
 
 /** Seals each file, and compares what it has with the answers to programs. */
 async function settle(run: Run, client: ClusterClient): Promise<void> {
   for (const file of run.state(make).all) {
-    if (file.inode === null) continue;
+    if (file.inode === null || mayBeLost(run, file)) continue;
     const handle = opened(client, file);
     const timeoutMs = SETTLE_TIMEOUT_MS;
     await handle.seal({ timeoutMs });
@@ -126,7 +153,7 @@ async function settle(run: Run, client: ClusterClient): Promise<void> {
 
 /** Seals survive a loss of power of all servers, with the contents. */
 async function flush(run: Run): Promise<(client: ClusterClient) => Promise<void>> {
-  const files = run.state(make).all.filter(({ inode }) => inode !== null);
+  const files = run.state(make).all.filter((file) => file.inode !== null && !mayBeLost(run, file));
   return async (client) => {
     for (const file of files) {
       const contents = await contentsOf(opened(client, file), SETTLE_TIMEOUT_MS);
@@ -140,6 +167,7 @@ async function flush(run: Run): Promise<(client: ClusterClient) => Promise<void>
 export const sealedFiles: Workload = {
   name: 'sealed-files',
   demands: ['seal', 'refused sealed'],
+  toleratesPowerOfAll: true,
   async prepare(run, client) {
     const replicas = Math.min(REPLICAS_MAX, run.cluster.servers.length);
     const command = { kind: 'volume-create', name: VOLUME, replicas, objectBytes: OBJECT_BYTES } as const;
@@ -155,7 +183,7 @@ export const sealedFiles: Workload = {
         last !== undefined && last.refused.length > 0 && !draw.chance(REPEATED),
       );
       if (file.inode === null) await create(program, file);
-      if (file.inode !== null) await use(program, file, opened(client, file));
+      if (file.inode !== null) await draw.pick(USES)(program, file, opened(client, file));
       await program.think(THINK_MS_MAX);
     }
   },

@@ -10,6 +10,8 @@ const PIECE_MAX = 5_000;
 const STEPS_MAX = 12;
 const THINK_MS_MAX = 90;
 
+const makeOwn = (): OwnFile[] => [];
+
 /** A client of the library changes a file of its own, and flushes it now and then; programs everywhere read it. */
 export const syncedFiles: Workload = {
   name: 'synced-files',
@@ -21,6 +23,7 @@ export const syncedFiles: Workload = {
       const volume = program.draw.pick(program.run.cluster.volumes);
       const path = `/synced-${program.run.fresh()}`;
       const own = files.add({ run: program.run, volume }, path);
+      program.run.state(makeOwn).push(own);
       const change = own.judge.begin('', { isAtomic: true });
       const command = {
         kind: 'create-file',
@@ -41,6 +44,13 @@ export const syncedFiles: Workload = {
       await changed(program, own, program.client.openFile(inode, { replicas }));
     }
   },
+  async settle(run, client) {
+    for (const { volume, path, judge } of run.state(makeOwn)) {
+      const calledNs = run.nowNs();
+      const found = await orMissing(() => client.resolve(volume, path));
+      if (found !== undefined) judge.presence('a client, at the end,', calledNs, found !== null);
+    }
+  },
 };
 
 async function changed(program: ClientProgram, { judge }: OwnFile, handle: FileHandle): Promise<void> {
@@ -55,7 +65,7 @@ async function changed(program: ClientProgram, { judge }: OwnFile, handle: FileH
     } else if (step < 5) {
       const calledNs = run.nowNs();
       const contents = await read(handle);
-      if (contents !== null) judge.read(program.name, calledNs, contents);
+      if (contents !== undefined) judge.read(program.name, calledNs, contents);
     } else {
       const { next, ask } = drawnChange(program, handle, bytes);
       const change = judge.begin(next.toString('latin1'), { isAtomic: true });
@@ -90,12 +100,19 @@ function drawnChange(
   return { next, ask: () => handle.write(at, data, program.patience()) };
 }
 
-async function read(handle: FileHandle): Promise<string | null> {
-  try {
+function read(handle: FileHandle): Promise<string | null | undefined> {
+  return orMissing(async () => {
     const { bytes } = await handle.read(0, 4 * SIZE_MAX, { timeoutMs: READ_TIMEOUT_MS });
     return Buffer.from(bytes).toString('latin1');
+  });
+}
+
+/** @returns null where there is no such file, undefined where that is not known */
+async function orMissing<Contents>(ask: () => Promise<Contents>): Promise<Contents | null | undefined> {
+  try {
+    return await ask();
   } catch (error) {
-    if (error instanceof ServiceError) return null;
-    throw error;
+    if (!(error instanceof ServiceError)) throw error;
+    return error.code === 'not-found' ? null : undefined;
   }
 }
