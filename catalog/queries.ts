@@ -16,7 +16,7 @@ import type { NameRow } from './entry-tables.ts';
 import { nameCheck } from './names.ts';
 import { type CatalogDatabase, KIND_FILE } from './schema.ts';
 import type { PlacedRow } from './server-tables.ts';
-import { sessionLast } from './sessions.ts';
+import { sessionLast, sessionsMissing } from './sessions.ts';
 import { Tables } from './tables.ts';
 import { directoryOf, inodeOf, treeAt, treeNamed, volumeOf } from './tree.ts';
 import type { VolumeRow } from './volume-tables.ts';
@@ -103,6 +103,8 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       return { volumes: tables.volumes.all().map(volumeInfoOf) };
     case 'outcome':
       return sessionLast(tables, query.session);
+    case 'missing-commands':
+      return { missing: sessionsMissing(tables, query.answered) };
     case 'existing':
       return { inodes: query.inodes.filter((inode) => tables.inodes.exists(inode)) };
     case 'paths':

@@ -1,4 +1,5 @@
 import { type ErrorCode, isErrorCode, ServiceError } from '../base/errors.ts';
+import type { AnsweredCommands } from '../wire/catalog-api.ts';
 import type { CommandResult } from './command.ts';
 import type { Tables } from './tables.ts';
 
@@ -105,6 +106,17 @@ export function sessionLast(
   const outcome = number === 0 ? undefined : tables.sessions.request(session, number);
   const parsed = outcome === undefined ? null : parseOutcome(outcome);
   return { result: parsed?.kind === 'done' ? parsed.result : null, number };
+}
+
+/** Of commands, those whose outcomes are not remembered. Sessions that have none of them are left out. */
+export function sessionsMissing(
+  tables: Tables,
+  answered: readonly AnsweredCommands[],
+): readonly AnsweredCommands[] {
+  return answered.flatMap(({ session, numbers }) => {
+    const missing = numbers.filter((number) => tables.sessions.request(session, number) === undefined);
+    return missing.length === 0 ? [] : [{ session, numbers: missing }];
+  });
 }
 
 /**

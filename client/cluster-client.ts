@@ -10,6 +10,8 @@ import type {
   Command,
   CommandBody,
   CommandResults,
+  FlushAnswer,
+  FlushRequest,
   Query,
   QueryRequest,
   QueryResults,
@@ -35,8 +37,9 @@ import { LastPrimaries } from './last-primaries.ts';
 import { LocalReads } from './local-reads/local-reads.ts';
 import { encodePath, type RemotePath } from './remote-path.ts';
 import { drawSession, type RequestWindow } from './request-window.ts';
-import { readJson } from './response.ts';
+import { type Response, readJson } from './response.ts';
 import { SettleBatches } from './settle-batches.ts';
+import { CommandsLost, UnflushedCommands } from './unflushed-commands.ts';
 
 const OPERATION_TIMEOUT_MS = 30_000;
 const LIST_COUNT_MAX = 1_000;
@@ -105,9 +108,7 @@ export class ClusterClient {
   readonly #lockClient: LockClient;
   readonly #primaries = new LastPrimaries();
   readonly #settling: SettleBatches;
-  /** Commands that were answered to this client, and how many of them a flush has covered. */
-  #commandsAnswered = 0;
-  #commandsFlushed = 0;
+  readonly #unflushed = new UnflushedCommands();
 
   constructor(options: ClusterClientOptions) {
     const { world } = options;
@@ -153,27 +154,43 @@ export class ClusterClient {
       } as const;
     };
     const session = options.timeoutMs === Number.POSITIVE_INFINITY ? this.#unlimited : this.#commands;
-    const result = await session.once<CommandResults[Kind]>(this.#catalog, what, requestOf, options);
-    this.#commandsAnswered++;
+    const result = await session.once<CommandResults[Kind]>(
+      this.#catalog,
+      what,
+      requestOf,
+      options,
+      (_, ...name) => this.#unflushed.answered(...name),
+    );
     return this.#learned(result);
   }
 
   /** Whether commands were answered to this client that a loss of power of all servers may take back. */
   get hasUnflushedCommands(): boolean {
-    return this.#commandsAnswered > this.#commandsFlushed;
+    return !this.#unflushed.isEmpty;
   }
 
-  /** Every command that was answered before the call, to any client, survives a loss of power of all servers. */
+  /**
+   * Every command that was answered before the call, to any client, survives a loss of power of all servers.
+   *
+   * @throws CommandsLost once, where commands that were answered to this client are gone
+   */
   async flushCatalog(options?: CallOptions): Promise<void> {
-    const through = this.#commandsAnswered;
-    const request: ExchangeRequest = {
-      what: 'Cannot flush the catalog',
-      method: 'POST',
-      path: '/v1/catalog/flush',
-      mutation: false,
-    };
-    await this.#exchanger.perform(this.#catalog, request, () => Promise.resolve(), options);
-    this.#commandsFlushed = Math.max(this.#commandsFlushed, through);
+    let areLost = false;
+    for (const answered of this.#unflushed.pages()) {
+      const body: FlushRequest = { answered: [...answered] };
+      const request: ExchangeRequest = {
+        what: 'Cannot flush the catalog',
+        method: 'POST',
+        path: '/v1/catalog/flush',
+        headers: JSON_HEADERS,
+        body: JSON.stringify(body),
+        mutation: false,
+      };
+      const missing = await this.#exchanger.perform(this.#catalog, request, readMissing, options);
+      this.#unflushed.flushed(answered);
+      areLost ||= missing.length > 0;
+    }
+    if (areLost) throw new CommandsLost();
   }
 
   /**
@@ -245,6 +262,11 @@ export class ClusterClient {
       what,
       requestOf,
       options,
+      ({ outcomes: known }, ...name) => {
+        // Files that had their names before get contents, for which there is no command.
+        if (known.some(({ kind }, place) => kind === 'born' && births[place]?.isNamed !== true))
+          this.#unflushed.answered(...name);
+      },
     );
     for (const outcome of outcomes) if (outcome.kind === 'born') this.#learned(outcome);
     return outcomes;
@@ -512,6 +534,15 @@ export class ClusterClient {
   }
 }
 
+/** Servers of an earlier release flush, and look for nothing. */
+async function readMissing(response: Response): Promise<FlushAnswer['missing']> {
+  if (response.statusCode === 204) {
+    await response.body.bytes();
+    return [];
+  }
+  return (await readJson<FlushAnswer>(response)).missing;
+}
+
 function copyRequest(
   from: RemotePlace,
   to: RemotePlace,
@@ -640,6 +671,8 @@ function describeQuery(query: Query): string {
       return `ask which files of volume "${query.volume}" are being written`;
     case 'reservations':
       return 'ask which files count for more than their size';
+    case 'missing-commands':
+      return 'ask which commands are missing';
     case 'existing':
       return 'ask which files exist';
     case 'paths':

@@ -13,11 +13,14 @@ export interface OnceOptions extends CallOptions {
   readonly unknown?: () => void;
 }
 
-/** Commands of one session at a time, each executed once. */
+/**
+ * Commands of one session at a time, each executed once. A session belongs to one epoch of the catalog: after a loss of power of
+ * all servers, which begins another epoch, no later command stands in for an earlier one that is gone.
+ */
 export class CommandSession {
   readonly #exchanger: Exchanger;
   readonly #catalog: Subject;
-  /** Null before the first command, and where the cluster has forgotten the session. */
+  /** Null before the first command, where the cluster has forgotten the session, and where the catalog has a newer epoch. */
   #commands: Promise<RequestWindow> | null = null;
 
   constructor(exchanger: Exchanger, catalog: Subject) {
@@ -29,12 +32,14 @@ export class CommandSession {
    * Where the cluster has forgotten the session, and has certainly not carried the request out, sends it in a new one.
    *
    * @param what beginning of the message of an error
+   * @param answered called with the name of the request that is answered
    */
   async once<Value>(
     subject: Subject,
     what: string,
     requestOf: RequestOf,
     options: OnceOptions,
+    answered: (value: Value, session: number, number: number) => void,
   ): Promise<Value> {
     const { world } = this.#exchanger;
     const { timeoutMs: limitMs = this.#exchanger.operationTimeoutMs, signal } = options;
@@ -44,12 +49,16 @@ export class CommandSession {
     for (let attempt = 1; ; attempt++) {
       const commands = this.#commands ?? this.#begin(what, attempt > 1, options);
       const window = await inTime(world, commands, { timeoutMs: leftMs(), signal }, late);
+      if (window.epoch < this.#exchanger.catalogEpoch && this.#commands === commands) this.#commands = null;
       const number = await window.acquire({ timeoutMs: leftMs(), signal });
       try {
         const request = { what, ...requestOf(window, number) };
         const limited = { ...options, timeoutMs: leftMs() };
         const outcome = await this.#exchanger.exchange(subject, request, readJson<Value>, limited);
-        if (outcome.kind === 'answered') return outcome.value;
+        if (outcome.kind === 'answered') {
+          answered(outcome.value, window.session, number);
+          return outcome.value;
+        }
         if (outcome.error.remedy !== 'reopen') throw outcome.error;
         if (this.#commands === commands) this.#commands = null;
         if (outcome.doubtful) throw lostSession(outcome.error);
@@ -85,7 +94,8 @@ export class CommandSession {
       };
       if (anew || this.#exchanger.catalogSeq === null)
         await this.#exchanger.perform(this.#catalog, question, readJson, rest);
-      return new RequestWindow(this.#exchanger.world, this.#exchanger.catalogSeq);
+      const { catalogSeq, catalogEpoch } = this.#exchanger;
+      return new RequestWindow(this.#exchanger.world, catalogSeq, catalogEpoch);
     };
     const commands = begin();
     this.#commands = commands;

@@ -3,6 +3,7 @@ import type { World } from '../base/world.ts';
 import {
   type CapabilityAnswer,
   HEADER_CAPABILITY,
+  HEADER_CATALOG_EPOCH,
   HEADER_CATALOG_SEQ,
   HEADER_PRIMARY,
 } from '../wire/http-api.ts';
@@ -99,6 +100,8 @@ export class Exchanger {
   readonly capabilities: FileCapabilities;
   /** The operation of the catalog that the latest answer about the catalog named; null before there was one. */
   catalogSeq: number | null = null;
+  /** The newest epoch of the catalog that an answer has named; 0 before there was one. */
+  catalogEpoch = 0;
   readonly operationTimeoutMs: number;
   readonly #access: Access;
   #closed = false;
@@ -364,6 +367,8 @@ export class Exchanger {
       if (typeof primary === 'string' && primary !== '') subject.primary = primary;
       const catalogSeq = response.headers[HEADER_CATALOG_SEQ];
       if (catalogSeq !== undefined) this.catalogSeq = Number(catalogSeq);
+      const catalogEpoch = Number(response.headers[HEADER_CATALOG_EPOCH] ?? 0);
+      this.catalogEpoch = Math.max(this.catalogEpoch, catalogEpoch);
       if (response.statusCode >= 200 && response.statusCode < 300) {
         return { kind: 'answered', value: await read(response) };
       }

@@ -3,10 +3,10 @@ import type { World } from '../base/world.ts';
 import { inTime, type WaitLimits } from './in-time.ts';
 
 /** A server keeps the results of this many requests of a session; older numbers are refused. */
-const WINDOW = 64;
+export const REQUEST_WINDOW = 64;
 
 /**
- * Numbers 1, 2, 3 … for the requests of one session. No number is given out while one that is `WINDOW`
+ * Numbers 1, 2, 3 … for the requests of one session. No number is given out while one that is `REQUEST_WINDOW`
  * smaller is still in use, so that a slow request's retry is never too old to be answered.
  */
 export class RequestWindow {
@@ -14,14 +14,17 @@ export class RequestWindow {
   readonly #world: World;
   /** What the cluster names as `since` when the session begins; servers of an earlier release name nothing. */
   readonly since: number | undefined;
+  /** The newest epoch of the catalog that was known when the session began; 0 before any. */
+  readonly epoch: number;
   #next = 1;
   readonly #inUse = new Set<number>();
   readonly #waiting: ((number: number) => void)[] = [];
 
-  constructor(world: World, since?: number | null) {
+  constructor(world: World, since?: number | null, epoch = 0) {
     this.#world = world;
     this.session = drawSession(world);
     this.since = since ?? undefined;
+    this.epoch = epoch;
   }
 
   /**
@@ -32,7 +35,7 @@ export class RequestWindow {
     if (this.#waiting.length === 0 && this.#hasRoom()) return this.#take();
     const { promise, resolve } = Promise.withResolvers<number>();
     this.#waiting.push(resolve);
-    const why = `A request sent before has no answer, and no more than ${WINDOW} can follow it`;
+    const why = `A request sent before has no answer, and no more than ${REQUEST_WINDOW} can follow it`;
     try {
       return await inTime(this.#world, promise, limits, () => new ServiceError('no-majority', why));
     } catch (error) {
@@ -62,7 +65,7 @@ export class RequestWindow {
   }
 
   #hasRoom(): boolean {
-    return this.#next - this.answered <= WINDOW;
+    return this.#next - this.answered <= REQUEST_WINDOW;
   }
 }
 

@@ -1,4 +1,5 @@
 import type { World } from '../base/world.ts';
+import { CommandsLost } from '../client/unflushed-commands.ts';
 import type { BirthBackend, FileSystemBackend } from './backend.ts';
 import { nameStateOf } from './delegated-names.ts';
 import { NewbornFiles, type RemovalOptions } from './newborn-files.ts';
@@ -112,6 +113,13 @@ export function withBirths(
     },
     comeFrom: (directory) => files.persist(directory),
     lateErrors: files.lateErrors,
+    // Each descriptor of the volume reports the loss, not only the one whose sync has found it.
+    async persistNames(scope) {
+      await backend.persistNames?.(scope).catch((error: unknown) => {
+        if (!(error instanceof CommandsLost)) throw error;
+        files.lateErrors.addToVolume(error);
+      });
+    },
     isChanging: (inode) => files.isChanging(inode),
     onNamed: (named) => {
       files.named = named;

@@ -9,6 +9,7 @@ import { Directories } from './directories.ts';
 import { ErrnoError, type ErrnoName, errnoName } from './errno.ts';
 import type { Inodes } from './inodes.ts';
 import type { NameChange } from './known-listings.ts';
+import type { ErrorScope } from './late-errors.ts';
 import { Names } from './names.ts';
 import { OpenFiles } from './open-files.ts';
 import { isGone, RemovedDirectories, staleIfGone } from './removed-directories.ts';
@@ -439,12 +440,12 @@ export class FileSystem implements FileSystemCalls {
   }
 
   /** Errors of the root are those of the volume. */
-  #scopeOf(directory: number): number | null {
-    return directory === this.root ? null : directory;
+  #scopeOf(directory: number): ErrorScope {
+    return directory === this.root ? 'volume' : directory;
   }
 
   /** @throws the latest error of an operation that was acknowledged and dropped, once for each handle */
-  #reportLate(scope: number | null, handle: number): void {
+  #reportLate(scope: ErrorScope, handle: number): void {
     const { lateErrors } = this.#backend;
     if (lateErrors === undefined) return;
     const late = lateErrors.report(scope, this.#directories.seenErrors(handle) ?? lateErrors.sample(scope));

@@ -9,6 +9,9 @@ interface Errors {
   isReported: boolean;
 }
 
+/** What a descriptor is open on: a directory, by its inode; the volume, by its root; a file. */
+export type ErrorScope = number | 'volume' | 'file';
+
 /**
  * Errors of operations that were acknowledged and then dropped, by directory. As errseq_t of Linux: each descriptor reports an error once that
  * happened since its last report or, where no descriptor has reported it, before it was opened.
@@ -18,6 +21,8 @@ export class LateErrors {
   readonly #byDirectory = new Map<number, Errors>();
   /** Of directories that are not known any more, all before those that are. */
   #older: Errors | null = null;
+  /** The latest one of the whole volume, which every directory and file reports. */
+  #ofVolume: Errors | null = null;
   #last = 0;
 
   add(directory: number, error: unknown): void {
@@ -31,9 +36,13 @@ export class LateErrors {
     }
   }
 
-  /** What a descriptor has seen that is opened now. @param directory null: of the whole volume */
-  sample(directory: number | null): number {
-    const unreported = this.#of(directory).filter(({ isReported }) => !isReported);
+  addToVolume(error: unknown): void {
+    this.#ofVolume = { error, number: ++this.#last, isReported: false };
+  }
+
+  /** What a descriptor has seen that is opened now. */
+  sample(scope: ErrorScope): number {
+    const unreported = this.#of(scope).filter(({ isReported }) => !isReported);
     return Math.min(this.#last, ...unreported.map(({ number }) => number - 1));
   }
 
@@ -41,18 +50,22 @@ export class LateErrors {
    * @param seen what the descriptor has seen
    * @returns the latest error since, and what the descriptor has seen now; null where there is none
    */
-  report(directory: number | null, seen: number): { readonly error: unknown; readonly seen: number } | null {
-    const since = this.#of(directory).filter(({ number }) => number > seen);
-    const latest = since.at(-1);
+  report(scope: ErrorScope, seen: number): { readonly error: unknown; readonly seen: number } | null {
+    const since = this.#of(scope).filter(({ number }) => number > seen);
+    const latest = since.sort((one, other) => one.number - other.number).at(-1);
     if (latest === undefined) return null;
     for (const errors of since) errors.isReported = true;
     return { error: latest.error, seen: latest.number };
   }
 
-  #of(directory: number | null): Errors[] {
-    const older = this.#older === null ? [] : [this.#older];
-    if (directory === null) return [...older, ...this.#byDirectory.values()];
-    const errors = this.#byDirectory.get(directory);
-    return errors === undefined ? older : [...older, errors];
+  #of(scope: ErrorScope): Errors[] {
+    if (scope === 'file') return present(this.#ofVolume);
+    const shared = present(this.#older, this.#ofVolume);
+    if (scope === 'volume') return [...shared, ...this.#byDirectory.values()];
+    return [...shared, ...present(this.#byDirectory.get(scope))];
   }
+}
+
+function present(...errors: readonly (Errors | null | undefined)[]): Errors[] {
+  return errors.filter((known) => known !== null && known !== undefined);
 }

@@ -54,6 +54,8 @@ interface FileHandle {
   hasPages: boolean;
   /** Errors of the file's writes that this handle was told of, or that were before its time. */
   errorsTold: number;
+  /** Errors of the whole volume that this handle has reported, or that were reported before it was opened. */
+  seenErrors: number;
 }
 
 /** Files that are open on this mount, their handles, and what there is to do when they are closed. */
@@ -436,6 +438,10 @@ export class OpenFiles {
     }
     // The first flush of a file flushes its name, too; this is for what was changed of names and attributes since.
     await Promise.all([opened.file.persist(), this.#backend.persistNames?.('mount')]);
+    const late = this.#backend.lateErrors?.report('file', opened.seenErrors);
+    if (late === undefined || late === null) return;
+    opened.seenErrors = late.seen;
+    throw late.error;
   }
 
   async release(handle: number): Promise<void> {
@@ -695,6 +701,7 @@ export class OpenFiles {
       hasRead: false,
       hasPages: false,
       errorsTold: file.writes.errorCount,
+      seenErrors: this.#backend.lateErrors?.sample('file') ?? 0,
     });
     return {
       handle,

@@ -383,6 +383,7 @@ export async function compose(
         (await gateway.queryCatalog({ kind: 'attributes', inode: file })).attributes,
       justMade: (file) => justMade(seat.store, file, clock.wallNs()),
       command: (command) => gateway.command(command),
+      durably: (command) => gateway.durably(command),
       flush: () => gateway.flushCatalog(),
     },
     lockLeaseMs: timing.lockLeaseMs,

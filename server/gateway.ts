@@ -3,6 +3,7 @@ import { CATALOG_CELL, type FileId, type ServerId } from '../base/ids.ts';
 import type { World } from '../base/world.ts';
 import type { View } from '../replica/view.ts';
 import type {
+  AnsweredCommands,
   Attributes,
   CacheAnswer,
   CacheRequest,
@@ -11,6 +12,7 @@ import type {
   Command,
   CommandResults,
   ContentVersion,
+  FlushAnswer,
   Query,
   QueryResults,
   RememberedAnswer,
@@ -18,7 +20,7 @@ import type {
 import { encodeWriteParts, FILE_BYTES_MAX, WRITE_BYTES_MAX, type WritePart } from '../wire/file-operation.ts';
 import type { CopyOrder, FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../wire/http-api.ts';
 import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../wire/lock-api.ts';
-import { type PeerAnswer, PeerHttp, type PeerRequest } from './http/peer-http.ts';
+import { type CatalogPosition, type PeerAnswer, PeerHttp, type PeerRequest } from './http/peer-http.ts';
 import { type RequestName, RequestNames } from './http/request-names.ts';
 import { ageOfHeaders, stateOfHeaders } from './http/state-headers.ts';
 import { drawIncarnation } from './incarnation.ts';
@@ -37,6 +39,9 @@ import type {
   Services,
 } from './services.ts';
 import { type Shown, ShownFiles } from './shown-files.ts';
+
+/** A command that a loss of power takes before its flush is executed so often in all. */
+const LOSSES_MAX = 3;
 
 export interface GatewayOptions {
   readonly world: World;
@@ -102,9 +107,14 @@ export class Gateway {
 
   /** An operation of the catalog that has happened, the latest that is known without asking; null where none is. */
   get catalogSeq(): number | null {
+    return this.catalogPosition.seq;
+  }
+
+  /** As `catalogSeq`, and the newest epoch of the catalog that is known without asking; 0 where none is. */
+  get catalogPosition(): CatalogPosition {
     const { catalog, status } = this.services;
-    const { primary, seq } = catalog.status();
-    return primary === status.id ? seq : this.peers.catalogSeq;
+    const { primary, seq, epoch } = catalog.status();
+    return primary === status.id ? { seq, epoch } : this.peers.catalogPosition;
   }
 
   /** A number for a session of a client that lives in this server. */
@@ -131,21 +141,46 @@ export class Gateway {
     request?: RequestName,
     options: CallOptions = {},
   ): Promise<CommandResults[C['kind']]> {
-    if (request !== undefined) {
-      const trail: Trail = { ambiguous: false };
-      const meant = options.live === true ? await this.#againstNewest(command, options) : command;
-      const result = await this.#execute(meant, request, options, trail).catch((error: unknown) => {
-        throw forgotten(error, trail, `"${command.kind}" happened`);
-      });
-      return options.live === true ? this.#withLive(result, options) : result;
+    if (request === undefined) return (await this.#ownCommand(command, options)).result;
+    const trail: Trail = { ambiguous: false };
+    const meant = options.live === true ? await this.#againstNewest(command, options) : command;
+    const result = await this.#execute(meant, request, options, trail).catch((error: unknown) => {
+      throw forgotten(error, trail, `"${command.kind}" happened`);
+    });
+    return options.live === true ? this.#withLive(result, options) : result;
+  }
+
+  /**
+   * As `command`. What it changes survives a loss of power of all servers when it resolves: where such a loss takes the command before
+   * its flush, the command is executed once more.
+   */
+  async durably<C extends Command>(command: C, request?: RequestName): Promise<CommandResults[C['kind']]> {
+    for (let losses = 0; losses < LOSSES_MAX; losses++) {
+      const { result, name } =
+        request === undefined
+          ? await this.#ownCommand(command, {})
+          : { result: await this.command(command, request), name: request };
+      const { missing } = await this.flushCommands([{ session: name.session, numbers: [name.number] }]);
+      if (missing.length === 0) return result;
     }
+    throw new ServiceError(
+      'storage',
+      `"${command.kind}" is gone: all servers of the catalog lose their power`,
+    );
+  }
+
+  /** Executes a command under a name of this server. */
+  async #ownCommand<C extends Command>(
+    command: C,
+    options: CallOptions,
+  ): Promise<{ readonly result: CommandResults[C['kind']]; readonly name: RequestName }> {
     for (let sessions = 1; ; sessions++) {
       if (this.#names.mustBegin && (sessions > 1 || this.catalogSeq === null))
         await this.#askCatalogSeq(options);
       const name = this.#names.acquire(this.catalogSeq);
       const trail: Trail = { ambiguous: false };
       try {
-        return await this.#execute(command, name, options, trail);
+        return { result: await this.#execute(command, name, options, trail), name };
       } catch (error) {
         if (!(error instanceof ServiceError) || error.code !== 'session-expired') throw error;
         // Our session was idle for so long that the catalog forgot it. A command that was refused in
@@ -223,13 +258,31 @@ export class Gateway {
 
   /** All commands answered so far survive power loss of every server when it resolves. */
   async flushCatalog(options: CallOptions = {}): Promise<void> {
-    await this.router.route(
+    await this.flushCommands([], options);
+  }
+
+  /**
+   * As `flushCatalog`.
+   *
+   * @param answered commands that are to be covered
+   * @returns those that are not, for the catalog does not have them; a primary of an earlier release does not look for them
+   */
+  async flushCommands(
+    answered: readonly AnsweredCommands[],
+    options: CallOptions = {},
+  ): Promise<FlushAnswer> {
+    return this.router.route<FlushAnswer>(
       {
         cell: CATALOG_CELL,
         action: 'flush the catalog',
-        local: () => this.services.catalog.flush(),
+        local: () => this.services.catalog.flush(answered),
         remote: async (server, timeoutMs) => {
-          await this.#ask(server, { method: 'POST', path: '/v1/catalog/flush' }, timeoutMs);
+          const { bytes } = await this.#ask(
+            server,
+            jsonRequest('/v1/catalog/flush', { answered }),
+            timeoutMs,
+          );
+          return bytes.length === 0 ? { missing: [] } : (JSON.parse(textOf(bytes)) as FlushAnswer);
         },
       },
       options,

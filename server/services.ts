@@ -3,6 +3,7 @@ import type { PeerStatus } from '../replica/actions.ts';
 import type { RequestId } from '../replica/operation.ts';
 import type { View } from '../replica/view.ts';
 import type {
+  AnsweredCommands,
   Attributes,
   CacheAnswer,
   CacheRequest,
@@ -12,6 +13,7 @@ import type {
   CommandRequest,
   CommandResults,
   ContentVersion,
+  FlushAnswer,
   Query,
   QueryResults,
   RememberedAnswer,
@@ -82,8 +84,13 @@ export interface CatalogService {
   cache(request: CacheRequest): Promise<CacheAnswer>;
   /** What was changed in a directory, or below it, as the catalog's primary; resolves when there is something to tell, or after a while. */
   changes(request: ChangesRequest): Promise<ChangesAnswer>;
-  /** All commands answered so far survive power loss of every server when it resolves. As the catalog's primary. */
-  flush(): Promise<void>;
+  /**
+   * All commands answered so far survive power loss of every server when it resolves. As the catalog's primary.
+   *
+   * @param answered commands that are to be among them
+   * @returns those of `answered` that are not
+   */
+  flush(answered?: readonly AnsweredCommands[]): Promise<FlushAnswer>;
   status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] };
   /** Moves the catalog's replicas to `members`, as the catalog's primary; resolves with the final view. @see FileService.changeMembers */
   changeMembers(members: readonly ServerId[]): Promise<View>;

@@ -622,6 +622,15 @@ export interface TrashedFile {
 
 const Serial = Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }));
 
+/** Sessions that one flush of the catalog names at the most. */
+export const FLUSH_SESSIONS_MAX = 100;
+/** Commands of one session, by their numbers. */
+export const AnsweredCommands = Type.Object({
+  session: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+  numbers: Type.Array(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }), { maxItems: 128 }),
+});
+export type AnsweredCommands = Static<typeof AnsweredCommands>;
+
 export const Query = Type.Union([
   /** The inode at a path. Symbolic links on the way are followed; one at the end only with `follow`. */
   Type.Object({ kind: Type.Literal('resolve'), volume: TreeName, path: Path, follow: Type.Boolean() }),
@@ -669,6 +678,11 @@ export const Query = Type.Union([
   Type.Object({ kind: Type.Literal('volumes') }),
   /** What became of the last command of a session that was done, and how many it had. */
   Type.Object({ kind: Type.Literal('outcome'), session: Inode }),
+  /** Commands whose outcomes are not remembered: they were not executed, a loss of power took them, or they are too old. */
+  Type.Object({
+    kind: Type.Literal('missing-commands'),
+    answered: Type.Array(AnsweredCommands, { maxItems: FLUSH_SESSIONS_MAX }),
+  }),
   /** Those of `inodes` that still exist. */
   Type.Object({ kind: Type.Literal('existing'), inodes: Type.Array(Inode, { maxItems: 10_000 }) }),
   /** One path of each of the files that has a name. Reads all names: for people who look for something, not for programs. */
@@ -825,6 +839,7 @@ export interface QueryResults {
   readonly volumes: { readonly volumes: readonly VolumeInfo[] };
   /** `result` is null where the session is not known, or its last command was refused. */
   readonly outcome: { readonly result: CommandResults[Command['kind']] | null; readonly number: number };
+  readonly 'missing-commands': FlushAnswer;
   readonly existing: { readonly inodes: readonly number[] };
   readonly paths: {
     readonly paths: readonly { readonly inode: number; readonly volume: string; readonly path: string }[];
@@ -905,6 +920,17 @@ export const CommandRequest = Type.Object({
   command: Command,
 });
 export type CommandRequest = Static<typeof CommandRequest>;
+
+/** Body of `POST /v1/catalog/flush`, which may be absent: commands that were answered to the client, and are to be covered. */
+export const FlushRequest = Type.Object({
+  answered: Type.Array(AnsweredCommands, { maxItems: FLUSH_SESSIONS_MAX }),
+});
+export type FlushRequest = Static<typeof FlushRequest>;
+
+/** `missing`: those that the catalog does not have any more, or has forgotten; sessions without such commands are left out. */
+export interface FlushAnswer {
+  readonly missing: readonly AnsweredCommands[];
+}
 
 /**
  * What a client sends. With `live` the server that is asked asks the primaries of live files in its place: a modification

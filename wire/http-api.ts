@@ -16,6 +16,8 @@ export const HEADER_MODIFIED = 'leasehold-modified-ns';
 export const HEADER_SEQ = 'leasehold-seq';
 /** An operation of the catalog that has happened: a session of commands that begins now names it as `since`. */
 export const HEADER_CATALOG_SEQ = 'leasehold-catalog-seq';
+/** The newest epoch of the catalog that the server knows: a client begins another session of commands in each. */
+export const HEADER_CATALOG_EPOCH = 'leasehold-catalog-epoch';
 /** Who answered a read. */
 export const HEADER_SERVED = 'leasehold-served';
 /** For how long a stale answer may have been outdated, in milliseconds; `unknown` where that is not known. */

@@ -3,6 +3,7 @@ import type { ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type {
+  AnsweredCommands,
   CacheAnswer,
   CacheRequest,
   ChangesAnswer,
@@ -10,6 +11,7 @@ import type {
   Command,
   CommandRequest,
   CommandResults,
+  FlushAnswer,
   Query,
   QueryResults,
   RememberedAnswer,
@@ -108,8 +110,8 @@ export class CatalogHolder implements CatalogService {
     return this.#ask((service) => service.changes(request));
   }
 
-  flush(): Promise<void> {
-    return this.#ask((service) => service.flush());
+  flush(answered?: readonly AnsweredCommands[]): Promise<FlushAnswer> {
+    return this.#ask((service) => service.flush(answered));
   }
 
   changeMembers(members: readonly ServerId[]): Promise<View> {

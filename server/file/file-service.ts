@@ -62,6 +62,8 @@ export interface CatalogAccess {
    */
   justMade(file: FileId): Attributes | null;
   command(command: Command): Promise<unknown>;
+  /** As `command`: what it changes survives a loss of power of all servers when it resolves. */
+  durably(command: Command): Promise<unknown>;
   /** All commands answered so far survive power loss when it resolves. */
   flush(): Promise<void>;
 }

@@ -14,7 +14,11 @@ type Preserved = NonNullable<Extract<Command, { kind: 'open-for-write' }>['prese
 interface LiveMarksParts {
   readonly self: ServerId;
   readonly store: FileStore;
-  readonly catalog: { command(command: Command): Promise<unknown>; flush(): Promise<void> };
+  readonly catalog: {
+    command(command: Command): Promise<unknown>;
+    /** As `command`: what it changes survives a loss of power of all servers. */
+    durably(command: Command): Promise<unknown>;
+  };
   /** Resolves when this server leads the file, which it orders already. */
   leads(file: FileId): Promise<unknown>;
   /** Whether another server's replica of a file stands at a position, or further. */
@@ -42,9 +46,8 @@ export class LiveMarks {
       // Until a majority is known to have the epoch this server only orders.
       await this.#parts.leads(file);
       const preserved = await this.#preserve(primary, wish);
-      answer = await catalog.command({ ...command, preserved });
       // A catalog that forgot where the contents are would have them collected.
-      if (preserveIn(answer) === null) await catalog.flush();
+      answer = await catalog.durably({ ...command, preserved });
     }
     return allowedIn(answer);
   }

@@ -1,7 +1,14 @@
 import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
-import { CacheOwner, CacheRequest, ChangesRequest, Command, Query } from '../../wire/catalog-api.ts';
-import { HEADER_CATALOG_SEQ, HEADER_PRIMARY } from '../../wire/http-api.ts';
+import {
+  CacheOwner,
+  CacheRequest,
+  ChangesRequest,
+  Command,
+  FlushRequest,
+  Query,
+} from '../../wire/catalog-api.ts';
+import { HEADER_CATALOG_EPOCH, HEADER_CATALOG_SEQ, HEADER_PRIMARY } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { callOptionsOf, integerOf } from './input.ts';
 import { type Matching, matching } from './matching.ts';
@@ -22,6 +29,7 @@ const QUERIES: ReadonlyMap<string, Matching<Query>> = new Map(
 const cacheOwner = matching(CacheOwner);
 const cacheRequest = matching(CacheRequest);
 const changesRequest = matching(ChangesRequest);
+const flushRequest = matching(FlushRequest);
 
 /** `POST /v1/catalog/commands`, `/queries`, `/cache` and `/flush`. */
 export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
@@ -29,8 +37,9 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.addHook('onSend', async (_request, reply) => {
     const primary = gateway.router.catalogPrimary();
     if (primary !== null) reply.header(HEADER_PRIMARY, primary);
-    const seq = gateway.catalogSeq;
+    const { seq, epoch } = gateway.catalogPosition;
     if (seq !== null) reply.header(HEADER_CATALOG_SEQ, String(seq));
+    if (epoch > 0) reply.header(HEADER_CATALOG_EPOCH, String(epoch));
   });
 
   // Whoever may read may tell what he has read; what other commands take is held against their kind.
@@ -71,8 +80,9 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   });
 
   app.post('/v1/catalog/flush', WRITE, async (request, reply) => {
-    await gateway.flushCatalog(callOptionsOf(request.headers));
-    return reply.code(204).send();
+    const { answered = [] } = request.body === undefined ? {} : flushRequest(request.body, 'body');
+    const flushed = await gateway.flushCommands(answered, callOptionsOf(request.headers));
+    return answered.length === 0 ? reply.code(204).send() : flushed;
   });
 }
 

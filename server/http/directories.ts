@@ -27,8 +27,8 @@ export class Directories {
       throw new ServiceError('bad-request', `Cannot store contents at ${displayPath(path)}: ${why}`);
     }
     const created = existing === null && (await this.#make(path, await this.parentOf(path)));
-    // Also where it is there already: this may be the retry of a request that made it and was not answered.
-    await this.#gateway.flushCatalog();
+    // It is there already: this may be the retry of a request that made it and was not answered.
+    if (!created) await this.#gateway.flushCatalog();
     return reply.code(created ? 201 : 204).send();
   }
 
@@ -55,7 +55,7 @@ export class Directories {
   /** @returns false where another request made it in the same moment */
   async #make(path: FilePath, parent: Attributes): Promise<boolean> {
     try {
-      await this.#gateway.command({
+      await this.#gateway.durably({
         kind: 'make-directory',
         place: { volume: path.volume, path: volumePath(path.names) },
         mode: DIRECTORY_MODE,

@@ -127,15 +127,13 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
         const removed = await removeTree(gateway, path, removal);
         return removed.more ? reply.code(202).send(removed) : reply.code(204).send();
       }
-      await gateway.command({ kind: 'remove-directory', place });
-      await gateway.flushCatalog();
+      await gateway.durably({ kind: 'remove-directory', place });
       return reply.code(204).send();
     }
     const conditions = conditionsOf(request.headers);
     const { inode } = await changeUnder(gateway, path, conditions, false, (expect) =>
-      gateway.command({ kind: 'unlink', place, expect, ...removal }),
+      gateway.durably({ kind: 'unlink', place, expect, ...removal }),
     );
-    await gateway.flushCatalog();
     setFileHeaders(reply, gateway, inode as FileId, null);
     return reply.code(204).send();
   });

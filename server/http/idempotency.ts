@@ -61,9 +61,7 @@ export async function pinnedWrite(gateway: Gateway, key: RequestKey): Promise<Pi
  */
 export async function pinWrite(gateway: Gateway, key: RequestKey, write: PinnedWrite): Promise<PinnedWrite> {
   const command = { kind: 'pin-write', ...write } as const;
-  const pinned = await gateway.command(command, { session: pinSessionOf(key), number: 1 });
-  await gateway.flushCatalog();
-  return pinned;
+  return gateway.durably(command, { session: pinSessionOf(key), number: 1 });
 }
 
 /** Of the pin alone: `PUT` of a whole file may have the same key and URL as `PUT` of a part. */

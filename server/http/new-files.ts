@@ -57,6 +57,7 @@ export class NewFiles {
     conditions: Conditions,
     options: NewFileOptions = {},
     announcedBytes: number | null = null,
+    execute: 'command' | 'durably' = 'command',
   ): Promise<Attributes> {
     if (path.names.length === 0)
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
@@ -73,7 +74,7 @@ export class NewFiles {
     const { uid, gid } = parent;
     const { volume } = path;
     const command = { kind: 'create-orphan', volume, mode: FILE_MODE, uid, gid, ...options } as const;
-    return (await this.#gateway.command(command)).attributes;
+    return (await this.#gateway[execute](command)).attributes;
   }
 
   /** @throws ServiceError `quota-exceeded` where the volume has no room for the file now; it is decided when it gets its name */
@@ -124,12 +125,13 @@ export class NewFiles {
     const place = { volume: path.volume, path: volumePath(path.names) };
     const commands = await KeyedCommands.of(this.#gateway, key);
     // What another server has done meanwhile under this key is not done again: others may have the name by now.
-    const result =
-      (commands.result as CommandResults['replace'] | null) ??
-      (await changeUnder(this.#gateway, path, conditions, true, (expect) =>
-        this.#gateway.command({ kind: 'replace', place, inode, expect, ...removal }, commands.next()),
-      ));
-    await this.#gateway.flushCatalog();
+    if (commands.result !== null) {
+      await this.#gateway.flushCatalog();
+      return namedFile(commands.result as CommandResults['replace']);
+    }
+    const result = await changeUnder(this.#gateway, path, conditions, true, (expect) =>
+      this.#gateway.durably({ kind: 'replace', place, inode, expect, ...removal }, commands.next()),
+    );
     return namedFile(result);
   }
 

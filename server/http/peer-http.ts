@@ -3,7 +3,7 @@ import { type ErrorDetails, isErrorCode, ServiceError } from '../../base/errors.
 import type { ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { HttpChannel, StreamedAnswer } from '../../http-parts/http-channel.ts';
-import { HEADER_CATALOG_SEQ, HEADER_FORWARDED } from '../../wire/http-api.ts';
+import { HEADER_CATALOG_EPOCH, HEADER_CATALOG_SEQ, HEADER_FORWARDED } from '../../wire/http-api.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 import { type Machine, systemMachine } from '../machine.ts';
 import type { PeerTls } from '../security/peer-tls.ts';
@@ -22,13 +22,19 @@ export interface PeerAnswer {
   readonly bytes: Uint8Array;
 }
 
+/** How far the catalog is: an operation that has happened, null where none is known, and the newest epoch, 0 where none is known. */
+export interface CatalogPosition {
+  readonly seq: number | null;
+  readonly epoch: number;
+}
+
 /** Requests that this server makes of its peers' HTTP faces, marked as forwarded. */
 export class PeerHttp {
   readonly #world: World;
   readonly #exchanges: PeerChannels;
   readonly #streams: PeerChannels;
   readonly #inFlight = new Map<ServerId, Set<AbortController>>();
-  #catalogSeq: number | null = null;
+  #catalogPosition: CatalogPosition = { seq: null, epoch: 0 };
 
   /**
    * @param urls looked at before each exchange: servers come and go
@@ -47,9 +53,9 @@ export class PeerHttp {
     this.#streams = new PeerChannels(urls, (server, url) => machine.peerHttp(server, url, tls, 'streams'));
   }
 
-  /** The operation of the catalog that the latest answer about the catalog named; null before there was one. */
-  get catalogSeq(): number | null {
-    return this.#catalogSeq;
+  /** The operation of the catalog that the latest answer about it named, and the newest epoch that any answer has named. */
+  get catalogPosition(): CatalogPosition {
+    return this.#catalogPosition;
   }
 
   /**
@@ -77,8 +83,13 @@ export class PeerHttp {
         body: request.body ?? null,
         signal: controller.signal,
       });
-      const catalogSeq = response.headers[HEADER_CATALOG_SEQ];
-      if (catalogSeq !== undefined) this.#catalogSeq = Number(catalogSeq);
+      const seq = response.headers[HEADER_CATALOG_SEQ];
+      const epoch = Number(response.headers[HEADER_CATALOG_EPOCH] ?? 0);
+      if (seq !== undefined)
+        this.#catalogPosition = {
+          seq: Number(seq),
+          epoch: Math.max(this.#catalogPosition.epoch, epoch),
+        };
       const bytes = await response.body.bytes();
       if (response.statusCode >= 300)
         throw errorOfProblem(server, response.statusCode, response.headers, bytes);

@@ -46,11 +46,10 @@ export class Relocations {
       const places = { from: placeOf(from), to: placeOf(to) };
       const removal = removalOf(request, from.search);
       await changeUnder(this.#gateway, from, conditionsOf(request.headers), false, (expect) =>
-        this.#gateway.command({ kind: 'rename', ...places, mode, expect, ...removal }, commands.next()),
+        this.#gateway.durably({ kind: 'rename', ...places, mode, expect, ...removal }, commands.next()),
       );
-    }
-    // Also where an earlier request with this key has moved it: that request may have failed before its flush.
-    await this.#gateway.flushCatalog();
+      // An earlier request with this key has moved it, and may have failed before its flush.
+    } else await this.#gateway.flushCatalog();
     return reply
       .code(204)
       .header('location', from.directory ? directoryUrl(FILES, to) : fileUrl(FILES, to))

@@ -22,7 +22,6 @@ export function snapshotRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.delete('/v1/snapshots/:volume/:name', ADMIN, async (request, reply) => {
     const { volume, name } = partsOf(request);
     await gateway.command({ kind: 'snapshot-remove', volume, name });
-    await gateway.flushCatalog();
     return reply.code(204).send();
   });
 }

@@ -35,8 +35,7 @@ export function trashRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/trash/:volume/:file/restore', WRITE, async (request) => {
     const { volume, file, search } = partsOf(request);
     const to = search.to === undefined ? {} : { to: search.to };
-    const { attributes, path } = await gateway.command({ kind: 'trash-restore', volume, inode: file, ...to });
-    await gateway.flushCatalog();
+    const { attributes, path } = await gateway.durably({ kind: 'trash-restore', volume, inode: file, ...to });
     return { file: attributes.inode, path };
   });
 
@@ -46,18 +45,16 @@ export function trashRoutes(app: FastifyInstance, gateway: Gateway): void {
     let removed = 0;
     let more = true;
     while (more && removed < REMOVALS_MAX) {
-      const answer = await gateway.command({ kind: 'trash-empty', volume, path, countMax: PAGE_COUNT });
+      const answer = await gateway.durably({ kind: 'trash-empty', volume, path, countMax: PAGE_COUNT });
       removed += answer.removed;
       more = answer.removed === PAGE_COUNT;
     }
-    await gateway.flushCatalog();
     return more ? reply.code(202).send({ removed, more }) : reply.code(204).send();
   });
 
   app.delete('/v1/trash/:volume/:file', WRITE, async (request, reply) => {
     const { volume, file } = partsOf(request);
-    await gateway.command({ kind: 'trash-empty', volume, inode: file, countMax: 1 });
-    await gateway.flushCatalog();
+    await gateway.durably({ kind: 'trash-empty', volume, inode: file, countMax: 1 });
     return reply.code(204).send();
   });
 }

@@ -33,10 +33,9 @@ export async function removeTree(gateway: Gateway, path: FilePath, removal: Remo
   // The root of a volume stays; it is empty now.
   const removesItself = path.names.length > 0 && budget.left > 0;
   if (removesItself) {
-    await gateway.command({ kind: 'remove-directory', place });
+    await gateway.durably({ kind: 'remove-directory', place });
     budget.left--;
-  }
-  await gateway.flushCatalog();
+  } else await gateway.flushCatalog();
   return { removed: NAMES_MAX - budget.left, more: budget.left === 0 };
 }
 

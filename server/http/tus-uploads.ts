@@ -82,8 +82,7 @@ export class TusUploads {
       note: Buffer.from(JSON.stringify(note)).toString('base64'),
       untilNs: untilNs(this.#gateway.world.wallMs()),
     };
-    const file = await this.#files.begin(path, conditions, noted, lengthBytes);
-    await this.#gateway.flushCatalog();
+    const file = await this.#files.begin(path, conditions, noted, lengthBytes, 'durably');
     return `${file.inode}-${secret}`;
   }
 
@@ -173,8 +172,7 @@ export class TusUploads {
     const { inode } = file;
     if (note === null) throw new ServiceError('exists', 'The upload has ended: its file has its name');
     await this.#gateway.command({ kind: 'remove-xattr', inode, name: UPLOAD_NOTE });
-    await this.#gateway.command({ kind: 'keep-orphan', inode, untilNs: '0' });
-    await this.#gateway.flushCatalog();
+    await this.#gateway.durably({ kind: 'keep-orphan', inode, untilNs: '0' });
   }
 
   async #attributes(inode: number): Promise<Attributes | null> {

@@ -64,6 +64,7 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'everybody'
   // Answered with those that whoever asks may see.
   volumes: 'everybody',
   outcome: 'cluster',
+  'missing-commands': 'cluster',
   existing: 'cluster',
   paths: 'cluster',
   // Without it a client would not find the servers.

@@ -11,6 +11,7 @@ import { REMOVAL_LIMITS } from '../../client/removal-limits.ts';
 import type { RemovedName } from '../../fuse/backend.ts';
 import { withBirths } from '../../fuse/birth-backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
+import { type ErrorScope, LateErrors } from '../../fuse/late-errors.ts';
 import { Removals } from '../../fuse/removals.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
@@ -495,15 +496,41 @@ test('a request has names of no more directories than a server takes, of one use
 test('what failed in several directories a sync of all reports, and that of one of them its own', async () => {
   const { removals, add, answer } = begun(['a', 'b', 'c']);
   const { errors } = removals;
-  const opened = [errors.sample(null), errors.sample(2)] as const;
+  const opened = [errors.sample('volume'), errors.sample(2)] as const;
   for (const [place, name] of ['a', 'b', 'c'].entries()) add(place + 1, name);
   answer();
   await removals.gone();
-  const said = (scope: number | null, seen: number) => String(errors.report(scope, seen)?.error);
+  const said = (scope: ErrorScope, seen: number) => String(errors.report(scope, seen)?.error);
   assert.match(said(2, opened[1]), /Refused: b/);
   assert.equal(errors.report(2, errors.sample(2)), null, 'It was reported before this one was opened');
-  assert.match(said(null, opened[0]), /Refused: c/);
-  for (const scope of [null, 1, 3]) assert.equal(errors.report(scope, errors.sample(scope)), null);
+  assert.match(said('volume', opened[0]), /Refused: c/);
+  for (const scope of ['volume', 1, 3] as const)
+    assert.equal(errors.report(scope, errors.sample(scope)), null);
+});
+
+test('what the whole volume has lost each descriptor reports once, that of a file, too', () => {
+  const errors = new LateErrors();
+  errors.add(2, new Error('of a directory'));
+  const opened = {
+    file: errors.sample('file'),
+    directory: errors.sample(3),
+    volume: errors.sample('volume'),
+  };
+  errors.addToVolume(new Error('of all'));
+  for (const [scope, seen] of [
+    ['file', opened.file],
+    [3, opened.directory],
+    ['volume', opened.volume],
+  ] as const) {
+    const late = errors.report(scope, seen);
+    assert.match(String(late?.error), /of all/);
+    assert.equal(errors.report(scope, late?.seen ?? 0), null);
+  }
+  assert.equal(
+    errors.report('file', errors.sample('file')),
+    null,
+    'It was reported before this one was opened',
+  );
 });
 
 test('what fails while removals are under way, and not for want of a quota, is not tried once more', async () => {

@@ -193,6 +193,7 @@ export class FakeCluster {
     return {
       flush: async () => {
         await guard('flush-catalog');
+        return { missing: [] };
       },
       execute: async (request) => {
         this.seen.push(request);

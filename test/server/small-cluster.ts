@@ -176,6 +176,7 @@ export class SmallCluster {
         attributes: async () => attributesOf(this.view),
         justMade: () => null,
         command: async () => ({}),
+        durably: async () => ({}),
         flush: async () => undefined,
         ...catalog,
       },
