@@ -1,7 +1,7 @@
 import { ServiceError } from '../base/errors.ts';
 import type { CallOptions, ExchangeRequest, Exchanger, Subject } from './exchange.ts';
 import { lostSession } from './file-handle.ts';
-import { inTime } from './in-time.ts';
+import { inTime, type WaitLimits } from './in-time.ts';
 import { RequestWindow } from './request-window.ts';
 import { readJson } from './response.ts';
 
@@ -47,10 +47,9 @@ export class CommandSession {
     const leftMs = () => Math.max(1, untilMs - world.nowMs());
     const late = () => new ServiceError('no-majority', `${what}: no session has begun within ${limitMs} ms`);
     for (let attempt = 1; ; attempt++) {
-      const commands = this.#commands ?? this.#begin(what, attempt > 1, options);
-      const window = await inTime(world, commands, { timeoutMs: leftMs(), signal }, late);
-      if (window.epoch < this.#exchanger.catalogEpoch && this.#commands === commands) this.#commands = null;
-      const number = await window.acquire({ timeoutMs: leftMs(), signal });
+      const begin = () => this.#commands ?? this.#begin(what, attempt > 1, options);
+      const limits = () => ({ timeoutMs: leftMs(), signal });
+      const { commands, window, number } = await this.#acquire(begin, limits, late);
       try {
         const request = { what, ...requestOf(window, number) };
         const limited = { ...options, timeoutMs: leftMs() };
@@ -70,6 +69,21 @@ export class CommandSession {
       } finally {
         window.release(number);
       }
+    }
+  }
+
+  /** @returns the next number of a session that began in the newest epoch of the catalog that is known */
+  async #acquire(begin: () => Promise<RequestWindow>, limits: () => WaitLimits, late: () => Error) {
+    const isOf = (epoch: number): boolean => epoch >= this.#exchanger.catalogEpoch;
+    for (;;) {
+      const commands = begin();
+      const window = await inTime(this.#exchanger.world, commands, limits(), late);
+      if (isOf(window.epoch)) {
+        const number = await window.acquire(limits());
+        if (isOf(window.epoch)) return { commands, window, number };
+        window.release(number);
+      }
+      if (this.#commands === commands) this.#commands = null;
     }
   }
 

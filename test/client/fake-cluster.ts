@@ -106,7 +106,7 @@ export class FakeCluster {
     if (path === '/livez' || path === '/readyz') return {};
     if (path === '/v1/status') return this.#status();
     if (path === '/v1/catalog/commands') return this.#once(JSON.parse(body.toString()) as CommandRequest);
-    if (path === '/v1/catalog/flush') return {};
+    if (path === '/v1/catalog/flush') return { missing: [] };
     if (path === '/v1/catalog/queries')
       return this.#query((JSON.parse(body.toString()) as { query: Query }).query);
     const info = /^\/v1\/info\/([^/]+)(\/.*)$/.exec(path);

@@ -238,3 +238,32 @@ test('a server names when its own sessions began', async (t) => {
     assert.equal(typeof cluster.commands.at(-1)?.since, 'number', `Server ${server}`);
   }
 });
+
+test('a flush names the commands of all epochs of the catalog that were answered, and what it misses is an error once', async (t) => {
+  const cluster = await started(t);
+  await using client = new ClusterClient({ world: systemWorld, servers: [cluster.server(0).url] });
+  const make = (name: string) => {
+    const place = { parent: 1, name };
+    return client.command({ kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 });
+  };
+  for (const name of ['a', 'b']) await make(name);
+  cluster.catalogEpoch = 2;
+  // The answer to the third command names the new epoch, so that the fourth one begins another session.
+  for (const name of ['c', 'd']) await make(name);
+  const [first, , , second] = cluster.commands.map(({ session }) => session) as [
+    number,
+    number,
+    number,
+    number,
+  ];
+  assert.notEqual(first, second);
+  cluster.isLossy = true;
+  await assert.rejects(client.flushCatalog(), { name: 'ServiceError', code: 'storage' });
+  assert.deepEqual(cluster.flushed.pop(), [
+    { session: first, numbers: [1, 2, 3] },
+    { session: second, numbers: [1] },
+  ]);
+  assert.equal(client.hasUnflushedCommands, false);
+  await client.flushCatalog();
+  assert.deepEqual(cluster.flushed.pop(), []);
+});

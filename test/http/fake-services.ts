@@ -17,7 +17,7 @@ import { buildApp } from '../../server/http/app.ts';
 import { MetricsRegistry } from '../../server/metrics.ts';
 import type { CatalogService, FileService, FileStanding, StatusService } from '../../server/services.ts';
 import { CatalogChanges } from '../../server/storage/catalog-changes.ts';
-import type { Command, CommandRequest, Query } from '../../wire/catalog-api.ts';
+import type { AnsweredCommands, Command, CommandRequest, Query } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { FileState, ServerStatus, WriteResult } from '../../wire/http-api.ts';
 import { rangeFromWire, rangeToWire } from '../../wire/lock-offsets.ts';
@@ -70,6 +70,11 @@ export class FakeCluster {
   /** Requests that reached a catalog service, whatever came of them; and those that it executed. */
   readonly seen: CommandRequest[] = [];
   readonly commands: CommandRequest[] = [];
+  /** What flushes of the catalog have named. */
+  readonly flushed: (readonly AnsweredCommands[])[] = [];
+  /** Whether a flush misses all that it names. */
+  isLossy = false;
+  catalogEpoch = 1;
   readonly logged: string[] = [];
   catalogPrimary: ServerId | null;
   intercept: Interceptor = () => {};
@@ -191,9 +196,10 @@ export class FakeCluster {
       throw new ServiceError('not-primary', 'This server is not the catalog’s primary', details);
     };
     return {
-      flush: async () => {
+      flush: async (answered = []) => {
         await guard('flush-catalog');
-        return { missing: [] };
+        this.flushed.push(answered);
+        return { missing: this.isLossy ? answered : [] };
       },
       execute: async (request) => {
         this.seen.push(request);
@@ -226,7 +232,7 @@ export class FakeCluster {
       },
       status: () => ({
         primary: this.catalogPrimary,
-        epoch: 1,
+        epoch: this.catalogEpoch,
         seq: this.#seq,
         members: this.#ids.slice(0, 3),
       }),
