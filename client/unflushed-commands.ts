@@ -1,5 +1,6 @@
 import { ServiceError } from '../base/errors.ts';
-import { type AnsweredCommands, FLUSH_SESSIONS_MAX } from '../wire/catalog-api.ts';
+import type { AnsweredCommands } from '../wire/catalog-api.ts';
+import { FLUSH_SESSIONS_MAX } from '../wire/request-limits.ts';
 import { REQUEST_WINDOW } from './request-window.ts';
 
 /** Commands that were answered are gone: all members of the catalog have lost their power before a flush. */

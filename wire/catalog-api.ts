@@ -1,6 +1,6 @@
 import type { ErrorCode } from '../base/errors.ts';
 import { RESERVED_NUMBERS_MAX, RESERVED_SETS_MAX } from './birth-numbers.ts';
-import { ACCESSES_MAX, BIRTHS_MAX, FORGETS_MAX, UNLINKS_MAX } from './request-limits.ts';
+import { ACCESSES_MAX, BIRTHS_MAX, FLUSH_SESSIONS_MAX, FORGETS_MAX, UNLINKS_MAX } from './request-limits.ts';
 import { type Static, Type } from './schema.ts';
 
 /** The catalog's commands and queries as they travel in JSON, and their answers. Times are decimal nanoseconds since 1970. */
@@ -622,8 +622,6 @@ export interface TrashedFile {
 
 const Serial = Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }));
 
-/** Sessions that one flush of the catalog names at the most. */
-export const FLUSH_SESSIONS_MAX = 100;
 /** Commands of one session, by their numbers. */
 export const AnsweredCommands = Type.Object({
   session: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),

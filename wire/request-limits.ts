@@ -8,3 +8,5 @@ export const ACCESSES_MAX = 500;
 export const FORGETS_MAX = 16;
 /** New files that travel in one request with all of their contents at the most. */
 export const BIRTHS_MAX = 256;
+/** Sessions that one flush of the catalog names at the most. */
+export const FLUSH_SESSIONS_MAX = 100;

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { REQUEST_WINDOW } from '../../client/request-window.ts';
 import { UnflushedCommands } from '../../client/unflushed-commands.ts';
-import { FLUSH_SESSIONS_MAX } from '../../wire/catalog-api.ts';
+import { FLUSH_SESSIONS_MAX } from '../../wire/request-limits.ts';
 
 test('of each session the latest numbers are named, and what is answered during a flush is left for the next one', () => {
   const commands = new UnflushedCommands();

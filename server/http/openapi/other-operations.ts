@@ -1,5 +1,11 @@
 import { NumbersRequest } from '../../../wire/birth-numbers.ts';
-import { CacheRequest, ChangesRequest, CommandRequest, QueryRequest } from '../../../wire/catalog-api.ts';
+import {
+  CacheRequest,
+  ChangesRequest,
+  CommandRequest,
+  FlushRequest,
+  QueryRequest,
+} from '../../../wire/catalog-api.ts';
 import { LateErrorReport } from '../../../wire/late-errors.ts';
 import { LockBody, LockRenewalBody } from '../../../wire/lock-api.ts';
 import { AcquireBody, KeyBody, RefreshBody } from '../../../wire/named-lease-api.ts';
@@ -185,7 +191,8 @@ export const OTHER_OPERATIONS: Operations = {
     id: 'flushCatalog',
     tag: 'catalog',
     summary: 'Commands answered so far survive power loss',
-    answers: { 204: done },
+    body: json(FlushRequest),
+    answers: { 200: told('Which of the commands that were named are missing'), 204: done },
   },
   'GET /v1/data/:file': data('readData', 'Bytes of one state of a file', {
     query: {
