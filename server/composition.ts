@@ -9,7 +9,7 @@ import { COMMANDS_VERSION } from '../catalog/versions.ts';
 import { viewVoters } from '../replica/view.ts';
 import type { Command } from '../wire/catalog-api.ts';
 import type { Address } from './address.ts';
-import { CatalogSeat } from './catalog/catalog-seat.ts';
+import { type CatalogDisk, CatalogSeat, openCatalogAtStart } from './catalog/catalog-seat.ts';
 import { justMade } from './catalog/just-made.ts';
 import { Clock } from './clock.ts';
 import { paramsHash } from './config.ts';
@@ -127,7 +127,8 @@ export async function compose(
     'Until the disk had what was written, by database',
     ['of'],
   );
-  // Before the database: where this finds the disk full, a second attempt has the database for itself.
+  // A start that finds its folder damaged or its disk full begins anew in this process: so all that may find that comes
+  // before the first part that has a timer.
   const departed = await DepartedFiles.open(folder.file('departed'));
   const store = await DiskStore.open(folder, {
     failed: (reason) => storeFailed(reason),
@@ -147,6 +148,13 @@ export async function compose(
     'Bytes of contents that were written past the page cache',
     () => store.directBytes,
   );
+  const catalogDisk: CatalogDisk = {
+    ...{ self, members: bootstrap.catalogMembers, world, folder },
+    heardOf: () => known.catalogView,
+    fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'catalog' })),
+    diskFailed: (reason) => storeFailed(reason),
+  };
+  const catalogStore = await openCatalogAtStart(catalogDisk);
   const localProof = localProofOf(folder, log);
   let membership: Membership | null = null;
 
@@ -397,15 +405,14 @@ export async function compose(
   });
   const placement = new Placement({ configured: [...bootstrap.urls.keys()], isConnected });
   const seat = new CatalogSeat({
+    ...catalogDisk,
+    store: catalogStore,
     settle: (file, timeoutMs) => gateway.settle(file, { timeoutMs }),
-    ...{ self, members: bootstrap.catalogMembers, cacheLeaseMsMax: timing.cacheLeaseMsMax },
+    cacheLeaseMsMax: timing.cacheLeaseMsMax,
     operationTimeoutMs: config.operationTimeoutMs,
-    ...{ world, clock, log, metrics, folder, host, lease, placement, isConnected },
+    ...{ clock, log, metrics, host, lease, placement, isConnected },
     commandsVersion: (server) => connected().commandsVersion(server),
-    fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'catalog' })),
     drawSession: draw,
-    heardOf: () => known.catalogView,
-    diskFailed: (reason) => storeFailed(reason),
   });
   const catalog = seat.service;
   const gateway = new Gateway({

@@ -2,7 +2,6 @@ import { existsSync } from 'node:fs';
 import type { Logger } from 'pino';
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { View } from '../../replica/view.ts';
 import type { VolumeInfo } from '../../wire/catalog-api.ts';
 import type { Clock } from '../clock.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
@@ -22,30 +21,64 @@ import { Recaller } from './recaller.ts';
 const CACHE_SESSION_GRANTS_MAX = 50_000;
 const CACHE_GRANTS_MAX = 500_000;
 
-export interface CatalogSeatParts {
+/** What a replica on this server's disk is opened with. */
+export interface CatalogDisk {
   readonly self: ServerId;
   /** Who holds the catalog where the folder has none. */
   readonly members: readonly ServerId[];
+  readonly world: World;
+  readonly folder: DataFolder;
+  readonly fileOps: FileOps;
+  /** Who holds the catalog, by the newest view that this server has heard of. */
+  heardOf(): { readonly number: number; readonly members: readonly ServerId[] };
+  diskFailed(reason: string): void;
+}
+
+export interface CatalogSeatParts extends CatalogDisk {
+  /** What the start has opened; null where it found nothing to open. */
+  readonly store: CatalogStore | null;
   readonly cacheLeaseMsMax: number;
   readonly operationTimeoutMs: number;
-  readonly world: World;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: MetricsRegistry;
-  readonly folder: DataFolder;
-  readonly fileOps: FileOps;
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
   readonly placement: Placement;
   drawSession(): number;
-  /** Who holds the catalog, by the newest view that this server has heard of. */
-  heardOf(): { readonly number: number; readonly members: readonly ServerId[] };
   isConnected(server: ServerId): boolean;
   /** @see CatalogServiceParts.commandsVersion */
   commandsVersion(server: ServerId): number | null;
   /** Has a file's primary tell the catalog all that it knows. */
   settle(file: FileId, timeoutMs: number): Promise<unknown>;
-  diskFailed(reason: string): void;
+}
+
+/**
+ * Opens the replica that this server has on its disk, or has as a member: of the newest view that it knows, or of the first one. A
+ * member that has lost its disk begins with an empty replica, which counts for nothing until it is brought up to date.
+ *
+ * @returns null where there is none
+ */
+export async function openCatalogAtStart(disk: CatalogDisk): Promise<CatalogStore | null> {
+  const { members, self, folder, heardOf } = disk;
+  const isMember = members.includes(self) || heardOf().members.includes(self);
+  return isMember || existsSync(folder.file('catalog.db')) ? openCatalog(disk) : null;
+}
+
+function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
+  const { world, folder, fileOps, members, self } = disk;
+  const heard = disk.heardOf();
+  return CatalogStore.open({
+    world,
+    folder: folder.path,
+    // Of a replica that is empty still.
+    view: heard.members.includes(self) ? heard : { number: 1, members },
+    startCounter: folder.startCounter,
+    powerLossStart: folder.powerLossStart,
+    mark: folder.mark('catalog.db'),
+    failed: (reason) => disk.diskFailed(reason),
+    fileOps,
+  });
 }
 
 /** This server's place among those who hold the catalog: empty, or with a replica and all that serves from it. */
@@ -53,11 +86,12 @@ export class CatalogSeat {
   /** Serves the catalog here, or refuses with the names of those who do. */
   readonly service: CatalogHolder;
   readonly #parts: CatalogSeatParts;
-  #store: CatalogStore | null = null;
+  #store: CatalogStore | null;
   #recaller: Recaller | null = null;
 
   constructor(parts: CatalogSeatParts) {
     this.#parts = parts;
+    this.#store = parts.store;
     this.service = new CatalogHolder({
       self: parts.self,
       heardOf: () => parts.heardOf(),
@@ -82,36 +116,14 @@ export class CatalogSeat {
     return this.#store.query({ kind: 'volumes' }).volumes;
   }
 
-  /**
-   * Holds a replica where this server has one on its disk, or is a member: of the newest view that it knows, or of the first one. A
-   * member that has lost its disk begins with an empty replica, which counts for nothing until it is brought up to date.
-   */
+  /** Holds the replica that the start has opened. */
   async sitDown(): Promise<void> {
-    const { members, self, folder, heardOf } = this.#parts;
-    const isMember = members.includes(self) || heardOf().members.includes(self);
-    if (isMember || existsSync(folder.file('catalog.db'))) await this.service.hold();
-  }
-
-  /** Of a replica that is empty still. */
-  #firstView(): View {
-    const { members, self, heardOf } = this.#parts;
-    const heard = heardOf();
-    return heard.members.includes(self) ? heard : { number: 1, members };
+    if (this.#store !== null) await this.service.hold();
   }
 
   async #open(): Promise<CatalogReplica> {
-    const { self, folder, fileOps, host, lease, placement, world, clock, log, metrics } = this.#parts;
-    const view = this.#firstView();
-    const store = await CatalogStore.open({
-      world,
-      folder: folder.path,
-      view,
-      startCounter: folder.startCounter,
-      powerLossStart: folder.powerLossStart,
-      mark: folder.mark('catalog.db'),
-      failed: (reason) => this.#parts.diskFailed(reason),
-      fileOps,
-    });
+    const { self, host, lease, placement, world, clock, log, metrics } = this.#parts;
+    const store = this.#store ?? (await openCatalog(this.#parts));
     this.#store = store;
     const subject = new CatalogSubject(store);
     const driver = host.adopt((around) => new ReplicaDriver(CATALOG_CELL, subject, around));

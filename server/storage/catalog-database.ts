@@ -51,6 +51,12 @@ export function openHandles(file: string, prepare: (writer: Database.Database) =
   }
 }
 
+/** Of SQLite alone: the descriptors are their user's to close. */
+export function closeConnections({ reader, writer }: Handles): void {
+  reader.close();
+  writer.close();
+}
+
 /** Makes the tables of a replica that is new here. @param view its members */
 export function ensureReplicaTables(writer: Database.Database, view: View): void {
   const known = writer.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'replica_record'").get();

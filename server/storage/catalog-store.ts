@@ -23,6 +23,7 @@ import { CatalogChanges } from './catalog-changes.ts';
 import { CatalogCheckpoint } from './catalog-checkpoint.ts';
 import {
   type CatalogRecord,
+  closeConnections,
   ensureLogView,
   ensureReplicaTables,
   type Handles,
@@ -44,7 +45,7 @@ import {
 import { trustOf } from './contents.ts';
 import type { DatabaseMark, OpenDatabase } from './database-mark.ts';
 import { errorCode, isCorruption, storageError } from './failures.ts';
-import { diskFileOps, type FileOps } from './file-ops.ts';
+import { diskFileOps, type FileOps, flushDirectory } from './file-ops.ts';
 import { damagedFolder } from './folder-error.ts';
 import { SharedFlush } from './shared-flush.ts';
 
@@ -148,8 +149,9 @@ export class CatalogStore {
     const file = path.join(options.folder, 'catalog.db');
     options.mark?.check();
     await removeLeftovers(options.folder);
+    let handles: Handles | null = null;
     try {
-      const handles = openHandles(file, (writer) => {
+      handles = openHandles(file, (writer) => {
         ensureSchema(writer);
         ensureReplicaTables(writer, options.view);
       });
@@ -158,7 +160,8 @@ export class CatalogStore {
       options.mark?.opened(store.#asOpen());
       return store;
     } catch (error) {
-      // Where it was closed again, as on a full disk, SQLite has copied its log back and removed it.
+      if (handles !== null) closeConnections(handles);
+      // As on a full disk: SQLite has copied its log back and removed it.
       options.mark?.closed();
       if (isCorruption(error)) throw damagedFolder(file, error);
       throw storageError(`Cannot open ${file}`, error);
@@ -494,9 +497,7 @@ export class CatalogStore {
   }
 
   #closeHandles(): void {
-    const { reader, writer } = this.#handles;
-    reader.close();
-    writer.close();
+    closeConnections(this.#handles);
   }
 
   /** Said where the caller then runs without a pause: nobody else is changing the catalog. */
@@ -675,14 +676,5 @@ export class CatalogStore {
     this.#failed = error;
     this.#onFailure(error.message);
     return error;
-  }
-}
-
-function flushDirectory(folder: string): void {
-  const fd = fs.openSync(folder, 'r');
-  try {
-    fs.fsyncSync(fd);
-  } finally {
-    fs.closeSync(fd);
   }
 }

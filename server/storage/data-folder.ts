@@ -9,6 +9,7 @@ import { isVotersView, type VotersView } from '../../lease/voters.ts';
 import { CONTAINER_DIRECTORIES, CONTAINERS_FOLDER, containerDirectory } from '../../wire/locations.ts';
 import { DatabaseMark, type DatabaseState } from './database-mark.ts';
 import { errorCode, isNoSpace } from './failures.ts';
+import { flushDirectory } from './file-ops.ts';
 import { FolderError } from './folder-error.ts';
 import { FolderLock } from './folder-lock.ts';
 import {
@@ -127,6 +128,8 @@ export class DataFolder {
   readonly disk: string | null;
   readonly #memoryFolder: string;
   readonly #lock: FolderLock;
+  /** By the names of their databases. */
+  readonly #marks = new Map<string, DatabaseMark>();
   #meta: Meta;
   #clean = false;
 
@@ -293,7 +296,9 @@ export class DataFolder {
 
   /** @returns what is remembered of a database in the folder */
   mark(name: string): DatabaseMark {
-    return new DatabaseMark(
+    const known = this.#marks.get(name);
+    if (known !== undefined) return known;
+    const mark = new DatabaseMark(
       this.file(name),
       () => this.#meta.databases[name] ?? null,
       (state) => {
@@ -302,6 +307,8 @@ export class DataFolder {
         writeMeta(this.path, this.#meta);
       },
     );
+    this.#marks.set(name, mark);
+    return mark;
   }
 
   /** Leases of earlier starts are over: the next start need not think of their timing. */
@@ -334,9 +341,10 @@ export class DataFolder {
     }
   }
 
-  /** Lets go of the folder. Whatever was opened inside is closed before. */
+  /** Lets go of the folder. Databases that a failed start has left open are closed; all others were closed before. */
   close(): void {
     try {
+      for (const mark of this.#marks.values()) mark.abandon();
       const namedClock = namedClockEnded(this.#meta.namedClock);
       if (this.#clean) writeMeta(this.path, { ...this.#meta, clean: true, namedClock });
     } finally {
@@ -569,13 +577,4 @@ function readBootId(): string | null {
 function diskName(folder: string, bootId: string): string {
   const { dev } = fs.statSync(folder);
   return createHash('sha256').update(`${bootId} ${dev}`).digest('hex').slice(0, DISK_NAME_CHARS);
-}
-
-function flushDirectory(directory: string): void {
-  const fd = fs.openSync(directory, 'r');
-  try {
-    fs.fsyncSync(fd);
-  } finally {
-    fs.closeSync(fd);
-  }
 }

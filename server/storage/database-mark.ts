@@ -1,4 +1,6 @@
 import fs from 'node:fs';
+import path from 'node:path';
+import { flushDirectory } from './file-ops.ts';
 import { FolderError } from './folder-error.ts';
 
 /**
@@ -52,9 +54,9 @@ export class DatabaseMark {
 
   /** The database and its log are there, and their names synced. */
   opened(database: OpenDatabase): void {
-    this.#set('open');
     this.#open = database;
     process.once('exit', this.#onExit);
+    this.#set('open');
   }
 
   /** The log was copied back and is about to go. */
@@ -63,10 +65,22 @@ export class DatabaseMark {
     this.#set('closed');
   }
 
-  /** The database was closed without that. Where SQLite copied the log back by itself, it is gone. */
+  /** The database was closed without that. Where SQLite copied the log back by itself, it has removed it. */
   closed(): void {
     this.#forget();
-    if (!fs.existsSync(`${this.#path}-wal`)) this.#set('closed');
+    const log = `${this.#path}-wal`;
+    if (this.#state() !== 'open' || fs.existsSync(log)) return;
+    // An empty log says the same as `closed`, and takes no space, which the disk may lack.
+    fs.closeSync(fs.openSync(log, 'wx', 0o600));
+    flushDirectory(path.dirname(log));
+  }
+
+  /** Closes a database that a failed start has left open: the next start of this process could not lock it. */
+  abandon(): void {
+    const database = this.#open;
+    if (database === null) return;
+    database.close();
+    this.closed();
   }
 
   #forget(): void {

@@ -138,3 +138,13 @@ export async function readFully(
   }
   return count;
 }
+
+/** Where the caller cannot wait. */
+export function flushDirectory(directory: string): void {
+  const fd = fs.openSync(directory, 'r');
+  try {
+    fs.fsyncSync(fd);
+  } finally {
+    fs.closeSync(fd);
+  }
+}

@@ -2,12 +2,14 @@ import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import Database from 'better-sqlite3';
 import { BALLAST } from '../../server/storage/ballast.ts';
 import { FolderError } from '../../server/storage/folder-error.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { OneServer } from './one-server.ts';
 
 const RESERVED_MS_MAX = 60_000;
+const NO_SPACE = Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
 
 /**
  * Goal: a server whose disk is full at its start uses the space that it has reserved, and only then; without any it ends
@@ -26,12 +28,24 @@ test('a start on a full disk uses the reserved space, and without any is left to
   const { writeFileSync } = fs;
   t.mock.method(fs, 'writeFileSync', (...given: Parameters<typeof writeFileSync>) => {
     isFull &&= fs.existsSync(ballast) || !isReserved;
-    if (isFull) throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
+    if (isFull) throw NO_SPACE;
     writeFileSync(...given);
   });
   const second = await OneServer.start([], folder);
   await until('space is reserved again', async () => fs.existsSync(ballast), RESERVED_MS_MAX);
   await second.end();
+
+  // Found as late as a start can: by the second of its databases.
+  let isFullForCatalog = true;
+  const { prepare } = Database.prototype;
+  t.mock.method(Database.prototype, 'prepare', function (this: Database.Database, text: string) {
+    isFullForCatalog &&= fs.existsSync(ballast);
+    if (isFullForCatalog && text.includes('replica_record')) throw NO_SPACE;
+    return prepare.call(this, text);
+  });
+  const third = await OneServer.start([], folder);
+  await until('space is reserved once more', async () => fs.existsSync(ballast), RESERVED_MS_MAX);
+  await third.end();
 
   fs.rmSync(ballast);
   [isFull, isReserved] = [true, false];

@@ -158,7 +158,7 @@ describe('a damaged data folder', () => {
     } finally {
       attempt.close();
     }
-    assert.equal(fs.existsSync(path.join(folder, 'index.db-wal')), false, 'SQLite removed the log');
+    assert.equal(fs.statSync(path.join(folder, 'index.db-wal')).size, 0, 'SQLite removed the log');
     await use(folder);
   });
 
@@ -175,8 +175,23 @@ describe('a damaged data folder', () => {
     );
     await assert.rejects(use(folder), /no space left on device/);
     full.mock.restore();
-    assert.equal(fs.existsSync(path.join(folder, 'catalog.db-wal')), false, 'SQLite removed the log');
+    assert.equal(fs.statSync(path.join(folder, 'catalog.db-wal')).size, 0, 'SQLite removed the log');
     await use(folder);
+  });
+
+  test('opens after an attempt that has closed neither of its databases', async () => {
+    const folder = copy();
+    const attempt = DataFolder.open(folder, FOLDER);
+    await DiskStore.open(attempt);
+    await openCatalog(attempt);
+    attempt.close();
+    const listeners = process.listenerCount('exit');
+    await use(folder);
+    assert.equal(
+      process.listenerCount('exit'),
+      listeners,
+      'At the end of the process nothing is left to close',
+    );
   });
 
   test('is read as a whole after a loss of power', async () => {
