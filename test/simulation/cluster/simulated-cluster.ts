@@ -383,10 +383,12 @@ export class SimulatedCluster {
     for (const machine of this.machines) this.#checkMachine(machine);
   }
 
-  #checkMachine({ name, daemon }: SimulatedMachine): void {
-    if (daemon.failure === null) return;
-    this.failures.push(`the mount of ${name} ended by itself: ${textOf(daemon.failure)}`);
-    daemon.failure = null;
+  #checkMachine({ daemon, kernel }: SimulatedMachine): void {
+    for (const process of [daemon, kernel]) {
+      if (process.failure === null) continue;
+      this.failures.push(`${process.name} ended by itself: ${textOf(process.failure)}`);
+      process.failure = null;
+    }
   }
 }
 

@@ -57,6 +57,11 @@ export class FuseClient {
     this.#options = options;
   }
 
+  /** The daemon has answered FUSE_INIT: before that the kernel knows no name. */
+  get hasBegun(): boolean {
+    return this.#dentries !== null;
+  }
+
   get dentries(): Dentries {
     assert.ok(this.#dentries !== null, 'The mount has begun');
     return this.#dentries;

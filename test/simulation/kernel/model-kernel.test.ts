@@ -38,6 +38,8 @@ async function play(run: (scene: Scene) => Promise<void>, options: ModelKernelOp
         if (opcodeName(opcode) !== 'getxattr') seen.push(opcodeName(opcode));
       },
     });
+    // Memory may run short before there is a mount.
+    kernel.shrink();
     const backend = new MemoryBackend();
     const how = { world: process, directory: '/', source: 'test', limitMs: 20_000, xattrs: true };
     const played = async (): Promise<void> => {

@@ -98,7 +98,7 @@ export class ModelKernel implements Machine {
 
   /** As under memory pressure: names that are not in use are forgotten, and inodes with them. */
   shrink(): void {
-    this.client.dentries.shrink(this.client.dentries.root);
+    if (this.client.hasBegun) this.client.dentries.shrink(this.client.dentries.root);
   }
 
   nextPid(): number {
