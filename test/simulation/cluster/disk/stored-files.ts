@@ -10,7 +10,7 @@ import { SyncedNames } from './synced-names.ts';
 const LOG = /-wal$/;
 /** SQLite makes it anew. */
 const LOG_INDEX = /-shm$/;
-/** Open connections keep the files of these, so the next process gets copies. */
+/** Connections that are open keep the files of these, so the next process gets copies. */
 const OF_DATABASE = /\.db(-wal|\.(snapshot|incoming)-\d+(-wal)?)?$/;
 
 /** What has lost its name since the directory was synced, and may come back. */
@@ -184,7 +184,13 @@ export class StoredFiles {
         if (place === undefined) {
           const bytes = this.#nameless.get(inode)?.bytes;
           if (bytes !== undefined) realFiles.writeFileSync(target, bytes, { mode: 0o600 });
-        } else if (realFiles.lstatSync(place).isDirectory()) build(place, target);
+          continue;
+        }
+        const found = realFiles.lstatSync(place);
+        if (found.isDirectory()) build(place, target);
+        else if (found.nlink === 1 && !OF_DATABASE.test(name) && this.#bytes.get(inode)?.isWhole(found.size))
+          // No process has it open any more; its former name goes with the former folder.
+          realFiles.linkSync(place, target);
         else realFiles.writeFileSync(target, this.#left(place, inode, loss, random), { mode: 0o600 });
       }
     };

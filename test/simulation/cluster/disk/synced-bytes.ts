@@ -37,6 +37,11 @@ export class SyncedBytes {
     this.#replaced = [];
   }
 
+  /** All of a file that has this size now is synced. */
+  isWhole(sizeBytes: number): boolean {
+    return this.#replaced.length === 0 && this.#sizeBytes === sizeBytes;
+  }
+
   /** @returns what is left of a file with the bytes `now`: of each sector that was not synced what it has now, or what it had */
   afterLoss(now: Buffer, loss: Loss, random: Prng): Buffer {
     const isKept = (): boolean => loss === 'some' && random.chance(0.5);
