@@ -159,32 +159,31 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   shareUploads(app);
   installAudit(app, world);
   limitSlowBodies(app, world);
+  // A scope costs time at each start: only routes with hooks or parsers of their own have one.
   await app.register(async (scope) => catalogRoutes(scope, gateway));
-  await app.register(async (child) => capabilityRoutes(child, capabilities, scope));
-  await app.register(async (scope) => revocationRoutes(scope, tokens));
+  capabilityRoutes(app, capabilities, scope);
+  revocationRoutes(app, tokens);
   await app.register(async (scope) => dataRoutes(scope, gateway, metrics));
-  if (localProof !== null) {
-    await app.register(async (scope) => localRoutes(scope, gateway, localProof, metrics));
-  }
-  await app.register(async (scope) => settleRoutes(scope, gateway));
+  if (localProof !== null) localRoutes(app, gateway, localProof, metrics);
+  settleRoutes(app, gateway);
   const { lateErrors } = options;
-  if (lateErrors !== undefined) await app.register(async (scope) => lateErrorRoutes(scope, lateErrors));
+  if (lateErrors !== undefined) lateErrorRoutes(app, lateErrors);
   if (births !== undefined) await app.register(async (scope) => birthRoutes(scope, births));
-  await app.register(async (scope) => lockRoutes(scope, gateway));
+  lockRoutes(app, gateway);
   await app.register(async (scope) => fileRoutes(scope, gateway, metrics));
-  await app.register(async (scope) => snapshotRoutes(scope, gateway));
-  await app.register(async (scope) => trashRoutes(scope, gateway));
-  await app.register(async (scope) => infoRoutes(scope, gateway));
-  await app.register(async (scope) => statusRoutes(scope, gateway, metrics));
-  if (scrubber !== undefined) await app.register(async (scope) => scrubRoutes(scope, gateway, scrubber));
-  if (check !== undefined) await app.register(async (scope) => checkRoutes(scope, gateway, check));
-  await app.register(async (scope) => membershipRoutes(scope, gateway, membership ?? null));
+  snapshotRoutes(app, gateway);
+  trashRoutes(app, gateway);
+  infoRoutes(app, gateway);
+  statusRoutes(app, gateway, metrics);
+  if (scrubber !== undefined) scrubRoutes(app, gateway, scrubber);
+  if (check !== undefined) checkRoutes(app, gateway, check);
+  membershipRoutes(app, gateway, membership ?? null);
   if (live !== undefined) {
-    await app.register(async (scope) => eventRoutes(scope, live.hub, world));
-    await app.register(async (scope) => webRoutes(scope, gateway.services.status.urls, live.control));
+    eventRoutes(app, live.hub, world);
+    webRoutes(app, gateway.services.status.urls, live.control);
   }
-  if (named !== undefined) await app.register(async (scope) => leaseRoutes(scope, named, world));
-  await app.register(async (scope) => openApiRoutes(scope, routes));
+  if (named !== undefined) leaseRoutes(app, named, world);
+  openApiRoutes(app, routes);
   return app;
 }
 
