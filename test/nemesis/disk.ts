@@ -12,6 +12,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { renewImage } from '../storage/mounts.ts';
 import { canRun, isRoot, run } from './system.ts';
 
 const IMAGE_BYTES_DEFAULT = 256 * 1024 * 1024;
@@ -144,6 +145,7 @@ export class ImageDisk implements Disk {
   losePower(): void {
     run('python3', ['-c', CUT, this.#mount]);
     run('umount', [this.#mount]);
+    renewImage(this.#image);
     run('mount', ['-o', 'loop', this.#image, this.#mount]);
     forgetBoot(this.data);
   }

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import { mounted } from './mounts.ts';
+import { mounted, renewImage } from './mounts.ts';
 import { temporaryFolder } from './stores.ts';
 
 /** EXT4_IOC_SHUTDOWN (the same number for XFS) with the flag that also drops the file system's own journal. */
@@ -90,6 +90,7 @@ export class LoopDisk {
   /** Mounts it again as the next boot of the machine would. Nobody has anything open on it. */
   repower(): void {
     this.#unmount();
+    renewImage(this.#image);
     if (!this.#mount()) throw new Error(`Cannot mount ${this.#image} again`);
   }
 

@@ -1,4 +1,8 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
 import { epoch, fileId } from '../conformance/store.ts';
@@ -135,3 +139,20 @@ function namesOf(catalog: Awaited<ReturnType<typeof openCatalog>>): string[] {
     after = last.name;
   }
 }
+
+test('a disk has its power again while another mount namespace holds the file system from before', async (t) => {
+  const made = LoopDisk.make('ext4', 64);
+  if (made.disk === null) return t.skip(made.why);
+  const { disk } = made;
+  t.after(() => disk.abandon());
+  const file = join(disk.folder, 'file');
+  writeFileSync(file, 'synced', { flush: true });
+  const holder = spawn('unshare', ['--mount', 'sh', '-c', 'echo there; exec sleep 300'], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  t.after(() => holder.kill('SIGKILL'));
+  await once(holder.stdout, 'data');
+  if (!disk.cutPower()) return t.skip('this kernel cannot shut a file system down');
+  disk.repower();
+  assert.equal(readFileSync(file, 'utf8'), 'synced');
+});
