@@ -247,6 +247,7 @@ export class SimulatedCluster {
     // A client's clock may be anything.
     const clocks = { offsetMs: (draw.next() - 0.5) * 10_000, driftPpm: (draw.next() - 0.5) * 100 };
     const process = this.time.process(name, clocks);
+    this.#checkProcess(this.clients[index]);
     this.clients[index] = process;
     this.time.after(0, process, () => this.onClient({ name, index, process, client: this.client(process) }));
   }
@@ -380,15 +381,18 @@ export class SimulatedCluster {
   /** Looks at all processes for ends by themselves. */
   checkAll(): void {
     for (const server of this.servers) this.checkServer(server);
+    for (const client of this.clients) this.#checkProcess(client);
     for (const machine of this.machines) this.#checkMachine(machine);
   }
 
   #checkMachine({ daemon, kernel }: SimulatedMachine): void {
-    for (const process of [daemon, kernel]) {
-      if (process.failure === null) continue;
-      this.failures.push(`${process.name} ended by itself: ${textOf(process.failure)}`);
-      process.failure = null;
-    }
+    for (const process of [daemon, kernel]) this.#checkProcess(process);
+  }
+
+  #checkProcess(process: SimulatedProcess | undefined): void {
+    if (process === undefined || process.failure === null) return;
+    this.failures.push(`${process.name} ended by itself: ${textOf(process.failure)}`);
+    process.failure = null;
   }
 }
 
