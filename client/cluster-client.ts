@@ -40,6 +40,7 @@ import { drawSession, type RequestWindow } from './request-window.ts';
 import { type Response, readJson } from './response.ts';
 import { SettleBatches } from './settle-batches.ts';
 import { CommandsLost, UnflushedCommands } from './unflushed-commands.ts';
+import { UnsyncedFiles } from './unsynced-changes.ts';
 
 const OPERATION_TIMEOUT_MS = 30_000;
 const LIST_COUNT_MAX = 1_000;
@@ -107,6 +108,7 @@ export class ClusterClient {
   readonly #unlimited: CommandSession;
   readonly #lockClient: LockClient;
   readonly #primaries = new LastPrimaries();
+  readonly #unsynced = new UnsyncedFiles();
   readonly #settling: SettleBatches;
   readonly #unflushed = new UnflushedCommands();
 
@@ -268,7 +270,12 @@ export class ClusterClient {
           this.#unflushed.answered(...name);
       },
     );
-    for (const outcome of outcomes) if (outcome.kind === 'born') this.#learned(outcome);
+    for (const [index, outcome] of outcomes.entries()) {
+      if (outcome.kind !== 'born') continue;
+      this.#learned(outcome);
+      const { inode, contents } = outcome.attributes;
+      if ((births[index]?.contents.length ?? 0) > 0) this.#unsynced.created(inode, contents);
+    }
     return outcomes;
   }
 
@@ -333,7 +340,8 @@ export class ClusterClient {
    */
   openFile(file: number, options: FileOptions = {}): FileHandle {
     const subject = this.#primaries.subject(file, options.replicas?.[0] ?? null);
-    return new FileHandle(this.#exchanger, file, options, this.#local, subject);
+    const unsynced = this.#unsynced.of(file);
+    return new FileHandle(this.#exchanger, file, unsynced, options, this.#local, subject);
   }
 
   /** Who has made a file, or borne it, orders it first, if it holds a replica: it is asked first. */

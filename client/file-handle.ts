@@ -14,7 +14,7 @@ import type { FileLocks } from './file-locks.ts';
 import type { LocalReads, Miss } from './local-reads/local-reads.ts';
 import { RequestWindow } from './request-window.ts';
 import { readBytes, readJson } from './response.ts';
-import { UnsyncedChanges } from './unsynced-changes.ts';
+import type { UnsyncedChanges } from './unsynced-changes.ts';
 
 const OCTETS = { 'content-type': 'application/octet-stream' } as const;
 
@@ -89,7 +89,7 @@ export class FileHandle {
   #hadSession = false;
   /** The largest number of a committed operation that is known here. */
   #knownSeq: number;
-  readonly #unsynced = new UnsyncedChanges();
+  readonly #unsynced: UnsyncedChanges;
 
   /**
    * @param local null where nothing is read past servers
@@ -98,6 +98,7 @@ export class FileHandle {
   constructor(
     exchanger: Exchanger,
     file: number,
+    unsynced: UnsyncedChanges,
     options: FileOptions = {},
     local: LocalReads | null = null,
     subject: Subject = { primary: options.replicas?.[0] ?? null },
@@ -106,6 +107,7 @@ export class FileHandle {
     assert(Number.isSafeInteger(file) && file > 0, 'A file has a positive number');
     this.#exchanger = exchanger;
     this.file = file;
+    this.#unsynced = unsynced;
     this.#name = name;
     this.#subject = subject;
     this.#replicas = replicas;
@@ -286,7 +288,8 @@ export class FileHandle {
   /**
    * All acknowledged operations survive power loss of every server when it resolves.
    *
-   * @throws ServiceError `storage`, once, where such a loss has taken some that were acknowledged through this handle
+   * @throws ServiceError `storage`, once, where such a loss has taken some that were acknowledged to this client, through
+   *   this handle or another one that may be closed
    */
   async flush(options?: CallOptions): Promise<FileState> {
     const sent = this.#unsynced.newest;
