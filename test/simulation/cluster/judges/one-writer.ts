@@ -21,6 +21,10 @@ export interface ChangeKind {
   readonly isAhead?: (atNs: number) => boolean;
   /** The contents were synced before they got the name, so that a sync of the name is all they need. */
   readonly hasSyncedContents?: boolean;
+  /** When the contents were begun to be written that got the name by this change, and were not synced before. */
+  readonly writtenNs?: number;
+  /** It keeps the rest of what is there, which is of an earlier version where a loss of power has taken others meanwhile. */
+  readonly isPart?: boolean;
 }
 
 /** A change that is under way. One that fails may happen at any time, or in parts. */
@@ -116,7 +120,7 @@ export class OneWriterFile {
       this.#seen.push({ returnedNs: nowNs, index: low + index });
       return;
     }
-    const isPartial = open.some((version) => this.#mayBePartial(version, fromNs, nowNs));
+    const isPartial = open.some((_, place) => this.#mayBePartial(low + place, fromNs, nowNs));
     if (isPartial && !this.#contradictsName(contents === null, low, fromNs)) return;
     this.#refuse(`${reader} reads ${shown(contents)}`, calledNs, open);
   }
@@ -128,7 +132,7 @@ export class OneWriterFile {
     const low = this.#lowest(fromNs, nowNs);
     const open = this.#versions.slice(low);
     if (open.some(({ contents }) => (contents !== null) === isThere)) return;
-    if (open.some((version) => this.#mayBePartial(version, fromNs, nowNs))) return;
+    if (open.some((_, place) => this.#mayBePartial(low + place, fromNs, nowNs))) return;
     this.#refuse(`${reader} finds ${isThere ? 'the name' : 'no such name'}`, calledNs, open);
   }
 
@@ -148,9 +152,22 @@ export class OneWriterFile {
     );
   }
 
-  #mayBePartial(version: Version, fromNs: number, nowNs: number): boolean {
-    if (version.kind.isAtomic === true) return false;
-    return version.returnedNs >= fromNs || this.#mayBeLost(version, fromNs, nowNs);
+  /** What readers see may be the contents of no version. */
+  #mayBePartial(index: number, fromNs: number, nowNs: number): boolean {
+    const version = this.#versions[index] as Version;
+    const { kind, returnedNs, contentsSyncedNs } = version;
+    if (this.#mayLackOthers(index, fromNs, nowNs)) return true;
+    if (kind.isAtomic !== true) return returnedNs >= fromNs || this.#mayBeLost(version, fromNs, nowNs);
+    if (kind.writtenNs === undefined || contentsSyncedNs < fromNs) return false;
+    return this.#lossBetween(kind.writtenNs, Math.min(nowNs, contentsSyncedNs));
+  }
+
+  /** A loss of power, before the change was over, may have taken earlier changes that were not synced. */
+  #mayLackOthers(index: number, fromNs: number, nowNs: number): boolean {
+    const [before, version] = [this.#versions[index - 1], this.#versions[index]];
+    if (before === undefined || version?.kind.isPart !== true) return false;
+    const untilNs = Math.min(nowNs, version.returnedNs);
+    return this.#mayBeLost(before, fromNs, untilNs) || this.#mayLackOthers(index - 1, fromNs, untilNs);
   }
 
   /** No later read may show an earlier version. */
@@ -177,6 +194,8 @@ export class OneWriterFile {
   /** Of a name that was synced it is certain whether it is there, if no later change is of that. */
   #contradictsName(isAbsent: boolean, low: number, fromNs: number): boolean {
     const named = this.#versions.findLastIndex(({ nameSyncedNs }) => nameSyncedNs < fromNs);
+    const madeNs = this.#versions[1]?.calledNs ?? 0;
+    if (named <= 0 && this.#lossBetween(madeNs, this.#run.nowNs())) return false;
     const known = this.#versions.slice(Math.max(named, low));
     return known.every(({ contents }) => contents !== undefined && (contents === null) !== isAbsent);
   }

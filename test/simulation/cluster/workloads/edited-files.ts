@@ -50,6 +50,7 @@ class EditedFile {
   readonly #own: OwnFile;
   #bytes: Buffer = Buffer.alloc(0);
   #change: Change | null = null;
+  #isMade = false;
   /** It has no name any more: what follows is for the programs that have it open. */
   #isRemoved = false;
   #isSync = false;
@@ -67,7 +68,10 @@ class EditedFile {
     this.#isSync = draw.chance(0.15);
     this.#begin();
     try {
-      const file = await process.open(this.#own.path, O_RDWR | O_CREAT | (this.#isSync ? O_SYNC : 0));
+      // A file whose name was lost is not made anew: it would not have the same contents.
+      const how = (this.#isMade ? 0 : O_CREAT) | (this.#isSync ? O_SYNC : 0);
+      const file = await process.open(this.#own.path, O_RDWR | how);
+      this.#isMade = true;
       let isClosed = false;
       try {
         for (let steps = draw.integer(1, STEPS_MAX); steps > 0 && !this.#program.isEnding; steps--) {
@@ -86,7 +90,12 @@ class EditedFile {
       return !this.#isRemoved;
     } catch (error) {
       ignoreKernelError(error);
-      run.count(`edited file: ${(error as KernelError).errno}`);
+      const { errno } = error as KernelError;
+      run.count(`edited file: ${errno}`);
+      if (errno === 'ENOENT' && this.#isMade && !this.#isRemoved && !this.#hasLostPower)
+        run.violation(
+          `${this.#own.judge.name}: ${this.#program.name} does not find the file that it has made`,
+        );
       this.#change?.failed();
       return false;
     }
@@ -94,7 +103,7 @@ class EditedFile {
 
   #begin(): void {
     if (this.#isRemoved) return;
-    this.#change ??= this.#own.judge.begin(undefined);
+    this.#change ??= this.#own.judge.begin(undefined, { isPart: true });
   }
 
   #done(): void {

@@ -154,6 +154,7 @@ class SmallFilesProgram {
     const contents = this.#contents();
     const temporary = `${directory.path}/.tmp-${run.fresh()}`;
     const isSynced = draw.chance(0.7);
+    const writtenNs = run.nowNs();
     const isMade = await succeeds(() =>
       this.#program.opened(temporary, O_WRONLY | O_CREAT | (draw.chance(0.5) ? O_EXCL : 0), async (file) => {
         await process.write(file, contents);
@@ -165,7 +166,8 @@ class SmallFilesProgram {
       return;
     }
     const change = target.judge.begin(contents.toString('latin1'), {
-      ...{ isAtomic: true, hasSyncedContents: isSynced },
+      isAtomic: true,
+      ...(isSynced ? { hasSyncedContents: true } : { writtenNs }),
     });
     if (!(await succeeds(() => process.rename(temporary, target.path)))) return change.failed();
     change.done();

@@ -55,11 +55,17 @@ export const syncedFiles: Workload = {
 
 async function changed(program: ClientProgram, { judge }: OwnFile, handle: FileHandle): Promise<void> {
   const { draw, run } = program;
+  const { lossesNs } = run.cluster;
+  const lossCount = lossesNs.length;
   let bytes = Buffer.alloc(0);
   for (let steps = draw.integer(1, STEPS_MAX); steps > 0 && !program.isEnding; steps--) {
     const step = draw.integer(0, 9);
     if (step < 3) {
-      if ((await program.attempt('flush', () => handle.flush(program.patience()))) === null) continue;
+      if ((await program.attempt('flush', () => handle.flush(program.patience()))) === null) {
+        // It may have reported that changes are gone: the contents are not known any more.
+        if (lossesNs.length > lossCount) return;
+        continue;
+      }
       judge.synced('contents');
       run.count('file flushed by a client');
     } else if (step < 5) {
@@ -68,7 +74,7 @@ async function changed(program: ClientProgram, { judge }: OwnFile, handle: FileH
       if (contents !== undefined) judge.read(program.name, calledNs, contents);
     } else {
       const { next, ask } = drawnChange(program, handle, bytes);
-      const change = judge.begin(next.toString('latin1'), { isAtomic: true });
+      const change = judge.begin(next.toString('latin1'), { isAtomic: true, isPart: true });
       if ((await program.attempt('write', ask)) === null) return change.failed();
       change.done();
       bytes = next;
