@@ -612,13 +612,14 @@ function* tree(db: CatalogDatabase, inode: number, at = ''): Generator<string> {
   }
 }
 
-/** Each kind of rename that succeeds: drawn names fit together too seldom to count on it. */
-const RENAMES: Command[] = [
+/** Each kind of rename, and a link, that succeed: drawn names fit together too seldom to count on it. */
+const FITTING: Command[] = [
   created('/a'),
   renamed('no-replace', '/a', '/b'),
   created('/a'),
   renamed('exchange', '/a', '/b'),
   renamed('replace', '/a', '/b'),
+  { kind: 'link', inode: 2, place: at('/c') },
 ];
 
 test('directories behave as a model of plain maps does', () => {
@@ -648,7 +649,7 @@ test('directories behave as a model of plain maps does', () => {
       assert.deepEqual([...tree(db, 1)], [...model.tree()]);
       assertSound(db);
     }),
-    { numRuns: RUNS, examples: [[RENAMES]] },
+    { numRuns: RUNS, examples: [[FITTING]] },
   );
   assert.equal(done.size, 8, `Everything modelled happened: ${[...done].join(' ')}`);
 });
