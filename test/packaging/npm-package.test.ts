@@ -45,7 +45,7 @@ async function packedAndRun(t: TestContext, isBuilt: boolean): Promise<void> {
       await run('tar', ['-xzf', join(packed, tarball), '--strip-components=1', '-C', installed]);
     } else {
       const flags = ['--prefer-offline', '--ignore-scripts', '--no-audit', '--no-fund'];
-      await run('npm', ['install', ...flags, join(packed, tarball)], { cwd: folder, timeout: 120_000 });
+      await run('npm', ['install', ...flags, join(packed, tarball)], { cwd: folder, timeout: 600_000 });
     }
   } catch (error) {
     if (!NO_NETWORK.test(String((error as { stderr?: string }).stderr))) throw error;
