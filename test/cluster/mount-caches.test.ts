@@ -26,7 +26,7 @@ import { Prng } from '../../base/prng.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { noMount } from '../fuse/mounted.ts';
-import { onlyLong } from '../long.ts';
+import { onlyLong, SERVERS_OF_FORM } from '../long.ts';
 import { ClusterMount } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
@@ -67,9 +67,14 @@ describe('mounts that remember', { skip: noMount }, () => {
   const mounts: ClusterMount[] = [];
 
   before(async () => {
-    cluster = await RealCluster.start();
+    cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
     client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
-    await client.command({ kind: 'volume-create', name: VOLUME, replicas: 3, objectBytes: 65_536 });
+    await client.command({
+      kind: 'volume-create',
+      name: VOLUME,
+      replicas: SERVERS_OF_FORM,
+      objectBytes: 65_536,
+    });
     for (let place = 0; place < 2; place++)
       mounts.push(await ClusterMount.start(cluster, VOLUME, '--cache', 'leases'));
   });
