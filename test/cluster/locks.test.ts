@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { mountObstacle } from '../../client/mount.ts';
 import type { LockList } from '../../wire/lock-api.ts';
-import { isLong, onlyLong } from '../long.ts';
+import { isLong, onlyLong, SERVERS_OF_FORM } from '../long.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
@@ -62,7 +62,7 @@ class Holder {
 }
 
 async function define(): Promise<void> {
-  const cluster = await RealCluster.start({ lease: `${LEASE_MS}ms` });
+  const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM, lease: `${LEASE_MS}ms` });
   after(() => cluster.stop());
   await cluster.createVolume('main');
   // Through the library, a lock on a file that changed elsewhere would wait for what the kernel remembers.

@@ -40,8 +40,12 @@ function contentsOf(name: string): Buffer {
 
 async function put(at: string, name: string): Promise<void> {
   const body = contentsOf(name);
-  const answer = await ask(cluster.url(at), 'PUT', `/v1/files/main/${name}`, { body });
-  assert.ok(answer.status < 300, `${name}: ${answer.status} ${answer.text.slice(0, 300)}`);
+  // An upload that takes longer than files without names are kept is garbage before it has its name.
+  await until(`${name} is stored`, async () => {
+    const answer = await ask(cluster.url(at), 'PUT', `/v1/files/main/${name}`, { body });
+    if (answer.status >= 300) throw new Error(`${answer.status} ${answer.text.slice(0, 300)}`);
+    return true;
+  });
   contents.set(name, body);
 }
 

@@ -10,7 +10,7 @@ import { mkdir, open, readdir, readFile, writeFile } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { MountStatus } from '../../client/mount-status.ts';
-import { isLong } from '../long.ts';
+import { isLong, SERVERS_OF_FORM } from '../long.ts';
 import { noMounts, transportsOfForm } from '../posix/mounts.ts';
 import { ClusterMount, runOk } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
@@ -38,7 +38,7 @@ const obstacle = await noMounts();
 let cluster: RealCluster;
 
 before(async () => {
-  cluster = await RealCluster.start();
+  cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
   await cluster.createVolume(VOLUME);
 });
 

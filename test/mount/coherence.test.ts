@@ -9,7 +9,7 @@ import { chmod, mkdir, open, stat, writeFile } from 'node:fs/promises';
 import { after, test } from 'node:test';
 import type { ClusterMount } from '../cluster/cluster-mount.ts';
 import { RealCluster } from '../cluster/real-cluster.ts';
-import { isLong } from '../long.ts';
+import { isLong, SERVERS_OF_FORM } from '../long.ts';
 import { mountPairsOver, noMounts, transportsOfForm } from '../posix/mounts.ts';
 import { Coherence } from './coherence.ts';
 import { Register } from './register.ts';
@@ -47,7 +47,7 @@ if (skip === false) await define();
 else test('two mounts that remember', { skip }, () => undefined);
 
 async function define(): Promise<void> {
-  const cluster = await RealCluster.start();
+  const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
   after(() => cluster.stop());
   await cluster.createVolume('main');
   const pairs = await mountPairsOver(await transportsOfForm(), cluster, '--cache', 'leases');
