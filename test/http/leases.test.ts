@@ -11,9 +11,9 @@ import { Clock } from '../../server/clock.ts';
 import { leaseRoutes } from '../../server/http/lease-routes.ts';
 import { handleError, installProblems } from '../../server/http/problems.ts';
 import { NamedLeases } from '../../server/named/named-leases.ts';
-import { MemoryNetwork, type MemoryTransport } from '../../server/transport/memory-transport.ts';
 import { WakeQueue } from '../../server/wake-queue.ts';
 import { systemWorld } from '../../world/system-world.ts';
+import { MemoryNetwork, type MemoryTransport } from '../transport/memory-transport.ts';
 import { type Answer, ask, problemIn } from './ask.ts';
 
 const LEASE_MS = 1_000;

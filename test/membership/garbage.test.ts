@@ -5,9 +5,9 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/view.ts';
 import { Garbage, type GarbageParts } from '../../server/file/garbage.ts';
-import { MemoryStore } from '../../server/storage/memory-store.ts';
 import type { PlacedFile } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
+import { MemoryStore } from '../storage/memory-store.ts';
 
 const SELF = 's1' as ServerId;
 const GRACE_MS = 10_000;

@@ -9,10 +9,10 @@ import type { VotersView } from '../../lease/voters.ts';
 import { Clock } from '../../server/clock.ts';
 import type { ClockMemory } from '../../server/lease-link.ts';
 import { NamedLeaseDriver, type VotersMemory } from '../../server/named/named-lease-driver.ts';
-import { MemoryNetwork, type MemoryTransport } from '../../server/transport/memory-transport.ts';
 import { WakeQueue } from '../../server/wake-queue.ts';
 import { leaseNoteText } from '../../wire/named-lease.ts';
 import { systemWorld } from '../../world/system-world.ts';
+import { MemoryNetwork, type MemoryTransport } from '../transport/memory-transport.ts';
 
 const LEASE_MS = 1_000;
 const SKEW_MS = 20;

@@ -13,13 +13,13 @@ import { Births, type BirthsParts } from '../../server/file/births.ts';
 import { isBirthAlone } from '../../server/file/borne-file.ts';
 import { Garbage } from '../../server/file/garbage.ts';
 import { ViewConflicts } from '../../server/file/view-conflicts.ts';
-import { MemoryStore } from '../../server/storage/memory-store.ts';
 import { CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
 import type { BirthRequest, Birth as NewFile } from '../../wire/births.ts';
 import { ByteWriter } from '../../wire/bytes.ts';
 import type { Command, FileSettings, PlacedFile, Policy, Query } from '../../wire/catalog-api.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { systemWorld } from '../../world/system-world.ts';
+import { MemoryStore } from '../storage/memory-store.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
 
 const log = pino({ level: 'silent' });

@@ -5,11 +5,11 @@ import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import { FileSubject } from '../../server/file/file-subject.ts';
-import { MemoryStore } from '../../server/storage/memory-store.ts';
 import type { AskSource } from '../../server/subject.ts';
 import { PAYLOAD_BYTES_MAX } from '../../server/transport/frame.ts';
 import { encodeFileOperation } from '../../wire/file-operation.ts';
 import { systemWorld } from '../../world/system-world.ts';
+import { MemoryStore } from '../storage/memory-store.ts';
 
 const FILE = 7 as FileId;
 const OBJECT_BYTES = 1024 * 1024;

@@ -6,10 +6,10 @@ import { pino } from 'pino';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { type LockEnding, LockEndings } from '../../server/file/lock-endings.ts';
 import { type PeerHandlersParts, peerHandlers } from '../../server/peer-handlers.ts';
-import { MemoryNetwork, type MemoryTransport } from '../../server/transport/memory-transport.ts';
 import { DEFERRED_MS_MAX } from '../../server/transport/outbox.ts';
 import { CHANNEL_LEASE, type TransportHandlers } from '../../server/transport/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
+import { MemoryNetwork, type MemoryTransport } from '../transport/memory-transport.ts';
 
 const [A, B] = ['a', 'b'] as [ServerId, ServerId];
 const ENDING: LockEnding = { file: 7 as FileId, counter: 3 };

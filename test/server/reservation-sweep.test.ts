@@ -5,11 +5,11 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { ReplicaCheck } from '../../server/file/replica-check.ts';
 import { ReservationSweep, type ReservationSweepParts } from '../../server/file/reservation-sweep.ts';
-import { MemoryStore } from '../../server/storage/memory-store.ts';
 import type { Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { Catalog, main } from '../catalog/fixture.ts';
+import { MemoryStore } from '../storage/memory-store.ts';
 
 const QUOTA = 1_000_000;
 const OWNER = { mode: 0o644, uid: 0, gid: 0 };

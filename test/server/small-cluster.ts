@@ -10,12 +10,12 @@ import { LockEndings, UNLOCKED_CALL } from '../../server/file/lock-endings.ts';
 import { PREPARE_CALL, SUCCEED_CALL, Succession } from '../../server/file/succession.ts';
 import { LeaseDriver } from '../../server/lease-driver.ts';
 import { ReplicaHost } from '../../server/replica-host.ts';
-import { MemoryStore } from '../../server/storage/memory-store.ts';
-import { MemoryNetwork, type MemoryTransport } from '../../server/transport/memory-transport.ts';
 import { CHANNEL_LEASE } from '../../server/transport/transport.ts';
 import { WakeQueue } from '../../server/wake-queue.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
+import { MemoryStore } from '../storage/memory-store.ts';
+import { MemoryNetwork, type MemoryTransport } from '../transport/memory-transport.ts';
 
 export const FILE = 7 as FileId;
 export const OBJECT_BYTES = 128 * 1024;

@@ -3,12 +3,12 @@ import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import { FileSubject } from '../../server/file/file-subject.ts';
-import { MemoryStore } from '../../server/storage/memory-store.ts';
 import { ObjectDigests } from '../../server/storage/object-digests.ts';
 import type { FileStore } from '../../server/storage/store.ts';
 import type { FetchedState } from '../../server/subject.ts';
 import { encodeFileOperation, type FileOperation, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import { systemWorld } from '../../world/system-world.ts';
+import { MemoryStore } from '../storage/memory-store.ts';
 
 export const FILE = 7 as FileId;
 const VIEW: View = { number: 1, members: ['a', 'b', 'c'] as ServerId[] };

@@ -1,5 +1,5 @@
-import { MemoryStore } from '../../server/storage/memory-store.ts';
 import { storeConformance } from '../conformance/store.ts';
+import { MemoryStore } from './memory-store.ts';
 import { DiskFixture } from './stores.ts';
 
 storeConformance('memory store', async () => {

@@ -11,11 +11,11 @@ import { test } from 'node:test';
 import type { FileId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import type { Epoch } from '../../replica/epoch.ts';
-import { MemoryStore } from '../../server/storage/memory-store.ts';
 import type { FileStore } from '../../server/storage/store.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
 import { lookInto, withLossyStore } from './lossy-store.ts';
+import { MemoryStore } from './memory-store.ts';
 import { mounted } from './mounts.ts';
 import { DiskFixture, temporaryFolder } from './stores.ts';
 

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
-import { MemoryNetwork } from '../../server/transport/memory-transport.ts';
 import { CHANNEL_LEASE, type Transport } from '../../server/transport/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { Recorder, transportConformance } from '../conformance/transport.ts';
+import { MemoryNetwork } from './memory-transport.ts';
 
 const log = pino({ level: 'silent' });
 

@@ -6,7 +6,6 @@ import type { Epoch } from '../../replica/epoch.ts';
 import { epochEqual } from '../../replica/epoch.ts';
 import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
-import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
 import {
   bytesUnlike,
   bytesWithout,
@@ -23,9 +22,9 @@ import {
   startOfNew,
   trustOf,
   writePieces,
-} from './contents.ts';
-import { ObjectDigests } from './object-digests.ts';
-import type { ObjectEntry } from './object-entry.ts';
+} from '../../server/storage/contents.ts';
+import { ObjectDigests } from '../../server/storage/object-digests.ts';
+import type { ObjectEntry } from '../../server/storage/object-entry.ts';
 import type {
   FetchedObject,
   FileAttributes,
@@ -35,7 +34,8 @@ import type {
   NewReplica,
   NewTrust,
   StoreSpace,
-} from './store.ts';
+} from '../../server/storage/store.ts';
+import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
 
 /** An object is never changed, only replaced: so a reader has what it saw, for as long as it likes. */
 interface MemoryObject {

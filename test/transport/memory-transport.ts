@@ -3,8 +3,8 @@ import { assert } from '../../base/assert.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import { COMMANDS_VERSION } from '../../catalog/versions.ts';
-import { Exchange } from './exchange.ts';
-import { type FrameSink, Outbox } from './outbox.ts';
+import { Exchange } from '../../server/transport/exchange.ts';
+import { type FrameSink, Outbox } from '../../server/transport/outbox.ts';
 import {
   type MessageChannel,
   type SendOptions,
@@ -13,7 +13,7 @@ import {
   type TransportHandlers,
   type TransportLimits,
   type TransportStats,
-} from './transport.ts';
+} from '../../server/transport/transport.ts';
 
 export interface MemoryTransportOptions {
   readonly server: ServerId;
