@@ -2,17 +2,16 @@
  * Directed cases of the leases that clients hold: three servers that vote and one that only asks, each
  * message in a frame of its own. Each case is the smallest in which one planted bug shows.
  */
-import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
-import type { LeaseEvent, LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
-import type { LeaseFrame } from '../../lease/codec.ts';
-import { LeaseHost } from '../../lease/host.ts';
+import type { CellId, ServerId } from '../../base/ids.ts';
+import type { LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
+import type { LeaseHost } from '../../lease/host.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
 import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import type { VoterSet } from '../../lease/voters.ts';
-import { CHANGE_MS_MAX, ClaimVoters } from './claim-voters.ts';
-import { CLOCK_SKEW_MAX_MS, LEASE_MS, RECOVERY_MS, TIMING } from './lease-world.ts';
+import { ClaimServers } from './claim-servers.ts';
+import { CHANGE_MS_MAX, type ClaimVoters } from './claim-voters.ts';
+import { CLOCK_SKEW_MAX_MS, LEASE_MS, RECOVERY_MS } from './lease-world.ts';
 import { Violation, violationOf } from './violation.ts';
-import { type Process, World } from './world.ts';
 
 const [A, B, C, D, E] = ['a', 'b', 'c', 'd', 'e'] as [ServerId, ServerId, ServerId, ServerId, ServerId];
 const MEMBERS = [A, B, C];
@@ -20,36 +19,14 @@ const CELL = 1 as CellId;
 const INTERVAL_MS = LEASE_MS - CLOCK_SKEW_MAX_MS;
 const PATIENCE_MS = 500;
 
-class ClaimStage {
-  readonly world: World<LeaseFrame>;
-  readonly #hosts = new Map<ServerId, LeaseHost>();
+class ClaimStage extends ClaimServers {
   readonly #outcomes = new Map<number, LeaseOutcome>();
-  readonly #algorithm: LeaseAlgorithm;
-  /** Null where they stay. */
-  readonly #voters: ClaimVoters | null = null;
   #asked = 0;
 
   /** @param first servers that vote in the beginning, where that changes */
   constructor(algorithm: LeaseAlgorithm = 'flease', first: readonly ServerId[] | null = null) {
-    this.#algorithm = algorithm;
-    this.world = new World<LeaseFrame>({
-      seed: 1,
-      servers: first === null ? 4 : 5,
-      boot: (server, incarnation) => this.#boot(server, incarnation),
-    });
-    const { world } = this;
-    if (first !== null) {
-      this.#voters = new ClaimVoters({ servers: first, perCell: 3 }, world.ids, {
-        nowMs: () => world.nowMs,
-        at: (atMs, run) => world.at(atMs, run),
-        call: (server, run) => world.call(server, run),
-        standing: (server) => {
-          const clockMs = world.clockMs(server);
-          return { clockMs, silentMs: this.#hosts.get(server)?.recoveringMs(clockMs) ?? Infinity };
-        },
-        adopted: (server, { number: view }) => this.#step(server, { kind: 'voters', view }),
-      });
-    }
+    super({ algorithm }, { seed: 1, servers: first === null ? 4 : 5 });
+    if (first !== null) this.changeVoters({ servers: first, perCell: 3 });
     this.world.start();
     this.world.runFor(RECOVERY_MS + INTERVAL_MS);
     // A little after the beginning of a ballot interval.
@@ -68,8 +45,7 @@ class ClaimStage {
     const ask = ++this.#asked;
     this.world.call(server, () => {
       const deadlineMs = this.world.clockMs(server) + PATIENCE_MS;
-      const voters = this.#voters?.votersOf(server, CELL) ?? { view: 1, members: MEMBERS };
-      this.#step(server, { kind: 'ask', ask, cell: CELL, ...voters, order, deadlineMs });
+      this.order(server, { ask, cell: CELL, order, deadlineMs });
     });
     return ask;
   }
@@ -109,8 +85,8 @@ class ClaimStage {
   }
 
   get #changing(): ClaimVoters {
-    if (this.#voters === null) throw new Error('The voters of this stage stay');
-    return this.#voters;
+    if (this.voters === null) throw new Error('The voters of this stage stay');
+    return this.voters;
   }
 
   /** What does not pass from now on. */
@@ -121,27 +97,18 @@ class ClaimStage {
     };
   }
 
-  #boot(server: ServerId, incarnation: Incarnation): Process<LeaseFrame> {
-    const view = this.#voters === null ? {} : { view: this.#voters.of(server).number };
-    const config = { self: server, incarnation, algorithm: this.#algorithm, ...view, ...TIMING };
-    const host = new LeaseHost(config, this.world.clockMs(server));
-    this.#hosts.set(server, host);
-    return {
-      message: (from, frame) => this.#step(server, { kind: 'frame', from, ...frame }),
-      tick: () => this.#step(server, { kind: 'tick' }),
-      nextWakeMs: () => host.nextWakeMs(),
-    };
+  protected members(): ServerId[] {
+    return MEMBERS;
   }
 
-  #step(server: ServerId, event: LeaseEvent): void {
-    const host = this.#hosts.get(server);
-    if (host === undefined) throw new Error(`Server ${server} was never started`);
-    const nowMs = this.world.clockMs(server);
-    for (const action of host.step(event, nowMs)) {
-      if (action.kind === 'answered') this.#outcomes.set(action.ask, action.outcome);
-      if (action.kind !== 'send') continue;
-      const { to, message } = action;
-      this.world.send(server, to, { envelope: host.envelope(to, nowMs), messages: [message] });
+  protected answered(ask: number, outcome: LeaseOutcome): void {
+    this.#outcomes.set(ask, outcome);
+  }
+
+  protected send(host: LeaseHost, from: ServerId, to: ServerId, messages: LeaseMessage[]): void {
+    for (const message of messages) {
+      const envelope = host.envelope(to, this.world.clockMs(from));
+      this.world.send(from, to, { envelope, messages: [message] });
     }
   }
 }

@@ -7,19 +7,19 @@
  * in PaxosLease they do as long as a majority remembers, so that is not demanded.
  * And liveness: in peace everybody who asks is answered, and a free cell is granted.
  */
-import type { CellId, Incarnation, ServerId } from '../../base/ids.ts';
+import type { CellId, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
-import type { LeaseEvent, LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
+import type { LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
 import { decodeLeaseFrame, encodeLeaseFrame, type LeaseFrame } from '../../lease/codec.ts';
-import { LeaseHost } from '../../lease/host.ts';
+import type { LeaseHost } from '../../lease/host.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
 import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
-import { ClaimVoters } from './claim-voters.ts';
+import { ClaimServers } from './claim-servers.ts';
 import { leaseMessageText } from './lease-text.ts';
-import { CLOCK_SKEW_MAX_MS, LEASE_MS, RECOVERY_MS, TIMING } from './lease-world.ts';
+import { CLOCK_SKEW_MAX_MS, LEASE_MS, RECOVERY_MS } from './lease-world.ts';
 import { Violation, violationOf } from './violation.ts';
-import { type Faults, type Process, World } from './world.ts';
+import type { Faults, World } from './world.ts';
 
 const STORM_MS = 16 * LEASE_MS;
 const VOTERS = 3;
@@ -105,8 +105,7 @@ function faultsDraw(prng: Prng, algorithm: LeaseAlgorithm): Faults {
   };
 }
 
-class ClaimWorld {
-  readonly world: World<LeaseFrame>;
+class ClaimWorld extends ClaimServers {
   readonly counts: ClaimCounts = {
     granted: 0,
     refreshed: 0,
@@ -120,13 +119,9 @@ class ClaimWorld {
   };
 
   readonly #algorithm: LeaseAlgorithm;
-  readonly #thrifty: boolean;
   readonly #encoded: boolean;
   readonly #dice: Prng;
   readonly #cells: readonly CellId[];
-  readonly #hosts = new Map<ServerId, LeaseHost>();
-  /** Null where they stay. */
-  readonly #voters: ClaimVoters | null;
   readonly #seed: number;
   readonly #clients: Client[] = [];
   readonly #sessions = new Map<number, Session>();
@@ -137,21 +132,27 @@ class ClaimWorld {
   #asked = 0;
 
   constructor(seed: number, verbose: boolean) {
-    this.#dice = new Prng(seed * 2 + 1);
-    this.#algorithm = seed % 2 === 0 ? 'flease' : 'paxoslease';
-    this.#thrifty = seed % 6 > 1;
+    const dice = new Prng(seed * 2 + 1);
+    const algorithm = seed % 2 === 0 ? 'flease' : 'paxoslease';
+    const cells = dice.pick([[1], [1, 2]]).map((cell) => cell as CellId);
+    super(
+      { algorithm, thrifty: seed % 6 > 1 },
+      {
+        seed,
+        servers: dice.pick([3, 3, 4, 5]),
+        faults: faultsDraw(dice, algorithm),
+        verbose,
+        describe: ({ messages }) => messages.map(leaseMessageText).join(', '),
+      },
+    );
+    this.#dice = dice;
+    this.#algorithm = algorithm;
+    this.#cells = cells;
     this.#encoded = seed % 8 < 2;
-    this.#cells = this.#dice.pick([[1], [1, 2]]).map((cell) => cell as CellId);
-    this.world = new World<LeaseFrame>({
-      seed,
-      servers: this.#dice.pick([3, 3, 4, 5]),
-      faults: faultsDraw(this.#dice, this.#algorithm),
-      boot: (server, incarnation) => this.#boot(server, incarnation),
-      verbose,
-      describe: ({ messages }) => messages.map(leaseMessageText).join(', '),
-    });
     this.#seed = seed;
-    this.#voters = seed % 4 === 0 ? this.#changing(new Prng(seed)) : null;
+    // A cluster that begins with few voters.
+    const few = new Prng(seed).pick([1, 2, 3]);
+    if (seed % 4 === 0) this.changeVoters({ servers: this.world.ids.slice(0, few), perCell: 3 });
     for (let index = 0; index < CLIENTS; index++) {
       const rate = 1 + (this.#dice.next() * 2 - 1) * CLOCK_DRIFT_MAX;
       const cell = this.#dice.pick(this.#cells);
@@ -166,33 +167,17 @@ class ClaimWorld {
     world.unleash();
     const stopMs = world.nowMs + STORM_MS;
     for (const client of this.#clients) this.#live(client, () => world.nowMs < stopMs);
-    this.#voters?.live(this.#seed, stopMs);
+    this.voters?.live(this.#seed, stopMs);
     world.runUntil(stopMs);
     this.#peace();
-    Object.assign(this.counts, this.#voters?.counts);
-  }
-
-  /** A cluster that begins with few voters. */
-  #changing(dice: Prng): ClaimVoters {
-    const { world } = this;
-    const first = { servers: world.ids.slice(0, dice.pick([1, 2, 3])), perCell: 3 };
-    return new ClaimVoters(first, world.ids, {
-      nowMs: () => world.nowMs,
-      at: (atMs, run) => world.at(atMs, run),
-      call: (server, run) => world.call(server, run),
-      standing: (server) => {
-        const clockMs = world.clockMs(server);
-        return { clockMs, silentMs: this.#hosts.get(server)?.recoveringMs(clockMs) ?? Infinity };
-      },
-      adopted: (server, { number: view }) => this.#step(server, { kind: 'voters', view }),
-    });
+    Object.assign(this.counts, this.voters?.counts);
   }
 
   /** Everybody is up and nobody asks; then each cell is acquired, seen and given back. */
   #peace(): void {
     const { world } = this;
     world.heal();
-    this.#voters?.settle();
+    this.voters?.settle();
     // In PaxosLease what was under way for longest may still begin a span at whoever it reaches.
     world.runFor(RECOVERY_MS + DELAY_MAX_MS + 2 * (LEASE_MS + CLOCK_SKEW_MAX_MS));
     for (const cell of this.#cells) {
@@ -354,53 +339,25 @@ class ClaimWorld {
         asked.receivedMs = world.clockMs(server);
         const deadlineMs = asked.receivedMs + PATIENCE_MS;
         world.note(server, `is asked to ${order.kind} cell ${cell}, order ${ask}`);
-        this.#step(server, { kind: 'ask', ask, cell, ...this.#votersOf(server, cell), order, deadlineMs });
+        this.order(server, { ask, cell, order, deadlineMs });
       });
     });
     return ask;
   }
 
-  #votersOf(server: ServerId, cell: CellId): ReturnType<ClaimVoters['votersOf']> {
-    if (this.#voters !== null) return this.#voters.votersOf(server, cell);
+  protected members(cell: CellId): ServerId[] {
     const { ids } = this.world;
     const length = Math.min(VOTERS, ids.length);
-    const members = Array.from({ length }, (_, at) => ids[(cell + at) % ids.length] as ServerId);
-    return { view: 1, members };
+    return Array.from({ length }, (_, at) => ids[(cell + at) % ids.length] as ServerId);
   }
 
-  #boot(server: ServerId, incarnation: Incarnation): Process<LeaseFrame> {
-    const how = { algorithm: this.#algorithm, thrifty: this.#thrifty };
-    const view = this.#voters === null ? {} : { view: this.#voters.of(server).number };
-    const config = { self: server, incarnation, ...how, ...view, ...TIMING };
-    const host = new LeaseHost(config, this.world.clockMs(server));
-    this.#hosts.set(server, host);
-    return {
-      message: (from, frame) => this.#step(server, { kind: 'frame', from, ...frame }),
-      tick: () => this.#step(server, { kind: 'tick' }),
-      nextWakeMs: () => host.nextWakeMs(),
-    };
+  protected send(host: LeaseHost, from: ServerId, to: ServerId, messages: LeaseMessage[]): void {
+    const envelope = host.envelope(to, this.world.clockMs(from));
+    const frame = { envelope, messages };
+    this.world.send(from, to, this.#encoded ? decodeLeaseFrame(encodeLeaseFrame(envelope, messages)) : frame);
   }
 
-  #step(server: ServerId, event: LeaseEvent): void {
-    const host = this.#hosts.get(server);
-    if (host === undefined) throw new Error(`Server ${server} was never started`);
-    const nowMs = this.world.clockMs(server);
-    const outgoing = new Map<ServerId, LeaseMessage[]>();
-    for (const action of host.step(event, nowMs)) {
-      if (action.kind === 'send') {
-        const messages = outgoing.get(action.to);
-        if (messages === undefined) outgoing.set(action.to, [action.message]);
-        else messages.push(action.message);
-      } else if (action.kind === 'answered') this.#answer(action.ask, action.outcome);
-    }
-    for (const [to, messages] of outgoing) {
-      const frame = { envelope: host.envelope(to, nowMs), messages };
-      const sent = this.#encoded ? decodeLeaseFrame(encodeLeaseFrame(frame.envelope, messages)) : frame;
-      this.world.send(server, to, sent);
-    }
-  }
-
-  #answer(ask: number, outcome: LeaseOutcome): void {
+  protected answered(ask: number, outcome: LeaseOutcome): void {
     const order = this.#orders.get(ask);
     if (order === undefined) throw new Violation(`Order ${ask} is answered twice`);
     this.#orders.delete(ask);

@@ -45,10 +45,6 @@ export class ClaimVoters {
     for (const id of ids) this.#disks.set(id, this.#agreed);
   }
 
-  get agreed(): VotersView {
-    return this.#agreed;
-  }
-
   /** The view that a server has on its disk. */
   of(server: ServerId): VotersView {
     const view = this.#disks.get(server);

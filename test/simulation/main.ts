@@ -1,19 +1,15 @@
 /** The simulations as a tool: `npm run simulate -- --help` says what it does. */
 import { wantedOrExit } from '../../bench/command-line.ts';
 import { type Arguments, argumentsOf, USAGE } from './arguments.ts';
-import { claimRun } from './claim-run.ts';
 import { fairnessPrint } from './fairness.ts';
-import type { Tally } from './layer-runs.ts';
-import { leaseRun } from './lease-run.ts';
+import { type Counts, countsAdd, LAYER_RUNS } from './layer-runs.ts';
 import { scriptRead } from './lease-scenarios.ts';
 import { scriptPlay } from './lease-script.ts';
-import type { PlantedLayer } from './planted.ts';
-import { ReplicaCoverage } from './replica-coverage.ts';
-import { replicaRun } from './replica-run.ts';
+import { coverageMissing, coverageTable } from './replica-coverage.ts';
 import { scalePrint } from './scale.ts';
 import { scheduleOfSeed, schedulePlay, scheduleText } from './schedule.ts';
 import { ScriptError } from './script-words.ts';
-import { type SeedFailure, seedsRun } from './seeds.ts';
+import { type LayerCounts, type SeedFailure, seedsRun } from './seeds.ts';
 import { scheduleShrink } from './shrink.ts';
 
 const REPORT_EVERY_MS = 10_000;
@@ -33,24 +29,35 @@ function spanText(ms: number): string {
   return hours < 48 ? `${hours.toFixed(1)} h` : `${(hours / 24).toFixed(1)} days`;
 }
 
-function progressText(sum: Tally, tookMs: number): string {
+function progressText(counts: LayerCounts, tookMs: number): string {
+  const { runs = 0, simulatedMs = 0, rounds = 0 } = summed(counts);
   const perSecond = (value: number) => count((value * 1000) / tookMs);
   return (
-    `${count(sum.runs)} runs (${perSecond(sum.runs)}/s), ${spanText(sum.simulatedMs)} simulated, ` +
-    `${count(sum.rounds)} lease rounds (${perSecond(sum.rounds)}/s)`
+    `${count(runs)} runs (${perSecond(runs)}/s), ${spanText(simulatedMs)} simulated, ` +
+    `${count(rounds)} lease rounds (${perSecond(rounds)}/s)`
   );
 }
 
-function summaryText(sum: Tally): string {
-  const clocks =
-    sum.brokenClocks === 0
-      ? ''
-      : `; clocks out of bounds in ${count(sum.brokenClocks)} runs, where peers were convicted ` +
-        `${count(sum.peersConvicted)} times and servers found themselves wrong ${count(sum.clockFaults)} times`;
-  return (
-    `${count(sum.crashes)} crashes, ${count(sum.pauses)} pauses, ${count(sum.cuts)} cuts, ` +
-    `${count(sum.messages)} messages, ${count(sum.takeovers)} takeovers, ${count(sum.viewChanges)} changes of members${clocks}`
-  );
+/** What a summary names, with the words for it. */
+const SUMMARY: readonly (readonly [name: string, words: string])[] = [
+  ['crashes', 'crashes'],
+  ['pauses', 'pauses'],
+  ['cuts', 'cuts'],
+  ['messages', 'messages'],
+  ['takeovers', 'takeovers'],
+  ['viewChanges', 'changes of members'],
+  ['clocksBroken', 'runs with clocks out of bounds'],
+  ['clock-out-of-bounds', 'peers convicted of that'],
+  ['clock-fault', 'servers that found themselves wrong'],
+];
+
+function summaryText(counts: LayerCounts): string {
+  const sum = summed(counts);
+  return SUMMARY.map(([name, words]) => `${count(sum[name] ?? 0)} ${words}`).join(', ');
+}
+
+function summed({ lease, claim, replica }: LayerCounts): Counts {
+  return [lease, claim, replica].reduce(countsAdd);
 }
 
 async function seedsPlay(args: Arguments): Promise<number> {
@@ -59,7 +66,7 @@ async function seedsPlay(args: Arguments): Promise<number> {
   console.log(`Seeds from ${first} on, for ${args.layers.join(' and ')}`);
   const beganMs = performance.now();
   let reportedMs = beganMs;
-  const { sum, counts, failure } = await seedsRun({
+  const { counts, failure } = await seedsRun({
     layers: args.layers,
     options: args.lease,
     firstSeed: first,
@@ -71,22 +78,20 @@ async function seedsPlay(args: Arguments): Promise<number> {
       console.log(progressText(so, reportedMs - beganMs));
     },
   });
-  console.log(`${progressText(sum, performance.now() - beganMs)}, ${failure === null ? 0 : 1} violations`);
-  console.log(summaryText(sum));
+  console.log(`${progressText(counts, performance.now() - beganMs)}, ${failure === null ? 0 : 1} violations`);
+  console.log(summaryText(counts));
   if (failure !== null) {
     failurePrint(args, failure);
     return 1;
   }
-  return args.layers.includes('replica') ? coverageJudge(sum.runs / args.layers.length, counts) : 0;
+  return args.layers.includes('replica') ? coverageJudge(counts.replica) : 0;
 }
 
 /** Many runs of the replica layer that met no violation prove something only if enough happened in them. */
-function coverageJudge(runs: number, counts: Readonly<Record<string, number>>): number {
-  const coverage = new ReplicaCoverage();
-  coverage.addAll(runs, counts);
-  console.log(coverage.table());
-  const missing = coverage.missing();
-  if (missing.length === 0 || runs < COVERAGE_RUNS_MIN) return 0;
+function coverageJudge(counts: Counts): number {
+  console.log(coverageTable(counts));
+  const missing = coverageMissing(counts);
+  if (missing.length === 0 || (counts.runs ?? 0) < COVERAGE_RUNS_MIN) return 0;
   console.error(`Too little happened for these runs to prove anything: ${missing.join('; ')}`);
   return 1;
 }
@@ -121,7 +126,7 @@ function tracePlay(args: Arguments, first: number): number {
   for (let seed = first; seed < end; seed++) {
     for (const layer of args.layers) {
       console.log(`Seed ${seed} of ${layer}: true time, whose clock, what happens`);
-      const { violation, lines } = layerTrace(layer, seed, args);
+      const { violation, lines } = LAYER_RUNS[layer](seed, args.lease, true);
       for (const line of lines) console.log(line);
       if (violation === null) continue;
       failurePrint(args, { layer, seed, violation });
@@ -129,26 +134,6 @@ function tracePlay(args: Arguments, first: number): number {
     }
   }
   return 0;
-}
-
-interface Trace {
-  readonly violation: string | null;
-  readonly lines: readonly string[];
-}
-
-function layerTrace(layer: PlantedLayer, seed: number, args: Arguments): Trace {
-  switch (layer) {
-    case 'lease': {
-      const { violation, world } = leaseRun(seed, { ...args.lease, verbose: true });
-      return { violation, lines: world.world.lines };
-    }
-    case 'claim': {
-      const { violation, world } = claimRun(seed, true);
-      return { violation, lines: world.lines };
-    }
-    case 'replica':
-      return replicaRun(seed, true);
-  }
 }
 
 function scriptFilePlay(path: string): number {

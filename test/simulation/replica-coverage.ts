@@ -1,44 +1,23 @@
 /** What random runs of replica groups must have met: runs without failovers, for example, find nothing and are green. */
 import { REPLICA_MARKS, type ReplicaMark } from '../../replica/outbox.ts';
-import type { RunReport } from './replica-run.ts';
+import type { Counts } from './layer-runs.ts';
 
-/** The counts of all runs, added up. */
-export class ReplicaCoverage {
-  runs = 0;
-  readonly #counts = new Map<string, number>();
+/** @returns what the runs lack, in words */
+export function coverageMissing(counts: Counts): string[] {
+  const { runs = 0 } = counts;
+  return DEMANDS.filter(({ name, least }) => runs === 0 || (counts[name] ?? 0) < least * runs).map(
+    ({ what }) => what,
+  );
+}
 
-  add({ counts, marks }: Pick<RunReport, 'counts' | 'marks'>): void {
-    this.addAll(1, { ...counts, ...Object.fromEntries(marks) });
-  }
-
-  /** The sum of another thread. */
-  addAll(runs: number, counts: Readonly<Record<string, number>>): void {
-    this.runs += runs;
-    for (const [name, count] of Object.entries(counts)) this.#counts.set(name, this.count(name) + count);
-  }
-
-  count(name: string): number {
-    return this.#counts.get(name) ?? 0;
-  }
-
-  counts(): Record<string, number> {
-    return Object.fromEntries(this.#counts);
-  }
-
-  /** @returns what the runs lack, in words */
-  missing(): string[] {
-    return DEMANDS.filter(({ name, least }) => !(this.runs > 0 && this.count(name) >= least * this.runs)).map(
-      ({ what }) => what,
-    );
-  }
-
-  /** One line per demand: what there was, and what there must be. */
-  table(): string {
-    return DEMANDS.map(({ what, name, least }) => {
-      const mean = this.runs === 0 ? '-' : perRun(this.count(name) / this.runs);
-      return `${what.padEnd(66)} ${this.count(name).toLocaleString('en').padStart(12)} ${mean.padStart(12)}  at least ${perRun(least)}`;
-    }).join('\n');
-  }
+/** One line per demand: what there was, and what there must be. */
+export function coverageTable(counts: Counts): string {
+  const { runs = 0 } = counts;
+  return DEMANDS.map(({ what, name, least }) => {
+    const count = counts[name] ?? 0;
+    const mean = runs === 0 ? '-' : perRun(count / runs);
+    return `${what.padEnd(66)} ${count.toLocaleString('en').padStart(12)} ${mean.padStart(12)}  at least ${perRun(least)}`;
+  }).join('\n');
 }
 
 function perRun(value: number): string {

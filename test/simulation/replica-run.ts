@@ -2,6 +2,7 @@
 import type { ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import { viewVoters } from '../../replica/view.ts';
+import type { LayerRun } from './layer-runs.ts';
 import { ReplicaClient } from './replica-client.ts';
 import { type Beginning, type GroupOptions, ReplicaGroup } from './replica-group.ts';
 import { Violation } from './violation.ts';
@@ -10,14 +11,6 @@ import type { Faults } from './world.ts';
 const STORM_MS = 9_000;
 const CLIENTS = 5;
 const SOON_MS = 100;
-
-export interface RunReport {
-  readonly violation: string | null;
-  readonly marks: ReadonlyMap<string, number>;
-  readonly counts: Readonly<Record<string, number>>;
-  readonly lines: readonly string[];
-  readonly simulatedMs: number;
-}
 
 /** Faults of a run beside crashes, pauses and those of the network. */
 interface Shape {
@@ -102,7 +95,7 @@ function drawOptions(seed: number, shape: Shape, prng: Prng, verbose: boolean): 
 }
 
 /** @param verbose keep a line per event */
-export function replicaRun(seed: number, verbose = false): RunReport {
+export function replicaRun(seed: number, verbose = false): LayerRun {
   const prng = new Prng(seed);
   const shape = drawShape(seed, prng);
   const group = new ReplicaGroup(drawOptions(seed, shape, prng, verbose));
@@ -117,17 +110,14 @@ export function replicaRun(seed: number, verbose = false): RunReport {
   const { world, marks, counts, observer, faults } = group;
   return {
     violation,
-    marks,
+    lines: world.lines,
     counts: {
-      ...counts,
-      ...observer.counts,
-      ...faults.counts,
-      ...world.counts,
+      ...{ ...counts, ...observer.counts, ...faults.counts, ...world.counts, ...Object.fromEntries(marks) },
       clocksBroken: shape.clocksBroken ? 1 : 0,
       twoHeldRuns: counts.twoHeld > 0 ? 1 : 0,
+      takeovers: observer.counts.epochs,
+      simulatedMs: world.elapsedMs,
     },
-    lines: world.lines,
-    simulatedMs: world.elapsedMs,
   };
 }
 

@@ -1,44 +1,33 @@
 /** A thread that runs every n-th seed and reports about once a second; see `seeds.ts`. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { layerRun, tallyEmpty } from './layer-runs.ts';
-import { ReplicaCoverage } from './replica-coverage.ts';
-import type { SeedReport, SeedShare } from './seeds.ts';
+import { countsAdd, LAYER_RUNS } from './layer-runs.ts';
+import { NO_COUNTS, type SeedFailure, type SeedReport, type SeedShare } from './seeds.ts';
 
 const REPORT_EVERY_MS = 500;
 
 const { layers, options, firstSeed, step, count } = workerData as SeedShare;
 
-let sum = tallyEmpty();
-const marks = new Set<string>();
-let coverage = new ReplicaCoverage();
+let counts = NO_COUNTS;
 let reportedMs = performance.now();
 
-function report(rest: Partial<SeedReport>): void {
-  parentPort?.postMessage({
-    sum,
-    marks: [...marks],
-    counts: coverage.counts(),
-    failure: null,
-    done: false,
-    ...rest,
-  });
-  sum = tallyEmpty();
-  coverage = new ReplicaCoverage();
+function report(failure: SeedFailure | null): void {
+  parentPort?.postMessage({ counts, failure } satisfies SeedReport);
+  counts = NO_COUNTS;
   reportedMs = performance.now();
 }
 
-function work(): void {
+/** @returns the first failure */
+function work(): SeedFailure | null {
   for (let i = 0; i < count; i++) {
     const seed = firstSeed + i * step;
     for (const layer of layers) {
-      const violation = layerRun(layer, seed, options, sum, marks, coverage);
-      if (violation === null) continue;
-      report({ failure: { layer, seed, violation }, done: true });
-      return;
+      const { violation, counts: added } = LAYER_RUNS[layer](seed, options);
+      counts = { ...counts, [layer]: countsAdd(counts[layer], { runs: 1, ...added }) };
+      if (violation !== null) return { layer, seed, violation };
     }
-    if (performance.now() - reportedMs >= REPORT_EVERY_MS) report({});
+    if (performance.now() - reportedMs >= REPORT_EVERY_MS) report(null);
   }
-  report({ done: true });
+  return null;
 }
 
-work();
+report(work());
