@@ -11,13 +11,13 @@
  *     acquire a 1                    opens it, and a must hold it at once
  *     hold a->bc write, drop *->* learn       what does not pass from now on; pass ends that
  *     deliver a->b write             delivers what is held, now
- *     cut a->c [for 200ms], uncut a->c, part a bc, isolate a, heal
- *     crash b [for 1s], restart b [in order], pause b 500ms, resume b
+ *     cut a->c [for 200ms], uncut a->c, part a bc, isolate a
+ *     crash b [for 1s], restart b, pause b 500ms
  *     clock a +50ms [over 1s]        true time + 50 ms, at once or by running fast
  *     network duplication 1          also: loss 0.1, delay 1ms..60ms
  *     run 100ms, align 600ms         lets time pass; align: until so long after a ballot interval begins
  *     await holds a 1 within 1s      also: await renews a. Without that there is no story
- *     expect holds b 1               also: nobody 1, somebody 1, held a->b, mark helped, up b,
+ *     expect holds b 1               also: somebody 1, held a->b, mark helped, up b,
  *                                    accepted b 1 by c | nothing, convicts a b (of a clock out of bounds)
  *     demand holds b 1 [within 1s]   the rule that the story is about: anything that can be expected
  *     peace                          everything is repaired, and progress is owed
@@ -30,11 +30,12 @@
  */
 import type { CellId, ServerId } from '../../base/ids.ts';
 import { LEASE_MARKS } from '../../lease/actions.ts';
+import type { LeaseFrame } from '../../lease/codec.ts';
 import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { type Chance, Replay } from './chronicle.ts';
 import { leasePeace } from './lease-run.ts';
 import type { CellView } from './lease-views.ts';
-import { type Kind, LeaseWords } from './lease-words.ts';
+import { LeaseWords } from './lease-words.ts';
 import {
   CLOCK_SKEW_MAX_MS,
   type ClientCall,
@@ -44,15 +45,12 @@ import {
   RECOVERY_MS,
 } from './lease-world.ts';
 import { Violation, violationOf } from './violation.ts';
-import { CALM, type Faults, START_MS } from './world.ts';
+import { CALM, type Envelope, type Faults, START_MS } from './world.ts';
 
 const INTERVAL_MS = LEASE_MS - CLOCK_SKEW_MAX_MS;
 
 /** Long enough for two round trips on a quiet network. */
 const ACQUIRE_MS = 50;
-
-/** What an orderly stop would leave behind for the next start. The code as it is does not look. */
-const ORDERLY_STOP = 'leaseholdStoppedInOrder';
 
 /** The cluster a script is about. */
 export interface ScriptSettings {
@@ -137,19 +135,14 @@ export function scriptPlay(script: LeaseScript, verbose = false): Played {
   return { violation, world: stage.lease };
 }
 
-interface Rule {
-  readonly from: readonly ServerId[];
-  readonly to: readonly ServerId[];
-  readonly kinds: readonly Kind[];
-  readonly verdict: 'hold' | 'drop';
-}
+type Match = (envelope: Envelope<LeaseFrame>) => boolean;
 
 /** A cluster under the control of a script. */
 class Stage {
   readonly lease: LeaseWorld;
   readonly clocksBroken: boolean;
   /** What does not pass. The first rule that matches decides. */
-  #rules: Rule[] = [];
+  #rules: { readonly matches: Match; readonly verdict: 'hold' | 'drop' }[] = [];
 
   constructor(script: LeaseScript, verbose: boolean) {
     const { settings, chances, calls } = script;
@@ -167,31 +160,14 @@ class Stage {
     return this.lease.world;
   }
 
-  rule(rule: Rule): void {
-    this.#rules.push(rule);
-    this.world.intercept ??= (envelope) => {
-      const { kind } = messageOf(envelope);
-      const first = this.#rules.find(
-        ({ from, to, kinds }) =>
-          from.includes(envelope.from) &&
-          to.includes(envelope.to) &&
-          (kinds.length === 0 || kinds.includes(kind)),
-      );
-      return first?.verdict ?? 'pass';
-    };
+  rule(verdict: 'hold' | 'drop', matches: Match): void {
+    this.#rules.push({ matches, verdict });
+    this.world.intercept ??= (envelope) =>
+      this.#rules.find((rule) => rule.matches(envelope))?.verdict ?? 'pass';
   }
 
   pass(): void {
     this.#rules = [];
-  }
-
-  deliver(from: readonly ServerId[], to: readonly ServerId[], kinds: readonly Kind[]): number {
-    return this.world.deliver(
-      (envelope) =>
-        from.includes(envelope.from) &&
-        to.includes(envelope.to) &&
-        (kinds.length === 0 || kinds.includes(messageOf(envelope).kind)),
-    );
   }
 
   align(offsetMs: number): void {
@@ -246,10 +222,9 @@ const STEPS: Readonly<Record<string, Reader<(stage: Stage) => void>>> = {
   drop: (words) => ruleParse(words, 'drop'),
   pass: () => (stage) => stage.pass(),
   deliver: (words) => {
-    const { from, to } = words.link();
-    const kinds = words.kinds();
-    return (stage) => {
-      if (stage.deliver(from, to, kinds) === 0) words.fail('no such message is held');
+    const matches = matchParse(words);
+    return ({ world }) => {
+      if (world.deliver(matches) === 0) words.fail('no such message is held');
     };
   },
   cut: (words) => {
@@ -270,19 +245,14 @@ const STEPS: Readonly<Record<string, Reader<(stage: Stage) => void>>> = {
     const left = words.group();
     const right = words.group();
     return ({ world }) => {
-      for (const from of left) {
-        for (const to of right) {
-          world.cut(from, to);
-          world.cut(to, from);
-        }
-      }
+      for (const from of left) for (const to of right) world.cut(from, to);
+      for (const from of right) for (const to of left) world.cut(from, to);
     };
   },
   isolate: (words) => {
     const server = words.server();
     return ({ world }) => world.isolate(server);
   },
-  heal: () => (stage) => stage.world.heal(),
   crash: (words) => {
     const server = words.server();
     const forMs = words.skip('for') ? words.durationMs('how long') : null;
@@ -290,28 +260,15 @@ const STEPS: Readonly<Record<string, Reader<(stage: Stage) => void>>> = {
   },
   restart: (words) => {
     const server = words.server();
-    const inOrder = words.skip('in');
-    if (inOrder) words.expect('order');
     return ({ world }) => {
       world.crash(server);
-      if (!inOrder) return world.restart(server);
-      const flags = globalThis as Record<string, unknown>;
-      flags[ORDERLY_STOP] = true;
-      try {
-        world.restart(server);
-      } finally {
-        delete flags[ORDERLY_STOP];
-      }
+      world.restart(server);
     };
   },
   pause: (words) => {
     const server = words.server();
     const forMs = words.durationMs('how long');
     return ({ world }) => world.pause(server, forMs);
-  },
-  resume: (words) => {
-    const server = words.server();
-    return ({ world }) => world.resume(server);
   },
   clock: (words) => {
     const server = words.server();
@@ -343,14 +300,14 @@ const STEPS: Readonly<Record<string, Reader<(stage: Stage) => void>>> = {
     words.expect('within');
     const ms = words.durationMs('how long');
     return (stage) => {
-      const holds = condition(stage);
+      const holds = condition(stage.lease);
       if (!stage.world.runFor(ms, holds)) words.fail('what is awaited does not happen, so there is no story');
     };
   },
   expect: (words) => {
     const condition = conditionParse(words);
     return (stage) => {
-      if (!condition(stage)()) words.fail('what is expected is not so, so there is no story');
+      if (!condition(stage.lease)()) words.fail('what is expected is not so, so there is no story');
     };
   },
   demand: (words) => {
@@ -358,94 +315,70 @@ const STEPS: Readonly<Record<string, Reader<(stage: Stage) => void>>> = {
     const condition = conditionParse(words);
     const ms = words.skip('within') ? words.durationMs('how long') : 0;
     return (stage) => {
-      if (!stage.world.runFor(ms, condition(stage))) throw new Violation(`What ${said} demands is not so`);
+      if (!stage.world.runFor(ms, condition(stage.lease)))
+        throw new Violation(`What ${said} demands is not so`);
     };
   },
   peace: () => (stage) => leasePeace(stage.lease, stage.clocksBroken),
 };
 
 /** Something that is or is not so; asked once before waiting, and then at every moment. */
-type Condition = (stage: Stage) => () => boolean;
+type Condition = (lease: LeaseWorld) => () => boolean;
 
-const CONDITIONS = [
-  'holds',
-  'nobody',
-  'somebody',
-  'renews',
-  'held',
-  'mark',
-  'accepted',
-  'convicts',
-  'up',
-] as const;
+/** What holds now says all, whatever was before. */
+function now(holds: (lease: LeaseWorld) => boolean): Condition {
+  return (lease) => () => holds(lease);
+}
+
+const CONDITIONS: Readonly<Record<string, Reader<Condition>>> = {
+  holds: (words) => {
+    const { server, cell } = ofCell(words);
+    return now((lease) => lease.owns(server, cell));
+  },
+  somebody: (words) => {
+    const cell = words.cell();
+    return now((lease) => lease.holders(cell).length > 0);
+  },
+  convicts: (words) => {
+    const [server, peer] = [words.server(), words.server()];
+    return now((lease) => lease.host(server)?.clockOffset(peer)?.outOfBounds ?? false);
+  },
+  renews: (words) => {
+    const { server, cell } = ofCell(words);
+    return (lease) => {
+      const endMs = () => lease.host(server)?.inspect(cell)?.own?.untilMs ?? -Infinity;
+      const before = endMs();
+      return () => endMs() > before;
+    };
+  },
+  held: (words) => {
+    const { from, to } = words.link();
+    const count = words.isCell() ? words.natural('how many', 0) : null;
+    return now(({ world }) => {
+      const found = world.held.filter((held) => from.includes(held.from) && to.includes(held.to)).length;
+      return count === null ? found > 0 : found === count;
+    });
+  },
+  mark: (words) => {
+    const mark = words.oneOf('a mark', LEASE_MARKS);
+    return now((lease) => lease.marks.has(mark));
+  },
+  accepted: (words) => {
+    const { server, cell } = ofCell(words);
+    const nothing = words.skip('nothing');
+    if (!nothing) words.expect('by');
+    const holder = nothing ? null : words.server();
+    return now((lease) => (lease.host(server)?.inspect(cell)?.register.lease?.holder ?? null) === holder);
+  },
+  up: (words) => {
+    const server = words.server();
+    return now(({ world }) => world.isUp(server));
+  },
+};
 
 function conditionParse(words: LeaseWords): Condition {
-  const what = words.oneOf('what', CONDITIONS);
-  switch (what) {
-    case 'holds': {
-      const { server, cell } = ofCell(words);
-      return ({ lease }) =>
-        () =>
-          lease.owns(server, cell);
-    }
-    case 'nobody': {
-      const cell = words.cell();
-      return ({ lease }) =>
-        () =>
-          lease.holders(cell).length === 0;
-    }
-    case 'somebody': {
-      const cell = words.cell();
-      return ({ lease }) =>
-        () =>
-          lease.holders(cell).length > 0;
-    }
-    case 'convicts': {
-      const server = words.server();
-      const peer = words.server();
-      return ({ lease }) =>
-        () =>
-          lease.host(server)?.clockOffset(peer)?.outOfBounds ?? false;
-    }
-    case 'renews': {
-      const { server, cell } = ofCell(words);
-      return ({ lease }) => {
-        const endMs = () => lease.host(server)?.inspect(cell)?.own?.untilMs ?? -Infinity;
-        const before = endMs();
-        return () => endMs() > before;
-      };
-    }
-    case 'held': {
-      const { from, to } = words.link();
-      const count = words.isCell() ? words.natural('how many', 0) : null;
-      return ({ world }) =>
-        () => {
-          const found = world.held.filter((held) => from.includes(held.from) && to.includes(held.to)).length;
-          return count === null ? found > 0 : found === count;
-        };
-    }
-    case 'mark': {
-      const mark = words.oneOf('a mark', LEASE_MARKS);
-      return ({ lease }) =>
-        () =>
-          lease.marks.has(mark);
-    }
-    case 'accepted': {
-      const { server, cell } = ofCell(words);
-      const nothing = words.skip('nothing');
-      if (!nothing) words.expect('by');
-      const holder = nothing ? null : words.server();
-      return ({ lease }) =>
-        () =>
-          (lease.host(server)?.inspect(cell)?.register.lease?.holder ?? null) === holder;
-    }
-    case 'up': {
-      const server = words.server();
-      return ({ world }) =>
-        () =>
-          world.isUp(server);
-    }
-  }
+  const what = words.oneOf('what', Object.keys(CONDITIONS));
+  return (CONDITIONS[what] as Reader<Condition>)(words);
 }
 
 function ofCell(words: LeaseWords): { server: ServerId; cell: CellId } {
@@ -466,10 +399,19 @@ function viewParse(words: LeaseWords): { server: ServerId; cell: CellId; view: C
   return { server, cell, view: { view, members, ...(joint !== undefined && { joint }) } };
 }
 
-function ruleParse(words: LeaseWords, verdict: 'hold' | 'drop'): (stage: Stage) => void {
+/** `a->bc write`: messages on these links, of these kinds or of any. */
+function matchParse(words: LeaseWords): Match {
   const { from, to } = words.link();
   const kinds = words.kinds();
-  return (stage) => stage.rule({ from, to, kinds, verdict });
+  return (envelope) =>
+    from.includes(envelope.from) &&
+    to.includes(envelope.to) &&
+    (kinds.length === 0 || kinds.includes(messageOf(envelope).kind));
+}
+
+function ruleParse(words: LeaseWords, verdict: 'hold' | 'drop'): (stage: Stage) => void {
+  const matches = matchParse(words);
+  return (stage) => stage.rule(verdict, matches);
 }
 
 function networkParse(words: LeaseWords): Partial<Faults> {

@@ -88,7 +88,7 @@ const MISTAKES: Readonly<Record<string, RegExp>> = {
   'cut a-b': /^test:2: a link reads like a->b/,
   'hold a->b reed': /^test:2: a kind of message is read or query or write/,
   'expect mark lucky': /^test:2: a mark is recovered or/,
-  'heal now': /^test:2: nothing is expected after that, but there is "now"/,
+  'pass now': /^test:2: nothing is expected after that, but there is "now"/,
   'at 5ms sleep a': /^test:2: what happens then is clock or/,
 };
 

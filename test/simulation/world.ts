@@ -245,10 +245,6 @@ export class World<Message> {
     return this.#server(id).pausedUntilMs > this.nowMs;
   }
 
-  incarnation(id: ServerId): Incarnation {
-    return this.#server(id).incarnation;
-  }
-
   /** Kills the process: its memory, its timers and what waited for it are gone. */
   crash(id: ServerId): void {
     const server = this.#server(id);
@@ -397,10 +393,6 @@ export class World<Message> {
   /** Directed runs: delivers a message now, held or made up. */
   inject(envelope: Envelope<Message>): void {
     this.#deliver(this.#server(envelope.from), this.#server(envelope.to), envelope.message);
-  }
-
-  isCut(from: ServerId, to: ServerId): boolean {
-    return (this.#cuts[this.#link(from, to)] ?? 0) > 0;
   }
 
   /** Cuts one direction of one link. What is already under way arrives. */

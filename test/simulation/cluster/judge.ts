@@ -2,7 +2,6 @@ import type { Run } from './run.ts';
 
 /** What must hold of each run, whatever its workloads. */
 export interface Judge {
-  readonly name: string;
   /** While faults happen and programs run. */
   look?(run: Run): void;
   /** The cluster has been without faults and programs for a while. */

@@ -66,12 +66,6 @@ export class SimulatedHttp {
     process.onEndOnce(() => this.#end(origin, front));
   }
 
-  /** A server has stopped to listen. */
-  unlisten(origin: string, server: Server): void {
-    const front = this.#fronts.get(origin);
-    if (front?.server === server) this.#end(origin, front);
-  }
-
   /** Counts an answer that is a problem document. */
   answered({ statusCode, bytes }: InjectedAnswer): void {
     const code = statusCode < 400 ? undefined : /"code":"([a-z-]+)"/.exec(bytes.toString('latin1'))?.[1];

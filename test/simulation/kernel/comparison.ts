@@ -33,13 +33,12 @@ interface Observed extends Outcome {
 interface Subject {
   readonly name: string;
   run(step: Step): Promise<Observed>;
-  /** Releases so far, in any order: no program waits for them. */
-  released(): readonly string[];
   stop(): Promise<void>;
 }
 
 type Maker = Pick<Program, 'call' | 'stop'>;
 
+/** No program waits for them. */
 const ASYNCHRONOUS = /^release/;
 const BACKGROUND = /^read /;
 /** Whether the thread that reads requests knows the answer already is a matter of time. */
@@ -89,7 +88,6 @@ class TracedSubject implements Subject {
   readonly #program: (who: UserName) => Maker;
   readonly #stop: () => Promise<void>;
   readonly #programs = new Map<ProcessName, Maker>();
-  readonly #released: string[] = [];
   #asked: string[] = [];
 
   constructor(name: string, program: (who: UserName) => Maker, stop: () => Promise<void>) {
@@ -99,8 +97,7 @@ class TracedSubject implements Subject {
   }
 
   readonly seen = (text: string): void => {
-    if (TIMELY.test(text)) return;
-    (ASYNCHRONOUS.test(text) ? this.#released : this.#asked).push(text);
+    if (!TIMELY.test(text) && !ASYNCHRONOUS.test(text)) this.#asked.push(text);
   };
 
   async run({ process, call, values }: Step): Promise<Observed> {
@@ -117,10 +114,6 @@ class TracedSubject implements Subject {
       ...this.#asked.filter((text) => BACKGROUND.test(text)).sort(),
     ];
     return { ...outcome, asked };
-  }
-
-  released(): readonly string[] {
-    return this.#released.toSorted();
   }
 
   async stop(): Promise<void> {

@@ -18,11 +18,6 @@ export class Dentry {
     this.parent = parent;
     this.inode = inode;
   }
-
-  get path(): string {
-    if (this.parent === null) return '/';
-    return `${this.parent.parent === null ? '' : this.parent.path}/${this.name}`;
-  }
 }
 
 /** The dentry cache of one mount (fs/dcache.c). */

@@ -14,7 +14,7 @@ import {
   words,
 } from './messages.ts';
 import { PageCache } from './page-cache.ts';
-import { type Acl, type Credentials, MAY, mayAccess, readAcl } from './permissions.ts';
+import { type Acl, type Credentials, mayAccess, readAcl } from './permissions.ts';
 import { KERNEL, type RequestQueue, type Task } from './request-queue.ts';
 
 const MINOR = 45;
@@ -67,11 +67,6 @@ export class FuseClient {
     return this.#dentries;
   }
 
-  /** How many inodes the kernel knows. */
-  get inodeCount(): number {
-    return this.#inodes.size;
-  }
-
   has(flag: keyof typeof INIT_FLAG): boolean {
     return (this.#flags & INIT_FLAG[flag]) !== 0;
   }
@@ -115,10 +110,6 @@ export class FuseClient {
   nextVersion(): number {
     this.#version++;
     return this.#version;
-  }
-
-  inode(node: number): Inode | undefined {
-    return this.#inodes.get(node);
   }
 
   pages(inode: Inode): PageCache {
@@ -285,11 +276,6 @@ export class FuseClient {
     }
     if (aclGeneration === inode.aclGeneration) inode.acls.set(kind, acl);
     return acl;
-  }
-
-  /** IS_DEADDIR, and may_create or may_delete of namei.c as far as they are about the directory. */
-  async checkDirectoryWrite(call: Call, directory: Inode): Promise<void> {
-    await this.checkAccess(call, directory, MAY.write | MAY.exec);
   }
 
   // Names.

@@ -3,10 +3,6 @@ export class Mutex {
   readonly #waiting: (() => void)[] = [];
   #isLocked = false;
 
-  get isLocked(): boolean {
-    return this.#isLocked;
-  }
-
   async lock(): Promise<void> {
     if (!this.tryLock()) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }

@@ -4,7 +4,7 @@ import { KernelError } from './kernel-error.ts';
 import type { Inode64 } from './messages.ts';
 import type { ModelKernel } from './model-kernel.ts';
 import type { Credentials } from './permissions.ts';
-import { DIRECTORY_FLAGS, type LockType, type Mapping, type Process } from './process.ts';
+import type { LockType, Mapping, Process } from './process.ts';
 
 const TYPES: Readonly<Record<number, string>> = {
   [constants.S_IFREG]: 'file',
@@ -17,15 +17,6 @@ const TYPES: Readonly<Record<number, string>> = {
 };
 const NULL_DEVICE = 0x103;
 const LOCK_END = 0x7fff_ffff_ffff_ffffn;
-const ACL_IDS: Readonly<Record<string, number>> = { alice: 1001, bob: 1002, carol: 1003 };
-const ACL_TAGS: Readonly<Record<string, readonly [number, number]>> = {
-  u: [2, 1],
-  g: [8, 4],
-  m: [16, 16],
-  o: [32, 32],
-};
-const ACL_NOBODY = 0xffff_ffff;
-
 type Words = readonly string[];
 type Calls = Readonly<Record<string, (...words: string[]) => Promise<unknown> | unknown>>;
 
@@ -34,7 +25,6 @@ export class ModelProgram {
   readonly process: Process;
   readonly #prefix: string;
   readonly #files = new Map<string, number>();
-  readonly #listings = new Map<string, { readonly descriptor: number; entries: string[]; isRead: boolean }>();
   readonly #mappings = new Map<string, Mapping>();
   readonly #calls: Calls;
   #last: Promise<unknown> = Promise.resolve();
@@ -51,12 +41,6 @@ export class ModelProgram {
     const outcome = this.#last.then(() => this.#answer(call, values.map(String)));
     this.#last = outcome;
     return outcome;
-  }
-
-  async value(call: string, ...values: readonly (string | number)[]): Promise<string> {
-    const { value, errno } = await this.call(call, ...values);
-    if (value === undefined) throw new Error(`${call} ${values.join(' ')}: ${errno}`);
-    return value;
   }
 
   stop(): Promise<void> {
@@ -136,22 +120,8 @@ export class ModelProgram {
       });
     const makeNode = (path: string, type: number, mode: number, device = 0): Promise<void> =>
       process.mknod(at(path), type | mode, device);
-    const many = async (
-      first: string,
-      count: string,
-      step: string,
-      run: (number: string) => Promise<unknown>,
-    ): Promise<void> => {
-      for (let index = 0; index < Number(count); index++)
-        await run(String(Number(first) + index * Number(step)).padStart(7, '0'));
-    };
     const calls: Calls = {
       access: (path = '', mode = '0') => process.access(at(path), Number(mode)),
-      'append-many': (path = '', text = '', count = '0') =>
-        opened(path, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT, async (descriptor) => {
-          for (let number = 0; number < Number(count); number++)
-            await process.write(descriptor, Buffer.from(`${text}${String(number).padStart(6, '0')}\n`));
-        }),
       bind: async (path = '') => {
         try {
           await makeNode(path, constants.S_IFSOCK, 0o777);
@@ -164,19 +134,11 @@ export class ModelProgram {
       chdir: (path = '') => process.chdir(path === '/' ? '/' : at(path)),
       chmod: (path = '', mode = '') => process.chmod(at(path), octal(mode)),
       chown: (path = '', uid = '', gid = '') => process.chown(at(path), Number(uid), Number(gid)),
-      clear: (path = '', prefix = '', first = '', count = '', step = '1') =>
-        many(first, count, step, (number) => process.unlink(`${at(path)}/${prefix}${number}`)),
       close: (name = '') => {
         const descriptor = file(name);
         this.#files.delete(name);
         return process.close(descriptor);
       },
-      'close-directory': (name = '') => {
-        const listing = this.#listings.get(name);
-        this.#listings.delete(name);
-        return process.close(listing?.descriptor ?? -1);
-      },
-      'coarse-clock': () => String(BigInt(Date.now()) * 1_000_000n),
       copy: async (from = '', offset = '', to = '', toOffset = '', length = '') =>
         process.copyRange(file(from), Number(offset), file(to), Number(toOffset), Number(length)),
       create: (path = '', mode = '0644') => make(path, mode),
@@ -185,10 +147,12 @@ export class ModelProgram {
         process.fallocate(file(name), Number(mode), Number(offset), Number(length)),
       fchmod: (name = '', mode = '') => process.fchmod(file(name), octal(mode)),
       fchown: (name = '', uid = '', gid = '') => process.fchown(file(name), Number(uid), Number(gid)),
-      fill: (path = '', prefix = '', first = '', count = '', step = '1') =>
-        many(first, count, step, (number) =>
-          opened(`${path}/${prefix}${number}`, constants.O_CREAT | constants.O_WRONLY, async () => undefined),
-        ),
+      fill: async (path = '', prefix = '', first = '', count = '') => {
+        for (let number = Number(first); number < Number(first) + Number(count); number++) {
+          const name = `${prefix}${String(number).padStart(7, '0')}`;
+          await opened(`${path}/${name}`, constants.O_CREAT | constants.O_WRONLY, async () => undefined);
+        }
+      },
       flock: (name = '', type = '', waits = 'no') =>
         process.flock(file(name), type as LockType, waits !== 'no'),
       fstat: (name = '', wanted = '') => stats(process.fstat(file(name)), wanted),
@@ -210,8 +174,6 @@ export class ModelProgram {
             parts.push(bytes);
           }
         }),
-      getfacl: async (path = '', which = 'access') =>
-        aclText(await process.getxattr(at(path), `system.posix_acl_${which}`)),
       getxattr: async (path = '', name = '') => (await process.getxattr(at(path), name)).toString(),
       lchown: (path = '', uid = '', gid = '') => process.chown(at(path), Number(uid), Number(gid), false),
       link: (from = '', to = '', how = 'nofollow') => process.link(at(from), at(to), how === 'follow'),
@@ -220,11 +182,6 @@ export class ModelProgram {
           .map(({ name }) => name)
           .sort()
           .join(' '),
-      'listed-as': async (path = '') => {
-        for (const { name, inode } of await process.list(at(path)))
-          if ((await process.lstat(`${at(path)}/${name}`)).inode !== inode) return 'otherwise';
-        return 'as stat';
-      },
       listxattr: async (path = '') => {
         const names = await process.listxattr(at(path), false);
         return names
@@ -280,20 +237,8 @@ export class ModelProgram {
         }),
       mkdir: (path = '', mode = '0755') => process.mkdir(at(path), octal(mode)),
       mkfifo: (path = '', mode = '0644') => makeNode(path, constants.S_IFIFO, octal(mode)),
-      mknod: (path = '', kind = '', major = '', minor = '') =>
-        makeNode(
-          path,
-          kind === 'character' ? constants.S_IFCHR : constants.S_IFBLK,
-          0o644,
-          (Number(major) << 8) | Number(minor),
-        ),
       open: async (name = '', path = '', flags = '', mode = '0644') =>
         void this.#files.set(name, await process.open(at(path), flagsOf(flags), octal(mode))),
-      'open-directory': async (name = '', path = '') => {
-        const descriptor = await process.open(at(path), DIRECTORY_FLAGS);
-        await process.fstat(descriptor);
-        this.#listings.set(name, { descriptor, entries: [], isRead: false });
-      },
       pread: async (name = '', length = '', offset = '') =>
         (await process.pread(file(name), Number(length), Number(offset))).toString('latin1'),
       put,
@@ -303,30 +248,13 @@ export class ModelProgram {
         (await process.read(file(name), Number(length))).toString('latin1'),
       readlink: (path = '') => process.readlink(at(path)),
       removexattr: (path = '', name = '') => process.removexattr(at(path), name),
-      removefacl: (path = '', which = 'access') => process.removexattr(at(path), `system.posix_acl_${which}`),
       rename: (from = '', to = '') => process.rename(at(from), at(to)),
       'rename-with': (from = '', to = '', flags = '') => process.rename(at(from), at(to), Number(flags)),
       rmdir: (path = '') => process.rmdir(at(path)),
-      'same-inode': async (a = '', b = '') =>
-        (await process.lstat(at(a))).inode === (await process.lstat(at(b))).inode ? 'yes' : 'no',
       'set-flags': (name = '', flags = '') => process.setFlags(file(name), flagsOf(flags)),
-      setfacl: (path = '', text = '', which = 'access') =>
-        process.setxattr(at(path), `system.posix_acl_${which}`, aclBytes(text)),
       setxattr: (path = '', name = '', value = '', flags = '0') =>
         process.setxattr(at(path), name, Buffer.from(value), Number(flags)),
-      setxattrs: async (path = '', count = '') => {
-        for (let number = 0; number < Number(count); number++)
-          await process.setxattr(at(path), `user.${number}`, Buffer.alloc(64, 'x'));
-      },
       stat: (path = '', wanted = '') => stats(process.stat(at(path)), wanted),
-      statvfs: async (path = '', wanted = '') => {
-        const { blocks, freeBlocks, blockBytes, inodes, freeInodes } = await process.statfs(at(path));
-        const known: Readonly<Record<string, number>> = {
-          ...{ blocks, bfree: freeBlocks, bavail: freeBlocks, bsize: blockBytes, frsize: blockBytes },
-          ...{ files: inodes, ffree: freeInodes, favail: freeInodes, namemax: 255 },
-        };
-        return String(known[wanted]);
-      },
       symlink: (target = '', path = '') => process.symlink(target, at(path)),
       truncate: (path = '', size = '') => process.truncate(at(path), Number(size)),
       umask: (mode = '') => process.umask(octal(mode)),
@@ -334,12 +262,6 @@ export class ModelProgram {
       utimens: (path = '', accessed = '', modified = '') =>
         process.utimens(at(path), timeOf(accessed), timeOf(modified)),
       write: (name = '', text = '') => process.write(file(name), Buffer.from(text, 'latin1')),
-      forget: async () => {
-        for (const name of [...this.#files.keys()]) await calls.close?.(name);
-        for (const name of [...this.#listings.keys()]) await calls['close-directory']?.(name);
-        process.umask(0);
-        await process.chdir('/');
-      },
     };
     return calls;
   }
@@ -383,35 +305,4 @@ function timeOf(text: string): bigint | 'now' | null {
   if (text === 'omit') return null;
   const [seconds = '0', nanoseconds = '0'] = text.split('.');
   return BigInt(seconds) * 1_000_000_000n + BigInt(nanoseconds.padEnd(9, '0'));
-}
-
-function aclBytes(text: string): Buffer {
-  const entries = text.split(',');
-  const bytes = Buffer.alloc(4 + entries.length * 8);
-  bytes.writeUInt32LE(2, 0);
-  for (const [index, entry] of entries.entries()) {
-    const [kind = '', name = '', letters = ''] = entry.split(':');
-    const [named, unnamed] = ACL_TAGS[kind] ?? [0, 0];
-    const permissions = [4, 2, 1].reduce((sum, bit, place) => sum + (letters[place] === '-' ? 0 : bit), 0);
-    bytes.writeUInt16LE(name === '' ? unnamed : named, 4 + index * 8);
-    bytes.writeUInt16LE(permissions, 6 + index * 8);
-    bytes.writeUInt32LE(name === '' ? ACL_NOBODY : (ACL_IDS[name] ?? 0), 8 + index * 8);
-  }
-  return bytes;
-}
-
-function aclText(bytes: Buffer): string {
-  const entries: string[] = [];
-  for (let at = 4; at < bytes.length; at += 8) {
-    const [tag, permissions, id] = [
-      bytes.readUInt16LE(at),
-      bytes.readUInt16LE(at + 2),
-      bytes.readUInt32LE(at + 4),
-    ];
-    const kind = Object.entries(ACL_TAGS).find(([, tags]) => tags.includes(tag))?.[0] ?? '?';
-    const name = Object.entries(ACL_IDS).find(([, each]) => each === id)?.[0] ?? '';
-    const letters = [4, 2, 1].map((bit, place) => ((permissions & bit) === 0 ? '-' : 'rwx'[place])).join('');
-    entries.push(`${kind}:${name}:${letters}`);
-  }
-  return entries.join(',');
 }

@@ -58,10 +58,6 @@ export class PageCache {
     return this.#pages.size;
   }
 
-  get isDirty(): boolean {
-    return [...this.#pages.values()].some(({ isDirty }) => isDirty);
-  }
-
   /** filemap_read; @returns fewer bytes than asked for at the end of the file, or before a page that cannot be read */
   async read(source: PageSource, ahead: ReadAheadState, offset: number, length: number): Promise<Buffer> {
     const parts: Buffer[] = [];

@@ -8,14 +8,7 @@ import type { Call, FuseClient } from './fuse-client.ts';
 import { type Inode, STALE } from './inode.ts';
 import { KernelError } from './kernel-error.ts';
 import type { LocalLocks } from './local-locks.ts';
-import {
-  type DirectoryEntry,
-  type Inode64,
-  longs,
-  name as nameWithZero,
-  readLong,
-  words,
-} from './messages.ts';
+import { type DirectoryEntry, type Inode64, longs, name as nameWithZero, words } from './messages.ts';
 import type { LastName, LookupFlags, Names, Place } from './names.ts';
 import type { OpenFile, OpenFiles } from './open-file.ts';
 import { PAGE_BYTES } from './page-cache.ts';
@@ -27,7 +20,7 @@ export type Signal = 'SIGHUP' | 'SIGINT' | 'SIGTERM' | 'SIGKILL' | 'SIGUSR1';
 const O_ACCMODE = 3;
 const O_LARGEFILE = 0x8000;
 /** As opendir opens a directory. */
-export const DIRECTORY_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_DIRECTORY;
+const DIRECTORY_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_DIRECTORY;
 const LINKS_MAX = 40;
 const XATTR_BYTES_MAX = 65_536;
 const FATAL_ALWAYS: Signal = 'SIGKILL';
@@ -52,14 +45,6 @@ export interface FileLock {
   readonly start: bigint;
   /** Inclusive. */
   readonly end: bigint;
-}
-
-export interface Space {
-  readonly blocks: number;
-  readonly freeBlocks: number;
-  readonly inodes: number;
-  readonly freeInodes: number;
-  readonly blockBytes: number;
 }
 
 /** Bytes of a file in a process's memory. */
@@ -821,17 +806,6 @@ export class Process implements Credentials {
     } finally {
       await this.close(descriptor);
     }
-  }
-
-  statfs(path: string): Promise<Space> {
-    return this.#onPath(async (call, flags) => {
-      const { inode } = await this.#find(call, path, true, flags);
-      const reply = await this.#machine.client.queue.request(this, OPCODE.statfs, inode.node, []);
-      const [blocks = 0, freeBlocks = 0, , inodes = 0, freeInodes = 0] = [0, 8, 16, 24, 32].map((at) =>
-        readLong(reply, at),
-      );
-      return { blocks, freeBlocks, inodes, freeInodes, blockBytes: reply.readUInt32LE(40) };
-    });
   }
 
   // Extended attributes.

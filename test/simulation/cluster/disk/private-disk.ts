@@ -79,14 +79,6 @@ export class PrivateDisk implements SimulatedDisk {
     this.#freeBytes = freeBytes;
   }
 
-  get isFull(): boolean {
-    return this.#freeBytes !== null;
-  }
-
-  set isFull(isFull: boolean) {
-    this.fill(isFull ? 0 : null);
-  }
-
   /** Has the next call of the kind fail with `EIO`, once. @param of the files that it is of: any where it is absent */
   failNext(access: Access, of: RegExp = /^/): void {
     this.#failing.push({ access, of });

@@ -35,15 +35,6 @@ export class SyncedLog {
     this.#sizeBytes = sizeBytes;
   }
 
-  /** The same log at another place. */
-  copy(): SyncedLog {
-    const log = new SyncedLog();
-    log.#header = this.#header;
-    log.#endBytes = this.#endBytes;
-    log.#sizeBytes = this.#sizeBytes;
-    return log;
-  }
-
   /** @returns what is left of a log with the bytes `now`; what was written over is none of the log, and reads as zeros here */
   afterLoss(now: Buffer, loss: Loss, random: Prng): Buffer {
     const header = now.subarray(0, HEADER_BYTES);

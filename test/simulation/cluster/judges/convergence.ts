@@ -6,7 +6,6 @@
 import type Database from 'better-sqlite3';
 import { dumpCatalog } from '../../../../catalog/dump.ts';
 import type { ClusterClient } from '../../../../client/cluster-client.ts';
-import type { View } from '../../../../replica/view.ts';
 import type { Finding } from '../../../../wire/http-api.ts';
 import { assertSound } from '../../../catalog/soundness.ts';
 import type { Run } from '../run.ts';
@@ -39,7 +38,6 @@ const ZERO = [
 interface Replica {
   readonly file: number;
   readonly sizeBytes: number;
-  readonly view: View;
   readonly text: string;
 }
 
@@ -213,7 +211,6 @@ function replicasIn(folder: string): Map<number, Replica> {
         {
           file,
           sizeBytes,
-          view: JSON.parse(view) as View,
           text: `operation ${seq}, ${sizeBytes} bytes, ${view}`,
         },
       ]),

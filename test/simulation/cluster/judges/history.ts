@@ -12,8 +12,6 @@ const TTL_NS = (TTL_MS + TTL_SLACK_MS) * 1e6;
 
 /** The history of each file and of each directory is linearizable. */
 export class HistoryJudge implements Judge {
-  readonly name = 'history';
-
   judge(run: Run): void {
     const { cache } = run.cluster.shape;
     const history = cache === 'ttl' ? agedHistory(run.history) : run.history;

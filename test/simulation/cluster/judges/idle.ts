@@ -7,8 +7,6 @@ const QUIET_REQUESTS_MAX = 0.5;
 
 /** Without programs the servers make next to no requests. */
 export class IdleJudge implements Judge {
-  readonly name = 'idle';
-
   async quiet(run: Run): Promise<void> {
     const { time, http, servers } = run.cluster;
     const [before, beganMs] = [http.requestCount, time.nowMs];

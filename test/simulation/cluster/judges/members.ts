@@ -39,7 +39,6 @@ export class MemberSets {
 
 /** For one file and one view number there is one set of members, on every server and at every time. */
 export class MembersJudge implements Judge {
-  readonly name = 'members';
   readonly #sets = new MemberSets();
 
   look(run: Run): void {

@@ -39,8 +39,6 @@ function replicasIn(folder: string): Replica[] {
 
 /** The replicas of each file that still has a name are equal once all is quiet. */
 export class ReplicasJudge implements Judge {
-  readonly name = 'replicas';
-
   async quiet(run: Run): Promise<void> {
     const folders = new Map(run.cluster.servers.map(({ id, disk }) => [id, disk.folder]));
     for (const text of this.#differences(
