@@ -126,14 +126,6 @@ class InjectedResponse extends Writable {
     this.#options = options;
   }
 
-  get connection(): InjectedSocket {
-    return this.socket;
-  }
-
-  get finished(): boolean {
-    return this.writableEnded;
-  }
-
   setHeader(name: string, value: number | HeaderValue): this {
     if (this.headersSent) throw headersSent();
     this.#headers[name.toLowerCase()] = typeof value === 'object' ? value.map(String) : String(value);
@@ -146,10 +138,6 @@ class InjectedResponse extends Writable {
 
   getHeaders(): Headers {
     return { ...this.#headers };
-  }
-
-  getHeaderNames(): string[] {
-    return Object.keys(this.#headers);
   }
 
   hasHeader(name: string): boolean {
@@ -176,11 +164,6 @@ class InjectedResponse extends Writable {
     return this;
   }
 
-  flushHeaders(): void {
-    this.headersSent = true;
-    this.#begin();
-  }
-
   #begin(): void {
     const { begun } = this.#options;
     if (begun === undefined || this.#take !== null) return;
@@ -189,12 +172,6 @@ class InjectedResponse extends Writable {
   }
 
   writeContinue(): void {}
-
-  addTrailers(): void {}
-
-  setTimeout(): this {
-    return this;
-  }
 
   override _write(chunk: string | Buffer, encoding: BufferEncoding, done: () => void): void {
     this.headersSent = true;
