@@ -358,8 +358,17 @@ export class OpenFiles {
     const { length } = bytes;
     if (appends ?? opened.appending) await file.append(bytes);
     else await file.write(offset, bytes);
+    if (appends ?? opened.appending) await this.#appended(file);
     await this.#written(handle, opened);
     return length;
+  }
+
+  /**
+   * Linux drops the pages before it sends an append. A page that it reads until the answer ends with zeros where the new bytes are: a
+   * mapping would show the zeros, and write them back. The library's transport cannot drop pages at once.
+   */
+  async #appended(file: OpenFile): Promise<void> {
+    if (file.mayHavePages && this.kernel?.asksBeforeReads === true) await this.#dropPages(file);
   }
 
   /** What was taken of a write has to be at the cluster before it is answered where the program wants that, or may be told that there is no room. */
