@@ -16,7 +16,7 @@ const namesOf = (workloads: typeof MOUNT_WORKLOADS): string[] => workloads.map((
 const RUNS = [
   { seed: 1, clients: 0, cache: 'leases', workloads: namesOf(MOUNT_WORKLOADS) },
   { seed: 2, clients: 0, cache: 'ttl', workloads: namesOf(MOUNT_WORKLOADS) },
-  { seed: 3, clients: 0, cache: 'strict', workloads: namesOf(MOUNT_WORKLOADS) },
+  { seed: 8, clients: 0, cache: 'strict', workloads: namesOf(MOUNT_WORKLOADS) },
   { seed: 4, clients: 1, cache: 'ttl', workloads: namesOf(TOLERANT) },
   { seed: 5, clients: 1, cache: 'leases', workloads: namesOf(TOLERANT) },
 ] as const;
