@@ -74,7 +74,9 @@ async function changed(program: ClientProgram, { judge }: OwnFile, handle: FileH
       if (contents !== undefined) judge.read(program.name, calledNs, contents);
     } else {
       const { next, ask } = drawnChange(program, handle, bytes);
-      const change = judge.begin(next.toString('latin1'), { isAtomic: true, isPart: true });
+      // Linux asks for the size and for the bytes one after the other: a mount may read the new size and the old bytes.
+      const kind = { isAtomic: run.cluster.shape.mounts === 0, isPart: true };
+      const change = judge.begin(next.toString('latin1'), kind);
       if ((await program.attempt('write', ask)) === null) return change.failed();
       change.done();
       bytes = next;
