@@ -154,13 +154,7 @@ export function commandOf(options: RunOptions): string {
 }
 
 /** What a run took, for its line. */
-export function costText(
-  simulatedMs: number,
-  operations: number,
-  events: number,
-  { user, system }: NodeJS.CpuUsage,
-): string {
-  const cpuS = (user + system) / 1e6;
+export function costText(simulatedMs: number, operations: number, events: number, cpuS: number): string {
   const per = (amount: number, digits = 0): string => (amount / cpuS).toFixed(digits);
   return (
     `${cpuS.toFixed(1)} CPU s; a CPU second has ${per(simulatedMs / 1_000, 1)} simulated seconds, ${per(operations)} operations, ` +

@@ -6,9 +6,11 @@ import { WORKLOADS } from './workloads/all.ts';
 
 const HTTP_FAULTS = ['requestLost', 'answerLost', 'late', 'afterCallerGone'].map((name) => `http ${name}`);
 /** Failures of the catalogue that servers answer while the faults of the table happen. */
-const REFUSALS = ['exists', 'not-found', 'not-primary', 'no-majority', 'recovering', 'unknown'].map(
+const REFUSALS = ['exists', 'not-found', 'not-primary', 'no-majority', 'recovering'].map(
   (code) => `refused ${code}`,
 );
+/** What few short seeds have; the totals of a night show it. */
+export const RARE_REFUSALS: readonly string[] = ['refused unknown'];
 
 /** @returns names of the coverage */
 export function demandsOf(

@@ -33,6 +33,8 @@ type Result<Instance, Name extends Method<Instance>> = Instance[Name] extends (
 
 /** Calls that are counted, by the name of the fast path. */
 const names: string[] = [];
+/** Those that programs with work for mounts take. */
+const ofMountWork: string[] = [];
 /** Those that a few short seeds cannot be expected to take. */
 const rare: string[] = [];
 let current: Run | null = null;
@@ -60,7 +62,7 @@ function watch<Instance extends object, Name extends Method<Instance>>(
 }
 
 // Mounts.
-watch('path: a file is created with its contents', Births, 'bear');
+watch('path: a file is created with its contents', Births, 'bear', undefined, ofMountWork);
 watch('path: a directory is delegated', HeldDirectories, 'asked');
 watch(
   'path: a name is known in a delegated directory',
@@ -71,16 +73,16 @@ watch(
 watch('path: a delegation is recalled', HeldDirectories, 'recalled');
 watch('path: a command is fenced by a delegation', Delegations, 'asOwner');
 watch('path: an uncommitted file is written', UnbornFile, 'writeParts', undefined, rare);
-watch('path: a file is unlinked asynchronously', Removals, 'add', undefined, rare);
+watch('path: a file is unlinked asynchronously', Removals, 'add', undefined, ofMountWork);
 watch('path: a listing is known', KnownListings, 'of', (known) => known !== undefined, rare);
 watch('path: pages that were written here are read', PagesOfFile, 'read', (bytes) => bytes !== null);
 watch('path: a write is acknowledged before it is sent', WriteBehind, 'write');
-watch('path: the kernel is answered without a look', AbsentLists, 'has', (isAbsent) => isAbsent, rare);
+watch('path: the kernel is answered without a look', AbsentLists, 'has', (isAbsent) => isAbsent, ofMountWork);
 watch('path: a client answers from its cache', RememberingClient, 'remembers', (isKnown) => isKnown);
 
 // Servers.
 watch('path: numbers are reserved', ServerBirths, 'reserve');
-watch('path: a server creates a file with its contents', ServerBirths, 'bear');
+watch('path: a server creates a file with its contents', ServerBirths, 'bear', undefined, ofMountWork);
 watch('path: a directory is delegated by the catalog', ClientCaches, 'delegate', (number) => number !== null);
 watch('path: caches are recalled', ClientCaches, 'recall', (sessions) => sessions.length > 0);
 watch('path: a read lease covers a read', ReadLease, 'covers', (covers) => covers);
@@ -90,10 +92,18 @@ watch('path: the catalog learns of a view', MemberNews, 'follow');
 watch('path: a primary is succeeded in an orderly way', Succession, 'announce', undefined, rare);
 watch('path: a flush waits for what it is for', LocalFlush, 'want');
 watch('path: a replica keeps its contents in a reset', Reset, 'needsOnlyStamp', (keeps) => keeps);
-watch('path: bytes are written in the same turn', PromptWrites, 'tried', (isWritten) => isWritten);
+watch(
+  'path: bytes are written in the same turn',
+  PromptWrites,
+  'tried',
+  (isWritten) => isWritten,
+  ofMountWork,
+);
 
 /** Names of those that the short form demands. */
 export const FAST_PATHS: readonly string[] = names;
+/** Names of those that the short form of mounts demands. */
+export const MOUNT_PATHS: readonly string[] = ofMountWork;
 /** Names of the others, which the totals of a night show. */
 export const RARE_PATHS: readonly string[] = rare;
 

@@ -29,10 +29,11 @@ for (let seed = first; seed < first + count; seed++) {
   const wanted = options(seed);
   const report = await runCluster({ ...wanted, ...(trace ? { onNote: write } : {}) });
   const { simulatedMs, operations, unknown, events, requests, traceHash, undecided, coverage } = report;
+  const { user, system } = process.cpuUsage(before);
   write(
     `seed ${seed} ${shapeText(wanted)}: ${(simulatedMs / 1_000).toFixed(0)} s, ${operations} operations (${unknown} unknown), ` +
       `${events} events, ${requests} requests, hash ${traceHash}, ${undecided} undecided; ` +
-      costText(simulatedMs, operations, events, process.cpuUsage(before)),
+      costText(simulatedMs, operations, events, (user + system) / 1e6),
   );
   if (trace) write(JSON.stringify(Object.fromEntries(coverage)));
   for (const violation of report.violations) write(`seed ${seed}: VIOLATION ${withoutZeros(violation)}`);

@@ -3,11 +3,9 @@
  * seed, and the seeds together meet what these workloads demand.
  * Method: a short form of `npm run simulate:cluster` with the workloads of servers and volumes as wholes.
  */
-import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { commandOf } from './arguments.ts';
-import { type RunOptions, runCluster } from './cluster-run.ts';
-import { missedIn } from './demands.ts';
+import type { RunOptions } from './cluster-run.ts';
+import { playForm } from './form.ts';
 import { OF_WHOLES } from './workloads/all.ts';
 
 const NONE = {
@@ -31,13 +29,7 @@ const RUNS: readonly RunOptions[] = [
   { seed: 5, ...LEASES },
 ];
 
-test('servers and volumes as wholes keep their promises on every seed', { timeout: 900_000 }, async () => {
-  const coverage = new Map<string, number>();
-  for (const options of RUNS) {
-    const report = await runCluster(options);
-    assert.deepEqual(report.violations, [], commandOf(options));
-    for (const [what, count] of report.coverage) coverage.set(what, (coverage.get(what) ?? 0) + count);
-  }
+test('servers and volumes as wholes keep their promises on every seed', { timeout: 900_000 }, async (t) => {
   const demands = OF_WHOLES.flatMap((workload) => workload.demands);
-  assert.deepEqual(missedIn(coverage, demands), [], JSON.stringify(Object.fromEntries([...coverage].sort())));
+  await playForm(t, RUNS, demands);
 });
