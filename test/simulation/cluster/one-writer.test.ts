@@ -77,3 +77,8 @@ test('contents that were renamed over the name without a sync may be gone, the n
   change('newer', { isAtomic: true, hasSyncedContents: true });
   assert.ok(!reads(''));
 });
+
+test('a reader that takes several calls sees a change of a part between them', () => {
+  change('aBc', PART, () => assert.ok(reads('abc')));
+  assert.ok(!reads('abc'));
+});

@@ -157,6 +157,8 @@ export class OneWriterFile {
     const version = this.#versions[index] as Version;
     const { kind, returnedNs, contentsSyncedNs } = version;
     if (this.#mayLackOthers(index, fromNs, nowNs)) return true;
+    // A program that reads in several calls may see a part of it between two of them.
+    if (kind.isPart === true && returnedNs >= fromNs) return true;
     if (kind.isAtomic !== true) return returnedNs >= fromNs || this.#mayBeLost(version, fromNs, nowNs);
     if (kind.writtenNs === undefined || contentsSyncedNs < fromNs) return false;
     return this.#lossBetween(kind.writtenNs, Math.min(nowNs, contentsSyncedNs));
