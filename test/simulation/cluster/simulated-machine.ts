@@ -25,7 +25,7 @@ const CACHE_OPTIONS: Readonly<Record<Cache, string>> = {
 };
 
 /** Of the lives of mounts, that let calls wait for a short time only; in milliseconds. */
-const IMPATIENT = 0.15;
+const IMPATIENT = 0.3;
 const IMPATIENT_MS_MIN = 400;
 const IMPATIENT_MS_MAX = 2_000;
 

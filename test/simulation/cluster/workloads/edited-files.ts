@@ -4,15 +4,21 @@ import type { Process } from '../../kernel/process.ts';
 import type { Change } from '../judges/one-writer.ts';
 import { ignoreKernelError, type MountProgram } from '../program.ts';
 import type { Workload } from '../workload.ts';
-import { OneWriterFiles, type OwnFile } from './one-writer-files.ts';
+import { OneWriterFiles, type OwnFile, readAllFiles, succeeds } from './one-writer-files.ts';
 
-const { O_CREAT, O_RDWR, O_SYNC } = constants;
+const { O_APPEND, O_CREAT, O_RDWR, O_SYNC } = constants;
 const STEPS_MAX = 14;
 const SIZE_MAX = 20_000;
 const PIECE_MAX = 6_000;
 const THINK_MS_MAX = 60;
-/** Of the closes, after which another mount reads the file at once. */
+/** What was synced is left alone for a moment: all servers may lose their power in it. */
+const AFTER_SYNC_MS_MAX = 300;
+/** Of the closes and syncs, after which another mount reads the file at once. */
 const ELSEWHERE = 0.6;
+/** Of the changes, after which the program reads the whole file at once. */
+const READ_AFTER = 0.3;
+/** Of the files, that are in a directory of their program. */
+const IN_DIRECTORY = 0.5;
 const FALLOC_FL_KEEP_SIZE = 1;
 const FALLOC_FL_PUNCH_HOLE = 2;
 const FALLOC_FL_ZERO_RANGE = 0x10;
@@ -26,13 +32,16 @@ export const editedFiles: Workload = {
   name: 'edited-files',
   demands: [
     ...['edited file closed', 'edited file synced', 'edited by a child', 'edited without a name'],
-    ...['edited through a mapping', 'a hole punched', 'edited with O_SYNC'],
+    ...['edited through a mapping', 'a hole punched', 'edited with O_SYNC', 'edited by an append'],
   ],
   toleratesPowerOfAll: true,
   async mount(program) {
     const files = OneWriterFiles.of(program.run);
+    const directory = `/edits-${program.run.fresh()}`;
+    const hasDirectory = await succeeds(() => program.process.mkdir(directory));
     while (!program.isEnding) {
-      const path = `/edited-${program.run.fresh()}`;
+      const isInside = hasDirectory && program.draw.chance(IN_DIRECTORY);
+      const path = `${isInside ? directory : ''}/edited-${program.run.fresh()}`;
       const edited = new EditedFile(program, files.add(program, path));
       for (let uses = program.draw.integer(1, 4); uses > 0 && !program.isEnding; uses--) {
         const isKnown = await edited.use(files);
@@ -42,6 +51,7 @@ export const editedFiles: Workload = {
       }
     }
   },
+  settle: readAllFiles,
 };
 
 /** A file as its program knows it. */
@@ -77,7 +87,7 @@ class EditedFile {
         for (let steps = draw.integer(1, STEPS_MAX); steps > 0 && !this.#program.isEnding; steps--) {
           await this.#step(file);
           if (draw.chance(0.2)) await files.readOne(this.#program);
-          if (draw.chance(0.5)) await this.#program.think(THINK_MS_MAX);
+          if (draw.chance(0.3)) await this.#program.think(THINK_MS_MAX);
         }
         isClosed = true;
         await process.close(file);
@@ -121,83 +131,122 @@ class EditedFile {
   }
 
   async #step(file: number): Promise<void> {
-    const { draw, process, run } = this.#program;
-    const step = draw.pick(STEPS);
+    const { draw } = this.#program;
     const at = draw.integer(0, SIZE_MAX);
     const length = draw.integer(1, draw.chance(0.7) ? 200 : PIECE_MAX);
-    switch (step) {
-      case 'write':
-        this.#begin();
-        return this.#write(process, file, draw.chance(0.5) ? Math.min(at, this.#bytes.length) : at, length);
-      case 'child': {
-        // The child has the descriptor, too, and ends when it has written.
-        this.#begin();
-        const child = process.fork();
-        try {
-          await this.#write(child, file, at, length);
-          run.count('edited by a child');
-        } finally {
-          await child.exit();
-        }
-        return;
-      }
-      case 'truncate': {
-        this.#begin();
-        await process.ftruncate(file, at);
-        this.#resize(at);
-        return;
-      }
-      case 'punch': {
-        if (this.#bytes.length === 0) return;
-        this.#begin();
-        await process.fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, length);
-        this.#bytes.fill(0, Math.min(at, this.#bytes.length), Math.min(at + length, this.#bytes.length));
-        run.count('a hole punched');
-        return;
-      }
-      case 'zero': {
-        this.#begin();
-        await process.fallocate(file, FALLOC_FL_ZERO_RANGE, at, length);
-        if (at + length > this.#bytes.length) this.#resize(at + length);
-        this.#bytes.fill(0, at, at + length);
-        return;
-      }
-      case 'copy': {
-        const to = Math.ceil(this.#bytes.length / 2);
-        const from = draw.integer(0, Math.max(0, to - 1));
-        const count = Math.min(length, to - from);
-        if (count <= 0) return;
-        this.#begin();
-        const copied = await process.copyRange(file, from, file, to, count);
-        if (to + copied > this.#bytes.length) this.#resize(to + copied);
-        this.#bytes.copy(this.#bytes, to, from, from + copied);
-        return;
-      }
-      case 'map':
-        return this.#writeMapped(file, at, length);
-      case 'sync':
-        await process.fsync(file, draw.chance(0.5));
-        this.#synced();
-        run.count('edited file synced');
-        return;
-      case 'duplicate':
-        // The close of a copy stores what was written, as each close does.
-        await process.close(process.dup(file));
-        if (!this.#isRemoved) this.#done();
-        return;
-      case 'remove':
-        return this.#remove();
-      case 'size':
-        return this.#expect(
-          'fstat',
-          String((await process.fstat(file)).sizeBytes),
-          String(this.#bytes.length),
-        );
-      case 'read': {
-        const read = await process.pread(file, length, at);
-        return this.#expect(`pread of ${length} at ${at}`, read, this.#bytes.subarray(at, at + length));
-      }
+    const { does, isChange = false } = draw.pick(STEPS);
+    await does(this, file, at, length);
+    if (isChange && draw.chance(READ_AFTER)) await this.readWhole(file);
+  }
+
+  write(file: number, at: number, length: number): Promise<void> {
+    const { draw, process } = this.#program;
+    this.#begin();
+    return this.#write(process, file, draw.chance(0.5) ? Math.min(at, this.#bytes.length) : at, length);
+  }
+
+  /** The child has the descriptor, too, and ends when it has written. */
+  async writeByChild(file: number, at: number, length: number): Promise<void> {
+    const { process, run } = this.#program;
+    this.#begin();
+    const child = process.fork();
+    try {
+      await this.#write(child, file, at, length);
+      run.count('edited by a child');
+    } finally {
+      await child.exit();
     }
+  }
+
+  /** Through a descriptor of its own, which reads past the pages of the kernel. */
+  async append(length: number): Promise<void> {
+    const { process, run } = this.#program;
+    if (this.#isRemoved) return;
+    this.#begin();
+    const file = await process.open(this.#own.path, O_RDWR | O_APPEND);
+    try {
+      const data = this.#data(length);
+      const count = await process.write(file, data);
+      this.#put(data.subarray(0, count), this.#bytes.length);
+      await this.readWhole(file);
+      run.count('edited by an append');
+    } finally {
+      await process.close(file);
+    }
+  }
+
+  async truncate(file: number, sizeBytes: number): Promise<void> {
+    this.#begin();
+    await this.#program.process.ftruncate(file, sizeBytes);
+    this.#resize(sizeBytes);
+  }
+
+  /** What is cut off does not show again when the file grows. */
+  async regrow(file: number, at: number, length: number): Promise<void> {
+    const { draw, process } = this.#program;
+    await this.truncate(file, draw.integer(0, this.#bytes.length));
+    await this.#write(process, file, this.#bytes.length + (at % PIECE_MAX), length);
+  }
+
+  async punch(file: number, at: number, length: number): Promise<void> {
+    const { process, run } = this.#program;
+    if (this.#bytes.length === 0) return;
+    this.#begin();
+    const from = at % this.#bytes.length;
+    await process.fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, from, length);
+    this.#bytes.fill(0, from, Math.min(from + length, this.#bytes.length));
+    run.count('a hole punched');
+  }
+
+  async zero(file: number, at: number, length: number): Promise<void> {
+    this.#begin();
+    await this.#program.process.fallocate(file, FALLOC_FL_ZERO_RANGE, at, length);
+    if (at + length > this.#bytes.length) this.#resize(at + length);
+    this.#bytes.fill(0, at, at + length);
+  }
+
+  /** From the first half to the second one. */
+  async copy(file: number, length: number): Promise<void> {
+    const { draw, process } = this.#program;
+    const to = Math.ceil(this.#bytes.length / 2);
+    const from = draw.integer(0, Math.max(0, to - 1));
+    const count = Math.min(length, to - from);
+    if (count <= 0) return;
+    this.#begin();
+    const copied = await process.copyRange(file, from, file, to, count);
+    if (to + copied > this.#bytes.length) this.#resize(to + copied);
+    this.#bytes.copy(this.#bytes, to, from, from + copied);
+  }
+
+  async sync(file: number): Promise<void> {
+    const { draw, process, run } = this.#program;
+    await process.fsync(file, draw.chance(0.5));
+    this.#synced();
+    run.count('edited file synced');
+    if (!this.#isRemoved && draw.chance(ELSEWHERE))
+      OneWriterFiles.of(run).readElsewhere(this.#program, this.#own);
+    if (draw.chance(0.5)) await this.#program.think(AFTER_SYNC_MS_MAX);
+  }
+
+  /** The close of a copy of the descriptor stores what was written, as each close does. */
+  async duplicate(file: number): Promise<void> {
+    const { process } = this.#program;
+    await process.close(process.dup(file));
+    if (!this.#isRemoved) this.#done();
+  }
+
+  async size(file: number): Promise<void> {
+    const { sizeBytes } = await this.#program.process.fstat(file);
+    this.#expect('fstat', String(sizeBytes), String(this.#bytes.length));
+  }
+
+  async read(file: number, at: number, length: number): Promise<void> {
+    const read = await this.#program.process.pread(file, length, at);
+    this.#expect(`pread of ${length} at ${at}`, read, this.#bytes.subarray(at, at + length));
+  }
+
+  readWhole(file: number): Promise<void> {
+    return this.read(file, 0, this.#bytes.length + 1);
   }
 
   #resize(sizeBytes: number): void {
@@ -206,20 +255,28 @@ class EditedFile {
     this.#bytes = bytes;
   }
 
-  async #write(process: Process, file: number, at: number, length: number): Promise<void> {
-    const data = Buffer.from(
+  #data(length: number): Buffer {
+    return Buffer.from(
       `${this.#program.run.fresh()}.`.repeat(Math.ceil(length / 5)).slice(0, length),
       'latin1',
     );
+  }
+
+  #put(data: Buffer, at: number): void {
+    if (at + data.length > this.#bytes.length) this.#resize(at + data.length);
+    data.copy(this.#bytes, at);
+  }
+
+  async #write(process: Process, file: number, at: number, length: number): Promise<void> {
+    const data = this.#data(length);
     const count = await process.pwrite(file, data, at);
-    if (at + count > this.#bytes.length) this.#resize(at + count);
-    data.copy(this.#bytes, at, 0, count);
+    this.#put(data.subarray(0, count), at);
     if (!this.#isSync) return;
     this.#synced();
     this.#program.run.count('edited with O_SYNC');
   }
 
-  async #writeMapped(file: number, at: number, length: number): Promise<void> {
+  async writeMapped(file: number, at: number, length: number): Promise<void> {
     const { draw, process, run } = this.#program;
     if (this.#bytes.length === 0) return;
     const start = at % this.#bytes.length;
@@ -239,7 +296,7 @@ class EditedFile {
     run.count('edited through a mapping');
   }
 
-  async #remove(): Promise<void> {
+  async remove(): Promise<void> {
     const { draw, process, run } = this.#program;
     if (this.#isRemoved || !draw.chance(0.3)) return;
     this.#change?.failed();
@@ -287,20 +344,25 @@ function differenceOf(read: Buffer | string, expected: Buffer | string): string 
   return `${read.length} bytes, not ${expected.length}; at ${place} ${some(read)}, not ${some(expected)}`;
 }
 
-const STEPS = [
-  ...[
-    'write',
-    'write',
-    'write',
-    'write',
-    'read',
-    'read',
-    'read',
-    'size',
-    'truncate',
-    'punch',
-    'zero',
-    'copy',
-  ],
-  ...['map', 'sync', 'duplicate', 'remove', 'child'],
-] as const;
+interface Step {
+  readonly isChange?: true;
+  does(edited: EditedFile, file: number, at: number, length: number): Promise<void>;
+}
+
+const WRITE: Step = { isChange: true, does: (edited, ...place) => edited.write(...place) };
+const READ: Step = { does: (edited, ...place) => edited.read(...place) };
+const STEPS: readonly Step[] = [
+  ...[WRITE, WRITE, WRITE, WRITE, READ, READ],
+  { does: (edited, file) => edited.size(file) },
+  { isChange: true, does: (edited, file, at) => edited.truncate(file, at) },
+  { isChange: true, does: (edited, ...place) => edited.regrow(...place) },
+  { isChange: true, does: (edited, ...place) => edited.punch(...place) },
+  { isChange: true, does: (edited, ...place) => edited.zero(...place) },
+  { isChange: true, does: (edited, file, _at, length) => edited.copy(file, length) },
+  { isChange: true, does: (edited, ...place) => edited.writeByChild(...place) },
+  { does: (edited, _file, _at, length) => edited.append(length) },
+  { does: (edited, ...place) => edited.writeMapped(...place) },
+  { does: (edited, file) => edited.sync(file) },
+  { does: (edited, file) => edited.duplicate(file) },
+  { does: (edited) => edited.remove() },
+];

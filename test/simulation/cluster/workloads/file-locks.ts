@@ -12,12 +12,19 @@ const RECORD_BYTES = 8;
 const RECORDS = 3;
 /** The search for an order grows with the operations on one record: after so many there is another file. */
 const OPERATIONS_MAX = 60;
-const HOLD_MS_MAX = 250;
+/** Locks that a program takes one after the other through one descriptor. */
+const LOCKS_MAX = 5;
+const HOLD_MS_MAX = 60;
 /** Some have a lock for longer than a mount may be away from the cluster without losing it. */
-const LONG = 0.15;
+const LONG = 0.04;
 const LONG_HOLD_MS_MAX = 12_000;
 const WAIT_MS_MAX = 3_000;
-const THINK_MS_MAX = 80;
+const THINK_MS_MAX = 40;
+const SYNCED = 0.2;
+/** The descriptor stays open for so long after a close of another one has ended the lock. */
+const OPEN_MS_MAX = 400;
+/** Without faults, the grant and the end of a lock reach the program, and the primary, within this time. */
+const NOTICE_NS = 150e6;
 const EMPTY = '\0'.repeat(RECORD_BYTES);
 
 /**
@@ -37,38 +44,55 @@ export const fileLocks: Workload = {
       'wait for a lock interrupted',
     ],
     ...['lock ended by close', 'lock ended by exit', 'lock ended by unlock', 'lock lost'],
+    ...['lock ended by close of another descriptor', 'lock refused without faults'],
   ],
   async mount(program) {
     program.process.caught.add('SIGUSR1');
     while (!program.isEnding) {
-      await new Section(program).run();
+      await new LockUser(program).run();
       await program.think(THINK_MS_MAX);
     }
     if (!program.process.hasEnded) await takeOnce(program);
   },
   judge(run) {
-    const { sections } = Sections.of(run);
+    const { sections, refusals, interrupted } = Sections.of(run);
     for (const text of overlaps(sections)) run.violation(text);
+    for (const text of unfounded(refusals, [...sections, ...interrupted])) run.violation(text);
   },
 };
 
-interface Held {
+/** What a program has, or asks for. */
+interface Wanted {
   readonly name: string;
   readonly path: string;
   readonly kind: 'fcntl' | 'flock';
   readonly type: Exclude<LockType, 'unlock'>;
   readonly first: number;
   readonly last: number;
+}
+
+interface Held extends Wanted {
   readonly grantedNs: number;
   /** The end of it is asked for; Infinity where it never was. */
   releasedNs: number;
+  /** The call that ends it has succeeded; Infinity where that is not known. */
+  endedNs: number;
   /** Reads and writes that succeeded under it: when they were called. */
   readonly acts: { readonly what: string; readonly calledNs: number }[];
+}
+
+/** A lock that was refused to a program that does not wait, before the first fault of the run. */
+interface Refusal extends Wanted {
+  readonly calledNs: number;
+  readonly returnedNs: number;
 }
 
 /** The file in use, and all that held locks. */
 class Sections {
   readonly sections: Held[] = [];
+  readonly refusals: Refusal[] = [];
+  /** Requests that were ended by a signal, perhaps just after the grant. */
+  readonly interrupted: Held[] = [];
   readonly #files = new Map<string, { readonly path: string; operations: number }>();
 
   static of(run: Run): Sections {
@@ -92,79 +116,103 @@ class Sections {
 
 const make = (): Sections => new Sections();
 
-/** One program has a lock once. */
-class Section {
+const ENDS = {
+  fcntl: ['unlock', 'unlock', 'close', 'close of another descriptor', 'exit'],
+  flock: ['unlock', 'unlock', 'close', 'exit'],
+} as const;
+
+/** One program has a file open, and takes locks on it. */
+class LockUser {
   readonly #program: MountProgram;
-  readonly #kind: Held['kind'];
-  readonly #type: Held['type'];
+  readonly #kind: Wanted['kind'];
   readonly #path: string;
-  readonly #first: number;
-  readonly #last: number;
+  #wanted: Wanted;
 
   constructor(program: MountProgram) {
-    const { draw } = program;
     this.#program = program;
-    this.#kind = draw.chance(0.6) ? 'fcntl' : 'flock';
-    this.#type = draw.chance(0.7) ? 'exclusive' : 'shared';
+    this.#kind = program.draw.chance(0.6) ? 'fcntl' : 'flock';
     this.#path = Sections.of(program.run).file(program, this.#kind);
-    this.#first = this.#kind === 'flock' ? 0 : draw.integer(0, RECORDS - 1);
-    this.#last = this.#kind === 'flock' ? RECORDS - 1 : draw.integer(this.#first, RECORDS - 1);
+    this.#wanted = this.#drawn();
+  }
+
+  #drawn(): Wanted {
+    const { draw, name } = this.#program;
+    const type = draw.chance(0.7) ? 'exclusive' : 'shared';
+    const first = this.#kind === 'flock' ? 0 : draw.integer(0, RECORDS - 1);
+    const last = this.#kind === 'flock' ? RECORDS - 1 : draw.integer(first, RECORDS - 1);
+    return { name, path: this.#path, kind: this.#kind, type, first, last };
   }
 
   async run(): Promise<void> {
     const { draw, process, run } = this.#program;
+    const how = draw.pick(ENDS[this.#kind]);
     // A child has the lock where the end of a process is to end it.
-    const how = draw.pick(['unlock', 'unlock', 'close', 'exit'] as const);
     const holder = how === 'exit' ? process.fork() : process;
     holder.caught.add('SIGUSR1');
+    let file: number | null = null;
     try {
-      const file = await holder.open(this.#path, O_RDWR | O_CREAT);
-      let isOpen = true;
-      try {
-        if (!(await this.#lock(holder, file))) return;
-        const held = this.#held();
-        const changes = await this.#use(holder, file, held);
-        const isSynced = draw.chance(0.5) && changes.length > 0 && (await succeeds(() => holder.fsync(file)));
-        held.releasedNs = run.nowNs();
-        let isKept = isSynced;
-        if (how === 'unlock') isKept = (await succeeds(() => this.#unlock(holder, file))) || isSynced;
-        if (how === 'exit') await holder.exit();
-        isOpen = how !== 'exit';
-        if (how === 'close') {
-          isOpen = false;
-          isKept = (await succeeds(() => holder.close(file))) || isSynced;
-        }
-        run.count(`lock ended by ${how}`);
-        for (const change of changes)
-          if (isKept) Object.assign(change, { status: 'ok', return: run.nowNs() });
-      } finally {
-        if (isOpen) await holder.close(file).catch(ignoreKernelError);
-      }
+      file = await holder.open(this.#path, O_RDWR | O_CREAT);
+      for (let left = draw.integer(0, LOCKS_MAX - 1); left > 0 && !this.#program.isEnding; left--)
+        await this.#section(holder, file, 'unlock');
+      await this.#section(holder, file, how);
+      if (how === 'close' || how === 'exit') file = null;
     } catch (error) {
       ignoreKernelError(error);
       run.count(`locks: ${(error as KernelError).errno}`);
     } finally {
+      if (file !== null) await holder.close(file).catch(ignoreKernelError);
       if (holder !== process) await holder.exit().catch(ignoreKernelError);
     }
   }
 
-  #held(): Held {
-    const { name, run } = this.#program;
+  /** Has one lock, and ends it as `how` says. */
+  async #section(holder: Process, file: number, how: string): Promise<void> {
+    const { draw, run, world } = this.#program;
+    this.#wanted = this.#drawn();
+    const isGranted = await this.#lock(holder, file);
+    const held = isGranted ? this.#held(Sections.of(run).sections) : null;
+    if (held !== null) run.count(`${held.kind} ${held.type}`);
+    const changes = held === null ? [] : await this.#use(holder, file, held);
+    const syncs = draw.chance(SYNCED) && changes.length > 0;
+    const isSynced = syncs && (await succeeds(() => holder.fsync(file)));
+    if (held !== null) held.releasedNs = run.nowNs();
+    const isEnded =
+      (held !== null || how !== 'unlock') && (await succeeds(() => this.#end(holder, file, how)));
+    if (held === null) return;
+    if (isEnded) held.endedNs = run.nowNs();
+    run.count(`lock ended by ${how}`);
+    // The end of a process reports no error; nor does a call after an fsync that has reported it.
+    const isKept = isSynced || (isEnded && how !== 'exit' && !syncs);
+    for (const change of changes) if (isKept) Object.assign(change, { status: 'ok', return: run.nowNs() });
+    if (how === 'close of another descriptor') await world.sleep(draw.next() * OPEN_MS_MAX);
+  }
+
+  async #end(holder: Process, file: number, how: string): Promise<void> {
+    if (how === 'exit') return holder.exit();
+    if (how === 'close') return holder.close(file);
+    if (how === 'close of another descriptor') return holder.close(await holder.open(this.#path, O_RDWR));
+    if (this.#kind === 'flock') return holder.flock(file, 'unlock', false);
+    return holder.lock(file, { type: 'unlock', ...this.#range }, false);
+  }
+
+  #held(list: Held[], endedNs = Number.POSITIVE_INFINITY): Held {
+    const { run } = this.#program;
     const held: Held = {
-      ...{ name, path: this.#path, kind: this.#kind, type: this.#type, first: this.#first, last: this.#last },
-      ...{ grantedNs: run.nowNs(), releasedNs: Number.POSITIVE_INFINITY, acts: [] },
+      ...{ ...this.#wanted, grantedNs: run.nowNs(), acts: [] },
+      ...{ releasedNs: Number.POSITIVE_INFINITY, endedNs },
     };
-    Sections.of(run).sections.push(held);
-    run.count(`${this.#kind} ${this.#type}`);
+    list.push(held);
     return held;
   }
 
   get #range(): Omit<FileLock, 'type'> {
-    return { start: BigInt(this.#first * RECORD_BYTES), end: BigInt((this.#last + 1) * RECORD_BYTES - 1) };
+    const { first, last } = this.#wanted;
+    return { start: BigInt(first * RECORD_BYTES), end: BigInt((last + 1) * RECORD_BYTES - 1) };
   }
 
   async #lock(holder: Process, file: number): Promise<boolean> {
     const { draw, run, world } = this.#program;
+    const { type } = this.#wanted;
     const waits = draw.chance(0.6);
     let isOver = false;
     if (waits) {
@@ -173,15 +221,19 @@ class Section {
         if (!isOver) holder.signal('SIGUSR1');
       });
     }
+    const calledNs = run.nowNs();
     try {
-      if (this.#kind === 'flock') await holder.flock(file, this.#type, waits);
-      else await holder.lock(file, { type: this.#type, ...this.#range }, waits);
+      if (this.#kind === 'flock') await holder.flock(file, type, waits);
+      else await holder.lock(file, { type, ...this.#range }, waits);
       return true;
     } catch (error) {
       ignoreKernelError(error);
       const { errno } = error as KernelError;
-      if (errno === 'EAGAIN') run.count('lock refused');
-      if (errno === 'EINTR') run.count('wait for a lock interrupted');
+      if (errno === 'EAGAIN') this.#refused(calledNs);
+      if (errno === 'EINTR') {
+        run.count('wait for a lock interrupted');
+        this.#held(Sections.of(run).interrupted, run.nowNs());
+      }
       if (errno !== 'EAGAIN' && errno !== 'EDEADLK') this.#program.failed('lock', error);
       return false;
     } finally {
@@ -189,16 +241,20 @@ class Section {
     }
   }
 
-  #unlock(holder: Process, file: number): Promise<void> {
-    if (this.#kind === 'flock') return holder.flock(file, 'unlock', false);
-    return holder.lock(file, { type: 'unlock', ...this.#range }, false);
+  #refused(calledNs: number): void {
+    const { run } = this.#program;
+    run.count('lock refused');
+    if (run.cluster.incidents.length > 0) return;
+    run.count('lock refused without faults');
+    Sections.of(run).refusals.push({ ...this.#wanted, calledNs, returnedNs: run.nowNs() });
   }
 
   /** Reads the records, and changes them under an exclusive lock. @returns the changes, whose outcomes are not known yet */
   async #use(holder: Process, file: number, held: Held): Promise<object[]> {
     const { draw, name, run, world, volume } = this.#program;
     const changes: object[] = [];
-    for (let record = this.#first; record <= this.#last; record++) {
+    const holdMsMax = draw.chance(LONG) ? LONG_HOLD_MS_MAX : HOLD_MS_MAX;
+    for (let record = held.first; record <= held.last; record++) {
       const key = `entry/${volume}${this.#path}/${record}`;
       const calledNs = run.nowNs();
       const value = await this.#act(held, 'read', async () =>
@@ -217,8 +273,8 @@ class Section {
       };
       run.history.push({ ...read, return: run.nowNs() } as unknown as Operation);
       run.completed++;
-      await world.sleep(draw.next() * (draw.chance(LONG) ? LONG_HOLD_MS_MAX : HOLD_MS_MAX));
-      if (this.#type === 'shared') continue;
+      if (draw.chance(0.7)) await world.sleep(draw.next() * holdMsMax);
+      if (held.type === 'shared') continue;
       const written = run.fresh().padEnd(RECORD_BYTES, '.');
       const change = {
         ...{ client: name, op: 'cas', key, input: { expect, value: written }, output: true },
@@ -281,7 +337,24 @@ function overlaps(sections: readonly Held[]): string[] {
   );
 }
 
-function excludes(one: Held, other: Held): boolean {
+/** A lock was refused although no other program has, or is about to have, one that excludes it. */
+function unfounded(refusals: readonly Refusal[], sections: readonly Held[]): string[] {
+  return refusals.flatMap((refusal) => {
+    const isFounded = sections.some(
+      (held) =>
+        excludes(held, refusal) &&
+        held.grantedNs - NOTICE_NS <= refusal.returnedNs &&
+        held.endedNs + NOTICE_NS >= refusal.calledNs,
+    );
+    if (isFounded) return [];
+    const { kind, path, name, type, calledNs } = refusal;
+    return [
+      `${kind} ${path}: ${name} is refused a lock (${type}) at ${ms(calledNs)}, and no program has one`,
+    ];
+  });
+}
+
+function excludes(one: Wanted, other: Wanted): boolean {
   if (one.path !== other.path || one.kind !== other.kind) return false;
   if (one.type === 'shared' && other.type === 'shared') return false;
   return one.first <= other.last && other.first <= one.last;

@@ -1,16 +1,20 @@
 import { constants } from 'node:fs';
+import { ServiceError } from '../../../../base/errors.ts';
 import type { Prng } from '../../../../base/prng.ts';
+import type { ClusterClient } from '../../../../client/cluster-client.ts';
 import { KernelError } from '../../kernel/kernel-error.ts';
 import type { Process } from '../../kernel/process.ts';
 import { OneWriterFile, type OneWriterRun } from '../judges/one-writer.ts';
 import type { MountProgram } from '../program.ts';
 import type { Run } from '../run.ts';
-import { TTL_MS } from '../simulated-machine.ts';
+import { type SimulatedMachine, TTL_MS } from '../simulated-machine.ts';
+import type { Workload } from '../workload.ts';
 
 const READ_BYTES = 65_536;
 /** Readers like what changed a moment ago. */
 const RECENT = 0.7;
 const RECENT_FILES = 8;
+const FILES_AT_END_MAX = 60;
 /** Of the rates of two clocks, and for the way of an answer: how much later than its time an answer may be used. */
 const SLACK_MARGIN_NS = 50e6;
 
@@ -19,18 +23,33 @@ export interface OwnFile {
   readonly volume: string;
   readonly path: string;
   readonly judge: OneWriterFile;
+  /** The mount of the program that changes it; null for a client of the library. */
+  readonly machine: SimulatedMachine | null;
+}
+
+/** Who makes a file: a program on a mount, or a client of the library. */
+interface Maker {
+  readonly run: Run;
+  readonly volume: string;
+  readonly machine?: SimulatedMachine;
 }
 
 /** Files of a run that one program changes each, and all read. */
 export class OneWriterFiles {
   readonly #files: OwnFile[] = [];
+  #areRead = false;
 
   static of(run: Run): OneWriterFiles {
     return run.state(make);
   }
 
-  add({ run, volume }: { readonly run: Run; readonly volume: string }, path: string): OwnFile {
-    const file = { volume, path, judge: new OneWriterFile(`${volume}:${path}`, judged(run)) };
+  add({ run, volume, machine }: Maker, path: string): OwnFile {
+    const file = {
+      volume,
+      path,
+      judge: new OneWriterFile(`${volume}:${path}`, judged(run)),
+      machine: machine ?? null,
+    };
     this.#files.push(file);
     return file;
   }
@@ -66,11 +85,13 @@ export class OneWriterFiles {
     const there = this.#files.filter(({ volume }) => volume === mounted);
     if (there.length === 0) return;
     const some = draw.chance(RECENT) ? there.slice(-RECENT_FILES) : there;
-    const { path, judge } = draw.pick(some);
+    const own = draw.pick(some);
+    const { path, judge } = own;
     const calledNs = run.nowNs();
     if (draw.chance(0.25)) {
       const isThere = await answered(() => process.stat(path), ['ENOENT']);
-      if (isThere !== undefined) judge.presence(program.name, calledNs, isThere !== null, slackNs(program));
+      if (isThere !== undefined)
+        judge.presence(program.name, calledNs, isThere !== null, slackNs(program, own));
       return;
     }
     const contents = await answered(() => contentsOf(process, path, draw), ['ENOENT']);
@@ -79,7 +100,32 @@ export class OneWriterFiles {
     judge.read(program.name, calledNs, contents);
     run.count(contents === null ? 'read of nothing' : 'read of contents');
   }
+
+  /** Once all programs have ended: the newest files are as their programs know them. */
+  async readAll(run: Run, client: ClusterClient): Promise<void> {
+    if (this.#areRead) return;
+    this.#areRead = true;
+    for (const { volume, path, judge } of this.#files.slice(-FILES_AT_END_MAX)) {
+      const calledNs = run.nowNs();
+      judge.read('a client, at the end,', calledNs, await storedContents(client, volume, path));
+    }
+  }
 }
+
+async function storedContents(client: ClusterClient, volume: string, path: string): Promise<string | null> {
+  try {
+    const { attributes } = await client.query({ kind: 'resolve', volume, path, follow: true });
+    const { inode, replicas } = attributes;
+    const { bytes } = await client.openFile(inode, { replicas }).read(0, READ_BYTES);
+    return Buffer.from(bytes).toString('latin1');
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === 'not-found') return null;
+    throw error;
+  }
+}
+
+export const readAllFiles: NonNullable<Workload['settle']> = (run, client) =>
+  OneWriterFiles.of(run).readAll(run, client);
 
 const make = (): OneWriterFiles => new OneWriterFiles();
 
@@ -92,8 +138,12 @@ function judged(run: Run): OneWriterRun {
   };
 }
 
-/** @returns by how much names and attributes may be outdated that were not opened */
-export function slackNs({ machine }: MountProgram): number {
+/**
+ * @param file whose program works on the same mount: what it has done is known there at once
+ * @returns by how much names and attributes may be outdated that were not opened
+ */
+export function slackNs({ machine }: MountProgram, file?: OwnFile): number {
+  if (file?.machine === machine) return 0;
   return machine.cache === 'ttl' ? TTL_MS * 1e6 + SLACK_MARGIN_NS : 0;
 }
 

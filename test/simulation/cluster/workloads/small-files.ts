@@ -1,7 +1,14 @@
 import { constants } from 'node:fs';
 import type { MountProgram } from '../program.ts';
 import type { Workload } from '../workload.ts';
-import { answered, OneWriterFiles, type OwnFile, slackNs, succeeds } from './one-writer-files.ts';
+import {
+  answered,
+  OneWriterFiles,
+  type OwnFile,
+  readAllFiles,
+  slackNs,
+  succeeds,
+} from './one-writer-files.ts';
 
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
 const BURST_MAX = 6;
@@ -28,6 +35,7 @@ export const smallFiles: Workload = {
   async mount(program) {
     await new SmallFilesProgram(program).work();
   },
+  settle: readAllFiles,
 };
 
 /** A directory with the files that its program has made there. */
@@ -61,7 +69,7 @@ class SmallFilesProgram {
     if (step < 2) await this.#burst(directory);
     else if (step < 3) await this.#rewrite(directory);
     else if (step < 5) await this.#renameOver(directory);
-    else if (step < 6) await this.#streak(directory);
+    else if (step < 6 || (step < 7 && directory.files.length > 4)) await this.#streak(directory);
     else if (step < 7) await this.#sync(directory);
     else if (step < 8) await this.#list(directory);
     else if (step < 9 && draw.chance(0.3)) this.#directory = null;
@@ -176,48 +184,67 @@ class SmallFilesProgram {
     if (draw.chance(0.5)) await this.#sync(directory);
   }
 
-  /** Several files are removed one after the other: the mount may acknowledge the third and later ones ahead of the cluster. */
+  /**
+   * Several files are removed one after the other: the mount may acknowledge the third and later ones ahead of the cluster. Each
+   * descriptor of the directory that was open before reports what became of that.
+   */
   async #streak(directory: OwnDirectory): Promise<void> {
     const { draw, process, run, machine } = this.#program;
     if (directory.files.length < 3) return;
     const removed = directory.files.splice(0, draw.integer(1, directory.files.length));
     const isAhead = (atNs: number): boolean => machine.cache === 'ttl' && machine.unmountedNs >= atNs;
+    const opened = await Promise.all([this.#opened(directory), this.#opened(directory)]);
     for (const { path, judge } of removed) {
       const change = judge.begin(null, { isAtomic: true, isAhead });
       if (await succeeds(() => process.unlink(path))) change.done();
       else change.failed();
     }
     run.count('streak of unlinks');
-    const isSynced = draw.chance(0.6) && (await this.#sync(directory, removed));
+    if (draw.chance(0.3)) await this.#list(directory, removed);
+    const syncs = draw.chance(0.6);
+    let isSynced = syncs;
+    for (const file of opened) {
+      if (file === null) continue;
+      if (syncs) isSynced = (await this.#syncBy(file, directory, removed)) && isSynced;
+      await succeeds(() => process.close(file));
+    }
     if (!isSynced) this.#directory = null;
   }
 
+  async #opened({ path }: OwnDirectory): Promise<number | null> {
+    const file = await answered(() => this.#program.process.open(path, O_RDONLY | O_DIRECTORY));
+    return file ?? null;
+  }
+
+  async #sync(directory: OwnDirectory): Promise<void> {
+    const file = await this.#opened(directory);
+    if (file === null) return;
+    await this.#syncBy(file, directory);
+    await succeeds(() => this.#program.process.close(file));
+  }
+
   /** fsync of the directory: what was answered before survives a loss of power, and nothing of it is dropped. */
-  async #sync({ path, files }: OwnDirectory, removed: readonly OwnFile[] = []): Promise<boolean> {
+  async #syncBy(file: number, { files }: OwnDirectory, removed: readonly OwnFile[] = []): Promise<boolean> {
     const { process, run } = this.#program;
-    const file = await answered(() => process.open(path, O_RDONLY | O_DIRECTORY));
-    if (typeof file !== 'number') return false;
-    const isSynced = await succeeds(() => process.fsync(file));
-    await succeeds(() => process.close(file));
-    if (!isSynced) return false;
+    if (!(await succeeds(() => process.fsync(file)))) return false;
     for (const { judge } of [...files, ...removed]) judge.synced('name');
     run.count('directory synced');
     return true;
   }
 
-  /** The list has what this program has put there. */
-  async #list({ path, files }: OwnDirectory): Promise<void> {
+  /** The list has what this program has put there, and nothing that it has removed. */
+  async #list({ path, files }: OwnDirectory, removed: readonly OwnFile[] = []): Promise<void> {
     const { name, process, run } = this.#program;
     const calledNs = run.nowNs();
     const entries = await answered(() => process.list(path));
     if (entries === undefined || entries === null) return;
     const names = new Set(entries.map((entry) => entry.name));
-    for (const file of files)
+    for (const file of [...files, ...removed])
       file.judge.presence(
         `${name}, by a list,`,
         calledNs,
         names.has(file.path.slice(path.length + 1)),
-        slackNs(this.#program),
+        slackNs(this.#program, file),
       );
     run.completed++;
     run.count('directory listed');
