@@ -37,12 +37,12 @@ const EARLIER: readonly Mutation[] = [
   },
   {
     file: 'server/http/app.ts',
-    find: 'await $app.register(async (scope) => snapshotRoutes(scope, $gateway));',
+    find: 'snapshotRoutes($app, $gateway);',
     replace: '',
   },
   {
     file: 'server/http/app.ts',
-    find: 'await $app.register(async (scope) => trashRoutes(scope, $gateway));',
+    find: 'trashRoutes($app, $gateway);',
     replace: '',
   },
 ];

@@ -176,7 +176,7 @@ export class SmallCluster {
         attributes: async () => attributesOf(this.view),
         justMade: () => null,
         command: async () => ({}),
-        durably: async () => ({}),
+        durably: async (command) => catalog.command?.(command) ?? {},
         flush: async () => undefined,
         ...catalog,
       },

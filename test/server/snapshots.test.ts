@@ -38,7 +38,6 @@ class World {
     const catalog: Partial<CatalogAccess> = {
       attributes: async (file) => this.query({ kind: 'attributes', inode: file }).attributes,
       command: (command) => this.command(command),
-      durably: (command) => this.command(command),
     };
     this.cluster = new SmallCluster(MEMBERS, catalog, STEADY);
     this.cut = new SnapshotCut({

@@ -1,6 +1,7 @@
 /** Places in code are found by what is done there, and not by how it is written down. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { earlierClient, earlierRelease } from '../cluster/earlier-release.ts';
 import { type Anchor, anchoredSource } from './anchor.ts';
 
 const SOURCE = `
@@ -60,4 +61,8 @@ test('a place that is not there, or is there twice, is an error that names it', 
   const { in: _, ...anywhere } = REFUSES;
   assert.throws(() => changed(SOURCE, anywhere), /occurs 2 times in register.ts, not once/);
   assert.throws(() => changed(SOURCE, { find: 'a; b;', replace: '' }), /is not one expression or statement/);
+});
+
+test('what makes an earlier release of this one is found in its code', () => {
+  assert.ok('NODE_OPTIONS' in earlierRelease() && 'NODE_OPTIONS' in earlierClient());
 });

@@ -29,4 +29,8 @@ async function play(options: RunOptions): Promise<SeedLine> {
 process.on('message', (options: RunOptions) => {
   void play(options).then((line) => process.send?.(line));
 });
-process.on('disconnect', () => process.exit());
+process.on('disconnect', () => {
+  // Servers of ended runs have left listeners that would sync descriptors which are closed.
+  process.removeAllListeners('exit');
+  process.exit();
+});
