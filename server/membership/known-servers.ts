@@ -1,4 +1,5 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import type { Logger } from 'pino';
 import { isServerId, type ServerId, serverIdCompare } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
@@ -101,6 +102,21 @@ export class KnownServers {
       if (moment[0] < epoch || (moment[0] === epoch && moment[1] < seq)) return;
       this.#moment = moment;
     }
+    this.#adopt(servers, catalogView);
+  }
+
+  /**
+   * What another server knows, which may be older: adds servers that are unknown here, and follows a newer view of the catalog. A
+   * member of the catalog whose disk was replaced finds the other members by it, also while the catalog waits for just that.
+   */
+  learn({ servers, ...rest }: ClusterServers): void {
+    const unknown = servers.filter(({ id }) => !this.#servers.some((known) => known.id === id));
+    const place = catalogPlaceOf(rest);
+    if (unknown.length > 0 || place.number > this.#catalogView.number)
+      this.#adopt([...this.#servers, ...unknown], place);
+  }
+
+  #adopt(servers: readonly KnownServer[], catalogView: CatalogPlace | null): void {
     this.#servers = servers.map(({ id, url, zone, state }) => ({ id, url, zone, state }));
     const moved = catalogView !== null && catalogView.number > this.#catalogView.number;
     if (moved) this.#catalogView = catalogView;
@@ -189,7 +205,10 @@ export function isClusterServers(value: unknown): value is ClusterServers {
   );
 }
 
-export function catalogPlaceOf({ catalogView, catalogMembers }: ClusterServers): CatalogPlace {
+export function catalogPlaceOf({
+  catalogView,
+  catalogMembers,
+}: Pick<ClusterServers, 'catalogView' | 'catalogMembers'>): CatalogPlace {
   return { number: catalogView, members: catalogMembers as readonly ServerId[] };
 }
 
@@ -226,4 +245,10 @@ function writeWhole(file: string, text: string, unique: string): void {
     closeSync(fd);
   }
   renameSync(fresh, file);
+  const folder = openSync(dirname(file), 'r');
+  try {
+    fsyncSync(folder);
+  } finally {
+    closeSync(folder);
+  }
 }

@@ -26,6 +26,8 @@ import { VOTERS_CALL, VotersKeeper } from './voters-keeper.ts';
 
 /** The catalog's primary tells another server who the servers are. */
 const SERVERS_CALL = 'servers';
+/** What a server knows of the others, told to each that it is connected with anew. */
+const KNOWN_SERVERS_CALL = 'known-servers';
 /** The catalog's primary asks a server to get ready for a replica of the catalog. */
 const HOLD_CATALOG_CALL = 'hold-catalog';
 const CALL_MS = 10_000;
@@ -176,6 +178,7 @@ export class Membership {
 
   connected(peer: ServerId): void {
     this.#heard.delete(peer);
+    this.#tellKnown(peer);
     this.#voters.connected(peer);
     this.#antiEntropy.connected(peer);
   }
@@ -192,6 +195,9 @@ export class Membership {
         return Promise.resolve(this.#antiEntropy.serve(from, payload));
       case SERVERS_CALL:
         this.#takeList(payload);
+        return Promise.resolve(new Uint8Array(0));
+      case KNOWN_SERVERS_CALL:
+        this.#parts.known.learn(decodeList(payload));
         return Promise.resolve(new Uint8Array(0));
       case VOTERS_CALL:
         return Promise.resolve(this.#voters.serve(payload));
@@ -283,20 +289,33 @@ export class Membership {
     }
   }
 
+  #tellKnown(peer: ServerId): void {
+    const { known, transport, log } = this.#parts;
+    const payload = Buffer.from(JSON.stringify(known.describe()));
+    transport.call(peer, KNOWN_SERVERS_CALL, payload, CALL_MS).catch((error: unknown) => {
+      log.debug({ peer, err: error }, 'a server does not take the list of known servers');
+    });
+  }
+
   #takeList(payload: Uint8Array): void {
-    let list: unknown;
-    try {
-      list = JSON.parse(Buffer.from(payload.buffer, payload.byteOffset, payload.length).toString('utf8'));
-    } catch (cause) {
-      throw new MalformedError('A list of servers is not JSON', { cause });
-    }
-    if (!isClusterServers(list)) throw new MalformedError('A list of servers has not its fields');
+    const list = decodeList(payload);
     const { epoch, seq } = list as { epoch?: unknown; seq?: unknown };
     if (typeof epoch !== 'number' || typeof seq !== 'number') {
       throw new MalformedError('A list of servers says not how new it is');
     }
     this.#parts.known.take(list.servers, catalogPlaceOf(list), [epoch, seq]);
   }
+}
+
+function decodeList(payload: Uint8Array): ClusterServers {
+  let list: unknown;
+  try {
+    list = JSON.parse(Buffer.from(payload.buffer, payload.byteOffset, payload.length).toString('utf8'));
+  } catch (cause) {
+    throw new MalformedError('A list of servers is not JSON', { cause });
+  }
+  if (!isClusterServers(list)) throw new MalformedError('A list of servers has not its fields');
+  return list;
 }
 
 /** Host and port of a base URL. */

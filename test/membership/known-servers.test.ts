@@ -51,6 +51,19 @@ function temporary(t: { after(work: () => void): void }): string {
   return folder;
 }
 
+test('what another server knows adds servers and a newer view of the catalog, and takes nothing away', (t) => {
+  const [told, known] = [makeKnown(temporary(t)), makeKnown(temporary(t))];
+  told.take([server('s1'), server('s3')], { number: 3, members: [S1, S3] }, [4, 4]);
+  known.take([server('s1', 'draining'), server('s2')], { number: 2, members: [S1, S2] }, [5, 1]);
+  let changes = 0;
+  known.onChange(() => changes++);
+  for (let twice = 0; twice < 2; twice++) known.learn(told.describe());
+  assert.deepEqual([...known.urls.keys()], [S1, S2, S3]);
+  assert.equal(known.stateOf(S1), 'draining', 'Of servers that are known here the own word counts');
+  assert.deepEqual(known.catalogView, { number: 3, members: [S1, S3] });
+  assert.equal(changes, 1);
+});
+
 test('servers come, leave, and are remembered', (t) => {
   const folder = temporary(t);
   const known = makeKnown(folder);

@@ -22,8 +22,8 @@ const VOLUMES = { ...NONE, servers: 3, forMs: 12_000, workloads: VOLUME_WORKLOAD
 const LEASES = { ...NONE, servers: 3, forMs: 15_000, workloads: ['named-leases', 'convergence'] };
 
 const RUNS: readonly RunOptions[] = [
-  { seed: 1, ...MEMBERS },
-  { seed: 6, ...MEMBERS },
+  { seed: 5, ...MEMBERS },
+  { seed: 8, ...MEMBERS },
   { seed: 3, ...VOLUMES },
   { seed: 4, ...VOLUMES },
   { seed: 5, ...LEASES },
