@@ -141,7 +141,7 @@ export class Gateway {
     request?: RequestName,
     options: CallOptions = {},
   ): Promise<CommandResults[C['kind']]> {
-    if (request === undefined) return (await this.#ownCommand(command, options)).result;
+    if (request === undefined) return this.#ownCommand(command, options, async (result) => result);
     const trail: Trail = { ambiguous: false };
     const meant = options.live === true ? await this.#againstNewest(command, options) : command;
     const result = await this.#execute(meant, request, options, trail).catch((error: unknown) => {
@@ -155,13 +155,16 @@ export class Gateway {
    * its flush, the command is executed once more.
    */
   async durably<C extends Command>(command: C, request?: RequestName): Promise<CommandResults[C['kind']]> {
+    const covered = async (result: CommandResults[C['kind']], { session, number }: RequestName) => {
+      const { missing } = await this.flushCommands([{ session, numbers: [number] }]);
+      return missing.length === 0 ? result : null;
+    };
     for (let losses = 0; losses < LOSSES_MAX; losses++) {
-      const { result, name } =
+      const result =
         request === undefined
-          ? await this.#ownCommand(command, {})
-          : { result: await this.command(command, request), name: request };
-      const { missing } = await this.flushCommands([{ session: name.session, numbers: [name.number] }]);
-      if (missing.length === 0) return result;
+          ? await this.#ownCommand(command, {}, covered)
+          : await covered(await this.command(command, request), request);
+      if (result !== null) return result;
     }
     throw new ServiceError(
       'storage',
@@ -169,18 +172,23 @@ export class Gateway {
     );
   }
 
-  /** Executes a command under a name of this server. */
-  async #ownCommand<C extends Command>(
+  /**
+   * Executes a command under a name of this server.
+   *
+   * @param done what is made of the result. The name is in use until then, so that the catalog remembers the command for as long
+   */
+  async #ownCommand<C extends Command, Value>(
     command: C,
     options: CallOptions,
-  ): Promise<{ readonly result: CommandResults[C['kind']]; readonly name: RequestName }> {
+    done: (result: CommandResults[C['kind']], name: RequestName) => Promise<Value>,
+  ): Promise<Value> {
     for (let sessions = 1; ; sessions++) {
       if (this.#names.mustBegin && (sessions > 1 || this.catalogSeq === null))
         await this.#askCatalogSeq(options);
       const name = this.#names.acquire(this.catalogSeq);
       const trail: Trail = { ambiguous: false };
       try {
-        return { result: await this.#execute(command, name, options, trail), name };
+        return await done(await this.#execute(command, name, options, trail), name);
       } catch (error) {
         if (!(error instanceof ServiceError) || error.code !== 'session-expired') throw error;
         // Our session was idle for so long that the catalog forgot it. A command that was refused in

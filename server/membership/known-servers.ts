@@ -5,6 +5,7 @@ import { isServerId, type ServerId, serverIdCompare } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { ServerInfo, ServerState } from '../../wire/catalog-api.ts';
 import type { ClusterServers } from '../../wire/http-api.ts';
+import { flushDirectory } from '../storage/file-ops.ts';
 
 /** With whom a cluster began: the same on all servers, for good. Names are leased among these, and their catalog is the first. */
 export interface Bootstrap {
@@ -245,10 +246,5 @@ function writeWhole(file: string, text: string, unique: string): void {
     closeSync(fd);
   }
   renameSync(fresh, file);
-  const folder = openSync(dirname(file), 'r');
-  try {
-    fsyncSync(folder);
-  } finally {
-    closeSync(folder);
-  }
+  flushDirectory(dirname(file));
 }

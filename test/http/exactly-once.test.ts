@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import { SESSION_WINDOW } from '../../catalog/sessions.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { RequestId } from '../../replica/operation.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
@@ -266,4 +267,27 @@ test('a flush names the commands of all epochs of the catalog that were answered
   assert.equal(client.hasUnflushedCommands, false);
   await client.flushCatalog();
   assert.deepEqual(cluster.flushed.pop(), []);
+});
+
+test('a command that waits for its flush is remembered, whatever else its server executes meanwhile', async (t) => {
+  const cluster = await started(t);
+  const { url } = cluster.server(0);
+  assert.equal((await ask(url, 'PUT', PATH, { body: 'x' })).status, 201);
+  const { promise: held, resolve: reached } = Promise.withResolvers<void>();
+  const { promise: gone, resolve: letGo } = Promise.withResolvers<void>();
+  let isFirst = true;
+  cluster.intercept = async ({ method }) => {
+    if (method !== 'flush-catalog' || !isFirst) return;
+    isFirst = false;
+    reached();
+    await gone;
+  };
+  const removed = ask(url, 'DELETE', PATH);
+  await held;
+  // More than the catalog remembers of one session.
+  for (let number = 0; number <= SESSION_WINDOW; number++)
+    assert.equal((await ask(url, 'PUT', `/v1/files/main/d${number}/`)).status, 201);
+  letGo();
+  assert.equal((await removed).status, 204);
+  assert.equal(cluster.commands.filter(({ command }) => command.kind === 'unlink').length, 1);
 });

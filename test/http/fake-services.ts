@@ -17,7 +17,13 @@ import { buildApp } from '../../server/http/app.ts';
 import { MetricsRegistry } from '../../server/metrics.ts';
 import type { CatalogService, FileService, FileStanding, StatusService } from '../../server/services.ts';
 import { CatalogChanges } from '../../server/storage/catalog-changes.ts';
-import type { AnsweredCommands, Command, CommandRequest, Query } from '../../wire/catalog-api.ts';
+import type {
+  AnsweredCommands,
+  Command,
+  CommandRequest,
+  FlushAnswer,
+  Query,
+} from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { FileState, ServerStatus, WriteResult } from '../../wire/http-api.ts';
 import { rangeFromWire, rangeToWire } from '../../wire/lock-offsets.ts';
@@ -199,7 +205,8 @@ export class FakeCluster {
       flush: async (answered = []) => {
         await guard('flush-catalog');
         this.flushed.push(answered);
-        return { missing: this.isLossy ? answered : [] };
+        if (this.isLossy) return { missing: answered };
+        return runQuery(this.#db, { kind: 'missing-commands', answered: [...answered] }) as FlushAnswer;
       },
       execute: async (request) => {
         this.seen.push(request);

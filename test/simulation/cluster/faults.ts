@@ -260,7 +260,7 @@ export const FAULTS: readonly Fault[] = [
   ...DISK_FAULTS,
 ];
 
-/** Those that runs meet which name them, too: more than a cluster has to bear in all runs. */
+/** Those that runs meet which name them, too: too many for all runs. */
 export const NAMED_FAULTS: readonly Fault[] = [
   ...FAULTS,
   {
