@@ -1,5 +1,5 @@
 import type { Fence } from '../client/delegations.ts';
-import type { LateErrors } from './late-errors.ts';
+import type { LateErrors } from './pending/late-errors.ts';
 
 /** The little that the mount needs of the cluster; `cluster-backend.ts` is its real form, tests have one in memory. */
 

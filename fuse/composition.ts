@@ -5,18 +5,18 @@ import { writeGapBound } from '../client/demo/bound.ts';
 import { kernelOptions, type MountSettings } from '../client/mount-options.ts';
 import { LATE_ERROR_MESSAGE } from '../client/mount-status.ts';
 import { RememberingClient, type RememberingClientOptions } from '../client/remembering-client.ts';
-import { withBirths } from './birth-backend.ts';
-import { clusterBackend, isSnapshot } from './cluster-backend.ts';
-import { ClusterBirths } from './cluster-births.ts';
+import { clusterBackend, isSnapshot } from './cluster/cluster-backend.ts';
+import { ClusterBirths } from './cluster/cluster-births.ts';
+import { clusterFacts, withFacts } from './cluster/facts.ts';
+import { isAsStored, presenter } from './cluster/presentation.ts';
+import { readOnlyBackend } from './cluster/read-only.ts';
+import type { Users } from './cluster/users.ts';
 import { messageOf } from './errno.ts';
-import { clusterFacts, withFacts } from './facts.ts';
 import { type Mounted, mountVolume } from './mount.ts';
-import { type LateError, UNBORN_MS_MAX } from './newborn-files.ts';
-import { isAsStored, presenter } from './presentation.ts';
-import { readOnlyBackend } from './read-only.ts';
-import { REMOVAL_ROW_MS } from './removal-rows.ts';
+import { withBirths } from './pending/birth-backend.ts';
+import { type LateError, UNBORN_MS_MAX } from './pending/newborn-files.ts';
+import { REMOVAL_ROW_MS } from './pending/removal-rows.ts';
 import type { KernelCache, Log, Transport } from './transport.ts';
-import type { Users } from './users.ts';
 
 /** The client library's time limit is this share of a call's, so that the program gets its error, which says why. */
 const CLIENT_MARGIN = 0.95;

@@ -82,3 +82,13 @@ export function isForeseen(error: unknown): boolean {
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
+
+/** @returns whether a call failed because the lock that it was made under was lost */
+export function isLockLoss(error: unknown): boolean {
+  return error instanceof ServiceError && error.code === 'lease-lost';
+}
+
+/** @returns the error of calls under a lock that was lost */
+export function lockLost(): ErrnoError {
+  return new ErrnoError('EIO', 'A lock on the file was lost, and others may have it');
+}

@@ -1,18 +1,19 @@
 import { constants } from 'node:fs';
 import { ServiceError } from '../base/errors.ts';
 import type { World } from '../base/world.ts';
-import { ACCESS_RULE_DEFAULT, AccessTimes } from './access-times.ts';
-import { ATTRIBUTE_AGE_MAX_MS } from './attribute-cache.ts';
 import type { Attributes, FileSystemBackend, RenameMode, Space, XattrMode } from './backend.ts';
+import { OpenFiles } from './contents/open-files.ts';
+import { WRITTEN_BYTES_LEAST } from './contents/written-pages.ts';
 import { withDeadline } from './deadline.ts';
-import { Directories } from './directories.ts';
 import { ErrnoError, type ErrnoName, errnoName } from './errno.ts';
-import type { Inodes } from './inodes.ts';
-import type { NameChange } from './known-listings.ts';
-import type { ErrorScope } from './late-errors.ts';
-import { Names } from './names.ts';
-import { OpenFiles } from './open-files.ts';
-import { isGone, RemovedDirectories, staleIfGone } from './removed-directories.ts';
+import { ATTRIBUTE_AGE_MAX_MS } from './metadata/attribute-cache.ts';
+import { Directories } from './metadata/directories.ts';
+import type { Inodes } from './metadata/inodes.ts';
+import type { NameChange } from './metadata/known-listings.ts';
+import { Names } from './metadata/names.ts';
+import { isGone, RemovedDirectories, staleIfGone } from './metadata/removed-directories.ts';
+import { ACCESS_RULE_DEFAULT, AccessTimes } from './pending/access-times.ts';
+import type { ErrorScope } from './pending/late-errors.ts';
 import type {
   AttributeRequest,
   Caller,
@@ -25,7 +26,6 @@ import type {
   NamePlace,
   Opened,
 } from './transport.ts';
-import { WRITTEN_BYTES_LEAST } from './written-pages.ts';
 import { isNamespaceAlone, isTrusted, xattrKind } from './xattr-names.ts';
 
 const NAME_BYTES_MAX = 255;

@@ -10,15 +10,15 @@ import {
   parseMountSource,
 } from '../client/mount-options.ts';
 import { systemWorld as world } from '../world/system-world.ts';
-import { isSnapshot } from './cluster-backend.ts';
+import { isSnapshot } from './cluster/cluster-backend.ts';
+import { SystemUsers } from './cluster/users.ts';
 import { type ClusterMountSettings, mountCluster } from './composition.ts';
+import { writtenBytesMax } from './contents/written-pages.ts';
 import { withDeadline } from './deadline.ts';
 import { errnoName, messageOf } from './errno.ts';
 import { stderrLog } from './log.ts';
 import { OwnLog } from './own-log.ts';
 import { TransportError, transportNamed } from './transports.ts';
-import { SystemUsers } from './users.ts';
-import { writtenBytesMax } from './written-pages.ts';
 
 const USAGE =
   'usage: fuse/main.ts [--servers URL,URL,…] [-o OPTION,OPTION=VALUE,…] VOLUME[:/DIRECTORY] DIR; docs/mount.md has the options';

@@ -1,9 +1,9 @@
 import type { World } from '../base/world.ts';
-import type { AccessRule } from './access-times.ts';
-import { ATTRIBUTE_AGE_MAX_MS } from './attribute-cache.ts';
 import type { FileSystemBackend } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { FileSystem } from './file-system.ts';
+import { ATTRIBUTE_AGE_MAX_MS } from './metadata/attribute-cache.ts';
+import type { AccessRule } from './pending/access-times.ts';
 import type { KernelCache, Log, Transport, TransportOptions } from './transport.ts';
 
 export interface MountOptions extends Partial<Pick<TransportOptions, 'kernelOptions' | 'present'>> {

@@ -11,7 +11,7 @@ export function isTransportName(text: string): text is TransportName {
 
 /** Loaded when it is used: without libfuse it cannot even be loaded. */
 const mountNatively: Transport = async (directory, calls, options) => {
-  const { mountWithBinding } = await import('./binding.ts');
+  const { mountWithBinding } = await import('./native/binding.ts');
   return mountWithBinding(directory, calls, options);
 };
 

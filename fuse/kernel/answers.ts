@@ -1,7 +1,7 @@
 import { type ErrnoName, errnoName } from '../errno.ts';
 import { logUnforeseen } from '../log.ts';
-import { RecentTimeouts } from '../recent-timeouts.ts';
-import { SpentCallers } from '../spent-callers.ts';
+import { RecentTimeouts } from '../transport/recent-timeouts.ts';
+import { SpentCallers } from '../transport/spent-callers.ts';
 import type { TransportOptions } from '../transport.ts';
 import { CallsUnderWay, type CallUnderWay } from './calls-under-way.ts';
 import { ROOT_NODE } from './protocol.ts';

@@ -1,4 +1,4 @@
-import { BACKGROUND_MAX } from '../kernel-tuning.ts';
+import { BACKGROUND_MAX } from '../transport/kernel-tuning.ts';
 import type { FileKernel, FileSystemCalls, TransportOptions } from '../transport.ts';
 import type { AbsentLists } from './absent-lists.ts';
 import { Notifier, type Write } from './notifier.ts';

@@ -1,8 +1,8 @@
 import { type Attributes, type ContentVersion, contentVersionCompare } from '../backend.ts';
+import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS, Uptake } from '../kernel-view/uptake.ts';
 import { contentsName, type KernelCache, type NamePlace } from '../transport.ts';
 import type { AbsentLists } from './absent-lists.ts';
 import type { Validity } from './replies.ts';
-import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS, Uptake } from './uptake.ts';
 
 interface Told {
   readonly contents: ContentVersion;

@@ -1,6 +1,12 @@
 import { LOCK_END } from '../../base/lock-end.ts';
 import type { Attributes, NodeKind, Space } from '../backend.ts';
-import { FILE_TYPES, NAME_BYTES_MAX, PREFERRED_IO_BYTES, sectorCount, spaceNumbers } from '../stat.ts';
+import {
+  FILE_TYPES,
+  NAME_BYTES_MAX,
+  PREFERRED_IO_BYTES,
+  sectorCount,
+  spaceNumbers,
+} from '../transport/stat.ts';
 import type { DirectoryPage, LockRequest } from '../transport.ts';
 import { INIT_FLAG, MAJOR, MINOR, NOTIFY, OUT_HEADER_BYTES, ROOT_NODE } from './protocol.ts';
 

@@ -2,6 +2,7 @@ import { constants as fsConstants } from 'node:fs';
 import { unreachable } from '../../base/assert.ts';
 import type { Attributes } from '../backend.ts';
 import { errnoName } from '../errno.ts';
+import type { Uptake } from '../kernel-view/uptake.ts';
 import { logUnforeseen } from '../log.ts';
 import type { Caller, Created, FileSystemCalls, NamePlace, Opened, TransportOptions } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
@@ -27,7 +28,6 @@ import {
 } from './replies.ts';
 import { decodeHeader, decodeRequest, type Request, type RequestHeader } from './requests.ts';
 import type { Signals } from './signals.ts';
-import type { Uptake } from './uptake.ts';
 
 export const WRITE_BYTES_MAX = 1024 * 1024;
 /** The largest request is a write with its header, and a little room. */

@@ -46,7 +46,7 @@ const LAYERS: Readonly<Record<string, Layer>> = {
     node: true,
     packages: ['@peculiar/x509', 'commander', 'lru-cache', 'reflect-metadata'],
   },
-  fuse: { folders: ['base', 'world', 'client'], node: true, packages: ['fuse-native'] },
+  fuse: { folders: ['base', 'wire', 'world', 'client'], node: true, packages: ['fuse-native'] },
   model: { folders: [], node: true, packages: [] },
 };
 
@@ -142,7 +142,7 @@ const SYSTEM_EDGES: Readonly<Record<string, string>> = {
   'client/socket-channel.ts': 'the sockets of a ServerChannel',
   'client/traffic.ts': 'the sockets of a ServerChannel',
   'fuse/kernel/': 'the real kernel',
-  'fuse/mount-guard.ts': 'the real kernel',
+  'fuse/transport/mount-guard.ts': 'the real kernel',
 };
 
 const ROOT = resolve(import.meta.dirname, '../..');

@@ -9,7 +9,7 @@ import { mkdir, open, readdir, readFile, stat, unlink, writeFile } from 'node:fs
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ClusterClient } from '../../client/cluster-client.ts';
-import { REMOVAL_ROW_MS } from '../../fuse/removal-rows.ts';
+import { REMOVAL_ROW_MS } from '../../fuse/pending/removal-rows.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { noMount } from '../fuse/mounted.ts';
 import { isLong, onlyLong } from '../long.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { AttributeCache } from '../../fuse/attribute-cache.ts';
 import type { Attributes } from '../../fuse/backend.ts';
+import { AttributeCache } from '../../fuse/metadata/attribute-cache.ts';
 import { placeKey } from '../../fuse/place.ts';
 import { systemWorld } from '../../world/system-world.ts';
 

@@ -3,8 +3,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { LOCK_END } from '../../base/lock-end.ts';
-import { BindingLocks, LOCK_WAITERS_MAX } from '../../fuse/binding-locks.ts';
 import { ErrnoError } from '../../fuse/errno.ts';
+import { BindingLocks, LOCK_WAITERS_MAX } from '../../fuse/native/binding-locks.ts';
 import type { LockRequest } from '../../fuse/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
 

@@ -10,9 +10,9 @@ import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import { ServiceError } from '../../base/errors.ts';
 import { lend } from '../../base/lent-memory.ts';
 import type { Attributes, BirthOutcome, NewFile } from '../../fuse/backend.ts';
-import { withBirths } from '../../fuse/birth-backend.ts';
-import { Births } from '../../fuse/births.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
+import { withBirths } from '../../fuse/pending/birth-backend.ts';
+import { Births } from '../../fuse/pending/births.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';

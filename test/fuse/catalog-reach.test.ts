@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
-import { CatalogReach } from '../../fuse/catalog-reach.ts';
+import { CatalogReach } from '../../fuse/cluster/catalog-reach.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const SILENCE = new ServiceError('no-majority', 'Nobody answers');

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { ErrorCode } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
-import { ClusterBirths } from '../../fuse/cluster-births.ts';
+import { ClusterBirths } from '../../fuse/cluster/cluster-births.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { FakeCluster, type Reaction } from '../client/fake-cluster.ts';

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
-import { clusterBackend } from '../../fuse/cluster-backend.ts';
-import { replicatedRoom } from '../../fuse/replicated-room.ts';
+import { clusterBackend } from '../../fuse/cluster/cluster-backend.ts';
+import { replicatedRoom } from '../../fuse/cluster/replicated-room.ts';
 import type { ServerInfo } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { FakeCluster } from '../client/fake-cluster.ts';

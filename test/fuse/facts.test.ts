@@ -4,9 +4,9 @@
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { withBirths } from '../../fuse/birth-backend.ts';
-import { type FactsListing, withFacts } from '../../fuse/facts.ts';
+import { type FactsListing, withFacts } from '../../fuse/cluster/facts.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
+import { withBirths } from '../../fuse/pending/birth-backend.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';

@@ -3,8 +3,8 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { BackendFile } from '../../fuse/backend.ts';
+import { BLOCK_BYTES } from '../../fuse/contents/read-ahead.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
-import { BLOCK_BYTES } from '../../fuse/read-ahead.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 

@@ -9,8 +9,8 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { Prng } from '../../base/prng.ts';
 import type { Attributes } from '../../fuse/backend.ts';
-import { type Asked, KnownListings, type NameChange } from '../../fuse/known-listings.ts';
-import { namesCompare } from '../../fuse/name-order.ts';
+import { type Asked, KnownListings, type NameChange } from '../../fuse/metadata/known-listings.ts';
+import { namesCompare } from '../../fuse/metadata/name-order.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const DIRECTORY = 7;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ContentVersion } from '../../fuse/backend.ts';
-import { Lineage } from '../../fuse/lineage.ts';
+import { Lineage } from '../../fuse/contents/lineage.ts';
 
 /** `E.S`, of the epoch E. */
 function version(text: string): ContentVersion {

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
-import { LookAhead } from '../../fuse/look-ahead.ts';
+import { LookAhead } from '../../fuse/metadata/look-ahead.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 

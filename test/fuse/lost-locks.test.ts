@@ -13,7 +13,7 @@ import { type TestContext, test } from 'node:test';
 import { LOCK_END } from '../../base/lock-end.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { BackendLock } from '../../fuse/backend.ts';
-import { clusterBackend } from '../../fuse/cluster-backend.ts';
+import { clusterBackend } from '../../fuse/cluster/cluster-backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';

@@ -16,7 +16,7 @@ import type {
   Space,
   XattrMode,
 } from '../../fuse/backend.ts';
-import { withoutPrivileges } from '../../fuse/inodes.ts';
+import { withoutPrivileges } from '../../fuse/metadata/inodes.ts';
 import { LockTable } from '../../server/file/lock-table.ts';
 
 const BLOCK = 1024 * 1024;

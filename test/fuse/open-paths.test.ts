@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { OpenPaths } from '../../fuse/open-paths.ts';
+import { OpenPaths } from '../../fuse/native/open-paths.ts';
 
 const [ONE, TWO, THREE] = [1, 3, 5];
 

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { lentMemory } from '../../base/lent-memory.ts';
-import { BLOCK_BYTES, ReadAhead, ReadPosition } from '../../fuse/read-ahead.ts';
-import { ReadSource } from '../../fuse/read-source.ts';
+import { BLOCK_BYTES, ReadAhead, ReadPosition } from '../../fuse/contents/read-ahead.ts';
+import { ReadSource } from '../../fuse/contents/read-source.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 function setUp(sizeBytes: number, blocksMax = 32) {

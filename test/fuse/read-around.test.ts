@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ReadAround } from '../../fuse/read-around.ts';
+import { ReadAround } from '../../fuse/contents/read-around.ts';
 
 /** @returns how many misses there are until the block is fetched */
 function missesUntilFetched(around: ReadAround, key: string): number {

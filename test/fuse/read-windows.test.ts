@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BackendRange } from '../../fuse/backend.ts';
-import { BLOCK_BYTES, ReadAhead, ReadPosition } from '../../fuse/read-ahead.ts';
-import { ReadSource } from '../../fuse/read-source.ts';
+import { BLOCK_BYTES, ReadAhead, ReadPosition } from '../../fuse/contents/read-ahead.ts';
+import { ReadSource } from '../../fuse/contents/read-source.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const BLOCKS = 40;

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Attributes, NodeKind } from '../../fuse/backend.ts';
+import { RefusedOpens } from '../../fuse/kernel-view/refused-opens.ts';
 import { placeKey } from '../../fuse/place.ts';
-import { RefusedOpens } from '../../fuse/refused-opens.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const [THREAD, OTHER] = [100, 200];

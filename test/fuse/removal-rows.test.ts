@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RemovalRows } from '../../fuse/removal-rows.ts';
+import { RemovalRows } from '../../fuse/pending/removal-rows.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const DIRECTORY = 7;

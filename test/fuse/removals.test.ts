@@ -7,12 +7,12 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
-import { REMOVAL_LIMITS } from '../../client/removal-limits.ts';
 import type { RemovedName } from '../../fuse/backend.ts';
-import { withBirths } from '../../fuse/birth-backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
-import { type ErrorScope, LateErrors } from '../../fuse/late-errors.ts';
-import { Removals } from '../../fuse/removals.ts';
+import { withBirths } from '../../fuse/pending/birth-backend.ts';
+import { type ErrorScope, LateErrors } from '../../fuse/pending/late-errors.ts';
+import { Removals } from '../../fuse/pending/removals.ts';
+import { FORGETS_MAX } from '../../wire/request-limits.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { MemoryBackend } from './memory-backend.ts';
@@ -479,14 +479,14 @@ function begun(refused: readonly string[] = [], atNs: string | null = null) {
 
 test('a request has names of no more directories than a server takes, of one user and one session', async () => {
   const { removals, add, requests, answer } = begun();
-  const directories = 3 * REMOVAL_LIMITS.directories;
+  const directories = 3 * FORGETS_MAX;
   for (let parent = 1; parent <= directories; parent++)
     for (const name of ['a', 'b'])
       add(parent, name, { uid: parent % 5 === 0 ? 1 : 2, session: parent % 7 === 0 ? 1 : 2 });
   answer();
   await removals.gone();
   for (const { names: removed, uid } of requests) {
-    assert.ok(new Set(removed.map(({ parent }) => parent)).size <= REMOVAL_LIMITS.directories);
+    assert.ok(new Set(removed.map(({ parent }) => parent)).size <= FORGETS_MAX);
     assert.deepEqual([...new Set(removed.map(({ parent }) => (parent % 5 === 0 ? 1 : 2)))], [uid]);
     assert.equal(new Set(removed.map(({ parent }) => parent % 7 === 0)).size, 1);
   }

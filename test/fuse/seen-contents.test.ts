@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Attributes } from '../../fuse/backend.ts';
-import { SeenContents } from '../../fuse/seen-contents.ts';
+import { SeenContents } from '../../fuse/pending/seen-contents.ts';
 
 const FILE = { inode: 7, kind: 'file', live: false, contents: { epoch: 1, seq: 1 } } as Attributes;
 const NEWER = { epoch: 1, seq: 2 };

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { SendWindow, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN } from '../../fuse/send-window.ts';
+import { SendWindow, WINDOW_BYTES_MAX, WINDOW_BYTES_MIN } from '../../fuse/pending/send-window.ts';
 
 const MEBIBYTE = 1024 * 1024;
 

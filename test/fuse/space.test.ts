@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ClusterClient } from '../../client/cluster-client.ts';
-import { clusterBackend } from '../../fuse/cluster-backend.ts';
+import { clusterBackend } from '../../fuse/cluster/cluster-backend.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 /** Goal: df tells how much can be stored, where each byte takes room for each of its replicas. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { SpentCallers } from '../../fuse/spent-callers.ts';
+import { SpentCallers } from '../../fuse/transport/spent-callers.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 test('who has waited for the root for the whole time has none left, and nobody else is meant', () => {

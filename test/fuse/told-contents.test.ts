@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Attributes } from '../../fuse/backend.ts';
-import { ToldContents } from '../../fuse/told-contents.ts';
+import { ToldContents } from '../../fuse/kernel-view/told-contents.ts';
 import { contentsName } from '../../fuse/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
 

@@ -7,7 +7,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import { Prng } from '../../base/prng.ts';
-import { BIRTH_LIMITS } from '../../client/birth-limits.ts';
 import type {
   Attributes,
   BackendFile,
@@ -16,7 +15,8 @@ import type {
   FileState,
   NewFile,
 } from '../../fuse/backend.ts';
-import { UnbornFile, type UnbornFileParts } from '../../fuse/unborn-file.ts';
+import { UnbornFile, type UnbornFileParts } from '../../fuse/pending/unborn-file.ts';
+import { BIRTH_BYTES_MAX } from '../../wire/births.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const SIZE_MAX = 3_000;
@@ -226,11 +226,11 @@ test('what is too large, or is too much together with others, is written at the 
     const { file, cluster, calls } = started();
     await file.write(0, [bytesOf('small')]);
     cluster.isFull = isFull;
-    await file.write(isFull ? 5 : BIRTH_LIMITS.fileBytes, [bytesOf('more')]);
+    await file.write(isFull ? 5 : BIRTH_BYTES_MAX, [bytesOf('more')]);
     assert.deepEqual(calls, ['make', 'write on 0.0', 'write']);
   }
   const { file, calls } = started();
-  await file.append(new Uint8Array(BIRTH_LIMITS.fileBytes - 1));
+  await file.append(new Uint8Array(BIRTH_BYTES_MAX - 1));
   await file.append(bytesOf('more'));
   assert.deepEqual(calls, ['make', 'write on 0.0', 'append']);
 });

@@ -5,10 +5,10 @@ import fc from 'fast-check';
 import { ServiceError } from '../../base/errors.ts';
 import { lentMemory } from '../../base/lent-memory.ts';
 import type { FileState } from '../../fuse/backend.ts';
-import { CHUNK_BYTES_MAX } from '../../fuse/chunks.ts';
-import { DirtyBudget } from '../../fuse/dirty-budget.ts';
-import { WINDOW_BYTES_MIN } from '../../fuse/send-window.ts';
-import { FILE_DIRTY_BYTES_MAX, WriteBehind } from '../../fuse/write-behind.ts';
+import { CHUNK_BYTES_MAX } from '../../fuse/pending/chunks.ts';
+import { DirtyBudget } from '../../fuse/pending/dirty-budget.ts';
+import { WINDOW_BYTES_MIN } from '../../fuse/pending/send-window.ts';
+import { FILE_DIRTY_BYTES_MAX, WriteBehind } from '../../fuse/pending/write-behind.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const STATE: FileState = { sizeBytes: 0, modifiedNs: '0', contents: { epoch: 0, seq: 0 } };

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
-import { WrittenPages } from '../../fuse/written-pages.ts';
+import { WrittenPages } from '../../fuse/contents/written-pages.ts';
 
 const PAGE = 4096;
 const FILE_BYTES_MAX = 6 * PAGE;

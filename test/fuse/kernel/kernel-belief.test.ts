@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Attributes } from '../../../fuse/backend.ts';
 import { KernelBelief } from '../../../fuse/kernel/kernel-belief.ts';
-import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from '../../../fuse/kernel/uptake.ts';
+import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from '../../../fuse/kernel-view/uptake.ts';
 import { contentsName } from '../../../fuse/transport.ts';
 
 const LEFT_MS = UPTAKE_SLACK_MS + 10;

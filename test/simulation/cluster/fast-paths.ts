@@ -4,14 +4,14 @@
  */
 import { Delegations } from '../../../client/delegations.ts';
 import { RememberingClient } from '../../../client/remembering-client.ts';
-import { Births } from '../../../fuse/births.ts';
-import { HeldDirectories } from '../../../fuse/held-directories.ts';
+import { PagesOfFile } from '../../../fuse/contents/written-pages.ts';
 import { AbsentLists } from '../../../fuse/kernel/absent-lists.ts';
-import { KnownListings } from '../../../fuse/known-listings.ts';
-import { Removals } from '../../../fuse/removals.ts';
-import { UnbornFile } from '../../../fuse/unborn-file.ts';
-import { WriteBehind } from '../../../fuse/write-behind.ts';
-import { PagesOfFile } from '../../../fuse/written-pages.ts';
+import { HeldDirectories } from '../../../fuse/metadata/held-directories.ts';
+import { KnownListings } from '../../../fuse/metadata/known-listings.ts';
+import { Births } from '../../../fuse/pending/births.ts';
+import { Removals } from '../../../fuse/pending/removals.ts';
+import { UnbornFile } from '../../../fuse/pending/unborn-file.ts';
+import { WriteBehind } from '../../../fuse/pending/write-behind.ts';
 import { LocalFlush } from '../../../replica/local-flush.ts';
 import { ReadLease } from '../../../replica/read-lease.ts';
 import { Reset } from '../../../replica/reset.ts';

@@ -1,7 +1,7 @@
 import { parseMountOptions } from '../../../client/mount-options.ts';
+import { NAMELESS_USERS } from '../../../fuse/cluster/users.ts';
 import { type ClusterMount, mountCluster } from '../../../fuse/composition.ts';
-import { NAMELESS_USERS } from '../../../fuse/users.ts';
-import { WRITTEN_BYTES_LEAST } from '../../../fuse/written-pages.ts';
+import { WRITTEN_BYTES_LEAST } from '../../../fuse/contents/written-pages.ts';
 import { ModelKernel } from '../kernel/model-kernel.ts';
 import { opcodeName } from '../kernel/request-queue.ts';
 import { derived } from './derived.ts';

@@ -1,0 +1,309 @@
+import { setMaxListeners } from 'node:events';
+import { assert } from '../../base/assert.ts';
+import { reserveBytes } from '../../base/disk-reserve.ts';
+import { ServiceError } from '../../base/errors.ts';
+import { majority } from '../../base/quorum.ts';
+import type { ClusterClient } from '../../client/cluster-client.ts';
+import type { Delegations } from '../../client/delegations.ts';
+import type { FileLocks } from '../../client/file-locks.ts';
+import { RememberingClient } from '../../client/remembering-client.ts';
+import {
+  type AttributeChanges,
+  type Attributes,
+  type BackendFile,
+  type BackendLock,
+  type ContentVersion,
+  contentVersionCompare,
+  type FileState,
+  type FileSystemBackend,
+  type Owner,
+  type Space,
+} from '../backend.ts';
+import { isLockLoss, lockLost } from '../errno.ts';
+import { CatalogReach } from './catalog-reach.ts';
+import { replicatedRoom } from './replicated-room.ts';
+import { NAMELESS_USERS, type Users } from './users.ts';
+
+/** What an `fsync` of a file makes durable beside its contents. Servers flush its first name themselves. */
+const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
+  'rename',
+  'link',
+  'set-attributes',
+  'set-xattr',
+  'remove-xattr',
+]);
+
+/** @returns whether it names a snapshot, `volume@name`, of which nothing can be changed */
+export function isSnapshot(volume: string): boolean {
+  return volume.includes('@');
+}
+
+/**
+ * The volume of a real cluster, through the client library.
+ *
+ * @param volume or a snapshot of it; what is said here of changes is then refused by whoever wraps this
+ * @param path directory of the volume that is the root; `/` for all of it
+ * @param users of the machine, for the trash
+ * @param delegations directories that commands of this mount are not to call back from it
+ */
+export function clusterBackend(
+  client: ClusterClient,
+  volume: string,
+  path = '/',
+  delegations: Delegations | null = null,
+  users: Users = NAMELESS_USERS,
+): FileSystemBackend {
+  const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
+  /** Which snapshot is meant, in each question; found out at the start. */
+  let shown: { readonly snapshot?: number } = {};
+  /** Also where a snapshot of it is meant. */
+  const volumeName = volume.replace(/@.*$/, '');
+  const reach = new CatalogReach(client.world, () => client.query({ kind: 'volume', name: volumeName }));
+  const query: ClusterClient['query'] = (question) => reach.ask((limits) => client.query(question, limits));
+  const command: ClusterClient['command'] = async (change, options) => {
+    const result = await reach.ask((limits) => client.command(change, { ...options, ...limits }));
+    if (FLUSHED_WITH_FILE.has(change.kind)) changes.answered++;
+    return result;
+  };
+  const changes = { answered: 0, flushed: 0 };
+  /** On which disk each server stores, as it said last. */
+  const disks = new Map<string, string>();
+  return {
+    async start() {
+      if (isSnapshot(volume)) {
+        const { inode, kind, snapshot } = await client.resolve(volume, path);
+        if (kind !== 'directory' || snapshot === undefined) {
+          throw new ServiceError('not-directory', `Cannot mount ${volume}:${path}: it is not a directory`);
+        }
+        shown = { snapshot };
+        return inode;
+      }
+      if (path !== '/') {
+        const { inode, kind } = await client.resolve(volume, path);
+        if (kind !== 'directory') {
+          throw new ServiceError('not-directory', `Cannot mount ${volume}:${path}: it is not a directory`);
+        }
+        return inode;
+      }
+      const answer = await client.query({ kind: 'volume', name: volume });
+      return answer.volume.root;
+    },
+    stop: () => {
+      reach.close();
+      return client.close();
+    },
+    isAway: () => reach.isAway,
+    async lookup(parent, name) {
+      return (await query({ kind: 'lookup', parent, name, ...shown })).attributes;
+    },
+    ...(client instanceof RememberingClient
+      ? { remembers: (parent, name) => client.remembers(parent, name) }
+      : {}),
+    async attributes(inode) {
+      return (await query({ kind: 'attributes', inode, ...shown })).attributes;
+    },
+    list: (inode, after, countMax) => query({ kind: 'list', inode, after, countMax, ...shown }),
+    async createFile(parent, name, mode, owner, exclusive) {
+      const place = { parent, name };
+      const change = { kind: 'create-file', place, mode, ...ownerOf(owner), exclusive } as const;
+      const { created, attributes } = await command(change, owning(parent));
+      if (created) client.noteMaker(attributes, client.catalogPrimary);
+      return { created, attributes };
+    },
+    async makeDirectory(parent, name, mode, owner) {
+      const change = { kind: 'make-directory', place: { parent, name }, mode, ...ownerOf(owner) } as const;
+      const { mark } = delegations ?? { mark: 0 };
+      const made = await command(change, delegations?.asMaker(parent));
+      delegations?.learn(made.attributes.inode, made, mark);
+      return made.attributes;
+    },
+    async makeNode(parent, name, type, device, mode, owner) {
+      const place = { parent, name };
+      const change = { kind: 'make-node', place, type, device, mode, ...ownerOf(owner) } as const;
+      return (await command(change, owning(parent))).attributes;
+    },
+    async symlink(parent, name, target, { uid, gid }) {
+      const change = { kind: 'symlink', place: { parent, name }, target, uid, gid } as const;
+      return (await command(change, owning(parent))).attributes;
+    },
+    async link(inode, parent, name) {
+      const change = { kind: 'link', inode, place: { parent, name } } as const;
+      return (await command(change, { live: true, ...owning(parent) })).attributes;
+    },
+    unlink: (parent, name, uid) =>
+      command({ kind: 'unlink', place: { parent, name }, by: users.removerText(uid) }, owning(parent)),
+    removeDirectory: (parent, name, inode = parent) =>
+      command({ kind: 'remove-directory', place: { parent, name } }, owning(parent, inode)),
+    rename: (from, to, mode, uid) =>
+      command({ kind: 'rename', from, to, mode, by: users.removerText(uid) }, owning(from.parent, to.parent)),
+    async setAttributes(inode, changes: AttributeChanges) {
+      const change = { kind: 'set-attributes', inode, ...changes } as const;
+      return (await command(change, { live: true, ...owning(inode) })).attributes;
+    },
+    async noteAccesses(accesses) {
+      await command({ kind: 'note-accesses', volume, unset: true, accesses: [...accesses] });
+    },
+    async keepOrphan(inode) {
+      await client.command({ kind: 'keep-orphan', inode });
+    },
+    async persistNames(scope) {
+      const through = changes.answered;
+      if (scope === 'mount' && through === changes.flushed) return;
+      await reach.ask((limits) => client.flushCatalog(limits));
+      changes.flushed = Math.max(changes.flushed, through);
+    },
+    async xattr(inode, name) {
+      return Buffer.from((await query({ kind: 'xattr', inode, name, ...shown })).value, 'base64');
+    },
+    async xattrs(inode) {
+      return (await query({ kind: 'xattrs', inode, ...shown })).names;
+    },
+    async setXattr(inode, name, value, mode, clearsSetgid = false) {
+      const base64 = Buffer.from(value).toString('base64');
+      const more = clearsSetgid ? { clearsSetgid } : {};
+      await command({ kind: 'set-xattr', inode, name, value: base64, mode, ...more }, owning(inode));
+    },
+    async removeXattr(inode, name) {
+      await command({ kind: 'remove-xattr', inode, name }, owning(inode));
+    },
+    async space() {
+      const [{ volume: info }, { servers }, { servers: heard }] = await Promise.all([
+        client.query({ kind: 'volume', name: volumeName }),
+        client.query({ kind: 'servers', counts: false }),
+        client.status(),
+      ]);
+      for (const { id, disk } of heard) if (disk !== undefined) disks.set(id, disk);
+      const { totalBytes, freeBytes } = spaceOf(servers, heard, info, (id) => disks.get(id) ?? id);
+      const { quotaBytes, quotaInodes, namedBytes, namedInodes, inodes } = info;
+      const leftBytes = quotaBytes === 0 ? Number.POSITIVE_INFINITY : Math.max(0, quotaBytes - namedBytes);
+      return {
+        totalBytes: quotaBytes === 0 ? totalBytes : Math.min(totalBytes, quotaBytes),
+        freeBytes: Math.min(freeBytes, leftBytes),
+        ...(leftBytes < freeBytes ? { isQuota: true as const } : {}),
+        inodes: quotaInodes === 0 ? inodes : namedInodes,
+        ...(quotaInodes === 0 ? {} : { freeInodes: Math.max(0, quotaInodes - namedInodes) }),
+      };
+    },
+    openFile: (inode, replicas, { seq }) => clusterFile(client, inode, { replicas, since: seq, ...shown }),
+  };
+}
+
+interface Disk extends Pick<Space, 'totalBytes' | 'freeBytes'> {
+  /** Of its server. */
+  readonly id: string;
+  /** `out`: its server is no part of the cluster any more. */
+  readonly state: string;
+}
+
+/**
+ * What can be stored on all servers together, where each byte takes as much room on each of its replicas ({@link replicatedRoom}). A server that is silent
+ * counts with what it last said of itself: its disk is still there. The room of a disk that several of them store on is there once.
+ *
+ * @param heard what servers say of themselves now
+ * @param diskOf what servers that store on one disk have in common
+ */
+function spaceOf(
+  servers: readonly Disk[],
+  heard: readonly Omit<Disk, 'state'>[],
+  { replicas, policy }: { readonly replicas: number } & Pick<Attributes, 'policy'>,
+  diskOf: (server: string) => string,
+): Pick<Space, 'totalBytes' | 'freeBytes'> {
+  const told = servers
+    .filter(({ state }) => state !== 'out')
+    .map((server) => heard.find(({ id, totalBytes }) => id === server.id && totalBytes > 0) ?? server);
+  // Servers of one disk differ in when they have looked.
+  const disks = [...Map.groupBy(told, ({ id }) => diskOf(id)).values()];
+  const needed = policy === 'all' ? replicas : majority(replicas);
+  const room = (of: (sharers: typeof told) => number): number =>
+    replicatedRoom(
+      disks.map((sharers) => ({ bytes: of(sharers), servers: sharers.length })),
+      replicas,
+      needed,
+    );
+  // What servers keep for themselves takes no contents.
+  const usable = ({ freeBytes, totalBytes }: (typeof told)[number]): number =>
+    Math.max(0, freeBytes - reserveBytes(totalBytes));
+  return {
+    totalBytes: room((sharers) => Math.max(...sharers.map(({ totalBytes }) => totalBytes))),
+    freeBytes: room((sharers) => Math.min(...sharers.map(usable))),
+  };
+}
+
+/** A caller has more that is not for the catalog. */
+function ownerOf({ uid, gid, umask }: Owner): Owner {
+  return { uid, gid, ...(umask === undefined ? {} : { umask }) };
+}
+
+/** Many changes of a file are under way at the same time, and each listens to it. */
+function unlimited(): AbortController {
+  const controller = new AbortController();
+  setMaxListeners(0, controller.signal);
+  return controller;
+}
+
+function clusterFile(
+  client: ClusterClient,
+  inode: number,
+  options: { readonly replicas: readonly string[]; readonly since: number; readonly snapshot?: number },
+): BackendFile {
+  const handle = client.openFile(inode, { ...options, locks: () => locks });
+  const { replicas } = options;
+  let locks: FileLocks | null = null;
+  let underLocks = unlimited();
+  /** The newest contents that were written by this handle. */
+  let written: ContentVersion | null = null;
+  /**
+   * A change that is under way when locks on the file are lost fails, and is not sent again: others may have the locks, and what it would replace
+   * is not what the program has read under them. An answer that arrives after the loss does not say whether it was carried out before.
+   */
+  const changed = async <State extends FileState>(
+    change: (options: { readonly signal?: AbortSignal }) => Promise<State>,
+  ): Promise<State> => {
+    const { signal } = underLocks;
+    const state = await change(locks === null ? {} : { signal }).catch((error: unknown) => {
+      throw isLockLoss(error) ? lockLost() : error;
+    });
+    locks?.notice();
+    signal.throwIfAborted();
+    if (written === null || contentVersionCompare(state.contents, written) > 0) written = state.contents;
+    return state;
+  };
+  return {
+    async read(offset, length) {
+      const { bytes } = await handle.read(offset, length);
+      assert(bytes.length <= length, 'No more is answered than was asked for');
+      return bytes;
+    },
+    range: (offset, length) => handle.range(offset, length),
+    write: (offset, parts, expect) =>
+      changed((how) => handle.write(offset, parts, { ...how, ...(expect && { ifContents: expect }) })),
+    writeParts: (parts) => changed((how) => handle.writeParts(parts, how)),
+    append: (bytes) => changed((how) => handle.write('append', bytes, how)),
+    truncate: (sizeBytes) => changed((how) => handle.truncate(sizeBytes, how)),
+    punch: (from, to, grows) => changed((how) => handle.punch(from, to, grows, how)),
+    seek: async (offset, what) => (await handle.extent(offset, what)).found,
+    async copyFrom(source, fromOffset, toOffset, length) {
+      const state = await changed((how) =>
+        handle.copyFrom({ from: source, fromOffset, toOffset, length }, how),
+      );
+      return { copiedBytes: state.offset - toOffset, state };
+    },
+    arrive: async () => undefined,
+    flush: () => handle.flush(),
+    async seal() {
+      // Not what another client has written since, however late this request arrives.
+      await handle.seal(written === null ? {} : { ifContents: written });
+    },
+    settle: () => client.settleSoon(handle),
+    openLocks(report) {
+      const onLost = (gone: readonly BackendLock[]): void => {
+        underLocks.abort(lockLost());
+        underLocks = unlimited();
+        report(gone);
+      };
+      locks = client.fileLocks(inode, { lost: (_file, gone) => onLost(gone) }, { replicas });
+      return locks;
+    },
+    state: () => handle.state(),
+  };
+}

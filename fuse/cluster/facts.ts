@@ -1,0 +1,101 @@
+import { readFile } from 'node:fs/promises';
+import type { ClusterClient } from '../../client/cluster-client.ts';
+import type { FileSystemBackend } from '../backend.ts';
+import { ErrnoError } from '../errno.ts';
+
+/**
+ * What a mount tells of a file beyond what POSIX has words for, as extended attributes `leasehold.*`. They are asked of
+ * the cluster each time, cannot be set, and are not kept.
+ */
+
+const PREFIX = 'leasehold.';
+const OF_ALL = ['volume', 'inode'];
+const OF_FILES = ['replicas', 'policy', 'primary', 'epoch', 'version', 'sealed'];
+const OF_DIRECTORIES = ['policy', 'copies'];
+
+/** @returns the value of a fact by its name without the prefix, or null where the inode has no such fact */
+export type Facts = (inode: number, name: string) => Promise<string | null>;
+
+/** Facts of a real cluster: of names from its catalog, of contents from the file's primary. */
+export function clusterFacts(client: ClusterClient, volume: string): Facts {
+  return async (inode, name) => {
+    if (name === 'volume') return volume;
+    if (name === 'inode') return String(inode);
+    const { attributes } = await client.query({ kind: 'attributes', inode });
+    if (attributes.kind === 'directory') {
+      if (!OF_DIRECTORIES.includes(name)) return null;
+      const { policy, replicas } = (await client.query({ kind: 'volume', name: volume })).volume;
+      return name === 'policy' ? policy : String(replicas);
+    }
+    if (attributes.kind !== 'file' || !OF_FILES.includes(name)) return null;
+    if (name === 'replicas') return attributes.replicas.join(',');
+    if (name === 'policy') return attributes.policy ?? null;
+    const file = client.openFile(inode, { replicas: attributes.replicas });
+    switch (name) {
+      case 'primary':
+        return (await file.primaryNow()).primary;
+      case 'epoch':
+        return String((await file.primaryNow()).epoch);
+      case 'sealed':
+        return (await file.state()).sealed === true ? 'yes' : 'no';
+      default: {
+        const { epoch, seq } = (await file.state()).contents;
+        return `${epoch}.${seq}`;
+      }
+    }
+  };
+}
+
+/**
+ * Who finds facts in the list of attributes. Programs that copy all of that list (as `rsync -X` of root does) fail at a target
+ * that does not take these; `auto`: a program that shows them, and copies nothing.
+ */
+export type FactsListing = 'auto' | 'listed' | 'hidden';
+
+const PROGRAM_THAT_SHOWS = 'getfattr';
+
+export function withFacts(
+  backend: FileSystemBackend,
+  facts: Facts,
+  listing: FactsListing,
+): FileSystemBackend {
+  return {
+    ...backend,
+    async xattr(inode, name) {
+      if (!name.startsWith(PREFIX)) return backend.xattr(inode, name);
+      const value = await facts(inode, name.slice(PREFIX.length));
+      if (value === null) throw new ErrnoError('ENODATA', `There is no ${name} here`);
+      return Buffer.from(value);
+    },
+    async xattrs(inode, thread = 0) {
+      const kept = await backend.xattrs(inode, thread);
+      const isListed = listing === 'auto' ? await isOfProgramThatShows(thread) : listing === 'listed';
+      if (!isListed) return kept;
+      const { kind } = await backend.attributes(inode);
+      const more = kind === 'file' ? OF_FILES : kind === 'directory' ? OF_DIRECTORIES : [];
+      return [...kept, ...[...OF_ALL, ...more].map((name) => PREFIX + name)];
+    },
+    async setXattr(inode, name, value, ...how) {
+      refuseFact(name);
+      await backend.setXattr(inode, name, value, ...how);
+    },
+    async removeXattr(inode, name) {
+      refuseFact(name);
+      await backend.removeXattr(inode, name);
+    },
+  };
+}
+
+/** @returns false also where nothing can be found out: it runs in another container, or has ended */
+async function isOfProgramThatShows(thread: number): Promise<boolean> {
+  if (thread === 0) return false;
+  try {
+    return (await readFile(`/proc/${thread}/comm`, 'utf8')).trimEnd() === PROGRAM_THAT_SHOWS;
+  } catch {
+    return false;
+  }
+}
+
+function refuseFact(name: string): void {
+  if (name.startsWith(PREFIX)) throw new ErrnoError('EOPNOTSUPP', `${name} cannot be changed`);
+}

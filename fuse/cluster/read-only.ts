@@ -1,0 +1,44 @@
+import type { BackendFile, FileSystemBackend } from '../backend.ts';
+import { ErrnoError } from '../errno.ts';
+
+/**
+ * A volume that cannot be changed from here. The kernel refuses changes to a mount with `ro` by itself; this holds
+ * also after somebody has told the kernel otherwise (`mount -i -o remount,rw`).
+ */
+export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
+  return {
+    ...backend,
+    createFile: refuse,
+    makeDirectory: refuse,
+    makeNode: refuse,
+    symlink: refuse,
+    link: refuse,
+    unlink: refuse,
+    removeDirectory: refuse,
+    rename: refuse,
+    setAttributes: refuse,
+    noteAccesses: refuse,
+    setXattr: refuse,
+    removeXattr: refuse,
+    // A token that only reads may not ask for a flush, and there is nothing of this mount to flush.
+    persistNames: () => Promise.resolve(),
+    openFile: (inode, replicas, contents) => readOnlyFile(backend.openFile(inode, replicas, contents)),
+  };
+}
+
+function readOnlyFile(file: BackendFile): BackendFile {
+  return {
+    ...file,
+    write: refuse,
+    writeParts: refuse,
+    append: refuse,
+    truncate: refuse,
+    punch: refuse,
+    copyFrom: refuse,
+    seal: refuse,
+  };
+}
+
+function refuse(): Promise<never> {
+  return Promise.reject(new ErrnoError('EROFS', 'The mount is read-only'));
+}

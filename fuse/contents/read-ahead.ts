@@ -1,0 +1,237 @@
+import { giveBack } from '../../base/lent-memory.ts';
+import type { World } from '../../base/world.ts';
+import { ReadAround } from './read-around.ts';
+import type { ReadSource } from './read-source.ts';
+
+/** Reads in sequence are served in blocks of this size, aligned to it. */
+export const BLOCK_BYTES = 1024 * 1024;
+/** Blocks fetched ahead of a reader in sequence. */
+const BLOCKS_AHEAD = 2;
+/** A read of this size or more comes from a kernel that reads ahead itself. */
+const LARGE_READ_BYTES = 128 * 1024;
+/** The kernel's parallel requests arrive out of order by this much at the most. */
+const DISORDER_BYTES_MAX = 8 * BLOCK_BYTES;
+/** How long a block may be served; longer-lived caching is the kernel's, which checks the version. */
+const BLOCK_AGE_MAX_MS = 1000;
+
+/** One reader's place in a file, by which reading in sequence is told from reading at random. */
+export class ReadPosition {
+  #next = 0;
+  #streak = 0;
+
+  /** @returns whether this read, and those before it, go through the file from front to back */
+  advance(offset: number, length: number): boolean {
+    const inOrder = offset === this.#next;
+    const nearby = length >= LARGE_READ_BYTES && Math.abs(offset - this.#next) <= DISORDER_BYTES_MAX;
+    this.#streak = inOrder ? this.#streak + 1 : nearby ? Math.max(this.#streak, 1) : 0;
+    this.#next = inOrder || !nearby ? offset + length : Math.max(this.#next, offset + length);
+    return this.#streak >= 2 || (length >= LARGE_READ_BYTES && this.#streak >= 1);
+  }
+}
+
+interface Block {
+  readonly key: string;
+  readonly bytes: Promise<Uint8Array>;
+  /** Infinity while it is being fetched. */
+  expiresMs: number;
+  /** Bytes of it that were read so far. */
+  readBytes: number;
+  /** Nobody was answered past it since its fetch began. */
+  isGivable: boolean;
+  /** Reads that were given a part of it, or are about to be, and have not taken it. */
+  userCount: number;
+}
+
+/**
+ * Blocks of all files of the mount. One that was read as a whole is given up, for the kernel has its bytes now; of the
+ * others the one used longest ago, but never for what nobody waits for yet.
+ */
+export class ReadAhead {
+  readonly #world: World;
+  readonly #blocks = new Map<string, Block>();
+  readonly #blocksMax: number;
+  readonly #around = new ReadAround();
+  /** The blocks that parts are of which were handed out, and not taken yet. */
+  readonly #parts = new WeakMap<Uint8Array, Block>();
+
+  constructor(world: World, bytesMax: number) {
+    this.#world = world;
+    this.#blocksMax = Math.max(1, Math.floor(bytesMax / BLOCK_BYTES));
+  }
+
+  /**
+   * @param isCurrent asked before anything is used that was fetched before this call: whether the contents are still those of the source's
+   *   generation, which it changes if they are not
+   * @returns the bytes there are, fewer than `length` only at the end of the file
+   */
+  async read(
+    source: ReadSource,
+    position: ReadPosition,
+    offset: number,
+    length: number,
+    isCurrent: () => boolean | Promise<boolean> = () => true,
+  ): Promise<Uint8Array> {
+    const inSequence = position.advance(offset, length);
+    const first = Math.floor(offset / BLOCK_BYTES);
+    const last = Math.floor((offset + length - 1) / BLOCK_BYTES);
+    if (inSequence || this.#has(source, first)) {
+      const answer = isCurrent();
+      if (answer !== true && !(await answer)) return this.#readPast(source, offset, length);
+    }
+    if (!inSequence && !this.#has(source, first)) {
+      const isWithin = first === last && source.isGivable;
+      if (!isWithin || !this.#around.missed(blockKey(source, first))) {
+        return this.#readPast(source, offset, length);
+      }
+      this.#fetchAround(source, first);
+    }
+    const blocks: Block[] = [];
+    for (let index = first; index <= last; index++) blocks.push(this.#used(source, index, inSequence));
+    if (inSequence) this.#fetchAhead(source, last + 1);
+    await Promise.all(blocks.map((block) => block.bytes));
+    const parts: Uint8Array[] = [];
+    let at = offset;
+    let base = first * BLOCK_BYTES;
+    for (const block of blocks) {
+      const bytes = await block.bytes;
+      const part = bytes.subarray(at - base, offset + length - base);
+      parts.push(part);
+      at += part.length;
+      base += BLOCK_BYTES;
+      block.readBytes += part.length;
+      if (block.readBytes >= bytes.length && this.#blocks.get(block.key) === block) {
+        this.#blocks.delete(block.key);
+      }
+      if (bytes.length < BLOCK_BYTES) break;
+    }
+    const [only] = parts;
+    if (parts.length === 1 && only !== undefined) {
+      // Of the blocks, the first alone has bytes.
+      for (const block of blocks.slice(1)) await this.#over(block);
+      this.#parts.set(only, blocks[0] as Block);
+      return only;
+    }
+    const all = Buffer.concat(parts);
+    for (const block of blocks) await this.#over(block);
+    return all;
+  }
+
+  /** Bytes that `read` returned have reached whoever asked for them: nobody looks at them here any more. */
+  taken(bytes: Uint8Array): void {
+    const block = this.#parts.get(bytes);
+    if (block === undefined) return;
+    this.#parts.delete(bytes);
+    void this.#over(block);
+  }
+
+  /** A block that somebody is about to be given a part of. */
+  #used(source: ReadSource, index: number, inSequence: boolean): Block {
+    const block = this.#block(source, index, inSequence);
+    block.userCount++;
+    return block;
+  }
+
+  /** One user less. What was read as a whole, and has no user, is nobody's. */
+  async #over(block: Block): Promise<void> {
+    block.userCount--;
+    const bytes = await block.bytes;
+    if (block.userCount === 0 && block.readBytes >= bytes.length) giveBack(bytes);
+  }
+
+  /** Reads what is asked for and no more. */
+  async #readPast(source: ReadSource, offset: number, length: number): Promise<Uint8Array> {
+    const beganMs = this.#world.nowMs();
+    const { bytes } = await source.fetchAlone(offset, length);
+    if (length < LARGE_READ_BYTES) this.#around.singleTook(this.#world.nowMs() - beganMs);
+    // What a block had fetched meanwhile may be older than this, which the kernel has then.
+    const last = Math.floor((offset + length - 1) / BLOCK_BYTES);
+    for (let index = Math.floor(offset / BLOCK_BYTES); index <= last; index++) {
+      const block = this.#blocks.get(blockKey(source, index));
+      if (block !== undefined) block.isGivable = false;
+    }
+    return bytes;
+  }
+
+  /** Fetches a block for the kernel's pages, from which its neighbourhood is read from then on. */
+  #fetchAround(source: ReadSource, index: number): void {
+    const { generation } = source;
+    const beganMs = this.#world.nowMs();
+    // The kernel is given it beside whoever reads it: its memory is left to the garbage collector.
+    const block = this.#used(source, index, false);
+    block.bytes
+      .then(async (bytes) => {
+        this.#around.blockTook(this.#world.nowMs() - beganMs);
+        if (!block.isGivable || this.#blocks.get(block.key) !== block) return;
+        if (!(await source.give(generation, index * BLOCK_BYTES, bytes))) return;
+        this.#around.given(block.key);
+        if (this.#blocks.get(block.key) === block) this.#blocks.delete(block.key);
+      })
+      // Whoever waits for the block hears of the failure.
+      .catch(() => undefined);
+  }
+
+  #has(source: ReadSource, index: number): boolean {
+    const block = this.#blocks.get(blockKey(source, index));
+    return block !== undefined && block.expiresMs > this.#world.nowMs();
+  }
+
+  /** Fetches blocks from `first` on that nobody waits for yet, as far as there is room. */
+  #fetchAhead(source: ReadSource, first: number): void {
+    for (let index = first; index < first + BLOCKS_AHEAD; index++) {
+      if (index * BLOCK_BYTES >= source.sizeBytes()) return;
+      // Another reader is about to want what would have to go, and would have it fetched a second time.
+      if (!this.#has(source, index) && !this.#hasRoom()) return;
+      // Whoever reads it hears of the failure; ahead of the reader it is nobody's.
+      this.#block(source, index, true).bytes.catch(() => undefined);
+    }
+  }
+
+  #hasRoom(): boolean {
+    if (this.#blocks.size < this.#blocksMax) return true;
+    const nowMs = this.#world.nowMs();
+    for (const [key, block] of this.#blocks) {
+      if (block.expiresMs <= nowMs) this.#blocks.delete(key);
+    }
+    return this.#blocks.size < this.#blocksMax;
+  }
+
+  #block(source: ReadSource, index: number, inSequence: boolean): Block {
+    const key = blockKey(source, index);
+    const present = this.#blocks.get(key);
+    this.#blocks.delete(key);
+    if (present !== undefined && present.expiresMs > this.#world.nowMs()) {
+      this.#blocks.set(key, present);
+      return present;
+    }
+    const fetched = inSequence
+      ? source.fetch(index * BLOCK_BYTES, BLOCK_BYTES)
+      : source.fetchAlone(index * BLOCK_BYTES, BLOCK_BYTES);
+    const bytes = fetched.then((one) => one.bytes);
+    const block: Block = {
+      key,
+      bytes,
+      expiresMs: Number.POSITIVE_INFINITY,
+      readBytes: 0,
+      isGivable: true,
+      userCount: 0,
+    };
+    this.#blocks.set(key, block);
+    fetched.then(
+      ({ sinceMs }) => {
+        block.expiresMs = sinceMs + BLOCK_AGE_MAX_MS;
+      },
+      () => {
+        if (this.#blocks.get(key) === block) this.#blocks.delete(key);
+      },
+    );
+    for (const oldest of this.#blocks.keys()) {
+      if (this.#blocks.size <= this.#blocksMax) break;
+      this.#blocks.delete(oldest);
+    }
+    return block;
+  }
+}
+
+function blockKey(source: ReadSource, index: number): string {
+  return `${source.generation}/${index}`;
+}

@@ -1,0 +1,537 @@
+import { isLater, laterNs } from '../../base/times.ts';
+import type { World } from '../../base/world.ts';
+import type { Attributes, ListedPage } from '../backend.ts';
+import { KeptNames } from '../kernel-view/kept-names.ts';
+import { placeKey } from '../place.ts';
+import type { NamePlace } from '../transport.ts';
+
+/** Names and attributes are believed for this long after they were heard, where nobody chose otherwise. */
+export const ATTRIBUTE_AGE_MAX_MS = 1000;
+
+/** The kernel opens a file right after it looked its name up: one question to the cluster serves both. */
+const LOOKUP_AGE_MAX_MS = 50;
+const COUNT_MAX = 20_000;
+/** Less than any two questions are apart, and more than a double loses in a year. */
+const TICK_MS = 1e-5;
+
+interface Known extends Heard {
+  readonly attributes: Attributes;
+  /** Heard with a listing or by our own change: the next questions about it are answered from here. */
+  readonly prefetched: boolean;
+  /** The name that the cluster was asked for, and no other, as a key of `#entries`. */
+  readonly askedAt: string | undefined;
+  /** In a listing, of a live file: what its primary has not told in time is as the catalog knows it. */
+  readonly isDoubtful: boolean;
+}
+
+interface Heard {
+  /** As it was when it was asked for, or when it was changed here since. */
+  readonly mark: number;
+  /** When it was asked for: it may be as old as that. */
+  readonly askedMs: number;
+  readonly answeredMs: number;
+}
+
+interface Entry extends Heard {
+  readonly inode: number;
+  /** The kernel may keep the name. */
+  readonly isKept: boolean;
+  /** The cluster was asked for the name, and for no other. */
+  readonly isAsked: boolean;
+}
+
+/**
+ * What was heard of names and inodes a moment ago. Directories answer questions whenever they were heard of, because
+ * every path leads through them; files only from a listing or from our own change. Of all, the kernel is told for how long
+ * it may still believe them: what is believed twice would be as old as both together.
+ *
+ * An answer that was asked for before a change of ours may be older than the change. `mark` is taken before
+ * asking: what arrives after a `forget` is not kept, nor after a `drop` what is about that inode, nor after `made`
+ * what is about that name or its directory.
+ */
+export class AttributeCache {
+  readonly #world: World;
+  readonly #ageMaxMs: number;
+  /** @see FileSystemBackend.isHeld */
+  isHeld: (directory: number) => boolean = () => false;
+  /** By directory, the mark at which it came to be held: what was asked for from then on stays true. */
+  readonly #heldFrom = new Map<number, number>();
+  readonly #entries = new Map<string, Entry>();
+  readonly #known = new Map<number, Known>();
+  /** What was heard of files before they were written here, and since then not again. */
+  readonly #beforeWrites = new Map<number, Known>();
+  /** The last one that was taken, of a question or of a change of ours. */
+  #mark = 0;
+  /** What was asked for before this one is too old. */
+  #forgotten = 0;
+  /** The same of single inodes, and of single names as keys of `#entries`, the latest last. */
+  readonly #dropped = new Map<number | string, number>();
+  /** When what they were made of was heard: attributes that were put together here. */
+  readonly #presented = new WeakMap<Attributes, Heard>();
+  /** Names by which the kernel may open an inode without a look-up. */
+  readonly keptNames: KeptNames;
+
+  /**
+   * @param ageMaxMs for how long what was heard is believed; 0 where whoever answers knows better what may be believed,
+   *   or nothing shall be
+   */
+  constructor(world: World, ageMaxMs = ATTRIBUTE_AGE_MAX_MS) {
+    this.#world = world;
+    this.keptNames = new KeptNames(world);
+    this.#ageMaxMs = ageMaxMs;
+  }
+
+  /** Taken before a question is asked. No two are the same, and what was asked for later has the greater one. */
+  get mark(): number {
+    return this.#tick();
+  }
+
+  /** @returns the time, in milliseconds, and a little more where that was taken before */
+  #tick(): number {
+    this.#mark = Math.max(this.#world.nowMs(), this.#mark + TICK_MS);
+    return this.#mark;
+  }
+
+  entry(parent: number, name: string): Attributes | undefined {
+    const key = keyOf(parent, name);
+    const entry = this.#entries.get(key);
+    if (entry === undefined || this.#isOld(entry, this.#ageMaxMs, parent)) return undefined;
+    const attributes = this.attributes(entry.inode);
+    // Whoever is told this has not had the cluster asked.
+    if (attributes !== undefined && entry.isAsked) this.#entries.set(key, { ...entry, isAsked: false });
+    return attributes;
+  }
+
+  /** Whether nobody else has been able to change what the name stands for since it was asked for. */
+  isCertain({ parent, name }: NamePlace): boolean {
+    const entry = this.#entries.get(keyOf(parent, name));
+    return entry !== undefined && this.#isHeld(entry, parent);
+  }
+
+  attributes(inode: number): Attributes | undefined {
+    const known = this.#known.get(inode);
+    if (known === undefined || !known.prefetched) return undefined;
+    return this.#isOld(known, this.#ageMaxMs, inode) ? undefined : known.attributes;
+  }
+
+  /** What was heard last, by whatever question; of a file that is being written here, to be put together with what is known of that. */
+  heardLast(inode: number): Attributes | undefined {
+    const known = this.#known.get(inode) ?? this.#beforeWrites.get(inode);
+    if (known === undefined || known.isDoubtful) return undefined;
+    return this.#isOld(known, this.#ageMaxMs, inode) ? undefined : known.attributes;
+  }
+
+  /** Whether it was heard a moment ago, by whatever question, that the inode has no extended attributes. */
+  hasNoXattrs(inode: number): boolean {
+    return this.#hasNoXattrs(inode, this.#ageMaxMs);
+  }
+
+  /** The same of access control lists: the kernel asks for them right after it asked for the attributes. */
+  hasNoAcls(inode: number): boolean {
+    return this.#hasNoXattrs(inode, Math.max(this.#ageMaxMs, LOOKUP_AGE_MAX_MS));
+  }
+
+  /** What a lookup heard this very moment; undefined where the inode may be meant by another name than that. */
+  looked(inode: number): Attributes | undefined {
+    const known = this.#known.get(inode);
+    if (known === undefined || known.prefetched || !this.#wasAnswered(known)) return undefined;
+    return this.keptNames.isOnly(inode, known.askedAt) ? known.attributes : undefined;
+  }
+
+  /** As `looked`, for the open that follows the look-up: the next one may come without any, as by way of `/proc/self/fd`. */
+  lookedToOpen(inode: number): Attributes | undefined {
+    const attributes = this.looked(inode);
+    const known = this.#known.get(inode);
+    if (attributes !== undefined && known !== undefined)
+      this.#known.set(inode, { ...known, answeredMs: Number.NEGATIVE_INFINITY });
+    return attributes;
+  }
+
+  /** The same, where it was the name that was looked up. */
+  lookedAt(parent: number, name: string): Attributes | undefined {
+    const entry = this.#entries.get(keyOf(parent, name));
+    if (entry?.isAsked !== true || !this.#wasAnswered(entry)) return undefined;
+    return this.looked(entry.inode);
+  }
+
+  /**
+   * When the cluster was asked for these attributes (monotonic, in milliseconds); undefined where it was asked for others since.
+   *
+   * @param attributes as they were answered, and not a copy
+   */
+  askedMs(attributes: Attributes): number | undefined {
+    const known = this.#known.get(attributes.inode);
+    return known?.attributes === attributes ? known.askedMs : undefined;
+  }
+
+  /**
+   * For how long these attributes are still believed, in milliseconds; 0 where others were heard meanwhile.
+   *
+   * @param attributes as they were answered, and not a copy
+   */
+  leftMs(attributes: Attributes): number {
+    const known = this.#known.get(attributes.inode);
+    const heard = known?.attributes === attributes ? known : this.#presented.get(attributes);
+    return this.#leftMs(heard, attributes.inode);
+  }
+
+  /**
+   * For how long the kernel, which is about to be told so, may believe that the name is this inode's, in milliseconds.
+   *
+   * An open comes without a look-up then, and has to ask by itself. So the name of a file that the cluster was asked for alone
+   * is not kept the first time: whoever has it opened is going to look it up, and one question serves both. Nor is a name of a file that has
+   * several, of which each open would have to ask for all.
+   */
+  entryLeftMs(parent: number, name: string, inode: number): number {
+    const place = { parent, name };
+    const entry = this.#entries.get(keyOf(parent, name));
+    const isKept = entry?.inode === inode && entry.isKept && this.#hasOneName(inode);
+    const leftMs = isKept ? this.#leftMs(entry, parent) : 0;
+    // Also what is told from memory, for no time at all, may be opened right now.
+    const isRemembered = entry?.inode === inode && !(entry.isAsked && this.#wasAnswered(entry));
+    if (isKept || isRemembered) this.keptNames.told(place, inode, leftMs);
+    else this.keptNames.notKept(place);
+    return leftMs;
+  }
+
+  #hasOneName(inode: number): boolean {
+    const attributes = this.#known.get(inode)?.attributes;
+    return attributes === undefined || attributes.kind !== 'file' || attributes.links <= 1;
+  }
+
+  /** @returns keys (`placeKey`) of the names by which whoever asks for the inode may have come to it */
+  namesOf(inode: number): string[] {
+    const asked = this.#known.get(inode)?.askedAt;
+    return [...this.keptNames.of(inode).map(placeKey), ...(asked === undefined ? [] : [asked])];
+  }
+
+  /** Whether the kernel may open the inode by a name that it was told before. */
+  isNameKept(inode: number): boolean {
+    return this.keptNames.of(inode).length > 0;
+  }
+
+  /** `presented` is made of `attributes`, and no newer. */
+  presented(attributes: Attributes, presented: Attributes): void {
+    const known = this.#known.get(attributes.inode);
+    if (presented !== attributes && known?.attributes === attributes) this.#presented.set(presented, known);
+  }
+
+  /** @param mark as it was when the question was asked */
+  heard(
+    attributes: Attributes,
+    mark: number,
+    prefetched = false,
+    isDoubtful = false,
+    askedAt?: string,
+  ): void {
+    this.#beforeWrites.delete(attributes.inode);
+    if (this.#isBefore(mark, attributes.inode)) {
+      // Nor is what was heard before: this answer may be newer.
+      this.#known.delete(attributes.inode);
+      return;
+    }
+    // Answers overtake each other.
+    if (mark < (this.#known.get(attributes.inode)?.mark ?? 0)) return;
+    const kept = this.#ageMaxMs > 0 && (prefetched || attributes.kind === 'directory');
+    const heard = { mark, askedMs: mark, answeredMs: this.#world.nowMs() };
+    bounded(this.#known).set(attributes.inode, {
+      attributes,
+      ...heard,
+      prefetched: kept,
+      isDoubtful,
+      askedAt,
+    });
+  }
+
+  heardEntry(
+    parent: number,
+    name: string,
+    attributes: Attributes,
+    mark: number,
+    prefetched = false,
+    isDoubtful = false,
+  ): void {
+    const key = keyOf(parent, name);
+    if (this.#isBefore(mark, key) || mark < (this.#entries.get(key)?.mark ?? 0)) return;
+    const isAsked = !prefetched && !isDoubtful;
+    this.heard(attributes, mark, prefetched, isDoubtful, isAsked ? key : undefined);
+    const { inode, kind } = attributes;
+    const before = this.#entries.get(key);
+    const wasHeard = before?.inode === inode && this.#leftMs(before) > 0;
+    const isKept = prefetched || kind !== 'file' || wasHeard;
+    const heard = { mark, askedMs: mark, answeredMs: this.#world.nowMs() };
+    bounded(this.#entries).set(key, { inode, ...heard, isKept, isAsked });
+  }
+
+  heardPage(parent: number, { entries }: ListedPage, mark: number): void {
+    for (const { name, attributes } of entries) {
+      // Where a live file's primary has not answered in time, a listing has what the catalog knows.
+      this.heardEntry(parent, name, attributes, mark, !attributes.live, attributes.live);
+    }
+  }
+
+  forget(inode: number): void {
+    this.#forgotten = this.#tick();
+    this.#known.delete(inode);
+    this.#beforeWrites.delete(inode);
+  }
+
+  /** From now on, and for as long as `isHeld` says so, nobody else changes the directory. */
+  held(directory: number): void {
+    bounded(this.#heldFrom).set(directory, this.#tick());
+  }
+
+  /** It is being written here, of which whoever has it open knows more: what was heard before counts beside that, what is on its way does not. */
+  written(inode: number): void {
+    const known = this.#known.get(inode);
+    // Whoever looks its name up, or opens it once more, is told what the cluster has then.
+    if (known !== undefined) bounded(this.#beforeWrites).set(inode, known);
+    this.#known.delete(inode);
+    this.#noteChange(inode);
+  }
+
+  /**
+   * What was written to it here is at the cluster, and nobody here has it open any more: what was heard before counts for the rest of its time.
+   *
+   * @param since what has become of that; null where it is not known
+   */
+  closed(inode: number, since: (heard: Attributes) => Attributes | null): void {
+    const known = this.#known.get(inode) ?? this.#beforeWrites.get(inode);
+    this.drop(inode);
+    const attributes = known === undefined || known.isDoubtful ? null : since(known.attributes);
+    if (known === undefined || attributes === null || this.#ageMaxMs === 0) return;
+    this.#known.set(inode, { ...known, attributes, mark: this.#mark, prefetched: true });
+  }
+
+  /** Its attributes are about to be changed here. @returns the mark for `changed` */
+  changing(inode: number): number {
+    this.drop(inode);
+    return this.#mark;
+  }
+
+  /**
+   * What was begun with `changing` has happened.
+   *
+   * @param attributes as the change was answered
+   */
+  changed(attributes: Attributes, mark: number): void {
+    const isPast = this.#isBefore(mark, attributes.inode);
+    this.drop(attributes.inode);
+    // Of a live file the catalog does not know all.
+    const isKnown = !isPast && !attributes.live;
+    if (isKnown && this.#ageMaxMs > 0) this.heard(attributes, this.#mark, true);
+  }
+
+  /**
+   * The cluster knows of a read.
+   *
+   * @param from the access time of before
+   * @returns what has taken the place of what was heard, and is no newer
+   */
+  accessed(inode: number, from: string, to: string): ReadonlyMap<Attributes, Attributes> {
+    const replaced = new Map<Attributes, Attributes>();
+    for (const heard of [this.#known, this.#beforeWrites]) {
+      const known = heard.get(inode);
+      if (known?.attributes.accessedNs !== from) continue;
+      const attributes = { ...known.attributes, accessedNs: to };
+      replaced.set(known.attributes, attributes);
+      heard.set(inode, { ...known, attributes });
+    }
+    return replaced;
+  }
+
+  /** For changes of contents, which are many: what is heard of other inodes meanwhile is kept. */
+  drop(inode: number): void {
+    this.#known.delete(inode);
+    this.#beforeWrites.delete(inode);
+    this.#noteChange(inode);
+  }
+
+  /**
+   * We gave the name to what is new, or gave it a second one, which has changed its directory's times, how many directories there are in it, and nothing
+   * else of it: the directory, through which the path of the next file leads as well, stays known for as long as it would have been.
+   *
+   * @param attributes of what was made, as its making was answered
+   * @param since a mark from before that was begun
+   */
+  made(parent: number, name: string, attributes: Attributes, since: number): void {
+    this.changingName(parent, name);
+    this.#namesChanged(parent, attributes.changedNs, attributes.kind === 'directory' ? 1 : 0, since);
+  }
+
+  /**
+   * The cluster knows of what was made or removed here in a directory.
+   *
+   * @param atNs the directory's times since; null where they are not known
+   */
+  named(directory: number, atNs: string | null): void {
+    this.#namesChanged(directory, atNs, 0, 0);
+  }
+
+  /** @param directories so many more are in it now; negative: fewer */
+  #namesChanged(directory: number, atNs: string | null, directories: number, since: number): void {
+    this.#noteChange(directory);
+    const known = this.#known.get(directory);
+    if (known === undefined) return;
+    // Whether what was heard while they were changed counts them already cannot be told.
+    if (atNs === null || (directories !== 0 && known.answeredMs >= since)) {
+      this.#known.delete(directory);
+      return;
+    }
+    const { links, changedNs } = known.attributes;
+    const times = isLater(atNs, changedNs) ? { modifiedNs: atNs, changedNs: atNs } : {};
+    const attributes = { ...known.attributes, links: links + directories, ...times };
+    this.#known.set(directory, { ...known, attributes });
+  }
+
+  /** What a name stands for changes: what was asked for before, of it and of its directory, may be older than that. */
+  changingName(parent: number, name: string): void {
+    const key = keyOf(parent, name);
+    this.#entries.delete(key);
+    this.#noteChange(key);
+    this.#noteChange(parent);
+  }
+
+  /**
+   * A file has lost the name, which was begun with `changingName`: of the directory that has changed the times and nothing else, as with `made`.
+   *
+   * @param inode that had the name
+   * @param atNs the directory's times since; null where they are not known
+   * @param behind the cluster does not know of it yet: the times are about these, and certainly others than before
+   */
+  removed(parent: number, name: string, inode: number, atNs: string | null, behind = false): void {
+    this.#gone(parent, name, inode);
+    const known = this.#known.get(parent);
+    if (!behind || atNs === null || known === undefined) {
+      this.named(parent, atNs);
+      return;
+    }
+    const nextNs = BigInt(known.attributes.changedNs) + 1n;
+    this.named(parent, laterNs(String(nextNs), atNs));
+  }
+
+  /** As `removed`, of an empty directory, of which its parent has counted one. @param since as of `made` */
+  removedDirectory(parent: number, name: string, inode: number, atNs: string, since: number): void {
+    this.#gone(parent, name, inode);
+    this.#namesChanged(parent, atNs, -1, since);
+  }
+
+  #gone(parent: number, name: string, inode: number): void {
+    this.keptNames.gone({ parent, name });
+    this.changingName(parent, name);
+    this.drop(inode);
+  }
+
+  /**
+   * What is no directory has another name than before, or another directory, which was begun with `changingName`. It is what it was, but for the time
+   * of its change, and counts for the rest of its time; its new name is heard of by that.
+   *
+   * @param atNs the times of both directories since
+   * @param since the mark from after `changingName` and before it was begun
+   */
+  renamed(from: NamePlace, to: NamePlace, inode: number, atNs: string, since: number): void {
+    const isPast = this.#isBefore(since, placeKey(from)) || this.#isBefore(since, placeKey(to));
+    for (const { parent, name } of [from, to]) {
+      this.changingName(parent, name);
+      this.named(parent, atNs);
+    }
+    const known = this.#known.get(inode);
+    this.drop(inode);
+    const isKnown = known !== undefined && !known.isDoubtful && !known.attributes.live;
+    if (!isKnown || isPast || this.#ageMaxMs === 0) return;
+    const changedNs = laterNs(known.attributes.changedNs, atNs);
+    const attributes = { ...known.attributes, changedNs };
+    this.#known.set(inode, {
+      ...known,
+      ...{ attributes, mark: this.#mark, prefetched: true, askedAt: undefined },
+    });
+    const heard = { mark: since, askedMs: since, answeredMs: this.#world.nowMs() };
+    bounded(this.#entries).set(placeKey(to), { inode, ...heard, isKept: true, isAsked: false });
+  }
+
+  /** @returns the inode that had the name when it was heard of last */
+  inodeOf(parent: number, name: string): number | undefined {
+    return this.#entries.get(keyOf(parent, name))?.inode;
+  }
+
+  /** @returns what was heard of the inode last, however long ago */
+  lastOf(inode: number): Attributes | undefined {
+    return this.#known.get(inode)?.attributes;
+  }
+
+  /** The inode turned out to have the name no more. */
+  lost({ parent, name }: NamePlace, inode: number): void {
+    this.#entries.delete(keyOf(parent, name));
+    this.drop(inode);
+  }
+
+  /** The name, and with it its directory, changed. */
+  forgetEntry(parent: number, name: string): void {
+    const key = keyOf(parent, name);
+    this.#entries.delete(key);
+    this.#noteChange(key);
+    this.drop(parent);
+  }
+
+  /** What was asked for before now is too old, whatever it is about: something changed of which it is not known what it was. */
+  forgetAsked(): void {
+    this.#forgotten = this.#tick();
+  }
+
+  /** What was asked for about it before now is too old. */
+  #noteChange(what: number | string): void {
+    this.#dropped.delete(what);
+    this.#dropped.set(what, this.#tick());
+    for (const [oldest, mark] of this.#dropped) {
+      if (this.#dropped.size <= COUNT_MAX) break;
+      this.#dropped.delete(oldest);
+      this.#forgotten = Math.max(this.#forgotten, mark);
+    }
+  }
+
+  #isBefore(mark: number, what: number | string): boolean {
+    return mark < this.#forgotten || mark < (this.#dropped.get(what) ?? 0);
+  }
+
+  #hasNoXattrs(inode: number, ageMaxMs: number): boolean {
+    const known = this.#known.get(inode);
+    return known?.attributes.xattrs === 0 && !this.#isOld(known, ageMaxMs);
+  }
+
+  /** @param directory which it is about, or which has the name */
+  #leftMs(heard: Heard | undefined, directory?: number): number {
+    if (heard === undefined) return 0;
+    if (this.#isHeld(heard, directory)) return this.#ageMaxMs;
+    return Math.max(0, heard.askedMs + this.#ageMaxMs - this.#world.nowMs());
+  }
+
+  #isOld(heard: Heard, ageMaxMs: number, directory?: number): boolean {
+    if (ageMaxMs === 0) return true;
+    return this.#world.nowMs() - heard.askedMs > ageMaxMs && !this.#isHeld(heard, directory);
+  }
+
+  #isHeld({ mark }: Heard, directory: number | undefined): boolean {
+    if (directory === undefined) return false;
+    const from = this.#heldFrom.get(directory);
+    return from !== undefined && mark >= from && this.isHeld(directory);
+  }
+
+  /** @returns whether that was a moment ago */
+  #wasAnswered({ answeredMs }: Heard): boolean {
+    return this.#world.nowMs() - answeredMs <= LOOKUP_AGE_MAX_MS;
+  }
+}
+
+function keyOf(parent: number, name: string): string {
+  return placeKey({ parent, name });
+}
+
+function bounded<Key, Value>(map: Map<Key, Value>): Map<Key, Value> {
+  if (map.size >= COUNT_MAX) {
+    for (const key of map.keys()) {
+      map.delete(key);
+      break;
+    }
+  }
+  return map;
+}

@@ -1,0 +1,100 @@
+import type { Attributes } from '../backend.ts';
+import { ErrnoError } from '../errno.ts';
+import type { DirectoryPage } from '../transport.ts';
+import { type List, Listing } from './listing.ts';
+import type { Names } from './names.ts';
+
+/** `.` and `..`, which the cluster knows nothing of. */
+const OWN_COUNT = 2;
+
+interface DirectoryHandle {
+  readonly inode: number;
+  /** O_NOATIME. */
+  readonly unnoted: boolean;
+  /** Of the late errors of the directory. @see LateErrors.sample */
+  seenErrors: number;
+  listing: Listing;
+  /** What was heard of it last; undefined where nothing was. */
+  attributes: Attributes | undefined;
+}
+
+/** Directories that are open on this mount. */
+export class Directories {
+  readonly #names: Names;
+  readonly #open = new Map<number, DirectoryHandle>();
+  /** Handles of directories are even, those of files odd: the kernel may ask about either by its handle alone. */
+  #handleLast = 0;
+
+  constructor(names: Names) {
+    this.#names = names;
+  }
+
+  /**
+   * @param attributes what was heard of it last
+   * @param unnoted what is read of it is nobody's access
+   */
+  open(inode: number, attributes: Attributes | undefined, unnoted = false, seenErrors = 0): number {
+    this.#handleLast += 2;
+    const handle = this.#handleLast;
+    this.#open.set(handle, { inode, attributes, unnoted, seenErrors, listing: this.#listing(inode) });
+    return handle;
+  }
+
+  /** @returns undefined where no directory is open under the handle */
+  inodeOf(handle: number): number | undefined {
+    return this.#open.get(handle)?.inode;
+  }
+
+  /** The late errors that the handle has reported; undefined where no directory is open under it. */
+  seenErrors(handle: number): number | undefined {
+    return this.#open.get(handle)?.seenErrors;
+  }
+
+  reported(handle: number, seenErrors: number): void {
+    const directory = this.#open.get(handle);
+    if (directory !== undefined) directory.seenErrors = seenErrors;
+  }
+
+  heard(attributes: Attributes): void {
+    for (const directory of this.#handles(attributes.inode)) directory.attributes = attributes;
+  }
+
+  /** @returns what was heard last of a directory that is open; undefined where it is not */
+  lastOf(inode: number): Attributes | undefined {
+    return this.#handles(inode).find(({ attributes }) => attributes !== undefined)?.attributes;
+  }
+
+  #handles(inode: number): DirectoryHandle[] {
+    return [...this.#open.values()].filter((directory) => directory.inode === inode);
+  }
+
+  /** Whether what is read through the handle counts as an access. */
+  isNoted(handle: number): boolean {
+    return this.#open.get(handle)?.unnoted === false;
+  }
+
+  /** @param offset 0, or the position after an entry that was told under this handle since a read at 0 */
+  async read(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
+    const directory = this.#open.get(handle);
+    if (directory === undefined) throw new ErrnoError('EBADF', `No directory handle ${handle} is open`);
+    const { inode } = directory;
+    // From the beginning, by `rewinddir` too, it is told what is there now.
+    if (offset === 0) directory.listing = this.#listing(inode);
+    const entries = await directory.listing.read(offset, countMax);
+    if (offset >= OWN_COUNT) return { entries };
+    const own = [
+      { name: '.', kind: 'directory', inode, position: 0 },
+      { name: '..', kind: 'directory', inode: null, position: 1 },
+    ] as const;
+    return { entries: [...own.slice(offset), ...entries] };
+  }
+
+  release(handle: number): void {
+    this.#open.delete(handle);
+  }
+
+  #listing(inode: number): Listing {
+    const list: List = (...page) => this.#names.list(...page);
+    return new Listing(inode, list, OWN_COUNT);
+  }
+}

@@ -1,0 +1,187 @@
+import { ServiceError } from '../../base/errors.ts';
+import { nowNs } from '../../base/times.ts';
+import type { World } from '../../base/world.ts';
+import type { AttributeChanges, Attributes, FileSystemBackend } from '../backend.ts';
+import type { OpenFile } from '../contents/open-file.ts';
+import { ErrnoError } from '../errno.ts';
+import { RefusedOpens } from '../kernel-view/refused-opens.ts';
+import type { AccessTimes } from '../pending/access-times.ts';
+import type { AttributeRequest, Caller, NamePlace, TimeChange } from '../transport.ts';
+import { AttributeCache } from './attribute-cache.ts';
+
+const SET_USER_ID = 0o4000;
+const SET_GROUP_ID = 0o2000;
+const GROUP_EXECUTE = 0o010;
+const UNCHANGED_OWNER = 0xffff_ffff;
+/** Times are kept as nanoseconds in 64 bits: from 1677 to 2262. */
+const TIME_NS_MAX = (1n << 63n) - 1n;
+const TIME_NS_MIN = -(1n << 63n);
+
+/** Attributes of inodes: as remembered, as the cluster tells them, and with what only this mount knows of open files. */
+export class Inodes {
+  readonly cache: AttributeCache;
+  readonly refusedOpens: RefusedOpens;
+  readonly #world: World;
+  readonly #backend: FileSystemBackend;
+  readonly #openFile: (inode: number) => OpenFile | undefined;
+  readonly #accesses: AccessTimes;
+
+  constructor(
+    world: World,
+    backend: FileSystemBackend,
+    openFile: (inode: number) => OpenFile | undefined,
+    accesses: AccessTimes,
+    ageMaxMs?: number,
+  ) {
+    this.cache = new AttributeCache(world, ageMaxMs);
+    this.refusedOpens = new RefusedOpens(world);
+    this.#world = world;
+    this.#backend = backend;
+    this.#openFile = openFile;
+    this.#accesses = accesses;
+    accesses.told = ({ inode, accessedNs, seen }) => {
+      const replaced = this.cache.accessed(inode, seen.accessedNs, accessedNs);
+      openFile(inode)?.accessed(seen.accessedNs, accessedNs, replaced);
+    };
+  }
+
+  isOpen(inode: number): boolean {
+    return this.#openFile(inode) !== undefined;
+  }
+
+  async attributes(inode: number): Promise<Attributes> {
+    // The kernel asks again after each read and write of its own: what others change of the file shows within the usual time all the same.
+    return this.present(this.cache.heardLast(inode) ?? (await this.ask(inode)));
+  }
+
+  /** As they are at the cluster now. */
+  async ask(inode: number): Promise<Attributes> {
+    // What is heard while removals arrive would be believed by nobody.
+    await this.#backend.removed?.(inode);
+    const { mark } = this.cache;
+    const attributes = await this.#backend.attributes(inode);
+    this.cache.heard(attributes, mark);
+    return attributes;
+  }
+
+  /** Attributes as the cluster told them when it was asked, together with what only this mount knows. */
+  async present(attributes: Attributes): Promise<Attributes> {
+    const askedMs = this.cache.askedMs(attributes);
+    const presented = (await this.#openFile(attributes.inode)?.present(attributes, askedMs)) ?? attributes;
+    const shown = this.#accesses.shown(presented);
+    this.cache.presented(attributes, shown);
+    return shown;
+  }
+
+  /**
+   * As `ask`, of a file that is about to be opened. Where the kernel may have it from a name that it was told a moment ago, that name is
+   * asked for: another mount may have given it to another file since, while this one lives on under another name.
+   *
+   * @param thread that opens it
+   * @param isLink it gets a second name, and is not opened
+   * @throws ErrnoError `ESTALE` in that case: the kernel looks the name up again
+   */
+  async askToOpen(inode: number, thread: number, isLink = false): Promise<Attributes> {
+    const { mark } = this.cache;
+    const names = this.cache.keptNames.of(inode);
+    if (names.length === 0) return this.ask(inode);
+    const found = await Promise.all(names.map((name) => this.#lookup(name)));
+    const lost = names.filter((_, place) => found[place]?.inode !== inode);
+    const [attributes] = found;
+    if (lost.length === 0 && attributes != null) {
+      this.cache.heard(attributes, mark);
+      return attributes;
+    }
+    this.refusedOpens.refuse(thread, inode, this.cache.namesOf(inode), isLink);
+    for (const name of lost) this.cache.lost(name, inode);
+    throw new ErrnoError(
+      'ESTALE',
+      `"${lost.map(({ name }) => name).join('", "')}" is not file ${inode} any more`,
+    );
+  }
+
+  /** As by an open, of a file that is to get a second name. @throws ErrnoError `ESTALE` */
+  async assertMeantToLink(inode: number, thread: number): Promise<void> {
+    if (this.refusedOpens.comesBack(thread, inode) || !this.cache.isNameKept(inode)) return;
+    await this.askToOpen(inode, thread, true);
+  }
+
+  async #lookup({ parent, name }: NamePlace): Promise<Attributes | null> {
+    try {
+      return await this.#backend.lookup(parent, name);
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === 'not-found') return null;
+      throw error;
+    }
+  }
+
+  /**
+   * The kernel keeps names for a moment. A file that has lost its last one since, on another mount, is not the one that is
+   * meant, unless it is open here: told so, the kernel looks the name up again.
+   */
+  assertNamed({ inode, links }: Attributes): void {
+    if (links > 0 || this.isOpen(inode)) return;
+    this.cache.drop(inode);
+    throw new ErrnoError('ESTALE', `File ${inode} has lost its name`);
+  }
+
+  /**
+   * A change of nothing (`chown` with neither an owner nor a group): the time of the last change of status is the present, and the set-id bits
+   * of a file go. The kernel says the same, and of anybody, before a write to a file with such bits, which takes them away itself.
+   */
+  async touch(inode: number, { uid }: Caller): Promise<Attributes> {
+    const { kind, mode, uid: owner } = await this.ask(inode);
+    const isOwner = uid === 0 || uid === owner;
+    return this.change(inode, { mode: kind === 'directory' || !isOwner ? mode : withoutPrivileges(mode) });
+  }
+
+  /** @returns what the inode's attributes are now */
+  async change(inode: number, request: AttributeRequest): Promise<Attributes> {
+    const file = this.#openFile(inode);
+    if (request.modified !== undefined) await file?.writes.drain();
+    const changes = changesOf(this.#world, request);
+    const owned = changes.uid !== undefined || changes.gid !== undefined;
+    if (owned && changes.mode !== undefined && changes.mode !== withoutPrivileges(changes.mode)) {
+      const { kind } = await this.attributes(inode);
+      if (kind !== 'directory') changes.mode = withoutPrivileges(changes.mode);
+    }
+    if (Object.keys(changes).length === 0) return this.attributes(inode);
+    // What was read before does not count after it, also where it is on its way.
+    if (changes.accessedNs !== undefined) await this.#accesses.setting(inode);
+    else await this.#accesses.changing(inode);
+    const mark = this.cache.changing(inode);
+    const attributes = await this.#backend.setAttributes(inode, changes);
+    this.cache.changed(attributes, mark);
+    this.assertNamed(attributes);
+    this.#openFile(inode)?.changed(attributes);
+    return this.present(attributes);
+  }
+}
+
+/** @returns what the kernel asks for, in the cluster's form */
+export function changesOf(
+  world: World,
+  { mode, uid, gid, accessed, modified }: AttributeRequest,
+): {
+  -readonly [Key in keyof AttributeChanges]: AttributeChanges[Key];
+} {
+  return {
+    ...(mode !== undefined && { mode: mode & 0o7777 }),
+    ...(uid !== undefined && uid !== UNCHANGED_OWNER && { uid }),
+    ...(gid !== undefined && gid !== UNCHANGED_OWNER && { gid }),
+    ...(accessed !== undefined && { accessedNs: timeNs(world, accessed) }),
+    ...(modified !== undefined && { modifiedNs: timeNs(world, modified) }),
+  };
+}
+
+/** @returns the mode without set-user-id, and without set-group-id where the group may execute */
+export function withoutPrivileges(mode: number): number {
+  const cleared = mode & ~SET_USER_ID;
+  return (cleared & GROUP_EXECUTE) !== 0 ? cleared & ~SET_GROUP_ID : cleared;
+}
+
+/** As Linux has it: a time that cannot be kept becomes the nearest one that can. */
+function timeNs(world: World, change: TimeChange): string {
+  const ns = change.kind === 'now' ? nowNs(world) : change.ns;
+  return String(ns > TIME_NS_MAX ? TIME_NS_MAX : ns < TIME_NS_MIN ? TIME_NS_MIN : ns);
+}

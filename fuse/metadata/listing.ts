@@ -1,0 +1,156 @@
+import { assert } from '../../base/assert.ts';
+import type { ListedName } from './known-listings.ts';
+import { namesCompare } from './name-order.ts';
+
+/** Entries asked for at a time. */
+export const LIST_COUNT = 1000;
+/** Stretches whose entries are kept: the one that is being read, and a few for those who seek to and fro. */
+const KEPT_MAX = 4;
+
+export interface ListedEntry extends ListedName {
+  /** Of the entry in the listing; a read that goes on after it starts at the next one, which is one more. */
+  readonly position: number;
+}
+
+/** @returns entries after a name, in the order of names, and whether there are more */
+export type List = (
+  directory: number,
+  after: string,
+  countMax: number,
+) => Promise<{ readonly entries: readonly ListedName[]; readonly more: boolean }>;
+
+/** Entries that were asked for at once. Their names are forgotten, their order is not. */
+interface Stretch {
+  /** The names that it lies between: after the one, up to the other. */
+  readonly after: string;
+  readonly last: string;
+  readonly first: number;
+  /** A digest of each name, by which its position is found again. */
+  readonly digests: Uint32Array;
+}
+
+/**
+ * A directory as it is while somebody reads it from the beginning to the end, by the names' order. A name that is
+ * there all the time is told once and keeps its position, which a program may go back to (`seekdir`); names that
+ * come or go meanwhile may be told or not, as POSIX has it. However many entries there are, only a few stretches
+ * of them are kept, and four bytes for each of the others.
+ */
+export class Listing {
+  readonly #list: List;
+  readonly #inode: number;
+  readonly #first: number;
+  readonly #stretches: Stretch[] = [];
+  /** By the place in `#stretches`, the one that was used last at the end. */
+  readonly #kept = new Map<number, readonly ListedEntry[]>();
+  #complete = false;
+  #listed: Promise<void> = Promise.resolve();
+
+  /** @param first position of the first entry */
+  constructor(inode: number, list: List, first = 0) {
+    this.#inode = inode;
+    this.#first = first;
+    this.#list = list;
+  }
+
+  /** @returns at most `countMax` entries at `position` and after it; none at the end of the directory */
+  async read(position: number, countMax: number): Promise<readonly ListedEntry[]> {
+    for (let at = Math.max(position, this.#first); ; ) {
+      const place = await this.#placeOf(at);
+      if (place === null) return [];
+      const entries = await this.#entries(place);
+      const from = entries.findIndex((entry) => entry.position >= at);
+      if (from !== -1) return entries.slice(from, from + countMax);
+      // All of the rest of it has been removed since.
+      const { first, digests } = this.#stretch(place);
+      at = first + digests.length;
+    }
+  }
+
+  #stretch(place: number): Stretch {
+    const stretch = this.#stretches[place];
+    assert(stretch !== undefined, 'A stretch that is asked for was listed');
+    return stretch;
+  }
+
+  /** @returns the place of the stretch that `position` is in; null beyond the end */
+  async #placeOf(position: number): Promise<number | null> {
+    for (;;) {
+      const last = this.#stretches.at(-1);
+      if (last !== undefined && position < last.first + last.digests.length) break;
+      if (this.#complete) return null;
+      // One after the other, also for two who read at once.
+      const listed = this.#listed.then(() => this.#listOn(last));
+      this.#listed = listed.catch(() => undefined);
+      await listed;
+    }
+    return this.#stretches.findLastIndex(({ first }) => first <= position);
+  }
+
+  async #listOn(last: Stretch | undefined): Promise<void> {
+    if (this.#stretches.at(-1) !== last || this.#complete) return;
+    const after = last?.last ?? '';
+    const first = last === undefined ? this.#first : last.first + last.digests.length;
+    const { entries, more } = await this.#ask(after);
+    this.#complete = !more;
+    const end = entries.at(-1);
+    if (end === undefined) {
+      this.#complete = true;
+      return;
+    }
+    const digests = Uint32Array.from(entries, ({ name }) => digest(name));
+    this.#stretches.push({ after, last: end.name, first, digests });
+    this.#keep(
+      this.#stretches.length - 1,
+      entries.map((entry, index) => ({ ...entry, position: first + index })),
+    );
+  }
+
+  async #entries(place: number): Promise<readonly ListedEntry[]> {
+    const kept = this.#kept.get(place);
+    const entries = kept ?? (await this.#listAgain(this.#stretch(place)));
+    this.#keep(place, entries);
+    return entries;
+  }
+
+  /** What is left of a stretch, at the positions of before. */
+  async #listAgain({ after, last, first, digests }: Stretch): Promise<ListedEntry[]> {
+    const left: ListedEntry[] = [];
+    let from = after;
+    for (let told = 0; ; ) {
+      const { entries, more } = await this.#ask(from);
+      for (const entry of entries) {
+        const index = digests.indexOf(digest(entry.name), told);
+        // A name that was not there then has no position.
+        if (index === -1) continue;
+        told = index + 1;
+        left.push({ ...entry, position: first + index });
+      }
+      const end = entries.at(-1);
+      if (!more || end === undefined || told === digests.length) return left;
+      if (namesCompare(end.name, last) >= 0) return left;
+      from = end.name;
+    }
+  }
+
+  #ask(after: string): ReturnType<List> {
+    return this.#list(this.#inode, after, LIST_COUNT);
+  }
+
+  #keep(place: number, entries: readonly ListedEntry[]): void {
+    this.#kept.delete(place);
+    this.#kept.set(place, entries);
+    for (const oldest of this.#kept.keys()) {
+      if (this.#kept.size <= KEPT_MAX) break;
+      this.#kept.delete(oldest);
+    }
+  }
+}
+
+/** FNV-1a over the UTF-16 code units. Two names of one stretch with one digest are one in ten thousand stretches. */
+function digest(name: string): number {
+  let hash = 0x811c9dc5;
+  for (let index = 0; index < name.length; index++) {
+    hash = Math.imul(hash ^ name.charCodeAt(index), 0x01000193);
+  }
+  return hash >>> 0;
+}

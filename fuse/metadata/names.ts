@@ -1,0 +1,136 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { World } from '../../base/world.ts';
+import type { Attributes, FileSystemBackend, ListedPage } from '../backend.ts';
+import { ErrnoError } from '../errno.ts';
+import type { Inodes } from './inodes.ts';
+import { KnownListings, type ListedName } from './known-listings.ts';
+import { LookAhead } from './look-ahead.ts';
+
+/** Names that are looked up further apart do not belong together, where what is listed is remembered until it is called back. */
+const REMEMBERED_WINDOW_MS = 1_000;
+
+type NamesBackend = Pick<FileSystemBackend, 'lookup' | 'list' | 'remembers'>;
+
+/** What names stand for: as remembered, or as the cluster tells, one by one or many at once. */
+export class Names {
+  readonly listings: KnownListings;
+  readonly #backend: NamesBackend;
+  readonly #inodes: Inodes;
+  readonly #lookAhead: LookAhead;
+
+  /** @param ageMaxMs for how long what was heard is believed; 0: what the backend remembers, or nothing */
+  constructor(world: World, backend: NamesBackend, inodes: Inodes, ageMaxMs: number) {
+    this.#backend = backend;
+    this.#inodes = inodes;
+    const windowMs = backend.remembers === undefined ? ageMaxMs : REMEMBERED_WINDOW_MS;
+    this.listings = new KnownListings(world, ageMaxMs, (directory) => inodes.cache.isHeld(directory));
+    this.#lookAhead = new LookAhead(
+      world,
+      async (parent, after, countMax) => {
+        const { entries, more } = await this.#ask(parent, after, countMax);
+        return { count: entries.length, more };
+      },
+      windowMs,
+    );
+  }
+
+  /**
+   * @param thread for which the kernel asks; 0 where that is not known
+   * @throws ServiceError `not-found`
+   */
+  async lookup(parent: number, name: string, thread: number): Promise<Attributes> {
+    const { cache, refusedOpens } = this.#inodes;
+    const place = { parent, name };
+    const isOnceMore = refusedOpens.looks(thread, place);
+    // Whoever asks for what the kernel believes wants to make it, or to be sure; or the kernel had no room for it.
+    const isForced = cache.keptNames.isBelieved(place) && !cache.isCertain(place);
+    const isAsked = isOnceMore || isForced;
+    try {
+      const found = await (isAsked ? this.#askFor(parent, name) : this.#find(parent, name));
+      if (isOnceMore) refusedOpens.found(thread, place, found);
+      return await this.#inodes.present(found);
+    } catch (error) {
+      if (isOnceMore) refusedOpens.found(thread, place, null);
+      throw error;
+    }
+  }
+
+  /**
+   * As `lookup`, and past what is remembered: what has the name now.
+   *
+   * @throws ErrnoError `ESTALE` where nothing has: the kernel, which was told otherwise, looks it up once more
+   */
+  async lookupToOpen(parent: number, name: string): Promise<Attributes> {
+    const { cache } = this.#inodes;
+    try {
+      const found = cache.lookedAt(parent, name) ?? (await this.#askFor(parent, name));
+      return await this.#inodes.present(found);
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+      const place = { parent, name };
+      cache.lost(place, cache.inodeOf(parent, name) ?? 0);
+      throw new ErrnoError('ESTALE', `There is no "${name}" any more`);
+    }
+  }
+
+  /** @returns entries after a name, in the order of names, and whether there are more */
+  async list(
+    parent: number,
+    after: string,
+    countMax: number,
+  ): Promise<{ readonly entries: readonly ListedName[]; readonly more: boolean }> {
+    const known = after === '' ? this.listings.of(parent) : undefined;
+    if (known !== undefined && known.length <= countMax) return { entries: known, more: false };
+    const { entries, more } = await this.#ask(parent, after, countMax);
+    return {
+      entries: entries.map(({ name, attributes: { inode, kind } }) => ({ name, inode, kind })),
+      more,
+    };
+  }
+
+  /** Asks the cluster for a page, of which everything is remembered. */
+  async #ask(parent: number, after: string, countMax: number): Promise<ListedPage> {
+    const { mark } = this.#inodes.cache;
+    const asked = this.listings.asking(parent);
+    try {
+      const page = await this.#backend.list(parent, after, countMax);
+      this.#inodes.cache.heardPage(parent, page, mark);
+      if (after === '' && !page.more) this.listings.heard(asked, page);
+      return page;
+    } finally {
+      this.listings.unheard(asked);
+    }
+  }
+
+  async #find(parent: number, name: string): Promise<Attributes> {
+    const known = this.#known(parent, name);
+    if (known !== undefined) return known;
+    if (await this.#lookAhead.reach(parent, name)) {
+      const reached = this.#known(parent, name);
+      if (reached !== undefined) return reached;
+    }
+    const attributes = await this.#askFor(parent, name);
+    this.#lookAhead.found(parent, name);
+    return attributes;
+  }
+
+  async #askFor(parent: number, name: string): Promise<Attributes> {
+    const { cache } = this.#inodes;
+    const { mark } = cache;
+    const attributes = await this.#backend.lookup(parent, name);
+    cache.heardEntry(parent, name, attributes, mark);
+    return attributes;
+  }
+
+  /** @returns undefined where the cluster would have to be asked */
+  #known(parent: number, name: string): Attributes | Promise<Attributes> | undefined {
+    const attributes = this.#inodes.cache.entry(parent, name);
+    if (attributes === undefined && this.#backend.remembers?.(parent, name) !== true) return undefined;
+    this.#lookAhead.used(parent);
+    return attributes ?? this.#askFor(parent, name);
+  }
+}
+
+function isNotFound(error: unknown): boolean {
+  return error instanceof ServiceError && error.code === 'not-found';
+}

@@ -1,0 +1,647 @@
+import { constants } from 'node:fs';
+import { constants as osConstants } from 'node:os';
+import Fuse from 'fuse-native';
+import { canonical } from '../../client/mount-table.ts';
+import type { Attributes, Space } from '../backend.ts';
+import { withDeadline } from '../deadline.ts';
+import { ErrnoError, errnoName, errnoNumber } from '../errno.ts';
+import { ToldContents } from '../kernel-view/told-contents.ts';
+import { logUnforeseen } from '../log.ts';
+import { mountedAt, tuneKernel } from '../transport/kernel-tuning.ts';
+import { guardMount } from '../transport/mount-guard.ts';
+import { RecentTimeouts } from '../transport/recent-timeouts.ts';
+import { SpentCallers } from '../transport/spent-callers.ts';
+import {
+  FILE_TYPES,
+  NAME_BYTES_MAX,
+  PREFERRED_IO_BYTES,
+  sectorCount,
+  spaceNumbers,
+} from '../transport/stat.ts';
+import type {
+  Caller,
+  FileSystemCalls,
+  MountedTransport,
+  NamePlace,
+  Opened,
+  TimeChange,
+  TransportOptions,
+} from '../transport.ts';
+import { xattrKind } from '../xattr-names.ts';
+import { BindingLocks, ownerOf } from './binding-locks.ts';
+import { OpenPaths } from './open-paths.ts';
+
+/**
+ * The one file that knows `fuse-native` (decision 0003). The library is path-based and libfuse below it
+ * gives the kernel inodes of its own: one per name. What follows from that is confined to here: paths are
+ * walked to inodes, pages may be kept by path, and libfuse's way of removing an open file is undone.
+ */
+
+const WORKERS = 64;
+const START_LIMIT_MS = 15_000;
+const VERSIONS_MAX = 50_000;
+/** Entries that are answered to one call of the kernel, whose buffer holds about that. */
+const PAGE_COUNT = 512;
+const SEEK_DATA = 3;
+const SEEK_HOLE = 4;
+/** FUSE_CAP_POSIX_ACL and FUSE_CAP_DONT_MASK of libfuse. */
+const CAPABILITIES_FOR_ACLS = (1 << 19) | (1 << 6);
+const NOT_SUPPORTED = -osConstants.errno.EOPNOTSUPP;
+const RENAME_EXCHANGE = 2;
+const UTIME_NOW = 0x3fff_ffff;
+const UTIME_OMIT = 0x3fff_fffe;
+
+/** libfuse renames an open file that is unlinked to such a name, and unlinks that at the last close. */
+const HIDDEN_NAME = /^\.fuse_hidden[0-9a-f]{8,}$/;
+
+/**
+ * Takes mount options as words. As root, other users are let in without an edit of /etc/fuse.conf, which the
+ * library insists on where it is asked for that in its own way.
+ */
+class FuseWithOptions extends Fuse {
+  kernelOptions: readonly string[] = [];
+
+  _fuseOptions(): string {
+    const parent = Fuse.prototype as unknown as { _fuseOptions(this: FuseWithOptions): string };
+    return [parent._fuseOptions.call(this), ...this.kernelOptions].join(',');
+  }
+}
+
+/** Words for the kernel that libfuse, and fusermount3, take for mistakes: the table of mounts says `relatime` then, as where nothing is said. */
+const UNKNOWN_TO_LIBRARY: ReadonlySet<string> = new Set(['relatime', 'strictatime', 'nodiratime']);
+
+type Answer<Value> = (error: number, value?: Value) => void;
+type OpenedInfo = Fuse.FileInfoResult & { readonly fd: number };
+
+export async function mountWithBinding(
+  directory: string,
+  calls: FileSystemCalls,
+  options: TransportOptions,
+): Promise<MountedTransport> {
+  const { world, log } = options;
+  const mountpoint = await canonical(directory);
+  const { promise: ended, resolve: end } = Promise.withResolvers<void>();
+  const binding = new Binding(calls, options);
+  const fuse = new FuseWithOptions(
+    mountpoint,
+    binding.operations(() => fuse.context()),
+    {
+      fsname: options.source,
+      subtype: 'leasehold',
+      force: true,
+      autoUnmount: true,
+      defaultPermissions: true,
+      nullPathOk: true,
+      maxConcurrency: WORKERS,
+      // Every answer has a limit of its own here, which knows what it waits for.
+      timeout: { default: false, init: START_LIMIT_MS },
+      entryTimeout: 0,
+      attrTimeout: options.cache.attributesMs / 1000,
+      onError: (error, operation) => {
+        if (operation === 'lifecycle') {
+          log('info', 'the mount was removed from outside');
+          // The library has begun to clean up; it answers when it is through.
+          world.soon(() => fuse.unmount(() => end()));
+        } else log('error', 'a call failed unexpectedly', { operation, error: String(error) });
+      },
+    },
+  );
+  fuse.kernelOptions = options.kernelOptions.filter((word) => !UNKNOWN_TO_LIBRARY.has(word));
+  await new Promise<void>((done, failed) => {
+    fuse.mount((error) => (error ? failed(error) : done()));
+  });
+  // fusermount3 asks a mount whether it is dead when the process is about to be, and lets it be if it is too early.
+  const mounted = await mountedAt(mountpoint);
+  if (mounted !== undefined) guardMount(mounted.device, mountpoint);
+  await tuneKernel(mountpoint).catch((error: unknown) => {
+    log('info', 'the kernel keeps its default read-ahead', { error: String(error) });
+  });
+  return {
+    ended,
+    asksBeforeReads: false,
+    unmount: () =>
+      new Promise((done, failed) => {
+        fuse.unmount((error) => {
+          end();
+          if (error) failed(error);
+          else done();
+        });
+      }),
+    // The library cannot tell the kernel to drop an inode: it is dropped when its time is up.
+    invalidateInode: () => world.sleep(options.cache.attributesMs),
+    // Nor to believe one answer longer than another.
+    dropAttributes: () => Promise.resolve(),
+  };
+}
+
+class Binding {
+  readonly #calls: FileSystemCalls;
+  readonly #options: TransportOptions;
+  /** Paths that libfuse believes an unlinked open file has; in truth its name is gone. */
+  readonly #hidden = new Map<string, number>();
+  /** Version of the contents at the last open of each path: the kernel's pages are by path too. */
+  readonly #versions = new Map<string, string>();
+
+  readonly #open = new OpenPaths();
+  readonly #told: ToldContents;
+  readonly #timedOut: RecentTimeouts;
+  readonly #spent: SpentCallers;
+
+  constructor(calls: FileSystemCalls, options: TransportOptions) {
+    this.#calls = calls;
+    this.#options = options;
+    this.#told = new ToldContents(options.world, options.cache.attributesMs);
+    this.#timedOut = new RecentTimeouts(options.world);
+    this.#spent = new SpentCallers(options.world, options.limitMs);
+  }
+
+  operations(context: () => Fuse.RequestContext | null): Fuse.OPERATIONS {
+    const calls = this.#calls;
+    const caller = (): Caller => {
+      const { uid, gid, umask } = context() ?? { uid: 0, gid: 0, umask: 0 };
+      return { uid, gid, umask: umask & 0o777 };
+    };
+    const acls = this.#options.acls && this.#options.xattrs;
+    const release = (handle: number): Promise<void> => this.#release(handle);
+    const operations: Fuse.OPERATIONS = {
+      // The kernel checks access control lists where it is told that there are such, and leaves the umask to us.
+      initWithConfig: ({ want, capable }, cb) =>
+        cb(0, acls ? { want: (want | (capable & CAPABILITIES_FOR_ACLS)) >>> 0 } : {}),
+      getattr: (path, cb) => {
+        const pid = context()?.pid ?? 0;
+        this.#answer(
+          cb,
+          async () => {
+            if (path !== '/' && this.#spent.has(pid))
+              throw new ErrnoError('ETIMEDOUT', 'The root took as long as it may');
+            const beganMs = this.#options.world.nowMs();
+            const stored = await this.#repeated(`getattr ${path}`, () => this.#lookedUp(path));
+            if (path === '/') this.#spent.rootAnswered(pid, beganMs);
+            return this.#tell(path, stored, pid);
+          },
+          false,
+        );
+      },
+      fgetattr: (path, fd, cb) => {
+        const pid = context()?.pid ?? 0;
+        this.#answer(cb, async () => this.#tell(path, await this.#attributesOfHandle(path, fd), pid));
+      },
+      readlink: (path, cb) => this.#answer(cb, async () => calls.readLink(await this.#inode(path))),
+      mknod: (path, mode, device, cb) => {
+        const by = caller();
+        this.#done(cb, () =>
+          this.#at(path, (at) => calls.makeNode(at.parent, at.name, mode, Number(device), by)),
+        );
+      },
+      mkdir: (path, mode, cb) => {
+        const by = caller();
+        this.#done(cb, () => this.#at(path, (at) => calls.makeDirectory(at.parent, at.name, mode, by)));
+      },
+      symlink: (target, path, cb) => {
+        const by = caller();
+        this.#done(cb, () =>
+          this.#at(path, async (at) => {
+            assertWasUtf8(target);
+            return calls.symlink(at.parent, at.name, target, by);
+          }),
+        );
+      },
+      link: (from, path, cb) => {
+        this.#done(cb, async () => {
+          const inode = await this.#inodeToOpen(from);
+          await this.#at(path, (at) => calls.link(inode, at.parent, at.name));
+        });
+      },
+      unlink: (path, cb) => {
+        const { uid } = caller();
+        this.#answer(cb, () => this.#unlink(path, uid));
+      },
+      rmdir: (path, cb) => {
+        this.#answer(cb, () => this.#at(path, (at) => calls.removeDirectory(at.parent, at.name)));
+      },
+      renameWithFlags: (from, to, flags, cb) => {
+        const { uid } = caller();
+        this.#answer(cb, () => this.#rename(from, to, flags, uid));
+      },
+      chmodWithHandle: (path, fd, mode, cb) => {
+        this.#done(cb, async () => calls.setAttributes(await this.#inodeOf(path, fd), { mode }));
+      },
+      chownWithHandle: (path, fd, uid, gid, cb) => {
+        this.#done(cb, async () => calls.setAttributes(await this.#inodeOf(path, fd), { uid, gid }));
+      },
+      utimensWithHandle: (path, fd, accessed, modified, cb) => {
+        const request = { ...timeChange('accessed', accessed), ...timeChange('modified', modified) };
+        this.#done(cb, async () => calls.setAttributes(await this.#inodeOf(path, fd), request));
+      },
+      truncate: (path, size, cb) => {
+        const by = caller();
+        this.#done(cb, async () => calls.truncate(await this.#inodeToOpen(path), toSafe(size), by));
+      },
+      ftruncate: (path, fd, size, cb) => {
+        const by = caller();
+        this.#done(cb, async () => calls.truncate(await this.#inodeOf(path, fd), toSafe(size), by));
+      },
+      open: (path, flags, cb) => {
+        const by = caller();
+        const pid = context()?.pid ?? 0;
+        this.#answerOpened(cb, () => this.#openFile(path, flags, by, pid), release);
+      },
+      createWithFlags: (path, mode, flags, cb) => {
+        const by = caller();
+        const create = async ({ parent, name }: NamePlace): Promise<OpenedInfo> =>
+          this.#opened(path, await calls.create(parent, name, mode, flags, by));
+        this.#answerOpened(cb, () => this.#at(path, create), release);
+      },
+      read: (_path, fd, buffer, length, position, cb) => {
+        const read = async (): Promise<number> => {
+          const bytes = await calls.read(Number(fd), toSafe(position), length);
+          buffer.set(bytes);
+          return bytes.length;
+        };
+        this.#answerCount(cb, () => this.#repeated(`read ${fd}`, read));
+      },
+      write: (_path, fd, buffer, length, position, cb) => {
+        const by = caller();
+        const bytes = buffer.length === length ? buffer : buffer.subarray(0, length);
+        this.#answerCount(cb, async () => calls.write(Number(fd), toSafe(position), bytes, by));
+      },
+      // Waiting for writes under way has limits of its own, which count from the last progress.
+      flush: (_path, fd, cb) => {
+        const owner = ownerOf(context());
+        this.#answer(cb, () => calls.flush(Number(fd), owner), false);
+      },
+      fsync: (_path, _dataOnly, fd, cb) => this.#answer(cb, () => calls.persist(Number(fd)), false),
+      fsyncdir: (path, _dataOnly, fd, cb) =>
+        this.#answer(cb, async () => calls.persistDirectory(await this.#inode(path), Number(fd)), false),
+      release: (_path, fd, cb) => this.#answer(cb, () => this.#release(Number(fd)), false),
+      fallocate: (_path, fd, mode, offset, length, cb) => {
+        const by = caller();
+        this.#answer(cb, async () => calls.allocate(Number(fd), mode, toSafe(offset), toSafe(length), by));
+      },
+      lseek: (_path, fd, offset, whence, cb) => {
+        this.#answer(cb, async () => {
+          if (whence !== SEEK_DATA && whence !== SEEK_HOLE)
+            throw new ErrnoError('EINVAL', `Cannot seek by ${whence}`);
+          return calls.seek(Number(fd), toSafe(offset, 'ENXIO'), whence === SEEK_DATA ? 'data' : 'hole');
+        });
+      },
+      copyFileRange: (_from, fromFd, fromOffset, _to, toFd, toOffset, length, flags, cb) => {
+        const by = caller();
+        this.#answerCount(cb, async () => {
+          if (flags !== 0) throw new ErrnoError('EINVAL', `Cannot copy with flags ${flags}`);
+          const [from, to] = [toSafe(fromOffset), toSafe(toOffset)];
+          return calls.copyRange(Number(fromFd), from, Number(toFd), to, Number(length), by);
+        });
+      },
+      opendir: (path, flags, cb) => {
+        const open = async () => ({ fd: await calls.openDirectory(await this.#inode(path), flags) });
+        this.#answerOpened(cb, open, (handle) => calls.releaseDirectory(handle));
+      },
+      readdirPaged: (_path, fd, offset, cb) => this.#readDirectory(Number(fd), toSafe(offset), cb),
+      releasedir: (_path, fd, cb) => this.#answer(cb, () => calls.releaseDirectory(Number(fd))),
+      statfs: (_path, cb) => this.#answer(cb, () => calls.space().then(toStatfs)),
+    };
+    Object.assign(operations, this.#lockOperations(context));
+    if (!this.#options.xattrs) return operations;
+    return {
+      ...operations,
+      setxattr: (path, name, value, _position, flags, cb) => {
+        const bytes = Uint8Array.from(value);
+        if (xattrKind(name) === 'acl' && !acls) return cb(NOT_SUPPORTED);
+        this.#answer(cb, async () => {
+          assertWasUtf8(name);
+          return calls.setXattr(await this.#inode(path), name, bytes, flags);
+        });
+      },
+      getxattr: (path, name, _position, cb) => {
+        const kind = xattrKind(name);
+        if (kind === 'none' || (kind === 'acl' && !acls)) return cb(NOT_SUPPORTED);
+        this.#answer(cb, async () => {
+          assertWasUtf8(name);
+          const bytes = await calls.xattr(await this.#inode(path), name);
+          return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+        });
+      },
+      listxattr: (path, cb) => {
+        const by = { ...caller(), thread: context()?.pid ?? 0 };
+        this.#answer(cb, async () => [...(await calls.xattrs(await this.#inode(path), by))]);
+      },
+      removexattr: (path, name, cb) => {
+        this.#answer(cb, async () => {
+          assertWasUtf8(name);
+          return calls.removeXattr(await this.#inode(path), name);
+        });
+      },
+    };
+  }
+
+  /** Without them the kernel keeps locks by itself, for this mount alone. */
+  #lockOperations(context: () => Fuse.RequestContext | null): Pick<Fuse.OPERATIONS, 'lock' | 'flock'> {
+    const calls = this.#calls;
+    if (calls.lock === undefined || calls.lockHolder === undefined) return {};
+    const locks = new BindingLocks(this.#options.world, {
+      lock: calls.lock.bind(calls),
+      lockHolder: calls.lockHolder.bind(calls),
+    });
+    return {
+      lock: (_path, fd, command, lock, cb) => {
+        const by = context();
+        this.#answer(cb, () => locks.posix(Number(fd), command, lock, by), false);
+      },
+      flock: (_path, fd, operation, cb) => {
+        const by = context();
+        this.#answer(cb, () => locks.flock(Number(fd), operation, by), false);
+      },
+    };
+  }
+
+  /** For calls whose answer to the kernel is no more than that they are done. */
+  #done(cb: Answer<void>, call: () => Promise<unknown>): void {
+    this.#answer(cb, async () => void (await call()));
+  }
+
+  #answer<Value>(cb: Answer<Value>, call: () => Promise<Value>, limited = true): void {
+    const promise = limited
+      ? withDeadline(this.#options.world, call(), this.#options.limitMs, 'The call')
+      : call();
+    promise.then(
+      (value) => cb(0, value),
+      (error: unknown) => cb(this.#errno(error)),
+    );
+  }
+
+  /** What is open once nobody waits for it any more is closed. */
+  #answerOpened<Value extends { readonly fd: number }>(
+    cb: Answer<Value>,
+    call: () => Promise<Value>,
+    close: (handle: number) => Promise<void>,
+  ): void {
+    const opened = call();
+    const answer: Answer<Value> = (error, value) => {
+      if (error === -osConstants.errno.ETIMEDOUT) {
+        opened.then(({ fd }) => close(fd)).catch((failure: unknown) => void this.#errno(failure));
+      }
+      cb(error, value);
+    };
+    this.#answer(answer, () => opened);
+  }
+
+  #answerCount(cb: (result: number) => void, call: () => Promise<number>): void {
+    call().then(cb, (error: unknown) => cb(this.#errno(error)));
+  }
+
+  /** Limited, and with the same answer to the kernel's repetition of a question that took too long. */
+  async #repeated<Value>(question: string, call: () => Promise<Value>): Promise<Value> {
+    if (this.#timedOut.has(question)) throw new ErrnoError('ETIMEDOUT', 'It took too long a moment ago');
+    try {
+      return await withDeadline(this.#options.world, call(), this.#options.limitMs, 'The call');
+    } catch (error) {
+      if (errnoName(error) === 'ETIMEDOUT') this.#timedOut.add(question);
+      throw error;
+    }
+  }
+
+  #errno(error: unknown): number {
+    logUnforeseen(this.#options.log, error);
+    return errnoNumber(error);
+  }
+
+  /** Walks to the directory of the last name of `path`. The file system remembers directories for a moment. */
+  async #place(path: string): Promise<NamePlace> {
+    assertWasUtf8(path);
+    const names = path.split('/').slice(1);
+    const name = names.pop();
+    if (name === undefined || name === '') throw new ErrnoError('EBUSY', 'The root has no name');
+    let parent = this.#calls.root;
+    for (const directory of names) {
+      const attributes = await this.#calls.lookup(parent, directory);
+      if (attributes.kind !== 'directory') throw new ErrnoError('ENOTDIR', `"${directory}" is no directory`);
+      parent = attributes.inode;
+    }
+    return { parent, name };
+  }
+
+  async #at<Value>(path: string, call: (at: NamePlace) => Promise<Value>): Promise<Value> {
+    return call(await this.#place(path));
+  }
+
+  async #attributes(path: string | null): Promise<Attributes> {
+    // libfuse has no path for what has lost its name.
+    if (path === null) throw new ErrnoError('ENOENT', 'What is asked about has no name any more');
+    if (path === '/') return this.#calls.attributes(this.#calls.root);
+    const hidden = this.#hidden.get(path);
+    if (hidden !== undefined) return this.#calls.attributes(hidden);
+    const { parent, name } = await this.#place(path);
+    return this.#calls.lookup(parent, name);
+  }
+
+  async #lookedUp(path: string | null): Promise<Attributes> {
+    try {
+      const attributes = await this.#attributes(path);
+      if (path !== null) this.#open.looked(path, true);
+      return attributes;
+    } catch (error) {
+      if (path !== null && errnoName(error) === 'ENOENT') this.#open.looked(path, false);
+      throw error;
+    }
+  }
+
+  async #attributesOfHandle(path: string | null, fd: Fuse.FileHandle): Promise<Attributes> {
+    const inode = await this.#inodeOf(path, fd);
+    // To the kernel they are those of all that is open by the path: who opened it last reads by them.
+    const latest = path === null ? undefined : this.#open.latestOfSeveral(path);
+    return this.#calls.attributes(latest ?? inode);
+  }
+
+  async #inode(path: string | null): Promise<number> {
+    if (path === '/') return this.#calls.root;
+    const hidden = path === null ? undefined : this.#hidden.get(path);
+    return hidden ?? (await this.#attributes(path)).inode;
+  }
+
+  /** By the handle where there is one: the path may be another file's by now. */
+  async #inodeOf(path: string | null, fd: Fuse.FileHandle): Promise<number> {
+    return Number(fd) === 0 ? this.#inode(path) : this.#calls.inodeOf(Number(fd));
+  }
+
+  #tell(path: string | null, stored: Attributes, caller: number): Fuse.Stats {
+    if (path !== null) this.#told.tell(path, stored, caller);
+    return toStats(this.#options.present(stored));
+  }
+
+  async #openFile(path: string, flags: number, by: Caller, pid: number): Promise<OpenedInfo> {
+    const inode = await this.#inodeToOpen(path);
+    const opened = await this.#calls.open(inode, flags, by);
+    const { handle, version } = opened;
+    // Of a file that is cut to nothing the kernel knows the size.
+    const isCut = (flags & constants.O_TRUNC) !== 0;
+    if (version !== null && !isCut && this.#told.isOutdated(path, version, pid)) {
+      await this.#calls.release(handle);
+      throw new ErrnoError('ESTALE', `"${path}" has changed since it was looked up`);
+    }
+    return this.#opened(path, opened);
+  }
+
+  /** What has the name now, whatever is remembered of it. */
+  async #inodeToOpen(path: string | null): Promise<number> {
+    if (path === null) throw new ErrnoError('ENOENT', 'What is meant has no name any more');
+    const hidden = this.#hidden.get(path);
+    if (hidden !== undefined) return hidden;
+    const { parent, name } = await this.#place(path);
+    return (await this.#calls.lookupToOpen(parent, name)).inode;
+  }
+
+  #opened(path: string, { handle, version, directIo, linked }: Opened): OpenedInfo {
+    this.#open.opened(path, handle, this.#calls.inodeOf(handle));
+    // The pages that the kernel has, and gets, are another file's; that one keeps them for as long as it is open.
+    const isShared = this.#open.latestOfSeveral(path) !== undefined;
+    // Each name of a file is an inode of its own to the kernel, with pages of its own.
+    const directIO = directIo || linked || isShared;
+    const keepCache = version !== null && this.#versions.get(path) === version && !directIO;
+    this.#versions.delete(path);
+    if (version !== null && !isShared) this.#versions.set(path, version);
+    for (const oldest of this.#versions.keys()) {
+      if (this.#versions.size <= VERSIONS_MAX) break;
+      this.#versions.delete(oldest);
+    }
+    if (keepCache) this.#calls.keptPages?.(handle);
+    return { fd: handle, directIO, keepCache };
+  }
+
+  async #release(handle: number): Promise<void> {
+    try {
+      await this.#calls.release(handle);
+    } finally {
+      this.#open.closed(handle);
+    }
+  }
+
+  /** The last close of a hidden file: its name is gone already. */
+  async #unlink(path: string, uid: number): Promise<void> {
+    if (this.#hidden.delete(path)) return;
+    this.#versions.delete(path);
+    await this.#at(path, (at) => this.#calls.unlink(at.parent, at.name, uid));
+  }
+
+  /**
+   * libfuse hides an open file that loses its name under another one, which would be seen on every mount
+   * and keep the directory from being removed. The cluster can keep a file without a name, so it is simply
+   * unlinked, and the name that libfuse believes in is remembered here.
+   */
+  async #rename(from: string, to: string, flags: number, uid: number): Promise<void> {
+    this.#versions.delete(from);
+    this.#versions.delete(to);
+    const source = await this.#place(from);
+    const target = await this.#place(to);
+    if (HIDDEN_NAME.test(target.name) && flags === 0) {
+      await this.#hide(from, source, to, uid);
+      return;
+    }
+    await this.#calls.rename(source, target, flags, uid);
+    if (flags === RENAME_EXCHANGE) this.#open.exchanged(from, to);
+    else this.#open.moved(from, to);
+  }
+
+  async #hide(path: string, { parent, name }: NamePlace, hidden: string, uid: number): Promise<void> {
+    let inode = this.#open.latest(path);
+    try {
+      inode ??= (await this.#calls.lookup(parent, name)).inode;
+      await this.#calls.unlink(parent, name, uid);
+    } catch (error) {
+      if (errnoName(error) !== 'ENOENT') throw error;
+      // Another mount has taken the name away. Who was about to do the same is told when it has looked the name up once
+      // more; who was about to give it to another file can.
+      if (!this.#open.isAbsent(path)) throw new ErrnoError('ESTALE', `There is no "${name}" any more`);
+    }
+    if (inode !== undefined) this.#hidden.set(hidden, inode);
+    this.#open.moved(path, hidden);
+  }
+
+  #readDirectory(
+    handle: number,
+    offset: number,
+    cb: (error: number, names?: string[], stats?: Fuse.Stats[], next?: number[]) => void,
+  ): void {
+    const asked = this.#calls.readDirectory(handle, offset, PAGE_COUNT);
+    const page = withDeadline(this.#options.world, asked, this.#options.limitMs, 'A listing');
+    page.then(
+      ({ entries }) =>
+        cb(
+          0,
+          entries.map(({ name }) => name),
+          // The type alone is used; it saves whoever walks a tree a question per entry.
+          entries.map(({ kind }) => ({ mode: FILE_TYPES[kind] })),
+          entries.map(({ position }) => position + 1),
+        ),
+      (error: unknown) => cb(this.#errno(error)),
+    );
+  }
+}
+
+/**
+ * The library decodes names and link texts and puts U+FFFD for bytes that are not UTF-8, so that several names become one.
+ * Its text does not show whether the bytes were those of U+FFFD itself: such names are refused over this transport, too.
+ *
+ * @throws ErrnoError EILSEQ
+ */
+function assertWasUtf8(text: string): void {
+  if (text.includes('\uFFFD')) throw new ErrnoError('EILSEQ', 'A name is not UTF-8');
+}
+
+function toStats(attributes: Attributes): Fuse.Stats {
+  return {
+    mode: FILE_TYPES[attributes.kind] | attributes.mode,
+    uid: attributes.uid,
+    gid: attributes.gid,
+    size: attributes.kind === 'symlink' ? Buffer.byteLength(attributes.target) : attributes.sizeBytes,
+    nlink: attributes.links,
+    ino: attributes.inode,
+    rdev: attributes.device,
+    blksize: PREFERRED_IO_BYTES,
+    blocks: sectorCount(attributes),
+    atime: toTimespec(attributes.accessedNs),
+    mtime: toTimespec(attributes.modifiedNs),
+    ctime: toTimespec(attributes.changedNs),
+  };
+}
+
+function toTimespec(decimalNs: string): Fuse.Timespec {
+  const ns = BigInt(decimalNs);
+  const nanoseconds = ((ns % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
+  return { seconds: (ns - nanoseconds) / 1_000_000_000n, nanoseconds: Number(nanoseconds) };
+}
+
+function timeChange<Key extends 'accessed' | 'modified'>(
+  key: Key,
+  time: Fuse.Timespec,
+): { [K in Key]?: TimeChange } {
+  if (time.nanoseconds === UTIME_OMIT) return {};
+  const change: TimeChange =
+    time.nanoseconds === UTIME_NOW
+      ? { kind: 'now' }
+      : { kind: 'time', ns: BigInt(time.seconds) * 1_000_000_000n + BigInt(time.nanoseconds) };
+  return { [key]: change } as { [K in Key]?: TimeChange };
+}
+
+function toStatfs(space: Space): Fuse.Statfs {
+  const { blockBytes, blocks, freeBlocks, inodes, freeInodes } = spaceNumbers(space);
+  return {
+    bsize: blockBytes,
+    frsize: blockBytes,
+    blocks,
+    bfree: freeBlocks,
+    bavail: freeBlocks,
+    files: inodes,
+    ffree: freeInodes,
+    favail: freeInodes,
+    namemax: NAME_BYTES_MAX,
+  };
+}
+
+/** @param beyond what is answered where no file reaches as far */
+function toSafe(value: number | bigint, beyond: 'EFBIG' | 'ENXIO' = 'EFBIG'): number {
+  const number = Number(value);
+  if (!Number.isSafeInteger(number) || number < 0)
+    throw new ErrnoError(beyond, `${value} is not a file position`);
+  return number;
+}

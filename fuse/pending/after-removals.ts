@@ -1,0 +1,73 @@
+import type { BackendFile, BackendLocks, ContentVersion, FileState } from '../backend.ts';
+import type { Removals } from './removals.ts';
+
+type Changed = FileState | { readonly state: FileState; readonly contents?: undefined };
+
+/** What the mount learns of a file's contents by changing them. */
+export interface ContentsEvents {
+  /** They are about to be changed, or were. */
+  written(): void;
+  /** The catalog knows these as the file's contents. @param mark as it was when they were written last, @see SeenContents.mark */
+  settled(contents: ContentVersion, mark: number): void;
+  mark(): number;
+}
+
+/**
+ * A file whose contents find the quota that asynchronous unlinks leave, and whose locks are taken and given back when these are at the cluster: the
+ * next holder of a lock finds no name that was gone before.
+ */
+export function afterRemovals(
+  file: BackendFile,
+  removals: Removals,
+  { written, settled, mark }: ContentsEvents,
+): BackendFile {
+  let last: { readonly contents: ContentVersion; readonly mark: number } | null = null;
+  const changing = async <Result extends Changed>(change: () => Promise<Result>): Promise<Result> => {
+    written();
+    try {
+      const result = await removals.withQuota(change);
+      // A second time: what was asked meanwhile may be older.
+      written();
+      const { contents }: FileState = 'state' in result ? result.state : result;
+      last = { contents, mark: mark() };
+      return result;
+    } catch (error) {
+      written();
+      last = null;
+      throw error;
+    }
+  };
+  return {
+    ...file,
+    write: (...what) => changing(() => file.write(...what)),
+    writeParts: (parts) => changing(() => file.writeParts(parts)),
+    append: (bytes) => changing(() => file.append(bytes)),
+    truncate: (sizeBytes) => changing(() => file.truncate(sizeBytes)),
+    punch: (...range) => changing(() => file.punch(...range)),
+    copyFrom: (...range) => changing(() => file.copyFrom(...range)),
+    async settle() {
+      await file.settle();
+      if (last !== null) settled(last.contents, last.mark);
+    },
+    openLocks: (lost) => locksAfter(file.openLocks(lost), removals),
+  };
+}
+
+function locksAfter(locks: BackendLocks, removals: Removals): BackendLocks {
+  return {
+    async lock(...how) {
+      await removals.gone();
+      await locks.lock(...how);
+    },
+    async unlock(range) {
+      await removals.gone();
+      await locks.unlock(range);
+    },
+    holder: (lock) => locks.holder(lock),
+    isLost: (kind, owner) => locks.isLost(kind, owner),
+    async close() {
+      await removals.gone();
+      await locks.close();
+    },
+  };
+}

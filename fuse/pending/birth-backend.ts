@@ -1,0 +1,133 @@
+import type { World } from '../../base/world.ts';
+import { CommandsLost } from '../../client/unflushed-commands.ts';
+import type { BirthBackend, FileSystemBackend } from '../backend.ts';
+import { nameStateOf } from '../metadata/delegated-names.ts';
+import type { Log } from '../transport.ts';
+import { NewbornFiles, type RemovalOptions } from './newborn-files.ts';
+
+/**
+ * A volume of which new files are first made here, where that can be: the cluster hears of each with all of its contents
+ * (decision 0041). Whatever needs such a file at the cluster waits until it is there.
+ */
+export function withBirths(
+  world: World,
+  backend: FileSystemBackend,
+  birth: BirthBackend,
+  log: Log,
+  options: RemovalOptions = {},
+): FileSystemBackend {
+  const files = new NewbornFiles(world, backend, birth, log, options);
+  return {
+    ...backend,
+    async stop() {
+      await files.stop();
+      await backend.stop();
+    },
+    lookup: (parent, name) => files.lookup({ parent, name }),
+    async attributes(inode) {
+      const unborn = files.unborn(inode);
+      if (unborn !== undefined) return unborn.attributes;
+      await files.removed(inode);
+      return backend.attributes(inode);
+    },
+    list: (inode, after, countMax) => files.list(inode, after, countMax),
+    createFile: (parent, name, mode, owner, exclusive) =>
+      files.create({ parent, name }, mode, owner, exclusive),
+    async makeDirectory(parent, name, mode, owner) {
+      const place = { parent, name };
+      files.prepare();
+      const attributes = await files.changing([place], () =>
+        backend.makeDirectory(parent, name, mode, owner),
+      );
+      files.changed(place, 'other');
+      files.madeDirectory(attributes);
+      return attributes;
+    },
+    async makeNode(parent, name, ...node) {
+      const place = { parent, name };
+      const attributes = await files.changing([place], () => backend.makeNode(parent, name, ...node));
+      files.changed(place, 'other');
+      return attributes;
+    },
+    async symlink(parent, name, target, owner) {
+      const place = { parent, name };
+      const attributes = await files.changing([place], () => backend.symlink(parent, name, target, owner));
+      files.changed(place, 'other');
+      return attributes;
+    },
+    async link(inode, parent, name) {
+      const place = { parent, name };
+      await Promise.all([files.come(inode), files.comeAt(place)]);
+      files.linked(inode);
+      const attributes = await files.changing([place], () => backend.link(inode, parent, name));
+      files.changed(place, nameStateOf(attributes));
+      return attributes;
+    },
+    unlink: (parent, name, uid, isOpen = () => false) => files.unlink({ parent, name }, uid, isOpen),
+    removed: (inode) => files.removed(inode),
+    async removeDirectory(parent, name, inode) {
+      const place = { parent, name };
+      // It may be the directory of any of them, and would not be empty.
+      await files.comeFrom();
+      // The command says that this mount believes nothing of it any more.
+      if (inode !== undefined) files.letGo(inode);
+      const removed = await files.changing([place], () => backend.removeDirectory(parent, name, inode));
+      files.changed(place, 'free');
+      return removed;
+    },
+    async rename(from, to, mode, uid) {
+      const isFile = files.fileAt(from) !== null;
+      // A directory that is replaced has to be empty.
+      if (isFile) await Promise.all([files.comeAt(from), files.comeAt(to)]);
+      else await files.comeFrom();
+      const file = from.parent === to.parent ? files.fileAt(from) : null;
+      const renamed = await files.changing([from, to], () => backend.rename(from, to, mode, uid));
+      // Of two names of one file none is gone. Which file it was is known where nobody else can have taken the directory meanwhile.
+      if (mode === 'exchange') return renamed;
+      files.changed(to, isFile ? (file ?? 'file') : 'other');
+      if (typeof file === 'number' && !files.isLinked(file)) files.changed(from, 'free');
+      return renamed;
+    },
+    async setAttributes(inode, changes) {
+      const unborn = files.unborn(inode);
+      if (unborn?.takes(changes) === true) return unborn.setAttributes(changes);
+      await files.come(inode);
+      files.writing(inode);
+      return files.changingDirectory(inode, () => backend.setAttributes(inode, changes));
+    },
+    async xattr(inode, name) {
+      await files.come(inode);
+      return backend.xattr(inode, name);
+    },
+    async xattrs(inode, ...by) {
+      await files.come(inode);
+      return backend.xattrs(inode, ...by);
+    },
+    async setXattr(inode, ...how) {
+      await files.come(inode);
+      await files.changingDirectory(inode, () => backend.setXattr(inode, ...how));
+    },
+    async removeXattr(inode, name) {
+      await files.come(inode);
+      await files.changingDirectory(inode, () => backend.removeXattr(inode, name));
+    },
+    comeFrom: (directory) => files.persist(directory),
+    lateErrors: files.lateErrors,
+    // Each descriptor of the volume reports the loss, not only the one whose sync has found it.
+    async persistNames(scope) {
+      await backend.persistNames?.(scope).catch((error: unknown) => {
+        if (!(error instanceof CommandsLost)) throw error;
+        files.lateErrors.addToVolume(error);
+      });
+    },
+    isChanging: (inode) => files.isChanging(inode),
+    onNamed: (named) => {
+      files.named = named;
+    },
+    isHeld: (directory) => files.isHeld(directory),
+    onHeld: (held) => {
+      files.held = held;
+    },
+    openFile: (inode, ...rest) => files.unborn(inode) ?? files.open(inode, ...rest),
+  };
+}

@@ -1,0 +1,108 @@
+import { assert } from '../../base/assert.ts';
+
+/** A chunk never crosses a multiple of this, so that chunks and objects stay aligned to each other. */
+export const CHUNK_BYTES_MAX = 4 * 1024 * 1024;
+
+/** Bytes of a file that follow each other, on their way to the cluster. */
+export interface Chunk {
+  offset: number;
+  length: number;
+  parts: Uint8Array[];
+  /** `open`: the newest, which may still grow at its end; `queued`: complete, until it leaves. */
+  state: 'open' | 'queued' | 'in-flight';
+  /** Resolves when the chunk is acknowledged or given up; never rejects. */
+  readonly done: Promise<void>;
+  readonly finish: () => void;
+}
+
+/**
+ * The chunks of one file in the order in which they were written, found by their place: there may be thousands, where a
+ * database writes here and there.
+ */
+export class Chunks {
+  readonly #all = new Set<Chunk>();
+  /** Those within one multiple of `CHUNK_BYTES_MAX`, the oldest first. */
+  readonly #byBlock = new Map<number, Chunk[]>();
+  #newest: Chunk | undefined;
+
+  get count(): number {
+    return this.#all.size;
+  }
+
+  /** The one that was added last, if it is there. */
+  get newest(): Chunk | undefined {
+    return this.#newest;
+  }
+
+  /** Where the last byte ends; 0 if there is none. */
+  get end(): number {
+    let end = 0;
+    for (const chunk of this.#all) end = Math.max(end, chunk.offset + chunk.length);
+    return end;
+  }
+
+  /** The oldest first. */
+  [Symbol.iterator](): IterableIterator<Chunk> {
+    return this.#all.values();
+  }
+
+  add(chunk: Chunk): void {
+    this.#all.add(chunk);
+    this.#newest = chunk;
+    const block = this.#byBlock.get(blockOf(chunk.offset));
+    if (block === undefined) this.#byBlock.set(blockOf(chunk.offset), [chunk]);
+    else block.push(chunk);
+  }
+
+  remove(chunk: Chunk): void {
+    assert(this.#all.delete(chunk), 'A chunk is removed once');
+    if (this.#newest === chunk) this.#newest = undefined;
+    const block = this.around(chunk.offset);
+    if (block.length === 1) this.#byBlock.delete(blockOf(chunk.offset));
+    else block.splice(block.indexOf(chunk), 1);
+  }
+
+  /** @returns those in the same block as the byte at `offset`, the oldest first; not to be changed */
+  around(offset: number): Chunk[] {
+    return this.#byBlock.get(blockOf(offset)) ?? [];
+  }
+
+  overlaps(offset: number, length: number): boolean {
+    for (let block = blockOf(offset); block <= blockOf(offset + length - 1); block++) {
+      if (this.#byBlock.get(block)?.some((chunk) => chunkOverlaps(chunk, offset, length))) return true;
+    }
+    return false;
+  }
+
+  /** An older chunk has some of these bytes: those of the younger must arrive after it. @param passed do not count */
+  isBlocked(chunk: Chunk, passed?: ReadonlySet<Chunk>): boolean {
+    for (const older of this.around(chunk.offset)) {
+      if (older === chunk) return false;
+      if (chunkOverlaps(older, chunk.offset, chunk.length) && passed?.has(older) !== true) return true;
+    }
+    return false;
+  }
+
+  /**
+   * @returns a chunk that has not left yet and that the bytes continue, on either side, without crossing a boundary. None
+   *   where a younger chunk has some of these bytes: they would leave before it, and be overwritten with older ones
+   */
+  neighbour(offset: number, length: number): Chunk | undefined {
+    const block = this.around(offset);
+    for (let index = block.length - 1; index >= 0; index--) {
+      const chunk = block[index] as Chunk;
+      const touches = chunk.offset + chunk.length === offset || offset + length === chunk.offset;
+      if (touches && chunk.state !== 'in-flight') return chunk;
+      if (chunkOverlaps(chunk, offset, length)) return undefined;
+    }
+    return undefined;
+  }
+}
+
+function blockOf(offset: number): number {
+  return Math.floor(offset / CHUNK_BYTES_MAX);
+}
+
+function chunkOverlaps(chunk: Chunk, offset: number, length: number): boolean {
+  return chunk.offset < offset + length && offset < chunk.offset + chunk.length;
+}

@@ -1,0 +1,627 @@
+import { Counts } from '../../base/counts.ts';
+import { ServiceError } from '../../base/errors.ts';
+import { nowNs } from '../../base/times.ts';
+import type { Timer, World } from '../../base/world.ts';
+import { allDone } from '../all-done.ts';
+import type {
+  Attributes,
+  BackendFile,
+  BirthBackend,
+  BirthOutcome,
+  FencedName,
+  FileSystemBackend,
+  ListedPage,
+  NewFile,
+  Owner,
+} from '../backend.ts';
+import { type NameState, nameStateOf } from '../metadata/delegated-names.ts';
+import { HeldDirectories } from '../metadata/held-directories.ts';
+import { Moments } from '../metadata/moments.ts';
+import { namesCompare } from '../metadata/name-order.ts';
+import { type Place, placeKey } from '../place.ts';
+import type { Log } from '../transport.ts';
+import { afterRemovals } from './after-removals.ts';
+import { Births, type InodeNumber } from './births.ts';
+import type { LateErrors } from './late-errors.ts';
+import { RemovalRows } from './removal-rows.ts';
+import { isOverQuota, type RemovalEvents, Removals } from './removals.ts';
+import { SeenContents } from './seen-contents.ts';
+import { UnbornFile, type UnbornFileParts, type Way } from './unborn-file.ts';
+
+/** Others may look for a file in vain for so long after it was made here, in milliseconds; a part of what a mount believes. */
+export const UNBORN_MS_MAX = 250;
+/** Files that the cluster does not know of, and their contents: whoever makes more waits. */
+const UNBORN_COUNT_MAX = 2_000;
+const UNBORN_BYTES_MAX = 16 * 1024 * 1024;
+/** Who has made a second file in a directory within this time is about to make more of them. */
+const AGAIN_MS = 2_000;
+/** So many files in a row are removed in the ordinary way: that shows that they may be. */
+const SHOWN_COUNT = 2;
+/** Who has removed so many in a row is about to remove more: to ask for the directory costs as much as two. */
+const REMOVED_COUNT = 8;
+
+/** @see RemovalOptions */
+const WAIT_MS_MAX = 30_000;
+
+const SET_GROUP_ID = 0o2000;
+const STICKY = 0o1000;
+
+/** What was acknowledged and dropped. */
+export interface LateError {
+  readonly operation: 'unlink' | 'create';
+  readonly directory: number;
+  readonly name: string;
+  readonly error: unknown;
+}
+
+export interface RemovalOptions {
+  /** Files that are removed no later than this one after the other, in milliseconds, are acknowledged ahead of the cluster (decision 0067). */
+  readonly rowMs?: number;
+  /** How long a call waits for removals of before, in milliseconds. */
+  readonly waitMsMax?: number;
+  readonly late?: (error: LateError) => void;
+}
+
+/**
+ * Makes files here, in directories that are delegated to this mount, and has the cluster hear of each as a whole: when it is closed, and before
+ * anything else that needs it there. What the mount looks for, it finds here meanwhile. Removals in such directories follow behind.
+ */
+export class NewbornFiles {
+  /** @see FileSystemBackend.onNamed */
+  named: (directory: number, atNs: string | null) => void = () => undefined;
+  /** @see FileSystemBackend.onHeld */
+  held: (directory: number) => void = () => undefined;
+  readonly #world: World;
+  readonly #backend: FileSystemBackend;
+  readonly #birth: BirthBackend;
+  readonly #log: Log;
+  readonly #late: (error: LateError) => void;
+  readonly #births: Births;
+  readonly #directories: HeldDirectories;
+  readonly #removals: Removals;
+  readonly #rows: RemovalRows;
+  readonly #contents = new SeenContents();
+  /** By inode, the oldest first. */
+  readonly #unborn = new Map<number, UnbornFile>();
+  readonly #byPlace = new Map<string, UnbornFile>();
+  /** How many of them a directory has. */
+  readonly #counts = new Counts<number>();
+  #keptBytes = 0;
+  /** Who would make a file, and waits until there are fewer. */
+  readonly #waiting: (() => void)[] = [];
+  #timer: Timer | undefined;
+  /** When a file was made in a directory in the ordinary way. */
+  readonly #madeMs: Moments;
+  /** Files of the volume can come with their contents; not known before the first of them was made. */
+  #isPossible = false;
+  /** The volume has a quota: growth is asked for before contents of a file that has its name are stored. */
+  #isLimited = false;
+
+  constructor(
+    world: World,
+    backend: FileSystemBackend,
+    birth: BirthBackend,
+    log: Log,
+    { rowMs = 0, waitMsMax = WAIT_MS_MAX, late = () => undefined }: RemovalOptions,
+  ) {
+    this.#world = world;
+    this.#backend = backend;
+    this.#birth = birth;
+    this.#log = log;
+    this.#late = late;
+    this.#madeMs = new Moments(world);
+    this.#rows = new RemovalRows(world, rowMs);
+    const failed: RemovalEvents['failed'] = (place, error) => {
+      this.#rows.end(place.parent);
+      this.named(place.parent, null);
+      this.changed(place, 'doubt');
+      const { parent: directory, name, inode: file } = place;
+      log('warn', 'a file that was removed is still there', { directory, name, file, error: String(error) });
+      late({ operation: 'unlink', directory, name, error });
+    };
+    const removed: RemovalEvents['removed'] = ({ parent }, atNs) => this.named(parent, atNs);
+    this.#removals = new Removals(world, birth, { removed, failed }, waitMsMax);
+    this.#births = new Births(world, birth, (error) => {
+      log('debug', 'no numbers for new files', { error: String(error) });
+    });
+    this.#directories = new HeldDirectories(world, backend, birth, log, {
+      held: (directory) => this.held(directory),
+      mark: () => this.#contents.mark,
+      listed: ({ entries }, mark) => {
+        for (const { attributes } of entries) this.#contents.learn(attributes, mark);
+      },
+      settled: async (directory) => {
+        await this.#removals.flushed(new Set([directory]));
+      },
+    });
+    birth.listen({
+      recalled: (directories) => this.#recalled(directories),
+      ended: () => {
+        this.#directories.endAll();
+        // Others may take their names from now on: the sooner the better.
+        void this.#comeAll(this.#unborn.values());
+      },
+      flushed: async () => {
+        await this.#removals.flushed();
+      },
+    });
+  }
+
+  /** @returns undefined also where the cluster has the file of this number, and has refused the contents that are kept here */
+  unborn(inode: number): UnbornFile | undefined {
+    const file = this.#unborn.get(inode);
+    return file?.isThere === true ? undefined : file;
+  }
+
+  unbornAt(place: Place): UnbornFile | undefined {
+    return this.#byPlace.get(placeKey(place));
+  }
+
+  /** Whether the cluster is going to hear of new names in the directory. */
+  isChanging(directory: number): boolean {
+    return this.#counts.has(directory);
+  }
+
+  /**
+   * Resolves when the cluster has the file, if it is one that is new, and all removals that concern the inode.
+   *
+   * @throws where it cannot be brought there
+   */
+  async come(inode: number): Promise<void> {
+    await this.unborn(inode)?.come('born');
+    await this.#removals.goneOf(inode);
+  }
+
+  async comeAt(place: Place): Promise<void> {
+    await this.unbornAt(place)?.come('born');
+    await this.#removals.goneAt(place);
+  }
+
+  /** Resolves when the cluster has, as far as that can be, all new files, or those in a directory, and so with removals. */
+  async comeFrom(directory?: number): Promise<void> {
+    const directories = directory === undefined ? undefined : new Set([directory]);
+    await this.#comeAll(directories === undefined ? this.#unborn.values() : this.#unbornIn(directories));
+    await (directories === undefined ? this.#removals.gone() : this.#removals.goneFrom(directories));
+  }
+
+  /** As `comeFrom`. @throws what is not so at the cluster, and why, but for late errors */
+  async persist(directory?: number): Promise<void> {
+    const files = directory === undefined ? [...this.#unborn.values()] : this.#unbornIn(new Set([directory]));
+    const gone =
+      directory === undefined ? this.#removals.gone() : this.#removals.goneFrom(new Set([directory]));
+    await allDone([...files.map((file) => file.stored()), gone]);
+  }
+
+  /** Of removals that were acknowledged and dropped. */
+  get lateErrors(): LateErrors {
+    return this.#removals.errors;
+  }
+
+  /** @see FileSystemBackend.removed */
+  removed(inode: number): Promise<void> {
+    return this.#removals.goneOf(inode);
+  }
+
+  /** @returns what is known of the name, if that is a file; else null */
+  fileAt(place: Place): NameState | null {
+    const state = this.#directories.stateOf(place);
+    return state === 'file' || typeof state === 'number' ? state : null;
+  }
+
+  /** @throws ServiceError `exists` */
+  async create(
+    place: Place,
+    mode: number,
+    owner: Owner,
+    exclusive: boolean,
+  ): ReturnType<FileSystemBackend['createFile']> {
+    const { parent, name } = place;
+    await this.#directories.asked(parent);
+    // The name is given away anew when nobody has it any more, or whoever had it has kept it.
+    await this.#removals.goneAt(place);
+    while (this.#isFull && this.isHeld(parent))
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    const unborn = this.unbornAt(place);
+    if (unborn !== undefined) {
+      if (exclusive) throw new ServiceError('exists', `There is a "${name}" already`);
+      return { attributes: unborn.attributes, created: false };
+    }
+    // A program takes an exclusive create for a lock: the answer is the catalog's. This process may be paused between any check
+    // of its delegation and the answer, while another client creates the name.
+    const named = exclusive ? await this.#createNamed(place, mode, owner) : null;
+    if (named !== null) return { attributes: named, created: true };
+    const made = exclusive ? null : this.#make(place, mode, owner);
+    if (made !== null) return { attributes: made, created: true, unborn: true };
+    this.prepare();
+    const result = await this.changing([place], () =>
+      this.#backend.createFile(parent, name, mode, owner, exclusive),
+    );
+    const { attributes, created } = result;
+    this.changed(place, nameStateOf(attributes));
+    if (created) this.#madeAtCluster(parent, attributes);
+    return result;
+  }
+
+  /** Names are about to be made: directories can be delegated, and files have numbers. */
+  prepare(): void {
+    this.#birth.use();
+    if (this.#isPossible) this.#births.prepare();
+  }
+
+  get #isFull(): boolean {
+    return this.#unborn.size >= UNBORN_COUNT_MAX || this.#keptBytes > UNBORN_BYTES_MAX;
+  }
+
+  /** @returns the attributes of a new file that only this mount knows of; null where it has to be made at the cluster */
+  #make(place: Place, mode: number, owner: Owner): Attributes | null {
+    const { parent } = place;
+    const { uid, gid, umask = 0 } = owner;
+    const directory = this.#directories.of(parent);
+    const isPlain = directory?.attributes.xattrs === 0;
+    if (!this.#isPossible || !isPlain || this.#directories.stateOf(place) !== 'free') return null;
+    const number = this.#births.takeNumber();
+    if (number === null) return null;
+    this.#birth.use();
+    const atNs = String(nowNs(this.#world));
+    const inheritsGroup = (directory.attributes.mode & SET_GROUP_ID) !== 0;
+    const attributes: Attributes = {
+      ...{
+        inode: number.inode,
+        kind: 'file',
+        mode: mode & ~umask,
+        links: 1,
+        sizeBytes: 0,
+        target: '',
+        device: 0,
+      },
+      ...{ uid, gid: inheritsGroup ? directory.attributes.gid : gid },
+      ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, replicas: [], live: false, xattrs: 0 },
+      contents: { epoch: 0, seq: 0 },
+    };
+    this.#keep(place, attributes, number, { inheritsGroup, isNamed: false });
+    return attributes;
+  }
+
+  /**
+   * Has the catalog create a file by a reserved number, and keeps its contents until it is closed: they travel as those of files that
+   * only this mount knows of.
+   *
+   * @returns null where that cannot be
+   * @throws ServiceError `exists`
+   */
+  async #createNamed(place: Place, mode: number, owner: Owner): Promise<Attributes | null> {
+    const { uid, gid, umask = 0 } = owner;
+    const directory = this.#directories.of(place.parent);
+    if (!this.#isPossible || this.#isLimited || directory?.attributes.xattrs !== 0) return null;
+    const number = this.#births.takeNumber();
+    if (number?.takesNamed !== true) return null;
+    this.#birth.use();
+    const atNs = String(nowNs(this.#world));
+    const file: NewFile = {
+      ...{ ...place, inode: number.inode, mode: mode & ~umask, uid, gid },
+      ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, contents: new Uint8Array(0) },
+    };
+    const made = await this.changing([place], () => this.#birth.make(file, 'catalog')).catch(
+      (error: unknown) => {
+        // The number is void; the catalog has created nothing.
+        if (error instanceof ServiceError && error.code === 'precondition-failed') return null;
+        throw error;
+      },
+    );
+    if (made === null) return null;
+    const { attributes } = made;
+    this.changed(place, nameStateOf(attributes));
+    this.#learn(attributes);
+    if (!this.#isPossible || this.#isLimited || !this.isHeld(place.parent)) return attributes;
+    this.#keep(place, { ...attributes, live: false }, number, { inheritsGroup: false, isNamed: true });
+    return attributes;
+  }
+
+  #keep(
+    place: Place,
+    attributes: Attributes,
+    number: InodeNumber,
+    { inheritsGroup, isNamed }: { readonly inheritsGroup: boolean; readonly isNamed: boolean },
+  ): void {
+    const { parent } = place;
+    const parts: UnbornFileParts = {
+      bear: (whole) => this.#bear(whole, number.bearer),
+      make: (whole) => this.#birth.make(whole),
+      setAttributes: (inode, changes) => this.#backend.setAttributes(inode, changes),
+      open: (there) => {
+        const { inode, replicas, contents } = there;
+        this.#contents.learn(there, this.#contents.mark);
+        return this.open(inode, replicas, contents);
+      },
+      there: (_, namedNs) => {
+        this.#forget(file);
+        if (!isNamed) this.named(parent, namedNs);
+      },
+      failed: (_, error) => {
+        if (!file.isRefused && !isRefusal(error) && this.isHeld(parent)) return;
+        this.#dropName(file);
+        this.named(parent, null);
+        this.changed(file, 'doubt');
+      },
+      lost: ({ name, inode }, error, isReported) => {
+        this.#forget(file);
+        this.named(parent, null);
+        this.changed(file, 'doubt');
+        if (isReported) return;
+        const facts = { directory: parent, name, file: inode, error: String(error) };
+        this.#log('error', 'a file that was closed is not stored', facts);
+        this.#removals.errors.add(parent, error);
+        this.#late({ operation: 'create', directory: parent, name, error });
+      },
+      doubted: ({ inode }, error) => {
+        this.#log('info', 'a new file is made in the ordinary way', { file: inode, error: String(error) });
+      },
+      kept: (bytes) => {
+        this.#keptBytes += bytes;
+      },
+      isFull: () => this.#isFull,
+      inheritsGroup,
+    };
+    const file: UnbornFile = new UnbornFile(this.#world, place, attributes, parts, isNamed);
+    this.#unborn.set(file.inode, file);
+    this.#byPlace.set(placeKey(place), file);
+    if (!isNamed) this.#counts.more(parent);
+    this.changed(file, file.inode);
+    this.#timer ??= this.#world.after(UNBORN_MS_MAX, () => this.#age());
+  }
+
+  /** What was refused for want of a quota may have room when what was removed before is: it is made in the ordinary way then, by the same number. */
+  async #bear(file: NewFile, bearer: string): Promise<BirthOutcome> {
+    const { isEmpty } = this.#removals;
+    const outcome = await this.#births.bear(file, bearer);
+    if (isEmpty || outcome.kind !== 'refused' || !isOverQuota(outcome.error)) return outcome;
+    await this.#removals.gone();
+    return { kind: 'unborn' };
+  }
+
+  /** A file as the cluster has it. */
+  open(...which: Parameters<FileSystemBackend['openFile']>): BackendFile {
+    const [inode] = which;
+    return afterRemovals(this.#backend.openFile(...which), this.#removals, {
+      mark: () => this.#contents.markOf(inode),
+      written: () => this.#contents.written(inode),
+      settled: (contents, mark) => this.#contents.settled(inode, contents, mark),
+    });
+  }
+
+  /** Contents of the file, or what stands for their version, are changed by this mount. */
+  writing(inode: number): void {
+    this.#contents.written(inode);
+  }
+
+  isHeld(directory: number): boolean {
+    return this.#directories.of(directory) !== undefined;
+  }
+
+  /** @see HeldDirectories.made */
+  madeDirectory(attributes: Attributes): void {
+    this.#directories.made(attributes);
+  }
+
+  async lookup(place: Place): Promise<Attributes> {
+    const { parent, name } = place;
+    const unborn = this.unbornAt(place);
+    if (unborn !== undefined) return unborn.attributes;
+    if (this.#removals.isAt(place)) throw notThere(name);
+    const directory = this.#directories.of(parent);
+    const changes = directory?.changes ?? 0;
+    if (this.#directories.stateOf(place) === 'free') throw notThere(name);
+    const { mark } = this.#contents;
+    try {
+      const attributes = await this.#backend.lookup(parent, name);
+      if (directory !== undefined && this.isHeld(parent)) this.#contents.learn(attributes, mark);
+      directory?.heard(name, nameStateOf(attributes), changes);
+      return this.unborn(attributes.inode)?.attributes ?? attributes;
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === 'not-found')
+        directory?.heard(name, 'free', changes);
+      throw error;
+    }
+  }
+
+  /** A page of the directory, with what is new in it. */
+  async list(directory: number, after: string, countMax: number): Promise<ListedPage> {
+    await this.#removals.goneFrom(new Set([directory]));
+    // Before it is asked for: what comes to the cluster meanwhile may be in the answer, or not.
+    const unborn = this.#unbornIn(new Set([directory])).filter((file) => this.unbornAt(file) === file);
+    const page = await this.#backend.list(directory, after, countMax);
+    const last = page.more ? page.entries.at(-1)?.name : undefined;
+    const isOfPage = (name: string): boolean =>
+      (after === '' || namesCompare(name, after) > 0) && (last === undefined || namesCompare(name, last) < 0);
+    const listed = new Set(page.entries.map(({ name }) => name));
+    const more = unborn.filter(({ name, isNamed }) => !isNamed && isOfPage(name) && !listed.has(name));
+    if (unborn.length === 0) return page;
+    const known = page.entries.map(({ name, attributes }) => {
+      return { name, attributes: this.unborn(attributes.inode)?.attributes ?? attributes };
+    });
+    const entries = [...known, ...more.map(({ name, attributes }) => ({ name, attributes }))];
+    return { entries: entries.sort((a, b) => namesCompare(a.name, b.name)), more: page.more };
+  }
+
+  /** @see HeldDirectories.changing */
+  changing<Result>(places: readonly Place[], change: () => Promise<Result>): Promise<Result> {
+    return this.#directories.changing(places, async () => {
+      for (const place of places) await this.#removals.goneAt(place);
+      return this.#removals.withQuota(change);
+    });
+  }
+
+  changed(place: Place, state: NameState): void {
+    if (state !== 'free' && state !== 'doubt') this.#rows.end(place.parent);
+    this.#directories.changed(place, state);
+  }
+
+  /** The file has got a second name here. */
+  linked(inode: number): void {
+    this.#directories.linked(inode);
+  }
+
+  /** Whether it has got a second name here since its first one was heard of. */
+  isLinked(inode: number): boolean {
+    return this.#directories.isLinked(inode);
+  }
+
+  /** Nothing is known any more of the directory's names. */
+  letGo(directory: number): void {
+    this.#directories.end(directory);
+  }
+
+  /** Takes a name away, at once where nobody can tell that from the ordinary way but by the death of this mount. */
+  async unlink(
+    place: Place,
+    uid: number | undefined,
+    isOpen: (inode: number) => boolean,
+  ): ReturnType<FileSystemBackend['unlink']> {
+    this.#rows.began(place.parent);
+    try {
+      return await this.#unlink(place, uid, isOpen);
+    } catch (error) {
+      this.#rows.end(place.parent);
+      throw error;
+    }
+  }
+
+  async #unlink(
+    place: Place,
+    uid: number | undefined,
+    isOpen: (inode: number) => boolean,
+  ): ReturnType<FileSystemBackend['unlink']> {
+    const { parent, name } = place;
+    await this.#directories.asked(parent);
+    await this.comeAt(place);
+    await this.#removals.room();
+    const removable = this.#removable(place, isOpen);
+    if (removable !== null) {
+      this.#birth.use();
+      this.#rows.removed(parent);
+      this.changed(place, 'free');
+      const atNs = this.#removals.add(removable, uid);
+      return { inode: removable.inode, links: 0, atNs, behind: true };
+    }
+    const left = await this.changing([place], () => this.#backend.unlink(parent, name, uid));
+    this.changed(place, 'free');
+    if (left.atNs !== undefined) this.#removals.heard(left.atNs);
+    this.#removedAtCluster(parent);
+    return left;
+  }
+
+  /** @returns the file whose removal can be acknowledged ahead of the cluster */
+  #removable(place: Place, isOpen: (inode: number) => boolean): FencedName | null {
+    const directory = this.#directories.of(place.parent);
+    if (directory === undefined || this.#removals.isSlow) return null;
+    const inode = this.#directories.stateOf(place);
+    if (typeof inode !== 'number' || this.#directories.isLinked(inode) || isOpen(inode)) return null;
+    const isPlain = (directory.attributes.mode & STICKY) === 0;
+    if (!isPlain || this.#rows.lengthOf(place.parent) < SHOWN_COUNT) return null;
+    const contents = this.#contents.of(inode);
+    const fence = this.#birth.fenceOf(place.parent);
+    if (contents === undefined || fence === null) return null;
+    const { parent, name } = place;
+    return { parent, name, inode, contents, fence };
+  }
+
+  #removedAtCluster(parent: number): void {
+    const count = this.#rows.removed(parent);
+    if (count < SHOWN_COUNT) return;
+    this.#birth.use();
+    const directory = this.#directories.of(parent);
+    if (directory !== undefined) void this.#directories.learnMore(directory);
+    else if (count >= REMOVED_COUNT) void this.#directories.ask(parent);
+  }
+
+  /** The directory itself is about to change, or has. */
+  async changingDirectory<Result>(directory: number, change: () => Promise<Result>): Promise<Result> {
+    this.#directories.end(directory);
+    await this.comeFrom(directory);
+    try {
+      return await change();
+    } finally {
+      this.#directories.end(directory);
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#timer?.cancel();
+    await Promise.all([this.#comeAll(this.#unborn.values()), this.#removals.stop()]);
+    await this.#birth.stop();
+  }
+
+  async #recalled(directories: readonly number[]): Promise<void> {
+    for (const directory of directories) this.#directories.recalled(directory);
+    const called = new Set(directories);
+    await this.#removals.flushed(called);
+    await this.#comeAll(this.#unbornIn(called));
+  }
+
+  #unbornIn(directories: ReadonlySet<number>): UnbornFile[] {
+    return [...this.#unborn.values()].filter(({ parent }) => directories.has(parent));
+  }
+
+  /** Whoever waits for one of them is told why it failed. */
+  async #comeAll(files: Iterable<UnbornFile>): Promise<void> {
+    await Promise.all([...files].map((file) => this.#bring(file, 'born')));
+  }
+
+  async #bring(file: UnbornFile, way: Way): Promise<void> {
+    if (file.isRefused) return;
+    try {
+      await file.come(way);
+    } catch (error) {
+      this.#log('warn', 'a new file is not at the cluster', { file: file.inode, error: String(error) });
+    }
+  }
+
+  /** What is open for longer is there for others to see; most likely it is written further. */
+  #age(): void {
+    this.#timer = undefined;
+    const nowMs = this.#world.nowMs();
+    for (const file of this.#unborn.values()) {
+      const leftMs = file.bornMs + UNBORN_MS_MAX - nowMs;
+      if (leftMs > 0) {
+        this.#timer = this.#world.after(leftMs, () => this.#age());
+        return;
+      }
+      if (file.isUnborn) void this.#bring(file, 'made');
+    }
+  }
+
+  #forget(file: UnbornFile): void {
+    this.#dropName(file);
+    this.#unborn.delete(file.inode);
+    for (const go of this.#waiting.splice(0)) go();
+  }
+
+  /** The cluster answers what is asked of the name from now on; programs that have the file open keep it, and get the error at its close. */
+  #dropName(file: UnbornFile): void {
+    if (this.unbornAt(file) !== file) return;
+    this.#byPlace.delete(placeKey(file));
+    if (!file.isNamed) this.#counts.fewer(file.parent);
+  }
+
+  #learn({ policy = 'quorum', allowedBytes }: Attributes): void {
+    this.#isPossible = policy === 'quorum';
+    this.#isLimited = allowedBytes !== undefined;
+  }
+
+  #madeAtCluster(parent: number, attributes: Attributes): void {
+    this.#learn(attributes);
+    this.prepare();
+    const isAgain = this.#madeMs.sinceMs(parent) < AGAIN_MS;
+    this.#madeMs.note(parent);
+    if (this.#isPossible && isAgain && !this.isHeld(parent)) void this.#directories.ask(parent);
+  }
+}
+
+function notThere(name: string): ServiceError {
+  return new ServiceError('not-found', `There is no "${name}"`);
+}
+
+/** The cluster has answered that it does not have the file. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof ServiceError && error.remedy === 'give-up';
+}

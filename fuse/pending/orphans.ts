@@ -1,0 +1,92 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { Timer, World } from '../../base/world.ts';
+import type { FileSystemBackend } from '../backend.ts';
+import type { Log } from '../transport.ts';
+
+const KEEP_INTERVAL_MS = 30_000;
+/** Rounds from one look for files that lost their name elsewhere to the next: a small part of a cluster's `--gc-grace`. */
+const LOOK_ROUNDS = 4;
+const LOOK_PARALLEL = 4;
+
+/**
+ * Files without a name that are open on this mount, and would be collected if nobody said so. Those that lost it
+ * here are told of at once; for those that lost it on another mount, it asks now and then.
+ */
+export class Orphans {
+  readonly #backend: Pick<FileSystemBackend, 'attributes' | 'keepOrphan'>;
+  readonly #openInodes: () => Iterable<number>;
+  readonly #log: Log;
+  readonly #known = new Set<number>();
+  readonly #timer: Timer;
+  #rounds = 0;
+
+  constructor(
+    world: World,
+    backend: Pick<FileSystemBackend, 'attributes' | 'keepOrphan'>,
+    openInodes: () => Iterable<number>,
+    log: Log,
+  ) {
+    this.#backend = backend;
+    this.#openInodes = openInodes;
+    this.#log = log;
+    this.#timer = world.every(KEEP_INTERVAL_MS, () => void this.#round());
+  }
+
+  has(inode: number): boolean {
+    return this.#known.has(inode);
+  }
+
+  /** The open file lost its last name. */
+  add(inode: number): void {
+    this.#known.add(inode);
+  }
+
+  /** The file has a name again, or is open no more. */
+  delete(inode: number): void {
+    this.#known.delete(inode);
+  }
+
+  stop(): void {
+    this.#timer.cancel();
+  }
+
+  /** Finds the open files that lost their name elsewhere. */
+  async look(): Promise<void> {
+    // A copy: files are opened and closed meanwhile. The workers share one iterator.
+    const inodes = [...this.#openInodes()].values();
+    const worker = async (): Promise<void> => {
+      for (const inode of inodes) {
+        if (this.#known.has(inode)) continue;
+        try {
+          const { links } = await this.#backend.attributes(inode);
+          if (links === 0) this.#known.add(inode);
+        } catch (error) {
+          this.#tell(inode, error);
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: LOOK_PARALLEL }, worker));
+    const open = new Set(this.#openInodes());
+    for (const inode of this.#known) if (!open.has(inode)) this.#known.delete(inode);
+  }
+
+  /** Their time to collection starts anew. */
+  async keep(): Promise<void> {
+    for (const inode of this.#known) {
+      await this.#backend.keepOrphan(inode).catch((error: unknown) => this.#tell(inode, error));
+    }
+  }
+
+  async #round(): Promise<void> {
+    this.#rounds += 1;
+    if (this.#rounds % LOOK_ROUNDS === 0) await this.look();
+    await this.keep();
+  }
+
+  #tell(inode: number, error: unknown): void {
+    const isGone = error instanceof ServiceError && error.code === 'not-found';
+    const facts = { file: inode, error: String(error) };
+    if (isGone) this.#log('error', 'an open file without a name was collected', facts);
+    else this.#log('warn', 'an open file without a name may be collected', facts);
+  }
+}

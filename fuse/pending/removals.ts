@@ -1,0 +1,221 @@
+import { ServiceError } from '../../base/errors.ts';
+import { nowNs } from '../../base/times.ts';
+import type { World } from '../../base/world.ts';
+import { FORGETS_MAX, UNLINKS_MAX } from '../../wire/request-limits.ts';
+import type { BirthBackend, FencedName, RemovalOutcome, RemovedName } from '../backend.ts';
+import { type Place, placeKey } from '../place.ts';
+import { LateErrors } from './late-errors.ts';
+
+/** Removals that the cluster does not have yet: a caller that removes more waits. */
+const COUNT_MAX = 500;
+/** While one is under way for so long, in milliseconds, no other is acknowledged ahead of the cluster. */
+export const SLOW_MS = 1_000;
+/** A request is sent again after so long, in milliseconds, where the client library has no certain answer. */
+const AGAIN_MS = 100;
+
+interface Pending extends FencedName {
+  readonly uid: number | undefined;
+  readonly sinceMs: number;
+  readonly over: Promise<void>;
+  readonly end: () => void;
+}
+
+export interface RemovalEvents {
+  /** The cluster has it. `atNs`: the times of its directory since, where they are known. */
+  removed(name: RemovedName, atNs: string | null): void;
+  /** It was acknowledged and dropped: the file has its name still, or that is not known. */
+  failed(name: RemovedName, error: unknown): void;
+}
+
+/**
+ * Asynchronous unlinks: names that were acknowledged as gone, and that the cluster has still. Their requests leave at once; while one is under
+ * way the next names gather. The fence: each is acknowledged under a delegation of its directory and has effect only while that delegation is held,
+ * and only on the file and the contents that were there. An unlink is sent until the cluster answers. One that is refused is dropped, and
+ * reported by `fsync` of the directory (`LateErrors`).
+ */
+export class Removals {
+  readonly errors = new LateErrors();
+  readonly #world: World;
+  readonly #backend: Pick<BirthBackend, 'remove'>;
+  readonly #events: RemovalEvents;
+  readonly #waitMsMax: number;
+  /** By place, the oldest first. */
+  readonly #pending = new Map<string, Pending>();
+  #unsent: Pending[] = [];
+  #isSending = false;
+  /** Callers that would remove more, and wait until there are fewer. */
+  readonly #waiting: (() => void)[] = [];
+  readonly #stopped = new AbortController();
+  /** The clock of the server that answers, as far as it is known, is so much ahead of the one here. */
+  #aheadNs = 0n;
+
+  /** @param waitMsMax how long a call waits for removals of before, in milliseconds */
+  constructor(world: World, backend: Pick<BirthBackend, 'remove'>, events: RemovalEvents, waitMsMax: number) {
+    this.#world = world;
+    this.#backend = backend;
+    this.#events = events;
+    this.#waitMsMax = waitMsMax;
+  }
+
+  get isEmpty(): boolean {
+    return this.#pending.size === 0;
+  }
+
+  /** The cluster has answered nothing for so long that no further removal is acknowledged ahead of it. */
+  get isSlow(): boolean {
+    const [oldest] = this.#pending.values();
+    return oldest !== undefined && this.#world.nowMs() - oldest.sinceMs > SLOW_MS;
+  }
+
+  /** Resolves when one more can be acknowledged. */
+  async room(): Promise<void> {
+    while (this.#pending.size >= COUNT_MAX) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#waiting.push(resolve);
+      await this.#bounded(promise);
+    }
+  }
+
+  /**
+   * The name is gone for every caller of this mount.
+   *
+   * @returns the times of its directory since, as near as they are known here
+   */
+  add(name: FencedName, uid: number | undefined): string {
+    const { promise: over, resolve: end } = Promise.withResolvers<void>();
+    const pending = { ...name, uid, sinceMs: this.#world.nowMs(), over, end };
+    this.#pending.set(placeKey(name), pending);
+    this.#unsent.push(pending);
+    if (!this.#isSending) void this.#send();
+    return String(nowNs(this.#world) + this.#aheadNs);
+  }
+
+  /** @param atNs when the cluster changed something a moment ago */
+  heard(atNs: string): void {
+    this.#aheadNs = BigInt(atNs) - nowNs(this.#world);
+  }
+
+  isAt(place: Place): boolean {
+    return this.#pending.has(placeKey(place));
+  }
+
+  /**
+   * Resolves when none is under way that was acknowledged before: all, or those of a name, of an inode, in directories.
+   *
+   * @throws ServiceError `no-majority` where the cluster is silent for as long as a call may take
+   */
+  async goneAt(place: Place): Promise<void> {
+    const pending = this.#pending.get(placeKey(place));
+    if (pending !== undefined) await this.#bounded(pending.over);
+  }
+
+  async goneOf(inode: number): Promise<void> {
+    if (!this.isEmpty)
+      await this.#bounded(this.#over((name) => name.inode === inode || name.parent === inode));
+  }
+
+  async goneFrom(directories: ReadonlySet<number>): Promise<void> {
+    if (!this.isEmpty) await this.#bounded(this.#over(({ parent }) => directories.has(parent)));
+  }
+
+  async gone(): Promise<void> {
+    if (!this.isEmpty) await this.#bounded(this.#over(() => true));
+  }
+
+  /** As `goneFrom`, or `gone`, however long that takes: before a delegation is returned. */
+  flushed(directories?: ReadonlySet<number>): Promise<unknown> {
+    return this.#over(({ parent }) => directories === undefined || directories.has(parent));
+  }
+
+  /** Once more where there was no quota for it, when what was removed before is gone. */
+  async withQuota<Result>(change: () => Promise<Result>): Promise<Result> {
+    if (this.isEmpty) return change();
+    try {
+      return await change();
+    } catch (error) {
+      if (!isOverQuota(error)) throw error;
+      await this.gone();
+      return change();
+    }
+  }
+
+  /** Waits for as long as a call may, and drops what the cluster has not answered by then. */
+  async stop(): Promise<void> {
+    await this.gone().catch(() => undefined);
+    this.#stopped.abort(new Error('The mount ended before the cluster answered'));
+    await this.flushed();
+  }
+
+  #over(isMeant: (name: RemovedName) => boolean): Promise<unknown> {
+    return Promise.all([...this.#pending.values()].filter(isMeant).map(({ over }) => over));
+  }
+
+  async #bounded(work: Promise<unknown>): Promise<void> {
+    const { promise: late, reject } = Promise.withResolvers<never>();
+    const why = `Removals of before have no answer of the cluster within ${this.#waitMsMax} ms`;
+    const timer = this.#world.after(this.#waitMsMax, () => reject(new ServiceError('no-majority', why)));
+    await Promise.race([work, late]).finally(() => timer.cancel());
+  }
+
+  async #send(): Promise<void> {
+    this.#isSending = true;
+    while (this.#unsent.length > 0) await this.#sendBatch(this.#takeBatch());
+    this.#isSending = false;
+  }
+
+  /** At least one, all by one user and under one session, and no more than fit one request. */
+  #takeBatch(): Pending[] {
+    const batch: Pending[] = [];
+    const left: Pending[] = [];
+    const directories = new Set<number>();
+    for (const pending of this.#unsent) {
+      const [first = pending] = batch;
+      const fits =
+        batch.length < UNLINKS_MAX &&
+        (directories.size < FORGETS_MAX || directories.has(pending.parent)) &&
+        first.uid === pending.uid &&
+        first.fence.session === pending.fence.session;
+      if (!fits) {
+        left.push(pending);
+        continue;
+      }
+      batch.push(pending);
+      directories.add(pending.parent);
+    }
+    this.#unsent = left;
+    return batch;
+  }
+
+  async #sendBatch(batch: readonly Pending[]): Promise<void> {
+    const { outcomes, atNs } = await this.#outcomes(batch);
+    if (atNs !== null) this.heard(atNs);
+    for (const [index, pending] of batch.entries()) {
+      const outcome = outcomes[index] ?? { kind: 'refused', error: new Error('The answer has no outcome') };
+      this.#pending.delete(placeKey(pending));
+      if (outcome.kind === 'refused') {
+        this.errors.add(pending.parent, outcome.error);
+        this.#events.failed(pending, outcome.error);
+      } else this.#events.removed(pending, outcome.kind === 'removed' ? atNs : null);
+      pending.end();
+    }
+    for (const go of this.#waiting.splice(0)) go();
+  }
+
+  async #outcomes(batch: readonly Pending[]): ReturnType<BirthBackend['remove']> {
+    const { signal } = this.#stopped;
+    for (;;) {
+      try {
+        return await this.#backend.remove(batch, { uid: batch[0]?.uid, signal });
+      } catch (error) {
+        const isAnswered = error instanceof ServiceError && error.remedy === 'give-up';
+        if (isAnswered || signal.aborted)
+          return { outcomes: batch.map((): RemovalOutcome => ({ kind: 'refused', error })), atNs: null };
+      }
+      await this.#world.sleep(AGAIN_MS, { signal }).catch(() => undefined);
+    }
+  }
+}
+
+export function isOverQuota(error: unknown): boolean {
+  return error instanceof ServiceError && error.code === 'quota-exceeded';
+}

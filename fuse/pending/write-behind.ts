@@ -1,0 +1,305 @@
+import { assert } from '../../base/assert.ts';
+import { giveBack, keepMemory } from '../../base/lent-memory.ts';
+import type { Timer, World } from '../../base/world.ts';
+import type { FileState } from '../backend.ts';
+import { withDeadline } from '../deadline.ts';
+import { ErrnoError } from '../errno.ts';
+import { CHUNK_BYTES_MAX, type Chunk, Chunks } from './chunks.ts';
+import { DirtyBudget } from './dirty-budget.ts';
+import { SendWindow, WINDOW_BYTES_MAX } from './send-window.ts';
+
+/** Parts that are smaller than this on an average are put together: each costs more than its copy. */
+const PART_BYTES_MIN = 32 * 1024;
+/** Chunks up to this size travel together, wherever in the file they are: each alone costs more than its bytes. */
+const SMALL_BYTES_MAX = 64 * 1024;
+/** Small chunks in one request, and their bytes. */
+const BATCH_COUNT_MAX = 256;
+const BATCH_BYTES_MAX = 1024 * 1024;
+/** Requests with small chunks at the same time: the fewer, the more chunks come together meanwhile. */
+const BATCHES_IN_FLIGHT_MAX = 4;
+/** Requests at the same time, which have to stay below what a session may have under way (64). Large ones are bounded by their bytes. */
+const IN_FLIGHT_COUNT_MAX = 48;
+/** Dirty bytes of one file, so that one slow file leaves room for the others: a full window, and what is put together. */
+export const FILE_DIRTY_BYTES_MAX = WINDOW_BYTES_MAX + 4 * 1024 * 1024;
+const NO_BYTES = new Uint8Array(0);
+/** A chunk that is not full waits this long for its neighbour. */
+const PARTIAL_CHUNK_DELAY_MS = 10;
+
+export interface WriteBehindOptions {
+  readonly world: World;
+  /** Bytes that follow each other. */
+  readonly write: (offset: number, parts: readonly Uint8Array[]) => Promise<FileState>;
+  /** Bytes at several places, which become visible together, in this order. */
+  readonly writeParts: (
+    parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[],
+  ) => Promise<FileState>;
+  /** There is room for them: they are going to be written, in this order. They are the caller's only until it returns. */
+  readonly taken: (offset: number, bytes: Uint8Array) => void;
+  readonly acknowledged: (state: FileState) => void;
+  /** Nobody knows what became of bytes that were taken. */
+  readonly failed: (error: unknown) => void;
+  readonly budget: DirtyBudget;
+  /** The longest that one write call may wait, and one chunk may travel. */
+  readonly limitMs: number;
+}
+
+/**
+ * The writes of one file that are under way. A program's write is answered once its bytes are here; they are
+ * put together with their neighbours to chunks of up to 4 MiB, of which several travel at a time. Small chunks travel
+ * together, those near each other first, as their objects are then written once for all of them. Chunks that overlap
+ * arrive in the order of the writes, so that the file ends up as the program wrote it.
+ *
+ * A chunk that fails is lost, and so is what waits behind it: the error is kept and told by `errorsSince` to
+ * every handle that was open, at its next write, fsync or close.
+ */
+export class WriteBehind {
+  readonly #options: WriteBehindOptions;
+  readonly #chunks = new Chunks();
+  /** Those among them that are complete and have not left, the oldest first. */
+  readonly #large = new Set<Chunk>();
+  readonly #small = new Set<Chunk>();
+  readonly #fileBudget: DirtyBudget;
+  #error: unknown;
+  #errorCount = 0;
+  #inFlightCount = 0;
+  #inFlightBytes = 0;
+  #batchesInFlight = 0;
+  readonly #window = new SendWindow();
+  #timer: Timer | undefined;
+
+  constructor(options: WriteBehindOptions) {
+    this.#options = options;
+    this.#fileBudget = new DirtyBudget(options.world, FILE_DIRTY_BYTES_MAX);
+  }
+
+  get dirty(): boolean {
+    return this.#chunks.count > 0;
+  }
+
+  /** Where the last dirty byte ends; 0 if none is. */
+  get dirtyEnd(): number {
+    return this.#chunks.end;
+  }
+
+  get errorCount(): number {
+    return this.#errorCount;
+  }
+
+  /** @returns the latest error, if there was one after the given count of errors */
+  errorSince(errorCount: number): unknown {
+    return this.#errorCount > errorCount ? this.#error : undefined;
+  }
+
+  overlaps(offset: number, length: number): boolean {
+    return this.#chunks.overlaps(offset, length);
+  }
+
+  /**
+   * Takes the bytes over: the buffer belongs to the write-behind from now on.
+   * Resolves when they are here, not when the cluster has them.
+   */
+  async write(offset: number, bytes: Uint8Array): Promise<void> {
+    await this.#reserve(bytes.length);
+    this.#options.taken(offset, bytes);
+    // Where it goes into several chunks, none of them knows when the others are done.
+    const isSplit =
+      Math.floor(offset / CHUNK_BYTES_MAX) < Math.floor((offset + bytes.length - 1) / CHUNK_BYTES_MAX);
+    if (isSplit) keepMemory(bytes);
+    for (let done = 0; done < bytes.length; ) {
+      const at = offset + done;
+      const boundary = (Math.floor(at / CHUNK_BYTES_MAX) + 1) * CHUNK_BYTES_MAX;
+      const part = bytes.subarray(done, done + Math.min(bytes.length - done, boundary - at));
+      this.#take(at, part, at + part.length === boundary);
+      done += part.length;
+    }
+  }
+
+  /** What was written and has not been sent is dropped, and the error is reported as that of a write. */
+  abandon(error: unknown): void {
+    this.#fail(error);
+  }
+
+  /** Resolves when all that was written before is acknowledged or given up (see `errorSince`). */
+  async drain(): Promise<void> {
+    this.#seal();
+    await Promise.all([...this.#chunks].map((chunk) => chunk.done));
+  }
+
+  async #reserve(bytes: number): Promise<void> {
+    const { budget, limitMs } = this.#options;
+    if (this.#fileBudget.tryReserve(bytes)) {
+      if (budget.tryReserve(bytes)) return;
+      this.#fileBudget.release(bytes);
+    }
+    const errorCount = this.#errorCount;
+    this.#seal();
+    await this.#fileBudget.reserve(bytes, limitMs);
+    try {
+      await budget.reserve(bytes, limitMs);
+    } catch (error) {
+      this.#fileBudget.release(bytes);
+      throw error;
+    }
+    // The room came from chunks that were given up: what follows them is not to be written either.
+    if (this.#errorCount > errorCount) {
+      this.#release(bytes);
+      throw this.#error;
+    }
+  }
+
+  #release(bytes: number): void {
+    this.#fileBudget.release(bytes);
+    this.#options.budget.release(bytes);
+  }
+
+  #take(offset: number, part: Uint8Array, full: boolean): void {
+    const neighbour = this.#chunks.neighbour(offset, part.length);
+    if (neighbour !== undefined) {
+      if (neighbour.offset < offset) neighbour.parts.push(part);
+      else neighbour.parts.unshift(part);
+      neighbour.offset = Math.min(neighbour.offset, offset);
+      neighbour.length += part.length;
+      assert(neighbour.length <= CHUNK_BYTES_MAX, 'A chunk ends at the boundary');
+      // One that waits for its turn has been sealed already.
+      if (neighbour.state === 'queued') {
+        this.#queue(neighbour);
+        return;
+      }
+    } else {
+      this.#seal();
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const state = 'open';
+      this.#chunks.add({
+        offset,
+        length: part.length,
+        parts: [part],
+        state,
+        done: promise,
+        finish: resolve,
+      });
+    }
+    if (full) this.#seal();
+    else this.#timer ??= this.#options.world.after(PARTIAL_CHUNK_DELAY_MS, () => this.#seal());
+  }
+
+  /** The open chunk, if there is one, is complete. Only the newest can be open. */
+  #seal(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    const { newest } = this.#chunks;
+    if (newest?.state === 'open') this.#queue(newest);
+    this.#send();
+  }
+
+  #queue(chunk: Chunk): void {
+    chunk.state = 'queued';
+    if (chunk.length <= SMALL_BYTES_MAX) {
+      this.#small.add(chunk);
+      return;
+    }
+    this.#small.delete(chunk);
+    this.#large.add(chunk);
+  }
+
+  #send(): void {
+    for (const chunk of this.#large) {
+      if (this.#inFlightCount >= IN_FLIGHT_COUNT_MAX || !this.#fits(chunk.length)) break;
+      if (!this.#chunks.isBlocked(chunk)) void this.#travel([chunk]).then(() => this.#send());
+    }
+    while (this.#small.size > 0 && this.#batchesInFlight < BATCHES_IN_FLIGHT_MAX) {
+      const batch = this.#nextBatch();
+      if (batch.length === 0) return;
+      this.#batchesInFlight++;
+      void this.#travel(batch).then(() => {
+        this.#batchesInFlight--;
+        this.#send();
+      });
+    }
+  }
+
+  #fits(bytes: number): boolean {
+    return this.#inFlightBytes + bytes <= this.#window.bytesMax;
+  }
+
+  /** Small chunks that may leave: the oldest with all that are near it, then the next oldest with those near that. */
+  #nextBatch(): Chunk[] {
+    const batch = new Set<Chunk>();
+    let bytes = 0;
+    for (const oldest of this.#small) {
+      if (batch.has(oldest)) continue;
+      for (const chunk of this.#chunks.around(oldest.offset)) {
+        if (!this.#small.has(chunk) || this.#chunks.isBlocked(chunk, batch)) continue;
+        bytes += chunk.length;
+        if (batch.size === BATCH_COUNT_MAX || bytes > BATCH_BYTES_MAX || !this.#fits(bytes))
+          return [...batch];
+        batch.add(chunk);
+      }
+    }
+    return [...batch];
+  }
+
+  /** Resolves when the chunks, which travel together, are acknowledged or given up. */
+  async #travel(chunks: readonly Chunk[]): Promise<void> {
+    const bytes = chunks.reduce((sum, { length }) => sum + length, 0);
+    for (const chunk of chunks) {
+      chunk.state = 'in-flight';
+      this.#small.delete(chunk);
+      this.#large.delete(chunk);
+    }
+    this.#inFlightCount++;
+    this.#inFlightBytes += bytes;
+    const { world, limitMs } = this.#options;
+    const sentMs = world.nowMs();
+    const parts = chunks.flatMap((chunk) => chunk.parts);
+    try {
+      const written = this.#written(chunks);
+      this.#options.acknowledged(await withDeadline(world, written, limitMs, 'A write'));
+      // Only then: what fails may still be on its way.
+      for (const part of parts) giveBack(part);
+    } catch (error) {
+      this.#fail(error);
+    }
+    this.#window.answered(bytes, world.nowMs() - sentMs);
+    this.#inFlightCount--;
+    this.#inFlightBytes -= bytes;
+    for (const chunk of chunks) this.#remove(chunk);
+  }
+
+  #written(chunks: readonly Chunk[]): Promise<FileState> {
+    const [first] = chunks;
+    if (chunks.length === 1 && first !== undefined)
+      return this.#options.write(first.offset, takenParts(first));
+    return this.#options.writeParts(
+      chunks.map((chunk) => {
+        const [only = NO_BYTES, ...more] = takenParts(chunk);
+        return { offset: chunk.offset, bytes: more.length === 0 ? only : Buffer.concat([only, ...more]) };
+      }),
+    );
+  }
+
+  /** After a failure the rest would fail too, each after its own time limit: it is given up now. */
+  #fail(error: unknown): void {
+    this.#options.failed(error);
+    this.#errorCount++;
+    this.#error = error ?? new ErrnoError('EIO', 'A write failed');
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    for (const chunk of [...this.#chunks].filter(({ state }) => state !== 'in-flight')) this.#remove(chunk);
+  }
+
+  #remove(chunk: Chunk): void {
+    this.#small.delete(chunk);
+    this.#large.delete(chunk);
+    this.#chunks.remove(chunk);
+    this.#release(chunk.length);
+    chunk.finish();
+  }
+}
+
+/** The chunk's bytes, for their journey; it keeps none. */
+function takenParts(chunk: Chunk): readonly Uint8Array[] {
+  const { parts, length } = chunk;
+  chunk.parts = [];
+  const isFine = parts.length > 1 && length < parts.length * PART_BYTES_MIN;
+  return isFine ? [Buffer.concat(parts, length)] : parts;
+}

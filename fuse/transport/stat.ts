@@ -1,0 +1,52 @@
+import { constants } from 'node:fs';
+import type { Attributes, NodeKind, Space } from '../backend.ts';
+
+/** What both transports tell the kernel in its own numbers. */
+
+/** The type of a file as bits of its mode. */
+export const FILE_TYPES = {
+  file: constants.S_IFREG,
+  directory: constants.S_IFDIR,
+  symlink: constants.S_IFLNK,
+  fifo: constants.S_IFIFO,
+  socket: constants.S_IFSOCK,
+  character: constants.S_IFCHR,
+  block: constants.S_IFBLK,
+} as const satisfies Record<NodeKind, number>;
+
+export const NAME_BYTES_MAX = 255;
+/** `st_blksize`: what `cp` and `cat` read and write at a time. */
+export const PREFERRED_IO_BYTES = 1024 * 1024;
+const SECTOR_BYTES = 512;
+const BLOCK_BYTES = 4096;
+/** The catalog sets no limit of inodes; programs that look for one find plenty. */
+const FREE_INODES = 1_000_000_000;
+
+/** `st_blocks`: holes are not known of and count. */
+export function sectorCount({ sizeBytes }: Attributes): number {
+  return Math.ceil(sizeBytes / SECTOR_BYTES);
+}
+
+/** What `statfs` tells of a volume. */
+export interface SpaceNumbers {
+  readonly blockBytes: number;
+  readonly blocks: number;
+  readonly freeBlocks: number;
+  readonly inodes: number;
+  readonly freeInodes: number;
+}
+
+export function spaceNumbers({
+  totalBytes,
+  freeBytes,
+  inodes,
+  freeInodes = FREE_INODES,
+}: Space): SpaceNumbers {
+  return {
+    blockBytes: BLOCK_BYTES,
+    blocks: Math.floor(totalBytes / BLOCK_BYTES),
+    freeBlocks: Math.floor(freeBytes / BLOCK_BYTES),
+    inodes: inodes + freeInodes,
+    freeInodes,
+  };
+}
