@@ -39,6 +39,8 @@ export class ClientCalls implements Caller {
       return { value: await run(...values) };
     } catch (error) {
       if (error instanceof ServiceError) return { errno: error.code };
+      // A connection that broke.
+      if (error instanceof Error && 'code' in error) return { errno: String(error.code) };
       throw error;
     }
   }
