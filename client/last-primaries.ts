@@ -5,7 +5,7 @@ const FILES_MAX = 20_000;
 
 /**
  * Who answered for files last. A file that nobody leads is gone on with by whoever has ordered it last, at less cost than by anybody else
- * (decision 0074): who opens it again asks there first.
+ * (docs/design/mount.md, "A small change of a file at rest"): who opens it again asks there first.
  */
 export class LastPrimaries {
   // Told a size, and not a maximum, the library takes memory for what there is.

@@ -139,7 +139,7 @@ const ALLOCATION = {
   MALLOC_TRIM_THRESHOLD_: String(64 * 1024 * 1024),
 };
 
-/** What the engine is told about memory: to collect what is left of answers before there is much of it (decision 0060). */
+/** What the engine is told about memory: to collect what is left of answers before there is much of it (docs/design/mount.md, "Memory"). */
 const COLLECTION = ['--max-semi-space-size=16', '--heap-growing-percent=30'];
 
 /**

@@ -7,7 +7,7 @@ import { viewHasMajority } from './view.ts';
 /**
  * Births: subjects whose first operations are known as a whole before anybody hears of them. They are ordered in the first epoch, by a process that
  * holds no lease and leads nothing: it needs none, because it answers no read, and gives its place up with the last operation. A replica
- * takes `begin` and the operations as one step, or refuses. Decision 0040, docs/replication.md.
+ * takes `begin` and the operations as one step, or refuses. docs/replication.md.
  */
 
 /** Of the epoch of who has made a subject. Candidates begin with larger ones; see `candidatesFrom`. */

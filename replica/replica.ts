@@ -234,7 +234,7 @@ export class Replica {
 
   /**
    * Where this process may go on ordering without a lease, by an epoch that it has ended in good order, or borne the subject by; null where it may
-   * not. It answers no reads by that, and nobody waits for it. Decision 0074.
+   * not. It answers no reads by that, and nobody waits for it (docs/replication.md).
    */
   get resumable(): Position | null {
     if (this.#ended === null || this.#state.kind !== 'backup' || this.#lease.untilMs !== 0) return null;

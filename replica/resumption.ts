@@ -5,7 +5,7 @@ import type { View } from './view.ts';
 
 /**
  * Ordering without a lease, by an epoch that this process has ended in good order. A lease decides who may answer reads, and keeps candidates from
- * deposing each other; what is ordered needs the epoch alone. Decision 0074, docs/replication.md.
+ * deposing each other; what is ordered needs the epoch alone. docs/replication.md.
  */
 
 type Here = Pick<Standing, 'promised' | 'installed' | 'seq' | 'issuedSeq' | 'trust' | 'view' | 'install'>;

@@ -96,7 +96,7 @@ export class ReplicaHost {
   readonly #leaving = new Set<FileId>();
   /** Being made with their first operations: nobody takes them into use. */
   readonly #bearing = new Map<FileId, Promise<unknown>>();
-  /** Files not in use: where an epoch of this process has ended, by which it may go on ordering (decision 0074). */
+  /** Files not in use: where an epoch of this process has ended, by which it may go on ordering (docs/design/mount.md, "A small change of a file at rest"). */
   readonly #ended = recentlyUsed<FileId, Position>(ENDED_MAX);
   /** Objects of files that are damaged here, as far as somebody met them. */
   readonly #damaged = new Map<FileId, Set<number>>();

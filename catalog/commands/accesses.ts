@@ -8,7 +8,7 @@ import { volumeOf } from '../tree.ts';
 type Access = CommandOf<'note-accesses'>['accesses'][number];
 
 /**
- * Access times as reads make them, told behind the reads (decision 0075). They only become later, and not later than now: whoever may read could else
+ * Access times as reads make them, told behind the reads (docs/design/mount.md, "Access times"). They only become later, and not later than now: whoever may read could else
  * tell of reads to come. Neither the time of the change of status nor what clients believe is touched.
  */
 export function noteAccesses(

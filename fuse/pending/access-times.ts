@@ -38,7 +38,7 @@ type Note = Omit<NotedAccess, 'inode'>;
 
 /**
  * Access times of what is read through this mount. They are kept here, shown with whatever is told of an inode, and told to the cluster many at a
- * time, some seconds behind the reads (decision 0075). No call waits for that, but those that ask for it, and none fails.
+ * time, some seconds behind the reads (docs/design/mount.md, "Access times"). No call waits for that, but those that ask for it, and none fails.
  */
 export class AccessTimes {
   /** Told when the cluster knows of a read: of what was heard before, `seen` is true no more. */

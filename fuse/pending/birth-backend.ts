@@ -7,7 +7,7 @@ import { NewbornFiles, type RemovalOptions } from './newborn-files.ts';
 
 /**
  * A volume of which new files are first made here, where that can be: the cluster hears of each with all of its contents
- * (decision 0041). Whatever needs such a file at the cluster waits until it is there.
+ * (docs/design/mount.md, "Delegated directories"). Whatever needs such a file at the cluster waits until it is there.
  */
 export function withBirths(
   world: World,

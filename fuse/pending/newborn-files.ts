@@ -55,7 +55,7 @@ export interface LateError {
 }
 
 export interface RemovalOptions {
-  /** Files that are removed no later than this one after the other, in milliseconds, are acknowledged ahead of the cluster (decision 0067). */
+  /** Files that are removed no later than this one after the other, in milliseconds, are acknowledged ahead of the cluster (docs/design/mount.md, "Asynchronous unlink"). */
   readonly rowMs?: number;
   /** How long a call waits for removals of before, in milliseconds. */
   readonly waitMsMax?: number;

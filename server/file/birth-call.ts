@@ -11,7 +11,7 @@ import type { NewReplica } from '../storage/store.ts';
 export const BIRTH_CALL = 'birth';
 /**
  * The same for those who are not needed: nobody waits for their answer. Servers of before knew it by another name, and stored the replicas without
- * writing down that they may be there; what is ordered behind a birth counts on that (decision 0074).
+ * writing down that they may be there; what is ordered behind a birth counts on that (docs/design/mount.md, "A small change of a file at rest").
  */
 export const SPARE_CALL = 'birth-later';
 

@@ -96,7 +96,7 @@ type Refusal = ErrorCode | null;
 
 /**
  * Bears files: their contents go to a majority of their replicas before anybody can know of them, in the first epoch and without a
- * lease, and one command of the catalog names all of them. Decision 0040.
+ * lease, and one command of the catalog names all of them. docs/design/mount.md, "Create with contents".
  */
 export class Births {
   readonly #parts: BirthsParts;

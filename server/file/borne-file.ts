@@ -6,7 +6,7 @@ import { FILE_CANDIDATES_FROM, type ReplicaDriver } from '../replica-driver.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
 
 /**
- * By these a file is borne (decision 0040): whoever leads it next knows by the last one that no mark of the catalog stands. Nobody can write no
+ * By these a file is borne (docs/design/mount.md, "Create with contents"): whoever leads it next knows by the last one that no mark of the catalog stands. Nobody can write no
  * bytes, so an empty file is cut to none.
  */
 export function birthOperations(contents: Uint8Array, modifiedNs: bigint): readonly FileOperation[] {

@@ -658,7 +658,7 @@ export class LocalFileService implements FileService {
   }
 
   /**
-   * Who has ordered a file last, and ended that in good order, goes on where nobody leads (decision 0074): here, or whoever asks is sent there, once. Not
+   * Who has ordered a file last, and ended that in good order, goes on where nobody leads (docs/design/mount.md, "A small change of a file at rest"): here, or whoever asks is sent there, once. Not
    * who reads it: files that were written in one place are read from where they are asked for. A replica that is being made here is waited for: it
    * tells who that is.
    *

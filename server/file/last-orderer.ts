@@ -4,7 +4,7 @@ import type { ReplicaRecord } from '../../replica/record.ts';
 
 /**
  * Who has ordered a file last, as far as a replica of another server can tell: if nobody leads it, and that process lives, it may go on at once
- * (decision 0074).
+ * (docs/design/mount.md, "A small change of a file at rest").
  *
  * @returns null where a later epoch was begun, or nothing was ordered ever, or it was `self`
  */

@@ -15,7 +15,7 @@ interface Run {
 
 /**
  * Makes small files in the turn of the event loop in which they are asked for: to open, write and close one takes the system ten
- * microseconds, and the thread pool thirty times as long, most of it waking (decision 0065).
+ * microseconds, and the thread pool thirty times as long, most of it waking (docs/design/mount.md, "Create with contents").
  */
 export class PromptWrites {
   readonly #ops: Pick<FileOps, 'writeNow'>;
