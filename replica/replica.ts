@@ -1039,7 +1039,7 @@ export class Replica {
     // A candidate before this one may have led, if only for those whose promise it had.
     this.#isFirstLed = base.position.epoch.counter === 0 && counter === this.#config.candidatesFrom;
     this.#inheritedFrom = reset.inheritedFrom;
-    const order = this.#newOrder(base.position, reset.installed, nowMs, 'over');
+    const order = this.#newOrder(base.position, reset.installed, nowMs, 'unknown');
     this.#lead(order);
     this.#beat(order, nowMs);
   }
@@ -1048,7 +1048,7 @@ export class Replica {
     base: Position,
     installed: ReadonlyMap<ServerId, number>,
     nowMs: number,
-    start: 'unasked' | 'asked' | 'over',
+    start: 'unasked' | 'asked' | 'unknown',
     isLed = true,
   ): WriteOrder {
     const parts = {

@@ -6,13 +6,14 @@ import type { Epoch, Position } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
 import { DRIFT_MAX, type Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
-import { LIFE_UNKNOWN, type ReplicaMessage } from './messages.ts';
+import { LIFE_UNKNOWN } from './messages.ts';
 import type { Operation } from './operation.ts';
+import { OperationLog } from './operation-log.ts';
 import type { Outbox } from './outbox.ts';
+import { type PeerStart, Progress, ProgressTracker } from './progress.ts';
 import type { ReadGrants } from './read-lease.ts';
 import type { Trust } from './record.ts';
-import type { SessionTable } from './sessions.ts';
-import { type Standing, sessionsAfter } from './standing.ts';
+import type { Standing } from './standing.ts';
 import type { View } from './view.ts';
 import {
   sameServers,
@@ -31,55 +32,6 @@ const NOBODY: ReadonlySet<ServerId> = new Set();
 
 /** Heartbeats whose answers still count. */
 const BEATS_MAX = 64;
-
-/** What an operation costs in memory beside its bytes. */
-const OPERATION_OVERHEAD_BYTES = 128;
-
-/** An operation with its place in the sequence. */
-interface Sequenced {
-  readonly operation: Operation;
-  /** The session table after it. */
-  readonly sessions: SessionTable;
-  readonly message: ReplicaMessage;
-  /** Bytes of all operations of this epoch up to and with this one. */
-  readonly bytesEnd: number;
-  readonly numberedMs: number;
-  /** Clients that wait for it. */
-  tickets: readonly number[];
-}
-
-/** Another replica, as far as it is known in this epoch. */
-interface Peer {
-  readonly server: ServerId;
-  /** It has told that this epoch is installed there; before, nothing it holds counts. */
-  installed: boolean;
-  /**
-   * In a first epoch: whether it was asked to begin with it. Then it is sent operations before it has answered; `over`
-   * once it has, or where that came to nothing.
-   */
-  start: 'unasked' | 'asked' | 'over';
-  /** The last heartbeat before it was asked to. */
-  askedBeat: number;
-  /** It is fetching the state, because operations it lacks are kept no longer. */
-  fetching: boolean;
-  /** The last operation it has applied. */
-  ackedSeq: number;
-  /** The next operation to be sent to it. */
-  nextSeq: number;
-  /** While it is not installed or is fetching: it will come back with at least this. */
-  floorSeq: number;
-  /** The last operation that survives loss of power there. */
-  flushedSeq: number;
-  heardMs: number;
-  /** Until then it promises nothing to anybody else, by this process's clock. */
-  guardUntilMs: number;
-  /** The last heartbeat that it answered. */
-  answeredBeat: number;
-  /** As it said itself. */
-  trust: Trust;
-  /** The heartbeat before which it was not known to have lost its disk; null where it has not. */
-  lostSinceBeat: number | null;
-}
 
 /** A change of members on its way: the new ones fetch the state, then both sets vote, then the new set alone. */
 type MemberChange = { readonly tickets: readonly number[] } & (
@@ -136,7 +88,8 @@ export class WriteOrder {
   readonly #grants: ReadGrants;
   readonly #lease: LeaseReading;
   readonly #lifeOf: (server: ServerId) => Incarnation;
-  readonly #peers = new Map<ServerId, Peer>();
+  readonly #peers: ProgressTracker;
+  readonly #log: OperationLog;
   /** As of `#lastSeq`. */
   #view: View;
   /** What others are told, who may know of none: never what may vanish. */
@@ -152,18 +105,9 @@ export class WriteOrder {
   #beatMs = -Infinity;
   /** Since when a commit waits for a holder of a read lease, and for nothing else; Infinity where none does. */
   #waitsSinceMs = Infinity;
-  /** Operations from `#firstSeq` to `#lastSeq`; those after the commit point are always here. */
-  readonly #operations = new Map<number, Sequenced>();
-  #firstSeq: number;
-  #lastSeq: number;
-  /** The session table as of `#lastSeq`. */
-  #sessions: SessionTable;
   #committedSeq: number;
   /** The last operation whose clients were told: with policy `all` it may be behind what is committed. */
   #answeredSeq: number;
-  /** `bytesEnd` of the last operation, and of the last one dropped. */
-  #bytesEnd = 0;
-  #bytesDropped = 0;
   #flushes: PendingFlush[] = [];
   /**
    * All that was numbered before the newest of the members' guards began: a member that was not bound may have agreed
@@ -185,7 +129,7 @@ export class WriteOrder {
     base: Position,
     installed: ReadonlyMap<ServerId, number>,
     nowMs: number,
-    start: Peer['start'],
+    start: PeerStart,
     isLed: boolean,
   ) {
     const { config, out, standing, localFlush, guard, grants, lease, lifeOf } = parts;
@@ -208,43 +152,17 @@ export class WriteOrder {
     this.#countedView = view;
     if (view.joint !== undefined)
       this.#change = { stage: 'joint', seq: base.seq, decisions: null, tickets: [] };
-    this.#firstSeq = base.seq + 1;
-    this.#lastSeq = base.seq;
+    this.#peers = new ProgressTracker(config.self, config.silentMs);
+    this.#log = new OperationLog(this.epoch, out, config.retainedBytesMax, base.seq, standing.sessions);
     this.#committedSeq = base.seq;
     this.#answeredSeq = base.seq;
     this.#shownSeq = base.seq;
-    this.#sessions = standing.sessions;
     for (const server of viewVoters(view)) {
       if (server === config.self) continue;
-      this.#addPeer(server, installed.get(server), base.seq, nowMs, start);
+      this.#peers.add(new Progress(server, installed.get(server) ?? null, base.seq, nowMs, start));
     }
     // Who has this epoch installed has given up what it was allowed in an earlier one.
     for (const server of installed.keys()) grants.followed(server, this.epoch);
-  }
-
-  #addPeer(
-    server: ServerId,
-    seq: number | undefined,
-    floorSeq: number,
-    nowMs: number,
-    start: Peer['start'],
-  ): void {
-    this.#peers.set(server, {
-      server,
-      installed: seq !== undefined,
-      start,
-      askedBeat: 0,
-      fetching: false,
-      ackedSeq: seq ?? 0,
-      nextSeq: (seq ?? floorSeq) + 1,
-      floorSeq,
-      flushedSeq: -1,
-      heardMs: nowMs,
-      guardUntilMs: -Infinity,
-      answeredBeat: 0,
-      trust: 'intact',
-      lostSinceBeat: null,
-    });
   }
 
   get committedSeq(): number {
@@ -252,19 +170,18 @@ export class WriteOrder {
   }
 
   get lastSeq(): number {
-    return this.#lastSeq;
+    return this.#log.lastSeq;
   }
 
   /** Nothing is under way: no operation, no flush. */
   get isIdle(): boolean {
-    return this.#committedSeq === this.#lastSeq && this.#flushes.length === 0;
+    return this.#committedSeq === this.#log.lastSeq && this.#flushes.length === 0;
   }
 
   /** Nothing is under way, and every member has all there is: there is nothing to say but that one is here. */
   get isQuiet(): boolean {
     if (!this.isIdle) return false;
-    for (const peer of this.#peers.values())
-      if (!peer.installed || peer.ackedSeq < this.#lastSeq) return false;
+    for (const peer of this.#peers) if (!peer.isInstalled || peer.ackedSeq < this.#log.lastSeq) return false;
     return true;
   }
 
@@ -272,7 +189,7 @@ export class WriteOrder {
 
   submit(ticket: number, operation: Operation, nowMs: number): void {
     const { request } = operation;
-    const answer = request === null ? null : this.#sessions.find(request);
+    const answer = request === null ? null : this.#log.find(request);
     if (answer?.kind === 'expired') {
       this.#out.trace('session-expired', `session ${request?.session} number ${request?.number}`);
       this.#out.push({ kind: 'refused', ticket, reason: 'session-expired' });
@@ -285,7 +202,7 @@ export class WriteOrder {
         return;
       }
       this.#out.trace('joined', `operation ${answer.seq}`);
-      const sequenced = this.#operation(answer.seq);
+      const sequenced = this.#log.get(answer.seq);
       sequenced.tickets = [...sequenced.tickets, ticket];
       return;
     }
@@ -304,25 +221,8 @@ export class WriteOrder {
     nowMs: number,
     spare: ReadonlySet<ServerId>,
   ): number {
-    const seq = this.#lastSeq + 1;
-    this.#sessions = sessionsAfter(this.#sessions, seq, operation);
-    this.#bytesEnd += operation.body.length + operation.result.length + OPERATION_OVERHEAD_BYTES;
-    this.#operations.set(seq, {
-      operation,
-      sessions: this.#sessions,
-      message: this.#out.message({
-        kind: 'write',
-        epoch: this.epoch,
-        seq,
-        committedSeq: this.#committedSeq,
-        operation,
-      }),
-      bytesEnd: this.#bytesEnd,
-      numberedMs: nowMs,
-      tickets,
-    });
-    this.#lastSeq = seq;
-    for (const peer of this.#peers.values()) this.#pump(peer, spare.has(peer.server));
+    const seq = this.#log.append(tickets, operation, this.#committedSeq, nowMs);
+    for (const peer of this.#peers) this.#pump(peer, spare.has(peer.server));
     return seq;
   }
 
@@ -330,8 +230,8 @@ export class WriteOrder {
     const seq = this.#committedSeq;
     this.#flushes.push({ ticket, seq });
     this.#localFlush.want(seq);
-    for (const peer of this.#peers.values()) {
-      if (peer.installed && peer.flushedSeq < seq) this.#sendFlush(peer.server, seq);
+    for (const peer of this.#peers) {
+      if (peer.isInstalled && peer.flushedSeq < seq) this.#sendFlush(peer.server, seq);
     }
     this.advance(nowMs);
   }
@@ -360,25 +260,25 @@ export class WriteOrder {
       tickets: again ? [...(change?.tickets ?? []), ticket] : [ticket],
     };
     const voters = viewVoters(this.#view);
-    for (const server of this.#peers.keys()) {
-      if (!voters.includes(server) && !servers.includes(server)) this.#peers.delete(server);
+    for (const server of this.#peers.servers()) {
+      if (!voters.includes(server) && !servers.includes(server)) this.#peers.remove(server);
     }
     for (const server of servers) {
       if (server === this.#config.self || this.#peers.has(server)) continue;
-      this.#addPeer(server, undefined, this.#standing.seq, nowMs, 'over');
-      this.#sendInstall(this.#peer(server));
+      const peer = new Progress(server, null, this.#standing.seq, nowMs, 'unknown');
+      this.#sendInstall(this.#peers.add(peer));
     }
     this.advance(nowMs);
   }
 
   /** No longer primary of this epoch: what is under way may have happened or not. */
   abandon(): void {
-    for (let seq = this.#answeredSeq + 1; seq <= this.#lastSeq; seq++) {
-      for (const ticket of this.#operation(seq).tickets) this.#tellUnknown(ticket);
+    for (let seq = this.#answeredSeq + 1; seq <= this.#log.lastSeq; seq++) {
+      for (const ticket of this.#log.get(seq).tickets) this.#tellUnknown(ticket);
     }
     for (const { ticket } of this.#flushes) this.#tellUnknown(ticket);
     for (const ticket of this.#change?.tickets ?? []) this.#tellUnknown(ticket);
-    this.#operations.clear();
+    this.#log.clear();
     this.#flushes = [];
     this.#change = null;
   }
@@ -392,36 +292,27 @@ export class WriteOrder {
 
   /** The replica has this epoch installed and all operations up to `seq` applied. */
   acknowledged(from: ServerId, seq: number, nowMs: number): void {
-    const peer = this.#heard(from, nowMs);
-    assert(seq <= this.#lastSeq, 'Nobody has an operation of this epoch that was not sequenced');
-    if (!peer.installed) this.#noteInstalled(peer, seq);
-    peer.ackedSeq = Math.max(peer.ackedSeq, seq);
+    const peer = this.#peers.heard(from, nowMs);
+    assert(seq <= this.#log.lastSeq, 'Nobody has an operation of this epoch that was not sequenced');
+    if (!peer.isInstalled) this.#noteInstalled(peer, seq);
     // Another goes by the new view now, and asks and votes by it: so does this server.
     const change = this.#change;
     if (change !== null && change.stage !== 'learning' && seq >= change.seq) this.#standing.tellView();
-    peer.nextSeq = Math.max(peer.nextSeq, peer.ackedSeq + 1);
-    if (peer.fetching && peer.ackedSeq + 1 >= this.#firstSeq) {
-      peer.fetching = false;
-      peer.nextSeq = peer.ackedSeq + 1;
-    }
+    peer.acknowledged(seq, this.#log.firstSeq);
     this.advance(nowMs);
     this.#pump(peer);
   }
 
-  #noteInstalled(peer: Peer, seq: number): void {
+  #noteInstalled(peer: Progress, seq: number): void {
     // What it was allowed in an earlier epoch ended with the promise that this one needed.
     this.#grants.followed(peer.server, this.epoch);
-    peer.installed = true;
-    peer.ackedSeq = seq;
-    // Operations on their way to it need not be sent again.
-    peer.nextSeq = Math.max(peer.start === 'asked' ? peer.nextSeq : 0, seq + 1);
-    peer.start = 'over';
+    peer.installed(seq);
   }
 
   /** In a first epoch: the replica has begun with it. */
   begunAt(from: ServerId, seq: number): void {
-    const peer = this.#peers.get(from);
-    if (peer?.installed === false) this.#noteInstalled(peer, seq);
+    const peer = this.#peers.find(from);
+    if (peer?.isInstalled === false) this.#noteInstalled(peer, seq);
   }
 
   /** Whether a majority has the epoch installed, so that no later one can miss it. */
@@ -429,18 +320,17 @@ export class WriteOrder {
     const { self } = this.#config;
     return viewHasMajority(
       this.#countedView,
-      (server) => server === self || this.#peers.get(server)?.installed === true,
+      (server) => server === self || this.#peers.find(server)?.isInstalled === true,
     );
   }
 
   /** Asks all who were not asked yet to begin with the first epoch. */
   establish(): void {
-    for (const peer of this.#peers.values()) if (peer.start === 'unasked') this.#begin(peer, false);
+    for (const peer of this.#peers) if (peer.isUnasked) this.#begin(peer, false);
   }
 
-  #begin(peer: Peer, deferrable: boolean): void {
-    peer.start = 'asked';
-    peer.askedBeat = this.#beat;
+  #begin(peer: Progress, deferrable: boolean): void {
+    peer.asked(this.#beat);
     const message = { epoch: this.epoch, view: this.#committedView } as const;
     if (this.#base.seq === 0) {
       this.#out.send(peer.server, { kind: 'begin', ...message }, deferrable);
@@ -454,35 +344,30 @@ export class WriteOrder {
   /** The replica answers a heartbeat from where it stands. */
   heartbeatAnswered(from: ServerId, position: Position, beat: number, trust: Trust, nowMs: number): void {
     this.#noteTrust(from, trust);
-    const answering = this.#peer(from);
+    const answering = this.#peers.get(from);
     // One of an earlier span of the same epoch says nothing of this one.
     if (beat <= this.#beat) answering.answeredBeat = Math.max(answering.answeredBeat, beat);
     // A promise to another that went with its disk does not bind it: its answer excludes nobody.
     if (trust !== 'lost') this.#noteGuard(from, beat, nowMs);
     if (epochEqual(position.epoch, this.epoch)) {
       this.acknowledged(from, position.seq, nowMs);
-      const peer = this.#peers.get(from);
+      const peer = this.#peers.find(from);
       if (peer === undefined) return;
       // After a loss of power it has to have all that it may have acknowledged before, and say so.
-      if (peer.fetching || trust !== 'intact') this.#sendInstall(peer);
+      if (peer.isFetching || trust !== 'intact') this.#sendInstall(peer);
     } else {
       // Made anew in the same life of its process, it has nothing any more of what it acknowledged.
-      if (this.#peers.get(from)?.installed === true) this.forget(from);
+      if (this.#peers.find(from)?.isInstalled === true) this.forget(from);
       // The first heartbeat behind what asked it to begin it answers while it stores that.
-      if (!this.#isBeginning(from, beat)) this.stateNeeded(from, nowMs);
+      if (this.#peers.find(from)?.isInstalling(beat) !== true) this.stateNeeded(from, nowMs);
     }
-  }
-
-  #isBeginning(server: ServerId, beat: number): boolean {
-    const peer = this.#peers.get(server);
-    return peer?.start === 'asked' && beat <= peer.askedBeat + 1;
   }
 
   /** The replica does not have this epoch installed (or did not, when it said so). */
   stateNeeded(from: ServerId, nowMs: number): void {
-    const peer = this.#heard(from, nowMs);
-    if (peer.installed) return;
-    peer.start = 'over';
+    const peer = this.#peers.heard(from, nowMs);
+    if (peer.isInstalled) return;
+    peer.lacksEpoch();
     this.#sendInstall(peer);
   }
 
@@ -493,42 +378,33 @@ export class WriteOrder {
   }
 
   resend(from: ServerId, fromSeq: number, nowMs: number): void {
-    const peer = this.#heard(from, nowMs);
-    if (!peer.installed || fromSeq <= peer.ackedSeq || fromSeq >= peer.nextSeq) return;
+    const peer = this.#peers.heard(from, nowMs);
+    if (!peer.isInstalled || fromSeq <= peer.ackedSeq || fromSeq >= peer.nextSeq) return;
     this.#out.trace('resent', `to ${from} from operation ${fromSeq}`);
-    peer.nextSeq = fromSeq;
+    peer.resendFrom(fromSeq);
     this.#pump(peer);
   }
 
   flushedAt(from: ServerId, seq: number, nowMs: number): void {
-    const peer = this.#heard(from, nowMs);
+    const peer = this.#peers.heard(from, nowMs);
     peer.flushedSeq = Math.max(peer.flushedSeq, seq);
     this.advance(nowMs);
   }
 
   /** The transport reached the replica again: all that it has not acknowledged may be lost. */
   connected(server: ServerId): void {
-    const peer = this.#peers.get(server);
+    const peer = this.#peers.find(server);
     if (peer === undefined) return;
-    if (peer.start === 'asked') peer.start = 'over';
+    peer.disconnected();
     this.#sendHeartbeat(peer, 0);
-    if (!peer.installed || peer.fetching) return;
-    peer.nextSeq = peer.ackedSeq + 1;
+    if (!peer.isInstalled || peer.isFetching) return;
+    peer.resendFrom(peer.ackedSeq + 1);
     this.#pump(peer);
   }
 
   /** The replica came back as another process: it tells anew where it stands. */
   forget(server: ServerId): void {
-    const peer = this.#peers.get(server);
-    if (peer === undefined) return;
-    if (peer.start === 'asked') peer.start = 'over';
-    peer.installed = false;
-    peer.fetching = false;
-    peer.ackedSeq = 0;
-    peer.flushedSeq = -1;
-    peer.floorSeq = this.#firstSeq - 1;
-    // If its disk was replaced before, it may have been once more.
-    if (peer.lostSinceBeat !== null) peer.lostSinceBeat = this.#beat;
+    this.#peers.find(server)?.restarted(this.#log.firstSeq - 1, this.#beat);
   }
 
   // Progress ---------------------------------------------------------------------------------------
@@ -566,12 +442,12 @@ export class WriteOrder {
     const voters = viewVoters(this.#committedView);
     this.establish();
     const spare = this.#spare(nowMs);
-    for (const peer of this.#peers.values()) {
+    for (const peer of this.#peers) {
       this.#sendHeartbeat(peer, guardMs, spare.has(peer.server));
       // Where no replica was made yet a heartbeat makes none: its view does not name that server.
       const isLearner = !voters.includes(peer.server);
-      if (isLearner && (!peer.installed || this.#isSilent(peer, nowMs))) this.#sendInstall(peer);
-      if (peer.installed && peer.flushedSeq < flushSeq) this.#sendFlush(peer.server, flushSeq);
+      if (isLearner && (!peer.isInstalled || this.#peers.isSilent(peer, nowMs))) this.#sendInstall(peer);
+      if (peer.isInstalled && peer.flushedSeq < flushSeq) this.#sendFlush(peer.server, flushSeq);
     }
     this.#drop(nowMs);
   }
@@ -581,10 +457,10 @@ export class WriteOrder {
    * it, so that applying it commits it.
    */
   #applyOwn(nowMs: number): void {
-    while (this.#standing.issuedSeq < this.#lastSeq) {
+    while (this.#standing.issuedSeq < this.#log.lastSeq) {
       const seq = this.#standing.issuedSeq + 1;
       if (this.#config.appliesAtPrimary === 'last' && this.#reachedWith(Infinity, nowMs) < seq) break;
-      const { operation, sessions } = this.#operation(seq);
+      const { operation, sessions } = this.#log.get(seq);
       this.#standing.apply(operation, sessions, false);
     }
   }
@@ -601,7 +477,7 @@ export class WriteOrder {
     this.#committedSeq = committedSeq;
     this.#out.push({ kind: 'advanced', committedSeq });
     for (let seq = from; seq <= committedSeq; seq++) {
-      const { view } = this.#operation(seq).operation;
+      const { view } = this.#log.get(seq).operation;
       if (view === undefined) continue;
       this.#committedView = view;
       this.#standing.tellView();
@@ -618,12 +494,12 @@ export class WriteOrder {
     let answeredSeq = this.#committedSeq;
     // Members change by majorities even where writes need all: one that is gone for ever has to be replaced.
     if (this.#view.policy === 'all' && this.#countedView.joint === undefined) {
-      const ackedSeq = (server: ServerId): number => this.#ackedSeq(server, this.#standing.seq);
+      const ackedSeq = (server: ServerId): number => this.#peers.ackedSeq(server, this.#standing.seq);
       answeredSeq = Math.min(answeredSeq, viewReached(this.#countedView, ackedSeq, true));
     }
     while (this.#answeredSeq < answeredSeq) {
       this.#answeredSeq++;
-      const sequenced = this.#operation(this.#answeredSeq);
+      const sequenced = this.#log.get(this.#answeredSeq);
       const { result } = sequenced.operation;
       const seq = this.#answeredSeq;
       for (const ticket of sequenced.tickets) this.#out.push({ kind: 'committed', ticket, seq, result });
@@ -631,22 +507,16 @@ export class WriteOrder {
     }
   }
 
-  #ackedSeq(server: ServerId, ownSeq: number): number {
-    if (server === this.#config.self) return ownSeq;
-    const peer = this.#peers.get(server);
-    return peer?.installed === true ? peer.ackedSeq : 0;
-  }
-
   /** How far operations have come if this replica has `ownSeq`. */
   #reachedWith(ownSeq: number, nowMs: number): number {
     const { self } = this.#config;
-    const ackedSeq = (server: ServerId): number => this.#ackedSeq(server, ownSeq);
+    const ackedSeq = (server: ServerId): number => this.#peers.ackedSeq(server, ownSeq);
     const reached = viewReached(this.#countedView, ackedSeq);
     let atReaders = reached;
     for (const server of this.#grants.holders(nowMs)) {
       if (server !== self) atReaders = Math.min(atReaders, Math.max(this.#committedSeq, ackedSeq(server)));
     }
-    const waits = atReaders < reached && atReaders < this.#lastSeq && reached > this.#committedSeq;
+    const waits = atReaders < reached && atReaders < this.#log.lastSeq && reached > this.#committedSeq;
     if (waits && this.#waitsSinceMs === Infinity) {
       this.#out.trace('waited-for-reader', `at operation ${reached}`);
       this.#waitsSinceMs = nowMs;
@@ -669,7 +539,7 @@ export class WriteOrder {
     const ownSeq = this.#localFlush.flushedSeq;
     const { self } = this.#config;
     const flushedSeq = (server: ServerId): number =>
-      server === self ? ownSeq : (this.#peers.get(server)?.flushedSeq ?? -1);
+      server === self ? ownSeq : (this.#peers.find(server)?.flushedSeq ?? -1);
     const reached = Math.min(ownSeq, viewReached(this.#countedView, flushedSeq));
     const waiting: PendingFlush[] = [];
     for (const flush of this.#flushes) {
@@ -732,8 +602,8 @@ export class WriteOrder {
   #haveLearned(target: readonly ServerId[]): boolean {
     const hasIt = (server: ServerId): boolean => {
       if (server === this.#config.self) return true;
-      const peer = this.#peer(server);
-      const whole = peer.installed && !peer.fetching && peer.trust !== 'lost';
+      const peer = this.#peers.get(server);
+      const whole = peer.isInstalled && !peer.isFetching && peer.trust !== 'lost';
       return whole && peer.ackedSeq >= this.#committedSeq;
     };
     // From then on nothing goes without a majority of them, and one that lost its disk is none.
@@ -748,11 +618,11 @@ export class WriteOrder {
     this.#countedView = view;
     this.#out.trace('members-changed', `${view.number}: ${view.members.join()}`);
     for (const ticket of tickets) this.#out.push({ kind: 'members-changed', ticket, view });
-    for (const server of [...this.#peers.keys()]) {
+    for (const server of this.#peers.servers()) {
       if (view.members.includes(server)) continue;
       // It was sent the operation that tells it so; this tells it that it is committed.
       this.#out.send(server, { kind: 'commit', epoch: this.epoch, committedSeq: this.#committedSeq });
-      this.#peers.delete(server);
+      this.#peers.remove(server);
     }
   }
 
@@ -766,7 +636,7 @@ export class WriteOrder {
   /** Until when no other primary can be, by what a majority has answered; this replica binds itself, too. */
   guardEndMs(): number {
     const guardUntilMs = (server: ServerId): number =>
-      server === this.#config.self ? Infinity : (this.#peers.get(server)?.guardUntilMs ?? -Infinity);
+      server === this.#config.self ? Infinity : (this.#peers.find(server)?.guardUntilMs ?? -Infinity);
     return viewReached(this.#countedView, guardUntilMs);
   }
 
@@ -794,7 +664,7 @@ export class WriteOrder {
 
   /** Counted from before the heartbeat left, so that it ends here before it ends there. */
   #noteGuard(from: ServerId, number: number, nowMs: number): void {
-    const peer = this.#peers.get(from);
+    const peer = this.#peers.find(from);
     const beat = this.#beats.get(number);
     if (peer === undefined || beat === undefined) return;
     const wasKept = nowMs < this.guardEndMs();
@@ -802,7 +672,7 @@ export class WriteOrder {
     peer.guardUntilMs = Math.max(peer.guardUntilMs, beat.sentMs + beat.guardMs * (1 - DRIFT_MAX));
     // Each member by itself: the answers of a quorum read differ in time, and the guard may move between them.
     if (!wasBound && nowMs < peer.guardUntilMs) {
-      this.#shownSeq = this.#lastSeq;
+      this.#shownSeq = this.#log.lastSeq;
       this.#isBehindShown = !this.hasWhatWasShown;
     }
     if (!wasKept && nowMs < this.guardEndMs())
@@ -810,7 +680,7 @@ export class WriteOrder {
   }
 
   #noteTrust(from: ServerId, trust: Trust): void {
-    const peer = this.#peers.get(from);
+    const peer = this.#peers.find(from);
     if (peer === undefined) return;
     peer.trust = trust;
     if (trust !== 'lost') peer.lostSinceBeat = null;
@@ -823,18 +693,18 @@ export class WriteOrder {
    * the loss was known, that there is none. Or all others, where its set has no majority without it: whoever began
    * a larger epoch before the loss is one of them, or the process that went with the disk.
    */
-  #mayInstall(peer: Peer): boolean {
+  #mayInstall(peer: Progress): boolean {
     const { lostSinceBeat } = peer;
     const voters = viewVoters(this.#countedView);
     if (lostSinceBeat === null || !voters.includes(peer.server)) return true;
     // Nothing keeps another candidate from having its promise, and the others' only after they have confirmed.
     if (!this.#isLed) return false;
     const confirms = (server: ServerId): boolean =>
-      server === this.#config.self || (this.#peers.get(server)?.answeredBeat ?? 0) > lostSinceBeat;
+      server === this.#config.self || (this.#peers.find(server)?.answeredBeat ?? 0) > lostSinceBeat;
     if (voters.every((server) => server === peer.server || confirms(server))) return true;
     // What another one without its disk has promised to whoever asked it is forgotten, too.
     const isSure = (server: ServerId): boolean =>
-      this.#peers.get(server)?.trust !== 'lost' && confirms(server);
+      this.#peers.find(server)?.trust !== 'lost' && confirms(server);
     return viewHasMajority(this.#countedView, isSure);
   }
 
@@ -843,10 +713,10 @@ export class WriteOrder {
    * no longer than this server may answer them itself.
    */
   readRequested(from: ServerId, nonce: number, nowMs: number): void {
-    const peer = this.#heard(from, nowMs);
-    if (!peer.installed || peer.fetching || peer.ackedSeq < this.#committedSeq) return;
+    const peer = this.#peers.heard(from, nowMs);
+    if (!peer.isInstalled || peer.isFetching || peer.ackedSeq < this.#committedSeq) return;
     // A slow replica that may read would make all writes as slow.
-    const isSlow = nowMs - this.#waitsSinceMs > this.#config.readLeaseMs && peer.ackedSeq < this.#lastSeq;
+    const isSlow = nowMs - this.#waitsSinceMs > this.#config.readLeaseMs && peer.ackedSeq < this.#log.lastSeq;
     if (isSlow) return;
     const endMs = Math.min(this.#lease.untilMs, this.guardEndMs());
     const durationMs = Math.floor(Math.min(this.#config.readLeaseMs, (endMs - nowMs) / (1 + DRIFT_MAX)));
@@ -857,7 +727,7 @@ export class WriteOrder {
       epoch: this.epoch,
       nonce,
       durationMs,
-      startSeq: this.#lastSeq,
+      startSeq: this.#log.lastSeq,
     });
   }
 
@@ -876,7 +746,7 @@ export class WriteOrder {
   /** The end: nobody need wait for the guard of this epoch. */
   yield(): void {
     this.#guard.lift(this.epoch);
-    for (const server of this.#peers.keys()) this.#out.send(server, { kind: 'yield', epoch: this.epoch });
+    for (const server of this.#peers.servers()) this.#out.send(server, { kind: 'yield', epoch: this.epoch });
   }
 
   /**
@@ -889,8 +759,8 @@ export class WriteOrder {
     if (this.#change !== null || view.policy === 'all') return NOBODY;
     let missing = majority(view.members.length) - 1;
     const spare = new Set<ServerId>();
-    for (const peer of this.#inTurn()) {
-      if (missing > 0 && this.#keepsUp(peer)) missing--;
+    for (const peer of this.#peers.inNameOrder()) {
+      if (missing > 0 && peer.keepsUp(this.#committedSeq, this.#base.seq)) missing--;
       else spare.add(peer.server);
     }
     if (missing > 0) return NOBODY;
@@ -899,35 +769,22 @@ export class WriteOrder {
     return spare;
   }
 
-  #keepsUp({ installed, start, fetching, ackedSeq }: Peer): boolean {
-    if (!installed) return start !== 'over' && this.#committedSeq === this.#base.seq;
-    return !fetching && ackedSeq >= this.#committedSeq;
-  }
-
-  /** The other replicas by their names, from the own one on. */
-  #inTurn(): Peer[] {
-    const { self } = this.#config;
-    const round = ({ server }: Peer): number => (server < self ? 1 : 0);
-    return [...this.#peers.values()].sort((a, b) => round(a) - round(b) || (a.server < b.server ? -1 : 1));
-  }
-
   /** Sends what the replica lacks, in order, as far as the window allows. */
-  #pump(peer: Peer, deferrable: boolean = false): void {
-    if (peer.start === 'unasked') this.#begin(peer, deferrable);
-    if ((!peer.installed && peer.start !== 'asked') || peer.fetching) return;
-    if (peer.nextSeq < this.#firstSeq) {
-      peer.fetching = true;
-      peer.floorSeq = this.#standing.seq;
+  #pump(peer: Progress, deferrable: boolean = false): void {
+    if (peer.isUnasked) this.#begin(peer, deferrable);
+    if (!peer.takesOperations) return;
+    if (peer.nextSeq < this.#log.firstSeq) {
+      peer.fetches(this.#standing.seq);
       this.#sendInstall(peer);
       return;
     }
-    const ackedBytes = this.#operations.get(peer.ackedSeq)?.bytesEnd ?? this.#bytesDropped;
-    while (peer.nextSeq <= this.#lastSeq) {
-      const before = this.#operations.get(peer.nextSeq - 1)?.bytesEnd ?? this.#bytesDropped;
+    const ackedBytes = this.#log.bytesUpTo(peer.ackedSeq);
+    while (peer.nextSeq <= this.#log.lastSeq) {
+      const before = this.#log.bytesUpTo(peer.nextSeq - 1);
       if (before - ackedBytes > WINDOW_BYTES_MAX) return;
-      const { message } = this.#operation(peer.nextSeq);
+      const { message } = this.#log.get(peer.nextSeq);
       this.#out.push({ kind: 'send', to: peer.server, message, deferrable });
-      peer.nextSeq++;
+      peer.sent();
     }
   }
 
@@ -939,34 +796,16 @@ export class WriteOrder {
    */
   #drop(nowMs: number | null): void {
     const doneSeq = Math.min(this.#answeredSeq, this.#standing.seq);
-    let neededSeq = doneSeq;
-    for (const peer of this.#peers.values()) {
-      if (nowMs !== null && this.#isSilent(peer, nowMs)) continue;
-      neededSeq = Math.min(neededSeq, peer.installed && !peer.fetching ? peer.ackedSeq : peer.floorSeq);
-    }
-    while (this.#firstSeq <= neededSeq) this.#dropFirst();
-    if (this.#bytesEnd - this.#bytesDropped <= this.#config.retainedBytesMax) return;
-    const firstSeq = this.#firstSeq;
-    while (this.#firstSeq <= doneSeq && this.#bytesEnd - this.#bytesDropped > this.#config.retainedBytesMax) {
-      this.#dropFirst();
-    }
-    if (this.#firstSeq > firstSeq)
-      this.#out.trace('retained-dropped', `up to operation ${this.#firstSeq - 1}`);
-  }
-
-  #dropFirst(): void {
-    this.#bytesDropped = this.#operation(this.#firstSeq).bytesEnd;
-    this.#operations.delete(this.#firstSeq);
-    this.#firstSeq++;
+    this.#log.drop(this.#peers.doneSeq(doneSeq, nowMs), doneSeq);
   }
 
   // Messages ---------------------------------------------------------------------------------------
 
-  #sendInstall(peer: Peer): void {
+  #sendInstall(peer: Progress): void {
     if (!this.#mayInstall(peer)) return;
     // Who has the epoch but lags behind fetches the state as it is here now; so does who is in doubt, because
     // the base of the epoch is not all that it may have acknowledged in it.
-    const current = peer.installed || peer.trust !== 'intact';
+    const current = peer.isInstalled || peer.trust !== 'intact';
     const base = current ? { epoch: this.epoch, seq: this.#standing.seq } : this.#base;
     this.#out.send(peer.server, {
       kind: 'install',
@@ -979,13 +818,13 @@ export class WriteOrder {
   }
 
   /** @param guardMs 0 where only this replica is spoken to, so that no answer is counted */
-  #sendHeartbeat(peer: Peer, guardMs: number, deferrable: boolean = false): void {
+  #sendHeartbeat(peer: Progress, guardMs: number, deferrable: boolean = false): void {
     const message = {
       kind: 'heartbeat',
       epoch: this.epoch,
       view: this.#committedView,
       committedSeq: this.#committedSeq,
-      sentSeq: peer.installed || peer.start === 'asked' ? peer.nextSeq - 1 : 0,
+      sentSeq: peer.sentSeq,
       beat: guardMs === 0 ? 0 : this.#beat,
       guardMs,
     } as const;
@@ -1001,13 +840,13 @@ export class WriteOrder {
   peers(nowMs: number): PeerStatus[] {
     const { self } = this.#config;
     const voters = viewVoters(this.#view);
-    const statuses: PeerStatus[] = [...this.#peers.values()].map((peer) => {
+    const statuses: PeerStatus[] = [...this.#peers].map((peer) => {
       const lagOperations = Math.max(0, this.#committedSeq - peer.ackedSeq);
-      const current = peer.installed && lagOperations === 0;
+      const current = peer.isInstalled && lagOperations === 0;
       return {
         server: peer.server,
         role: voters.includes(peer.server) ? 'backup' : 'learner',
-        state: this.#isSilent(peer, nowMs) ? 'unreachable' : current ? 'current' : 'catching-up',
+        state: this.#peers.isSilent(peer, nowMs) ? 'unreachable' : current ? 'current' : 'catching-up',
         seq: peer.ackedSeq,
         lagOperations,
         lagBytes: current ? 0 : this.#lagBytes(peer),
@@ -1021,36 +860,13 @@ export class WriteOrder {
   }
 
   /** Who comes after every operation a moment later, as a spare replica does, is behind by that moment. */
-  #behindSinceMs(peer: Peer): number {
-    const missing = peer.installed ? this.#operations.get(peer.ackedSeq + 1) : undefined;
+  #behindSinceMs(peer: Progress): number {
+    const missing = peer.isInstalled ? this.#log.findKept(peer.ackedSeq + 1) : undefined;
     return missing?.numberedMs ?? this.#beganMs;
   }
 
-  #lagBytes(peer: Peer): number | null {
-    if (!peer.installed || peer.ackedSeq + 1 < this.#firstSeq) return null;
-    const before = this.#operations.get(peer.ackedSeq)?.bytesEnd ?? this.#bytesDropped;
-    return (this.#operations.get(this.#committedSeq)?.bytesEnd ?? this.#bytesDropped) - before;
-  }
-
-  #isSilent(peer: Peer, nowMs: number): boolean {
-    return nowMs - peer.heardMs > this.#config.silentMs;
-  }
-
-  #heard(from: ServerId, nowMs: number): Peer {
-    const peer = this.#peer(from);
-    peer.heardMs = nowMs;
-    return peer;
-  }
-
-  #peer(server: ServerId): Peer {
-    const peer = this.#peers.get(server);
-    assert(peer !== undefined, 'Who is no peer is sent away at the door');
-    return peer;
-  }
-
-  #operation(seq: number): Sequenced {
-    const sequenced = this.#operations.get(seq);
-    assert(sequenced !== undefined, 'Operations are kept until they are committed and applied');
-    return sequenced;
+  #lagBytes(peer: Progress): number | null {
+    if (!peer.isInstalled || peer.ackedSeq + 1 < this.#log.firstSeq) return null;
+    return this.#log.bytesUpTo(this.#committedSeq) - this.#log.bytesUpTo(peer.ackedSeq);
   }
 }
