@@ -104,11 +104,11 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
       settings.servers.push(...serverUrls(value));
     },
   },
-  accessFile('ca', 'ca', 'authorities whose certificates are believed'),
+  accessFile('ca', 'ca', 'certificates of the authorities that are trusted'),
   accessFile('token_file', 'tokenFile', 'file with the token that says who mounts'),
   accessFile('client_cert', 'clientCert', 'certificate instead of a token'),
   accessFile('client_key', 'clientKey', 'its key'),
-  accessFile('revoked', 'revoked', 'certificates of servers that are not believed any more'),
+  accessFile('revoked', 'revoked', 'certificates of servers that are no longer trusted'),
   {
     name: 'op_timeout',
     value: 'DURATION',
@@ -220,7 +220,7 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
     value: 'strict|leases|ttl:DURATION',
     flag: 'cache',
     effect:
-      'what is believed without asking: nothing, what the cluster calls back before it changes, or what was heard a moment ago; `ttl:1s` is the default',
+      'which cached names and attributes are valid: none, those that the cluster has not recalled, or those of a moment ago; `ttl:1s` is the default',
     apply: (settings, value) => {
       settings.cache = cacheMode(value);
     },
