@@ -6,12 +6,16 @@ export class Counts<Key> {
     return this.#counts.has(key);
   }
 
+  of(key: Key): number {
+    return this.#counts.get(key) ?? 0;
+  }
+
   more(key: Key): void {
-    this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
+    this.#counts.set(key, this.of(key) + 1);
   }
 
   fewer(key: Key): void {
-    const count = this.#counts.get(key) ?? 0;
+    const count = this.of(key);
     if (count <= 1) this.#counts.delete(key);
     else this.#counts.set(key, count - 1);
   }

@@ -1,24 +1,24 @@
-/** Directories of which it is remembered when they were called back, the latest last. */
-const STAMPS_MAX = 10_000;
+import { Sequencer } from '../base/sequencer.ts';
+
+/** Directories whose last recall is remembered. */
+const RECALLED_MAX = 10_000;
 
 /**
- * Directories that are delegated to this client: nobody else changes their names until they are called back. An answer that was asked
- * for before a recall may come after it: `mark` is taken before asking.
+ * Directories that are delegated to this client: no other client changes their names until they are recalled. A grant that was
+ * requested before a recall is void.
  */
 export class Delegated {
   /** Generations of the delegations, by inode. */
   readonly #inodes = new Map<number, number>();
-  /** When, by count, an inode was called back. What is not here: `#floor` at the latest. */
-  readonly #stamps = new Map<number, number>();
-  #mark = 0;
-  #floor = 0;
-
-  get mark(): number {
-    return this.#mark;
-  }
+  readonly #recalls = new Sequencer<number>(undefined, RECALLED_MAX);
 
   get count(): number {
     return this.#inodes.size;
+  }
+
+  /** @see Sequencer.request */
+  request(): number {
+    return this.#recalls.request();
   }
 
   has(inode: number): boolean {
@@ -30,28 +30,21 @@ export class Delegated {
     return this.#inodes.get(inode);
   }
 
-  /** @returns whether it counts: it was not called back since it was asked for */
-  learn(inode: number, generation: number, mark: number): boolean {
-    if (mark < Math.max(this.#floor, this.#stamps.get(inode) ?? 0)) return false;
+  /** @returns whether it counts: it was not recalled since it was requested */
+  learn(inode: number, generation: number, requestedAt: number): boolean {
+    if (!this.#recalls.isValid(requestedAt, inode)) return false;
     this.#inodes.set(inode, generation);
     return true;
   }
 
   recalled(inode: number): void {
     this.#inodes.delete(inode);
-    this.#stamps.delete(inode);
-    this.#stamps.set(inode, ++this.#mark);
-    for (const [oldest, mark] of this.#stamps) {
-      if (this.#stamps.size <= STAMPS_MAX) return;
-      this.#stamps.delete(oldest);
-      this.#floor = mark;
-    }
+    this.#recalls.changed(inode);
   }
 
-  /** The session is over, and with it all that was delegated to it. */
+  /** The session ended, and with it all its delegations. */
   endAll(): void {
-    this.#floor = ++this.#mark;
-    this.#stamps.clear();
+    this.#recalls.changedAll();
     this.#inodes.clear();
   }
 }

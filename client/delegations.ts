@@ -69,9 +69,9 @@ export class Delegations {
       client instanceof RememberingClient ? client.share(events) : new IdleSession(client, events);
   }
 
-  /** To be compared with what is answered later. @see Delegated */
-  get mark(): number {
-    return this.#delegated.mark;
+  /** @see Sequencer.request */
+  request(): number {
+    return this.#delegated.request();
   }
 
   /** Whether nobody else changes the directory's names, at this moment and until it is called back. */
@@ -98,24 +98,24 @@ export class Delegations {
     this.use();
     const { session } = this.#session;
     if (session === null) return null;
-    const { mark } = this;
+    const requestedAt = this.request();
     const query = { kind: 'list', inode: directory, after: '', countMax } as const;
     const { result, ...granted } = await this.#client.queryRemembered(query, session, { delegate: true });
-    return this.learn(directory, granted, mark) ? result : null;
+    return this.learn(directory, granted, requestedAt) ? result : null;
   }
 
   /**
    * @param granted as an answer tells
-   * @param mark as it was when that was asked for
+   * @param requestedAt sequence number of the request
    * @returns whether the directory is delegated to this client now
    */
   learn(
     directory: number,
     { delegated, generation }: Pick<RememberedAnswer<unknown>, 'delegated' | 'generation'>,
-    mark: number,
+    requestedAt: number,
   ): boolean {
     if (generation === undefined || delegated !== this.#session.session) return false;
-    return this.#delegated.learn(directory, generation, mark);
+    return this.#delegated.learn(directory, generation, requestedAt);
   }
 
   /** What a command of this client says of itself, which changes names in these directories: it is not to call them back from here. */

@@ -1,11 +1,12 @@
+import { Sequencer } from '../base/sequencer.ts';
 import type { Attributes, CommandOf } from '../wire/catalog-api.ts';
 
 type NotedAccess = CommandOf<'note-accesses'>['accesses'][number];
 
 /** Names that are remembered; of the directory that was heard of the longest time ago all go at once. */
 const NAMES_MAX = 200_000;
-/** Inodes of which it is remembered when they were last forgotten. */
-const STAMPS_MAX = 50_000;
+/** Inodes, names and directories whose last change is remembered. */
+const CHANGED_MAX = 50_000;
 
 /** A name of a directory that was changed, or is being changed, by a command of this client. */
 export interface NamedPlace {
@@ -44,24 +45,21 @@ export interface Page {
 }
 
 /**
- * What a client was told of names and inodes, for as long as the catalog's primary has not called it back. What was
- * asked for before something was forgotten is not learned after it: `mark` is taken before asking.
+ * What a client learned of names and inodes, until the catalog's primary recalls it. An answer that was requested before a
+ * recall or an own change is not learned after it.
  */
 export class Memory {
   readonly #attributes = new Map<number, Attributes>();
   readonly #directories = new Map<number, Directory>();
-  /** When, by count, something was forgotten: inodes by number, names as text. What is not here: `#floor` at the latest. */
-  readonly #stamps = new Map<number | string, number>();
-  /** What own commands under way are going to change. */
-  readonly #changing = new Map<number | string, number>();
+  /** Recalls and own changes: inodes by number, names as text. */
+  readonly #sequencer = new Sequencer<number | string>(undefined, CHANGED_MAX);
   /** Of directories in which one own command is changing names, and nobody else anything: what was known before. */
   readonly #before = new Map<number, Attributes>();
   #names = 0;
-  #mark = 0;
-  #floor = 0;
 
-  get mark(): number {
-    return this.#mark;
+  /** @see Sequencer.request */
+  request(): number {
+    return this.#sequencer.request();
   }
 
   attributes(inode: number): Attributes | undefined {
@@ -79,40 +77,40 @@ export class Memory {
   }
 
   /** Only the attributes of a file that is live are not the catalog's to grant. */
-  learn(attributes: Attributes, mark: number): void {
-    if (attributes.live || !this.#isFresh(attributes.inode, mark)) return;
+  learn(attributes: Attributes, requestedAt: number): void {
+    if (attributes.live || !this.#sequencer.isValid(requestedAt, attributes.inode)) return;
     this.#attributes.set(attributes.inode, attributes);
   }
 
-  learnName(parent: number, name: string, inode: number | null, mark: number): void {
-    if (!this.#isFreshDirectory(parent, mark) || !this.#isFresh(nameKey(parent, name), mark)) return;
+  learnName(parent: number, name: string, inode: number | null, requestedAt: number): void {
+    const keys = [directoryKey(parent), nameKey(parent, name)];
+    if (!keys.every((key) => this.#sequencer.isValid(requestedAt, key))) return;
     const { names } = this.#directory(parent);
     if (!names.has(name)) this.#names++;
     names.set(name, inode);
     this.#bound();
   }
 
-  learnPage(parent: number, after: string, page: Page, mark: number): void {
+  learnPage(parent: number, after: string, page: Page, requestedAt: number): void {
     // A listing is one with its directory's own attributes: any change of a name ends it.
-    if (!this.#isFreshDirectory(parent, mark) || !this.#isFresh(parent, mark)) return;
+    const keys = [directoryKey(parent), parent];
+    if (!keys.every((key) => this.#sequencer.isValid(requestedAt, key))) return;
     this.#directory(parent).pages.set(after, page);
     this.#names += page.names.length;
     this.#bound();
   }
 
-  /** Called back: attributes of the inode, names in it, and whatever was asked for before. */
+  /** Recalled: attributes of the inode, names in it, and answers that were requested before. */
   forget(inode: number): void {
-    this.#stamp(inode);
-    this.#stamp(directoryKey(inode));
+    this.#sequencer.changed(inode);
+    this.#sequencer.changed(directoryKey(inode));
     this.#attributes.delete(inode);
     this.#before.delete(inode);
     this.#forgetDirectory(inode);
   }
 
   forgetAll(): void {
-    this.#mark++;
-    this.#floor = this.#mark;
-    this.#stamps.clear();
+    this.#sequencer.changedAll();
     this.#attributes.clear();
     this.#before.clear();
     this.#directories.clear();
@@ -122,7 +120,7 @@ export class Memory {
   /** The catalog knows of a read, which recalls nothing: attributes that did not change since have the access time, too. */
   accessed({ inode, accessedNs: to, seen }: NotedAccess): void {
     // An answer that is under way may be of before.
-    this.#stamp(inode);
+    this.#sequencer.changed(inode);
     for (const known of [this.#attributes, this.#before]) {
       const attributes = known.get(inode);
       if (attributes?.accessedNs === seen.accessedNs && attributes.changedNs === seen.changedNs)
@@ -130,15 +128,15 @@ export class Memory {
     }
   }
 
-  /** From here until `changed`, nothing of it is believed or learned. @returns a mark for `changed` */
+  /** From here until `changed`, nothing of it is valid or learned. @returns the sequence number for `changed` */
   changing(change: OwnChange): number {
     const before = [...directoriesOf(change)].map(
       (parent) => [parent, this.#attributes.get(parent)] as const,
     );
-    for (const key of this.#forgetOwn(change)) this.#changing.set(key, (this.#changing.get(key) ?? 0) + 1);
+    for (const key of this.#forgetOwn(change)) this.#sequencer.begin(key);
     for (const [parent, attributes] of before)
       if (attributes !== undefined) this.#before.set(parent, attributes);
-    return this.#mark;
+    return this.#sequencer.latest;
   }
 
   /**
@@ -151,23 +149,19 @@ export class Memory {
   changed(change: OwnChange, since: number, outcome: OwnOutcome | null = null): void {
     const names = (outcome?.names ?? []).filter((place) => this.#isOwnAlone(place, since));
     const before = [...directoriesOf(change)].map((parent) => [parent, this.#before.get(parent)] as const);
-    for (const key of this.#forgetOwn(change)) {
-      const count = this.#changing.get(key) ?? 0;
-      if (count <= 1) this.#changing.delete(key);
-      else this.#changing.set(key, count - 1);
-    }
+    for (const key of this.#forgetOwn(change)) this.#sequencer.end(key);
     if (outcome === null) return;
     for (const [parent, attributes] of before)
       if (attributes !== undefined) this.#attributes.set(parent, afterwards(attributes, outcome));
-    for (const { parent, name, inode } of names) this.learnName(parent, name, inode, this.#mark);
+    for (const { parent, name, inode } of names) this.learnName(parent, name, inode, this.request());
   }
 
-  /** Whether the directory was believed all the time since a change of the name was begun, and no other change of it was under way. */
+  /** Whether the directory was known all the time since a change of the name was begun, and no other change of it was under way. */
   #isOwnAlone({ parent, name }: NamedPlace, since: number): boolean {
-    const isBelieved = this.#directories.has(parent) || this.#before.has(parent);
-    if (!isBelieved || !this.#isFreshDirectory(parent, since)) return false;
+    const isKnown = this.#directories.has(parent) || this.#before.has(parent);
+    if (!isKnown || !this.#sequencer.isValid(since, directoryKey(parent))) return false;
     const key = nameKey(parent, name);
-    return this.#changing.get(key) === 1 && (this.#stamps.get(key) ?? 0) <= since;
+    return this.#sequencer.changing(key) === 1 && this.#sequencer.isUnchanged(since, key);
   }
 
   /** @returns the keys of all that the change concerns */
@@ -181,31 +175,11 @@ export class Memory {
       directory?.pages.clear();
     }
     for (const key of keys) {
-      this.#stamp(key);
       if (typeof key !== 'number') continue;
       this.#attributes.delete(key);
       this.#before.delete(key);
     }
     return keys;
-  }
-
-  #isFresh(key: number | string, mark: number): boolean {
-    if (mark < this.#floor || this.#changing.has(key)) return false;
-    return (this.#stamps.get(key) ?? 0) <= mark;
-  }
-
-  #isFreshDirectory(parent: number, mark: number): boolean {
-    return mark >= this.#floor && (this.#stamps.get(directoryKey(parent)) ?? 0) <= mark;
-  }
-
-  #stamp(key: number | string): void {
-    this.#mark++;
-    this.#stamps.delete(key);
-    this.#stamps.set(key, this.#mark);
-    if (this.#stamps.size <= STAMPS_MAX) return;
-    // Answers that are under way now are not learned; those that come after them are.
-    this.#floor = this.#mark;
-    this.#stamps.clear();
   }
 
   #directory(parent: number): Directory {
@@ -247,7 +221,7 @@ function nameKey(parent: number, name: string): string {
   return `${parent}/${name}`;
 }
 
-/** Of what was called back as a whole: a change of one name by this client leaves the others alone. */
+/** Of a directory that was recalled as a whole: a change of one name by this client leaves the others alone. */
 function directoryKey(inode: number): string {
   return `${inode}/`;
 }

@@ -157,7 +157,7 @@ export class RememberingClient extends ClusterClient {
     ask: (owned: Owned) => Promise<Result>,
     outcomeOf: (result: Result) => OwnOutcome | null,
   ): Promise<Result> {
-    const mark = this.#memory.changing(change);
+    const begunAt = this.#memory.changing(change);
     let outcome: OwnOutcome | null = null;
     try {
       await this.#changing(forgets);
@@ -173,7 +173,7 @@ export class RememberingClient extends ClusterClient {
       outcome = outcomeOf(result);
       return result;
     } finally {
-      this.#memory.changed(change, mark, outcome);
+      this.#memory.changed(change, begunAt, outcome);
     }
   }
 
@@ -185,10 +185,10 @@ export class RememberingClient extends ClusterClient {
     const known = this.#recollect(query);
     if (known !== undefined) return known ?? notThere(query);
     if (!isRemembered(query)) return super.query(query as never, options);
-    const { mark } = this.#memory;
+    const requestedAt = this.#memory.request();
     const { result, granted } = await this.queryRemembered(query as never, session, options);
     if (granted !== null && granted.session === this.#session.session) {
-      this.#learn(query, result, new Set(granted.refused), mark);
+      this.#learn(query, result, new Set(granted.refused), requestedAt);
     }
     return result ?? notThere(query);
   }
@@ -232,25 +232,25 @@ export class RememberingClient extends ClusterClient {
     query: Query,
     result: QueryResults[Query['kind']] | null,
     refused: ReadonlySet<number>,
-    mark: number,
+    requestedAt: number,
   ): void {
     const memory = this.#memory;
     if (result !== null && 'attributes' in result) {
-      if (!refused.has(result.attributes.inode)) memory.learn(result.attributes, mark);
+      if (!refused.has(result.attributes.inode)) memory.learn(result.attributes, requestedAt);
     }
     if (query.kind === 'lookup' && !refused.has(query.parent)) {
       const inode = result !== null && 'attributes' in result ? result.attributes.inode : null;
-      memory.learnName(query.parent, query.name, inode, mark);
+      memory.learnName(query.parent, query.name, inode, requestedAt);
     }
     if (query.kind !== 'list' || result === null || !('entries' in result)) return;
     for (const { name, attributes } of result.entries) {
-      if (!refused.has(attributes.inode)) memory.learn(attributes, mark);
-      if (!refused.has(query.inode)) memory.learnName(query.inode, name, attributes.inode, mark);
+      if (!refused.has(attributes.inode)) memory.learn(attributes, requestedAt);
+      if (!refused.has(query.inode)) memory.learnName(query.inode, name, attributes.inode, requestedAt);
     }
     if (refused.has(query.inode)) return;
     const { countMax, after, inode } = query;
     const names = result.entries.map(({ name }) => name);
-    memory.learnPage(inode, after, { countMax, names, more: result.more }, mark);
+    memory.learnPage(inode, after, { countMax, names, more: result.more }, requestedAt);
   }
 
   async #recalled(inodes: readonly number[]): Promise<void> {

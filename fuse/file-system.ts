@@ -88,7 +88,10 @@ export class FileSystem implements FileSystemCalls {
     this.root = root;
     this.#limitMs = limitMs;
     this.#log = log;
-    this.#accesses = new AccessTimes(world, backend, accessRule, log);
+    this.#accesses = new AccessTimes(world, backend, accessRule, log, (access) =>
+      this.#inodes.accessed(access),
+    );
+    const isDelegated = (directory: number): boolean => backend.isHeld?.(directory) ?? false;
     this.#files = new OpenFiles(
       world,
       backend,
@@ -98,6 +101,7 @@ export class FileSystem implements FileSystemCalls {
       flushBehind,
       this.#accesses,
       writtenBytesMax,
+      isDelegated,
     );
     this.#inodes = this.#files.inodes;
     const { cache } = this.#inodes;
@@ -105,13 +109,11 @@ export class FileSystem implements FileSystemCalls {
       cache.named(directory, atNs);
       if (atNs === null) this.#names.listings.forget(directory);
     });
-    const { isHeld } = backend;
-    if (isHeld !== undefined) cache.isHeld = isHeld;
     backend.onHeld?.((directory) => {
       cache.held(directory);
       this.#names.listings.forget(directory);
     });
-    this.#names = new Names(world, backend, this.#inodes, ageMaxMs);
+    this.#names = new Names(world, backend, this.#inodes, ageMaxMs, isDelegated);
     this.#directories = new Directories(this.#names);
     this.#removed = new RemovedDirectories(world);
   }
@@ -188,7 +190,7 @@ export class FileSystem implements FileSystemCalls {
     checkName(name);
     const { cache } = this.#inodes;
     await staleIfGone(this.#inodes.assertMeantToLink(inode, thread));
-    const mark = cache.changing(inode);
+    const begunAt = cache.changing(inode);
     // Nothing else can be missing than the inode, or the directory.
     const place = { parent, name };
     const attributes = await staleIfGone(
@@ -204,7 +206,7 @@ export class FileSystem implements FileSystemCalls {
         },
       ),
     );
-    cache.changed(attributes, mark);
+    cache.changed(attributes, begunAt);
     this.#files.linked(inode);
     return this.#inodes.present(attributes);
   }
@@ -643,7 +645,7 @@ export class FileSystem implements FileSystemCalls {
   ): Promise<Result> {
     const { cache } = this.#inodes;
     for (const { parent, name } of places) cache.changingName(parent, name);
-    const since = cache.mark;
+    const since = cache.request();
     let isKnown = false;
     try {
       const result = await this.#names.listings.changing(places, change, after);
@@ -668,7 +670,7 @@ export class FileSystem implements FileSystemCalls {
   ): Promise<Result> {
     const { cache } = this.#inodes;
     const place = { parent, name };
-    const since = cache.mark;
+    const since = cache.request();
     let result: Result;
     try {
       result = await this.#names.listings.changing([place], make, ({ attributes, created }) =>
@@ -682,7 +684,7 @@ export class FileSystem implements FileSystemCalls {
       // The cluster does not know of it yet: the directory has its times still.
       if (result.unborn === true) cache.changingName(parent, name);
       else cache.made(parent, name, result.attributes, since);
-      cache.heardEntry(parent, name, result.attributes, cache.mark, true);
+      cache.heardEntry(parent, name, result.attributes, cache.request(), true);
     } else cache.forgetEntry(parent, name);
     return result;
   }

@@ -112,9 +112,9 @@ export function clusterBackend(
     },
     async makeDirectory(parent, name, mode, owner) {
       const change = { kind: 'make-directory', place: { parent, name }, mode, ...ownerOf(owner) } as const;
-      const { mark } = delegations ?? { mark: 0 };
+      const requestedAt = delegations?.request() ?? 0;
       const made = await command(change, delegations?.asMaker(parent));
-      delegations?.learn(made.attributes.inode, made, mark);
+      delegations?.learn(made.attributes.inode, made, requestedAt);
       return made.attributes;
     },
     async makeNode(parent, name, type, device, mode, owner) {

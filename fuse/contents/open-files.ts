@@ -94,6 +94,7 @@ export class OpenFiles {
   /**
    * @param flushBehind a close waits for nothing, but where there are locks
    * @param writtenBytesMax memory for pages of what was written
+   * @param isDelegated whether no other client changes the directory now
    */
   constructor(
     world: World,
@@ -104,6 +105,7 @@ export class OpenFiles {
     flushBehind: boolean,
     accesses: AccessTimes,
     writtenBytesMax: number,
+    isDelegated: (directory: number) => boolean,
   ) {
     this.#world = world;
     this.#budget = new DirtyBudget(world, DIRTY_BYTES_MAX);
@@ -115,7 +117,8 @@ export class OpenFiles {
     this.#ageMaxMs = ageMaxMs;
     this.#accesses = accesses;
     this.#pages = new WrittenPages(writtenBytesMax);
-    this.inodes = new Inodes(world, backend, (inode) => this.#open.get(inode), accesses, ageMaxMs);
+    const openFile = (inode: number): OpenFile | undefined => this.#open.get(inode);
+    this.inodes = new Inodes(world, backend, openFile, accesses, ageMaxMs, isDelegated);
     this.room = new Room(world, () => backend.space());
     this.#orphans = new Orphans(world, backend, () => this.#open.keys(), log);
   }

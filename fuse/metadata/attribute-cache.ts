@@ -1,3 +1,4 @@
+import { Sequencer } from '../../base/sequencer.ts';
 import { isLater, laterNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import type { Attributes, ListedPage } from '../backend.ts';
@@ -11,8 +12,6 @@ export const ATTRIBUTE_AGE_MAX_MS = 1000;
 /** The kernel opens a file right after it looked its name up: one question to the cluster serves both. */
 const LOOKUP_AGE_MAX_MS = 50;
 const COUNT_MAX = 20_000;
-/** Less than any two questions are apart, and more than a double loses in a year. */
-const TICK_MS = 1e-5;
 
 interface Known extends Heard {
   readonly attributes: Attributes;
@@ -25,8 +24,8 @@ interface Known extends Heard {
 }
 
 interface Heard {
-  /** As it was when it was asked for, or when it was changed here since. */
-  readonly mark: number;
+  /** Sequence number of the request, or of a change made here since. */
+  readonly requestedAt: number;
   /** When it was asked for: it may be as old as that. */
   readonly askedMs: number;
   readonly answeredMs: number;
@@ -45,27 +44,21 @@ interface Entry extends Heard {
  * every path leads through them; files only from a listing or from our own change. Of all, the kernel is told for how long
  * it may still believe them: what is believed twice would be as old as both together.
  *
- * An answer that was asked for before a change of ours may be older than the change. `mark` is taken before
- * asking: what arrives after a `forget` is not kept, nor after a `drop` what is about that inode, nor after `made`
- * what is about that name or its directory.
+ * An answer that was requested before an own change may be older than the change: after a `forget` no such answer is kept,
+ * after a `drop` none about that inode, after `made` none about that name or its directory.
  */
 export class AttributeCache {
   readonly #world: World;
   readonly #ageMaxMs: number;
-  /** @see FileSystemBackend.isHeld */
-  isHeld: (directory: number) => boolean = () => false;
-  /** By directory, the mark at which it came to be held: what was asked for from then on stays true. */
+  readonly #isDelegated: (directory: number) => boolean;
+  /** By directory, when it was delegated: what was requested from then on stays valid. */
   readonly #heldFrom = new Map<number, number>();
   readonly #entries = new Map<string, Entry>();
   readonly #known = new Map<number, Known>();
   /** What was heard of files before they were written here, and since then not again. */
   readonly #beforeWrites = new Map<number, Known>();
-  /** The last one that was taken, of a question or of a change of ours. */
-  #mark = 0;
-  /** What was asked for before this one is too old. */
-  #forgotten = 0;
-  /** The same of single inodes, and of single names as keys of `#entries`, the latest last. */
-  readonly #dropped = new Map<number | string, number>();
+  /** Own changes, by inode and by name (a key of `#entries`). Sequence numbers are milliseconds. */
+  readonly #sequencer: Sequencer<number | string>;
   /** When what they were made of was heard: attributes that were put together here. */
   readonly #presented = new WeakMap<Attributes, Heard>();
   /** Names by which the kernel may open an inode without a look-up. */
@@ -74,22 +67,23 @@ export class AttributeCache {
   /**
    * @param ageMaxMs for how long what was heard is believed; 0 where whoever answers knows better what may be believed,
    *   or nothing shall be
+   * @param isDelegated whether no other client changes the directory now
    */
-  constructor(world: World, ageMaxMs = ATTRIBUTE_AGE_MAX_MS) {
+  constructor(
+    world: World,
+    ageMaxMs = ATTRIBUTE_AGE_MAX_MS,
+    isDelegated: (directory: number) => boolean = () => false,
+  ) {
     this.#world = world;
+    this.#sequencer = new Sequencer(() => world.nowMs(), COUNT_MAX);
+    this.#isDelegated = isDelegated;
     this.keptNames = new KeptNames(world);
     this.#ageMaxMs = ageMaxMs;
   }
 
-  /** Taken before a question is asked. No two are the same, and what was asked for later has the greater one. */
-  get mark(): number {
-    return this.#tick();
-  }
-
-  /** @returns the time, in milliseconds, and a little more where that was taken before */
-  #tick(): number {
-    this.#mark = Math.max(this.#world.nowMs(), this.#mark + TICK_MS);
-    return this.#mark;
+  /** @see Sequencer.request */
+  request(): number {
+    return this.#sequencer.request();
   }
 
   entry(parent: number, name: string): Attributes | undefined {
@@ -216,24 +210,24 @@ export class AttributeCache {
     if (presented !== attributes && known?.attributes === attributes) this.#presented.set(presented, known);
   }
 
-  /** @param mark as it was when the question was asked */
+  /** @param requestedAt sequence number of the request */
   heard(
     attributes: Attributes,
-    mark: number,
+    requestedAt: number,
     prefetched = false,
     isDoubtful = false,
     askedAt?: string,
   ): void {
     this.#beforeWrites.delete(attributes.inode);
-    if (this.#isBefore(mark, attributes.inode)) {
+    if (!this.#sequencer.isValid(requestedAt, attributes.inode)) {
       // Nor is what was heard before: this answer may be newer.
       this.#known.delete(attributes.inode);
       return;
     }
     // Answers overtake each other.
-    if (mark < (this.#known.get(attributes.inode)?.mark ?? 0)) return;
+    if (requestedAt < (this.#known.get(attributes.inode)?.requestedAt ?? 0)) return;
     const kept = this.#ageMaxMs > 0 && (prefetched || attributes.kind === 'directory');
-    const heard = { mark, askedMs: mark, answeredMs: this.#world.nowMs() };
+    const heard = { requestedAt, askedMs: requestedAt, answeredMs: this.#world.nowMs() };
     bounded(this.#known).set(attributes.inode, {
       attributes,
       ...heard,
@@ -247,38 +241,39 @@ export class AttributeCache {
     parent: number,
     name: string,
     attributes: Attributes,
-    mark: number,
+    requestedAt: number,
     prefetched = false,
     isDoubtful = false,
   ): void {
     const key = keyOf(parent, name);
-    if (this.#isBefore(mark, key) || mark < (this.#entries.get(key)?.mark ?? 0)) return;
+    const isOld = requestedAt < (this.#entries.get(key)?.requestedAt ?? 0);
+    if (isOld || !this.#sequencer.isValid(requestedAt, key)) return;
     const isAsked = !prefetched && !isDoubtful;
-    this.heard(attributes, mark, prefetched, isDoubtful, isAsked ? key : undefined);
+    this.heard(attributes, requestedAt, prefetched, isDoubtful, isAsked ? key : undefined);
     const { inode, kind } = attributes;
     const before = this.#entries.get(key);
     const wasHeard = before?.inode === inode && this.#leftMs(before) > 0;
     const isKept = prefetched || kind !== 'file' || wasHeard;
-    const heard = { mark, askedMs: mark, answeredMs: this.#world.nowMs() };
+    const heard = { requestedAt, askedMs: requestedAt, answeredMs: this.#world.nowMs() };
     bounded(this.#entries).set(key, { inode, ...heard, isKept, isAsked });
   }
 
-  heardPage(parent: number, { entries }: ListedPage, mark: number): void {
+  heardPage(parent: number, { entries }: ListedPage, requestedAt: number): void {
     for (const { name, attributes } of entries) {
       // Where a live file's primary has not answered in time, a listing has what the catalog knows.
-      this.heardEntry(parent, name, attributes, mark, !attributes.live, attributes.live);
+      this.heardEntry(parent, name, attributes, requestedAt, !attributes.live, attributes.live);
     }
   }
 
   forget(inode: number): void {
-    this.#forgotten = this.#tick();
+    this.#sequencer.changedAll();
     this.#known.delete(inode);
     this.#beforeWrites.delete(inode);
   }
 
-  /** From now on, and for as long as `isHeld` says so, nobody else changes the directory. */
+  /** From now on, and as long as it is delegated, no other client changes the directory. */
   held(directory: number): void {
-    bounded(this.#heldFrom).set(directory, this.#tick());
+    bounded(this.#heldFrom).set(directory, this.#sequencer.request());
   }
 
   /** It is being written here, of which whoever has it open knows more: what was heard before counts beside that, what is on its way does not. */
@@ -287,7 +282,7 @@ export class AttributeCache {
     // Whoever looks its name up, or opens it once more, is told what the cluster has then.
     if (known !== undefined) bounded(this.#beforeWrites).set(inode, known);
     this.#known.delete(inode);
-    this.#noteChange(inode);
+    this.#sequencer.changed(inode);
   }
 
   /**
@@ -300,13 +295,13 @@ export class AttributeCache {
     this.drop(inode);
     const attributes = known === undefined || known.isDoubtful ? null : since(known.attributes);
     if (known === undefined || attributes === null || this.#ageMaxMs === 0) return;
-    this.#known.set(inode, { ...known, attributes, mark: this.#mark, prefetched: true });
+    this.#known.set(inode, { ...known, attributes, requestedAt: this.#sequencer.latest, prefetched: true });
   }
 
-  /** Its attributes are about to be changed here. @returns the mark for `changed` */
+  /** Its attributes are about to be changed here. @returns the sequence number for `changed` */
   changing(inode: number): number {
     this.drop(inode);
-    return this.#mark;
+    return this.#sequencer.latest;
   }
 
   /**
@@ -314,12 +309,12 @@ export class AttributeCache {
    *
    * @param attributes as the change was answered
    */
-  changed(attributes: Attributes, mark: number): void {
-    const isPast = this.#isBefore(mark, attributes.inode);
+  changed(attributes: Attributes, begunAt: number): void {
+    const isPast = !this.#sequencer.isValid(begunAt, attributes.inode);
     this.drop(attributes.inode);
     // Of a live file the catalog does not know all.
     const isKnown = !isPast && !attributes.live;
-    if (isKnown && this.#ageMaxMs > 0) this.heard(attributes, this.#mark, true);
+    if (isKnown && this.#ageMaxMs > 0) this.heard(attributes, this.#sequencer.latest, true);
   }
 
   /**
@@ -344,7 +339,7 @@ export class AttributeCache {
   drop(inode: number): void {
     this.#known.delete(inode);
     this.#beforeWrites.delete(inode);
-    this.#noteChange(inode);
+    this.#sequencer.changed(inode);
   }
 
   /**
@@ -352,7 +347,7 @@ export class AttributeCache {
    * else of it: the directory, through which the path of the next file leads as well, stays known for as long as it would have been.
    *
    * @param attributes of what was made, as its making was answered
-   * @param since a mark from before that was begun
+   * @param since a sequence number from before it began
    */
   made(parent: number, name: string, attributes: Attributes, since: number): void {
     this.changingName(parent, name);
@@ -370,7 +365,7 @@ export class AttributeCache {
 
   /** @param directories so many more are in it now; negative: fewer */
   #namesChanged(directory: number, atNs: string | null, directories: number, since: number): void {
-    this.#noteChange(directory);
+    this.#sequencer.changed(directory);
     const known = this.#known.get(directory);
     if (known === undefined) return;
     // Whether what was heard while they were changed counts them already cannot be told.
@@ -388,8 +383,8 @@ export class AttributeCache {
   changingName(parent: number, name: string): void {
     const key = keyOf(parent, name);
     this.#entries.delete(key);
-    this.#noteChange(key);
-    this.#noteChange(parent);
+    this.#sequencer.changed(key);
+    this.#sequencer.changed(parent);
   }
 
   /**
@@ -427,10 +422,10 @@ export class AttributeCache {
    * of its change, and counts for the rest of its time; its new name is heard of by that.
    *
    * @param atNs the times of both directories since
-   * @param since the mark from after `changingName` and before it was begun
+   * @param since a sequence number from after `changingName` and before it began
    */
   renamed(from: NamePlace, to: NamePlace, inode: number, atNs: string, since: number): void {
-    const isPast = this.#isBefore(since, placeKey(from)) || this.#isBefore(since, placeKey(to));
+    const isPast = [from, to].some((place) => !this.#sequencer.isValid(since, placeKey(place)));
     for (const { parent, name } of [from, to]) {
       this.changingName(parent, name);
       this.named(parent, atNs);
@@ -443,9 +438,9 @@ export class AttributeCache {
     const attributes = { ...known.attributes, changedNs };
     this.#known.set(inode, {
       ...known,
-      ...{ attributes, mark: this.#mark, prefetched: true, askedAt: undefined },
+      ...{ attributes, requestedAt: this.#sequencer.latest, prefetched: true, askedAt: undefined },
     });
-    const heard = { mark: since, askedMs: since, answeredMs: this.#world.nowMs() };
+    const heard = { requestedAt: since, askedMs: since, answeredMs: this.#world.nowMs() };
     bounded(this.#entries).set(placeKey(to), { inode, ...heard, isKept: true, isAsked: false });
   }
 
@@ -469,28 +464,13 @@ export class AttributeCache {
   forgetEntry(parent: number, name: string): void {
     const key = keyOf(parent, name);
     this.#entries.delete(key);
-    this.#noteChange(key);
+    this.#sequencer.changed(key);
     this.drop(parent);
   }
 
   /** What was asked for before now is too old, whatever it is about: something changed of which it is not known what it was. */
   forgetAsked(): void {
-    this.#forgotten = this.#tick();
-  }
-
-  /** What was asked for about it before now is too old. */
-  #noteChange(what: number | string): void {
-    this.#dropped.delete(what);
-    this.#dropped.set(what, this.#tick());
-    for (const [oldest, mark] of this.#dropped) {
-      if (this.#dropped.size <= COUNT_MAX) break;
-      this.#dropped.delete(oldest);
-      this.#forgotten = Math.max(this.#forgotten, mark);
-    }
-  }
-
-  #isBefore(mark: number, what: number | string): boolean {
-    return mark < this.#forgotten || mark < (this.#dropped.get(what) ?? 0);
+    this.#sequencer.changedAll();
   }
 
   #hasNoXattrs(inode: number, ageMaxMs: number): boolean {
@@ -510,10 +490,10 @@ export class AttributeCache {
     return this.#world.nowMs() - heard.askedMs > ageMaxMs && !this.#isHeld(heard, directory);
   }
 
-  #isHeld({ mark }: Heard, directory: number | undefined): boolean {
+  #isHeld({ requestedAt }: Heard, directory: number | undefined): boolean {
     if (directory === undefined) return false;
     const from = this.#heldFrom.get(directory);
-    return from !== undefined && mark >= from && this.isHeld(directory);
+    return from !== undefined && requestedAt >= from && this.#isDelegated(directory);
   }
 
   /** @returns whether that was a moment ago */

@@ -1,11 +1,9 @@
 import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
-import type { AttributeChanges, Attributes, FileSystemBackend } from '../backend.ts';
-import type { OpenFile } from '../contents/open-file.ts';
+import type { AttributeChanges, Attributes, FileSystemBackend, NotedAccess } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 import { RefusedOpens } from '../kernel-view/refused-opens.ts';
-import type { AccessTimes } from '../pending/access-times.ts';
 import type { AttributeRequest, Caller, NamePlace, TimeChange } from '../transport.ts';
 import { AttributeCache } from './attribute-cache.ts';
 
@@ -17,32 +15,61 @@ const UNCHANGED_OWNER = 0xffff_ffff;
 const TIME_NS_MAX = (1n << 63n) - 1n;
 const TIME_NS_MIN = -(1n << 63n);
 
+/** A file that is open on this mount, which knows more of its attributes than the cluster. */
+export interface OpenInode {
+  readonly writes: { drain(): Promise<void> };
+  /** @param askedMs when the cluster was asked for the attributes (monotonic, in milliseconds); absent where that is unknown */
+  present(attributes: Attributes, askedMs?: number): Promise<Attributes>;
+  /** Attributes that a change of contents does not touch were changed here. */
+  changed(attributes: Attributes): void;
+  /**
+   * The cluster knows of a read.
+   *
+   * @param from the access time before
+   * @param replaced as `AttributeCache.accessed` answers
+   */
+  accessed(from: string, to: string, replaced: ReadonlyMap<Attributes, Attributes>): void;
+}
+
+/** Access times of reads of this mount that the cluster may not have yet. */
+export interface PendingAccessTimes {
+  /** @returns attributes with the access time of reads of this mount */
+  shown(attributes: Attributes): Attributes;
+  /** Before an access time is set: resolves when no earlier read takes effect after that. */
+  setting(inode: number): Promise<void>;
+  /** Before another attribute is changed: resolves when the cluster has the earlier reads. */
+  changing(inode: number): Promise<void>;
+}
+
 /** Attributes of inodes: as remembered, as the cluster tells them, and with what only this mount knows of open files. */
 export class Inodes {
   readonly cache: AttributeCache;
   readonly refusedOpens: RefusedOpens;
   readonly #world: World;
   readonly #backend: FileSystemBackend;
-  readonly #openFile: (inode: number) => OpenFile | undefined;
-  readonly #accesses: AccessTimes;
+  readonly #openFile: (inode: number) => OpenInode | undefined;
+  readonly #accesses: PendingAccessTimes;
 
   constructor(
     world: World,
     backend: FileSystemBackend,
-    openFile: (inode: number) => OpenFile | undefined,
-    accesses: AccessTimes,
-    ageMaxMs?: number,
+    openFile: (inode: number) => OpenInode | undefined,
+    accesses: PendingAccessTimes,
+    ageMaxMs: number,
+    isDelegated: (directory: number) => boolean,
   ) {
-    this.cache = new AttributeCache(world, ageMaxMs);
+    this.cache = new AttributeCache(world, ageMaxMs, isDelegated);
     this.refusedOpens = new RefusedOpens(world);
     this.#world = world;
     this.#backend = backend;
     this.#openFile = openFile;
     this.#accesses = accesses;
-    accesses.told = ({ inode, accessedNs, seen }) => {
-      const replaced = this.cache.accessed(inode, seen.accessedNs, accessedNs);
-      openFile(inode)?.accessed(seen.accessedNs, accessedNs, replaced);
-    };
+  }
+
+  /** The cluster has a read of this mount: access times that were known before it are replaced. */
+  accessed({ inode, accessedNs, seen }: NotedAccess): void {
+    const replaced = this.cache.accessed(inode, seen.accessedNs, accessedNs);
+    this.#openFile(inode)?.accessed(seen.accessedNs, accessedNs, replaced);
   }
 
   isOpen(inode: number): boolean {
@@ -58,9 +85,9 @@ export class Inodes {
   async ask(inode: number): Promise<Attributes> {
     // What is heard while removals arrive would be believed by nobody.
     await this.#backend.removed?.(inode);
-    const { mark } = this.cache;
+    const requestedAt = this.cache.request();
     const attributes = await this.#backend.attributes(inode);
-    this.cache.heard(attributes, mark);
+    this.cache.heard(attributes, requestedAt);
     return attributes;
   }
 
@@ -82,14 +109,14 @@ export class Inodes {
    * @throws ErrnoError `ESTALE` in that case: the kernel looks the name up again
    */
   async askToOpen(inode: number, thread: number, isLink = false): Promise<Attributes> {
-    const { mark } = this.cache;
+    const requestedAt = this.cache.request();
     const names = this.cache.keptNames.of(inode);
     if (names.length === 0) return this.ask(inode);
     const found = await Promise.all(names.map((name) => this.#lookup(name)));
     const lost = names.filter((_, place) => found[place]?.inode !== inode);
     const [attributes] = found;
     if (lost.length === 0 && attributes != null) {
-      this.cache.heard(attributes, mark);
+      this.cache.heard(attributes, requestedAt);
       return attributes;
     }
     this.refusedOpens.refuse(thread, inode, this.cache.namesOf(inode), isLink);
@@ -149,9 +176,9 @@ export class Inodes {
     // What was read before does not count after it, also where it is on its way.
     if (changes.accessedNs !== undefined) await this.#accesses.setting(inode);
     else await this.#accesses.changing(inode);
-    const mark = this.cache.changing(inode);
+    const begunAt = this.cache.changing(inode);
     const attributes = await this.#backend.setAttributes(inode, changes);
-    this.cache.changed(attributes, mark);
+    this.cache.changed(attributes, begunAt);
     this.assertNamed(attributes);
     this.#openFile(inode)?.changed(attributes);
     return this.present(attributes);

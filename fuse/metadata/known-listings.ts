@@ -1,4 +1,4 @@
-import { Counts } from '../../base/counts.ts';
+import { Sequencer } from '../../base/sequencer.ts';
 import type { World } from '../../base/world.ts';
 import type { ListedPage, NodeKind } from '../backend.ts';
 import type { NamePlace } from '../transport.ts';
@@ -22,83 +22,68 @@ export interface NameChange {
 interface Known {
   /** All of the directory, in the order of names. */
   readonly entries: readonly ListedName[];
-  /** When it was asked for. */
-  readonly askedMs: number;
-}
-
-/** A question for the names of a directory. */
-export interface Asked {
-  readonly directory: number;
-  readonly askedMs: number;
-  /** Names were changed here since: whether the answer has them is not known. */
-  isPast: boolean;
+  /** Sequence number of the request, in milliseconds. */
+  readonly requestedAt: number;
 }
 
 /**
- * Directories as they were listed a moment ago, with what was changed in them here since. They are true of those alone that nobody else
- * changes: what a change here leaves is known then, as long as no other one of the same directory is under way beside it.
+ * Directories as they were listed a moment ago, with the names that were changed here since. They are valid only while no other
+ * client changes the directory. The outcome of a change here is known if no other change of the directory is under way beside it.
  */
 export class KnownListings {
   readonly #world: World;
   readonly #ageMaxMs: number;
-  readonly #isHeld: (directory: number) => boolean;
-  /** Those that were listed last at the end. */
+  readonly #isDelegated: (directory: number) => boolean;
+  /** The latest last. */
   readonly #known = new Map<number, Known>();
-  readonly #asked = new Set<Asked>();
-  /** Directories with changes of names under way, and how many. */
-  readonly #changing = new Counts<number>();
+  /** Own changes of names, by directory. */
+  readonly #sequencer: Sequencer<number>;
 
   /**
-   * @param ageMaxMs nothing is told that was asked for longer ago, in milliseconds; 0: nothing is known
-   * @param isHeld whether nobody else changes the directory
+   * @param ageMaxMs how long a listing is valid after its request; 0: never
+   * @param isDelegated whether no other client changes the directory now
    */
-  constructor(world: World, ageMaxMs: number, isHeld: (directory: number) => boolean) {
+  constructor(world: World, ageMaxMs: number, isDelegated: (directory: number) => boolean) {
     this.#world = world;
     this.#ageMaxMs = ageMaxMs;
-    this.#isHeld = isHeld;
+    this.#isDelegated = isDelegated;
+    this.#sequencer = new Sequencer(() => world.nowMs());
+  }
+
+  /** @see Sequencer.request */
+  request(): number {
+    return this.#sequencer.request();
   }
 
   /** @returns all entries, in the order of names; undefined where they are not known */
   of(directory: number): readonly ListedName[] | undefined {
     const known = this.#current(directory);
-    return known !== undefined && this.#isHeld(directory) ? known.entries : undefined;
+    return known !== undefined && this.#isDelegated(directory) ? known.entries : undefined;
   }
 
-  /** All of a directory is about to be asked for: `heard` or `unheard` follows. */
-  asking(directory: number): Asked {
-    const asked = { directory, askedMs: this.#world.nowMs(), isPast: this.#changing.has(directory) };
-    this.#asked.add(asked);
-    return asked;
-  }
-
-  heard(asked: Asked, { entries }: ListedPage): void {
-    this.unheard(asked);
-    const { directory, askedMs, isPast } = asked;
-    if (isPast || this.#ageMaxMs === 0) return;
+  /** @param page all of the directory. @param requestedAt sequence number of the request */
+  learn(directory: number, { entries }: ListedPage, requestedAt: number): void {
+    if (this.#ageMaxMs === 0 || !this.#sequencer.isValid(requestedAt, directory)) return;
     this.#known.delete(directory);
     const names = entries.map(({ name, attributes: { inode, kind } }) => ({ name, inode, kind }));
-    this.#known.set(directory, { entries: names, askedMs });
+    this.#known.set(directory, { entries: names, requestedAt });
     for (const oldest of this.#known.keys()) {
       if (this.#known.size <= DIRECTORIES_MAX) break;
       this.#known.delete(oldest);
     }
   }
 
-  unheard(asked: Asked): void {
-    this.#asked.delete(asked);
-  }
-
-  /** Names of the directory may have changed: it came to be held, is no more, or it is not known what became of a change. */
+  /** Names may have changed: the delegation began or ended, or the outcome of an own change is unknown. */
   forget(directory: number): void {
     this.#known.delete(directory);
-    for (const asked of this.#asked) if (asked.directory === directory) asked.isPast = true;
+    this.#sequencer.changed(directory);
   }
 
   /**
    * A change of names by this mount.
    *
    * @param places all names that it may change
-   * @param after what of that it has changed; null where that is not known
+   * @param after the names that it has changed; null where that is unknown
    */
   async changing<Result>(
     places: readonly NamePlace[],
@@ -124,20 +109,19 @@ export class KnownListings {
 
   #current(directory: number): Known | undefined {
     const known = this.#known.get(directory);
-    if (known === undefined || this.#world.nowMs() - known.askedMs <= this.#ageMaxMs) return known;
+    if (known === undefined || this.#world.nowMs() - known.requestedAt <= this.#ageMaxMs) return known;
     this.#known.delete(directory);
     return undefined;
   }
 
   #began(directory: number): void {
-    // Of two at a time it is not known which one the cluster has made first.
-    if (this.#changing.has(directory)) this.forget(directory);
-    this.#changing.more(directory);
-    for (const asked of this.#asked) if (asked.directory === directory) asked.isPast = true;
+    // Of two at a time it is unknown which the cluster has executed first.
+    if (this.#sequencer.changing(directory) > 0) this.forget(directory);
+    this.#sequencer.begin(directory);
   }
 
   #ended(directory: number, changes: readonly NameChange[] | null): void {
-    this.#changing.fewer(directory);
+    this.#sequencer.end(directory);
     const known = this.#current(directory);
     if (known === undefined || changes === null) {
       this.forget(directory);

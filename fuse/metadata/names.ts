@@ -18,12 +18,21 @@ export class Names {
   readonly #inodes: Inodes;
   readonly #lookAhead: LookAhead;
 
-  /** @param ageMaxMs for how long what was heard is believed; 0: what the backend remembers, or nothing */
-  constructor(world: World, backend: NamesBackend, inodes: Inodes, ageMaxMs: number) {
+  /**
+   * @param ageMaxMs how long an answer is valid; 0: as long as the backend remembers it, or not at all
+   * @param isDelegated whether no other client changes the directory now
+   */
+  constructor(
+    world: World,
+    backend: NamesBackend,
+    inodes: Inodes,
+    ageMaxMs: number,
+    isDelegated: (directory: number) => boolean,
+  ) {
     this.#backend = backend;
     this.#inodes = inodes;
     const windowMs = backend.remembers === undefined ? ageMaxMs : REMEMBERED_WINDOW_MS;
-    this.listings = new KnownListings(world, ageMaxMs, (directory) => inodes.cache.isHeld(directory));
+    this.listings = new KnownListings(world, ageMaxMs, isDelegated);
     this.#lookAhead = new LookAhead(
       world,
       async (parent, after, countMax) => {
@@ -90,16 +99,12 @@ export class Names {
 
   /** Asks the cluster for a page, of which everything is remembered. */
   async #ask(parent: number, after: string, countMax: number): Promise<ListedPage> {
-    const { mark } = this.#inodes.cache;
-    const asked = this.listings.asking(parent);
-    try {
-      const page = await this.#backend.list(parent, after, countMax);
-      this.#inodes.cache.heardPage(parent, page, mark);
-      if (after === '' && !page.more) this.listings.heard(asked, page);
-      return page;
-    } finally {
-      this.listings.unheard(asked);
-    }
+    const requestedAt = this.#inodes.cache.request();
+    const listedAt = this.listings.request();
+    const page = await this.#backend.list(parent, after, countMax);
+    this.#inodes.cache.heardPage(parent, page, requestedAt);
+    if (after === '' && !page.more) this.listings.learn(parent, page, listedAt);
+    return page;
   }
 
   async #find(parent: number, name: string): Promise<Attributes> {
@@ -116,9 +121,9 @@ export class Names {
 
   async #askFor(parent: number, name: string): Promise<Attributes> {
     const { cache } = this.#inodes;
-    const { mark } = cache;
+    const requestedAt = cache.request();
     const attributes = await this.#backend.lookup(parent, name);
-    cache.heardEntry(parent, name, attributes, mark);
+    cache.heardEntry(parent, name, attributes, requestedAt);
     return attributes;
   }
 

@@ -41,12 +41,11 @@ type Note = Omit<NotedAccess, 'inode'>;
  * time, some seconds behind the reads (docs/design/mount.md, "Access times"). No call waits for that, but those that ask for it, and none fails.
  */
 export class AccessTimes {
-  /** Told when the cluster knows of a read: of what was heard before, `seen` is true no more. */
-  told: (access: NotedAccess) => void = () => undefined;
   readonly #world: World;
   readonly #backend: Pick<FileSystemBackend, 'noteAccesses'>;
   readonly #rule: AccessRule;
   readonly #log: Log;
+  readonly #stored: (access: NotedAccess) => void;
   /** By inode, the oldest first. */
   readonly #noted = new Map<number, Note>();
   /** In the request that is under way. */
@@ -67,11 +66,19 @@ export class AccessTimes {
   #offUntilMs = Number.NEGATIVE_INFINITY;
   #isStopped = false;
 
-  constructor(world: World, backend: Pick<FileSystemBackend, 'noteAccesses'>, rule: AccessRule, log: Log) {
+  /** @param stored called when the cluster has a read: `seen` is outdated in attributes that were known before */
+  constructor(
+    world: World,
+    backend: Pick<FileSystemBackend, 'noteAccesses'>,
+    rule: AccessRule,
+    log: Log,
+    stored: (access: NotedAccess) => void,
+  ) {
     this.#world = world;
     this.#backend = backend;
     this.#rule = backend.noteAccesses === undefined ? { ...rule, times: 'noatime' } : rule;
     this.#log = log;
+    this.#stored = stored;
   }
 
   /** How many reads the cluster knows nothing of. */
@@ -208,7 +215,7 @@ export class AccessTimes {
         this.#noted.set(inode, { ...next, seen: { ...next.seen, accessedNs } });
       this.#told.delete(inode);
       this.#told.set(inode, note);
-      this.told({ inode, ...note });
+      this.#stored({ inode, ...note });
     }
     for (const oldest of this.#told.keys()) {
       if (this.#told.size <= TOLD_COUNT_MAX) break;

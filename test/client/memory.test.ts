@@ -23,9 +23,9 @@ const UNLINKED: OwnOutcome = {
 /** A memory of a directory with two names. */
 function memoryOfTwo(): Memory {
   const memory = new Memory();
-  memory.learn(BEFORE, memory.mark);
-  memory.learnName(DIRECTORY, GONE, 70, memory.mark);
-  memory.learnName(DIRECTORY, OTHER, 71, memory.mark);
+  memory.learn(BEFORE, memory.request());
+  memory.learnName(DIRECTORY, GONE, 70, memory.request());
+  memory.learnName(DIRECTORY, OTHER, 71, memory.request());
   return memory;
 }
 
@@ -75,7 +75,7 @@ test('what is called back and asked for anew meanwhile is as old as it was asked
   const memory = memoryOfTwo();
   const known = unlink(memory, () => {
     memory.forget(DIRECTORY);
-    memory.learnName(DIRECTORY, OTHER, 71, memory.mark);
+    memory.learnName(DIRECTORY, OTHER, 71, memory.request());
   });
   assert.deepEqual(known, AS_BEFORE);
 });

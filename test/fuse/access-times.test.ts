@@ -319,7 +319,7 @@ function alone(t: TestContext) {
     await answers.shift()?.();
   };
   const log = (level: string, message: string) => void logged.push(`${level}: ${message}`);
-  const times = new AccessTimes(WORLD, { noteAccesses }, RELATIME, log);
+  const times = new AccessTimes(WORLD, { noteAccesses }, RELATIME, log, () => undefined);
   t.after(() => times.stop());
   return { clock, asked, answers, logged, times };
 }

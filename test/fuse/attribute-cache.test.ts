@@ -13,32 +13,32 @@ function file(inode: number, sizeBytes = 0): Attributes {
 
 test('what was asked for before a change of names or modes is not kept, of whatever it is', () => {
   const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  const { mark } = cache;
+  const mark = cache.request();
   cache.forget(7);
   cache.heardEntry(1, 'a', file(8), mark, true);
   assert.equal(cache.entry(1, 'a'), undefined);
-  cache.heardEntry(1, 'a', file(8), cache.mark, true);
+  cache.heardEntry(1, 'a', file(8), cache.request(), true);
   assert.deepEqual(cache.entry(1, 'a'), file(8));
 });
 
 test('what was asked for before a change of contents is kept of all other files', () => {
   const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  const { mark } = cache;
+  const mark = cache.request();
   cache.drop(7);
   for (const inode of [7, 8]) cache.heardEntry(1, String(inode), file(inode), mark, true);
   assert.deepEqual([cache.entry(1, '7'), cache.entry(1, '8')], [undefined, file(8)]);
-  cache.heardEntry(1, '7', file(7, 5), cache.mark, true);
+  cache.heardEntry(1, '7', file(7, 5), cache.request(), true);
   assert.deepEqual(cache.entry(1, '7'), file(7, 5));
 });
 
 test('however many files are written, no old answer about one of them is kept', () => {
   const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  const { mark } = cache;
+  const mark = cache.request();
   for (let inode = 1; inode <= 30_000; inode++) cache.drop(inode);
   cache.heardEntry(1, 'first', file(1), mark, true);
   cache.heardEntry(1, 'last', file(30_000), mark, true);
   assert.deepEqual([cache.entry(1, 'first'), cache.entry(1, 'last')], [undefined, undefined]);
-  cache.heardEntry(1, 'first', file(1), cache.mark, true);
+  cache.heardEntry(1, 'first', file(1), cache.request(), true);
   assert.deepEqual(cache.entry(1, 'first'), file(1));
 });
 
@@ -52,8 +52,8 @@ function made(inode: number, changedNs: string): Attributes {
 
 test('a directory stays known while files are made in it, with the times that they give it', () => {
   const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
-  const { mark } = cache;
+  cache.heardEntry(1, 'd', directory(2, '1000'), cache.request());
+  const mark = cache.request();
   cache.made(2, 'first', made(3, '3000'), mark);
   assert.deepEqual(cache.entry(1, 'd'), directory(2, '3000'));
   // Answered late: the directory had what came after it by then.
@@ -66,17 +66,17 @@ test('a directory counts those that are made and removed in it, unless it was he
   const world = { ...systemWorld, nowMs: () => ++nowMs };
   const cache = new AttributeCache(world, AGE_MAX_MS);
   const counted = (changedNs: string, links: number) => ({ ...directory(2, changedNs), links });
-  cache.heardEntry(1, 'd', counted('1000', 2), cache.mark);
-  const { mark } = cache;
+  cache.heardEntry(1, 'd', counted('1000', 2), cache.request());
+  const mark = cache.request();
   cache.made(2, 'sub', directory(3, '3000'), mark);
   assert.deepEqual(cache.entry(1, 'd'), counted('3000', 3));
   // Another one, which was answered late.
   cache.made(2, 'other', directory(4, '2000'), mark);
   assert.deepEqual(cache.entry(1, 'd'), counted('3000', 4));
-  const later = cache.mark;
+  const later = cache.request();
   cache.removedDirectory(2, 'sub', 3, '4000', later);
   assert.deepEqual(cache.entry(1, 'd'), counted('4000', 3));
-  cache.heardEntry(1, 'd', counted('5000', 3), cache.mark);
+  cache.heardEntry(1, 'd', counted('5000', 3), cache.request());
   cache.removedDirectory(2, 'other', 4, '5000', later);
   assert.equal(cache.entry(1, 'd'), undefined, 'What was heard may count the one that was removed, or not');
 });
@@ -91,11 +91,11 @@ test('what got another name is what it was, for as long as it would have been, b
   ];
   const begin = (): number => {
     for (const { parent, name } of [from, to]) cache.changingName(parent, name);
-    return cache.mark;
+    return cache.request();
   };
-  cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
-  cache.heardEntry(1, 'e', directory(5, '4000'), cache.mark);
-  cache.heardEntry(2, 'a', made(3, '1000'), cache.mark, true);
+  cache.heardEntry(1, 'd', directory(2, '1000'), cache.request());
+  cache.heardEntry(1, 'e', directory(5, '4000'), cache.request());
+  cache.heardEntry(2, 'a', made(3, '1000'), cache.request(), true);
   nowMs = 900;
   cache.renamed(from, to, 3, '3000', begin());
   assert.deepEqual(
@@ -111,7 +111,7 @@ test('what got another name is what it was, for as long as it would have been, b
     ['its old name was changed beside it', () => cache.changingName(from.parent, from.name)],
     ['it was changed beside it', () => cache.changing(3)],
   ] as const) {
-    cache.heardEntry(2, 'a', made(3, '1000'), cache.mark, true);
+    cache.heardEntry(2, 'a', made(3, '1000'), cache.request(), true);
     const since = begin();
     change();
     cache.renamed(from, to, 3, '5000', since);
@@ -121,9 +121,9 @@ test('what got another name is what it was, for as long as it would have been, b
 
 test('what was asked for before a file was made is not kept of its name and its directory, but of all others', () => {
   const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  const { mark } = cache;
+  const mark = cache.request();
   cache.heardEntry(2, 'f', file(9), mark, true);
-  cache.made(2, 'f', made(3, '3000'), cache.mark);
+  cache.made(2, 'f', made(3, '3000'), cache.request());
   assert.equal(cache.entry(2, 'f'), undefined);
   cache.heardEntry(2, 'f', file(9), mark, true);
   cache.heardEntry(1, 'd', directory(2, '1000'), mark);
@@ -136,14 +136,14 @@ test('what was asked for before a file was made is not kept of its name and its 
 
 test('a directory stays known while files are removed from it, with the times that this gives it', () => {
   const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
-  for (const name of ['a', 'b']) cache.heardEntry(2, name, file(3), cache.mark, true);
-  const { mark } = cache;
+  cache.heardEntry(1, 'd', directory(2, '1000'), cache.request());
+  for (const name of ['a', 'b']) cache.heardEntry(2, name, file(3), cache.request(), true);
+  const mark = cache.request();
   cache.changingName(2, 'a');
   assert.equal(cache.entry(2, 'a'), undefined);
   cache.heardEntry(2, 'a', file(3), mark, true);
   assert.equal(cache.entry(2, 'a'), undefined, 'It was asked for before');
-  cache.heardEntry(2, 'a', file(3), cache.mark, true);
+  cache.heardEntry(2, 'a', file(3), cache.request(), true);
   cache.removed(2, 'a', 3, '3000');
   assert.deepEqual(cache.entry(1, 'd'), directory(2, '3000'));
   // It has a name less than was heard by its other one.
@@ -155,7 +155,7 @@ test('a directory stays known while files are removed from it, with the times th
 
 test('a directory is asked for again where it is not known when a file was removed from it', () => {
   const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
+  cache.heardEntry(1, 'd', directory(2, '1000'), cache.request());
   cache.changingName(2, 'a');
   cache.removed(2, 'a', 3, null);
   assert.equal(cache.entry(1, 'd'), undefined);
@@ -165,9 +165,9 @@ test('nothing is believed for longer because files are made', () => {
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => nowMs };
   const cache = new AttributeCache(world, 1_000);
-  cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
+  cache.heardEntry(1, 'd', directory(2, '1000'), cache.request());
   nowMs = 900;
-  cache.made(2, 'f', made(3, '3000'), cache.mark);
+  cache.made(2, 'f', made(3, '3000'), cache.request());
   assert.deepEqual(cache.entry(1, 'd'), directory(2, '3000'));
   nowMs = 1_100;
   assert.equal(cache.entry(1, 'd'), undefined);
@@ -176,16 +176,15 @@ test('nothing is believed for longer because files are made', () => {
 test('a directory that nobody else changes is believed for as long as that is so, if it was asked for since', () => {
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => nowMs };
-  const cache = new AttributeCache(world, 1_000);
   const held = new Set([1, 2]);
-  cache.isHeld = (inode) => held.has(inode);
-  const { mark } = cache;
+  const cache = new AttributeCache(world, 1_000, (inode) => held.has(inode));
+  const mark = cache.request();
   for (const inode of held) cache.held(inode);
   cache.heardEntry(1, 'd', directory(2, '1000'), mark);
   nowMs = 1_100;
   assert.equal(cache.entry(1, 'd'), undefined, 'It was asked for before');
-  cache.heardEntry(1, 'd', directory(2, '1000'), cache.mark);
-  cache.heardEntry(1, 'f', file(3), cache.mark, true);
+  cache.heardEntry(1, 'd', directory(2, '1000'), cache.request());
+  cache.heardEntry(1, 'f', file(3), cache.request(), true);
   nowMs = 9_000;
   const known = cache.entry(1, 'd');
   assert.deepEqual(known, directory(2, '1000'));
@@ -200,8 +199,8 @@ test('a directory that nobody else changes is believed for as long as that is so
 
 test('what was heard before a write is for whoever writes, and for nobody who opens', () => {
   const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  cache.heardEntry(1, 'a', file(7), cache.mark, true);
-  const { mark } = cache;
+  cache.heardEntry(1, 'a', file(7), cache.request(), true);
+  const mark = cache.request();
   cache.written(7);
   assert.deepEqual(cache.heardLast(7), file(7));
   assert.deepEqual(
@@ -210,7 +209,7 @@ test('what was heard before a write is for whoever writes, and for nobody who op
   );
   cache.heard(file(7, 5), mark);
   assert.equal(cache.heardLast(7), undefined, 'It was asked for before the write, and may be newer');
-  cache.heard(file(7, 5), cache.mark);
+  cache.heard(file(7, 5), cache.request());
   cache.written(7);
   cache.drop(7);
   assert.equal(cache.heardLast(7), undefined);
@@ -218,13 +217,13 @@ test('what was heard before a write is for whoever writes, and for nobody who op
 
 test('answers overtake each other: what was asked for later counts', () => {
   const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  const [early, late] = [cache.mark, cache.mark];
+  const [early, late] = [cache.request(), cache.request()];
   cache.heardEntry(1, 'a', file(7, 5), late, true);
   cache.heardEntry(1, 'a', file(8, 3), early, true);
   assert.deepEqual(cache.entry(1, 'a'), file(7, 5));
   cache.heard(file(7, 3), early, true);
   assert.deepEqual(cache.attributes(7), file(7, 5));
-  cache.heard(file(7, 6), cache.mark, true);
+  cache.heard(file(7, 6), cache.request(), true);
   assert.deepEqual(cache.attributes(7), file(7, 6));
 });
 
@@ -232,7 +231,7 @@ test('what is heard is as old as its question', () => {
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => nowMs };
   const cache = new AttributeCache(world, 100);
-  const { mark } = cache;
+  const mark = cache.request();
   nowMs = 60;
   cache.heardEntry(1, 'a', file(7), mark, true);
   assert.equal(cache.leftMs(file(7)), 0, 'Another answer is not known');
@@ -240,7 +239,7 @@ test('what is heard is as old as its question', () => {
   nowMs = 110;
   assert.equal(cache.entry(1, 'a'), undefined);
   // For the open that follows a look-up it counts when that was answered.
-  const asked = cache.mark;
+  const asked = cache.request();
   nowMs = 170;
   cache.heardEntry(1, 'b', file(8), asked);
   assert.deepEqual(cache.lookedAt(1, 'b'), file(8));
@@ -250,17 +249,17 @@ const PLACES = { a: { parent: 1, name: 'a' }, b: { parent: 1, name: 'b' } };
 
 test('the kernel keeps no name of a file that has several', () => {
   const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  cache.heardEntry(1, 'a', { ...file(7), links: 2 }, cache.mark, true);
+  cache.heardEntry(1, 'a', { ...file(7), links: 2 }, cache.request(), true);
   assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
   assert.equal(cache.isNameKept(7), true, 'It is opened at once, and nobody has asked for the name');
-  cache.heardEntry(1, 'b', { ...file(8), links: 2 }, cache.mark);
+  cache.heardEntry(1, 'b', { ...file(8), links: 2 }, cache.request());
   assert.equal(cache.entryLeftMs(1, 'b', 8), 0);
   assert.equal(cache.isNameKept(8), false, 'It was asked for just now');
 });
 
 test('what was asked for a moment ago, and is told from memory since, an open has to ask for', () => {
   const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  cache.heardEntry(1, 'a', file(7), cache.mark);
+  cache.heardEntry(1, 'a', file(7), cache.request());
   cache.changed(file(7), cache.changing(7));
   assert.deepEqual(cache.entry(1, 'a'), file(7));
   cache.entryLeftMs(1, 'a', 7);
@@ -268,12 +267,11 @@ test('what was asked for a moment ago, and is told from memory since, an open ha
 });
 
 test('a name is certain that was asked for since nobody else changes its directory, and for as long as that is so', () => {
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   let isHeld = true;
-  cache.isHeld = () => isHeld;
-  cache.heardEntry(1, 'a', file(7), cache.mark, true);
+  const cache = new AttributeCache(systemWorld, AGE_MAX_MS, () => isHeld);
+  cache.heardEntry(1, 'a', file(7), cache.request(), true);
   cache.held(1);
-  cache.heardEntry(1, 'b', file(8), cache.mark, true);
+  cache.heardEntry(1, 'b', file(8), cache.request(), true);
   const certain = (): boolean[] => [PLACES.a, PLACES.b].map((place) => cache.isCertain(place));
   assert.deepEqual(certain(), [false, true]);
   isHeld = false;
@@ -283,7 +281,7 @@ test('a name is certain that was asked for since nobody else changes its directo
 test('a name that the kernel keeps moves with what is renamed here, and is over where it is removed', () => {
   const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
   const keep = (name: string, inode: number): number => {
-    cache.heardEntry(1, name, { ...file(inode), links: 1 }, cache.mark, true);
+    cache.heardEntry(1, name, { ...file(inode), links: 1 }, cache.request(), true);
     return cache.entryLeftMs(1, name, inode);
   };
   assert.ok(keep('a', 7) > 0 && keep('b', 8) > 0);
@@ -307,22 +305,22 @@ function timed(ageMaxMs = AGE_MAX_MS) {
 test('no open is served by what a listing tells of a file that is being written, nor by a name that was asked for long ago', () => {
   const { cache, clock } = timed();
   const live = { ...file(7), live: true };
-  cache.heardPage(1, { entries: [{ name: 'a', attributes: live }], more: false }, cache.mark);
+  cache.heardPage(1, { entries: [{ name: 'a', attributes: live }], more: false }, cache.request());
   assert.equal(cache.lookedAt(1, 'a'), undefined, 'The catalog may not know its size');
   cache.closed(7, (heard) => heard);
   assert.equal(cache.attributes(7), undefined);
-  cache.heardEntry(1, 'b', file(8), cache.mark);
+  cache.heardEntry(1, 'b', file(8), cache.request());
   assert.deepEqual(cache.lookedAt(1, 'b'), file(8));
   clock.nowMs += 60;
-  cache.heard(file(8), cache.mark);
+  cache.heard(file(8), cache.request());
   assert.equal(cache.lookedAt(1, 'b'), undefined, 'The inode was asked for, and not its name');
 });
 
 test('the kernel is told to keep no name for an inode that it does not stand for any more, nor what was answered long before', () => {
   const { cache, clock } = timed();
-  cache.heardEntry(1, 'a', file(8), cache.mark, true);
+  cache.heardEntry(1, 'a', file(8), cache.request(), true);
   assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
-  cache.heardEntry(1, 'b', file(9), cache.mark);
+  cache.heardEntry(1, 'b', file(9), cache.request());
   clock.nowMs += 60;
   cache.entryLeftMs(1, 'b', 9);
   assert.equal(cache.isNameKept(9), true, 'An open has to ask');
@@ -330,15 +328,15 @@ test('the kernel is told to keep no name for an inode that it does not stand for
 
 test('whoever is refused an inode may have come to it by the name for which he has just asked', () => {
   const { cache } = timed();
-  cache.heardEntry(1, 'a', file(7), cache.mark);
+  cache.heardEntry(1, 'a', file(7), cache.request());
   assert.deepEqual(cache.namesOf(7), [placeKey(PLACES.a)]);
 });
 
 test('what is made of older attributes is not believed as long as newer ones', () => {
   const { cache } = timed();
   const [older, newer] = [file(7, 1), file(7, 2)];
-  cache.heard(older, cache.mark, true);
-  cache.heard(newer, cache.mark, true);
+  cache.heard(older, cache.request(), true);
+  cache.heard(newer, cache.request(), true);
   const [ofOlder, ofNewer] = [file(7, 3), file(7, 4)];
   cache.presented(older, ofOlder);
   cache.presented(newer, ofNewer);
@@ -349,7 +347,7 @@ test('what is made of older attributes is not believed as long as newer ones', (
 test('what was asked for during a change is not believed after it, of a file that is being written neither', () => {
   const { cache } = timed();
   const changing = cache.changing(7);
-  const { mark } = cache;
+  const mark = cache.request();
   cache.changed({ ...file(7, 5), live: true }, changing);
   cache.heard(file(7), mark, true);
   assert.equal(cache.attributes(7), undefined);
@@ -357,7 +355,7 @@ test('what was asked for during a change is not believed after it, of a file tha
 
 test('a directory’s times do not go back, whatever answers come late', () => {
   const { cache } = timed();
-  cache.heardEntry(1, 'd', directory(2, '5000'), cache.mark);
+  cache.heardEntry(1, 'd', directory(2, '5000'), cache.request());
   cache.named(2, '4000');
   assert.deepEqual(cache.entry(1, 'd'), directory(2, '5000'));
   cache.removed(2, 'a', 3, '4000', true);
@@ -368,19 +366,19 @@ test('a directory’s times do not go back, whatever answers come late', () => {
 
 test('a name that was lost is not told again because its inode is heard of', () => {
   const { cache } = timed();
-  cache.heardEntry(1, 'a', file(7), cache.mark, true);
+  cache.heardEntry(1, 'a', file(7), cache.request(), true);
   cache.lost(PLACES.a, 7);
-  cache.heardEntry(1, 'b', file(7), cache.mark, true);
+  cache.heardEntry(1, 'b', file(7), cache.request(), true);
   assert.deepEqual([cache.entry(1, 'a'), cache.entry(1, 'b')], [undefined, file(7)]);
 });
 
 test('what was asked for before a name was changed, or before nobody knows what was, is not believed', () => {
   const { cache } = timed();
-  let { mark } = cache;
+  let mark = cache.request();
   cache.forgetEntry(1, 'a');
   cache.heardEntry(1, 'a', file(7), mark, true);
   assert.equal(cache.entry(1, 'a'), undefined);
-  ({ mark } = cache);
+  mark = cache.request();
   cache.forgetAsked();
   cache.heardEntry(1, 'b', file(8), mark, true);
   assert.equal(cache.entry(1, 'b'), undefined);
@@ -389,7 +387,7 @@ test('what was asked for before a name was changed, or before nobody knows what 
 test('however many files are written, what was asked for before a change of names is not believed', () => {
   const { cache } = timed();
   for (let inode = 1; inode <= 20_000; inode++) cache.drop(inode);
-  const { mark } = cache;
+  const mark = cache.request();
   cache.forget(50_000);
   for (let inode = 20_001; inode <= 20_010; inode++) cache.drop(inode);
   cache.heardEntry(1, 'a', file(60_000), mark, true);
@@ -398,7 +396,7 @@ test('however many files are written, what was asked for before a change of name
 
 test('that there are no extended attributes is believed for its time, and no longer', () => {
   const { cache, clock } = timed();
-  cache.heard({ ...file(7), xattrs: 0 }, cache.mark);
+  cache.heard({ ...file(7), xattrs: 0 }, cache.request());
   assert.equal(cache.hasNoXattrs(7), true);
   clock.nowMs += AGE_MAX_MS + 2;
   assert.equal(cache.hasNoXattrs(7), false);
@@ -406,7 +404,7 @@ test('that there are no extended attributes is believed for its time, and no lon
 
 test('where nothing is believed, that there is no list of rights is for whoever was just told of the file', () => {
   const { cache, clock } = timed(0);
-  cache.heard({ ...file(7), xattrs: 0 }, cache.mark);
+  cache.heard({ ...file(7), xattrs: 0 }, cache.request());
   assert.deepEqual([cache.hasNoAcls(7), cache.hasNoXattrs(7)], [true, false]);
   clock.nowMs += 60;
   assert.equal(cache.hasNoAcls(7), false);

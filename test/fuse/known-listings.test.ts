@@ -9,7 +9,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { Prng } from '../../base/prng.ts';
 import type { Attributes } from '../../fuse/backend.ts';
-import { type Asked, KnownListings, type NameChange } from '../../fuse/metadata/known-listings.ts';
+import { KnownListings, type NameChange } from '../../fuse/metadata/known-listings.ts';
 import { namesCompare } from '../../fuse/metadata/name-order.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
@@ -47,7 +47,7 @@ for (const seed of [1, 2, 3, 4, 5]) {
     const listings = new KnownListings(systemWorld, AGE_MS, () => isHeld);
     const names = new Map<string, number>();
     const changes: Change[] = [];
-    const questions: { readonly asked: Asked; page: ReturnType<typeof pageOf> | null }[] = [];
+    const questions: { readonly requestedAt: number; page: ReturnType<typeof pageOf> | null }[] = [];
     let told = 0;
     let inodeLast = 100;
     const begin = (): void => {
@@ -85,7 +85,7 @@ for (const seed of [1, 2, 3, 4, 5]) {
         return one.over;
       },
       () => {
-        if (questions.length < 3) questions.push({ asked: listings.asking(DIRECTORY), page: null });
+        if (questions.length < 3) questions.push({ requestedAt: listings.request(), page: null });
       },
       () => {
         const one = questions.find(({ page }) => page === null);
@@ -97,8 +97,7 @@ for (const seed of [1, 2, 3, 4, 5]) {
         const one = prng.pick(answered);
         questions.splice(questions.indexOf(one), 1);
         assert.ok(one.page !== null);
-        if (prng.chance(0.9)) listings.heard(one.asked, one.page);
-        else listings.unheard(one.asked);
+        if (prng.chance(0.9)) listings.learn(DIRECTORY, one.page, one.requestedAt);
       },
       () => {
         if (!prng.chance(isHeld ? 0.02 : 0.5)) return;
@@ -137,7 +136,7 @@ for (const seed of [1, 2, 3, 4, 5]) {
 
 test('of two changes at a time nobody knows here which one the cluster has made first', async () => {
   const listings = new KnownListings(systemWorld, AGE_MS, () => true);
-  listings.heard(listings.asking(DIRECTORY), pageOf(new Map([['a', 1]])));
+  listings.learn(DIRECTORY, pageOf(new Map([['a', 1]])), listings.request());
   const place = { parent: DIRECTORY, name: 'a' };
   const answers = [2, 3].map((inode) => {
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -156,7 +155,7 @@ test('nothing is told that was asked for too long ago, or where nothing is belie
   const world = { ...systemWorld, nowMs: () => clock.nowMs };
   for (const ageMaxMs of [0, -1]) {
     const listings = new KnownListings(world, ageMaxMs, () => true);
-    listings.heard(listings.asking(DIRECTORY), pageOf(new Map([['a', 1]])));
+    listings.learn(DIRECTORY, pageOf(new Map([['a', 1]])), listings.request());
     assert.equal(listings.of(DIRECTORY), undefined);
   }
 });
@@ -164,7 +163,7 @@ test('nothing is told that was asked for too long ago, or where nothing is belie
 test('what was used the longest time ago makes room', () => {
   const listings = new KnownListings(systemWorld, AGE_MS, () => true);
   for (let directory = 1; directory <= 65; directory++)
-    listings.heard(listings.asking(directory), pageOf(new Map([['a', directory + 100]])));
+    listings.learn(directory, pageOf(new Map([['a', directory + 100]])), listings.request());
   assert.equal(listings.of(1), undefined);
   assert.deepEqual(listings.of(65), [{ name: 'a', inode: 165, kind: 'file' }]);
 });
@@ -173,7 +172,7 @@ test('what is changed here makes no listing younger', async () => {
   const clock = { nowMs: 0 };
   const world = { ...systemWorld, nowMs: () => clock.nowMs };
   const listings = new KnownListings(world, 1_000, () => true);
-  listings.heard(listings.asking(DIRECTORY), pageOf(new Map([['a', 1]])));
+  listings.learn(DIRECTORY, pageOf(new Map([['a', 1]])), listings.request());
   clock.nowMs = 600;
   const place = { parent: DIRECTORY, name: 'a' };
   await listings.changing(
@@ -190,8 +189,8 @@ test('what is moved to another directory is there, and in that one alone', async
   const listings = new KnownListings(systemWorld, AGE_MS, () => true);
   const [from, to] = [1, 2].map((parent) => ({ parent, name: 'a' }));
   assert.ok(from !== undefined && to !== undefined);
-  listings.heard(listings.asking(1), pageOf(new Map([['a', 7]])));
-  listings.heard(listings.asking(2), pageOf(new Map([['b', 8]])));
+  listings.learn(1, pageOf(new Map([['a', 7]])), listings.request());
+  listings.learn(2, pageOf(new Map([['b', 8]])), listings.request());
   await listings.changing(
     [from, to],
     async () => undefined,
