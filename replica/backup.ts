@@ -6,28 +6,12 @@ import type { Epoch, Position } from './epoch.ts';
 import { epochEqual, epochFormat, POSITION_ZERO, positionCompare, positionFormat } from './epoch.ts';
 import type { Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
-import { LIFE_UNKNOWN, type ReplicaMessage } from './messages.ts';
+import { LIFE_UNKNOWN, type PrimaryMessage } from './messages.ts';
 import type { Outbox } from './outbox.ts';
 import type { ReadLease } from './read-lease.ts';
 import { SessionTable } from './sessions.ts';
 import { type Standing, sessionsAfter } from './standing.ts';
 import { type View, viewsConflict } from './view.ts';
-
-/** Messages that only the (would-be) primary of their epoch sends. */
-export type PrimaryMessage = Extract<
-  ReplicaMessage,
-  {
-    readonly kind:
-      | 'prepare'
-      | 'install'
-      | 'begin'
-      | 'write'
-      | 'heartbeat'
-      | 'flush'
-      | 'commit'
-      | 'read-grant';
-  }
->;
 
 type Write = Extract<PrimaryMessage, { readonly kind: 'write' }>;
 

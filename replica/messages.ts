@@ -113,6 +113,28 @@ export interface ReplicaMessageHeader {
 
 export type ReplicaMessage = ReplicaMessageHeader & ReplicaMessageBody;
 
+/** Messages that only the (would-be) primary of their epoch sends. */
+export type PrimaryMessage = Extract<
+  ReplicaMessage,
+  {
+    readonly kind:
+      | 'prepare'
+      | 'install'
+      | 'begin'
+      | 'write'
+      | 'heartbeat'
+      | 'flush'
+      | 'commit'
+      | 'read-grant';
+  }
+>;
+
+/** What replicas answer to a candidate or primary. */
+export type Answer = Exclude<
+  ReplicaMessage,
+  PrimaryMessage | { readonly kind: 'refuse' | 'read-revoke' | 'yield' }
+>;
+
 /** @returns the view that the sender goes by, where the message says it */
 export function statedView(message: ReplicaMessage): View | null {
   return message.kind === 'promise' ? message.view : messageView(message);

@@ -115,6 +115,12 @@ export class Outbox {
     this.push({ kind: 'trace', mark, detail });
   }
 
+  /** The client whose operation may or may not have happened is told so. */
+  unknown(ticket: number): void {
+    this.trace('told-unknown', `ticket ${ticket}`);
+    this.push({ kind: 'unknown', ticket });
+  }
+
   take(): ReplicaAction[] {
     const actions = this.#actions;
     this.#actions = [];

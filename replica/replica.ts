@@ -2,14 +2,21 @@ import { assert, unreachable } from '../base/assert.ts';
 import type { FileId, Incarnation, ServerId } from '../base/ids.ts';
 import { Prng } from '../base/prng.ts';
 import type { PeerStatus, ReplicaAction, ReplicaConfig, ReplicaEvent, Role } from './actions.ts';
-import { Backup, type PrimaryMessage } from './backup.ts';
+import { Backup } from './backup.ts';
 import { firstEpoch } from './birth.ts';
 import type { Epoch, Position } from './epoch.ts';
 import { epochCompare, epochEqual, epochFormat, POSITION_ZERO } from './epoch.ts';
 import { Guard } from './guard.ts';
 import { LocalFlush } from './local-flush.ts';
-import { LIFE_UNKNOWN, type ReplicaMessage, statedView } from './messages.ts';
+import {
+  type Answer,
+  LIFE_UNKNOWN,
+  type PrimaryMessage,
+  type ReplicaMessage,
+  statedView,
+} from './messages.ts';
 import type { Operation } from './operation.ts';
+import type { LeaseReading } from './order-context.ts';
 import { Outbox } from './outbox.ts';
 import { ReadGrants, ReadLease } from './read-lease.ts';
 import type { ReplicaRecord, Trust } from './record.ts';
@@ -18,7 +25,7 @@ import { mayBeResumed } from './resumption.ts';
 import { Standing } from './standing.ts';
 import type { View } from './view.ts';
 import { viewMembersFormat, viewsConflict, viewVoters } from './view.ts';
-import { type LeaseReading, WriteOrder } from './write-order.ts';
+import { WriteOrder } from './write-order.ts';
 
 /** A refused candidate waits up to half a heartbeat at first, doubled up to this many times. */
 const BACKOFF_DOUBLINGS_MAX = 4;
@@ -57,9 +64,6 @@ type State =
   | { readonly kind: 'resumed'; readonly order: WriteOrder; committedSeq: number; stalled: number }
   | { readonly kind: 'active'; readonly order: WriteOrder }
   | { readonly kind: 'stopping'; readonly order: WriteOrder };
-
-/** What replicas answer to a candidate or primary. */
-type Answer = Exclude<ReplicaMessage, PrimaryMessage | { readonly kind: 'refuse' | 'read-revoke' | 'yield' }>;
 
 /** What a replica says about itself. */
 export interface ReplicaStatus {
@@ -210,9 +214,9 @@ export class Replica {
     if (state.kind === 'backup') return this.#backup.readGate(dependsOnSeq, nowMs);
     if (!this.leads(nowMs) || state.kind !== 'active') return 'not-primary';
     // A guard that lapsed for want of heartbeats is asked for anew; see `read-wanted`.
-    if (nowMs >= state.order.guardEndMs()) return 'wait';
+    if (nowMs >= state.order.heartbeats.guardEndMs()) return 'wait';
     // While nobody kept it, a majority may have answered without this server, by what it has ordered.
-    if (!state.order.hasWhatWasShown) return 'wait';
+    if (!state.order.heartbeats.hasWhatWasShown) return 'wait';
     // Never what is not committed: it may vanish. And never the version before: it may be outdated.
     return dependsOnSeq <= state.order.committedSeq ? 'serve' : 'wait';
   }
@@ -269,7 +273,7 @@ export class Replica {
   servesForMs(nowMs: number): number {
     const state = this.#state;
     if (state.kind !== 'active') return 0;
-    return Math.max(0, Math.min(this.#lease.untilMs, state.order.guardEndMs()) - nowMs);
+    return Math.max(0, Math.min(this.#lease.untilMs, state.order.heartbeats.guardEndMs()) - nowMs);
   }
 
   /**
@@ -499,7 +503,7 @@ export class Replica {
       if (state.reset.voters.has(peer) && peer !== this.#config.self) this.#ask(state.reset, peer);
     }
     if (this.#order === null) return;
-    this.#order.connected(peer);
+    this.#order.reconnected(peer);
     // What asked for the guard may be lost with what else was.
     if (this.#isRead(nowMs)) this.#heartbeatAtMs = nowMs;
   }
@@ -537,8 +541,8 @@ export class Replica {
     this.noteRead(nowMs);
     const state = this.#state;
     if (state.kind === 'beginning') state.order?.establish();
-    if (state.kind !== 'active' || nowMs < state.order.guardEndMs()) return;
-    if (state.order.sinceBeatMs(nowMs) < GUARD_ASK_MS) return;
+    if (state.kind !== 'active' || nowMs < state.order.heartbeats.guardEndMs()) return;
+    if (state.order.heartbeats.sinceSentMs(nowMs) < GUARD_ASK_MS) return;
     this.#out.trace('guard-lapsed', epochFormat(state.order.epoch));
     this.#beat(state.order, nowMs);
   }
@@ -649,7 +653,7 @@ export class Replica {
     this.#grants.returned(from);
     const state = this.#state;
     if (state.kind === 'preparing' || state.kind === 'installing') state.reset.forget(from);
-    this.#order?.forget(from);
+    this.#order?.answers.restarted(from);
   }
 
   #onPrimaryMessage(from: ServerId, message: PrimaryMessage, nowMs: number): void {
@@ -782,52 +786,20 @@ export class Replica {
 
   #onAnswerToPrimary(order: WriteOrder, from: ServerId, message: Answer, nowMs: number): void {
     if (message.kind === 'read-returned') {
-      order.readsReturned(from);
+      this.#grants.returned(from);
       return;
     }
-    if (!order.knows(from)) {
+    if (!order.hasPeer(from)) {
       this.#out.trace('stranger', `${from} is no member`);
       return;
     }
-    this.#noteBegun(order, from, message);
-    switch (message.kind) {
-      case 'promise':
-        // Too late even for the majority that has the base: it is given the base now.
-        order.promisedLate(from, message.trust, nowMs);
-        return;
-      case 'installed':
-      case 'ack':
-        order.acknowledged(from, message.seq, nowMs);
-        return;
-      case 'resend':
-        order.resend(from, message.fromSeq, nowMs);
-        return;
-      case 'need-state':
-        order.stateNeeded(from, nowMs);
-        return;
-      case 'heartbeat-ack':
-        order.heartbeatAnswered(from, message.position, message.beat, message.trust, nowMs);
-        return;
-      case 'read-request':
-        if (this.#state.kind === 'active') order.readRequested(from, message.nonce, nowMs);
-        return;
-      case 'flushed':
-        order.flushedAt(from, message.seq, nowMs);
-        return;
-      default:
-        unreachable(message);
+    if (this.#state.kind === 'beginning') {
+      // Before anything is committed in a first epoch: a majority has it, so that no later one can miss it.
+      order.answers.receiveFirst(from, message);
+      this.#advanceBeginning();
     }
-  }
-
-  /** Before anything is committed in a first epoch: a majority has it, so that no later one can miss it. */
-  #noteBegun(order: WriteOrder, from: ServerId, message: Answer): void {
-    if (this.#state.kind !== 'beginning') return;
-    if (message.kind === 'ack' || message.kind === 'installed') order.begunAt(from, message.seq);
-    // It stands for an acknowledgement that was lost.
-    if (message.kind === 'heartbeat-ack' && epochEqual(message.position.epoch, order.epoch)) {
-      order.begunAt(from, message.position.seq);
-    }
-    this.#advanceBeginning();
+    if (message.kind !== 'read-request') order.answers.receive(from, message, nowMs);
+    else if (this.#state.kind === 'active') order.readRequested(from, message.nonce, nowMs);
   }
 
   // Progress ---------------------------------------------------------------------------------------
@@ -1061,7 +1033,7 @@ export class Replica {
       lease: this.#lease,
       lifeOf: (server: ServerId) => this.#life(server),
     };
-    return new WriteOrder(parts, base, installed, nowMs, start, isLed);
+    return new WriteOrder(parts, { base, installed, start, hasLease: isLed }, nowMs);
   }
 
   /** A majority has the epoch installed: this server is the primary. */

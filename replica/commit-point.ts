@@ -1,0 +1,128 @@
+import type { ServerId } from '../base/ids.ts';
+import type { MemberChange } from './member-change.ts';
+import type { OrderContext } from './order-context.ts';
+import { viewReached } from './view.ts';
+
+/** How far the operations of one epoch are applied here, committed, and answered. */
+export class CommitPoint {
+  readonly #context: OrderContext;
+  readonly #members: MemberChange;
+  #committedSeq: number;
+  /** The last operation that clients were answered: with policy `all` it may be behind what is committed. */
+  #answeredSeq: number;
+  /** Since when a commit waits for a holder of a read lease, and for nothing else; Infinity where none does. */
+  #waitsSinceMs = Infinity;
+
+  constructor(context: OrderContext, members: MemberChange) {
+    this.#context = context;
+    this.#members = members;
+    this.#committedSeq = context.base.seq;
+    this.#answeredSeq = context.base.seq;
+  }
+
+  get committedSeq(): number {
+    return this.#committedSeq;
+  }
+
+  get answeredSeq(): number {
+    return this.#answeredSeq;
+  }
+
+  /** How long a commit has waited for a holder of a read lease, in milliseconds; −Infinity where none does. */
+  waitedForReaderMs(nowMs: number): number {
+    return nowMs - this.#waitsSinceMs;
+  }
+
+  /** When a commit may be possible without a message: a read lease that it waits for is over then. */
+  nextCommitMs(nowMs: number): number {
+    return this.#waitsSinceMs === Infinity ? Infinity : this.#context.grants.nextEndMs(nowMs);
+  }
+
+  /** @returns whether operations were committed or answered */
+  advance(nowMs: number): boolean {
+    const committedSeq = this.#committedSeq;
+    const answeredSeq = this.#answeredSeq;
+    this.#applyOwn(nowMs);
+    this.#commit(nowMs);
+    this.#answer();
+    return this.#committedSeq > committedSeq || this.#answeredSeq > answeredSeq;
+  }
+
+  /**
+   * The own copy. `first`: as soon as it is sequenced. `last`: once the others of a majority have
+   * it, so that applying it commits it.
+   */
+  #applyOwn(nowMs: number): void {
+    const { standing, log, config } = this.#context;
+    while (standing.issuedSeq < log.lastSeq) {
+      const seq = standing.issuedSeq + 1;
+      if (config.appliesAtPrimary === 'last' && this.#reachedWith(Infinity, nowMs) < seq) break;
+      const { operation, sessions } = log.get(seq);
+      standing.apply(operation, sessions, false);
+    }
+  }
+
+  /**
+   * The commit point: what a majority, this replica included, has applied in this epoch, and all who may answer
+   * reads have applied. Acks are cumulative, so the k-th largest gives it. Acks of older epochs never get here:
+   * the same number named another operation then.
+   */
+  #commit(nowMs: number): void {
+    const { standing, out, log, grants, peers, epoch } = this.#context;
+    const committedSeq = Math.min(this.#reachedWith(standing.seq, nowMs), standing.seq);
+    if (committedSeq <= this.#committedSeq) return;
+    const from = this.#committedSeq + 1;
+    this.#committedSeq = committedSeq;
+    out.push({ kind: 'advanced', committedSeq });
+    for (let seq = from; seq <= committedSeq; seq++) {
+      const { view } = log.get(seq).operation;
+      if (view === undefined) continue;
+      this.#members.committed(view);
+      standing.tellView();
+    }
+    for (const server of grants.holders(nowMs)) {
+      // What is not known to be committed is not read there: the sooner it is, the better.
+      if (peers.has(server)) out.send(server, { kind: 'commit', epoch, committedSeq });
+    }
+  }
+
+  /** Answers clients what is committed; with policy `all` what every member has. Reads need not wait for that. */
+  #answer(): void {
+    const { standing, out, log, peers } = this.#context;
+    const { view, countedView } = this.#members;
+    let answeredSeq = this.#committedSeq;
+    // Members change by majorities even where writes need all: one that is gone for ever has to be replaced.
+    if (view.policy === 'all' && countedView.joint === undefined) {
+      const ackedSeq = (server: ServerId): number => peers.ackedSeq(server, standing.seq);
+      answeredSeq = Math.min(answeredSeq, viewReached(countedView, ackedSeq, true));
+    }
+    while (this.#answeredSeq < answeredSeq) {
+      this.#answeredSeq++;
+      const sequenced = log.get(this.#answeredSeq);
+      const { result } = sequenced.operation;
+      const seq = this.#answeredSeq;
+      for (const ticket of sequenced.tickets) out.push({ kind: 'committed', ticket, seq, result });
+      sequenced.tickets = [];
+    }
+  }
+
+  /** How far operations have come if this replica has `ownSeq`. */
+  #reachedWith(ownSeq: number, nowMs: number): number {
+    const { config, peers, log, out, grants } = this.#context;
+    const { self } = config;
+    const ackedSeq = (server: ServerId): number => peers.ackedSeq(server, ownSeq);
+    const reached = viewReached(this.#members.countedView, ackedSeq);
+    let atReaders = reached;
+    for (const server of grants.holders(nowMs)) {
+      if (server !== self) atReaders = Math.min(atReaders, Math.max(this.#committedSeq, ackedSeq(server)));
+    }
+    const waits = atReaders < reached && atReaders < log.lastSeq && reached > this.#committedSeq;
+    if (waits && this.#waitsSinceMs === Infinity) {
+      out.trace('waited-for-reader', `at operation ${reached}`);
+      this.#waitsSinceMs = nowMs;
+    } else if (!waits) {
+      this.#waitsSinceMs = Infinity;
+    }
+    return Math.min(atReaders, this.#members.lastJointSeq);
+  }
+}

@@ -1,0 +1,188 @@
+import type { ServerId } from '../base/ids.ts';
+import { majority } from '../base/quorum.ts';
+import type { Operation } from './operation.ts';
+import type { OrderContext } from './order-context.ts';
+import type { View } from './view.ts';
+import { sameServers, viewIsAt, viewJoint, viewSettled, viewVoters } from './view.ts';
+
+/** A change under way: new members fetch the state, then both sets vote, then the new set alone. */
+type Change = { readonly tickets: readonly number[] } & (
+  | { readonly stage: 'learning'; readonly target: readonly ServerId[] }
+  /** `decisions`: how often the lease had been decided when the joint view was committed; null before. */
+  | { readonly stage: 'joint'; readonly seq: number; readonly decisions: number | null }
+  | { readonly stage: 'settling'; readonly seq: number }
+);
+
+/** The views of one epoch, and the change of members by joint consensus ([Raft] §6). */
+export class MemberChange {
+  readonly #context: OrderContext;
+  /** As of the last operation. */
+  #view: View;
+  /** What others are sent, who may know of none: never a view that may be lost. */
+  #committedView: View;
+  /** By which acknowledgements are counted. Until the end of a change is committed, still the joint view. */
+  #countedView: View;
+  #change: Change | null = null;
+
+  constructor(context: OrderContext) {
+    this.#context = context;
+    const { view, seq } = context.standing;
+    this.#view = view;
+    this.#committedView = view;
+    this.#countedView = view;
+    if (view.joint !== undefined) this.#change = { stage: 'joint', seq, decisions: null, tickets: [] };
+  }
+
+  get view(): View {
+    return this.#view;
+  }
+
+  get committedView(): View {
+    return this.#committedView;
+  }
+
+  get countedView(): View {
+    return this.#countedView;
+  }
+
+  get isUnderWay(): boolean {
+    return this.#change !== null;
+  }
+
+  /** Whether this server votes no more: another one has to be primary. */
+  get isOut(): boolean {
+    return this.#change === null && !viewVoters(this.#view).includes(this.#context.config.self);
+  }
+
+  /** The end of a change needs both sets, and what comes after it only the new one: this is the end's number. */
+  get lastJointSeq(): number {
+    return this.#change?.stage === 'settling' ? this.#change.seq : Infinity;
+  }
+
+  /** Whether a peer that has all up to `seq` goes by the newest view. */
+  isKnownAt(seq: number): boolean {
+    return this.#change !== null && this.#change.stage !== 'learning' && seq >= this.#change.seq;
+  }
+
+  /**
+   * The replicas are to be at `servers`. A request for the target of the change under way joins it.
+   *
+   * @returns whether the members to come have to learn now; otherwise the request is answered, or will be
+   */
+  request(ticket: number, servers: readonly ServerId[]): boolean {
+    const { out } = this.#context;
+    const change = this.#change;
+    if (change === null && viewIsAt(this.#view, servers)) {
+      out.push({ kind: 'members-changed', ticket, view: this.#view });
+      return false;
+    }
+    const target = change?.stage === 'learning' ? change.target : this.#view.joint;
+    const isSame = target !== undefined && sameServers(target, servers);
+    if (change?.stage === 'joint' && isSame) {
+      this.#change = { ...change, tickets: [...change.tickets, ticket] };
+      return false;
+    }
+    if (change !== null && change.stage !== 'learning') {
+      out.push({ kind: 'refused', ticket, reason: 'busy' });
+      return false;
+    }
+    const waiting = change?.tickets ?? [];
+    if (!isSame) for (const replaced of waiting) out.unknown(replaced);
+    this.#change = {
+      stage: 'learning',
+      target: servers,
+      tickets: isSame ? [...waiting, ticket] : [ticket],
+    };
+    return true;
+  }
+
+  /** The view of an operation that is committed. */
+  committed(view: View): void {
+    this.#committedView = view;
+  }
+
+  /**
+   * One step of the change, if it is time. Both sets vote from when the first step is *sequenced*; the second follows
+   * once the first is committed and a lease was decided by both sets, so that a majority of the new set knows of it.
+   *
+   * @param sequence orders the operation and returns its number
+   * @returns whether an operation was sequenced or the change is complete
+   */
+  advance(committedSeq: number, sequence: (operation: Operation) => number): boolean {
+    const change = this.#change;
+    const { lease, epoch } = this.#context;
+    switch (change?.stage) {
+      case undefined:
+        return false;
+      case 'learning': {
+        if (!this.#haveLearned(change.target, committedSeq)) return false;
+        this.#view = viewJoint(this.#view, change.target, epoch.counter);
+        this.#countedView = this.#view;
+        const seq = sequence(changeOfView(this.#view));
+        this.#change = { stage: 'joint', tickets: change.tickets, decisions: null, seq };
+        return true;
+      }
+      case 'joint':
+        if (committedSeq < change.seq) return false;
+        // A lease that was decided before a majority knew the view for good does not count: a voter that did not
+        // know it may restart, and go by the older one once more.
+        if (change.decisions === null) {
+          this.#change = { ...change, decisions: lease.decisions };
+          return false;
+        }
+        if (lease.decisions === change.decisions || lease.view < this.#view.number) return false;
+        this.#view = viewSettled(this.#view);
+        this.#change = {
+          stage: 'settling',
+          tickets: change.tickets,
+          seq: sequence(changeOfView(this.#view)),
+        };
+        return true;
+      case 'settling':
+        if (committedSeq < change.seq) return false;
+        this.#settle(change.tickets, committedSeq);
+        return true;
+    }
+  }
+
+  /** New members have the state, so that they delay no commit when they begin to vote. */
+  #haveLearned(target: readonly ServerId[], committedSeq: number): boolean {
+    const { peers, config } = this.#context;
+    const hasIt = (server: ServerId): boolean => {
+      if (server === config.self) return true;
+      const peer = peers.get(server);
+      const isWhole = peer.isInstalled && !peer.isFetching && peer.trust !== 'lost';
+      return isWhole && peer.ackedSeq >= committedSeq;
+    };
+    // From then on no commit is possible without a majority of them, and one that lost its disk is none.
+    const areReady = target.filter(hasIt).length >= majority(target.length);
+    const voters = viewVoters(this.#view);
+    return areReady && target.every((server) => voters.includes(server) || hasIt(server));
+  }
+
+  #settle(tickets: readonly number[], committedSeq: number): void {
+    const { out, peers, epoch } = this.#context;
+    const view = this.#view;
+    this.#change = null;
+    this.#countedView = view;
+    out.trace('members-changed', `${view.number}: ${view.members.join()}`);
+    for (const ticket of tickets) out.push({ kind: 'members-changed', ticket, view });
+    for (const server of peers.servers()) {
+      if (view.members.includes(server)) continue;
+      // It was sent the operation by which it is no member; now it learns that this is committed.
+      out.send(server, { kind: 'commit', epoch, committedSeq });
+      peers.remove(server);
+    }
+  }
+
+  /** The epoch is over at this server. */
+  abandon(): void {
+    for (const ticket of this.#change?.tickets ?? []) this.#context.out.unknown(ticket);
+    this.#change = null;
+  }
+}
+
+function changeOfView(view: View): Operation {
+  const nothing = new Uint8Array(0);
+  return { request: null, result: nothing, body: nothing, view };
+}

@@ -1,0 +1,160 @@
+import { assert, unreachable } from '../base/assert.ts';
+import type { ServerId } from '../base/ids.ts';
+import type { CommitPoint } from './commit-point.ts';
+import type { Position } from './epoch.ts';
+import { epochEqual } from './epoch.ts';
+import type { Heartbeats } from './heartbeats.ts';
+import type { MemberChange } from './member-change.ts';
+import type { Answer } from './messages.ts';
+import type { OrderContext } from './order-context.ts';
+import type { Progress } from './progress.ts';
+import type { Trust } from './record.ts';
+import type { Replication } from './replication.ts';
+
+/** What the answers of peers, in the epoch that this server orders in, say of their progress. */
+export class PeerAnswers {
+  readonly #context: OrderContext;
+  readonly #members: MemberChange;
+  readonly #heartbeats: Heartbeats;
+  readonly #commit: CommitPoint;
+  readonly #replication: Replication;
+  readonly #advance: (nowMs: number) => void;
+
+  /** @param advance does what an answer has made possible */
+  constructor(
+    context: OrderContext,
+    members: MemberChange,
+    heartbeats: Heartbeats,
+    commit: CommitPoint,
+    replication: Replication,
+    advance: (nowMs: number) => void,
+  ) {
+    this.#context = context;
+    this.#members = members;
+    this.#heartbeats = heartbeats;
+    this.#commit = commit;
+    this.#replication = replication;
+    this.#advance = advance;
+  }
+
+  /** @param from a peer */
+  receive(from: ServerId, message: Answer, nowMs: number): void {
+    switch (message.kind) {
+      case 'promise':
+        // Too late even for the majority that has the base: it is given the base now.
+        this.#heartbeats.reported(this.#context.peers.get(from), message.trust);
+        this.#stateNeeded(from, nowMs);
+        return;
+      case 'installed':
+      case 'ack':
+        this.#acknowledged(from, message.seq, nowMs);
+        return;
+      case 'resend':
+        this.#resend(from, message.fromSeq, nowMs);
+        return;
+      case 'need-state':
+        this.#stateNeeded(from, nowMs);
+        return;
+      case 'heartbeat-ack':
+        this.#heartbeatAnswered(from, message.position, message.beat, message.trust, nowMs);
+        return;
+      case 'flushed':
+        this.#flushed(from, message.seq, nowMs);
+        return;
+      case 'read-request':
+      case 'read-returned':
+        // Reads are the role's concern: only an active primary lets backups answer them.
+        return;
+      default:
+        unreachable(message);
+    }
+  }
+
+  /** The replica has installed an epoch that began without a reset, by what it answers; before it counts as acknowledged. */
+  receiveFirst(from: ServerId, message: Answer): void {
+    const seq = installedSeq(message, this.#context);
+    if (seq === null) return;
+    const peer = this.#context.peers.find(from);
+    if (peer?.isInstalled === false) this.#installed(peer, seq);
+  }
+
+  /** The replica restarted as another process: it reports anew what it has. */
+  restarted(server: ServerId): void {
+    const { peers, log } = this.#context;
+    peers.find(server)?.restarted(log.firstSeq - 1, this.#heartbeats.number);
+  }
+
+  /** The replica has this epoch installed and all operations up to `seq` applied. */
+  #acknowledged(from: ServerId, seq: number, nowMs: number): void {
+    const { peers, log, standing } = this.#context;
+    const peer = peers.heard(from, nowMs);
+    assert(seq <= log.lastSeq, 'No replica has an operation of this epoch that was not sequenced');
+    if (!peer.isInstalled) this.#installed(peer, seq);
+    // A peer goes by the new view now, and requests and votes by it: so does this server.
+    if (this.#members.isKnownAt(seq)) standing.tellView();
+    peer.acknowledged(seq, log.firstSeq);
+    this.#advance(nowMs);
+    this.#replication.pump(peer);
+  }
+
+  #installed(peer: Progress, seq: number): void {
+    // What it was allowed in an earlier epoch ended with the promise that this one needed.
+    this.#context.grants.followed(peer.server, this.#context.epoch);
+    peer.installed(seq);
+  }
+
+  #heartbeatAnswered(from: ServerId, position: Position, beat: number, trust: Trust, nowMs: number): void {
+    const { peers, epoch } = this.#context;
+    const answering = peers.get(from);
+    this.#heartbeats.answered(answering, beat, trust, this.#commit.committedSeq, nowMs);
+    if (epochEqual(position.epoch, epoch)) {
+      this.#acknowledged(from, position.seq, nowMs);
+      const peer = peers.find(from);
+      if (peer === undefined) return;
+      // After a loss of power it has to have all that it may have acknowledged before, and say so.
+      if (peer.isFetching || trust !== 'intact') this.#replication.sendInstall(peer);
+    } else {
+      // Made anew in the same life of its process, it has nothing any more of what it acknowledged.
+      if (answering.isInstalled) this.restarted(from);
+      // The first heartbeat behind the request to install the epoch it answers while it stores that.
+      if (!answering.isInstalling(beat)) this.#stateNeeded(from, nowMs);
+    }
+  }
+
+  /** The replica does not have this epoch installed (or did not, when it said so). */
+  #stateNeeded(from: ServerId, nowMs: number): void {
+    const peer = this.#context.peers.heard(from, nowMs);
+    if (peer.isInstalled) return;
+    peer.lacksEpoch();
+    this.#replication.sendInstall(peer);
+  }
+
+  #resend(from: ServerId, fromSeq: number, nowMs: number): void {
+    const { peers, out } = this.#context;
+    const peer = peers.heard(from, nowMs);
+    if (!peer.isInstalled || fromSeq <= peer.ackedSeq || fromSeq >= peer.nextSeq) return;
+    out.trace('resent', `to ${from} from operation ${fromSeq}`);
+    peer.resendFrom(fromSeq);
+    this.#replication.pump(peer);
+  }
+
+  #flushed(from: ServerId, seq: number, nowMs: number): void {
+    const peer = this.#context.peers.heard(from, nowMs);
+    peer.flushedSeq = Math.max(peer.flushedSeq, seq);
+    this.#advance(nowMs);
+  }
+}
+
+/** @returns the position in the epoch that an answer reports; null where it reports none */
+function installedSeq(message: Answer, { epoch }: OrderContext): number | null {
+  switch (message.kind) {
+    case 'ack':
+    case 'installed':
+      return message.seq;
+    case 'heartbeat-ack':
+      // It stands for an acknowledgement that was lost.
+      return epochEqual(message.position.epoch, epoch) ? message.position.seq : null;
+    default:
+      return null;
+  }
+}

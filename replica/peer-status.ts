@@ -1,0 +1,44 @@
+import type { PeerStatus } from './actions.ts';
+import type { OrderContext } from './order-context.ts';
+import type { Progress } from './progress.ts';
+import type { View } from './view.ts';
+import { viewVoters } from './view.ts';
+
+/** @returns all replicas as their primary sees them, itself included if it votes; members in the order of the view */
+export function peerStatuses(
+  context: OrderContext,
+  view: View,
+  committedSeq: number,
+  nowMs: number,
+): PeerStatus[] {
+  const { peers, config, standing } = context;
+  const voters = viewVoters(view);
+  const statuses: PeerStatus[] = [...peers].map((peer) => {
+    const lagOperations = Math.max(0, committedSeq - peer.ackedSeq);
+    const isCurrent = peer.isInstalled && lagOperations === 0;
+    return {
+      server: peer.server,
+      role: voters.includes(peer.server) ? 'backup' : 'learner',
+      state: peers.isSilent(peer, nowMs) ? 'unreachable' : isCurrent ? 'current' : 'catching-up',
+      seq: peer.ackedSeq,
+      lagOperations,
+      lagBytes: isCurrent ? 0 : lagBytes(context, peer, committedSeq),
+      behindMs: isCurrent ? 0 : nowMs - behindSinceMs(context, peer),
+    };
+  });
+  if (!voters.includes(config.self)) return statuses;
+  const own = { server: config.self, role: 'primary', state: 'current', seq: standing.seq } as const;
+  statuses.push({ ...own, lagOperations: 0, lagBytes: 0, behindMs: 0 });
+  return statuses.sort((a, b) => voters.indexOf(a.server) - voters.indexOf(b.server));
+}
+
+/** A peer that is sent every operation a moment later, beyond a majority, is behind by that moment. */
+function behindSinceMs({ log, beganMs }: OrderContext, peer: Progress): number {
+  const missing = peer.isInstalled ? log.findKept(peer.ackedSeq + 1) : undefined;
+  return missing?.numberedMs ?? beganMs;
+}
+
+function lagBytes({ log }: OrderContext, peer: Progress, committedSeq: number): number | null {
+  if (!peer.isInstalled || peer.ackedSeq + 1 < log.firstSeq) return null;
+  return log.bytesUpTo(committedSeq) - log.bytesUpTo(peer.ackedSeq);
+}

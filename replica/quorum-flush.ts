@@ -1,0 +1,58 @@
+import type { ServerId } from '../base/ids.ts';
+import type { MemberChange } from './member-change.ts';
+import type { OrderContext } from './order-context.ts';
+import { viewReached } from './view.ts';
+
+interface PendingFlush {
+  readonly ticket: number;
+  readonly seq: number;
+}
+
+/** Clients that wait until a majority has operations through a loss of power. */
+export class QuorumFlush {
+  readonly #context: OrderContext;
+  readonly #members: MemberChange;
+  #pending: PendingFlush[] = [];
+
+  constructor(context: OrderContext, members: MemberChange) {
+    this.#context = context;
+    this.#members = members;
+  }
+
+  get isIdle(): boolean {
+    return this.#pending.length === 0;
+  }
+
+  /** All up to it is waited for; −1 where nothing is. */
+  get wantedSeq(): number {
+    return this.#pending.at(-1)?.seq ?? -1;
+  }
+
+  /** @param seq the last operation that is committed */
+  wait(ticket: number, seq: number): void {
+    this.#pending.push({ ticket, seq });
+    this.#context.localFlush.want(seq);
+  }
+
+  /** Answers the clients whose operations have reached a majority. */
+  advance(): void {
+    if (this.#pending.length === 0) return;
+    const { localFlush, config, peers, out } = this.#context;
+    const ownSeq = localFlush.flushedSeq;
+    const flushedSeq = (server: ServerId): number =>
+      server === config.self ? ownSeq : (peers.find(server)?.flushedSeq ?? -1);
+    const reached = Math.min(ownSeq, viewReached(this.#members.countedView, flushedSeq));
+    const waiting: PendingFlush[] = [];
+    for (const flush of this.#pending) {
+      if (reached >= flush.seq) out.push({ kind: 'flushed', ticket: flush.ticket });
+      else waiting.push(flush);
+    }
+    this.#pending = waiting;
+  }
+
+  /** The epoch is over at this server. */
+  abandon(): void {
+    for (const { ticket } of this.#pending) this.#context.out.unknown(ticket);
+    this.#pending = [];
+  }
+}

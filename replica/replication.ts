@@ -1,0 +1,148 @@
+import type { ServerId } from '../base/ids.ts';
+import { majority } from '../base/quorum.ts';
+import type { CommitPoint } from './commit-point.ts';
+import type { Heartbeats } from './heartbeats.ts';
+import type { MemberChange } from './member-change.ts';
+import { LIFE_UNKNOWN } from './messages.ts';
+import type { OrderContext } from './order-context.ts';
+import type { Progress } from './progress.ts';
+import { viewVoters } from './view.ts';
+
+/** Bytes sent to a replica and not acknowledged by it, beyond which the next operation waits. */
+const WINDOW_BYTES_MAX = 16 * 1024 * 1024;
+
+export const NO_PEERS: ReadonlySet<ServerId> = new Set();
+
+/** What the primary sends to its peers, by their progress. */
+export class Replication {
+  readonly #context: OrderContext;
+  readonly #members: MemberChange;
+  readonly #heartbeats: Heartbeats;
+  readonly #commit: CommitPoint;
+
+  constructor(context: OrderContext, members: MemberChange, heartbeats: Heartbeats, commit: CommitPoint) {
+    this.#context = context;
+    this.#members = members;
+    this.#heartbeats = heartbeats;
+    this.#commit = commit;
+  }
+
+  /** Sends what the replica lacks, in order, as far as the window allows. */
+  pump(peer: Progress, deferrable: boolean = false): void {
+    const { log, standing, out } = this.#context;
+    if (peer.isUnasked) this.#begin(peer, deferrable);
+    if (!peer.takesOperations) return;
+    if (peer.nextSeq < log.firstSeq) {
+      peer.fetches(standing.seq);
+      this.sendInstall(peer);
+      return;
+    }
+    const ackedBytes = log.bytesUpTo(peer.ackedSeq);
+    while (peer.nextSeq <= log.lastSeq) {
+      if (log.bytesUpTo(peer.nextSeq - 1) - ackedBytes > WINDOW_BYTES_MAX) return;
+      const { message } = log.get(peer.nextSeq);
+      out.push({ kind: 'send', to: peer.server, message, deferrable });
+      peer.sent();
+    }
+  }
+
+  /** Asks all who were not asked yet to install an epoch that began without a reset. */
+  establish(): void {
+    for (const peer of this.#context.peers) if (peer.isUnasked) this.#begin(peer, false);
+  }
+
+  #begin(peer: Progress, deferrable: boolean): void {
+    const { out, base, epoch } = this.#context;
+    peer.asked(this.#heartbeats.number);
+    const message = { epoch, view: this.#members.committedView } as const;
+    if (base.seq === 0) {
+      out.send(peer.server, { kind: 'begin', ...message }, deferrable);
+    } else {
+      // A replica that has the base already only says so.
+      const install = { kind: 'install', ...message, base, to: LIFE_UNKNOWN, urgent: true } as const;
+      out.send(peer.server, install, deferrable);
+    }
+  }
+
+  sendInstall(peer: Progress): void {
+    if (!this.#heartbeats.mayInstall(peer)) return;
+    const { out, epoch, standing, base, lifeOf } = this.#context;
+    // A peer that has the epoch but lags behind fetches the state as it is here now; so does one in doubt, because
+    // the base of the epoch is not all that it may have acknowledged in it.
+    const isCurrent = peer.isInstalled || peer.trust !== 'intact';
+    out.send(peer.server, {
+      kind: 'install',
+      epoch,
+      view: this.#members.committedView,
+      base: isCurrent ? { epoch, seq: standing.seq } : base,
+      to: isCurrent ? lifeOf(peer.server) : LIFE_UNKNOWN,
+      urgent: false,
+    });
+  }
+
+  sendFlush(peer: Progress, seq: number): void {
+    if (!peer.isInstalled || peer.flushedSeq >= seq) return;
+    this.#context.out.send(peer.server, { kind: 'flush', epoch: this.#context.epoch, seq });
+  }
+
+  /** The transport reached the replica again: all that it has not acknowledged may be lost. */
+  reconnected(peer: Progress): void {
+    peer.disconnected();
+    this.#sendHeartbeat(peer, 0);
+    if (!peer.isInstalled || peer.isFetching) return;
+    peer.resendFrom(peer.ackedSeq + 1);
+    this.pump(peer);
+  }
+
+  /** Repeats what may be lost, and shows the others that there is a primary. */
+  heartbeat(flushSeq: number, nowMs: number): void {
+    const { peers } = this.#context;
+    const guardMs = this.#heartbeats.next(nowMs);
+    const voters = viewVoters(this.#members.committedView);
+    this.establish();
+    const extra = this.extraPeers(nowMs);
+    for (const peer of peers) {
+      this.#sendHeartbeat(peer, guardMs, extra.has(peer.server));
+      // A heartbeat makes no replica at a learner: its view does not name that server.
+      const isLearner = !voters.includes(peer.server);
+      if (isLearner && (!peer.isInstalled || peers.isSilent(peer, nowMs))) this.sendInstall(peer);
+      this.sendFlush(peer, flushSeq);
+    }
+  }
+
+  /** @param guardMs 0 where only this replica is sent a heartbeat, so that its answer is not counted */
+  #sendHeartbeat(peer: Progress, guardMs: number, deferrable: boolean = false): void {
+    const { out, epoch } = this.#context;
+    const message = {
+      kind: 'heartbeat',
+      epoch,
+      view: this.#members.committedView,
+      committedSeq: this.#commit.committedSeq,
+      sentSeq: peer.sentSeq,
+      beat: guardMs === 0 ? 0 : this.#heartbeats.number,
+      guardMs,
+    } as const;
+    out.send(peer.server, message, deferrable);
+  }
+
+  /**
+   * Peers whose acknowledgement decides nothing if the others go on answering as they did: those beyond a majority of
+   * the ones that keep up. They are the same servers whatever the subject, so that what they are sent of many subjects
+   * shares frames. Where one of the majority falls behind the commit point, others take its place until it has caught up.
+   */
+  extraPeers(nowMs: number): ReadonlySet<ServerId> {
+    const { peers, base, grants } = this.#context;
+    const view = this.#members.countedView;
+    if (this.#members.isUnderWay || view.policy === 'all') return NO_PEERS;
+    let missing = majority(view.members.length) - 1;
+    const extra = new Set<ServerId>();
+    for (const peer of peers.inNameOrder()) {
+      if (missing > 0 && peer.keepsUp(this.#commit.committedSeq, base.seq)) missing--;
+      else extra.add(peer.server);
+    }
+    if (missing > 0) return NO_PEERS;
+    // Nothing commits without them.
+    for (const server of grants.holders(nowMs)) extra.delete(server);
+    return extra;
+  }
+}
