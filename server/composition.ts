@@ -442,7 +442,7 @@ export async function compose(
     isConnected,
     call: (to, method, payload, timeoutMs) => connected().call(to, method, payload, timeoutMs),
     named: (file, successor) => gateway.router.expect(file, successor),
-    succeed: (file, from) => files.succeed(file, from),
+    succeed: (file, from) => files.replicas.succeed(file, from),
     peers: () => connected().peers,
     flush: () => store.flushIndex(),
     reach: (peer, timeoutMs) => gateway.peers.exchange(peer, { method: 'GET', path: '/livez' }, timeoutMs),
@@ -553,7 +553,8 @@ export async function compose(
   if (security.tls !== null) registerSecurityMetrics(metrics, security.tls);
 
   const idle = new IdleFiles({
-    ...{ world, clock, log, host, lease, files, succession },
+    ...{ world, clock, log, host, lease, succession },
+    settling: files.settling,
     idleMs: config.leaseIdleMs,
   });
   const joined = new Membership({

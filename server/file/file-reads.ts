@@ -1,3 +1,4 @@
+import { assert, unreachable } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
@@ -6,37 +7,38 @@ import type { ContentVersion } from '../../wire/catalog-api.ts';
 import type { FileExtent, FileState, Whence } from '../../wire/http-api.ts';
 import { LOCATIONS_HELD_MS } from '../../wire/locations.ts';
 import type { Clock } from '../clock.ts';
-import type { LeaseDriver } from '../lease-driver.ts';
 import type { Traffic } from '../live/traffic.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
-import type { ReplicaHost } from '../replica-host.ts';
 import type { FileLocated, FileRead } from '../services.ts';
 import { EPOCH_ZERO } from '../storage/contents.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
 import type { AgreedFiles } from './agreed-files.ts';
+import type { Authorities } from './authority.ts';
 import { extentStep } from './extents.ts';
-import { finalAttributes } from './sealed-file.ts';
+import type { FileReplicas } from './file-replicas.ts';
 
 export interface FileReadsParts {
   readonly self: ServerId;
   readonly store: FileStore;
-  readonly host: ReplicaHost;
-  readonly lease: LeaseDriver;
   readonly world: World;
   readonly clock: Clock;
   /** Reads without a primary; absent where each read has one. */
   readonly agreed?: Pick<AgreedFiles, 'read' | 'look'>;
-  /** Counts what is done for clients; absent where nobody wants to know. */
+  /** Counts what is done for clients; absent where it is not counted. */
   readonly traffic?: Traffic;
-  /** @returns the driver of a replica that is primary now; becomes it where nobody is */
-  activate(file: FileId): Promise<ReplicaDriver>;
-  /** @returns the driver of the replica here, whatever its role */
-  member(file: FileId): Promise<ReplicaDriver>;
-  /** Waits for the work no longer than for a majority of the file's members. */
-  bounded<Value>(file: FileId, begin: () => Promise<Value>): Promise<Value>;
+  readonly authorities: Authorities;
+  readonly replicas: FileReplicas;
 }
 
-/** What a file is, read at the replica here: nothing is told that was outdated when it was asked for, or is not committed. */
+/** How a read is answered by each authority. */
+interface Answers<Answer> {
+  sealed(attributes: FileAttributes): Answer | Promise<Answer>;
+  /** @returns null where no majority agrees about the file */
+  quorum(agreed: Pick<AgreedFiles, 'read' | 'look'>): Promise<Answer | null>;
+  replica(driver: ReplicaDriver): Promise<Answer>;
+}
+
+/** Reads at the replica here, by the authority that this server has: no answer was outdated when it was asked for, or is not committed. */
 export class FileReads {
   readonly #parts: FileReadsParts;
 
@@ -44,38 +46,59 @@ export class FileReads {
     this.#parts = parts;
   }
 
-  async read(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead> {
-    const final = finalAttributes(this.#parts.store, file);
-    if (final !== null) {
-      assertAsOf(file, final, asOf);
-      return this.#readFinal(file, final, offset, length);
-    }
-    const agreed = await this.#readAgreed(file, offset, length, asOf);
-    if (agreed !== null) return agreed;
-    const driver = await this.#reader(file);
-    const { taken, ...told } = await this.#take(driver, offset, length, asOf, (store) =>
-      store.read(file, offset, length),
-    );
-    return { bytes: taken, ...told, ageMs: 0 };
+  read(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileRead> {
+    return this.#answer(file, {
+      sealed: (attributes) => {
+        assertAsOf(file, attributes, asOf);
+        return this.#readFinal(file, attributes, offset, length);
+      },
+      quorum: (agreed) => this.#readAgreed(agreed, file, offset, length, asOf),
+      replica: async (driver) => {
+        const { taken, ...shown } = await this.#take(driver, offset, length, asOf, (store) =>
+          store.read(file, offset, length),
+        );
+        return { bytes: taken, ...shown, ageMs: 0 };
+      },
+    });
   }
 
   async locate(file: FileId, offset: number, length: number, asOf?: ContentVersion): Promise<FileLocated> {
-    const { store } = this.#parts;
-    const final = finalAttributes(store, file);
-    if (final !== null) {
-      assertAsOf(file, final, asOf);
+    const { store, authorities, traffic } = this.#parts;
+    const { by } = authorities.localDisk(file);
+    if (by.kind === 'sealed-replica') {
+      assertAsOf(file, by.attributes, asOf);
       const locations = store.locate(file, offset, length, LOCATIONS_HELD_MS);
-      this.#parts.traffic?.read();
-      return { locations, state: this.stateOfFinal(file, final), served: 'local' };
+      traffic?.read();
+      return { locations, state: this.stateOfFinal(file, by.attributes), served: 'local' };
     }
-    // An election is not waited for: whoever asks reads in the ordinary way meanwhile.
-    const driver = this.#readerNow(file);
-    if (driver === null) throw this.#mayNotAnswer(file);
-    await this.#answers(driver);
-    const { taken, ...told } = await this.#take(driver, offset, length, asOf, () =>
+    await this.#mayAnswer(by.driver);
+    const { taken, ...shown } = await this.#take(by.driver, offset, length, asOf, () =>
       store.locate(file, offset, length, LOCATIONS_HELD_MS),
     );
-    return { locations: taken, ...told };
+    return { locations: taken, ...shown };
+  }
+
+  /** Has a read answered by the authority for it. Where this server has none, it becomes primary first. */
+  async #answer<Answer>(file: FileId, by: Answers<Answer>): Promise<Answer> {
+    const { authorities, agreed } = this.#parts;
+    const authority = authorities.reader(file);
+    switch (authority?.kind) {
+      case 'sealed-replica':
+        return by.sealed(authority.attributes);
+      case 'quorum-read': {
+        assert(agreed !== undefined, 'A quorum read has what it is asked by');
+        const answer = await by.quorum(agreed);
+        return answer ?? by.replica(await this.#reader(file));
+      }
+      case 'active-primary':
+      case 'read-lease-backup':
+        await this.#mayAnswer(authority.driver);
+        return by.replica(authority.driver);
+      case undefined:
+        return by.replica(await this.#primary(file));
+      default:
+        return unreachable(authority);
+    }
   }
 
   /**
@@ -91,16 +114,16 @@ export class FileReads {
     take: (store: FileStore) => Taken | Promise<Taken>,
   ): Promise<{ readonly taken: Taken; readonly state: FileState; readonly served: 'primary' | 'local' }> {
     const { file } = driver;
-    const { store } = this.#parts;
+    const { store, authorities } = this.#parts;
     const { epoch, committedSeq } = driver.status();
-    const served = driver.leads ? 'primary' : 'local';
     // One uninterrupted step decides what is read; it may be answered once all of it is committed.
     const dependsOnSeq = store.readDependsOn(file, offset, length);
-    this.#assertReadable(driver, dependsOnSeq);
+    const { kind } = authorities.pinning(driver, dependsOnSeq);
+    const served = kind === 'active-primary' ? 'primary' : 'local';
     const attributes = store.attributes(file);
     assertAsOf(file, attributes, asOf);
     const [, taken] = await Promise.all([
-      this.#parts.bounded(file, () => driver.committed(epoch, dependsOnSeq)),
+      this.#parts.replicas.bounded(file, () => driver.committed(epoch, dependsOnSeq)),
       take(store),
     ]);
     await driver.committed(epoch, dependsOnSeq);
@@ -108,15 +131,15 @@ export class FileReads {
     return { taken, state: this.#stateOf(file, attributes, committedSeq, epoch), served };
   }
 
-  /** @returns null where somebody leads the file, as far as is known here, or no majority agrees about it */
-  async #readAgreed(
+  /** @returns null where no majority agrees about the file */
+  #readAgreed(
+    agreed: Pick<AgreedFiles, 'read'>,
     file: FileId,
     offset: number,
     length: number,
     asOf?: ContentVersion,
   ): Promise<FileRead | null> {
-    const { agreed, store, traffic } = this.#parts;
-    if (agreed === undefined || !this.isUnled(file)) return null;
+    const { store, traffic } = this.#parts;
     return agreed.read(file, async ({ seq }) => {
       // What is being stored this very moment is not what they agree about.
       if (store.readDependsOn(file, offset, length) > seq) return null;
@@ -129,20 +152,14 @@ export class FileReads {
     });
   }
 
-  /** Nobody leads it, as far as is known here, and nobody here may answer reads of it. */
-  isUnled(file: FileId): boolean {
-    const { host, lease } = this.#parts;
-    const { own, holder } = lease.view(file);
-    return !own && holder === null && host.loaded(file)?.readGate(0) !== 'serve';
-  }
-
   /** What is here now, whether it is the newest or not. */
   async readStale(file: FileId, offset: number, length: number): Promise<FileRead> {
-    const final = finalAttributes(this.#parts.store, file);
-    if (final !== null) return this.#readFinal(file, final, offset, length);
-    const driver = await this.#parts.member(file);
+    const { store, clock, authorities, replicas } = this.#parts;
+    const authority = authorities.stale(file);
+    if (authority.kind === 'sealed-replica')
+      return this.#readFinal(file, authority.attributes, offset, length);
+    const driver = await replicas.member(file);
     const { epoch, committedSeq, currentAtMs } = driver.status();
-    const { store, clock } = this.#parts;
     const attributes = store.attributes(file);
     const bytes = await store.read(file, offset, length);
     this.#parts.traffic?.read();
@@ -150,11 +167,10 @@ export class FileReads {
     return { bytes, state: this.#stateOf(file, attributes, committedSeq, epoch), served: 'local', ageMs };
   }
 
-  /** What is looked through in more than one turn may change meanwhile: each part of it was so within the call. */
+  /** Contents that are searched in more than one tick may change meanwhile: each part of them was so within the call. */
   async extent(file: FileId, offset: number, whence: Whence, asOf?: ContentVersion): Promise<FileExtent> {
-    const { store } = this.#parts;
-    const final = finalAttributes(store, file);
-    const driver = final === null ? await this.#reader(file) : null;
+    const { store, authorities } = this.#parts;
+    const driver = authorities.sealed(file) === null ? await this.#reader(file) : null;
     for (let from = offset; ; ) {
       const attributes = store.attributes(file);
       assertAsOf(file, attributes, asOf);
@@ -169,7 +185,7 @@ export class FileReads {
     }
   }
 
-  /** To be called in the turn in which the objects up to `to` were looked at. @returns once what was seen is committed */
+  /** To be called in the tick in which the objects up to `to` were searched. @returns once what was seen is committed */
   async #lookedAt(driver: ReplicaDriver, from: number, to: number | null): Promise<FileState> {
     const { store } = this.#parts;
     const { file } = driver;
@@ -180,23 +196,18 @@ export class FileReads {
       from,
       Math.max(1, (to ?? attributes.sizeBytes) + 1 - from),
     );
-    this.#assertReadable(driver, dependsOnSeq);
-    await this.#parts.bounded(file, () => driver.committed(epoch, dependsOnSeq));
+    this.#parts.authorities.pinning(driver, dependsOnSeq);
+    await this.#parts.replicas.bounded(file, () => driver.committed(epoch, dependsOnSeq));
     return this.#stateOf(file, attributes, committedSeq, epoch);
   }
 
-  async state(file: FileId): Promise<FileState> {
-    const final = finalAttributes(this.#parts.store, file);
-    if (final !== null) return this.stateOfFinal(file, final);
-    const agreed = await this.#stateAgreed(file);
-    return agreed ?? this.stateAt(file, await this.#reader(file));
-  }
-
-  /** @returns null where somebody leads the file, as far as is known here, or no majority agrees about it */
-  async #stateAgreed(file: FileId): Promise<FileState | null> {
-    const { agreed, store } = this.#parts;
-    if (agreed === undefined || !this.isUnled(file)) return null;
-    return agreed.look(file, async () => this.stateOfFinal(file, store.attributes(file)));
+  state(file: FileId): Promise<FileState> {
+    const { store } = this.#parts;
+    return this.#answer(file, {
+      sealed: (attributes) => this.stateOfFinal(file, attributes),
+      quorum: (agreed) => agreed.look(file, async () => this.stateOfFinal(file, store.attributes(file))),
+      replica: (driver) => this.stateAt(file, driver),
+    });
   }
 
   async stateAt(file: FileId, driver: ReplicaDriver): Promise<FileState> {
@@ -205,8 +216,8 @@ export class FileReads {
     const changedSeq = attributes.versionEpoch === epoch.counter ? attributes.versionSeq : 0;
     // A seal may vanish like a change while it is not committed. It has a place up to the last operation here.
     const dependsOnSeq = attributes.seal === 'open' ? changedSeq : driver.subject.record().seq;
-    this.#assertReadable(driver, dependsOnSeq);
-    await this.#parts.bounded(file, () => driver.committed(epoch, dependsOnSeq));
+    this.#parts.authorities.pinning(driver, dependsOnSeq);
+    await this.#parts.replicas.bounded(file, () => driver.committed(epoch, dependsOnSeq));
     return this.#stateOf(file, attributes, committedSeq, epoch);
   }
 
@@ -227,41 +238,27 @@ export class FileReads {
     return this.#stateOf(file, attributes, seq, installed);
   }
 
-  /** @returns the driver of a replica that may answer reads now; becomes the primary where nobody is */
+  /** @returns the driver of a replica that may answer reads now; this server becomes primary where there is none */
   async #reader(file: FileId): Promise<ReplicaDriver> {
-    const driver = this.#readerNow(file) ?? (await this.#parts.activate(file));
-    await this.#answers(driver);
+    const reader = this.#parts.authorities.replica(file);
+    if (reader === null) return this.#primary(file);
+    await this.#mayAnswer(reader.driver);
+    return reader.driver;
+  }
+
+  async #primary(file: FileId): Promise<ReplicaDriver> {
+    const driver = await this.#parts.replicas.primary(file);
+    await this.#mayAnswer(driver);
     return driver;
   }
 
   /**
-   * Resolves once the replica may answer reads, or could since the call. What is pinned from then on shows what others may have shown before,
-   * while this server led but nobody kept its guard.
+   * Resolves once the replica may answer reads, or could since the call. What is pinned from then on shows what others may
+   * have shown before, while this server was primary without the guard of a majority.
    */
-  async #answers(driver: ReplicaDriver): Promise<void> {
+  async #mayAnswer(driver: ReplicaDriver): Promise<void> {
     if (driver.readGate(0) === 'serve') return;
-    await this.#parts.bounded(driver.file, () => driver.committed(driver.status().epoch, 0));
-  }
-
-  /** @returns the driver of a replica that may answer reads in this turn; null where there is none, or it has to ask for the right first */
-  #readerNow(file: FileId): ReplicaDriver | null {
-    const ready = this.#parts.host.loaded(file);
-    if (ready === null || ready.readGate(0) === 'not-primary') return null;
-    ready.usedAtMs = this.#parts.clock.nowMs();
-    return ready;
-  }
-
-  /**
-   * To be called in the turn in which contents are pinned: a backup whose right to answer had ended then, and
-   * comes again later, would show what was outdated in between.
-   */
-  #assertReadable(driver: ReplicaDriver, dependsOnSeq: number): void {
-    if (driver.readGate(dependsOnSeq) !== 'not-primary') return;
-    throw this.#mayNotAnswer(driver.file);
-  }
-
-  #mayNotAnswer(file: FileId): ServiceError {
-    return new ServiceError('not-primary', `This server may not answer reads of file ${file} now`);
+    await this.#parts.replicas.bounded(driver.file, () => driver.committed(driver.status().epoch, 0));
   }
 
   /** @param seq a committed operation: a number that is not may be given out again after a reset */
@@ -279,7 +276,7 @@ export class FileReads {
   }
 }
 
-/** To be called in the turn in which contents are pinned. @throws ServiceError `precondition-failed` where they are of another version */
+/** To be called in the tick in which contents are pinned. @throws ServiceError `precondition-failed` where they are of another version */
 function assertAsOf(file: FileId, attributes: FileAttributes, asOf: ContentVersion | undefined): void {
   if (asOf === undefined) return;
   if (attributes.versionEpoch === asOf.epoch && attributes.versionSeq === asOf.seq) return;

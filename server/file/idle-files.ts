@@ -7,7 +7,7 @@ import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import { FailedReplicas } from './failed-replicas.ts';
-import type { LocalFileService } from './file-service.ts';
+import type { FileSettling } from './file-settling.ts';
 import { SUCCESSION_MS_MAX, type Succession } from './succession.ts';
 
 /** What is under way in a file that is given back has this long to end. */
@@ -29,7 +29,7 @@ export interface IdleFilesParts {
   readonly log: Logger;
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
-  readonly files: LocalFileService;
+  readonly settling: FileSettling;
   readonly succession: Succession;
   /** A file that nobody used for this long gives its lease back, in milliseconds. */
   readonly idleMs: number;
@@ -64,7 +64,7 @@ export class IdleFiles {
   }
 
   #sweep(): void {
-    const { clock, idleMs, files } = this.#parts;
+    const { clock, idleMs, settling } = this.#parts;
     const nowMs = clock.nowMs();
     for (const driver of this.#parts.host.all()) {
       if (driver.role === 'failed') {
@@ -72,7 +72,7 @@ export class IdleFiles {
         continue;
       }
       if (driver.file === CATALOG_CELL) continue;
-      const limitMs = files.isDone(driver) ? idleMs * SETTLED_PART : idleMs;
+      const limitMs = settling.isDone(driver) ? idleMs * SETTLED_PART : idleMs;
       if (driver.usedAtMs > nowMs - limitMs || !driver.idle) continue;
       void this.#leave(driver, 'idle');
     }
@@ -111,7 +111,7 @@ export class IdleFiles {
   }
 
   async #leave(driver: ReplicaDriver, why: 'idle' | 'ending'): Promise<void> {
-    const { host, lease, files, log } = this.#parts;
+    const { host, lease, settling, log } = this.#parts;
     if (this.#leaving.has(driver)) return;
     this.#leaving.add(driver);
     try {
@@ -119,8 +119,8 @@ export class IdleFiles {
         const usedAtMs = driver.usedAtMs;
         const inUse = this.#isInUse(driver);
         // A file that was not settled stays live: its next primary is asked, and settles it.
-        if (why === 'idle') await files.settleBeforeRelease(driver);
-        else if (!inUse) await Promise.allSettled([files.settleBeforeRelease(driver)]);
+        if (why === 'idle') await settling.settleBeforeRelease(driver);
+        else if (!inUse) await Promise.allSettled([settling.settleBeforeRelease(driver)]);
         driver.usedAtMs = Math.min(driver.usedAtMs, usedAtMs);
         const hasLease = lease.view(driver.file).own;
         // What cannot be committed would hold the file for ever: then the lease runs out, and others decide.

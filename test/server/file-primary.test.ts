@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
-import type { CatalogAccess } from '../../server/file/file-service.ts';
+import type { CatalogAccess } from '../../server/file/catalog-access.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { WriteResult } from '../../wire/http-api.ts';
 import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';

@@ -223,7 +223,7 @@ test('whoever lets go of a file tells the catalog what was changed without a lea
   await write(a, 1);
   const driver = a.host.loaded(FILE);
   assert.ok(driver);
-  for (let round = 0; round < 2; round++) await a.files.settleBeforeRelease(driver);
+  for (let round = 0; round < 2; round++) await a.files.settling.settleBeforeRelease(driver);
   assert.deepEqual(
     told.map(({ kind }) => kind),
     ['open-for-write', 'settle'],

@@ -4,7 +4,8 @@ import type { CellId, FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import { type View, viewsConflict } from '../../replica/view.ts';
 import { Clock } from '../../server/clock.ts';
 import { AGREE_CALL, AGREE_SYNCED_CALL, AgreedFiles } from '../../server/file/agreed-files.ts';
-import { type CatalogAccess, LocalFileService } from '../../server/file/file-service.ts';
+import type { CatalogAccess } from '../../server/file/catalog-access.ts';
+import { LocalFileService } from '../../server/file/file-service.ts';
 import { IdleFiles } from '../../server/file/idle-files.ts';
 import { LockEndings, UNLOCKED_CALL } from '../../server/file/lock-endings.ts';
 import { PREPARE_CALL, SUCCEED_CALL, Succession } from '../../server/file/succession.ts';
@@ -196,7 +197,7 @@ export class SmallCluster {
       isConnected: (server) => transport().isConnected(server),
       call: (to, method, payload, timeoutMs) => transport().call(to, method, payload, timeoutMs),
       named: (file, successor) => void this.named.push({ at: id, file, successor }),
-      succeed: (file, from) => files.succeed(file, from),
+      succeed: (file, from) => files.replicas.succeed(file, from),
       peers: () => this.view.members,
       reach: async () => undefined,
       flush: async () => {
@@ -211,7 +212,10 @@ export class SmallCluster {
         transport().call(to, method, payload, timeoutMs, deferrable),
       heard: (ending) => files.leftUnlocked(ending),
     });
-    const idle = new IdleFiles({ world: systemWorld, clock, log, host, lease, files, succession, idleMs });
+    const idle = new IdleFiles({
+      ...{ world: systemWorld, clock, log, host, lease, succession, idleMs },
+      settling: files.settling,
+    });
     made.transport = this.network.join({
       server: id,
       log,

@@ -13,7 +13,7 @@ import { type QueryOf, runQuery } from '../../catalog/queries.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
 import { SnapshotCut } from '../../server/catalog/snapshot-cut.ts';
-import type { CatalogAccess } from '../../server/file/file-service.ts';
+import type { CatalogAccess } from '../../server/file/catalog-access.ts';
 import { ShownFiles } from '../../server/shown-files.ts';
 import type { Command, CommandResults, Query, QueryResults } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';

@@ -52,7 +52,7 @@ test('who asks the successor before the lease is given back waits, and is served
   const { primary, others } = await begun(t);
   // The one that will be chosen, too: another might be faster.
   const successor = others[FILE % others.length] as SmallServer;
-  const succeeded = successor.files.succeed(FILE, primary.id);
+  const succeeded = successor.files.replicas.succeed(FILE, primary.id);
   const written = successor.files.write(FILE, requestOf(2), 0, Buffer.from('later'));
   await primary.idle.releaseAll(5_000);
   await succeeded;
@@ -62,7 +62,7 @@ test('who asks the successor before the lease is given back waits, and is served
 test('a primary that does not end after all stays what it is, and the successor says so', async (t) => {
   const { primary, others } = await begun(t);
   const successor = others[0] as SmallServer;
-  await assert.rejects(successor.files.succeed(FILE, primary.id), { code: 'not-primary' });
+  await assert.rejects(successor.files.replicas.succeed(FILE, primary.id), { code: 'not-primary' });
   await assert.rejects(successor.files.write(FILE, requestOf(2), 0, BYTES), { code: 'not-primary' });
   assert.equal(roleOf(primary), 'active');
   assert.equal((await primary.files.write(FILE, requestOf(2), 0, BYTES)).primary, primary.id);

@@ -1,0 +1,176 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { View } from '../../replica/view.ts';
+import type { Clock } from '../clock.ts';
+import type { LeaseDriver } from '../lease-driver.ts';
+import { recentlyUsed } from '../recently-used.ts';
+import type { ReplicaDriver } from '../replica-driver.ts';
+import type { ReplicaHost } from '../replica-host.ts';
+import type { FileAttributes, FileStore } from '../storage/store.ts';
+import { lastOrderer } from './last-orderer.ts';
+import { finalAttributes } from './sealed-file.ts';
+
+/**
+ * By what right this server orders changes of a file, or answers reads of it. docs/ARCHITECTURE.md has the conditions in one
+ * table, which `test/architecture/authorities.test.ts` compares with this union.
+ */
+export type Authority =
+  | { readonly kind: 'active-primary'; readonly driver: ReplicaDriver }
+  | { readonly kind: 'creating-server'; readonly driver: ReplicaDriver }
+  | { readonly kind: 'resumed-primary'; readonly driver: ReplicaDriver }
+  | { readonly kind: 'read-lease-backup'; readonly driver: ReplicaDriver }
+  | { readonly kind: 'quorum-read' }
+  | { readonly kind: 'sealed-replica'; readonly attributes: FileAttributes }
+  | { readonly kind: 'local-disk'; readonly by: SealedReplica | ReplicaReader }
+  | { readonly kind: 'stale-on-request' };
+
+type Of<Kind extends Authority['kind']> = Extract<Authority, { kind: Kind }>;
+
+/** Gives changes their positions in the order. */
+export type Orderer = Of<'active-primary' | 'creating-server' | 'resumed-primary'>;
+/** Answers reads with the newest committed state. */
+export type Reader = Of<'active-primary' | 'read-lease-backup' | 'quorum-read' | 'sealed-replica'>;
+/** Answers reads from the replica here while its right to do so lasts. */
+export type ReplicaReader = Of<'active-primary' | 'read-lease-backup'>;
+export type SealedReplica = Of<'sealed-replica'>;
+export type QuorumRead = Of<'quorum-read'>;
+export type LocalDisk = Of<'local-disk'>;
+export type StaleOnRequest = Of<'stale-on-request'>;
+
+/** A caller that was sent to the last primary and returns within this time is served here, in milliseconds. */
+const SENT_BACK_MS = 1_000;
+const SENT_MAX = 10_000;
+
+export interface AuthoritiesParts {
+  readonly self: ServerId;
+  readonly clock: Clock;
+  readonly store: FileStore;
+  readonly host: ReplicaHost;
+  readonly lease: LeaseDriver;
+  /** Quorum reads and syncs; absent where every request needs a primary. */
+  readonly agreed?: unknown;
+  /** The server that is to be primary instead of this one; null where this one may be. */
+  yieldTo?(view: View): ServerId | null;
+  isConnected(server: ServerId): boolean;
+  /** Whether another server has reported of late that its disk is full. */
+  isDiskFull?(server: ServerId): boolean;
+}
+
+/**
+ * Decides who orders changes of a file and who answers its reads, as far as this server can tell in this tick of the event
+ * loop: it waits for nothing and sends no request. `FileReplicas` gets an authority that is missing here.
+ */
+export class Authorities {
+  readonly #parts: AuthoritiesParts;
+  /** When a caller was last sent to the last primary of a file. */
+  readonly #sentMs = recentlyUsed<FileId, number>(SENT_MAX);
+
+  constructor(parts: AuthoritiesParts) {
+    this.#parts = parts;
+  }
+
+  /** @returns by what authority the replica orders changes now; null where it may not */
+  orderer(driver: ReplicaDriver): Orderer | null {
+    if (!this.#mayOrder(driver)) return null;
+    if (driver.leads) return { kind: 'active-primary', driver };
+    const { own } = this.#parts.lease.view(driver.file);
+    return { kind: own ? 'creating-server' : 'resumed-primary', driver };
+  }
+
+  /** @returns by what authority this server answers a read now; null where it has none. It asks for a right that is missing. */
+  reader(file: FileId): Reader | null {
+    return this.sealed(file) ?? this.quorum(file) ?? this.replica(file);
+  }
+
+  /** @returns the authority of a replica that is final: it needs no lease, no primary and no majority */
+  sealed(file: FileId): SealedReplica | null {
+    const attributes = finalAttributes(this.#parts.store, file);
+    return attributes === null ? null : { kind: 'sealed-replica', attributes };
+  }
+
+  /** @returns null where the file has a primary, as far as is known here, or the replica here may answer by itself */
+  quorum(file: FileId): QuorumRead | null {
+    const { agreed, host, lease } = this.#parts;
+    if (agreed === undefined) return null;
+    const { own, holder } = lease.view(file);
+    const mayAsk = !own && holder === null && host.loaded(file)?.readGate(0) !== 'serve';
+    return mayAsk ? { kind: 'quorum-read' } : null;
+  }
+
+  /** @returns null where the replica here may not answer, or has to ask for the right first */
+  replica(file: FileId): ReplicaReader | null {
+    const driver = this.#parts.host.loaded(file);
+    if (driver === null || driver.readGate(0) === 'not-primary') return null;
+    driver.usedAtMs = this.#parts.clock.nowMs();
+    return replicaReader(driver);
+  }
+
+  /**
+   * To be called in the tick in which contents are pinned: a backup whose right to answer had ended then, and that gets it
+   * again later, would show what was outdated in between.
+   *
+   * @param dependsOnSeq the last operation that the contents show
+   * @throws ServiceError `not-primary`
+   */
+  pinning(driver: ReplicaDriver, dependsOnSeq: number): ReplicaReader {
+    if (driver.readGate(dependsOnSeq) === 'not-primary') throw mayNotAnswer(driver.file);
+    return replicaReader(driver);
+  }
+
+  /**
+   * A process on this machine reads the disk of this server itself. It does not wait for an election: meanwhile it reads as
+   * any other client.
+   *
+   * @throws ServiceError `not-primary` where the replica here may not answer in this tick
+   */
+  localDisk(file: FileId): LocalDisk {
+    const by = this.sealed(file) ?? this.replica(file);
+    if (by === null) throw mayNotAnswer(file);
+    return { kind: 'local-disk', by };
+  }
+
+  /** The caller asked for what is here, whether it is the newest state or not. */
+  stale(file: FileId): SealedReplica | StaleOnRequest {
+    return this.sealed(file) ?? { kind: 'stale-on-request' };
+  }
+
+  /**
+   * The last primary resumes the file at once (docs/design/mount.md) if this server does not become primary first, so that a file
+   * that is written in one place stays there. Counts as sending a caller there, which happens once.
+   *
+   * @returns null where this server is to serve the change
+   */
+  sendToLastPrimary(file: FileId): ServerId | null {
+    const { own, holder } = this.#parts.lease.view(file);
+    if (own || holder !== null) return null;
+    const { store, self, clock, isConnected, isDiskFull = () => false } = this.#parts;
+    const record = store.record(file);
+    const last = record === null ? null : lastOrderer(record, self);
+    if (last === null || !isConnected(last) || isDiskFull(last)) return null;
+    const nowMs = clock.nowMs();
+    if (nowMs - (this.#sentMs.get(file) ?? -Infinity) < SENT_BACK_MS) return null;
+    this.#sentMs.set(file, nowMs);
+    return last;
+  }
+
+  /** @returns the server that is to be primary of a file of this view, because this one is being drained; null where this one may be */
+  heir(view: View): ServerId | null {
+    return this.#parts.yieldTo?.(view) ?? null;
+  }
+
+  /** The replica orders, and this server has the lease, or resumes without one where it could have it. */
+  #mayOrder({ file, orders, view }: ReplicaDriver): boolean {
+    const { lease } = this.#parts;
+    const { own, holder } = lease.view(file);
+    if (!orders || own) return orders;
+    return holder === null && lease.isUsable() && this.heir(view) === null;
+  }
+}
+
+function replicaReader(driver: ReplicaDriver): ReplicaReader {
+  return { kind: driver.leads ? 'active-primary' : 'read-lease-backup', driver };
+}
+
+function mayNotAnswer(file: FileId): ServiceError {
+  return new ServiceError('not-primary', `This server may not answer reads of file ${file} now`);
+}

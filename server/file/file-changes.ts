@@ -1,0 +1,249 @@
+import type { Logger } from 'pino';
+import { unreachable } from '../../base/assert.ts';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { ContentVersion } from '../../wire/catalog-api.ts';
+import { FILE_BYTES_MAX, WRITE_BYTES_MAX, type WritePart } from '../../wire/file-operation.ts';
+import type { WriteGuard, WriteResult } from '../../wire/http-api.ts';
+import type { Traffic } from '../live/traffic.ts';
+import type { ReplicaDriver } from '../replica-driver.ts';
+import type { ChangeRequest, CopyPiece, Hole } from '../services.ts';
+import type { FileStore } from '../storage/store.ts';
+import type { Authorities } from './authority.ts';
+import type { ChangeAdmission } from './change-admission.ts';
+import type { FilePrimaries } from './file-primaries.ts';
+import type { Change, FilePrimary } from './file-primary.ts';
+import type { FileReads } from './file-reads.ts';
+import type { FileReplicas } from './file-replicas.ts';
+import type { FileSettling } from './file-settling.ts';
+import type { GivenAway } from './given-away.ts';
+import { assertDoneBefore } from './sealed-file.ts';
+import { decodeWriteOutcome } from './write-outcome.ts';
+
+/** Codes of changes that the state of the file refuses. */
+const BY_STATE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  'precondition-failed',
+  'quota-exceeded',
+  'lease-lost',
+]);
+
+/** Stands for what a request that is known already copied: its result is in the session table. */
+const NOTHING_COPIED: CopyPiece = { kind: 'hole', length: 0 };
+
+export interface FileChangesParts {
+  readonly self: ServerId;
+  readonly log: Logger;
+  readonly store: FileStore;
+  readonly authorities: Authorities;
+  readonly replicas: FileReplicas;
+  readonly primaries: FilePrimaries;
+  readonly admission: ChangeAdmission;
+  readonly givenAway: GivenAway;
+  readonly reads: FileReads;
+  readonly settling: FileSettling;
+  /** Counts what is done for clients; absent where it is not counted. */
+  readonly traffic?: Traffic;
+}
+
+/** Changes of contents: each gets a position in the order by the authority that this server has, and is answered once it is committed. */
+export class FileChanges {
+  readonly #parts: FileChangesParts;
+
+  constructor(parts: FileChangesParts) {
+    this.#parts = parts;
+  }
+
+  async write(
+    file: FileId,
+    request: ChangeRequest,
+    offset: number | 'append',
+    bytes: Uint8Array,
+    guard: WriteGuard = {},
+    tells: 'begin' | 'end' = 'begin',
+  ): Promise<WriteResult> {
+    if (bytes.length > WRITE_BYTES_MAX) {
+      throw new ServiceError(
+        'too-large',
+        `A write carries at most ${WRITE_BYTES_MAX} bytes, not ${bytes.length}`,
+      );
+    }
+    if (offset !== 'append' && offset + bytes.length > FILE_BYTES_MAX) {
+      throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
+    }
+    const { replicas, admission } = this.#parts;
+    const answered = this.#answeredFinally(file, request);
+    if (answered !== null) return answered;
+    this.#parts.givenAway.assertNot(file);
+    const driver = bytes.length === 0 ? await replicas.primary(file) : await replicas.orderer(file);
+    if (bytes.length === 0) {
+      const state = await this.#parts.reads.state(file);
+      return { ...state, offset: offset === 'append' ? state.sizeBytes : offset };
+    }
+    admission.assertAllReachable(driver);
+    await admission.assertSpace(driver, request, bytes.length);
+    return this.#decided(driver, async (orderer, primary) => {
+      const write = (held: WriteGuard): Promise<Change> =>
+        primary.write(request, offset, bytes, { guard: held, tells });
+      try {
+        return await write(guard);
+      } catch (error) {
+        const isRefused = error instanceof ServiceError && error.code === 'precondition-failed';
+        // Where this very request has changed the file, there is nothing to guard, only an answer to repeat.
+        if (isRefused && orderer.leads && (await admission.isKnown(orderer, request))) return write({});
+        throw error;
+      }
+    });
+  }
+
+  /**
+   * The primary decides what the state of the file refuses: a server that only orders may have been overtaken, and would never
+   * learn of it.
+   *
+   * @throws ServiceError
+   */
+  async #decided(
+    driver: ReplicaDriver,
+    change: (orderer: ReplicaDriver, primary: FilePrimary) => Promise<Change>,
+  ): Promise<WriteResult> {
+    const { file } = driver;
+    const by = async (orderer: ReplicaDriver): Promise<WriteResult> => {
+      const primary = this.#parts.primaries.of(orderer);
+      return this.#changed(
+        file,
+        primary,
+        await this.#parts.replicas.bounded(file, () => change(orderer, primary)),
+      );
+    };
+    try {
+      return await by(driver);
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === 'quota-exceeded') this.#giveBackGrowth(file);
+      const isRefused = error instanceof ServiceError && BY_STATE.has(error.code);
+      if (!isRefused || driver.leads) throw error;
+      return by(await this.#parts.replicas.primary(file));
+    }
+  }
+
+  /** The size that a file may grow to counts against the quota, and may be why others are refused: its writer closes it later, or never. */
+  #giveBackGrowth(file: FileId): void {
+    this.#parts.settling.settle(file).catch((error: unknown) => {
+      // The file is settled when this primary, or the next one, releases it.
+      this.#parts.log.debug({ file, err: error }, 'what a file may grow to is not given back yet');
+    });
+  }
+
+  async writeParts(file: FileId, request: ChangeRequest, parts: readonly WritePart[]): Promise<WriteResult> {
+    const { replicas, admission } = this.#parts;
+    const answered = this.#answeredFinally(file, request);
+    if (answered !== null) return answered;
+    this.#parts.givenAway.assertNot(file);
+    const driver = await replicas.orderer(file);
+    admission.assertAllReachable(driver);
+    await admission.assertSpace(
+      driver,
+      request,
+      parts.reduce((sum, { bytes }) => sum + bytes.length, 0),
+    );
+    return this.#decided(driver, (_, primary) => primary.writeParts(request, parts));
+  }
+
+  async truncate(file: FileId, request: ChangeRequest, sizeBytes: number): Promise<WriteResult> {
+    if (sizeBytes > FILE_BYTES_MAX)
+      throw new ServiceError('bad-request', `A file ends at ${FILE_BYTES_MAX} bytes`);
+    const { replicas, admission } = this.#parts;
+    const answered = this.#answeredFinally(file, request);
+    if (answered !== null) return answered;
+    const driver = await replicas.orderer(file);
+    admission.assertAllReachable(driver);
+    return this.#decided(driver, (_, primary) => primary.truncate(request, sizeBytes));
+  }
+
+  async punch(file: FileId, request: ChangeRequest, hole: Hole): Promise<WriteResult> {
+    if (hole.from > hole.to || hole.to > FILE_BYTES_MAX) {
+      throw new ServiceError('bad-request', `There is no hole from ${hole.from} to ${hole.to}`);
+    }
+    const { replicas, admission } = this.#parts;
+    const answered = this.#answeredFinally(file, request);
+    if (answered !== null) return answered;
+    const driver = await replicas.orderer(file);
+    admission.assertAllReachable(driver);
+    return this.#decided(driver, (_, primary) => primary.punch(request, hole));
+  }
+
+  async copy(
+    file: FileId,
+    request: ChangeRequest,
+    toOffset: number,
+    read: () => Promise<CopyPiece>,
+  ): Promise<WriteResult> {
+    const { replicas, admission } = this.#parts;
+    const answered = this.#answeredFinally(file, request);
+    if (answered !== null) return answered;
+    const driver = await replicas.primary(file);
+    // A copy that was made is answered once more, whatever the source holds by now: the operation itself is not needed for that.
+    const isKnown = await admission.isKnown(driver, request);
+    const piece = isKnown ? NOTHING_COPIED : await read();
+    switch (piece.kind) {
+      case 'data':
+        return this.write(file, request, toOffset, piece.bytes, {}, 'end');
+      case 'hole':
+        return this.punch(file, request, { from: toOffset, to: toOffset + piece.length, grows: true });
+      case 'end':
+        return { ...(await this.#parts.reads.state(file)), offset: toOffset };
+      default:
+        return unreachable(piece);
+    }
+  }
+
+  /**
+   * A sealed replica answers a change: it is refused, unless it was made before.
+   *
+   * @returns null where the file may still change
+   * @throws ServiceError `sealed`, or `session-expired` where that is not known any more
+   */
+  #answeredFinally(file: FileId, request: ChangeRequest): WriteResult | null {
+    const { store, self, authorities } = this.#parts;
+    const sealed = authorities.sealed(file);
+    if (sealed === null) return null;
+    const answer = assertDoneBefore(store, file, request);
+    if (answer.kind === 'expired') {
+      throw new ServiceError('session-expired', `Whether file ${file} was changed so is not known any more`);
+    }
+    const epoch = store.record(file)?.installed.counter ?? 0;
+    const version = { epoch: sealed.attributes.versionEpoch, seq: answer.seq };
+    return resultOf(file, answer, version, epoch, self);
+  }
+
+  #changed(file: FileId, primary: FilePrimary, committed: Change): WriteResult {
+    this.#parts.traffic?.wrote();
+    return resultOf(
+      file,
+      committed,
+      primary.versionOf(committed.seq),
+      primary.epoch.counter,
+      this.#parts.self,
+    );
+  }
+}
+
+/** @param contents their version after the change */
+function resultOf(
+  file: FileId,
+  done: Change,
+  contents: ContentVersion,
+  epoch: number,
+  primary: ServerId,
+): WriteResult {
+  const { offset, sizeBytes, modifiedNs } = decodeWriteOutcome(done.result);
+  return {
+    file,
+    sizeBytes,
+    modifiedNs: modifiedNs.toString(),
+    contents,
+    ...(done.before === undefined ? {} : { before: done.before }),
+    seq: done.seq,
+    primary,
+    epoch,
+    offset,
+  };
+}

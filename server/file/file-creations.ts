@@ -1,0 +1,76 @@
+import type { Logger } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { type View, viewVoters } from '../../replica/view.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import type { LeaseDriver } from '../lease-driver.ts';
+import type { ReplicaHost } from '../replica-host.ts';
+import type { Maker } from '../services.ts';
+import type { FileStore } from '../storage/store.ts';
+import type { Authorities } from './authority.ts';
+import { type FileReplicas, viewOf } from './file-replicas.ts';
+
+export interface FileCreationsParts {
+  readonly self: ServerId;
+  readonly log: Logger;
+  readonly store: FileStore;
+  readonly host: ReplicaHost;
+  readonly lease: LeaseDriver;
+  readonly authorities: Authorities;
+  readonly replicas: FileReplicas;
+}
+
+/** This server is the creating server of files that commands make at its replica of the catalog. */
+export class FileCreations implements Maker {
+  readonly #parts: FileCreationsParts;
+
+  constructor(parts: FileCreationsParts) {
+    this.#parts = parts;
+  }
+
+  /** The lease grants nothing without an epoch: it may be gained before it is known that the file is there. */
+  making(attributes: Attributes): void {
+    const { lease, authorities } = this.#parts;
+    const file = attributes.inode as FileId;
+    const view = viewOf(attributes);
+    if (!this.#mayCreate(file, view)) return;
+    if (lease.isUsable() && authorities.heir(view) === null) lease.open(file, view);
+  }
+
+  /** Another server may make another file of that number. */
+  unmade(attributes: Attributes): void {
+    const { lease, host } = this.#parts;
+    const file = attributes.inode as FileId;
+    if (host.loaded(file) !== null) return;
+    lease.release(file);
+    lease.close(file);
+  }
+
+  made(attributes: Attributes): void {
+    const { host, lease, log, replicas } = this.#parts;
+    const file = attributes.inode as FileId;
+    const view = viewOf(attributes);
+    if (!this.#mayCreate(file, view)) return;
+    try {
+      lease.assertUsable();
+      const driver = host.create(file, view, attributes.objectBytes);
+      replicas.assertMayLead(driver);
+      replicas.noteLive(driver, attributes);
+      driver.step({ kind: 'made' });
+      // The replica that is here now has to learn of a lease that was gained meanwhile.
+      if (lease.view(file).own) lease.close(file);
+      lease.open(file, view);
+    } catch (error) {
+      // Then the server that is asked to write becomes primary.
+      if (!(error instanceof ServiceError)) throw error;
+      this.unmade(attributes);
+      log.debug({ file, err: error }, 'a file that was made here is left to others');
+    }
+  }
+
+  /** The catalog orders commands although the disk of files has failed: then none is created here. */
+  #mayCreate(file: FileId, view: View): boolean {
+    const { self, store } = this.#parts;
+    return viewVoters(view).includes(self) && store.failure === null && store.record(file) === null;
+  }
+}

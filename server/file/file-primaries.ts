@@ -1,0 +1,78 @@
+import type { FileId, ServerId } from '../../base/ids.ts';
+import { FIRST_COUNTER } from '../../replica/birth.ts';
+import { epochCompare, type Position } from '../../replica/epoch.ts';
+import type { LocksHeld } from '../../wire/lock-api.ts';
+import type { Clock } from '../clock.ts';
+import type { ReplicaDriver } from '../replica-driver.ts';
+import type { ReplicaHost } from '../replica-host.ts';
+import type { FileStore } from '../storage/store.ts';
+import { isBirthAlone } from './borne-file.ts';
+import type { CatalogAccess } from './catalog-access.ts';
+import type { FileLocks } from './file-locks.ts';
+import { type FileInCatalog, FilePrimary } from './file-primary.ts';
+import type { FileReplicas } from './file-replicas.ts';
+import { LiveMarks } from './live-marks.ts';
+
+export interface FilePrimariesParts {
+  readonly self: ServerId;
+  readonly clock: Clock;
+  readonly store: FileStore;
+  readonly host: ReplicaHost;
+  readonly catalog: CatalogAccess;
+  readonly locks: FileLocks;
+  readonly replicas: FileReplicas;
+  /** Whether another server's replica of a file has a position, or a later one. */
+  holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
+}
+
+/** What each replica that orders changes here keeps in memory, for as long as its epoch lasts. */
+export class FilePrimaries {
+  readonly #parts: FilePrimariesParts;
+  readonly #primaries = new WeakMap<ReplicaDriver, FilePrimary>();
+  readonly #liveMarks: LiveMarks;
+  /** Marks that were asked of the catalog. */
+  #turns = 0;
+
+  constructor(parts: FilePrimariesParts) {
+    this.#parts = parts;
+    this.#liveMarks = new LiveMarks({ ...parts, leads: (file) => parts.replicas.primary(file) });
+  }
+
+  /** Of the epoch of the driver, which begins with it. */
+  of(driver: ReplicaDriver): FilePrimary {
+    const known = this.#primaries.get(driver);
+    if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
+    // No lock was ever given in the epoch of a creation with contents, for it has no primary.
+    const { store, clock, catalog, locks, replicas } = this.#parts;
+    const isOfBirth = driver.epoch.counter === FIRST_COUNTER && !driver.leads && driver.orders;
+    if (isOfBirth && isBirthAlone(driver.subject.record(), store.attributes(driver.file)))
+      locks.endedUnlocked(driver, driver.epoch.counter);
+    const assertLocked = (under: LocksHeld): void => locks.assertHeld(driver, under);
+    const allowedBytes = replicas.seenLive(driver);
+    const inCatalog: FileInCatalog = {
+      markLive: (mark, growTo) => this.#liveMarks.set(primary, driver.file, mark, growTo),
+      allowedBytes: allowedBytes ?? Infinity,
+      nextTurn: () => ++this.#turns,
+      flush: () => catalog.flush(),
+      // Only a primary ends the mark, and it orders something first.
+      isLive: driver.isFirstLed && allowedBytes !== undefined,
+    };
+    const primary: FilePrimary = new FilePrimary(driver, store, clock, inCatalog, assertLocked);
+    this.#primaries.set(driver, primary);
+    return primary;
+  }
+
+  /** Of the last epoch in which the replica ordered changes; null where it never did. */
+  last(driver: ReplicaDriver): FilePrimary | null {
+    return this.#primaries.get(driver) ?? null;
+  }
+
+  /** @returns what has ordered changes of the file here, in the present epoch; null where nothing has */
+  orderedBy(file: FileId): FilePrimary | null {
+    const driver = this.#parts.host.loaded(file);
+    const primary = driver?.orders === true ? this.#primaries.get(driver) : undefined;
+    return primary !== undefined && driver !== null && epochCompare(primary.epoch, driver.epoch) === 0
+      ? primary
+      : null;
+  }
+}

@@ -1,0 +1,222 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { View } from '../../replica/view.ts';
+import { viewVoters } from '../../replica/view.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import { unlessFirst } from '../bounded.ts';
+import { PrimaryWaiter, type PrimaryWaiterParts } from '../primary-waiter.ts';
+import type { ReplicaDriver } from '../replica-driver.ts';
+import type { ReplicaHost } from '../replica-host.ts';
+import type { FileStore } from '../storage/store.ts';
+import type { Authorities, Orderer } from './authority.ts';
+import { Bursts } from './bursts.ts';
+import type { CatalogAccess } from './catalog-access.ts';
+import type { GivenAway } from './given-away.ts';
+
+/** Changes of a file without a primary, in one burst, before it is worth a primary. */
+const CHANGES_MAX = 16;
+/** A request that waits for a primary for this long asks the catalog whether the file has moved, in milliseconds. */
+const OUTDATED_AFTER_MS = 500;
+
+export interface FileReplicasParts extends PrimaryWaiterParts {
+  readonly store: FileStore;
+  readonly host: ReplicaHost;
+  readonly authorities: Authorities;
+  readonly givenAway: GivenAway;
+  readonly catalog: Pick<CatalogAccess, 'attributes' | 'justMade'>;
+}
+
+/** Opens the replicas of this server, and gets the authority that a request needs; or names the server that has it. */
+export class FileReplicas {
+  readonly #parts: FileReplicasParts;
+  readonly #waiter: PrimaryWaiter;
+  /** Of files without a primary. */
+  readonly #changes = new Bursts();
+  /** Replicas that were new here when the catalog called their file live, and what it may then grow to. */
+  readonly #seenLive = new WeakMap<ReplicaDriver, number>();
+
+  constructor(parts: FileReplicasParts) {
+    this.#parts = parts;
+    this.#waiter = new PrimaryWaiter(parts);
+  }
+
+  /** @returns the driver of a replica that is primary now; this server becomes primary where the file has none */
+  primary(file: FileId): Promise<ReplicaDriver> {
+    return this.#activated(file, (driver) => driver.leads);
+  }
+
+  /** As `primary`, for what needs no more than a position in the order. */
+  async orderer(file: FileId): Promise<ReplicaDriver> {
+    const { authorities } = this.#parts;
+    const orderer = await this.ordering(file);
+    if (orderer === null) return this.#activated(file, (one) => authorities.orderer(one) !== null);
+    if (orderer.kind !== 'active-primary') this.#becomePrimaryIfChangedOften(orderer.driver);
+    return orderer.driver;
+  }
+
+  /**
+   * The last primary of a file, which has ended its epoch in good order, resumes it where there is no primary
+   * (docs/design/mount.md, "A small change of a file at rest"): this server, or the caller is sent there, once. A read is not sent there: files that were written in
+   * one place are read from where they are asked for. A replica that is being made here is waited for: it knows the last primary.
+   *
+   * @returns null where a server has to become primary first
+   * @throws ServiceError `not-primary`
+   */
+  async ordering(file: FileId): Promise<Orderer | null> {
+    const { host, clock, authorities } = this.#parts;
+    await host.bearingEnded(file);
+    const driver = host.loaded(file) ?? (host.isResumable(file) ? host.load(file) : null);
+    const orderer = driver === null ? null : authorities.orderer(driver);
+    if (orderer !== null) {
+      orderer.driver.usedAtMs = clock.nowMs();
+      return orderer;
+    }
+    const last = authorities.sendToLastPrimary(file);
+    if (last === null) return null;
+    throw new ServiceError('not-primary', `Server ${last} has ordered file ${file} last, and may go on`, {
+      primary: last,
+    });
+  }
+
+  /** @returns the driver of the replica here, whatever its role */
+  async member(file: FileId): Promise<ReplicaDriver> {
+    const driver = this.#parts.host.loaded(file) ?? (await this.#open(file));
+    driver.usedAtMs = this.#parts.clock.nowMs();
+    const { view, outside } = driver.status();
+    if (outside !== null) throw this.#isElsewhere(file, outside.members);
+    if (!viewVoters(view).includes(this.#parts.self)) throw this.#isElsewhere(file, view.members);
+    return driver;
+  }
+
+  /**
+   * The primary `from` is about to release the file: this server wants it then, and requests that come here meanwhile
+   * wait. Resolves when it is primary.
+   *
+   * @throws ServiceError where this server cannot become primary of the file
+   */
+  async succeed(file: FileId, from: ServerId): Promise<void> {
+    const { lease, givenAway } = this.#parts;
+    lease.assertUsable();
+    const driver = await this.member(file);
+    this.assertMayLead(driver);
+    givenAway.assertNot(file);
+    this.#waiter.expectEnd(driver, from);
+    await this.#waiter.primary(driver, `file ${file}`, true);
+  }
+
+  /** A server that is to be emptied becomes primary only where no other can. @throws ServiceError `not-primary` */
+  assertMayLead(driver: ReplicaDriver): void {
+    const primary = this.#parts.authorities.heir(driver.view);
+    if (primary === null) return;
+    throw new ServiceError(
+      'not-primary',
+      `This server is being drained, and leaves file ${driver.file} to others`,
+      {
+        primary,
+      },
+    );
+  }
+
+  /**
+   * Waits for the work no longer than for a majority of the file's members.
+   *
+   * @param begin not called where the store has failed: its outcome would be lost
+   */
+  bounded<Value>(file: FileId, begin: () => Promise<Value>): Promise<Value> {
+    const view = this.#parts.store.record(file)?.view ?? { number: 0, members: [] };
+    return this.#waiter.bounded(begin(), view, `file ${file}`);
+  }
+
+  /** The catalog calls the file of this replica live already, which is new here. */
+  noteLive(driver: ReplicaDriver, { allowedBytes }: Attributes): void {
+    this.#seenLive.set(driver, allowedBytes ?? Infinity);
+  }
+
+  /** @returns what the file may grow to, as the catalog had it when the replica was new here; absent where it was not live then */
+  seenLive(driver: ReplicaDriver): number | undefined {
+    return this.#seenLive.get(driver);
+  }
+
+  /** A file that is changed often gets this server as its primary: then others may read without asking a majority. */
+  #becomePrimaryIfChangedOften({ file, view }: ReplicaDriver): void {
+    const { lease, clock } = this.#parts;
+    if (this.#changes.note(file, clock.nowMs()) > CHANGES_MAX && lease.isUsable()) lease.open(file, view);
+  }
+
+  async #activated(file: FileId, isEnough: (driver: ReplicaDriver) => boolean): Promise<ReplicaDriver> {
+    const { host, lease } = this.#parts;
+    const ready = host.loaded(file);
+    if (ready !== null && isEnough(ready)) {
+      ready.usedAtMs = this.#parts.clock.nowMs();
+      return ready;
+    }
+    lease.assertUsable();
+    const driver = await this.member(file);
+    this.assertMayLead(driver);
+    const { view } = driver;
+    const waiting = this.#ready(driver, isEnough);
+    await unlessFirst(this.#parts.world, waiting, OUTDATED_AFTER_MS, () => this.#newerPlace(file, view));
+    return driver;
+  }
+
+  async #ready(driver: ReplicaDriver, isEnough: (driver: ReplicaDriver) => boolean): Promise<void> {
+    const subject = `file ${driver.file}`;
+    await this.#waiter.primary(driver, subject, true, () => driver.orders);
+    if (isEnough(driver)) return;
+    // The epoch of a file that was created here begins elsewhere with the first write, or where something else is wanted.
+    driver.step({ kind: 'read-wanted' });
+    await this.#waiter.primary(driver, subject, true, () => isEnough(driver));
+  }
+
+  /**
+   * A server that was away may go by members that are long gone, none of which will ever be the primary.
+   *
+   * @returns the error that says where the file is now; null where the catalog knows nothing newer, or cannot be
+   *   asked, which is no reason not to wait for the file's own members
+   */
+  async #newerPlace(file: FileId, { number }: View): Promise<ServiceError | null> {
+    try {
+      const { view, replicas } = await this.#parts.catalog.attributes(file);
+      return view > number ? this.#isElsewhere(file, replicas as ServerId[]) : null;
+    } catch (error) {
+      if (error instanceof ServiceError) return error.code === 'not-found' ? error : null;
+      throw error;
+    }
+  }
+
+  /** @param members those who hold the file, as far as is known; one in reach is named, to be asked next */
+  #isElsewhere(file: FileId, members: readonly ServerId[]): ServiceError {
+    const { self, isConnected } = this.#parts;
+    const next = members.find((member) => member !== self && isConnected(member));
+    const details = next === undefined ? {} : { primary: next };
+    return new ServiceError(
+      'not-primary',
+      `The replicas of file ${file} are at ${members.join(', ')}`,
+      details,
+    );
+  }
+
+  async #open(file: FileId): Promise<ReplicaDriver> {
+    const { host, store, catalog, self } = this.#parts;
+    await host.bearingEnded(file);
+    if (store.record(file) !== null) return host.load(file);
+    const here = catalog.justMade(file);
+    const attributes = here?.replicas.includes(self) === true ? here : await catalog.attributes(file);
+    if (attributes.kind !== 'file')
+      throw new ServiceError('bad-request', `Inode ${file} is a ${attributes.kind}`);
+    const view = viewOf(attributes);
+    if (!view.members.includes(self)) throw this.#isElsewhere(file, view.members);
+    const driver = host.create(file, view, attributes.objectBytes);
+    if (attributes.live) this.noteLive(driver, attributes);
+    return driver;
+  }
+}
+
+/** @returns the view of a file, as the catalog has it */
+export function viewOf({ view, replicas, policy }: Attributes): View {
+  return {
+    number: view,
+    members: replicas as ServerId[],
+    ...(policy === undefined || policy === 'quorum' ? {} : { policy }),
+  };
+}

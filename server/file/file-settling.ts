@@ -1,0 +1,151 @@
+import type { Logger } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
+import type { ContentVersion } from '../../wire/catalog-api.ts';
+import type { FileState } from '../../wire/http-api.ts';
+import type { Clock } from '../clock.ts';
+import type { ReplicaDriver } from '../replica-driver.ts';
+import type { FileStore } from '../storage/store.ts';
+import type { AgreedFiles } from './agreed-files.ts';
+import type { Authorities } from './authority.ts';
+import type { CatalogAccess } from './catalog-access.ts';
+import type { FilePrimaries } from './file-primaries.ts';
+import type { FilePrimary } from './file-primary.ts';
+import type { FileReads } from './file-reads.ts';
+import type { FileReplicas } from './file-replicas.ts';
+import { Settler } from './settler.ts';
+
+/** A seal waits for slow replicas for so long at most, and compares so often: they report to their primary alone. */
+const EVERYWHERE_MS_MAX = 5_000;
+const EVERYWHERE_LOOK_MS = 10;
+
+export interface FileSettlingParts {
+  readonly world: World;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly store: FileStore;
+  readonly catalog: CatalogAccess;
+  /** Syncs without a primary; absent where each has one. */
+  readonly agreed?: Pick<AgreedFiles, 'flush'>;
+  readonly authorities: Authorities;
+  readonly replicas: FileReplicas;
+  readonly primaries: FilePrimaries;
+  readonly reads: FileReads;
+  readonly operationTimeoutMs: number;
+  isConnected(server: ServerId): boolean;
+}
+
+/** Makes what is acknowledged durable, reports it to the catalog, and seals contents for good. */
+export class FileSettling {
+  readonly #parts: FileSettlingParts;
+  /** When files were last settled, by the clock of the process. */
+  readonly #settledAtMs = new WeakMap<FilePrimary, number>();
+  readonly #settler: Settler;
+
+  constructor(parts: FileSettlingParts) {
+    this.#parts = parts;
+    this.#settler = new Settler((files) => parts.catalog.command({ kind: 'settle', files }));
+  }
+
+  async flush(file: FileId): Promise<FileState> {
+    const agreed = await this.#flushAgreed(file);
+    if (agreed !== null) return agreed;
+    const { replicas, primaries, reads } = this.#parts;
+    const driver = await replicas.primary(file);
+    const primary = primaries.of(driver);
+    // Contents without a name would be lost all the same: the first time, the catalog is flushed too.
+    await replicas.bounded(file, () => Promise.all([driver.flush(), primary.nameFlushed()]));
+    return reads.stateAt(file, driver);
+  }
+
+  /** @returns null where the file has a primary, as far as is known here, or no majority agrees about it */
+  async #flushAgreed(file: FileId): Promise<FileState | null> {
+    const { agreed, authorities, catalog, store, replicas, primaries, reads } = this.#parts;
+    if (agreed === undefined || authorities.quorum(file) === null) return null;
+    return replicas.bounded(file, () =>
+      agreed.flush(
+        file,
+        // Contents without a name would be lost all the same. What orders changes here knows whether it is flushed.
+        () => primaries.orderedBy(file)?.nameFlushed() ?? catalog.flush(),
+        () => reads.stateOfFinal(file, store.attributes(file)),
+      ),
+    );
+  }
+
+  async seal(file: FileId, expected?: ContentVersion): Promise<FileState> {
+    const { authorities, replicas, primaries, reads, log } = this.#parts;
+    const sealed = authorities.sealed(file);
+    if (sealed !== null) return reads.stateOfFinal(file, sealed.attributes);
+    const driver = await replicas.primary(file);
+    const { policy = 'quorum' } = driver.view;
+    if (policy !== 'read-only') {
+      const why = `its policy is "${policy}", and only files of policy "read-only" are sealed`;
+      throw new ServiceError('bad-request', `Cannot seal file ${file}: ${why}`);
+    }
+    const primary = primaries.of(driver);
+    const [lastSeq] = await replicas.bounded(file, () =>
+      Promise.all([primary.seal(expected), primary.nameFlushed()]),
+    );
+    await this.#everywhere(driver, lastSeq);
+    // Reads without a primary survive a loss of power, too, once this is over; no request waits for it.
+    driver.flush().catch((error: unknown) => {
+      log.debug({ file, err: error }, 'a seal is not synced everywhere yet');
+    });
+    // Final here by now: also if this server is primary no more.
+    return reads.state(file);
+  }
+
+  /** Waits until every replica in reach has applied the operation; one that makes no progress is left to catch up. */
+  async #everywhere(driver: ReplicaDriver, seq: number): Promise<void> {
+    const { clock, operationTimeoutMs, isConnected, world } = this.#parts;
+    const untilMs = clock.nowMs() + Math.min(EVERYWHERE_MS_MAX, operationTimeoutMs / 2);
+    const isMissing = (): boolean =>
+      driver
+        .peers(isConnected)
+        .some((peer) => peer.role !== 'learner' && peer.state !== 'unreachable' && peer.seq < seq);
+    while (driver.leads && isMissing() && clock.nowMs() < untilMs) await world.sleep(EVERYWHERE_LOOK_MS);
+  }
+
+  async settle(file: FileId): Promise<FileState> {
+    const { replicas } = this.#parts;
+    const orderer = await replicas.ordering(file);
+    return this.#settleBy(orderer?.driver ?? (await replicas.primary(file)));
+  }
+
+  /** Before the lease is given back: reports to the catalog what only this primary knows. */
+  async settleBeforeRelease(driver: ReplicaDriver): Promise<void> {
+    const { primaries } = this.#parts;
+    if (primaries.last(driver)?.unsettled === false) return;
+    if (driver.leads || primaries.orderedBy(driver.file) !== null) await this.#settleBy(driver);
+  }
+
+  async #settleBy(driver: ReplicaDriver): Promise<FileState> {
+    const { replicas, primaries, reads, store, clock } = this.#parts;
+    const { file } = driver;
+    const primary = primaries.of(driver);
+    let state: FileState | null = null;
+    await replicas.bounded(file, () =>
+      primary.settle(async (mark) => {
+        // Without a lease there may be another primary by now: then it has marked the file anew before it answered a change.
+        state = driver.leads
+          ? await reads.stateAt(file, driver)
+          : reads.stateOfFinal(file, store.attributes(file));
+        // Writes of a later epoch are acknowledged without waiting for this settling: it would hide them.
+        if (state.epoch !== primary.epoch.counter) {
+          throw new ServiceError('not-primary', `The primary of file ${file} changed meanwhile`);
+        }
+        await this.#settler.settle(state, mark);
+      }),
+    );
+    this.#settledAtMs.set(primary, clock.nowMs());
+    return state ?? reads.state(file);
+  }
+
+  /** The catalog knows all that this primary knows, and no request came for the file since it was settled. */
+  isDone(driver: ReplicaDriver): boolean {
+    const primary = this.#parts.primaries.last(driver);
+    if (primary === null || primary.unsettled) return false;
+    return driver.usedAtMs <= (this.#settledAtMs.get(primary) ?? -Infinity);
+  }
+}
