@@ -1,5 +1,5 @@
 import type { Fence } from '../client/delegations.ts';
-import type { LateErrors } from './pending/late-errors.ts';
+import type { ErrorSequence } from './pending/error-sequence.ts';
 
 /** The little that the mount needs of the cluster; `cluster-backend.ts` is its real form, tests have one in memory. */
 
@@ -238,8 +238,8 @@ export interface FileSystemBackend {
    *   since the last call
    */
   persistNames?(scope: 'cluster' | 'mount'): Promise<void>;
-  /** Of operations that were acknowledged and dropped. */
-  readonly lateErrors?: LateErrors;
+  /** Of operations that were acknowledged and then failed. */
+  readonly errors?: ErrorSequence;
   /** Whether a directory has files that are unborn: its attributes are about to change. */
   isChanging?(directory: number): boolean;
   makeDirectory(parent: number, name: string, mode: number, owner: Owner): Promise<Attributes>;

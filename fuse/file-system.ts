@@ -13,7 +13,7 @@ import type { NameChange } from './metadata/known-listings.ts';
 import { Names } from './metadata/names.ts';
 import { isGone, RemovedDirectories, staleIfGone } from './metadata/removed-directories.ts';
 import { ACCESS_RULE_DEFAULT, AccessTimes } from './pending/access-times.ts';
-import type { ErrorScope } from './pending/late-errors.ts';
+import { ErrorCursor, type ErrorScope, ErrorSequence } from './pending/error-sequence.ts';
 import type {
   AttributeRequest,
   Caller,
@@ -62,6 +62,9 @@ export class FileSystem implements FileSystemCalls {
   readonly #names: Names;
   readonly #directories: Directories;
   readonly #removed: RemovedDirectories;
+  readonly #errors: ErrorSequence;
+  /** Of open directories, by handle. */
+  readonly #errorCursors = new Map<number, ErrorCursor>();
   #rootHeard: Attributes | undefined;
   #space: { readonly space: Space; readonly heardMs: number } | undefined;
 
@@ -88,6 +91,7 @@ export class FileSystem implements FileSystemCalls {
     this.root = root;
     this.#limitMs = limitMs;
     this.#log = log;
+    this.#errors = backend.errors ?? new ErrorSequence();
     this.#accesses = new AccessTimes(world, backend, accessRule, log, (access) =>
       this.#inodes.accessed(access),
     );
@@ -101,6 +105,7 @@ export class FileSystem implements FileSystemCalls {
       flushBehind,
       this.#accesses,
       writtenBytesMax,
+      this.#errors,
       isDelegated,
     );
     this.#inodes = this.#files.inodes;
@@ -438,22 +443,14 @@ export class FileSystem implements FileSystemCalls {
     });
     if (inode === this.root) await this.#accesses.flush();
     await this.#backend.persistNames?.('cluster');
-    this.#reportLate(this.#scopeOf(inode), handle ?? 0);
+    const cursor = this.#errorCursors.get(handle ?? 0) ?? new ErrorCursor(this.#errors, this.#scopeOf(inode));
+    const error = cursor.checkAndAdvance();
+    if (error !== undefined) throw syncFailure(error);
   }
 
   /** Errors of the root are those of the volume. */
   #scopeOf(directory: number): ErrorScope {
     return directory === this.root ? 'volume' : directory;
-  }
-
-  /** @throws the latest error of an operation that was acknowledged and dropped, once for each handle */
-  #reportLate(scope: ErrorScope, handle: number): void {
-    const { lateErrors } = this.#backend;
-    if (lateErrors === undefined) return;
-    const late = lateErrors.report(scope, this.#directories.seenErrors(handle) ?? lateErrors.sample(scope));
-    if (late === null) return;
-    this.#directories.reported(handle, late.seen);
-    throw syncFailure(late.error);
   }
 
   release(handle: number): Promise<void> {
@@ -484,8 +481,9 @@ export class FileSystem implements FileSystemCalls {
   async openDirectory(inode: number, flags = 0): Promise<number> {
     const last = this.#inodes.cache.lastOf(inode);
     const unnoted = (flags & constants.O_NOATIME) !== 0;
-    const seenErrors = this.#backend.lateErrors?.sample(this.#scopeOf(inode));
-    return this.#directories.open(inode, last, unnoted, seenErrors);
+    const handle = this.#directories.open(inode, last, unnoted);
+    this.#errorCursors.set(handle, new ErrorCursor(this.#errors, this.#scopeOf(inode)));
+    return handle;
   }
 
   async readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
@@ -522,6 +520,7 @@ export class FileSystem implements FileSystemCalls {
 
   async releaseDirectory(handle: number): Promise<void> {
     this.#directories.release(handle);
+    this.#errorCursors.delete(handle);
   }
 
   // The volume, and extended attributes.

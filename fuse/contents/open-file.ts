@@ -11,6 +11,7 @@ import {
 import { withDeadline } from '../deadline.ts';
 import { lockLost } from '../errno.ts';
 import type { DirtyBudget } from '../pending/dirty-budget.ts';
+import type { ErrorSequence } from '../pending/error-sequence.ts';
 import { WriteBehind } from '../pending/write-behind.ts';
 import type { MountedTransport } from '../transport.ts';
 import { Lineage } from './lineage.ts';
@@ -79,6 +80,7 @@ export class OpenFile {
     pages: PagesOfFile,
     kernel: () => Pick<MountedTransport, 'givePages'> | null,
     room: Pick<Room, 'failed'>,
+    errors: Pick<ErrorSequence, 'set'>,
   ) {
     this.#world = world;
     this.inode = attributes.inode;
@@ -110,6 +112,7 @@ export class OpenFile {
       failed: (error) => {
         pages.clear();
         room.failed(error);
+        errors.set({ kind: 'file', inode: attributes.inode }, error);
       },
       budget,
       limitMs,
@@ -214,7 +217,7 @@ export class OpenFile {
     return copiedBytes;
   }
 
-  /** Resolves when all that was written before, and a new file's name, are at the cluster; `errorSince` of its writes tells what was lost. @see BackendFile.arrive */
+  /** Resolves when all that was written before, and a new file's name, are at the cluster; the error sequence has what was lost. @see BackendFile.arrive */
   async arrive(isReported = false): Promise<void> {
     await this.writes.drain();
     const state = await this.#bounded(this.#backend.arrive(isReported), 'Making it');
@@ -237,7 +240,7 @@ export class OpenFile {
    * name first; and one of which bytes were lost stays as it is.
    */
   get isToBeSealed(): boolean {
-    const isWhole = this.writes.errorCount === 0;
+    const isWhole = this.writes.failure === null;
     return this.attributes.policy === 'read-only' && this.written && isWhole && this.#sizeBytes() > 0;
   }
 
@@ -315,7 +318,7 @@ export class OpenFile {
 
   /** @returns what has become of attributes by what was written here, all of which has arrived; null where that is not known */
   since(attributes: Attributes): Attributes | null {
-    if (this.writes.dirty || this.writes.errorCount > 0) return null;
+    if (this.writes.dirty || this.writes.failure !== null) return null;
     const state = this.#state ?? this.attributes;
     // Of a file that is new the cluster has told nothing.
     if (state.contents.epoch === 0) return null;

@@ -8,6 +8,7 @@ import { ErrnoError } from '../errno.ts';
 import { Inodes, withoutPrivileges } from '../metadata/inodes.ts';
 import type { AccessTimes } from '../pending/access-times.ts';
 import { DirtyBudget } from '../pending/dirty-budget.ts';
+import { ErrorCursor, type ErrorSequence } from '../pending/error-sequence.ts';
 import { Orphans } from '../pending/orphans.ts';
 import type { Caller, FileKernel, LockRequest, Log, Opened } from '../transport.ts';
 import { contentsName } from '../transport.ts';
@@ -52,10 +53,7 @@ interface FileHandle {
   hasRead: boolean;
   /** The kernel has pages from before, of which it may answer without a question. */
   hasPages: boolean;
-  /** Errors of the file's writes that this handle was told of, or that were before its time. */
-  errorsTold: number;
-  /** Errors of the whole volume that this handle has reported, or that were reported before it was opened. */
-  seenErrors: number;
+  readonly errors: ErrorCursor;
 }
 
 /** Files that are open on this mount, their handles, and what there is to do when they are closed. */
@@ -81,10 +79,7 @@ export class OpenFiles {
   readonly #sealing = new Map<number, Promise<void>>();
   readonly #settleQueue: (() => void)[] = [];
   #settleCount = 0;
-  /** What became of something that was written to a file of which nobody was told at its close. */
-  #untold: unknown;
-  /** Errors of a file's writes that a sync of all has told. */
-  readonly #toldToAll = new WeakMap<OpenFile, number>();
+  readonly #errors: ErrorSequence;
   readonly #orphans: Orphans;
   /** Null before the mount is there. */
   kernel: FileKernel | null = null;
@@ -105,6 +100,7 @@ export class OpenFiles {
     flushBehind: boolean,
     accesses: AccessTimes,
     writtenBytesMax: number,
+    errors: ErrorSequence,
     isDelegated: (directory: number) => boolean,
   ) {
     this.#world = world;
@@ -116,6 +112,7 @@ export class OpenFiles {
     this.#flushBehind = flushBehind;
     this.#ageMaxMs = ageMaxMs;
     this.#accesses = accesses;
+    this.#errors = errors;
     this.#pages = new WrittenPages(writtenBytesMax);
     const openFile = (inode: number): OpenFile | undefined => this.#open.get(inode);
     this.inodes = new Inodes(world, backend, openFile, accesses, ageMaxMs, isDelegated);
@@ -441,19 +438,12 @@ export class OpenFiles {
   async persist(handle: number): Promise<void> {
     const opened = this.#fileHandle(handle);
     await opened.file.writes.drain();
-    const error = opened.file.writes.errorSince(opened.errorsTold);
-    // Who asks for this wants to know, and goes on from there: it is told once.
-    opened.errorsTold = opened.file.writes.errorCount;
-    if (error !== undefined) {
-      this.#logLost(opened.file.inode, error);
-      throw error;
-    }
+    const lost = opened.errors.peek();
+    if (lost !== undefined) this.#logLost(opened.file.inode, lost);
     // The first flush of a file flushes its name, too; this is for what was changed of names and attributes since.
-    await Promise.all([opened.file.persist(), this.#backend.persistNames?.('mount')]);
-    const late = this.#backend.lateErrors?.report('file', opened.seenErrors);
-    if (late === undefined || late === null) return;
-    opened.seenErrors = late.seen;
-    throw late.error;
+    else await Promise.all([opened.file.persist(), this.#backend.persistNames?.('mount')]);
+    const error = opened.errors.checkAndAdvance();
+    if (error !== undefined) throw error;
   }
 
   async release(handle: number): Promise<void> {
@@ -462,13 +452,9 @@ export class OpenFiles {
     opened.file.locks?.closedLast(handle);
     if (opened.writing) {
       await opened.file.writes.drain();
-      // Whoever was to be told was told by fsync, or by close.
-      const error = opened.file.writes.errorSince(opened.errorsTold);
-      if (error !== undefined) {
-        this.#logLost(opened.file.inode, error);
-        const told = Math.max(opened.errorsTold, this.#toldToAll.get(opened.file) ?? 0);
-        if (this.#flushBehind) this.#untold ??= opened.file.writes.errorSince(told);
-      }
+      // No program learns of it from here; with `flushBehind` the next sync of the file or of the volume returns it.
+      const error = opened.errors.peek();
+      if (error !== undefined) this.#logLost(opened.file.inode, error);
     }
     await this.#noteLikelyRead(opened);
     await opened.file.locks?.release(handle);
@@ -641,23 +627,9 @@ export class OpenFiles {
     await Promise.allSettled([...this.#open.values()].map((file) => file.arrive()));
   }
 
-  /** Everything written so far arrives. @throws why some of it did not; whoever wrote it is told, too */
+  /** Everything written so far arrives, or its error is in the sequence. @throws why a new file is not at the cluster */
   async persistAll(): Promise<void> {
-    const asked = [...this.#open.values()].map(async (file) => {
-      const { errorCount } = file.writes;
-      await file.arrive();
-      const error = file.writes.errorSince(errorCount);
-      if (error === undefined) return;
-      this.#toldToAll.set(file, file.writes.errorCount);
-      throw error;
-    });
-    const failed: unknown = await allDone(asked).then(
-      () => undefined,
-      (error: unknown) => error,
-    );
-    const error = failed ?? this.#untold;
-    this.#untold = undefined;
-    if (error !== undefined) throw error;
+    await allDone([...this.#open.values()].map((file) => file.arrive()));
   }
 
   /** When the mount is gone: everything written arrives, and the catalog hears of it. */
@@ -667,9 +639,9 @@ export class OpenFiles {
     await this.drain();
     await Promise.all([...this.#open.values()].map((file) => file.locks?.close()));
     for (const file of this.#open.values()) {
-      const error = file.writes.errorSince(0);
-      if (error !== undefined)
-        this.#log('error', 'writes were lost', { file: file.inode, error: String(error) });
+      const { failure } = file.writes;
+      if (failure !== null)
+        this.#log('error', 'writes were lost', { file: file.inode, error: String(failure.error) });
       // From here on nobody writes, although handles may be open.
       file.writerCount = 0;
       if (file.unsettled) this.#settle(file);
@@ -691,6 +663,7 @@ export class OpenFiles {
         pages,
         () => this.kernel,
         this.room,
+        this.#errors,
       );
       this.#open.set(attributes.inode, file);
     }
@@ -712,8 +685,7 @@ export class OpenFiles {
       unnoted: (flags & constants.O_NOATIME) !== 0,
       hasRead: false,
       hasPages: false,
-      errorsTold: file.writes.errorCount,
-      seenErrors: this.#backend.lateErrors?.sample('file') ?? 0,
+      errors: new ErrorCursor(this.#errors, file.inode),
     });
     return {
       handle,
@@ -732,7 +704,7 @@ export class OpenFiles {
   }
 
   #throwFailed(opened: FileHandle): void {
-    const error = opened.file.writes.errorSince(opened.errorsTold);
+    const error = opened.errors.check();
     if (error !== undefined) throw error;
   }
 
@@ -754,7 +726,7 @@ export class OpenFiles {
     if (file.handleCount > 0) return;
     assert(!file.source.isGiving, 'Whoever opens the file next knows nothing of pages on their way');
     // As long as it was open, this mount knew better than what was asked for before its bytes had arrived.
-    if (file.written || file.writes.errorCount > 0)
+    if (file.written || file.writes.failure !== null)
       this.inodes.cache.closed(file.inode, (heard) => file.since(heard));
     file.locks?.close().catch((error: unknown) => {
       this.#log('error', 'locks of a closed file could not be given back', { error: String(error) });

@@ -11,8 +11,6 @@ interface DirectoryHandle {
   readonly inode: number;
   /** O_NOATIME. */
   readonly unnoted: boolean;
-  /** Of the late errors of the directory. @see LateErrors.sample */
-  seenErrors: number;
   listing: Listing;
   /** What was heard of it last; undefined where nothing was. */
   attributes: Attributes | undefined;
@@ -33,26 +31,16 @@ export class Directories {
    * @param attributes what was heard of it last
    * @param unnoted what is read of it is nobody's access
    */
-  open(inode: number, attributes: Attributes | undefined, unnoted = false, seenErrors = 0): number {
+  open(inode: number, attributes: Attributes | undefined, unnoted = false): number {
     this.#handleLast += 2;
     const handle = this.#handleLast;
-    this.#open.set(handle, { inode, attributes, unnoted, seenErrors, listing: this.#listing(inode) });
+    this.#open.set(handle, { inode, attributes, unnoted, listing: this.#listing(inode) });
     return handle;
   }
 
   /** @returns undefined where no directory is open under the handle */
   inodeOf(handle: number): number | undefined {
     return this.#open.get(handle)?.inode;
-  }
-
-  /** The late errors that the handle has reported; undefined where no directory is open under it. */
-  seenErrors(handle: number): number | undefined {
-    return this.#open.get(handle)?.seenErrors;
-  }
-
-  reported(handle: number, seenErrors: number): void {
-    const directory = this.#open.get(handle);
-    if (directory !== undefined) directory.seenErrors = seenErrors;
   }
 
   heard(attributes: Attributes): void {

@@ -112,12 +112,12 @@ export function withBirths(
       await files.changingDirectory(inode, () => backend.removeXattr(inode, name));
     },
     comeFrom: (directory) => files.persist(directory),
-    lateErrors: files.lateErrors,
+    errors: files.errors,
     // Each descriptor of the volume reports the loss, not only the one whose sync has found it.
     async persistNames(scope) {
       await backend.persistNames?.(scope).catch((error: unknown) => {
         if (!(error instanceof CommandsLost)) throw error;
-        files.lateErrors.addToVolume(error);
+        files.errors.set('volume', error);
       });
     },
     isChanging: (inode) => files.isChanging(inode),

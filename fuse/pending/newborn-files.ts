@@ -22,7 +22,7 @@ import { type Place, placeKey } from '../place.ts';
 import type { Log } from '../transport.ts';
 import { afterRemovals } from './after-removals.ts';
 import { Births, type InodeNumber } from './births.ts';
-import type { LateErrors } from './late-errors.ts';
+import type { ErrorSequence } from './error-sequence.ts';
 import { RemovalRows } from './removal-rows.ts';
 import { isOverQuota, type RemovalEvents, Removals } from './removals.ts';
 import { SeenContents } from './seen-contents.ts';
@@ -192,8 +192,7 @@ export class NewbornFiles {
     await allDone([...files.map((file) => file.stored()), gone]);
   }
 
-  /** Of removals that were acknowledged and dropped. */
-  get lateErrors(): LateErrors {
+  get errors(): ErrorSequence {
     return this.#removals.errors;
   }
 
@@ -350,7 +349,7 @@ export class NewbornFiles {
         if (isReported) return;
         const facts = { directory: parent, name, file: inode, error: String(error) };
         this.#log('error', 'a file that was closed is not stored', facts);
-        this.#removals.errors.add(parent, error);
+        this.errors.set({ kind: 'directory', inode: parent }, error);
         this.#late({ operation: 'create', directory: parent, name, error });
       },
       doubted: ({ inode }, error) => {

@@ -4,7 +4,7 @@ import type { World } from '../../base/world.ts';
 import { FORGETS_MAX, UNLINKS_MAX } from '../../wire/request-limits.ts';
 import type { BirthBackend, FencedName, RemovalOutcome, RemovedName } from '../backend.ts';
 import { type Place, placeKey } from '../place.ts';
-import { LateErrors } from './late-errors.ts';
+import { ErrorSequence } from './error-sequence.ts';
 
 /** Removals that the cluster does not have yet: a caller that removes more waits. */
 const COUNT_MAX = 500;
@@ -31,10 +31,10 @@ export interface RemovalEvents {
  * Asynchronous unlinks: names that were acknowledged as gone, and that the cluster has still. Their requests leave at once; while one is under
  * way the next names gather. The fence: each is acknowledged under a delegation of its directory and has effect only while that delegation is held,
  * and only on the file and the contents that were there. An unlink is sent until the cluster answers. One that is refused is dropped, and
- * reported by `fsync` of the directory (`LateErrors`).
+ * reported by `fsync` of the directory (`ErrorSequence`).
  */
 export class Removals {
-  readonly errors = new LateErrors();
+  readonly errors = new ErrorSequence();
   readonly #world: World;
   readonly #backend: Pick<BirthBackend, 'remove'>;
   readonly #events: RemovalEvents;
@@ -193,7 +193,7 @@ export class Removals {
       const outcome = outcomes[index] ?? { kind: 'refused', error: new Error('The answer has no outcome') };
       this.#pending.delete(placeKey(pending));
       if (outcome.kind === 'refused') {
-        this.errors.add(pending.parent, outcome.error);
+        this.errors.set({ kind: 'directory', inode: pending.parent }, outcome.error);
         this.#events.failed(pending, outcome.error);
       } else this.#events.removed(pending, outcome.kind === 'removed' ? atNs : null);
       pending.end();

@@ -49,8 +49,7 @@ export interface WriteBehindOptions {
  * together, those near each other first, as their objects are then written once for all of them. Chunks that overlap
  * arrive in the order of the writes, so that the file ends up as the program wrote it.
  *
- * A chunk that fails is lost, and so is what waits behind it: the error is kept and told by `errorsSince` to
- * every handle that was open, at its next write, fsync or close.
+ * A chunk that fails is lost, and so is what waits behind it: `failed` records the error.
  */
 export class WriteBehind {
   readonly #options: WriteBehindOptions;
@@ -59,8 +58,7 @@ export class WriteBehind {
   readonly #large = new Set<Chunk>();
   readonly #small = new Set<Chunk>();
   readonly #fileBudget: DirtyBudget;
-  #error: unknown;
-  #errorCount = 0;
+  #failure: { readonly error: unknown } | null = null;
   #inFlightCount = 0;
   #inFlightBytes = 0;
   #batchesInFlight = 0;
@@ -81,13 +79,9 @@ export class WriteBehind {
     return this.#chunks.end;
   }
 
-  get errorCount(): number {
-    return this.#errorCount;
-  }
-
-  /** @returns the latest error, if there was one after the given count of errors */
-  errorSince(errorCount: number): unknown {
-    return this.#errorCount > errorCount ? this.#error : undefined;
+  /** The latest one; null before the first. */
+  get failure(): { readonly error: unknown } | null {
+    return this.#failure;
   }
 
   overlaps(offset: number, length: number): boolean {
@@ -119,7 +113,7 @@ export class WriteBehind {
     this.#fail(error);
   }
 
-  /** Resolves when all that was written before is acknowledged or given up (see `errorSince`). */
+  /** Resolves when all that was written before is acknowledged or given up. */
   async drain(): Promise<void> {
     this.#seal();
     await Promise.all([...this.#chunks].map((chunk) => chunk.done));
@@ -131,7 +125,7 @@ export class WriteBehind {
       if (budget.tryReserve(bytes)) return;
       this.#fileBudget.release(bytes);
     }
-    const errorCount = this.#errorCount;
+    const before = this.#failure;
     this.#seal();
     await this.#fileBudget.reserve(bytes, limitMs);
     try {
@@ -141,9 +135,9 @@ export class WriteBehind {
       throw error;
     }
     // The room came from chunks that were given up: what follows them is not to be written either.
-    if (this.#errorCount > errorCount) {
+    if (this.#failure !== null && this.#failure !== before) {
       this.#release(bytes);
-      throw this.#error;
+      throw this.#failure.error;
     }
   }
 
@@ -279,9 +273,8 @@ export class WriteBehind {
 
   /** After a failure the rest would fail too, each after its own time limit: it is given up now. */
   #fail(error: unknown): void {
-    this.#options.failed(error);
-    this.#errorCount++;
-    this.#error = error ?? new ErrnoError('EIO', 'A write failed');
+    this.#failure = { error: error ?? new ErrnoError('EIO', 'A write failed') };
+    this.#options.failed(this.#failure.error);
     this.#timer?.cancel();
     this.#timer = undefined;
     for (const chunk of [...this.#chunks].filter(({ state }) => state !== 'in-flight')) this.#remove(chunk);

@@ -52,7 +52,7 @@ export class MemoryBirths implements BirthBackend {
     const names = Object.getOwnPropertyNames(Object.getPrototypeOf(memory)) as Exclude<
       keyof FileSystemBackend,
       | 'onNamed'
-      | 'lateErrors'
+      | 'errors'
       | 'isHeld'
       | 'onHeld'
       | 'isChanging'

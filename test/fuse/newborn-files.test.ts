@@ -483,10 +483,10 @@ test('fsync of a directory tells what was not removed from it, and from no other
   await unlink('a');
   const { inode: other } = await backend.makeDirectory(ROOT, 'other', 0o755, USER);
   for (const scope of [other, directory]) await backend.comeFrom?.(scope);
-  const { lateErrors } = backend;
-  assert.ok(lateErrors !== undefined);
-  assert.equal(lateErrors.report(other, 0), null);
-  assert.match(String(lateErrors.report(directory, 0)?.error), /Refused by intent/);
+  const { errors } = backend;
+  assert.ok(errors !== undefined);
+  assert.equal(errors.checkAndAdvance(other, 0), null);
+  assert.match(String(errors.checkAndAdvance(directory, 0)?.error), /Refused by intent/);
 });
 
 test('a directory is asked for anew when what was removed from it before is gone', async (t) => {

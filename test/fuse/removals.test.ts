@@ -10,7 +10,6 @@ import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import type { RemovedName } from '../../fuse/backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
 import { withBirths } from '../../fuse/pending/birth-backend.ts';
-import { type ErrorScope, LateErrors } from '../../fuse/pending/late-errors.ts';
 import { Removals } from '../../fuse/pending/removals.ts';
 import { FORGETS_MAX } from '../../wire/request-limits.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -493,46 +492,6 @@ test('a request has names of no more directories than a server takes, of one use
   assert.equal(requests.flatMap(({ names: removed }) => removed).length, 2 * directories);
 });
 
-test('what failed in several directories a sync of all reports, and that of one of them its own', async () => {
-  const { removals, add, answer } = begun(['a', 'b', 'c']);
-  const { errors } = removals;
-  const opened = [errors.sample('volume'), errors.sample(2)] as const;
-  for (const [place, name] of ['a', 'b', 'c'].entries()) add(place + 1, name);
-  answer();
-  await removals.gone();
-  const said = (scope: ErrorScope, seen: number) => String(errors.report(scope, seen)?.error);
-  assert.match(said(2, opened[1]), /Refused: b/);
-  assert.equal(errors.report(2, errors.sample(2)), null, 'It was reported before this one was opened');
-  assert.match(said('volume', opened[0]), /Refused: c/);
-  for (const scope of ['volume', 1, 3] as const)
-    assert.equal(errors.report(scope, errors.sample(scope)), null);
-});
-
-test('what the whole volume has lost each descriptor reports once, that of a file, too', () => {
-  const errors = new LateErrors();
-  errors.add(2, new Error('of a directory'));
-  const opened = {
-    file: errors.sample('file'),
-    directory: errors.sample(3),
-    volume: errors.sample('volume'),
-  };
-  errors.addToVolume(new Error('of all'));
-  for (const [scope, seen] of [
-    ['file', opened.file],
-    [3, opened.directory],
-    ['volume', opened.volume],
-  ] as const) {
-    const late = errors.report(scope, seen);
-    assert.match(String(late?.error), /of all/);
-    assert.equal(errors.report(scope, late?.seen ?? 0), null);
-  }
-  assert.equal(
-    errors.report('file', errors.sample('file')),
-    null,
-    'It was reported before this one was opened',
-  );
-});
-
 test('what fails while removals are under way, and not for want of a quota, is not tried once more', async () => {
   const { removals, add, answer } = begun();
   add(1, 'a');
@@ -555,15 +514,4 @@ test('the time of a removal is by the clock of whoever has answered before', asy
   await removals.gone();
   assert.ok(BigInt(add(1, 'b')) >= aheadNs);
   await removals.gone();
-});
-
-test('of very many directories in which something was not removed the errors of the first count for all', async () => {
-  const { removals, add, answer } = begun(['a']);
-  for (let parent = 1; parent <= 1_001; parent++) add(parent, 'a');
-  answer();
-  await removals.gone();
-  const { errors } = removals;
-  assert.equal(errors.sample(5_000), 0);
-  assert.deepEqual([errors.report(1, 0)?.seen, errors.report(2, 0)?.seen, errors.report(2, 2)], [1, 2, null]);
-  assert.deepEqual([errors.report(1, 1), errors.sample(5_000)], [null, 1_001]);
 });

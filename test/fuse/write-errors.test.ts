@@ -111,3 +111,33 @@ test('what a sync of all has told is not left to the next one by whoever closes 
   await fileSystem.release(handle);
   await fileSystem.persistDirectory(ROOT);
 });
+
+test('an error of which no program has learned is returned by fsync of a descriptor that is opened later, once', async (t) => {
+  const { backend, fileSystem, open } = await opened(t, new MemoryBackend(), true);
+  const handle = await open();
+  backend.disturb({ writesFail: 'no-space' });
+  await fileSystem.write(handle, 0, BYTES, USER);
+  await fileSystem.flush(handle);
+  await fileSystem.release(handle);
+  backend.disturb({ writesFail: null });
+  const later = await open();
+  await fileSystem.write(later, 0, BYTES, USER);
+  await assert.rejects(fileSystem.persist(later), noSpace);
+  await fileSystem.persist(later);
+  await fileSystem.persist(await open());
+});
+
+test('a sync of all returns an error of a file to each descriptor of the root that was open, once', async (t) => {
+  const { backend, fileSystem, open } = await opened(t);
+  const [first, second] = [await fileSystem.openDirectory(ROOT), await fileSystem.openDirectory(ROOT)];
+  const handle = await open();
+  backend.disturb({ writesFail: 'no-space' });
+  await fileSystem.write(handle, 0, BYTES, USER);
+  await assert.rejects(fileSystem.persist(handle), noSpace);
+  backend.disturb({ writesFail: null });
+  for (const root of [first, second]) {
+    await assert.rejects(fileSystem.persistDirectory(ROOT, root), noSpace);
+    await fileSystem.persistDirectory(ROOT, root);
+  }
+  await fileSystem.persistDirectory(ROOT, await fileSystem.openDirectory(ROOT));
+});
