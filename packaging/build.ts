@@ -1,31 +1,64 @@
 /**
- * Makes `dist/`, the part of the package that is code: Node runs TypeScript by itself, but not below node_modules. The tree is as
- * in a clone, with JavaScript in place of TypeScript, so that all that is found by its place beside a module is found there.
+ * Makes the part of the package that is code: Node runs TypeScript by itself, but not below node_modules. Each program becomes one
+ * module, and so does what only some commands load, because loading hundreds of modules is most of a start. Packages stay
+ * outside of them.
+ *
+ *     node packaging/build.ts [FOLDER]      (default: dist)
  */
-import { execFileSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { build, type Plugin } from 'esbuild';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const DIST = join(ROOT, 'dist');
+const TO = resolve(process.argv[2] ?? join(ROOT, 'dist'));
 /** What is not compiled, and is there in the package as it is here. */
 const COPIED = ['bin', 'web'];
+/** What `bin/leasehold.js` loads. */
+const PROGRAMS = ['client/main.ts', 'fuse/main.ts', 'server/main.ts', 'server/config-options.ts'];
+/** Programs and threads that others start by their place beside a module. */
+const STARTED = ['client/dev/cable.ts', 'client/lease/guard.ts', 'fuse/kernel/reader-thread.ts'];
 
-rmSync(DIST, { recursive: true, force: true });
-const compiler = join(
-  dirname(createRequire(import.meta.url).resolve('typescript/package.json')),
-  'bin',
-  'tsc',
-);
-execFileSync(process.execPath, [compiler, '-p', join(ROOT, 'tsconfig.build.json')], { stdio: 'inherit' });
-mkdirSync(DIST, { recursive: true });
+/**
+ * A module finds files by their place beside it. In a bundle, `import.meta.url` becomes the place that the module would have in the
+ * built tree. The programs and the shared chunks are one folder below its root.
+ */
+const places: Plugin = {
+  name: 'places',
+  setup({ onLoad }) {
+    onLoad({ filter: /\.ts$/ }, ({ path }) => {
+      const source = readFileSync(path, 'utf8');
+      const file = relative(ROOT, path);
+      const place = `new URL(${JSON.stringify(`../${file.replace(/\.ts$/, '.js')}`)}, import.meta.url).href`;
+      return { contents: source.replaceAll('import.meta.url', `(${place})`), loader: 'ts' };
+    });
+  },
+};
+
+rmSync(TO, { recursive: true, force: true });
+await build({
+  absWorkingDir: ROOT,
+  entryPoints: [...PROGRAMS, ...STARTED],
+  outbase: ROOT,
+  outdir: TO,
+  chunkNames: 'chunks/[name]-[hash]',
+  bundle: true,
+  splitting: true,
+  packages: 'external',
+  format: 'esm',
+  platform: 'node',
+  target: 'node24',
+  plugins: [places],
+});
+for (const file of STARTED) {
+  const built = readFileSync(join(TO, file.replace(/\.ts$/, '.js')), 'utf8');
+  if (built.includes('import.meta.url')) throw new Error(`${file} lies deeper than the programs`);
+}
 for (const folder of COPIED) {
-  if (existsSync(join(ROOT, folder))) cpSync(join(ROOT, folder), join(DIST, folder), { recursive: true });
+  if (existsSync(join(ROOT, folder))) cpSync(join(ROOT, folder), join(TO, folder), { recursive: true });
 }
 const { name, version, type } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as Record<
   string,
   string
 >;
-writeFileSync(join(DIST, 'package.json'), `${JSON.stringify({ name, version, type })}\n`);
+writeFileSync(join(TO, 'package.json'), `${JSON.stringify({ name, version, type })}\n`);

@@ -4,17 +4,26 @@
  * each. Most files wait for servers, and leave processors idle now and then: files that only compute use that time, at a
  * lower priority. In both queues the long files begin first, so that no processor is idle at the end.
  */
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, globSync } from 'node:fs';
 import { availableParallelism, setPriority } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { parseArgs } from 'node:util';
+import { LAUNCHER_VARIABLE } from './launcher.ts';
 import { isLong } from './long.ts';
 import { LONG_FILES } from './long-files.ts';
 
 const ROOT = dirname(import.meta.dirname);
+/** What this run makes: `npm test` removes what the run before has left. */
+const CACHE = join(ROOT, 'node_modules/.cache/tests');
+/** The code as the package has it, for servers, mounts and commands. */
+const BUILT = join(CACHE, 'built');
+/** Loaded before the tests of a process. */
+const PRELOADED = ['resolve-hook.ts', 'processor-time.ts'].map(
+  (file) => `--import=${join(import.meta.dirname, file)}`,
+);
 /** Folders whose tests start no process, mount nothing and set no variable of the process; in so many processes each. */
 const SHARED: Readonly<Record<string, number>> = {
   base: 1,
@@ -93,6 +102,8 @@ interface Outcome {
   readonly output: string;
   readonly isGood: boolean;
   readonly tookMs: number;
+  /** Of processor; mounts come on top. */
+  readonly usedS: number;
 }
 
 function folderOf(file: string): string {
@@ -125,13 +136,15 @@ function unitsOf(files: readonly string[]): Unit[] {
 async function play(unit: Unit): Promise<Outcome> {
   const beganMs = performance.now();
   const flags = ['--test', '--test-isolation=none', `--test-timeout=${TEST_MS_MAX}`, '--test-reporter=spec'];
-  const child = spawn(process.execPath, [...(FLAGS[unit.folder] ?? []), ...flags, ...unit.files], {
+  const argv = [...PRELOADED, ...(FLAGS[unit.folder] ?? []), ...flags, ...unit.files];
+  const child = spawn(process.execPath, argv, {
     cwd: ROOT,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {
       ...process.env,
       // What Node has compiled for one process is good for the others.
-      NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? join(ROOT, 'node_modules/.cache/tests'),
+      NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? CACHE,
+      [LAUNCHER_VARIABLE]: join(BUILT, 'bin/leasehold.js'),
     },
   });
   if (COMPUTES.has(unit.folder) && child.pid !== undefined) setPriority(child.pid, NICENESS);
@@ -145,7 +158,8 @@ async function play(unit: Unit): Promise<Outcome> {
   const end = signal === null ? '' : `\nEnded by ${signal}\n`;
   // A file without a test proves nothing, and is green.
   const isGood = code === 0 && !/^ℹ tests 0$/m.test(out);
-  return { unit, output: `${out}${err}${end}`, isGood, tookMs: performance.now() - beganMs };
+  const usedS = Number(/^ℹ processor_seconds ([\d.]+)$/m.exec(out)?.[1] ?? 0);
+  return { unit, output: `${out}${err}${end}`, isGood, tookMs: performance.now() - beganMs, usedS };
 }
 
 /** Sums of what the runs print at their ends: tests, pass, fail, skipped … */
@@ -177,6 +191,7 @@ for (const file of Object.entries(LONG_FILES).flat(2)) {
 // What is named is run.
 const files = found.filter((file) => isLong || positionals.includes(file) || !(file in LONG_FILES));
 if (files.length === 0) throw new Error(`No test file is ${patterns.join(' or ')}`);
+execFileSync(process.execPath, [join(ROOT, 'packaging/build.ts'), BUILT], { stdio: 'inherit' });
 const units = unitsOf(files);
 const outcomes: Outcome[] = [];
 const beganMs = performance.now();
@@ -192,7 +207,7 @@ async function playAll(queue: readonly Unit[], atATime: number): Promise<void> {
         const at = ((performance.now() - beganMs) / 1000).toFixed(0);
         // The output of one process stands together.
         process.stdout.write(
-          `${outcome.isGood ? '' : 'FAILED: '}${unit.name} (${seconds} s, at ${at} s)\n${outcome.output}\n`,
+          `${outcome.isGood ? '' : 'FAILED: '}${unit.name} (${seconds} s, ${outcome.usedS} of processor, at ${at} s)\n${outcome.output}\n`,
         );
       }
     }),
@@ -212,8 +227,9 @@ for (const { unit, output } of bad) {
 }
 const counts = [...countsOf(outcomes)].map(([what, count]) => `${count} ${what}`).join(', ');
 const seconds = ((performance.now() - beganMs) / 1000).toFixed(0);
+const used = outcomes.reduce((sum, { usedS }) => sum + usedS, 0).toFixed(0);
 console.log(
-  `${files.length} files in ${units.length} processes, ${jobs} and ${computingJobs} at a time: ${counts}; ${seconds} s`,
+  `${files.length} files in ${units.length} processes, ${jobs} and ${computingJobs} at a time: ${counts}; ${seconds} s, ${used} of processor`,
 );
 for (const { unit } of bad) console.log(`FAILED: ${unit.name}`);
 if (bad.length > 0) process.exitCode = 1;

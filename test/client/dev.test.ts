@@ -7,14 +7,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { freePortsInARow } from '../../client/dev/free-ports.ts';
 import { mountObstacle } from '../../client/mount.ts';
 import { mountAt, processes } from '../../client/mount-table.ts';
 import { until } from '../cluster/real-cluster.ts';
-import { runCli } from './run-cli.ts';
-
-const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
+import { LAUNCHER, runCli } from './run-cli.ts';
 
 interface FirstLine {
   readonly servers: readonly {

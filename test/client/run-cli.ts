@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
+import { LAUNCHER } from '../launcher.ts';
 
-export const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
+export { LAUNCHER };
 
 export interface CliResult {
   readonly code: number | null;

@@ -7,7 +7,8 @@ import { basename, join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { LAUNCHER, type RealCluster } from './real-cluster.ts';
+import { LAUNCHER, launcherOf } from '../launcher.ts';
+import type { RealCluster } from './real-cluster.ts';
 
 const PATIENCE = '120s';
 
@@ -115,7 +116,7 @@ export class ClusterMount {
     if (!flags.includes('--op-timeout')) argv.push('--op-timeout', PATIENCE);
     if (MOUNT_OPTIONS !== '') argv.push('-o', MOUNT_OPTIONS);
     try {
-      const { text } = await runOk(process.execPath, [LAUNCHER, ...argv, ...flags], { env });
+      const { text } = await runOk(process.execPath, [launcherOf(env), ...argv, ...flags], { env });
       const { pid } = JSON.parse(text) as { pid: number };
       return new ClusterMount(directory, pid, log);
     } catch (error) {

@@ -5,11 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { finished } from 'node:stream/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { freePorts } from '../../client/dev/free-ports.ts';
 import type { ClusterStatus, FileInfo } from '../../wire/http-api.ts';
+import { LAUNCHER, launcherOf } from '../launcher.ts';
 
-export const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
+export { LAUNCHER };
+
 /** What the launcher would begin once more with. */
 const SERVER_MEMORY = ['--max-semi-space-size=16'];
 
@@ -118,13 +119,14 @@ export class RealCluster {
   }
 
   spawn(id: string, environment: NodeJS.ProcessEnv = {}): ChildProcess {
-    const own = this.#environment(this.ids.indexOf(id));
-    const child = spawn(process.execPath, [...SERVER_MEMORY, LAUNCHER, 'server', ...this.flags(id)], {
+    const own = { ...this.#environment(this.ids.indexOf(id)), ...environment };
+    const argv = [...SERVER_MEMORY, launcherOf(own), 'server', ...this.flags(id)];
+    const child = spawn(process.execPath, argv, {
       // The launcher ends its server where its standard input ends: no orphans, even after a kill -9 of the test.
       stdio: ['pipe', 'ignore', 'pipe'],
       // Where the system leaves what it keeps of a process that has crashed.
       cwd: this.folder,
-      env: { ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1', ...own, ...environment },
+      env: { ...process.env, LEASEHOLD_STOP_WITH_STDIN: '1', ...own },
     });
     child.stdin?.on('error', () => undefined);
     const log = createWriteStream(this.logFile(id), { flags: 'a' });

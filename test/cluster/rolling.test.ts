@@ -24,10 +24,11 @@ import {
   wireInCommon,
 } from '../../server/transport/handshake.ts';
 import { systemWorld } from '../../world/system-world.ts';
+import { launcherOf } from '../launcher.ts';
 import { isLong } from '../long.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { earlierClient, earlierRelease } from './earlier-release.ts';
-import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
+import { RealCluster, until } from './real-cluster.ts';
 
 /**
  * Goal: an upgrade, one server after the other, costs whoever uses the cluster a pause and no error; a release that does not fit is
@@ -51,7 +52,7 @@ const obstacle = await mountObstacle();
 /** A command line of some release. */
 function command(release: NodeJS.ProcessEnv, ...argv: string[]): Parameters<typeof run> {
   const env = { ...release, LEASEHOLD_SERVERS: cluster.urls.join(',') };
-  return [process.execPath, [LAUNCHER, ...argv], { env }];
+  return [process.execPath, [launcherOf(release), ...argv], { env }];
 }
 
 /** What was promised to the commands of every release, with servers of every release. */

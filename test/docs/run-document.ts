@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { volumeMounts } from '../../client/mount-table.ts';
+import { LAUNCHER } from '../launcher.ts';
 import { isLong } from '../long.ts';
 import { type Block, blocksOf, notPrinted } from './blocks.ts';
 
@@ -49,7 +50,7 @@ function prepare(): string {
   for (const name of readdirSync(ROOT)) symlinkSync(join(ROOT, name), join(made, name));
   // As after `npm install -g`.
   mkdirSync(join(made, '.installed'));
-  symlinkSync(join(ROOT, 'bin/leasehold.js'), join(made, '.installed/leasehold'));
+  symlinkSync(LAUNCHER, join(made, '.installed/leasehold'));
   return made;
 }
 

@@ -117,7 +117,7 @@ describe('leasehold lease acquire', () => {
     const hook = `
       import child from 'node:child_process';
       import { syncBuiltinESMExports } from 'node:module';
-      if (process.argv[1].endsWith('guard.ts')) {
+      if (/guard.[jt]s$/.test(process.argv[1])) {
         const { spawn } = child;
         child.spawn = (...all) => { spawn(...all); process.kill(process.pid, 'SIGKILL'); for (;;); };
         syncBuiltinESMExports();

@@ -6,13 +6,13 @@ import { test } from 'node:test';
 import type { ClusterStatus } from '../../wire/http-api.ts';
 import { RealCluster, until } from '../cluster/real-cluster.ts';
 import { ask } from '../http/ask.ts';
+import { LAUNCHER } from '../launcher.ts';
 import { onlyLong } from '../long.ts';
 import type { LoopDisk } from '../storage/loop-disk.ts';
 import { fillDisk, fillWholeDisk, onDiskOfItsOwn } from './own-disk.ts';
 
 /** SQLite's default. */
 const DATABASE_PAGE_BYTES = 4096;
-const LAUNCHER = new URL('../../bin/leasehold.js', import.meta.url).pathname;
 
 /** 256 bytes, again and again. */
 const body = (seed: number, bytes = 300_000): Buffer =>

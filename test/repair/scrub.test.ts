@@ -6,10 +6,10 @@ import { after, before, describe, test } from 'node:test';
 import type { ClusterStatus, ScrubStatus, ScrubStatuses } from '../../wire/http-api.ts';
 import { RealCluster, until } from '../cluster/real-cluster.ts';
 import { ask } from '../http/ask.ts';
+import { LAUNCHER } from '../launcher.ts';
 import { onlyLong } from '../long.ts';
 import { flipByte } from '../storage/damage.ts';
 
-const LAUNCHER = new URL('../../bin/leasehold.js', import.meta.url).pathname;
 const OBJECT_BYTES = 131_072;
 const OBJECTS = 6;
 

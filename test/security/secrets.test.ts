@@ -8,12 +8,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { freePorts } from '../../client/dev/free-ports.ts';
 import { parseTokenFile, tokenParts } from '../../wire/tokens.ts';
-import { runCli } from '../client/run-cli.ts';
-
-const LAUNCHER = fileURLToPath(new URL('../../bin/leasehold.js', import.meta.url));
+import { LAUNCHER, runCli } from '../client/run-cli.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'leasehold-secrets-'));
 after(() => rmSync(folder, { recursive: true, force: true }));

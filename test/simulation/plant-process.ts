@@ -1,5 +1,6 @@
 /** Loaded before everything else of a process, has it load the code with a bug; see `plant.ts`. */
 import { registerHooks } from 'node:module';
+import '../resolve-hook.ts';
 
 const sources = new Map(JSON.parse(process.env.PLANTED_SOURCES ?? '[]') as readonly [string, string][]);
 

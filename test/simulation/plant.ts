@@ -5,6 +5,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { registerHooks, stripTypeScriptTypes } from 'node:module';
+import { LAUNCHER_VARIABLE, SOURCE_LAUNCHER } from '../launcher.ts';
 import { anchoredSource } from './anchor.ts';
 import type { Mutation, Planted } from './planted.ts';
 
@@ -97,5 +98,6 @@ export function plantedEnv(mutations: readonly Mutation[]): NodeJS.ProcessEnv {
     ...env,
     NODE_OPTIONS: `${options} --import=${hook}`,
     [SOURCES_VARIABLE]: JSON.stringify([...sources]),
+    [LAUNCHER_VARIABLE]: SOURCE_LAUNCHER,
   };
 }
