@@ -26,7 +26,7 @@ import type {
   NamePlace,
   Opened,
 } from './transport.ts';
-import { isNamespaceAlone, isTrusted, xattrKind } from './xattr-names.ts';
+import { isNamespaceAlone, isSettable, isTrusted, xattrKind } from './xattr-names.ts';
 
 const NAME_BYTES_MAX = 255;
 const XATTR_VALUE_BYTES_MAX = 64 * 1024;
@@ -547,7 +547,8 @@ export class FileSystem implements FileSystemCalls {
     const kind = xattrKind(name);
     if (kind === 'none') throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     const { cache } = this.#inodes;
-    if ((kind === 'kept' && cache.hasNoXattrs(inode)) || (kind === 'acl' && cache.hasNoAcls(inode)))
+    const isOfKernel = kind === 'acl' || kind === 'security';
+    if ((kind === 'kept' && cache.hasNoXattrs(inode)) || (isOfKernel && cache.hasNoAcls(inode)))
       throw new ErrnoError('ENODATA', `There is no attribute ${name}`);
     return this.#backend.xattr(inode, name);
   }
@@ -567,8 +568,7 @@ export class FileSystem implements FileSystemCalls {
   ): Promise<void> {
     assertXattrName(name);
     const kind = xattrKind(name);
-    if (kind !== 'kept' && kind !== 'acl')
-      throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
+    if (!isSettable(kind)) throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     if (Buffer.byteLength(name) > NAME_BYTES_MAX)
       throw new ErrnoError('ERANGE', 'The attribute name is too long');
     if (value.length > XATTR_VALUE_BYTES_MAX)
@@ -582,8 +582,8 @@ export class FileSystem implements FileSystemCalls {
       throw new ErrnoError('ENOSPC', error.message);
     }
     this.#inodes.cache.drop(inode);
-    // A list takes the mode with it, which an open file knows, too.
-    if (kind === 'acl' && this.#inodes.isOpen(inode)) await this.#inodes.attributes(inode);
+    // A list takes the mode with it, which an open file knows, too. Of a file with attributes a write removes a capability.
+    if (kind !== 'kept' && this.#inodes.isOpen(inode)) await this.#inodes.attributes(inode);
   }
 
   async removeXattr(inode: number, name: string): Promise<void> {

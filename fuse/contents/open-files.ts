@@ -4,7 +4,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import { allDone } from '../all-done.ts';
 import type { Attributes, FileSystemBackend } from '../backend.ts';
-import { ErrnoError } from '../errno.ts';
+import { ErrnoError, errnoName } from '../errno.ts';
 import { Inodes, withoutPrivileges } from '../metadata/inodes.ts';
 import type { AccessTimes } from '../pending/access-times.ts';
 import { DirtyBudget } from '../pending/dirty-budget.ts';
@@ -12,6 +12,7 @@ import { ErrorCursor, type ErrorSequence } from '../pending/error-sequence.ts';
 import { Orphans } from '../pending/orphans.ts';
 import type { Caller, FileKernel, LockRequest, Log, Opened } from '../transport.ts';
 import { contentsName } from '../transport.ts';
+import { CAPABILITY_NAME } from '../xattr-names.ts';
 import type { OpenLocks } from './locks.ts';
 import { OpenFile } from './open-file.ts';
 import { PageChecks } from './page-checks.ts';
@@ -81,6 +82,8 @@ export class OpenFiles {
   #settleCount = 0;
   readonly #errors: ErrorSequence;
   readonly #orphans: Orphans;
+  /** Of files that have extended attributes, and no capability among them. */
+  readonly #withoutCapability = new WeakSet<Attributes>();
   /** Null before the mount is there. */
   kernel: FileKernel | null = null;
   /** Odd; those of directories are even. */
@@ -715,8 +718,23 @@ export class OpenFiles {
   async #clearPrivileges(file: OpenFile, caller: Caller): Promise<void> {
     const { mode } = file.attributes;
     const { killsPrivileges = caller.uid !== 0 } = caller;
+    await this.#removeCapability(file);
     if (!killsPrivileges || mode === withoutPrivileges(mode)) return;
     await this.inodes.change(file.inode, { mode: withoutPrivileges(mode) });
+  }
+
+  /** The kernel removes a capability before a write to its pages, and leaves that to the file system where a write goes past them. */
+  async #removeCapability(file: OpenFile): Promise<void> {
+    const { attributes, inode } = file;
+    if (attributes.xattrs === 0 || this.#withoutCapability.has(attributes)) return;
+    try {
+      await this.#backend.xattr(inode, CAPABILITY_NAME);
+      await this.#backend.removeXattr(inode, CAPABILITY_NAME);
+      this.inodes.cache.drop(inode);
+    } catch (error) {
+      if (errnoName(error) !== 'ENODATA') throw error;
+    }
+    this.#withoutCapability.add(attributes);
   }
 
   #close(file: OpenFile, writing: boolean): void {

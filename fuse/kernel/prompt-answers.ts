@@ -10,8 +10,8 @@ import { decodeHeader } from './requests.ts';
 const NAME_AT = IN_HEADER_BYTES + 8;
 
 /**
- * What needs not to be brought to the thread that answers everything: for an extended attribute that no file here has, and for an access
- * control list where it is known that there is none. Whoever lists files asks for one of each.
+ * Answers a request on the reading thread: for an extended attribute that no file here has, and for an access control list or
+ * a capability of an inode that is known to have no extended attributes. A program that lists files asks for one of each.
  *
  * @param request as it was read, whole
  * @returns the reply; null where it is for the other thread to answer
@@ -22,7 +22,9 @@ export function promptAnswer(request: Buffer, absent: AbsentLists): Buffer | nul
   if (header === null) return null;
   const kind = xattrKind(request.toString('latin1', NAME_AT, request.length - 1));
   if (kind === 'none') return refusal(header.unique, 'EOPNOTSUPP');
-  return kind === 'acl' && absent.has(header.node) ? refusal(header.unique, 'ENODATA') : null;
+  return (kind === 'acl' || kind === 'security') && absent.has(header.node)
+    ? refusal(header.unique, 'ENODATA')
+    : null;
 }
 
 function refusal(unique: number, errno: ErrnoName): Buffer {

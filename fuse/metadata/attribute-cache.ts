@@ -120,7 +120,7 @@ export class AttributeCache {
     return this.#hasNoXattrs(inode, this.#ageMaxMs);
   }
 
-  /** The same of access control lists: the kernel asks for them right after it asked for the attributes. */
+  /** The same of access control lists and capabilities: the kernel asks for them right after it asked for the attributes. */
   hasNoAcls(inode: number): boolean {
     return this.#hasNoXattrs(inode, Math.max(this.#ageMaxMs, LOOKUP_AGE_MAX_MS));
   }
@@ -474,7 +474,8 @@ export class AttributeCache {
   }
 
   #hasNoXattrs(inode: number, ageMaxMs: number): boolean {
-    const known = this.#known.get(inode);
+    // A write changes no extended attributes.
+    const known = this.#known.get(inode) ?? this.#beforeWrites.get(inode);
     return known?.attributes.xattrs === 0 && !this.#isOld(known, ageMaxMs);
   }
 

@@ -1,8 +1,10 @@
+import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import { CommandsLost } from '../../client/unflushed-commands.ts';
 import type { BirthBackend, FileSystemBackend } from '../backend.ts';
 import { nameStateOf } from '../metadata/delegated-names.ts';
 import type { Log } from '../transport.ts';
+import { CAPABILITY_NAME } from '../xattr-names.ts';
 import { NewbornFiles, type RemovalOptions } from './newborn-files.ts';
 
 /**
@@ -96,6 +98,9 @@ export function withBirths(
       return files.changingDirectory(inode, () => backend.setAttributes(inode, changes));
     },
     async xattr(inode, name) {
+      // The kernel asks for a capability before the first write, which is to stay here.
+      if (name === CAPABILITY_NAME && files.unborn(inode)?.attributes.xattrs === 0)
+        throw new ServiceError('no-attribute', `Inode ${inode} has no attribute "${name}"`);
       await files.come(inode);
       return backend.xattr(inode, name);
     },

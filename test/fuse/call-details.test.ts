@@ -111,6 +111,19 @@ test('names of trusted attributes are root’s to see', async (t) => {
   assert.deepEqual(await fileSystem.xattrs(inode, USER), ['user.own']);
 });
 
+test('a write that goes past the pages of the kernel removes a capability, and no other attribute', async (t) => {
+  const { fileSystem, inode, open } = await started(t);
+  const handle = await open(constants.O_WRONLY | constants.O_APPEND);
+  const set = (name: string) => fileSystem.setXattr(inode, name, Buffer.from('x'), 0);
+  await set('user.own');
+  for (let round = 0; round < 2; round++) {
+    await set('security.capability');
+    await fileSystem.write(handle, 0, Buffer.from('more'), SUPERUSER, true);
+    assert.deepEqual(await fileSystem.xattrs(inode, SUPERUSER), ['user.own']);
+  }
+  await fileSystem.release(handle);
+});
+
 test('a namespace of attributes is no attribute', async (t) => {
   const { fileSystem, inode } = await started(t);
   for (const name of ['user.', 'trusted.']) {

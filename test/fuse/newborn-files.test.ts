@@ -195,6 +195,13 @@ test('whoever asks for extended attributes of a new file, or takes one away, ask
   }
 });
 
+test('a new file has no capability, which the mount answers without the cluster', async (t) => {
+  const { make, backend, isThere } = await started(t);
+  const { attributes } = await make('a');
+  await assert.rejects(backend.xattr(attributes.inode, 'security.capability'), { code: 'no-attribute' });
+  assert.equal(isThere('a'), false);
+});
+
 // Listings.
 
 test('a page of a directory has the new files that belong to it, each once, and those of no other directory', async (t) => {

@@ -173,6 +173,15 @@ def acl_text(value):
     return ",".join(entries)
 
 
+# struct vfs_cap_data of version 2, effective, with CAP_NET_RAW.
+CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0)
+
+
+def getcap(path):
+    value = os.getxattr(path, "security.capability")
+    return "net-raw" if value == CAPABILITY else value.hex()
+
+
 def bind(path):
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(path)
@@ -294,6 +303,7 @@ CALLS = {
     "futimens": lambda name, accessed, modified: libc_call(
         libc.futimens(files[name], (ctypes.c_long * 4)(*time_of(accessed), *time_of(modified)))),
     "get": get,
+    "getcap": getcap,
     "getfacl": lambda path, which="access": acl_text(os.getxattr(path, acl_attribute(which))),
     "getxattr": lambda path, name: os.getxattr(path, name).decode(),
     "lchown": lambda path, uid, gid: os.lchown(path, int(uid), int(gid)),
@@ -335,6 +345,7 @@ CALLS = {
     "same-inode": lambda a, b: "yes" if os.lstat(a).st_ino == os.lstat(b).st_ino else "no",
     "seek-directory": lambda name, place: libc.seekdir(listings[name], int(place)),
     "set-flags": lambda name, flags: void(fcntl.fcntl(files[name], fcntl.F_SETFL, flags_of(flags))),
+    "setcap": lambda path: os.setxattr(path, "security.capability", CAPABILITY),
     "setfacl": lambda path, text, which="access": os.setxattr(path, acl_attribute(which), acl_bytes(text)),
     "setxattr": lambda path, name, value, flags="0": os.setxattr(path, name, value.encode(), int(flags)),
     "setxattrs": set_xattrs,

@@ -50,7 +50,9 @@ test('what is asked of a file without lists is answered on the spot, until that 
 test('attributes that no file has are refused; those that one may have, and all other calls, are not for this', () => {
   const absent = new AbsentLists(AbsentLists.memory(), systemWorld.nowMs);
   absent.told(7, LONG_MS);
-  assert.equal(errorOf(absent, 'security.capability', 7), EOPNOTSUPP);
+  assert.equal(errorOf(absent, 'security.selinux', 7), EOPNOTSUPP);
+  assert.equal(errorOf(absent, 'security.capability', 7), ENODATA);
+  assert.equal(errorOf(absent, 'security.capability', 8), null);
   assert.equal(errorOf(absent, 'user.color', 7), null);
   assert.equal(errorOf(absent, 'leasehold.replicas', 7), null);
   assert.equal(promptAnswer(requestFor('security.capability', 7, OPCODE.setxattr), absent), null);

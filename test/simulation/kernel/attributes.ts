@@ -1,9 +1,9 @@
 import { OPCODE, SETATTR_FLAG } from '../../../fuse/kernel/protocol.ts';
 import type { Dentry } from './dentries.ts';
 import type { Call, FuseClient } from './fuse-client.ts';
-import type { Inode } from './inode.ts';
+import { type Inode, STALE } from './inode.ts';
 import { KernelError } from './kernel-error.ts';
-import { longs, readAttributesReply, words } from './messages.ts';
+import { longs, name as nameWithZero, readAttributesReply, words } from './messages.ts';
 import { isCapable, isInGroup, isOwner } from './permissions.ts';
 
 const LOCK_OWNER_FLAG = 1 << 9;
@@ -68,6 +68,8 @@ export async function setLocked(
   const kills =
     (!inode.isDirectory && (uid !== undefined || gid !== undefined)) ||
     (sizeBytes !== undefined && !isCapable(call.task));
+  if (!inode.isDirectory && (uid !== undefined || gid !== undefined || sizeBytes !== undefined))
+    await killCapability(client, call, inode);
   const valid =
     (mode === undefined ? 0 : SETATTR_FLAG.mode) |
     (uid === undefined ? 0 : SETATTR_FLAG.uid) |
@@ -108,6 +110,26 @@ export async function setLocked(
     if (sizeBytes !== undefined) inode.isSizeUnstable = false;
   }
   inode.forgetAcls();
+}
+
+/**
+ * cap_inode_need_killpriv and cap_inode_killpriv (security/commoncap.c).
+ *
+ * @returns whether the file had a capability, which is removed
+ */
+export async function killCapability(client: FuseClient, { task }: Call, inode: Inode): Promise<boolean> {
+  const name = nameWithZero('security.capability');
+  const ask = (opcode: number, body: readonly Uint8Array[]): Promise<Buffer> =>
+    client.queue.request(task, opcode, inode.node, body);
+  try {
+    await ask(OPCODE.getxattr, [words(0, 0), name]);
+  } catch (error) {
+    if (error instanceof KernelError) return false;
+    throw error;
+  }
+  await ask(OPCODE.removexattr, [name]);
+  inode.invalidate(STALE.modified);
+  return true;
 }
 
 function split(ns: bigint): { readonly seconds: bigint; readonly rest: number } {

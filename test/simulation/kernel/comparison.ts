@@ -43,7 +43,7 @@ type Maker = Pick<Program, 'call' | 'stop'>;
 const ASYNCHRONOUS = /^release/;
 const BACKGROUND = /^read /;
 /** Whether the thread that reads requests knows the answer already is a matter of time. */
-const TIMELY = /^xattr \d+ system\.posix_acl_/;
+const TIMELY = /^xattr \d+ (system\.posix_acl_|security\.capability)/;
 /** Long enough for a request for which no program waits. */
 const LIMIT_MS = 60_000;
 
@@ -327,6 +327,7 @@ const DRAWS: readonly (readonly [number, Draw])[] = [
   [1, (d) => made('umask', d.pick(['0022', '0077', '0000']))],
   [2, (d) => made('setxattr', d.anyPath(), d.pick(['user.x', 'trusted.x', 'security.x']), 'v', d.below(3))],
   [2, (d) => made('getxattr', d.anyPath(), d.pick(['user.x', 'trusted.x']))],
+  [1, (d) => made('setcap', d.anyPath())],
   [1, (d) => made('listxattr', d.anyPath())],
   [1, (d) => made('removexattr', d.path(), 'user.x')],
   [3, (d) => made('lock', d.handle(), d.pick(LOCKS), d.pick([0, 5, 10]), d.pick([0, 5, 10]), 'no')],

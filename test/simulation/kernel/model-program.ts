@@ -20,6 +20,9 @@ const LOCK_END = 0x7fff_ffff_ffff_ffffn;
 type Words = readonly string[];
 type Calls = Readonly<Record<string, (...words: string[]) => Promise<unknown> | unknown>>;
 
+/** `CAPABILITY` of calls.py. */
+const CAPABILITY = Buffer.from(Uint32Array.of(0x0200_0001, 1 << 13, 0, 0, 0).buffer);
+
 /** A process of the model that makes the calls of `test/posix/calls.py`, by the same words and with the same answers. */
 export class ModelProgram {
   readonly process: Process;
@@ -252,6 +255,7 @@ export class ModelProgram {
       'rename-with': (from = '', to = '', flags = '') => process.rename(at(from), at(to), Number(flags)),
       rmdir: (path = '') => process.rmdir(at(path)),
       'set-flags': (name = '', flags = '') => process.setFlags(file(name), flagsOf(flags)),
+      setcap: (path = '') => process.setxattr(at(path), 'security.capability', CAPABILITY),
       setxattr: (path = '', name = '', value = '', flags = '0') =>
         process.setxattr(at(path), name, Buffer.from(value), Number(flags)),
       stat: (path = '', wanted = '') => stats(process.stat(at(path)), wanted),

@@ -5,21 +5,14 @@ import {
   OPENED_FLAG,
   WRITE_KILL_PRIVILEGES,
 } from '../../../fuse/kernel/protocol.ts';
-import { setLocked } from './attributes.ts';
+import { killCapability, setLocked } from './attributes.ts';
 import type { Dentry } from './dentries.ts';
 import type { Call, FuseClient } from './fuse-client.ts';
 import { type Inode, STALE, STALE_WRITTEN } from './inode.ts';
 import { KernelError } from './kernel-error.ts';
 import { Mutex } from './kernel-locks.ts';
 import { LocalLocks } from './local-locks.ts';
-import {
-  type DirectoryEntry,
-  longs,
-  name as nameWithZero,
-  readDirectoryEntries,
-  readLong,
-  words,
-} from './messages.ts';
+import { type DirectoryEntry, longs, readDirectoryEntries, readLong, words } from './messages.ts';
 import type { Names } from './names.ts';
 import { PAGE_BYTES, type PageSource, ReadAheadState } from './page-cache.ts';
 import { dropsPrivileges, isCapable } from './permissions.ts';
@@ -372,17 +365,14 @@ export class OpenFile {
     return reply.readUInt32LE(0);
   }
 
-  /** file_remove_privs: asks for capabilities of the file once, and takes set-id bits away. */
+  /** file_remove_privs: asks for a capability of the file once, and takes it and set-id bits away. */
   async #removePrivileges(call: Call): Promise<void> {
     const { inode } = this;
     if (inode.hasNoPrivileges || !inode.isFile) return;
-    try {
-      await this.#request(call, OPCODE.getxattr, [words(0, 0), nameWithZero('security.capability')]);
-    } catch (error) {
-      if (!(error instanceof KernelError)) throw error;
-    }
+    const hadCapability = await killCapability(this.#files.client, call, inode);
     // fuse_setattr: with FUSE_HANDLE_KILLPRIV_V2 it is a change of nothing.
-    if (dropsPrivileges(call.task, inode)) await setLocked(this.#files.client, call, inode, {}, true);
+    if (hadCapability || dropsPrivileges(call.task, inode))
+      await setLocked(this.#files.client, call, inode, {}, true);
     else inode.hasNoPrivileges = true;
   }
 

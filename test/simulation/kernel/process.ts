@@ -1,7 +1,7 @@
 import { constants } from 'node:fs';
 import { LOCK_FLOCK, OPCODE } from '../../../fuse/kernel/protocol.ts';
 import type { Pending } from '../../../fuse/kernel/signals.ts';
-import { type AttributeChange, setAttributes } from './attributes.ts';
+import { type AttributeChange, killCapability, setAttributes } from './attributes.ts';
 import { type NameChanges, type NewName, RENAME_EXCHANGE, RENAME_NOREPLACE } from './changes.ts';
 import type { Dentry } from './dentries.ts';
 import type { Call, FuseClient } from './fuse-client.ts';
@@ -382,7 +382,10 @@ export class Process implements Credentials {
     await this.#machine.client.checkAccess(call, inode, wanted);
     if ((flags & constants.O_NOATIME) !== 0 && !isOwner(this, inode)) throw new KernelError('EPERM');
     if (!inode.isDirectory && !inode.isFile) throw new KernelError('ENXIO', 'Fifos are not modelled');
-    return this.#machine.files.open(call, dentry, inode, flags);
+    const file = await this.#machine.files.open(call, dentry, inode, flags);
+    // handle_truncate, of which fuse_setattr sends nothing more.
+    if (truncates && inode.isFile) await killCapability(this.#machine.client, call, inode);
+    return file;
   }
 
   /** @throws KernelError EBADF */
