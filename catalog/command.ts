@@ -14,16 +14,9 @@ import {
   unlink,
   unlinkFiles,
 } from './commands/entries.ts';
-import {
-  collect,
-  createFile,
-  createOrphan,
-  keepOrphan,
-  openForWrite,
-  replace,
-  settle,
-} from './commands/files.ts';
+import { collect, createFile, createOrphan, keepOrphan, openForWrite, settle } from './commands/files.ts';
 import { rename } from './commands/rename.ts';
+import { replace, replaceWithContents } from './commands/replace.ts';
 import {
   followView,
   serverAdd,
@@ -174,6 +167,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return keepOrphan(tables, command, atNs);
     case 'replace':
       return replace(tables, command, atNs);
+    case 'replace-with-contents':
+      return replaceWithContents(tables, command, atNs);
     case 'make-directory':
       return makeDirectory(tables, command, atNs);
     case 'make-node':

@@ -10,7 +10,7 @@ import type { Command } from '../wire/catalog-api.ts';
  * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash, snapshots. 3: removals of many files at once.
  * 4: access times. 5: members of reserved numbers; the contents of files that are removed together; access times
  * that were not set since; U+FFFD in names; sessions of two kinds, by whether they name when they began; pinned
- * writes; voters of named leases that change.
+ * writes; voters of named leases that change; files that are created with contents in place of others.
  */
 export const COMMANDS_VERSION = 5;
 
@@ -19,6 +19,9 @@ export const FENCES_VERSION = 5;
 
 /** The first version whose servers keep sessions of two kinds. */
 export const SESSIONS_VERSION = 5;
+
+/** The first version whose servers know `replace-with-contents`. */
+export const REPLACEMENTS_VERSION = 5;
 
 /** The first version whose servers go by views of the voters of named leases. */
 export const VOTERS_VERSION = 5;
@@ -65,6 +68,7 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'note-accesses': 4,
   'pin-write': 5,
   'unlink-fenced': 5,
+  'replace-with-contents': 5,
 };
 
 /**

@@ -591,6 +591,7 @@ function describeCommand(command: Command): string {
     case 'link':
       return `create ${describePlace(command.place)}`;
     case 'replace':
+    case 'replace-with-contents':
       return `store ${describePlace(command.place)}`;
     case 'remove-directory':
     case 'unlink':

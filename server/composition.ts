@@ -14,7 +14,7 @@ import { justMade } from './catalog/just-made.ts';
 import { Clock } from './clock.ts';
 import { paramsHash } from './config.ts';
 import { AgreedFiles } from './file/agreed-files.ts';
-import { Births } from './file/births.ts';
+import { creationsOf } from './file/creations.ts';
 import { DepartedFiles } from './file/departed-files.ts';
 import { LocalFileService } from './file/file-service.ts';
 import { Garbage } from './file/garbage.ts';
@@ -422,19 +422,10 @@ export async function compose(
     tls: security.peers,
     machine,
   });
-  const births = new Births({
-    ...{ self, incarnation, world, clock, log, host, traffic, isConnected },
-    outcomes: metrics.counter(
-      'leasehold_births_total',
-      'Files that came as a whole, by what became of them',
-      ['outcome'],
-    ),
-    call: (to, method, payload, timeoutMs, deferrable) =>
-      connected().call(to, method, payload, timeoutMs, deferrable),
-    choose: (replicas, servers) => placement.choose(replicas, servers),
-    isOutdated: (members, servers) => placement.isOutdated(members, servers),
-    query: (query, options) => gateway.queryCatalog(query, options),
-    command: (command, name, options) => gateway.command(command, name, options),
+  const creations = creationsOf({
+    ...{ self, incarnation, world, clock, log, host, store, traffic, metrics, placement, gateway },
+    isConnected,
+    transport: connected,
   });
   const succession = new Succession({
     self,
@@ -464,8 +455,9 @@ export async function compose(
     log,
     ...(security.peers === null ? {} : { tls: security.peers }),
     handlers: peerHandlers({
-      ...{ lease, named, host, births, agreed, gateway, succession, lockEndings, repairer, scrubber },
+      ...{ lease, named, host, agreed, gateway, succession, lockEndings, repairer, scrubber },
       ...{ fullDisks, observer },
+      contents: creations.contents,
       membership: () => membership,
     }),
   });
@@ -505,7 +497,8 @@ export async function compose(
     lateErrors: new LateErrorReports({ self, log, happenings, metrics }),
     live: { hub, control: control?.url ?? null },
     membership: { describe: () => known.describe() },
-    births,
+    births: creations.births,
+    wholes: creations.wholes,
     check: new ReplicaCheck({
       ...{ self, store, conflicts },
       query: (query) => gateway.queryCatalog(query),

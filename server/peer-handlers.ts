@@ -1,6 +1,6 @@
 import { AGREE_CALL, AGREE_SYNCED_CALL, type AgreedFiles } from './file/agreed-files.ts';
-import { BIRTH_CALL, SPARE_CALL } from './file/birth-call.ts';
-import type { Births } from './file/births.ts';
+import { BIRTH_CALL, SPARE_CALL, SYNCED_CALL } from './file/birth-call.ts';
+import type { FirstContents } from './file/first-contents.ts';
 import { type LockEndings, UNLOCKED_CALL } from './file/lock-endings.ts';
 import { PREPARE_CALL, SUCCEED_CALL, type Succession } from './file/succession.ts';
 import { DISK_CALL, type FullDisks } from './full-disks.ts';
@@ -20,7 +20,7 @@ export interface PeerHandlersParts {
   readonly lease: LeaseDriver;
   readonly named: NamedLeases;
   readonly host: ReplicaHost;
-  readonly births: Births;
+  readonly contents: FirstContents;
   readonly agreed: AgreedFiles;
   readonly gateway: Gateway;
   readonly succession: Succession;
@@ -35,7 +35,7 @@ export interface PeerHandlersParts {
 
 /** Who on this server gets what comes from other servers. */
 export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
-  const { lease, named, host, births, agreed, gateway } = parts;
+  const { lease, named, host, contents, agreed, gateway } = parts;
   const { succession, lockEndings, repairer, scrubber, fullDisks, observer } = parts;
   return {
     message: (from, channel, payload, tail) => {
@@ -64,7 +64,9 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
           return repairer.serve(payload);
         case BIRTH_CALL:
         case SPARE_CALL:
-          return births.serve(from, payload);
+          return contents.serve(from, payload, false);
+        case SYNCED_CALL:
+          return contents.serve(from, payload, true);
         case AGREE_CALL:
           return agreed.serve(from, payload);
         case AGREE_SYNCED_CALL:

@@ -243,6 +243,27 @@ export const Command = Type.Union([
     expect: Expectation,
     ...REMOVAL,
   }),
+  /**
+   * As `replace`, of a file that was created with contents by a reserved number: the command creates its inode, settled. Refused with
+   * `bad-request` where that cannot be: the number is not reserved for these servers any more, or the volume's files are stored otherwise.
+   */
+  Type.Object({
+    kind: Type.Literal('replace-with-contents'),
+    place: Place,
+    inode: Inode,
+    /** Has the number. */
+    owner: Inode,
+    replicas: Type.Array(ServerName, { minItems: 1, maxItems: 15 }),
+    objectBytes: Type.Integer({ minimum: 4096, maximum: 4 * 1024 * 1024 }),
+    mode: Mode,
+    uid: Owner,
+    gid: Owner,
+    sizeBytes: Bytes,
+    modifiedNs: Nanoseconds,
+    contents: ContentVersion,
+    expect: Expectation,
+    ...REMOVAL,
+  }),
   Type.Object({
     kind: Type.Literal('make-directory'),
     place: Place,
@@ -767,6 +788,7 @@ export interface CommandResults {
   readonly 'create-orphan': { readonly attributes: Attributes };
   readonly 'keep-orphan': Record<string, never>;
   readonly replace: { readonly attributes: Attributes; readonly replaced: number | null };
+  readonly 'replace-with-contents': { readonly attributes: Attributes; readonly replaced: number | null };
   /** `delegated`, `generation`: to which session the new directory is delegated, @see RememberedAnswer; absent where it is not. */
   readonly 'make-directory': {
     readonly attributes: Attributes;

@@ -3,15 +3,12 @@ import { type CommandOf, type CommandResults, type LiveMark, UPLOAD_NOTE } from 
 import { attributesOf, contentsCompare } from '../attributes.ts';
 import { charge, chargeOf } from '../charges.ts';
 import { timeCheck } from '../names.ts';
-import { allowedOfNew, allowGrowth, assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
+import { allowedOfNew, allowGrowth } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf, volumeOf } from '../tree.ts';
-import { inherit } from './acls.ts';
 import { forgetReservations, notReserved } from './births.ts';
-import { MODE_SETGID, nameLost, nodeCreate, spotOf } from './entries.ts';
-import { assertExpected } from './expectation.ts';
-import { isKept } from './removal.ts';
+import { nodeCreate, spotOf } from './entries.ts';
 import { isCollected, preserveFirst } from './snapshots.ts';
 
 /** A path's last symbolic link is followed, as by open(2), unless the file must be new. */
@@ -88,50 +85,6 @@ export function keepOrphan(
   if (inode.trashed === 1 && BigInt(untilNs) <= BigInt(inode.orphanedNs)) return {};
   tables.inodes.setOrphaned(inode.id, untilNs);
   return {};
-}
-
-export function replace(
-  tables: Tables,
-  command: CommandOf<'replace'>,
-  atNs: string,
-): CommandResults['replace'] {
-  const orphan = inodeOf(tables, command.inode);
-  if (orphan.orphanedNs === null || orphan.trashed === 1) {
-    throw new ServiceError('bad-request', `Inode ${orphan.id} is no file without a name`);
-  }
-  const { directory, name, inode: old } = spotOf(tables, command.place, 'is-directory', true);
-  if (directory.volume !== orphan.volume) {
-    throw new ServiceError('cross-volume', `File ${orphan.id} is of volume "${orphan.volumeName}"`);
-  }
-  if (old?.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
-  assertExpected(command.expect, name, old);
-
-  const volume = tables.volumes.row(orphan.volume);
-  if (old === undefined || isKept(volume, old, command)) assertInodeAllowed(volume);
-  const isFreed = old?.links === 1 && !isKept(volume, old, command);
-  assertBytesAllowed(volume, chargeOf(orphan), isFreed ? chargeOf(old) : 0);
-
-  // What it had to know while it was uploaded is not the file's.
-  tables.xattrs.delete(orphan.id, UPLOAD_NOTE);
-  if (old?.kind === KIND_FILE) {
-    tables.xattrs.copy(old.id, orphan.id);
-    tables.inodes.setAttributes(orphan.id, old.mode, old.uid, old.gid, atNs);
-  } else {
-    const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : orphan.gid;
-    const { mode, keep } = inherit(tables, directory, { mode: orphan.mode, kind: KIND_FILE });
-    tables.inodes.setAttributes(orphan.id, mode, orphan.uid, gid, atNs);
-    keep(orphan.id);
-  }
-  tables.inodes.setLinks(orphan.id, 1, null, atNs);
-  tables.volumes.charge(orphan.volume, 1, chargeOf(orphan));
-  if (old === undefined) {
-    tables.entries.insert(directory.id, name, orphan.id);
-  } else {
-    tables.entries.setInode(directory.id, name, orphan.id);
-    nameLost(tables, old, { directory, name }, command, atNs);
-  }
-  tables.inodes.touchDirectory(directory.id, 0, atNs);
-  return { attributes: attributesOf(tables.inodes.known(orphan.id)), replaced: old?.id ?? null };
 }
 
 export function openForWrite(

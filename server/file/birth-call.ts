@@ -15,6 +15,9 @@ export const BIRTH_CALL = 'birth';
  */
 export const SPARE_CALL = 'birth-later';
 
+/** As `BIRTH_CALL`; the replicas survive a loss of power before it is answered. Servers of earlier releases do not know it. */
+export const SYNCED_CALL = 'create-synced';
+
 /** Operations of one birth at the most: its contents, and that they are settled. */
 const OPERATIONS_MAX = 2;
 

@@ -38,13 +38,14 @@ export class StorageSettings {
     const known = this.#known.get(name);
     if (known !== undefined && clock.nowMs() < known.untilMs) return known;
     this.#known.delete(name);
-    const [{ volume }, { servers }] = await Promise.all([
-      query({ kind: 'volume', name }),
-      query({ kind: 'servers', counts: false }),
-    ]);
+    const [{ volume }, servers] = await Promise.all([query({ kind: 'volume', name }), this.servers()]);
     const storage = { volume, servers, untilMs: clock.nowMs() + KNOWN_MS };
     this.#known.set(name, storage);
     return storage;
+  }
+
+  async servers(): Promise<readonly ServerInfo[]> {
+    return (await this.#parts.query({ kind: 'servers', counts: false })).servers;
   }
 
   /** @returns null where the volume's files are not created with contents: a majority does not suffice, or there is no such directory */

@@ -4,6 +4,7 @@ import compress from '@fastify/compress';
 import { type FastifyBaseLogger, type FastifyInstance, fastify, LogController } from 'fastify';
 import type { Births } from '../file/births.ts';
 import type { ReplicaCheck } from '../file/replica-check.ts';
+import type { WholeFiles } from '../file/whole-files.ts';
 import type { Gateway } from '../gateway.ts';
 import type { LateErrorReports } from '../late-errors.ts';
 import type { LiveHub } from '../live/live-hub.ts';
@@ -56,6 +57,8 @@ export interface AppOptions {
   readonly metrics: MetricsRegistry;
   /** Absent where files are made and written one by one. */
   readonly births?: Births;
+  /** Absent: each file of REST is staged. */
+  readonly wholes?: WholeFiles;
   /** Absent where nobody can hold a lease under a name. */
   readonly named?: NamedLeases;
   /** Absent where no servers come and go. */
@@ -112,6 +115,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     check,
     live,
     births,
+    wholes = null,
     localProof = null,
   } = options;
   const { world } = gateway;
@@ -170,7 +174,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   if (lateErrors !== undefined) lateErrorRoutes(app, lateErrors);
   if (births !== undefined) await app.register(async (scope) => birthRoutes(scope, births));
   lockRoutes(app, gateway);
-  await app.register(async (scope) => fileRoutes(scope, gateway, metrics));
+  await app.register(async (scope) => fileRoutes(scope, gateway, metrics, wholes));
   snapshotRoutes(app, gateway);
   trashRoutes(app, gateway);
   infoRoutes(app, gateway);

@@ -45,7 +45,7 @@ export async function copyFile(
     const file = await files.begin(to, conditions, mode === undefined ? {} : { mode });
     try {
       const state = await files.copy(file, source, keepsTime);
-      return await files.name(to, state, conditions, key, removal);
+      return await files.name(to, { kind: 'staged', state }, conditions, key, removal);
     } catch (error) {
       const isRestless = error instanceof ServiceError && error.code === 'busy';
       if (!isRestless || attempt === COPIES_MAX) throw error;

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
+import type { WholeFiles } from '../file/whole-files.ts';
 import type { Gateway } from '../gateway.ts';
 import type { MetricsRegistry } from '../metrics.ts';
 import { addVary, setFileHeaders } from './answers.ts';
@@ -45,13 +46,18 @@ const LIMIT_MAX = 10_000;
  * Files by path: `/v1/files/{volume}/{path}`. The application routes every such URL here undecoded,
  * as `/v1/files`; the path is in `originalUrl`, as the client sent it.
  */
-export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: MetricsRegistry): void {
+export function fileRoutes(
+  app: FastifyInstance,
+  gateway: Gateway,
+  metrics: MetricsRegistry,
+  wholes: WholeFiles | null,
+): void {
   const uploads = new Uploads(gateway);
   const downloads = new Downloads(gateway);
   const watches = new Watches(gateway);
   const directories = new Directories(gateway);
   const parts = new PartialWrites(gateway);
-  const files = new NewFiles(gateway, uploads, directories);
+  const files = new NewFiles(gateway, { uploads, directories, wholes });
   const tus = new TusRoutes(new TusUploads(gateway, files));
   const relocations = new Relocations(gateway, files, directories);
   metrics.observe('gauge', 'leasehold_uploads', 'Uploads that are going on', () => uploads.active);
@@ -158,11 +164,13 @@ export function fileRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
   ): Promise<NamedFile> {
     const conditions = conditionsOf(request.headers);
     const check = new DigestCheck(claimedDigests(request.headers));
-    const announced = isClientWaiting(request.raw) ? Number(request.headers['content-length'] ?? 0) : null;
-    const file = await files.begin(path, conditions, {}, announced);
+    const lengthBytes = Number(request.headers['content-length'] ?? 0);
+    const announcedBytes = isClientWaiting(request.raw) ? lengthBytes : null;
     request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
-    const state = await files.receive(file, request.raw, check).finally(() => request.raw.setTimeout(0));
-    return files.name(path, state, conditions, key, removalOf(request, path.search));
+    const file = await files
+      .receive(path, conditions, request.raw, check, { announcedBytes, lengthBytes })
+      .finally(() => request.raw.setTimeout(0));
+    return files.name(path, file, conditions, key, removalOf(request, path.search));
   }
 
   async function getDirectory(

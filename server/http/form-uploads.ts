@@ -1,15 +1,17 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import { nameCheck } from '../../catalog/names.ts';
-import type { FileState } from '../../wire/http-api.ts';
 import { conditionsOf } from './conditions.ts';
 import { DigestCheck } from './digests.ts';
 import { receiveForm } from './form.ts';
 import { wantsPage } from './listing-page.ts';
-import type { NewFiles } from './new-files.ts';
+import { type NewFiles, type Received, sizeOf } from './new-files.ts';
 import { directoryUrl, type FilePath } from './path.ts';
 import { removalOf } from './removal.ts';
 import { UPLOAD_IDLE_MS } from './upload.ts';
+
+/** Of the files of one form that are in memory until they get their names. */
+const WHOLES_BYTES_MAX = 1024 * 1024;
 
 /**
  * `POST` of a form to a directory: its files go there under their own names. None gets its name before the form is there as
@@ -23,25 +25,28 @@ export async function storeForm(
   prefix: string,
 ): Promise<FastifyReply> {
   const conditions = conditionsOf(request.headers);
-  const received: { readonly path: FilePath; readonly state: FileState }[] = [];
+  const received: { readonly path: FilePath; readonly file: Received }[] = [];
+  let leftBytes = WHOLES_BYTES_MAX;
   request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
   await receiveForm(request.raw, async (name, body) => {
     nameCheck(name);
     const path = { ...directory, names: [...directory.names, name], directory: false };
-    const file = await files.begin(path, conditions);
-    received.push({ path, state: await files.receive(file, body, new DigestCheck([])) });
+    const limits = { wholeBytesMax: leftBytes };
+    const file = await files.receive(path, conditions, body, new DigestCheck([]), limits);
+    if (file.kind === 'whole') leftBytes -= sizeOf(file);
+    received.push({ path, file });
   }).finally(() => request.raw.setTimeout(0));
   if (received.length === 0) throw new ServiceError('bad-request', 'The form holds no file');
   const stored: object[] = [];
-  for (const { path, state } of received) {
+  for (const { path, file } of received) {
     const { etag, created } = await files.name(
       path,
-      state,
+      file,
       conditions,
       null,
       removalOf(request, directory.search),
     );
-    stored.push({ name: path.names.at(-1), size: state.sizeBytes, etag, created });
+    stored.push({ name: path.names.at(-1), size: sizeOf(file), etag, created });
   }
   // A browser that sent a form wants to see the directory, and not to send the form again when it is reloaded.
   if (wantsPage(request.headers.accept)) return reply.redirect(directoryUrl(prefix, directory), 303);

@@ -1,17 +1,18 @@
 import type { Readable } from 'node:stream';
 import { ServiceError } from '../../base/errors.ts';
 import { assertBytesAllowed, assertInodeAllowed } from '../../catalog/quota.ts';
-import type { Attributes, CommandResults } from '../../wire/catalog-api.ts';
+import type { Attributes, CommandResults, Expectation, Place } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
+import { type StoredContents, WHOLE_BYTES_MAX, type WholeFiles } from '../file/whole-files.ts';
 import type { Gateway } from '../gateway.ts';
 import { changeUnder, currentOf } from './conditional-change.ts';
 import { type Conditions, checkForChange, etagOf, standingOf } from './conditions.ts';
-import type { DigestCheck } from './digests.ts';
+import { DigestCheck } from './digests.ts';
 import type { Directories } from './directories.ts';
 import { KeyedCommands, type RequestKey } from './idempotency.ts';
 import { displayPath, type FilePath, volumePath } from './path.ts';
 import type { Removal } from './removal.ts';
-import type { Uploads } from './upload.ts';
+import { receivedOf, type Uploads } from './upload.ts';
 
 const FILE_MODE = 0o644;
 
@@ -31,27 +32,48 @@ export interface NamedFile {
   readonly created: boolean;
 }
 
+/** What a client has sent for a file: all of its bytes, which nothing but this server has, or the state of a staged file without a name. */
+export type Received =
+  | { readonly kind: 'whole'; readonly parent: Attributes; readonly bytes: Buffer }
+  | { readonly kind: 'staged'; readonly state: Pick<FileState, 'file' | 'sizeBytes'> };
+
+export interface ReceiveLimits {
+  /** How long the file will be, where the client waits for an answer before it sends the contents. */
+  readonly announcedBytes?: number | null;
+  /** The length of the body, as far as it is known. */
+  readonly lengthBytes?: number;
+  /** A longer file is staged. */
+  readonly wholeBytesMax?: number;
+}
+
+export interface NewFilesParts {
+  readonly uploads: Uploads;
+  readonly directories: Directories;
+  /** Null: each file is staged. */
+  readonly wholes: WholeFiles | null;
+}
+
 /**
- * Files come as a whole: their contents go to a file without a name; one command of the catalog gives it the name.
- * Readers see the old file or the new one, and whoever breaks off has changed nothing.
+ * Files replace others as a whole: readers see the old file or the new one, and a client that breaks off has changed nothing.
+ *
+ * A small file is created with contents: a majority has them, then one command of the catalog creates the file under its name. A larger one,
+ * one that comes in pieces, a copy, and files of the policies `all` and `read-only` are staged: their contents go to a file without a name
+ * piece by piece, as its primary orders them, so that no server has all of them in memory; a last command gives it the name.
  */
 export class NewFiles {
   readonly #gateway: Gateway;
   readonly #uploads: Uploads;
   readonly #directories: Directories;
+  readonly #wholes: WholeFiles | null;
 
-  constructor(gateway: Gateway, uploads: Uploads, directories: Directories) {
+  constructor(gateway: Gateway, { uploads, directories, wholes }: NewFilesParts) {
     this.#gateway = gateway;
     this.#uploads = uploads;
     this.#directories = directories;
+    this.#wholes = wholes;
   }
 
-  /**
-   * Refuses early what would be refused at the end, and makes a file without a name, of the volume and with the owner
-   * of the directory that it is for.
-   *
-   * @param announcedBytes how long it will be, where the client waits for an answer before it sends the contents
-   */
+  /** Refuses early what would be refused at the end, and makes a staged file, of the volume and with the owner of the directory that it is for. */
   async begin(
     path: FilePath,
     conditions: Conditions,
@@ -59,6 +81,39 @@ export class NewFiles {
     announcedBytes: number | null = null,
     execute: 'command' | 'durably' = 'command',
   ): Promise<Attributes> {
+    const parent = await this.#judge(path, conditions, announcedBytes);
+    return this.#stage(path, parent, options, execute);
+  }
+
+  /**
+   * Refuses early what would be refused at the end, and receives the contents of a file.
+   *
+   * @throws ServiceError where the client went away, the digests are others, or a write failed
+   */
+  async receive(
+    path: FilePath,
+    conditions: Conditions,
+    body: Readable,
+    check: DigestCheck,
+    { announcedBytes = null, lengthBytes = 0, wholeBytesMax = WHOLE_BYTES_MAX }: ReceiveLimits,
+  ): Promise<Received> {
+    const parent = await this.#judge(path, conditions, announcedBytes);
+    const received = receivedOf(body);
+    const bytesMax = Math.min(WHOLE_BYTES_MAX, wholeBytesMax);
+    const isTried = this.#wholes !== null && lengthBytes <= bytesMax;
+    const begun = isTried ? await this.#uploads.counted(() => beginningOf(received, bytesMax)) : NOTHING_READ;
+    if (begun.isWhole) {
+      const bytes = Buffer.concat(begun.parts);
+      check.update(bytes);
+      check.check();
+      return { kind: 'whole', parent, bytes };
+    }
+    const file = await this.#stage(path, parent);
+    return { kind: 'staged', state: await this.#uploads.store(file, joined(begun.parts, received), check) };
+  }
+
+  /** @returns the directory of the path @throws ServiceError for what would be refused at the end */
+  async #judge(path: FilePath, conditions: Conditions, announcedBytes: number | null): Promise<Attributes> {
     if (path.names.length === 0)
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     const [current, parent] = await Promise.all([
@@ -71,8 +126,15 @@ export class NewFiles {
     }
     checkForChange(conditions, standingOf(current), displayPath(path));
     if (announcedBytes !== null) await this.#assertRoom(path.volume, current, announcedBytes);
-    const { uid, gid } = parent;
-    const { volume } = path;
+    return parent;
+  }
+
+  async #stage(
+    { volume }: FilePath,
+    { uid, gid }: Attributes,
+    options: NewFileOptions = {},
+    execute: 'command' | 'durably' = 'command',
+  ): Promise<Attributes> {
     const command = { kind: 'create-orphan', volume, mode: FILE_MODE, uid, gid, ...options } as const;
     return (await this.#gateway[execute](command)).attributes;
   }
@@ -85,11 +147,6 @@ export class NewFiles {
     assertBytesAllowed(volume, bytes, isFreed ? replaced.sizeBytes : 0);
   }
 
-  /** The contents of a file without a name, whole and safe from a loss of power when it resolves. */
-  receive(file: Attributes, body: Readable, check: DigestCheck): Promise<FileState> {
-    return this.#uploads.store(file, body, check);
-  }
-
   /** Work on an upload that comes in pieces. @throws ServiceError `busy` where too many uploads go on */
   counted<Result>(work: () => Promise<Result>): Promise<Result> {
     return this.#uploads.counted(work);
@@ -100,7 +157,7 @@ export class NewFiles {
     return this.#uploads.finish(file, sizeBytes);
   }
 
-  /** As `receive`, of what another file has. @param keepsTime it gets the modification time of the other one, too */
+  /** Fills a staged file with what another file has. @param keepsTime it gets the modification time of the other one, too */
   async copy(file: Attributes, source: Attributes, keepsTime: boolean): Promise<FileState> {
     const state = await this.#uploads.copy(file, source);
     const { modifiedNs } = source;
@@ -117,7 +174,7 @@ export class NewFiles {
    */
   async name(
     path: FilePath,
-    { file: inode }: Pick<FileState, 'file'>,
+    received: Received,
     conditions: Conditions,
     key: RequestKey | null,
     removal: Removal = {},
@@ -127,11 +184,49 @@ export class NewFiles {
     // What another server has done meanwhile under this key is not done again: others may have the name by now.
     if (commands.result !== null) {
       await this.#gateway.flushCatalog();
-      return namedFile(commands.result as CommandResults['replace']);
+      return namedFile(commands.result as Replaced);
     }
+    const change: Change = { path, place, conditions, commands, removal };
+    if (received.kind === 'staged') return this.#nameStaged(received.state.file, change);
+    const named = await this.#nameWhole(received, change);
+    if (named !== null) return named;
+    const file = await this.#stage(path, received.parent);
+    const { file: inode } = await this.#uploads.store(file, joined([received.bytes]), new DigestCheck([]));
+    return this.#nameStaged(inode, change);
+  }
+
+  async #nameStaged(
+    inode: number,
+    { path, place, conditions, commands, removal }: Change,
+  ): Promise<NamedFile> {
     const result = await changeUnder(this.#gateway, path, conditions, true, (expect) =>
       this.#gateway.durably({ kind: 'replace', place, inode, expect, ...removal }, commands.next()),
     );
+    return namedFile(result);
+  }
+
+  /** @returns null where the file is to be staged; nothing of it has the name then, nor will have */
+  async #nameWhole(
+    { parent: { uid, gid }, bytes }: Extract<Received, { kind: 'whole' }>,
+    { path, place, conditions, commands, removal }: Change,
+  ): Promise<NamedFile | null> {
+    let stored = null as StoredContents | null;
+    const change = async (expect: Expectation): Promise<CommandResults['replace-with-contents'] | null> => {
+      // Behind the first judgement of the conditions: what they refuse leaves no contents behind.
+      stored ??= (await this.#wholes?.store(path.volume, bytes)) ?? null;
+      if (stored === null) return null;
+      const file = { mode: FILE_MODE, uid, gid, ...stored };
+      const command = { kind: 'replace-with-contents', place, ...file, expect, ...removal } as const;
+      return this.#gateway.durably(command, commands.next()).catch((error: unknown) => {
+        // The volume's files are stored otherwise by now, or the catalog's primary is of an earlier release.
+        if (error instanceof ServiceError && error.code === 'bad-request') return null;
+        throw error;
+      });
+    };
+    const result = await changeUnder(this.#gateway, path, conditions, true, change);
+    if (result === null) return null;
+    // An earlier attempt under the same key may have created another one.
+    if (result.attributes.inode === stored?.inode) this.#wholes?.named(stored.inode);
     return namedFile(result);
   }
 
@@ -143,10 +238,50 @@ export class NewFiles {
     const { result } = await KeyedCommands.of(this.#gateway, key);
     if (result !== null) await this.#gateway.flushCatalog();
     // A key names one method and URL: what it has left behind is of this kind.
-    return result === null ? null : namedFile(result as CommandResults['replace']);
+    return result === null ? null : namedFile(result as Replaced);
   }
 }
 
-function namedFile({ attributes, replaced }: CommandResults['replace']): NamedFile {
+type Replaced = CommandResults['replace' | 'replace-with-contents'];
+
+/** What is to be given a name, and how. */
+interface Change {
+  readonly path: FilePath;
+  readonly place: Place;
+  readonly conditions: Conditions;
+  readonly commands: KeyedCommands;
+  readonly removal: Removal;
+}
+
+export function sizeOf(received: Received): number {
+  return received.kind === 'whole' ? received.bytes.length : received.state.sizeBytes;
+}
+
+const NOTHING_READ: Beginning = { parts: [], isWhole: false };
+
+interface Beginning {
+  readonly parts: readonly Buffer[];
+  /** Nothing follows. */
+  readonly isWhole: boolean;
+}
+
+/** Reads a body up to its end, or until there are more than `bytesMax`. */
+async function beginningOf(body: AsyncGenerator<Buffer>, bytesMax: number): Promise<Beginning> {
+  const parts: Buffer[] = [];
+  for (let bytes = 0; bytes <= bytesMax; ) {
+    const next = await body.next();
+    if (next.done === true) return { parts, isWhole: true };
+    parts.push(next.value);
+    bytes += next.value.length;
+  }
+  return { parts, isWhole: false };
+}
+
+async function* joined(parts: readonly Buffer[], rest?: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  yield* parts;
+  if (rest !== undefined) yield* rest;
+}
+
+function namedFile({ attributes, replaced }: Replaced): NamedFile {
   return { attributes, etag: etagOf(attributes.inode, attributes.contents), created: replaced === null };
 }

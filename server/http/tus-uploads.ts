@@ -8,7 +8,7 @@ import type { Conditions } from './conditions.ts';
 import { sessionOf } from './idempotency.ts';
 import type { NewFiles } from './new-files.ts';
 import type { FilePath } from './path.ts';
-import { chunkBytesOf, chunksOf } from './upload.ts';
+import { chunkBytesOf, chunksOf, receivedOf } from './upload.ts';
 
 /** An upload that nobody goes on with is forgotten after this time. */
 export const EXPIRES_MS = 24 * 60 * 60_000;
@@ -123,7 +123,9 @@ export class TusUploads {
     const session = this.#gateway.drawSession();
     let offset = offsetBytes;
     let number = 0;
-    for await (const bytes of chunksOf(body, chunkBytesOf(file.objectBytes), { keepsRest: true })) {
+    for await (const bytes of chunksOf(receivedOf(body), chunkBytesOf(file.objectBytes), {
+      keepsRest: true,
+    })) {
       if (offset + bytes.length > lengthBytes) {
         throw new ServiceError(
           'too-large',
@@ -158,7 +160,7 @@ export class TusUploads {
     const path = { volume, names: note.names, directory: false, search };
     try {
       const key = { session: sessionOf(`tus ${file.inode} ${note.secret}`), since: since ?? undefined };
-      await this.#files.name(path, state, conditions, key);
+      await this.#files.name(path, { kind: 'staged', state }, conditions, key);
     } catch (error) {
       // Two servers that were asked at the same time both see that all of it has come.
       const now = await this.#attributes(file.inode);

@@ -47,7 +47,7 @@ export class Uploads {
    * @throws ServiceError where the client went away or a write failed; the body is left as it is, and
    *   the file without a name is collected later
    */
-  async store(file: Attributes, body: Readable, check: DigestCheck): Promise<FileState> {
+  async store(file: Attributes, body: AsyncIterable<Buffer>, check: DigestCheck): Promise<FileState> {
     return this.#during(file, () =>
       this.#write(file.inode as FileId, chunkBytesOf(file.objectBytes), body, check),
     );
@@ -122,7 +122,12 @@ export class Uploads {
   }
 
   /** @returns the number of bytes written */
-  async #write(file: FileId, chunkBytes: number, body: Readable, check: DigestCheck): Promise<number> {
+  async #write(
+    file: FileId,
+    chunkBytes: number,
+    body: AsyncIterable<Buffer>,
+    check: DigestCheck,
+  ): Promise<number> {
     // Nobody has written the file, so 0 is the end of its sequence as this session begins.
     const request = { session: this.#gateway.drawSession(), number: 0, since: 0 };
     const inFlight = new Set<Promise<unknown>>();
@@ -161,21 +166,20 @@ export class Uploads {
 }
 
 /**
- * Whole chunks in the order of the body, the last one shorter. The body is not destroyed by who stops
- * early: its connection still has to carry the answer.
+ * Whole chunks in the order of the body, the last one shorter.
  *
  * @param keepsRest what came of a body that broke off is given before that is said
  * @throws ServiceError where the body ends before it is complete
  */
 export async function* chunksOf(
-  body: Readable,
+  body: AsyncIterable<Buffer>,
   chunkBytes: number,
   { keepsRest } = { keepsRest: false },
 ): AsyncGenerator<Buffer> {
   let parts: Buffer[] = [];
   let partsBytes = 0;
   try {
-    for await (const data of receivedOf(body)) {
+    for await (const data of body) {
       let rest = data;
       while (partsBytes + rest.length >= chunkBytes) {
         const taken = chunkBytes - partsBytes;
@@ -195,7 +199,12 @@ export async function* chunksOf(
   if (partsBytes > 0) yield Buffer.concat(parts, partsBytes);
 }
 
-async function* receivedOf(body: Readable): AsyncGenerator<Buffer> {
+/**
+ * The body is not destroyed by a reader that stops early: its connection still has to carry the answer.
+ *
+ * @throws ServiceError where the body ends before it is complete
+ */
+export async function* receivedOf(body: Readable): AsyncGenerator<Buffer> {
   try {
     for await (const data of body.iterator({ destroyOnReturn: false })) yield data as Buffer;
   } catch (cause) {

@@ -15,6 +15,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'create-orphan': 'write',
   'keep-orphan': 'write',
   replace: 'write',
+  'replace-with-contents': 'server',
   'make-directory': 'write',
   'make-node': 'write',
   'remove-directory': 'write',

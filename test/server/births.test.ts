@@ -11,8 +11,12 @@ import { Clock } from '../../server/clock.ts';
 import { BIRTH_CALL, decodeBirthCall, SPARE_CALL } from '../../server/file/birth-call.ts';
 import { Births, type BirthsParts } from '../../server/file/births.ts';
 import { isBirthAlone } from '../../server/file/borne-file.ts';
+import { FileNumbers, type FileNumbersParts } from '../../server/file/file-numbers.ts';
+import { FirstContents } from '../../server/file/first-contents.ts';
 import { Garbage } from '../../server/file/garbage.ts';
+import { StorageSettings } from '../../server/file/storage-settings.ts';
 import { ViewConflicts } from '../../server/file/view-conflicts.ts';
+import { WholeFiles } from '../../server/file/whole-files.ts';
 import { CHANNEL_REPLICA_VIEW } from '../../server/transport/transport.ts';
 import type { BirthRequest, Birth as NewFile } from '../../wire/births.ts';
 import { ByteWriter } from '../../wire/bytes.ts';
@@ -120,6 +124,10 @@ interface Catalog {
   laterMs: number;
   /** What files that have their names have otherwise than the volume; null: the catalog's release does not say. */
   readonly settings: Map<number, Partial<FileSettings> | null>;
+  /** Whether all servers know the command that replaces. */
+  isUnderstood: boolean;
+  /** Of the catalog. */
+  flushes: number;
 }
 
 /** Who bears for a catalog that names what it is told, with two other servers that answer as they are told to. */
@@ -127,7 +135,7 @@ function bearerOf(
   cluster: SmallCluster,
   answer: () => Promise<Uint8Array>,
   isClosed = false,
-  placed: Pick<BirthsParts, 'choose' | 'isOutdated'> = {
+  placed: Pick<BirthsParts, 'isOutdated'> & Pick<FileNumbersParts, 'choose'> = {
     choose: () => ['a', 'b', 'c'] as ServerId[],
     isOutdated: () => false,
   },
@@ -136,7 +144,10 @@ function bearerOf(
   const policy: Policy = 'quorum';
   const volume = { name: 'v', root: 1, replicas: 3, policy, objectBytes: OBJECT_BYTES, quotaBytes: 0 };
   const settings = new Map<number, Partial<FileSettings> | null>();
-  const seen: Catalog = { commands: [], stored: [], calls: [], servers: [], volume, settings, laterMs: 0 };
+  const seen: Catalog = {
+    ...{ commands: [], stored: [], calls: [], servers: [], volume, settings, laterMs: 0 },
+    ...{ isUnderstood: true, flushes: 0 },
+  };
   const placedFile = (inode: number) => {
     const { name, quotaBytes, policy, objectBytes } = seen.volume;
     const own = { volume: name, policy, objectBytes, limited: quotaBytes > 0, ...settings.get(inode) };
@@ -145,15 +156,8 @@ function bearerOf(
   const clock = new Clock(systemWorld);
   const realMs = clock.nowMs.bind(clock);
   clock.nowMs = () => realMs() + seen.laterMs;
-  const births = new Births({
-    world: systemWorld,
-    self: a.id,
-    incarnation: 1 as Incarnation,
-    clock,
-    log,
-    host: a.host,
-    traffic: { wrote: () => undefined } as never,
-    outcomes: { add: () => undefined },
+  const contents = new FirstContents({
+    ...{ world: systemWorld, self: a.id, incarnation: 1 as Incarnation, log, host: a.host, store: a.store },
     isConnected: () => true,
     call: async (to, method, payload) => {
       seen.calls.push(method);
@@ -165,22 +169,36 @@ function bearerOf(
       }
       return answer();
     },
-    ...placed,
-    query: async (query: Query) => {
-      if (query.kind === 'placed') return { files: query.inodes.map(placedFile), reserved: [] } as never;
-      return (
-        query.kind === 'attributes' ? { attributes: { volume: 'v' } } : { volume: { ...volume }, servers: [] }
-      ) as never;
-    },
-    command: async (command: Command) => {
-      seen.commands.push(command);
-      if (command.kind === 'reserve-inodes') return { first: 100 } as never;
-      if (command.kind !== 'bear' || isClosed) return {} as never;
-      const files = Object.fromEntries(command.files.map(({ inode }) => [inode, null]));
-      return { atNs: '1', limited: false, files } as never;
-    },
   });
-  return { births, seen };
+  const query = async (asked: Query): Promise<never> => {
+    if (asked.kind === 'placed') return { files: asked.inodes.map(placedFile), reserved: [] } as never;
+    return (
+      asked.kind === 'attributes' ? { attributes: { volume: 'v' } } : { volume: { ...volume }, servers: [] }
+    ) as never;
+  };
+  const command = async (given: Command): Promise<never> => {
+    seen.commands.push(given);
+    if (given.kind === 'reserve-inodes') return { first: 100 } as never;
+    if (given.kind !== 'bear' || isClosed) return {} as never;
+    const files = Object.fromEntries(given.files.map(({ inode }) => [inode, null]));
+    return { atNs: '1', limited: false, files } as never;
+  };
+  const storage = new StorageSettings({ clock, query });
+  const numbers = new FileNumbers({
+    ...{ self: a.id, clock, settings: storage, command },
+    choose: placed.choose,
+  });
+  const shared = {
+    ...{ clock, contents, numbers, settings: storage, isOutdated: placed.isOutdated },
+    ...{ host: a.host, traffic: { wrote: () => undefined } as never, outcomes: { add: () => undefined } },
+  };
+  const births = new Births({ ...shared, query, command });
+  const wholes = new WholeFiles({
+    ...{ ...shared, world: systemWorld },
+    isUnderstood: () => seen.isUnderstood,
+    flushCatalog: async () => void seen.flushes++,
+  });
+  return { births, wholes, seen };
 }
 
 function requestFor(number: number, ...inodes: number[]): BirthRequest {

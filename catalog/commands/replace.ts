@@ -1,0 +1,126 @@
+import { ServiceError } from '../../base/errors.ts';
+import { type CommandOf, type CommandResults, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
+import { attributesOf } from '../attributes.ts';
+import { chargeOf } from '../charges.ts';
+import type { InodeRow } from '../inode-rows.ts';
+import { timeCheck } from '../names.ts';
+import { assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
+import { KIND_DIRECTORY, KIND_FILE, POLICIES } from '../schema.ts';
+import type { Tables } from '../tables.ts';
+import { inodeOf } from '../tree.ts';
+import type { Spot } from '../walk.ts';
+import { inherit } from './acls.ts';
+import { MODE_SETGID, nameLost, spotOf } from './entries.ts';
+import { assertExpected } from './expectation.ts';
+import { isKept } from './removal.ts';
+
+type Replacement = CommandOf<'replace'> | CommandOf<'replace-with-contents'>;
+
+/** The policy by which a majority is enough for contents that nobody has seen. */
+const QUORUM = POLICIES.indexOf('quorum');
+
+/** Gives a file without a name its first one. */
+export function replace(
+  tables: Tables,
+  command: CommandOf<'replace'>,
+  atNs: string,
+): CommandResults['replace'] {
+  const orphan = inodeOf(tables, command.inode);
+  if (orphan.orphanedNs === null || orphan.trashed === 1) {
+    throw new ServiceError('bad-request', `Inode ${orphan.id} is no file without a name`);
+  }
+  const spot = spotOf(tables, command.place, 'is-directory', true);
+  if (spot.directory.volume !== orphan.volume) {
+    throw new ServiceError('cross-volume', `File ${orphan.id} is of volume "${orphan.volumeName}"`);
+  }
+  assertReplaceable(spot, command);
+  return nameGiven(tables, command, spot, orphan, atNs);
+}
+
+/** Creates the inode of a file whose contents are stored, and gives it its name. */
+export function replaceWithContents(
+  tables: Tables,
+  command: CommandOf<'replace-with-contents'>,
+  atNs: string,
+): CommandResults['replace-with-contents'] {
+  const spot = spotOf(tables, command.place, 'is-directory', true);
+  assertReplaceable(spot, command);
+  return nameGiven(tables, command, spot, created(tables, command, spot, atNs), atNs);
+}
+
+/** @throws ServiceError where a file cannot have the name, or what has it is not what was expected */
+function assertReplaceable({ name, inode: old }: Spot, { expect }: Replacement): void {
+  if (old?.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
+  assertExpected(expect, name, old);
+}
+
+/** @returns the inode, without a name. What a refusal finds created by then is undone */
+function created(
+  tables: Tables,
+  command: CommandOf<'replace-with-contents'>,
+  { directory }: Spot,
+  atNs: string,
+): InodeRow {
+  const { inode: id, owner, replicas, objectBytes, mode, uid, gid, sizeBytes, contents } = command;
+  const volume = tables.volumes.row(directory.volume);
+  if (objectBytes !== volume.objectBytes || volume.policy !== QUORUM)
+    throw new ServiceError('bad-request', `Files of volume "${volume.name}" are stored otherwise`);
+  const members = tables.numbers.reservedMembers(id) ?? [];
+  // For one file and one view there is one member set: that of the reservation.
+  if (!areSame(members, replicas) || !tables.numbers.takeReserved(owner, id))
+    throw new ServiceError(
+      'bad-request',
+      `Inode ${id} is not reserved for ${replicas.join()}, or not any more`,
+    );
+  tables.inodes.bear({
+    ...{ id, volume: volume.id, mode, uid, gid, sizeBytes },
+    ...{ accessedNs: atNs, modifiedNs: timeCheck(command.modifiedNs), changedNs: atNs },
+    replicas: replicas.join(','),
+    objectBytes,
+    contentsEpoch: contents.epoch,
+    contentsSeq: contents.seq,
+    policy: volume.policy,
+    allowed: volume.quotaBytes > 0 ? sizeBytes : null,
+  });
+  tables.volumes.count(volume.id, 1, sizeBytes);
+  return tables.inodes.known(id);
+}
+
+function areSame(a: readonly string[], b: readonly string[]): boolean {
+  return a.length === b.length && a.every((member) => b.includes(member));
+}
+
+function nameGiven(
+  tables: Tables,
+  command: Replacement,
+  { directory, name, inode: old }: Spot,
+  file: InodeRow,
+  atNs: string,
+): CommandResults['replace'] {
+  const volume = tables.volumes.row(file.volume);
+  if (old === undefined || isKept(volume, old, command)) assertInodeAllowed(volume);
+  const isFreed = old?.links === 1 && !isKept(volume, old, command);
+  assertBytesAllowed(volume, chargeOf(file), isFreed ? chargeOf(old) : 0);
+
+  // What it had to know while it was uploaded is not the file's.
+  tables.xattrs.delete(file.id, UPLOAD_NOTE);
+  if (old?.kind === KIND_FILE) {
+    tables.xattrs.copy(old.id, file.id);
+    tables.inodes.setAttributes(file.id, old.mode, old.uid, old.gid, atNs);
+  } else {
+    const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : file.gid;
+    const { mode, keep } = inherit(tables, directory, { mode: file.mode, kind: KIND_FILE });
+    tables.inodes.setAttributes(file.id, mode, file.uid, gid, atNs);
+    keep(file.id);
+  }
+  tables.inodes.setLinks(file.id, 1, null, atNs);
+  tables.volumes.charge(file.volume, 1, chargeOf(file));
+  if (old === undefined) {
+    tables.entries.insert(directory.id, name, file.id);
+  } else {
+    tables.entries.setInode(directory.id, name, file.id);
+    nameLost(tables, old, { directory, name }, command, atNs);
+  }
+  tables.inodes.touchDirectory(directory.id, 0, atNs);
+  return { attributes: attributesOf(tables.inodes.known(file.id)), replaced: old?.id ?? null };
+}

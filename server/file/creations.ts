@@ -1,0 +1,78 @@
+import type { Logger } from 'pino';
+import type { Incarnation, ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
+import { REPLACEMENTS_VERSION } from '../../catalog/versions.ts';
+import type { Clock } from '../clock.ts';
+import type { Gateway } from '../gateway.ts';
+import type { Traffic } from '../live/traffic.ts';
+import type { MetricsRegistry } from '../metrics.ts';
+import type { Placement } from '../placement.ts';
+import type { ReplicaHost } from '../replica-host.ts';
+import type { FileStore } from '../storage/store.ts';
+import type { ClusterTransport } from '../transport/transport.ts';
+import { Births } from './births.ts';
+import { FileNumbers } from './file-numbers.ts';
+import { FirstContents } from './first-contents.ts';
+import { StorageSettings } from './storage-settings.ts';
+import { WholeFiles } from './whole-files.ts';
+
+export interface CreationsParts {
+  readonly self: ServerId;
+  readonly incarnation: Incarnation;
+  readonly world: World;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly host: ReplicaHost;
+  readonly store: Pick<FileStore, 'flush'>;
+  readonly traffic: Traffic;
+  readonly metrics: MetricsRegistry;
+  readonly placement: Placement;
+  readonly gateway: Gateway;
+  /** Also of this server itself. */
+  isConnected(server: ServerId): boolean;
+  /** There is none before the server takes part. */
+  transport(): Pick<ClusterTransport, 'call' | 'commandsVersion' | 'peers'>;
+}
+
+/** What a server creates with contents: files of mounts, many in one request, and files of REST, each in place of another. */
+export interface Creations {
+  readonly contents: FirstContents;
+  readonly births: Births;
+  readonly wholes: WholeFiles;
+}
+
+export function creationsOf(parts: CreationsParts): Creations {
+  const { self, incarnation, world, clock, log, host, store, traffic, placement, gateway } = parts;
+  const { metrics, transport, isConnected } = parts;
+  const outcomes = metrics.counter(
+    'leasehold_births_total',
+    'Files that came as a whole, by what became of them',
+    ['outcome'],
+  );
+  const query: Gateway['queryCatalog'] = (asked, options) => gateway.queryCatalog(asked, options);
+  const command: Gateway['command'] = (given, name, options) => gateway.command(given, name, options);
+  const isOutdated: Placement['isOutdated'] = (members, servers) => placement.isOutdated(members, servers);
+  const settings = new StorageSettings({ clock, query });
+  const contents = new FirstContents({
+    ...{ self, incarnation, world, log, host, store, isConnected },
+    call: (...call) => transport().call(...call),
+  });
+  const numbers = new FileNumbers({
+    ...{ self, clock, settings, command },
+    choose: (replicas, servers) => placement.choose(replicas, servers),
+  });
+  const shared = { clock, contents, numbers, settings, host, traffic, outcomes, isOutdated };
+  return {
+    contents,
+    births: new Births({ ...shared, query, command }),
+    wholes: new WholeFiles({
+      ...{ ...shared, world },
+      isUnderstood: () =>
+        transport().peers.every((peer) => {
+          const version = transport().commandsVersion(peer);
+          return version === null || version >= REPLACEMENTS_VERSION;
+        }),
+      flushCatalog: () => gateway.flushCatalog(),
+    }),
+  };
+}

@@ -1,0 +1,89 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import { BirthNumbers, type NumberPlace } from '../../replica/birth.ts';
+import {
+  NUMBERS_PER_SET,
+  type NumbersRequest,
+  numberRuns,
+  type ReservedNumbers,
+} from '../../wire/birth-numbers.ts';
+import type { Command, CommandResults, ServerInfo } from '../../wire/catalog-api.ts';
+import type { Clock } from '../clock.ts';
+import type { RequestName } from '../http/request-names.ts';
+import type { CallOptions } from '../router.ts';
+import type { StorageSettings } from './storage-settings.ts';
+
+/** Numbers are good for files with contents for so long, in milliseconds; the catalog keeps them for longer. */
+const NUMBERS_MS = 10 * 60_000;
+/** Replicas of files whose volume is not named with the reservation, as by clients of earlier releases. */
+const REPLICAS_UNNAMED = 3;
+/** How often servers are chosen before this server does without a place among them. */
+const CHOICES_MAX = 8;
+
+export interface FileNumbersParts {
+  readonly self: ServerId;
+  readonly clock: Pick<Clock, 'nowMs'>;
+  readonly settings: Pick<StorageSettings, 'ofVolume' | 'servers'>;
+  /** Which servers hold new files of a volume with so many replicas. */
+  choose(replicas: number, servers: readonly ServerInfo[]): readonly ServerId[];
+  command<C extends Command>(
+    command: C,
+    name?: RequestName,
+    options?: CallOptions,
+  ): Promise<CommandResults[C['kind']]>;
+}
+
+/** Numbers that the catalog has reserved for this process, by which it creates files with contents, and where these files go. */
+export class FileNumbers {
+  readonly #parts: FileNumbersParts;
+  readonly #numbers = new BirthNumbers();
+
+  constructor(parts: FileNumbersParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Reserves numbers for the client that has `owner`. Their members are fixed here: however a
+   * file with such a number is made, and by whichever server, for its first view there is one member set.
+   */
+  async reserve({ owner, count, volume: name }: NumbersRequest): Promise<ReservedNumbers> {
+    const { self, clock, command, settings } = this.#parts;
+    const untilMs = clock.nowMs() + NUMBERS_MS;
+    const { replicas, servers } =
+      name === undefined
+        ? { replicas: REPLICAS_UNNAMED, servers: await settings.servers() }
+        : await settings
+            .ofVolume(name)
+            .then(({ volume, servers }) => ({ servers, replicas: volume.replicas }));
+    const sets = Array.from({ length: Math.ceil(count / NUMBERS_PER_SET) }, () =>
+      this.#choose(replicas, servers),
+    );
+    if (sets.some(({ length }) => length === 0))
+      throw new ServiceError('no-majority', 'There is no server that could hold new files');
+    const members = sets.map((set) => [...set]);
+    const { first } = await command({ kind: 'reserve-inodes', owner, count, members });
+    for (const run of numberRuns(first, count, sets))
+      this.#numbers.reserved({
+        ...run,
+        owner,
+        untilMs,
+        replicas,
+        members: run.members as readonly ServerId[],
+      });
+    return { first, count, sets: members, bearer: self, named: true, validMs: NUMBERS_MS };
+  }
+
+  /** Uses the number up. @returns where its file goes; null where the number is not this owner's, or not any more */
+  take(owner: number, number: number): NumberPlace | null {
+    return this.#numbers.take(owner, number, this.#parts.clock.nowMs());
+  }
+
+  /** Servers for new files, this one among them if that can be. */
+  #choose(replicas: number, servers: readonly ServerInfo[]): readonly ServerId[] {
+    const { self, choose } = this.#parts;
+    let members = choose(replicas, servers);
+    for (let choices = 1; choices < CHOICES_MAX && !members.includes(self); choices++)
+      members = choose(replicas, servers);
+    return members;
+  }
+}

@@ -1,0 +1,178 @@
+import type { Logger } from 'pino';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
+import type { Incarnation, ServerId } from '../../base/ids.ts';
+import { majority } from '../../base/quorum.ts';
+import type { World } from '../../base/world.ts';
+import { Birth, firstEpoch } from '../../replica/birth.ts';
+import type { Epoch } from '../../replica/epoch.ts';
+import type { View } from '../../replica/view.ts';
+import { viewHasMajority } from '../../replica/view.ts';
+import { MalformedError } from '../../wire/bytes.ts';
+import { bounded } from '../bounded.ts';
+import type { ReplicaHost } from '../replica-host.ts';
+import type { FileStore, NewReplica } from '../storage/store.ts';
+import type { Transport } from '../transport/transport.ts';
+import {
+  BIRTH_CALL,
+  decodeBirthAnswer,
+  decodeBirthCall,
+  encodeBirthAnswer,
+  encodeBirthCall,
+  SPARE_CALL,
+  SYNCED_CALL,
+} from './birth-call.ts';
+
+/** A majority is waited for so long; the caller then creates the files in the ordinary way. */
+const STORE_MS_MAX = 3_000;
+/** Where the members that are needed do not answer for so long, all are asked to promise. */
+const SPARED_MS = 200;
+const NOTHING = new Uint8Array(0);
+
+/** Why contents are not where they should be; null where a majority has them. */
+export type Refusal = ErrorCode | null;
+
+/** Files that go to the same servers. */
+export interface FirstContentsOf {
+  readonly members: readonly ServerId[];
+  readonly objectBytes: number;
+  readonly replicas: readonly NewReplica[];
+  /** They survive a loss of power at a majority before they count as stored. */
+  readonly synced: boolean;
+}
+
+export interface FirstContentsParts extends Pick<Transport, 'call' | 'isConnected'> {
+  readonly self: ServerId;
+  readonly incarnation: Incarnation;
+  readonly world: World;
+  readonly log: Logger;
+  readonly host: Pick<ReplicaHost, 'bear'>;
+  readonly store: Pick<FileStore, 'flush'>;
+}
+
+/**
+ * Contents before the name: the whole contents of new files go to a majority of their replicas, in the first epoch and without a lease,
+ * before the catalog has the files. docs/design/mount.md.
+ */
+export class FirstContents {
+  readonly epoch: Epoch;
+  readonly #parts: FirstContentsParts;
+
+  constructor(parts: FirstContentsParts) {
+    this.#parts = parts;
+    this.epoch = firstEpoch(parts.self, parts.incarnation);
+  }
+
+  /** @returns for each file, null as soon as a majority of its replicas has it, or why it has not */
+  async store({ members, objectBytes, replicas, synced }: FirstContentsOf): Promise<Refusal[]> {
+    const { self, world, isConnected } = this.#parts;
+    const { epoch } = this;
+    const view: View = { number: 1, members };
+    const refusals: Refusal[] = replicas.map(() => 'no-majority');
+    if (replicas.length === 0 || !viewHasMajority(view, isConnected)) return refusals;
+    const call = { epoch, view, objectBytes, births: replicas };
+    const birth = new Birth(view, replicas.length);
+    const { promise: stored, resolve: allStored } = Promise.withResolvers<void>();
+    const answered = (server: ServerId, answers: readonly Refusal[]): void => {
+      birth.holds(
+        server,
+        answers.flatMap((refusal, place) => (refusal === null ? [place] : [])),
+      );
+      for (const [place, refusal] of answers.entries()) if (refusal !== null) refusals[place] = refusal;
+      if (birth.areAllBorne) allStored();
+    };
+    const others = members.filter((member) => member !== self);
+    const spare = this.#spare(view, others);
+    const payload = others.length === 0 ? NOTHING : encodeBirthCall(call);
+    const ask = async (server: ServerId): Promise<void> => {
+      const method = synced ? SYNCED_CALL : BIRTH_CALL;
+      const answer = await this.#parts.call(server, method, payload, STORE_MS_MAX, false);
+      answered(server, decodeBirthAnswer(answer, replicas.length));
+    };
+    for (const server of spare)
+      void this.#noted(this.#parts.call(server, SPARE_CALL, payload, STORE_MS_MAX, true));
+    const asked = others.filter((server) => !spare.has(server)).map((server) => this.#noted(ask(server)));
+    if (members.includes(self)) {
+      const storeHere = async (): Promise<void> => {
+        // In the next tick: what others wait for leaves at the end of this one.
+        await world.nextTurn();
+        const outcomes = await this.#storeHere(replicas, { epoch, view, objectBytes }, synced);
+        answered(self, outcomes.map(codeOf));
+      };
+      asked.push(this.#noted(storeHere()));
+    }
+    await firstOf(world, stored, asked, spare.size > 0 ? SPARED_MS : STORE_MS_MAX);
+    if (!birth.areAllBorne && spare.size > 0) {
+      asked.push(...[...spare].map((server) => this.#noted(ask(server))));
+      await firstOf(world, stored, asked, STORE_MS_MAX);
+    }
+    return refusals.map((refusal, place) => (birth.isBorne(place) ? null : refusal));
+  }
+
+  /** Stores replicas of files that another server creates. */
+  async serve(from: ServerId, payload: Uint8Array, synced: boolean): Promise<Uint8Array> {
+    const { births, ...where } = decodeBirthCall(payload);
+    if (where.epoch.server !== from)
+      throw new MalformedError(`${from} creates files for ${where.epoch.server}`);
+    const outcomes = await this.#storeHere(births, where, synced);
+    return encodeBirthAnswer(outcomes.map(codeOf));
+  }
+
+  async #storeHere(
+    replicas: readonly NewReplica[],
+    where: Parameters<ReplicaHost['bear']>[1],
+    synced: boolean,
+  ): Promise<(Error | null)[]> {
+    const { host, store } = this.#parts;
+    const outcomes = await host.bear(replicas, where);
+    if (!synced) return outcomes;
+    return Promise.all(
+      replicas.map(async ({ file }, place) => {
+        const outcome = outcomes[place] ?? null;
+        if (outcome !== null) return outcome;
+        return store.flush(file).then(
+          () => null,
+          (error: unknown) => error as Error,
+        );
+      }),
+    );
+  }
+
+  /** A server that does not take files is none of those that have them. */
+  #noted(work: Promise<unknown>): Promise<unknown> {
+    return work.catch((error: unknown) => {
+      if (!(error instanceof ServiceError || error instanceof MalformedError)) throw error;
+      this.#parts.log.debug({ err: error }, 'a server did not take files that are created with contents');
+    });
+  }
+
+  /**
+   * As of other operations: members that are not needed for a majority are sent it a moment later, as long as all are in reach.
+   */
+  #spare(view: View, others: readonly ServerId[]): ReadonlySet<ServerId> {
+    const { self, isConnected } = this.#parts;
+    if (!view.members.includes(self) || !others.every(isConnected)) return new Set();
+    const inTurn = view.members.toSorted();
+    const from = inTurn.indexOf(self);
+    return new Set([...inTurn.slice(from + 1), ...inTurn.slice(0, from)].slice(majority(inTurn.length) - 1));
+  }
+}
+
+/** Resolves with `enough`, when all have ended, or after a while. @throws the error of a work that fails, where that is ours */
+async function firstOf(
+  world: World,
+  enough: Promise<void>,
+  works: readonly Promise<unknown>[],
+  limitMs: number,
+): Promise<void> {
+  const tooLate = new Error('too late');
+  await bounded(world, Promise.race([enough, Promise.all(works)]), limitMs, () => tooLate).catch(
+    (error: unknown) => {
+      if (error !== tooLate) throw error;
+    },
+  );
+}
+
+function codeOf(error: Error | null): Refusal {
+  if (error === null) return null;
+  return error instanceof ServiceError ? error.code : 'storage';
+}

@@ -1,0 +1,137 @@
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
+import type { NumberPlace } from '../../replica/birth.ts';
+import { NUMBERS_PER_SET } from '../../wire/birth-numbers.ts';
+import { BIRTH_BYTES_MAX } from '../../wire/births.ts';
+import type { CommandOf, ServerInfo } from '../../wire/catalog-api.ts';
+import type { Clock } from '../clock.ts';
+import { drawIncarnation } from '../incarnation.ts';
+import type { Traffic } from '../live/traffic.ts';
+import type { Counter } from '../metrics.ts';
+import type { ReplicaHost } from '../replica-host.ts';
+import { CREATED_WITH_CONTENTS } from './birth-outcome.ts';
+import { birthOperations } from './borne-file.ts';
+import type { FileNumbers } from './file-numbers.ts';
+import type { FirstContents } from './first-contents.ts';
+import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
+
+/** Files up to this size are created with contents: all of it is in memory, and one message to each server. */
+export const WHOLE_BYTES_MAX = BIRTH_BYTES_MAX;
+
+/** Contents that a majority has, and that a loss of power does not take; the catalog does not have the file yet. */
+export type StoredContents = Pick<
+  CommandOf<'replace-with-contents'>,
+  'inode' | 'owner' | 'replicas' | 'objectBytes' | 'sizeBytes' | 'modifiedNs' | 'contents'
+>;
+
+export interface WholeFilesParts {
+  readonly world: World;
+  readonly clock: Pick<Clock, 'wallNs'>;
+  readonly contents: Pick<FirstContents, 'store'>;
+  readonly numbers: Pick<FileNumbers, 'reserve' | 'take'>;
+  readonly settings: Pick<StorageSettings, 'ofVolume'>;
+  readonly host: Pick<ReplicaHost, 'named'>;
+  readonly traffic: Pick<Traffic, 'wrote'>;
+  /** By outcome: `born`, `unborn`. */
+  readonly outcomes: Counter;
+  /** Whether all servers in reach know the command that names such files. */
+  isUnderstood(): boolean;
+  /** Whether new files would go to better servers: in reach, and with free space. */
+  isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[]): boolean;
+  /** All commands answered so far survive a loss of power. */
+  flushCatalog(): Promise<void>;
+}
+
+interface Numbers {
+  next: number;
+  readonly end: number;
+}
+
+/**
+ * Files that clients of REST send as a whole, created with contents as the files of mounts are (`Births`): they replace the file that has
+ * the name, and survive a loss of power before they have it.
+ */
+export class WholeFiles {
+  readonly #parts: WholeFilesParts;
+  readonly #owner: number;
+  /** By volume. */
+  readonly #numbers = new Map<string, Promise<Numbers>>();
+
+  constructor(parts: WholeFilesParts) {
+    this.#parts = parts;
+    this.#owner = drawIncarnation(parts.world);
+  }
+
+  /**
+   * Stores contents of a new file of the volume.
+   *
+   * @returns what the command that names it carries; null where the file is to be created in the ordinary way
+   */
+  async store(volumeName: string, bytes: Uint8Array): Promise<StoredContents | null> {
+    const { contents, settings, clock } = this.#parts;
+    if (bytes.length > WHOLE_BYTES_MAX || !this.#parts.isUnderstood()) return null;
+    const storage = await settings.ofVolume(volumeName);
+    const { policy, objectBytes } = storage.volume;
+    // Policy "all" wants more than a majority, and "read-only" a seal.
+    const number = policy === 'quorum' ? await this.#takeNumber(storage) : null;
+    if (number === null) return null;
+    const { inode, members } = number;
+    const modifiedNs = clock.wallNs();
+    const replica = { file: inode as FileId, operations: birthOperations(bytes, modifiedNs) };
+    const stored = await contents.store({ members, objectBytes, replicas: [replica], synced: true });
+    if (stored[0] !== null) {
+      this.#parts.outcomes.add(1, { outcome: 'unborn' });
+      return null;
+    }
+    return {
+      ...{ inode, owner: this.#owner, replicas: [...members], objectBytes, sizeBytes: bytes.length },
+      ...{ modifiedNs: modifiedNs.toString(), contents: CREATED_WITH_CONTENTS },
+    };
+  }
+
+  /** The file has its name. */
+  named(inode: number): void {
+    this.#parts.host.named(inode as FileId);
+    this.#parts.outcomes.add(1, { outcome: 'born' });
+    this.#parts.traffic.wrote();
+  }
+
+  /** @returns null where new numbers are outdated at once */
+  async #takeNumber({
+    volume,
+    servers,
+  }: VolumeStorage): Promise<(NumberPlace & { readonly inode: number }) | null> {
+    const { numbers, isOutdated } = this.#parts;
+    for (let reservations = 0; reservations < 2; ) {
+      let reserved = this.#numbers.get(volume.name);
+      if (reserved === undefined) {
+        reserved = this.#reserve(volume.name);
+        this.#numbers.set(volume.name, reserved);
+        reservations++;
+      }
+      const range = await reserved.catch((error: unknown) => {
+        this.#forget(volume.name, reserved);
+        throw error;
+      });
+      const inode = range.next < range.end ? range.next++ : null;
+      const place = inode === null ? null : numbers.take(this.#owner, inode);
+      const isGood =
+        place !== null && place.replicas === volume.replicas && !isOutdated(place.members, servers);
+      if (inode !== null && isGood) return { ...place, inode };
+      this.#forget(volume.name, reserved);
+    }
+    return null;
+  }
+
+  #forget(volume: string, numbers: Promise<Numbers>): void {
+    if (this.#numbers.get(volume) === numbers) this.#numbers.delete(volume);
+  }
+
+  async #reserve(volume: string): Promise<Numbers> {
+    const request = { owner: this.#owner, count: NUMBERS_PER_SET, volume };
+    const { first, count } = await this.#parts.numbers.reserve(request);
+    // A command that is executed once more after a loss of power has its number still.
+    await this.#parts.flushCatalog();
+    return { next: first, end: first + count };
+  }
+}

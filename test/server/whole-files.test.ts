@@ -1,0 +1,148 @@
+/** Files of REST that are created with contents, and where they are stored. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import { firstEpoch } from '../../replica/birth.ts';
+import { encodeBirthCall, SYNCED_CALL } from '../../server/file/birth-call.ts';
+import { birthOperations } from '../../server/file/borne-file.ts';
+import { FirstContents, type FirstContentsOf } from '../../server/file/first-contents.ts';
+import { WHOLE_BYTES_MAX, WholeFiles } from '../../server/file/whole-files.ts';
+import type { Policy } from '../../wire/catalog-api.ts';
+import { systemWorld } from '../../world/system-world.ts';
+
+const MEMBERS = ['s1', 's2', 's3'] as ServerId[];
+const BYTES = Buffer.from('the whole of it');
+
+/** Files of a server, with a catalog that reserves numbers from 100 on, and members that take what they are given. */
+function started() {
+  const seen = {
+    ...{ policy: 'quorum' as Policy, isUnderstood: true, outdated: null as ServerId | null },
+    ...{ isRefused: false, members: MEMBERS, reservations: 0, flushes: 0, stored: [] as FirstContentsOf[] },
+  };
+  const owners = new Map<number, readonly ServerId[]>();
+  const wholes = new WholeFiles({
+    world: systemWorld,
+    clock: { wallNs: () => 42n },
+    contents: {
+      store: async (files) => {
+        seen.stored.push(files);
+        return [seen.isRefused ? 'no-space' : null];
+      },
+    },
+    numbers: {
+      reserve: async ({ count }) => {
+        const first = 100 * ++seen.reservations;
+        for (let number = first; number < first + count; number++) owners.set(number, seen.members);
+        return { first, count, bearer: 's1', named: true, validMs: 1_000 };
+      },
+      take: (_owner, number) => {
+        const members = owners.get(number);
+        owners.delete(number);
+        return members === undefined ? null : { members, replicas: 3 };
+      },
+    },
+    settings: {
+      ofVolume: async (name) =>
+        ({ volume: { name, policy: seen.policy, replicas: 3, objectBytes: 4_096 }, servers: [] }) as never,
+    },
+    host: { named: () => undefined },
+    traffic: { wrote: () => undefined },
+    outcomes: { add: () => undefined },
+    isUnderstood: () => seen.isUnderstood,
+    isOutdated: (members) => seen.outdated !== null && members.includes(seen.outdated),
+    flushCatalog: async () => void seen.flushes++,
+  });
+  return { wholes, seen };
+}
+
+test('contents are synced at a majority of the reserved members before the file has a name', async () => {
+  const { wholes, seen } = started();
+  const stored = await wholes.store('v', BYTES);
+  assert.ok(stored !== null);
+  const { owner, ...rest } = stored;
+  assert.ok(owner > 0);
+  const settled = { sizeBytes: BYTES.length, modifiedNs: '42', contents: { epoch: 1, seq: 1 } };
+  assert.deepEqual(rest, { inode: 100, replicas: MEMBERS, objectBytes: 4_096, ...settled });
+  const replicas = [{ file: 100 as FileId, operations: birthOperations(BYTES, 42n) }];
+  assert.deepEqual(seen.stored, [{ members: MEMBERS, objectBytes: 4_096, replicas, synced: true }]);
+});
+
+test('one reservation, which survives a loss of power, is good for many files, each number for one', async () => {
+  const { wholes, seen } = started();
+  const files = await Promise.all(Array.from({ length: 65 }, () => wholes.store('v', BYTES)));
+  const inodes = files.map((file) => file?.inode);
+  assert.equal(new Set(inodes).size, 65);
+  assert.deepEqual([seen.reservations, seen.flushes], [2, 2]);
+});
+
+test('files that a majority does not suffice for, large ones, and those that others do not know are staged', async () => {
+  const { wholes, seen } = started();
+  for (const policy of ['all', 'read-only'] as const) {
+    seen.policy = policy;
+    assert.equal(await wholes.store('v', BYTES), null);
+  }
+  seen.policy = 'quorum';
+  assert.equal(await wholes.store('v', Buffer.alloc(WHOLE_BYTES_MAX + 1)), null);
+  seen.isUnderstood = false;
+  assert.equal(await wholes.store('v', BYTES), null);
+  seen.isUnderstood = true;
+  seen.isRefused = true;
+  assert.equal(await wholes.store('v', BYTES), null);
+});
+
+test('numbers whose servers are away are exchanged for others', async () => {
+  const { wholes, seen } = started();
+  await wholes.store('v', BYTES);
+  seen.outdated = 's3' as ServerId;
+  seen.members = ['s1', 's2', 's4'] as ServerId[];
+  const stored = await wholes.store('v', BYTES);
+  assert.deepEqual([stored?.replicas, seen.reservations], [seen.members, 2]);
+  seen.outdated = 's1' as ServerId;
+  assert.equal(await wholes.store('v', BYTES), null, 'None are better');
+});
+
+test('a member that is to sync answers once it has, and refuses what it cannot sync', async () => {
+  const order: string[] = [];
+  let fails = false;
+  const contents = new FirstContents({
+    ...{ self: 's1' as ServerId, incarnation: 1 as Incarnation, world: systemWorld },
+    log: pino({ level: 'silent' }),
+    host: {
+      bear: async (replicas) => {
+        order.push('stored');
+        return replicas.map(() => null);
+      },
+    },
+    store: {
+      flush: async () => {
+        order.push('synced');
+        if (fails) throw new ServiceError('storage', 'Cannot sync');
+      },
+    },
+    isConnected: () => true,
+    call: async (_to, method) => {
+      order.push(method);
+      throw new ServiceError('no-majority', 'away');
+    },
+  });
+  const call = {
+    ...{ epoch: firstEpoch('s2' as ServerId, 1 as Incarnation), view: { number: 1, members: MEMBERS } },
+    ...{ objectBytes: 4_096, births: [{ file: 7 as FileId, operations: birthOperations(BYTES, 42n) }] },
+  };
+  const payload = encodeBirthCall(call);
+  assert.equal((await contents.serve('s2' as ServerId, payload, true)).length, 0);
+  assert.equal((await contents.serve('s2' as ServerId, payload, false)).length, 0);
+  assert.deepEqual(order.splice(0), ['stored', 'synced', 'stored']);
+  fails = true;
+  const refusals = Buffer.from(await contents.serve('s2' as ServerId, payload, true)).toString();
+  assert.equal(refusals, '["storage"]');
+  order.splice(0);
+  fails = false;
+  const { births: replicas, objectBytes } = call;
+  assert.deepEqual(await contents.store({ members: MEMBERS, objectBytes, replicas, synced: true }), [
+    'no-majority',
+  ]);
+  assert.ok(order.filter((what) => what === SYNCED_CALL).length === 2, 'The spare member is asked at last');
+});
