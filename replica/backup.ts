@@ -215,7 +215,7 @@ export class Backup {
     const standing = this.#standing;
     const { install } = standing;
     if (install === null || install.stage !== 'fetching' || !epochEqual(install.epoch, epoch)) return true;
-    const sessions = this.#decodeSessions(encodedSessions);
+    const sessions = sessionsDecoded(encodedSessions);
     const own = epoch.server === this.#self;
     const stands = own
       ? positionCompare(position, install.base) === 0
@@ -259,7 +259,7 @@ export class Backup {
   }
 
   /** This replica was primary until now, and committed up to `committedSeq`. */
-  ledUntil(committedSeq: number): void {
+  wasPrimaryUntil(committedSeq: number): void {
     this.#heardCommittedSeq = Math.max(this.#heardCommittedSeq, committedSeq);
     this.#committedSeq = Math.max(this.#committedSeq, committedSeq);
     assert(this.#committedSeq <= this.#standing.seq, 'What is committed is here');
@@ -391,13 +391,14 @@ export class Backup {
     if (installed.server === this.#self || !epochEqual(installed, promised)) return;
     this.#out.send(installed.server, { kind: 'flushed', epoch: installed, seq: this.#localFlush.flushedSeq });
   }
+}
 
-  #decodeSessions(encoded: Uint8Array): SessionTable | null {
-    try {
-      return SessionTable.decode(encoded);
-    } catch (error) {
-      if (error instanceof MalformedError) return null;
-      throw error;
-    }
+/** @returns null where another server sent what is no table */
+function sessionsDecoded(encoded: Uint8Array): SessionTable | null {
+  try {
+    return SessionTable.decode(encoded);
+  } catch (error) {
+    if (error instanceof MalformedError) return null;
+    throw error;
   }
 }

@@ -1,10 +1,10 @@
-import type { Incarnation, ServerId } from '../base/ids.ts';
 import type { ReplicaConfig } from './actions.ts';
 import type { Epoch, Position } from './epoch.ts';
 import type { Guard } from './guard.ts';
 import type { LocalFlush } from './local-flush.ts';
 import type { OperationLog } from './operation-log.ts';
 import type { Outbox } from './outbox.ts';
+import type { PeerLives } from './peer-lives.ts';
 import type { ProgressTracker } from './progress.ts';
 import type { ReadGrants } from './read-lease.ts';
 import type { Standing } from './standing.ts';
@@ -27,8 +27,7 @@ export interface WriteOrderParts {
   readonly guard: Guard;
   readonly grants: ReadGrants;
   readonly lease: LeaseReading;
-  /** @returns the last incarnation of the server that sent a message; `LIFE_UNKNOWN` where none did */
-  lifeOf(server: ServerId): Incarnation;
+  readonly lives: PeerLives;
 }
 
 /** One epoch at its primary: what the parts of its write order share. */

@@ -87,7 +87,7 @@ export class PeerAnswers {
   /** The replica has this epoch installed and all operations up to `seq` applied. */
   #acknowledged(from: ServerId, seq: number, nowMs: number): void {
     const { peers, log, standing } = this.#context;
-    const peer = peers.heard(from, nowMs);
+    const peer = peers.received(from, nowMs);
     assert(seq <= log.lastSeq, 'No replica has an operation of this epoch that was not sequenced');
     if (!peer.isInstalled) this.#installed(peer, seq);
     // A peer goes by the new view now, and requests and votes by it: so does this server.
@@ -123,7 +123,7 @@ export class PeerAnswers {
 
   /** The replica does not have this epoch installed (or did not, when it said so). */
   #stateNeeded(from: ServerId, nowMs: number): void {
-    const peer = this.#context.peers.heard(from, nowMs);
+    const peer = this.#context.peers.received(from, nowMs);
     if (peer.isInstalled) return;
     peer.lacksEpoch();
     this.#replication.sendInstall(peer);
@@ -131,7 +131,7 @@ export class PeerAnswers {
 
   #resend(from: ServerId, fromSeq: number, nowMs: number): void {
     const { peers, out } = this.#context;
-    const peer = peers.heard(from, nowMs);
+    const peer = peers.received(from, nowMs);
     if (!peer.isInstalled || fromSeq <= peer.ackedSeq || fromSeq >= peer.nextSeq) return;
     out.trace('resent', `to ${from} from operation ${fromSeq}`);
     peer.resendFrom(fromSeq);
@@ -139,7 +139,7 @@ export class PeerAnswers {
   }
 
   #flushed(from: ServerId, seq: number, nowMs: number): void {
-    const peer = this.#context.peers.heard(from, nowMs);
+    const peer = this.#context.peers.received(from, nowMs);
     peer.flushedSeq = Math.max(peer.flushedSeq, seq);
     this.#advance(nowMs);
   }

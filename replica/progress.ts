@@ -25,7 +25,7 @@ export class Progress {
   /** The last operation that survives loss of power there. */
   flushedSeq = -1;
   /** When its last message arrived. */
-  heardMs: number;
+  receivedMs: number;
   /** Until then it promises nothing to another candidate, by this process's clock. */
   guardUntilMs = -Infinity;
   /** The last heartbeat that it answered. */
@@ -53,7 +53,7 @@ export class Progress {
     start: PeerStart,
   ) {
     this.server = server;
-    this.heardMs = nowMs;
+    this.receivedMs = nowMs;
     this.#stage = stageAtStart(start);
     this.#ackedSeq = 0;
     this.#floorSeq = floorSeq;
@@ -229,14 +229,14 @@ export class ProgressTracker {
   }
 
   /** @returns the peer, whose message arrives now */
-  heard(server: ServerId, nowMs: number): Progress {
+  received(server: ServerId, nowMs: number): Progress {
     const peer = this.get(server);
-    peer.heardMs = nowMs;
+    peer.receivedMs = nowMs;
     return peer;
   }
 
   isSilent(peer: Progress, nowMs: number): boolean {
-    return nowMs - peer.heardMs > this.#silentMs;
+    return nowMs - peer.receivedMs > this.#silentMs;
   }
 
   /** @returns what the server has acknowledged in this epoch; `ownSeq` of this server */

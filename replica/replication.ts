@@ -66,7 +66,7 @@ export class Replication {
 
   sendInstall(peer: Progress): void {
     if (!this.#heartbeats.mayInstall(peer)) return;
-    const { out, epoch, standing, base, lifeOf } = this.#context;
+    const { out, epoch, standing, base, lives } = this.#context;
     // A peer that has the epoch but lags behind fetches the state as it is here now; so does one in doubt, because
     // the base of the epoch is not all that it may have acknowledged in it.
     const isCurrent = peer.isInstalled || peer.trust !== 'intact';
@@ -75,7 +75,7 @@ export class Replication {
       epoch,
       view: this.#members.committedView,
       base: isCurrent ? { epoch, seq: standing.seq } : base,
-      to: isCurrent ? lifeOf(peer.server) : LIFE_UNKNOWN,
+      to: isCurrent ? lives.of(peer.server) : LIFE_UNKNOWN,
       urgent: false,
     });
   }

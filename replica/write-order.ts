@@ -251,7 +251,7 @@ export class WriteOrder {
    */
   readRequested(from: ServerId, nonce: number, nowMs: number): void {
     const { peers, config, lease, grants, out, epoch } = this.#context;
-    const peer = peers.heard(from, nowMs);
+    const peer = peers.received(from, nowMs);
     if (!peer.isInstalled || peer.isFetching || peer.ackedSeq < this.#commit.committedSeq) return;
     // A slow replica that may read would make all writes as slow.
     const isSlow = this.#commit.waitedForReaderMs(nowMs) > config.readLeaseMs;

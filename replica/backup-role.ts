@@ -1,0 +1,109 @@
+import { Candidate } from './candidate.ts';
+import type { Position } from './epoch.ts';
+import { epochFormat } from './epoch.ts';
+import { Beginning, Resumed } from './ordering-roles.ts';
+import { Reset } from './reset.ts';
+import { mayBeResumed } from './resumption.ts';
+import { type ReplicaParts, ReplicaRole, type Transitions } from './role.ts';
+import { WriteOrder } from './write-order.ts';
+
+/** Promises of replicas that lost power are enough only after this many heartbeats in which no better one came. */
+const PATIENT_HEARTBEATS = 2;
+
+/** An epoch that this process has ended with nothing under way. */
+export interface EndedEpoch {
+  readonly place: Position;
+  /** All replicas had all of it then. */
+  readonly isEverywhere: boolean;
+}
+
+/** Neither candidate nor primary. */
+export class BackupRole extends ReplicaRole {
+  readonly kind = 'backup';
+  /** The replica may have moved on since. */
+  #ended: EndedEpoch | null;
+
+  constructor(parts: ReplicaParts, roles: Transitions, ended: EndedEpoch | null) {
+    super(parts, roles);
+    this.#ended = ended;
+  }
+
+  override get resumable(): Position | null {
+    const { lease, config, candidacy, standing } = this.parts;
+    if (this.#ended === null || lease.isHeld) return null;
+    // A primary that applies last keeps a transaction open for what it orders, and holds the lease for that.
+    if (config.appliesAtPrimary === 'last') return null;
+    const { place } = this.#ended;
+    return candidacy.votes && mayBeResumed(place, standing) ? place : null;
+  }
+
+  /** All up to there is committed: the process that has ended the epoch, or got its name for the subject, knows that. */
+  override ended(place: Position): void {
+    const { standing, backup } = this.parts;
+    if (!mayBeResumed(place, standing)) return;
+    this.#ended = { place, isEverywhere: false };
+    backup.wasPrimaryUntil(place.seq);
+  }
+
+  /** Decision 0074. */
+  override resume(nowMs: number): void {
+    const base = this.resumable;
+    if (base === null) return;
+    const { out, schedule } = this.parts;
+    out.trace('resumed', epochFormat(base.epoch));
+    // A replica that may not have the base is asked to install it with the first operation; one that has it says so.
+    const start = this.#ended?.isEverywhere ? 'asked' : 'unasked';
+    const order = new WriteOrder(this.parts, { base, installed: new Map(), start, hasLease: false }, nowMs);
+    schedule.start(nowMs);
+    this.roles.become(new Resumed(this.parts, this.roles, order));
+  }
+
+  /** By a view that no other server may know this one is out: others have to be primary, and have the lease. */
+  override leaseExtended(): void {
+    const { candidacy } = this.parts;
+    if (!candidacy.isStopped && !candidacy.votes) this.roles.stop();
+  }
+
+  override prepare(nowMs: number): void {
+    const { candidacy } = this.parts;
+    if (!candidacy.mayBegin(nowMs)) return;
+    if (candidacy.isMaker) this.#beginFirst(nowMs);
+    else this.#beginReset(nowMs);
+  }
+
+  #beginFirst(nowMs: number): void {
+    const { candidacy, schedule, out } = this.parts;
+    const epoch = candidacy.takeFirstEpoch();
+    this.roles.begins({ isFirst: true, inheritedFrom: null });
+    schedule.startAligned(nowMs);
+    out.trace('made', epochFormat(epoch));
+    const beginning = new Beginning(this.parts, this.roles, epoch);
+    this.roles.become(beginning);
+    beginning.begunHere(nowMs);
+  }
+
+  /**
+   * Replica reset, step 1: an epoch larger than all that were promised or reported. The questions
+   * may leave before the own promise is stored: the own vote counts only once it is, and no other
+   * process, nor a later life of this one, can choose the same epoch.
+   */
+  #beginReset(nowMs: number): void {
+    const { config, standing, backup, candidacy, schedule, out } = this.parts;
+    const epoch = candidacy.nextEpoch();
+    standing.promise(epoch);
+    backup.promisedAnew();
+    const patientUntilMs = nowMs + PATIENT_HEARTBEATS * config.heartbeatMs;
+    const reset = new Reset(epoch, standing.view, config.self, config.mayBeginLost, patientUntilMs);
+    out.trace('reset-started', epochFormat(epoch));
+    const candidate = new Candidate(this.parts, this.roles, reset);
+    this.roles.become(candidate);
+    schedule.start(nowMs);
+    candidate.heartbeatDue();
+  }
+
+  override wakeAtMs(nowMs: number): number {
+    const askMs = this.parts.readLease.nextAskMs();
+    // While it may not ask, it is not woken for it.
+    return Math.min(askMs > nowMs ? askMs : Infinity, this.parts.candidacy.wakeAtMs());
+  }
+}

@@ -1,0 +1,141 @@
+import { assert } from '../base/assert.ts';
+import type { FileId } from '../base/ids.ts';
+import { Prng } from '../base/prng.ts';
+import type { ReplicaConfig } from './actions.ts';
+import { firstEpoch } from './birth.ts';
+import type { Epoch } from './epoch.ts';
+import { epochEqual } from './epoch.ts';
+import type { Guard } from './guard.ts';
+import type { OwnLease } from './own-lease.ts';
+import type { Standing } from './standing.ts';
+import type { View } from './view.ts';
+import { viewVoters } from './view.ts';
+
+/** A refused candidate waits up to half a heartbeat at first, doubled up to this many times. */
+const BACKOFF_DOUBLINGS_MAX = 4;
+
+/** A candidate that could not fetch the base so often in one lease leaves the lease to others. */
+const FAILED_FETCHES_MAX = 4;
+
+/** Whether this server may begin an epoch, when, and which one. */
+export class Candidacy {
+  /** By this view, which others have and this replica has not, it is no member; null where none is known. */
+  outside: View | null = null;
+  readonly #config: ReplicaConfig;
+  readonly #standing: Standing;
+  readonly #guard: Guard;
+  readonly #lease: OwnLease;
+  readonly #prng: Prng;
+  /** An orderly end was requested: no new reset with this lease. */
+  #isStopped = false;
+  /** The epoch in which this process, which has made the subject, will be its first primary; null otherwise. */
+  #firstEpoch: Epoch | null = null;
+  /** The largest counter reported in a refusal: the next epoch is larger. */
+  #refusedCounter = 0;
+  #refusals = 0;
+  /** How often the base could not be fetched since this server acquired the lease, or was primary. */
+  #failedFetches = 0;
+  #retryAtMs = 0;
+
+  constructor(config: ReplicaConfig, file: FileId, standing: Standing, guard: Guard, lease: OwnLease) {
+    this.#config = config;
+    this.#standing = standing;
+    this.#guard = guard;
+    this.#lease = lease;
+    this.#prng = new Prng(config.incarnation + file);
+  }
+
+  /** Whether this server is a voter by its own view. */
+  get votes(): boolean {
+    return viewVoters(this.#standing.view).includes(this.#config.self);
+  }
+
+  get isStopped(): boolean {
+    return this.#isStopped;
+  }
+
+  /** Whether this server, which has made the subject, is its first primary: it has promised nothing since. */
+  get isMaker(): boolean {
+    return this.#firstEpoch !== null && epochEqual(this.#standing.promised, this.#firstEpoch);
+  }
+
+  mayBegin(nowMs: number): boolean {
+    return this.#isWilling && this.#lease.isValid(nowMs) && nowMs >= this.#beginAtMs();
+  }
+
+  /** When a reset may begin, if no event comes before; Infinity without a lease. */
+  wakeAtMs(): number {
+    return this.#lease.isHeld && this.#isWilling ? this.#beginAtMs() : Infinity;
+  }
+
+  get #isWilling(): boolean {
+    return !this.#isStopped && this.outside === null && this.votes;
+  }
+
+  /** A server that asks others to keep the guard keeps it too. What was made a moment ago had no primary, and no reader. */
+  #beginAtMs(): number {
+    if (this.isMaker) return -Infinity;
+    const { self, incarnation } = this.#config;
+    return Math.max(this.#retryAtMs, this.#guard.barsUntilMs({ counter: 0, server: self, incarnation }));
+  }
+
+  /** @returns an epoch larger than all that were promised here or reported */
+  nextEpoch(): Epoch {
+    const { self, incarnation, candidatesFrom } = this.#config;
+    const reported = Math.max(this.#standing.promised.counter, this.#refusedCounter);
+    const counter = Math.max(candidatesFrom, 1 + reported);
+    assert(Number.isSafeInteger(counter), 'Epochs do not run out');
+    return { counter, server: self, incarnation };
+  }
+
+  /** This process has made the subject. @returns the epoch in which it is the first primary */
+  made(): Epoch {
+    const { self, incarnation } = this.#config;
+    this.#firstEpoch = firstEpoch(self, incarnation);
+    return this.#firstEpoch;
+  }
+
+  /** Begins the first epoch: only once. */
+  takeFirstEpoch(): Epoch {
+    const epoch = this.#firstEpoch;
+    assert(epoch !== null, 'The first primary has made the subject');
+    this.#firstEpoch = null;
+    return epoch;
+  }
+
+  /** Another replica has promised, or is at, an epoch with this counter. */
+  refused(counter: number): void {
+    this.#refusedCounter = Math.max(this.#refusedCounter, counter);
+  }
+
+  backOff(nowMs: number): void {
+    const longestMs = (this.#config.heartbeatMs / 2) * 2 ** Math.min(this.#refusals, BACKOFF_DOUBLINGS_MAX);
+    this.#refusals++;
+    this.#retryAtMs = nowMs + longestMs * (0.5 + 0.5 * this.#prng.next());
+  }
+
+  /** The base could not be fetched. @returns whether that happened too often, so that others should have the lease */
+  fetchFailed(): boolean {
+    this.#failedFetches++;
+    if (this.#failedFetches < FAILED_FETCHES_MAX) return false;
+    this.#failedFetches = 0;
+    return true;
+  }
+
+  /** A reset succeeded. */
+  succeeded(): void {
+    this.#refusals = 0;
+    this.#failedFetches = 0;
+  }
+
+  /** Without a lease there is nothing to end; the next lease is a new beginning. */
+  stop(): void {
+    this.#isStopped = this.#lease.isHeld;
+  }
+
+  leaseEnded(): void {
+    this.#isStopped = false;
+    this.#retryAtMs = 0;
+    this.succeeded();
+  }
+}

@@ -1,0 +1,152 @@
+import type { ServerId } from '../base/ids.ts';
+import type { Epoch } from './epoch.ts';
+import { epochEqual, epochFormat } from './epoch.ts';
+import type { Answer } from './messages.ts';
+import type { Base, Reset } from './reset.ts';
+import { type ReplicaParts, ReplicaRole, type Transitions } from './role.ts';
+import { viewVoters } from './view.ts';
+import { WriteOrder } from './write-order.ts';
+
+/** A candidate: it asks for promises (preparing), then has a majority install the base (installing). */
+export class Candidate extends ReplicaRole {
+  readonly #reset: Reset;
+
+  constructor(parts: ReplicaParts, roles: Transitions, reset: Reset) {
+    super(parts, roles);
+    this.#reset = reset;
+  }
+
+  get kind(): 'preparing' | 'installing' {
+    return this.#reset.base === null ? 'preparing' : 'installing';
+  }
+
+  override get epoch(): Epoch {
+    return this.#reset.epoch;
+  }
+
+  /** Repeats to every voter what the reset still lacks of it. */
+  override heartbeatDue(): void {
+    for (const voter of this.#others()) this.#ask(voter);
+  }
+
+  override peerConnected(peer: ServerId): void {
+    if (this.#reset.voters.has(peer) && peer !== this.parts.config.self) this.#ask(peer);
+  }
+
+  override peerRestarted(peer: ServerId): void {
+    this.#reset.forget(peer);
+  }
+
+  override answered(from: ServerId, message: Answer): void {
+    const reset = this.#reset;
+    if (!reset.voters.has(from)) {
+      this.parts.out.trace('stranger', `${from} is no member`);
+      return;
+    }
+    if (message.kind === 'promise') {
+      const { position, view, trust } = message;
+      const before = reset.voters.size;
+      reset.promise(from, { position, view, trust });
+      // It may know of members that this server does not know.
+      if (reset.voters.size > before) this.heartbeatDue();
+      // Too late to be asked for the base: it is given the base.
+      if (reset.base !== null) this.#ask(from);
+    }
+    if (message.kind === 'installed' && reset.base !== null) reset.install(from, message.seq);
+  }
+
+  override installedHere(epoch: Epoch, seq: number): void {
+    const reset = this.#reset;
+    if (reset.base === null || !epochEqual(reset.epoch, epoch)) return;
+    reset.install(this.parts.config.self, seq);
+    // A voter that needs only the stamp was asked when the base was chosen.
+    for (const voter of this.#others()) if (!reset.needsOnlyStamp(voter)) this.#ask(voter);
+  }
+
+  /** Steps 2 and 3 of a reset: a majority has promised; the replica with the largest position has the base. */
+  override prepare(nowMs: number): void {
+    const reset = this.#reset;
+    if (reset.base !== null) return;
+    const { config, standing, out } = this.parts;
+    const { position, view, trust } = standing;
+    if (standing.settled) reset.promise(config.self, { position, view, trust });
+    const base = reset.choose(nowMs);
+    if (base !== null) this.#install(base, nowMs);
+    else if (reset.noticeDistrust()) out.trace('distrusted', epochFormat(reset.epoch));
+  }
+
+  /** Step 4: takes the base over, and has the others do the same. */
+  #install({ position, holder }: Base, nowMs: number): void {
+    const reset = this.#reset;
+    const { config, out, candidacy, backup } = this.parts;
+    if (position.epoch.counter >= reset.epoch.counter) {
+      // A server that was cut off counts from what it knew. Its epoch is larger by the server's name
+      // alone, and versions of contents, which have the counter only, would name two different ones.
+      candidacy.refused(position.epoch.counter);
+      this.roles.abandonReset(reset.epoch, nowMs);
+      return;
+    }
+    out.trace(holder === config.self ? 'base-own' : 'base-fetched', `${holder}/${position.seq}`);
+    if (!viewVoters(reset.view).includes(config.self)) {
+      // The members changed without this server's knowledge: another has to be primary, and have the lease.
+      candidacy.outside = reset.view;
+      out.trace('outside', `${reset.view.number}: ${reset.view.members.join()}`);
+      this.roles.stop();
+      return;
+    }
+    this.roles.become(this);
+    backup.take(reset.epoch, position, holder, true);
+    for (const voter of this.#others()) this.#ask(voter);
+  }
+
+  /** Step 5: a majority has the base, so from now on no later epoch can miss it. */
+  override advance(nowMs: number): void {
+    const reset = this.#reset;
+    const { base, installed, epoch, inheritedFrom } = reset;
+    if (base === null || !reset.isComplete() || this.#mayBeReadByGrant(nowMs)) return;
+    // A candidate before this one may have been primary, if only for those whose promise it had.
+    const isFirst = base.position.epoch.counter === 0 && epoch.counter === this.parts.config.candidatesFrom;
+    this.roles.begins({ isFirst, inheritedFrom });
+    const start = { base: base.position, installed, start: 'unknown', hasLease: true } as const;
+    const order = new WriteOrder(this.parts, start, nowMs);
+    const primary = this.roles.serve(order);
+    this.parts.schedule.beat(order, nowMs);
+    primary.advance(nowMs);
+  }
+
+  /**
+   * Whether a backup may still answer reads by a lease that this process gave it in an earlier epoch: what the new
+   * epoch begins with may be more than it has. A replica that promised the new epoch gave its lease up.
+   */
+  #mayBeReadByGrant(nowMs: number): boolean {
+    const holders = this.parts.grants.holders(nowMs);
+    return holders.some((server) => !this.#reset.hasPromised(server) && !this.#reset.hasInstalled(server));
+  }
+
+  override wakeAtMs(nowMs: number): number {
+    const { schedule, grants } = this.parts;
+    const grantEndMs = this.#reset.base === null ? Infinity : grants.nextEndMs(nowMs);
+    return Math.min(schedule.nextMs, grantEndMs);
+  }
+
+  #others(): ServerId[] {
+    return [...this.#reset.voters].filter((voter) => voter !== this.parts.config.self);
+  }
+
+  /** Asks a voter for what the reset still lacks of it. */
+  #ask(voter: ServerId): void {
+    const reset = this.#reset;
+    const { out, config, lives } = this.parts;
+    const { epoch, base, view } = reset;
+    if (base === null) {
+      if (!reset.hasPromised(voter)) out.send(voter, { kind: 'prepare', epoch, view });
+    } else if (
+      (reset.hasInstalled(config.self) || reset.needsOnlyStamp(voter)) &&
+      !reset.hasInstalled(voter)
+    ) {
+      // A voter that needs more than the stamp fetches it from here, once it is installed here.
+      const to = lives.of(voter);
+      out.send(voter, { kind: 'install', epoch, view, base: base.position, to, urgent: true });
+    }
+  }
+}

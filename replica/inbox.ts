@@ -1,0 +1,162 @@
+import type { ServerId } from '../base/ids.ts';
+import type { Epoch } from './epoch.ts';
+import { epochCompare, epochEqual, epochFormat } from './epoch.ts';
+import { type Answer, type PrimaryMessage, type ReplicaMessage, statedView } from './messages.ts';
+import type { ReplicaParts } from './role.ts';
+import type { Roles } from './roles.ts';
+import { viewMembersFormat, viewsConflict } from './view.ts';
+
+/** A candidate that waits for the guard. */
+interface Held {
+  readonly from: ServerId;
+  readonly message: Extract<ReplicaMessage, { readonly kind: 'prepare' }>;
+}
+
+/** Which messages of other servers count: those of a living process, of the same members, and of the promised epoch. */
+export class Inbox {
+  readonly #parts: ReplicaParts;
+  readonly #roles: Roles;
+  /** The largest epoch that asked for a promise while the guard barred it. */
+  #held: Held | null = null;
+
+  constructor(parts: ReplicaParts, roles: Roles) {
+    this.#parts = parts;
+    this.#roles = roles;
+  }
+
+  receive(from: ServerId, message: ReplicaMessage, nowMs: number): void {
+    const { lives, out, guard, readLease } = this.#parts;
+    if (lives.isFormer(from, message.incarnation)) {
+      out.trace('late-answer', `${message.kind} of a former life of ${from}`);
+      return;
+    }
+    if (this.#isOfOtherMembers(from, message)) return;
+    if (lives.received(from, message.incarnation)) this.#onRestart(from);
+    switch (message.kind) {
+      case 'prepare':
+      case 'install':
+      case 'begin':
+      case 'write':
+      case 'heartbeat':
+      case 'flush':
+      case 'commit':
+      case 'read-grant':
+        this.#onPrimaryMessage(from, message, nowMs);
+        return;
+      case 'read-revoke':
+        readLease.drop();
+        out.send(from, { kind: 'read-returned', epoch: message.epoch });
+        return;
+      case 'yield':
+        if (message.epoch.server === from) guard.lift(message.epoch);
+        return;
+      case 'refuse':
+        this.#onRefuse(from, message.epoch, message.promised, nowMs);
+        return;
+      default:
+        this.#onAnswer(from, message, nowMs);
+    }
+  }
+
+  /**
+   * Two majorities share a replica only where both are of one member set. A server that knows other members for the number of its
+   * view gets no promise, no acknowledgement and no guard from here, and its own do not count.
+   */
+  #isOfOtherMembers(from: ServerId, message: ReplicaMessage): boolean {
+    const { standing, out } = this.#parts;
+    const stated = statedView(message);
+    const { view } = standing;
+    if (stated === null || !viewsConflict(stated, view)) return false;
+    const [here, there] = [viewMembersFormat(view), viewMembersFormat(stated)];
+    out.trace('view-conflict', `view ${view.number} has ${here} here and ${there} at ${from}`);
+    return true;
+  }
+
+  /** A peer's new life has not acknowledged anything to this epoch, as far as is known. */
+  #onRestart(from: ServerId): void {
+    this.#parts.out.trace('peer-restarted', from);
+    // The process that might have read by them is gone.
+    this.#parts.grants.returned(from);
+    this.#roles.current.peerRestarted(from);
+  }
+
+  #onPrimaryMessage(from: ServerId, message: PrimaryMessage, nowMs: number): void {
+    const { standing, out, guard, candidacy, backup } = this.#parts;
+    const { epoch } = message;
+    if (epoch.server !== from || epoch.incarnation !== message.incarnation) {
+      out.trace('stranger', `${from} speaks for ${epoch.server}`);
+      return;
+    }
+    const order = epochCompare(epoch, standing.promised);
+    if (order < 0) {
+      out.trace('refused-old-epoch', `${message.kind} of ${epochFormat(epoch)}`);
+      out.send(from, { kind: 'refuse', epoch, promised: standing.promised });
+      return;
+    }
+    if (message.kind === 'prepare' && nowMs < guard.barsUntilMs(epoch)) {
+      this.#hold(from, message);
+      return;
+    }
+    if (message.kind === 'begin' && standing.isNew && candidacy.votes) {
+      // No guard bars it: there is no smaller epoch that it could outdate, and a larger one refuses it.
+      out.trace('begun', epochFormat(epoch));
+      standing.begin(epoch);
+      backup.promisedAnew();
+      return;
+    }
+    if (order > 0) this.#followEpoch(epoch, nowMs);
+    backup.message(message, nowMs);
+  }
+
+  /** The candidate has to wait: a primary that this replica has answered may still show reads that it must not outdate. */
+  #hold(from: ServerId, message: Held['message']): void {
+    this.#parts.out.trace('guarded', `${epochFormat(message.epoch)} waits`);
+    if (this.#held !== null && epochCompare(this.#held.message.epoch, message.epoch) > 0) return;
+    this.#held = { from, message };
+  }
+
+  /** Answers the candidate that waited for the guard, once the guard is over. */
+  advance(nowMs: number): void {
+    const held = this.#held;
+    if (held === null || nowMs < this.wakeAtMs()) return;
+    this.#held = null;
+    this.#onPrimaryMessage(held.from, held.message, nowMs);
+  }
+
+  /** @returns when a candidate may be answered that waits for the guard; Infinity where none does */
+  wakeAtMs(): number {
+    const held = this.#held;
+    return held === null ? Infinity : this.#parts.guard.barsUntilMs(held.message.epoch);
+  }
+
+  /**
+   * A larger epoch exists: nothing smaller is accepted from this moment, and a primary steps down
+   * even if its lease is valid. Two leases at once mean broken clocks; epochs decide then.
+   */
+  #followEpoch(epoch: Epoch, nowMs: number): void {
+    this.#roles.depose(`by ${epochFormat(epoch)}`, nowMs);
+    this.#parts.standing.promise(epoch);
+    this.#parts.backup.promisedAnew();
+  }
+
+  #onRefuse(from: ServerId, epoch: Epoch, promised: Epoch, nowMs: number): void {
+    this.#parts.candidacy.refused(promised.counter);
+    const own = this.#roles.current.epoch;
+    if (own === null || !epochEqual(own, epoch) || epochCompare(promised, own) <= 0) {
+      this.#parts.out.trace('late-answer', `refuse of ${epochFormat(epoch)} from ${from}`);
+      return;
+    }
+    this.#roles.depose(`${from} has promised ${epochFormat(promised)}`, nowMs);
+  }
+
+  /** Answers count in the epoch they were asked in, and in no other. */
+  #onAnswer(from: ServerId, message: Answer, nowMs: number): void {
+    const own = this.#roles.current.epoch;
+    if (own === null || !epochEqual(own, message.epoch)) {
+      const detail = `${message.kind} of ${epochFormat(message.epoch)} from ${from}`;
+      this.#parts.out.trace('late-answer', detail);
+      return;
+    }
+    this.#roles.current.answered(from, message, nowMs);
+  }
+}

@@ -1,0 +1,27 @@
+import type { Incarnation, ServerId } from '../base/ids.ts';
+import { LIFE_UNKNOWN } from './messages.ts';
+
+/** Which processes of the other servers sent messages: a new one has acknowledged nothing that its predecessor did. */
+export class PeerLives {
+  readonly #current = new Map<ServerId, Incarnation>();
+  readonly #former = new Map<ServerId, Set<Incarnation>>();
+
+  /** @returns the last incarnation that sent a message; `LIFE_UNKNOWN` where none did */
+  of(server: ServerId): Incarnation {
+    return this.#current.get(server) ?? LIFE_UNKNOWN;
+  }
+
+  isFormer(server: ServerId, incarnation: Incarnation): boolean {
+    return this.#former.get(server)?.has(incarnation) === true;
+  }
+
+  /** @returns whether the server has restarted since its last message */
+  received(server: ServerId, incarnation: Incarnation): boolean {
+    const before = this.#current.get(server);
+    this.#current.set(server, incarnation);
+    if (before === undefined || before === incarnation) return false;
+    const former = this.#former.get(server) ?? new Set();
+    this.#former.set(server, former.add(before));
+    return true;
+  }
+}

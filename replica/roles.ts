@@ -1,0 +1,163 @@
+import { BackupRole, type EndedEpoch } from './backup-role.ts';
+import type { Epoch } from './epoch.ts';
+import { epochEqual, epochFormat } from './epoch.ts';
+import { Active } from './ordering-roles.ts';
+import { type EpochOrigin, type ReplicaParts, ReplicaRole, type Transitions } from './role.ts';
+import type { WriteOrder } from './write-order.ts';
+
+/** The disk refused: this replica takes no role any more. */
+class Failed extends ReplicaRole {
+  readonly kind = 'failed';
+}
+
+/** The role of one replica, and how one follows the other. */
+export class Roles implements Transitions {
+  readonly #parts: ReplicaParts;
+  #current: ReplicaRole;
+  #origin: EpochOrigin = { isFirst: false, inheritedFrom: null };
+
+  constructor(parts: ReplicaParts) {
+    this.#parts = parts;
+    this.#current = new BackupRole(parts, this, null);
+  }
+
+  get current(): ReplicaRole {
+    return this.#current;
+  }
+
+  /** The order of an active primary, whose lease may be over by now; null where there is none. */
+  get primaryOrder(): WriteOrder | null {
+    return this.#current.kind === 'active' ? this.#current.order : null;
+  }
+
+  /** Of the last epoch in which this server ordered or began to. */
+  get origin(): EpochOrigin {
+    return this.#origin;
+  }
+
+  become(role: ReplicaRole): void {
+    this.#current = role;
+    const epoch = role.epoch ?? this.#parts.standing.installed;
+    this.#parts.out.push({ kind: 'role-changed', role: role.kind, epoch });
+  }
+
+  begins(origin: EpochOrigin): void {
+    this.#origin = origin;
+  }
+
+  serve(order: WriteOrder): ReplicaRole {
+    const { candidacy, out } = this.#parts;
+    candidacy.succeeded();
+    out.trace('active', epochFormat(order.epoch));
+    const active = new Active(this.#parts, this, order);
+    this.become(active);
+    out.push({ kind: 'advanced', committedSeq: order.committedSeq });
+    return active;
+  }
+
+  tryBegin(nowMs: number): void {
+    this.#current.prepare(nowMs);
+  }
+
+  // Ends -------------------------------------------------------------------------------------------
+
+  /** Clients that wait learn that the outcome is unknown. */
+  stepDown(): void {
+    this.#stepDown(null);
+  }
+
+  #stepDown(ended: EndedEpoch | null): void {
+    const role = this.#current;
+    if (role.epoch === null) return;
+    const { standing, backup } = this.#parts;
+    const { install } = standing;
+    if (role.order !== null) {
+      role.order.abandon();
+      backup.wasPrimaryUntil(role.order.committedSeq);
+    }
+    if (install !== null && install.stage !== 'storing') standing.install = null;
+    this.become(new BackupRole(this.#parts, this, ended));
+    if (role.kind === 'stopping') this.stopped();
+  }
+
+  endInOrder(order: WriteOrder): void {
+    const place = order.isIdle ? { epoch: order.epoch, seq: order.lastSeq } : null;
+    this.#stepDown(place === null ? null : { place, isEverywhere: order.isQuiet });
+  }
+
+  stop(): void {
+    this.#parts.candidacy.stop();
+    this.#current.stop();
+  }
+
+  stopped(): void {
+    this.#parts.out.trace('stopped', `at ${this.#parts.standing.seq}`);
+    this.#parts.out.push({ kind: 'stopped' });
+  }
+
+  storageFailed(reason: string): void {
+    this.stepDown();
+    this.#parts.out.trace('storage-failed', reason);
+    this.become(new Failed(this.#parts, this));
+  }
+
+  /** Steps down for a larger epoch; while the lease lasts, tries again after a pause. */
+  depose(detail: string, nowMs: number): void {
+    if (this.#current.epoch === null) return;
+    this.#parts.out.trace('deposed', detail);
+    this.stepDown();
+    if (this.#parts.lease.isHeld) this.#parts.candidacy.backOff(nowMs);
+  }
+
+  abandonReset(epoch: Epoch, nowMs: number): void {
+    if (!this.#isOf(epoch)) return;
+    this.#parts.out.trace('reset-abandoned', epochFormat(epoch));
+    this.stepDown();
+    this.#parts.candidacy.backOff(nowMs);
+  }
+
+  /**
+   * The base cannot be brought here: its holder is out of reach, or a part of it is whole nowhere. A server at the
+   * base already needs nothing fetched, so the lease is not kept from the others for ever.
+   */
+  fetchFailed(epoch: Epoch, nowMs: number): void {
+    if (!this.#isOf(epoch)) return;
+    this.abandonReset(epoch, nowMs);
+    if (this.#parts.candidacy.fetchFailed()) this.stop();
+  }
+
+  #isOf(epoch: Epoch): boolean {
+    const own = this.#current.epoch;
+    return own !== null && epochEqual(own, epoch);
+  }
+
+  // Lease ------------------------------------------------------------------------------------------
+
+  leaseChanged(untilMs: number, view: number, nowMs: number): void {
+    if (untilMs > nowMs) {
+      this.#parts.lease.extend(untilMs, view);
+      this.#current.leaseExtended(nowMs);
+    } else {
+      this.#endLease();
+    }
+  }
+
+  endLapsedLease(nowMs: number): void {
+    const { lease } = this.#parts;
+    if (lease.isHeld && !lease.isValid(nowMs)) this.#endLease();
+  }
+
+  /**
+   * From here on another server may be primary, so this one is not, and takes a new epoch when it
+   * gets the lease again, even if no other server had it in between: none can know.
+   */
+  #endLease(): void {
+    const { lease, candidacy, out } = this.#parts;
+    lease.end();
+    candidacy.leaseEnded();
+    const { epoch, kind } = this.#current;
+    if (epoch === null || kind === 'resumed') return;
+    out.trace('lease-over', `role ${kind}`);
+    this.stepDown();
+  }
+}
