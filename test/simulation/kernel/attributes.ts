@@ -39,7 +39,7 @@ function prepared({ task }: Call, inode: Inode, change: AttributeChange): Attrib
   return isInGroup(task, group) || isCapable(task) ? change : { ...change, mode: mode & ~0o2000 };
 }
 
-/** fuse_setattr and fuse_do_setattr; the inode is locked here. @param dentry by which it was found */
+/** fuse_setattr and fuse_do_setattr; the inode is locked here. @param dentry by which it was found or opened */
 export async function setAttributes(
   client: FuseClient,
   call: Call,
@@ -48,7 +48,7 @@ export async function setAttributes(
   dentry?: Dentry,
 ): Promise<void> {
   await inode.lock.exclusive(() => setLocked(client, call, inode, change));
-  // Who may search a directory may have changed.
+  // fuse_invalidate_entry_cache: the rights to search the directory may have changed.
   if (dentry !== undefined && inode.isDirectory && change.mode !== undefined)
     dentry.validUntilMs = Number.NEGATIVE_INFINITY;
 }

@@ -127,6 +127,21 @@ test('attributes and names are asked for when their time is over, and pages are 
   });
 });
 
+test('the name of a directory is looked up again after a change of its mode by path or descriptor', async () => {
+  await play(async ({ kernel, asked }) => {
+    const process = kernel.process();
+    await process.mkdir('/d', 0o755);
+    const d = await process.open('/d');
+    for (const change of [() => process.chmod('/d', 0o700), () => process.fchmod(d, 0o750)]) {
+      await process.stat('/d');
+      await change();
+      asked();
+      await process.stat('/d');
+      assert.deepEqual(asked(), ['lookup']);
+    }
+  });
+});
+
 test('a wait for a lock ends with a signal, and the process with one that it does not catch', async () => {
   await play(async ({ kernel, asked, sleep }) => {
     const [holder, waiter] = [kernel.process(), kernel.process()];

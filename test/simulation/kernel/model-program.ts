@@ -127,7 +127,7 @@ export class ModelProgram {
       access: (path = '', mode = '0') => process.access(at(path), Number(mode)),
       bind: async (path = '') => {
         try {
-          await makeNode(path, constants.S_IFSOCK, 0o777);
+          await process.bind(at(path));
         } catch (error) {
           throw error instanceof KernelError && error.errno === 'EEXIST'
             ? new KernelError('EADDRINUSE')

@@ -718,8 +718,8 @@ export class Process implements Credentials {
   }
 
   #changeOpen(descriptor: number, change: AttributeChange): Promise<void> {
-    return this.#onFile(descriptor, (call, { inode }) =>
-      setAttributes(this.#machine.client, call, inode, change),
+    return this.#onFile(descriptor, (call, { inode, dentry }) =>
+      setAttributes(this.#machine.client, call, inode, change, dentry),
     );
   }
 
@@ -733,6 +733,11 @@ export class Process implements Credentials {
   mknod(path: string, mode: number, device = 0): Promise<void> {
     const type = (mode & constants.S_IFMT) === 0 ? constants.S_IFREG : 0;
     return this.#make(path, { mode: mode | type, device });
+  }
+
+  /** unix_bind_bsd: a socket has its mode masked also above a file system that masks modes itself. */
+  bind(path: string): Promise<void> {
+    return this.#make(path, { mode: constants.S_IFSOCK | (0o777 & ~this.#umask) });
   }
 
   symlink(target: string, path: string): Promise<void> {
