@@ -122,8 +122,9 @@ export class ClusterClient {
     this.#exact = options.exact ?? false;
     this.#local = options.localReads === true ? new LocalReads(this.#exchanger) : null;
     this.#settling = new SettleBatches(this.#exchanger);
-    this.#commands = new CommandSession(this.#exchanger, this.#catalog);
-    this.#unlimited = new CommandSession(this.#exchanger, this.#catalog);
+    const lastOf = (session: number): number => this.#unflushed.lastOf(session);
+    this.#commands = new CommandSession(this.#exchanger, this.#catalog, lastOf);
+    this.#unlimited = new CommandSession(this.#exchanger, this.#catalog, lastOf);
   }
 
   /** Base URLs of the servers, in the order in which they were given. */
@@ -177,8 +178,9 @@ export class ClusterClient {
    * @throws CommandsLost once, where commands that were answered to this client are gone
    */
   async flushCatalog(options?: CallOptions): Promise<void> {
-    let areLost = false;
-    for (const answered of this.#unflushed.pages()) {
+    let hasLost = false;
+    const pages = [...this.#unflushed.pages()];
+    for (let answered = pages.shift(); answered !== undefined; answered = pages.shift()) {
       const body: FlushRequest = { answered: [...answered] };
       const request: ExchangeRequest = {
         what: 'Cannot flush the catalog',
@@ -189,10 +191,14 @@ export class ClusterClient {
         mutation: false,
       };
       const missing = await this.#exchanger.perform(this.#catalog, request, readMissing, options);
-      this.#unflushed.flushed(answered);
-      areLost ||= missing.length > 0;
+      const { areLost, again } = this.#unflushed.flushed(answered, missing);
+      hasLost ||= areLost;
+      if (again.length === 0) continue;
+      // The sessions end, so that only what is under way comes before the next flush.
+      for (const commands of [this.#commands, this.#unlimited]) commands.renew();
+      pages.push(again);
     }
-    if (areLost) throw new CommandsLost();
+    if (hasLost) throw new CommandsLost();
   }
 
   /**

@@ -20,12 +20,20 @@ export interface OnceOptions extends CallOptions {
 export class CommandSession {
   readonly #exchanger: Exchanger;
   readonly #catalog: Subject;
-  /** Null before the first command, where the cluster has forgotten the session, and where the catalog has a newer epoch. */
+  readonly #lastOf: (session: number) => number;
+  /** Null before the first command, and where the next one begins another session. */
   #commands: Promise<RequestWindow> | null = null;
 
-  constructor(exchanger: Exchanger, catalog: Subject) {
+  /** @param lastOf the largest number of a session that may be sent */
+  constructor(exchanger: Exchanger, catalog: Subject, lastOf: (session: number) => number) {
     this.#exchanger = exchanger;
     this.#catalog = catalog;
+    this.#lastOf = lastOf;
+  }
+
+  /** Commands from now on are of another session. */
+  renew(): void {
+    this.#commands = null;
   }
 
   /**
@@ -72,7 +80,7 @@ export class CommandSession {
     }
   }
 
-  /** @returns the next number of a session that began in the newest epoch of the catalog that is known */
+  /** @returns a number that may be sent, of a session that began in the newest epoch of the catalog that is known */
   async #acquire(begin: () => Promise<RequestWindow>, limits: () => WaitLimits, late: () => Error) {
     const isOf = (epoch: number): boolean => epoch >= this.#exchanger.catalogEpoch;
     for (;;) {
@@ -80,7 +88,7 @@ export class CommandSession {
       const window = await inTime(this.#exchanger.world, commands, limits(), late);
       if (isOf(window.epoch)) {
         const number = await window.acquire(limits());
-        if (isOf(window.epoch)) return { commands, window, number };
+        if (isOf(window.epoch) && number <= this.#lastOf(window.session)) return { commands, window, number };
         window.release(number);
       }
       if (this.#commands === commands) this.#commands = null;

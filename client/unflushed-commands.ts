@@ -11,48 +11,112 @@ export class CommandsLost extends ServiceError {
   }
 }
 
+/** Of one session. */
+interface Unflushed {
+  readonly numbers: Set<number>;
+  newest: number;
+}
+
+/** What a flush has found. */
+export interface FlushOutcome {
+  readonly areLost: boolean;
+  /** What another flush is to name. */
+  readonly again: readonly AnsweredCommands[];
+}
+
 /**
  * The commands that were answered to this client and that no flush has covered, by their sessions.
  *
  * A loss of power of all servers takes the end of the catalog's sequence. A number of a session is given out only when the
  * number `REQUEST_WINDOW` below it is answered, so that all older commands are before the newest one in that sequence: it suffices
  * to ask for the latest `REQUEST_WINDOW` numbers. A session has none of both sides of a loss, @see CommandSession.
+ *
+ * The catalog remembers twice as many numbers below the highest that it has executed (`SESSION_WINDOW`). `lastOf` keeps what a
+ * flush names within them. While the flush is on its way newer commands may have it forget them; they are named then.
  */
 export class UnflushedCommands {
-  readonly #sessions = new Map<number, Set<number>>();
+  readonly #sessions = new Map<number, Unflushed>();
+  /** Sessions of which a flush has found that commands are gone. */
+  readonly #lost = new Set<number>();
 
   get isEmpty(): boolean {
     return this.#sessions.size === 0;
   }
 
   answered(session: number, number: number): void {
-    const numbers = this.#sessions.get(session) ?? new Set();
-    this.#sessions.set(session, numbers.add(number));
+    const known = this.#sessions.get(session);
+    if (known === undefined) {
+      this.#sessions.set(session, { numbers: new Set([number]), newest: number });
+      return;
+    }
+    const { numbers } = known;
+    numbers.add(number);
+    known.newest = Math.max(known.newest, number);
     if (numbers.size < 2 * REQUEST_WINDOW) return;
-    const oldest = Math.max(...numbers) - REQUEST_WINDOW;
-    for (const known of numbers) if (known <= oldest) numbers.delete(known);
+    for (const one of numbers) if (one <= known.newest - REQUEST_WINDOW) numbers.delete(one);
+  }
+
+  /** @returns the largest number of a session that may be sent: commands may be refused, or executed when no call waits for them */
+  lastOf(session: number): number {
+    const known = this.#sessions.get(session);
+    return known === undefined ? Number.POSITIVE_INFINITY : known.newest + REQUEST_WINDOW;
   }
 
   /** What a flush is to name, in requests of which each takes so many sessions. */
   pages(): readonly (readonly AnsweredCommands[])[] {
-    const all = [...this.#sessions].map(([session, numbers]): AnsweredCommands => {
-      const oldest = Math.max(...numbers) - REQUEST_WINDOW;
-      return { session, numbers: [...numbers].filter((number) => number > oldest) };
-    });
+    const all = [...this.#sessions.keys()].map((session) => this.#named(session) as AnsweredCommands);
     const pages = [all.splice(0, FLUSH_SESSIONS_MAX)];
     while (all.length > 0) pages.push(all.splice(0, FLUSH_SESSIONS_MAX));
     return pages;
   }
 
-  /** A flush has covered what it named, or has found that it is gone. */
-  flushed(commands: readonly AnsweredCommands[]): void {
-    for (const { session, numbers } of commands) {
-      const left = this.#sessions.get(session);
-      if (left === undefined) continue;
-      const newest = Math.max(...numbers);
-      for (const number of left)
-        if (numbers.includes(number) || number <= newest - REQUEST_WINDOW) left.delete(number);
-      if (left.size === 0) this.#sessions.delete(session);
-    }
+  #named(session: number): AnsweredCommands | null {
+    const known = this.#sessions.get(session);
+    if (known === undefined) return null;
+    const { numbers, newest } = known;
+    return { session, numbers: [...numbers].filter((number) => number > newest - REQUEST_WINDOW) };
   }
+
+  /**
+   * A flush has covered what it named, but for what is missing: that is gone, or was forgotten while the flush was on its way.
+   *
+   * @param missing of those that it named
+   */
+  flushed(commands: readonly AnsweredCommands[], missing: readonly AnsweredCommands[] = []): FlushOutcome {
+    const again: AnsweredCommands[] = [];
+    let areLost = false;
+    for (const named of commands) {
+      const { session } = named;
+      const lacks = missing.find((one) => one.session === session)?.numbers;
+      const newer = lacks === undefined ? null : this.#newerThan(named);
+      if (newer !== null) {
+        again.push(newer);
+        continue;
+      }
+      // What another flush has judged meanwhile is as that one has found it.
+      const isListed = (number: number): boolean => this.#sessions.get(session)?.numbers.has(number) === true;
+      if (lacks?.some(isListed)) this.#lost.add(session);
+      if (lacks !== undefined && this.#lost.has(session)) areLost = true;
+      this.#covered(named);
+    }
+    return { areLost, again };
+  }
+
+  /** @returns the latest commands of a session where some are newer than those that a flush has named */
+  #newerThan({ session, numbers }: AnsweredCommands): AnsweredCommands | null {
+    const now = this.#named(session);
+    return now !== null && newestOf(now.numbers) > newestOf(numbers) ? now : null;
+  }
+
+  #covered({ session, numbers }: AnsweredCommands): void {
+    const left = this.#sessions.get(session)?.numbers;
+    if (left === undefined) return;
+    const oldest = newestOf(numbers) - REQUEST_WINDOW;
+    for (const number of left) if (numbers.includes(number) || number <= oldest) left.delete(number);
+    if (left.size === 0) this.#sessions.delete(session);
+  }
+}
+
+function newestOf(numbers: readonly number[]): number {
+  return Math.max(...numbers);
 }

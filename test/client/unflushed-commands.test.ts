@@ -35,3 +35,56 @@ test('a request takes no more sessions than it may, and a client without command
     [FLUSH_SESSIONS_MAX, 1],
   );
 });
+
+/** Answers as the catalog does, which remembers twice the window below the highest number that it has executed. */
+function missingOf(commands: UnflushedCommands, highest: number, lostFrom = Number.POSITIVE_INFINITY) {
+  const [named = []] = commands.pages();
+  const missing = named.flatMap(({ session, numbers }) => {
+    const lacks = numbers.filter((number) => number <= highest - 2 * REQUEST_WINDOW || number >= lostFrom);
+    return lacks.length === 0 ? [] : [{ session, numbers: lacks }];
+  });
+  return { named, missing };
+}
+
+test('commands that were forgotten while a flush was on its way are covered by those that came meanwhile', () => {
+  const commands = new UnflushedCommands();
+  for (let number = 1; number <= 10; number++) commands.answered(7, number);
+  const early = missingOf(commands, 1_000);
+  for (let number = 11; number <= 1_000; number++) commands.answered(7, number);
+  const { areLost, again } = commands.flushed(early.named, early.missing);
+  assert.equal(areLost, false);
+  assert.deepEqual(again, commands.pages()[0]);
+  const late = missingOf(commands, 1_000);
+  assert.deepEqual(commands.flushed(late.named, late.missing), { areLost: false, again: [] });
+  assert.equal(commands.isEmpty, true);
+});
+
+test('commands that are gone are lost also where newer ones were answered meanwhile', () => {
+  const commands = new UnflushedCommands();
+  for (let number = 1; number <= 10; number++) commands.answered(7, number);
+  const early = missingOf(commands, 20, 5);
+  for (let number = 11; number <= 20; number++) commands.answered(7, number);
+  assert.equal(commands.flushed(early.named, early.missing).areLost, false);
+  const late = missingOf(commands, 20, 5);
+  assert.deepEqual(commands.flushed(late.named, late.missing), { areLost: true, again: [] });
+});
+
+test('of two flushes at a time both find what is gone, and neither takes for gone what the other has covered', () => {
+  for (const isLost of [false, true]) {
+    const commands = new UnflushedCommands();
+    commands.answered(7, 1);
+    const slow = missingOf(commands, 1_000);
+    for (let number = 2; number <= 1_000; number++) commands.answered(7, number);
+    const fast = missingOf(commands, 1_000, isLost ? 1 : undefined);
+    assert.equal(commands.flushed(fast.named, fast.missing).areLost, isLost);
+    assert.deepEqual(commands.flushed(slow.named, slow.missing), { areLost: isLost, again: [] });
+  }
+});
+
+test('no number is sent that has the catalog forget what a flush names', () => {
+  const commands = new UnflushedCommands();
+  assert.equal(commands.lastOf(7), Number.POSITIVE_INFINITY);
+  for (const number of [3, 1, 2]) commands.answered(7, number);
+  const { missing } = missingOf(commands, commands.lastOf(7));
+  assert.deepEqual(missing, []);
+});

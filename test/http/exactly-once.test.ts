@@ -269,6 +269,17 @@ test('a flush names the commands of all epochs of the catalog that were answered
   assert.deepEqual(cluster.flushed.pop(), []);
 });
 
+test('commands that were refused, however many, do not make a flush miss one that is there', async (t) => {
+  const cluster = await started(t);
+  await using client = new ClusterClient({ world: systemWorld, servers: [cluster.server(0).url] });
+  const place = { parent: 1, name: 'a' };
+  const make = () => client.command({ kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 });
+  await make();
+  for (let count = 0; count <= SESSION_WINDOW; count++)
+    await assert.rejects(make(), { name: 'ServiceError', code: 'exists' });
+  await client.flushCatalog();
+});
+
 test('a command that waits for its flush is remembered, whatever else its server executes meanwhile', async (t) => {
   const cluster = await started(t);
   const { url } = cluster.server(0);
