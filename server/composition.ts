@@ -393,6 +393,7 @@ export async function compose(
       command: (command) => gateway.command(command),
       durably: (command) => gateway.durably(command),
       flush: () => gateway.flushCatalog(),
+      epoch: () => gateway.catalogEpoch,
     },
     lockLeaseMs: timing.lockLeaseMs,
     endedUnlocked: (ending, servers) => lockEndings.tell(ending, servers),

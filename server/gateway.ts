@@ -40,6 +40,9 @@ import type {
 } from './services.ts';
 import { type Shown, ShownFiles } from './shown-files.ts';
 
+/** What is found is looked for so often, each time in another epoch of the catalog. */
+const LOOKS_MAX = 8;
+const LOOK_RETRY_MS = 500;
 /** A command that a loss of power takes before its flush is executed so often in all. */
 const LOSSES_MAX = 3;
 
@@ -83,6 +86,7 @@ export class Gateway {
   readonly #names: RequestNames;
   readonly #shown: ShownFiles;
   readonly #countForward: (server: ServerId) => void;
+  #catalogEpoch = 0;
 
   constructor({ world, services, metrics, tls = null, machine = systemMachine }: GatewayOptions) {
     this.services = services;
@@ -115,6 +119,16 @@ export class Gateway {
     const { catalog, status } = this.services;
     const { primary, seq, epoch } = catalog.status();
     return primary === status.id ? { seq, epoch } : this.peers.catalogPosition;
+  }
+
+  /** As the epoch of `catalogPosition`, never less than before. */
+  get catalogEpoch(): number {
+    return this.#noteCatalogEpoch();
+  }
+
+  #noteCatalogEpoch(): number {
+    this.#catalogEpoch = Math.max(this.#catalogEpoch, this.catalogPosition.epoch);
+    return this.#catalogEpoch;
   }
 
   /** A number for a session of a client that lives in this server. */
@@ -270,6 +284,28 @@ export class Gateway {
   }
 
   /**
+   * Looks at the catalog; what is found survives a loss of power of all servers when it resolves. A loss before the flush may take
+   * it, and begins another epoch of the catalog: then it is looked for anew.
+   *
+   * @param isFound whether there is something to flush
+   */
+  async findDurably<Found>(
+    look: () => Promise<Found>,
+    isFound: (found: Found) => boolean = (found) => found !== null,
+  ): Promise<Found> {
+    for (let looks = 0; looks < LOOKS_MAX; looks++) {
+      const epoch = this.catalogEpoch;
+      const found = await look();
+      if (!isFound(found)) return found;
+      await this.flushCatalog();
+      if (this.catalogEpoch === epoch) return found;
+    }
+    throw new ServiceError('no-majority', 'The catalog changes its primary with each flush', {
+      retryAfterMs: LOOK_RETRY_MS,
+    });
+  }
+
+  /**
    * As `flushCatalog`.
    *
    * @param answered commands that are to be covered
@@ -283,7 +319,12 @@ export class Gateway {
       {
         cell: CATALOG_CELL,
         action: 'flush the catalog',
-        local: () => this.services.catalog.flush(answered),
+        local: async () => {
+          const answer = await this.services.catalog.flush(answered);
+          // Where this server is not its primary any more, other servers may have answered with earlier epochs alone.
+          this.#noteCatalogEpoch();
+          return answer;
+        },
         remote: async (server, timeoutMs) => {
           const { bytes } = await this.#ask(
             server,

@@ -15,4 +15,6 @@ export interface CatalogAccess {
   durably(command: Command): Promise<unknown>;
   /** All commands answered so far survive power loss when it resolves. */
   flush(): Promise<void>;
+  /** The newest epoch of the catalog that is known without asking; never less than before. */
+  epoch(): number;
 }

@@ -12,6 +12,7 @@ import type { FileLocks } from './file-locks.ts';
 import { type FileInCatalog, FilePrimary } from './file-primary.ts';
 import type { FileReplicas } from './file-replicas.ts';
 import { LiveMarks } from './live-marks.ts';
+import { isInCatalog } from './name-flush.ts';
 
 export interface FilePrimariesParts {
   readonly self: ServerId;
@@ -48,14 +49,17 @@ export class FilePrimaries {
     if (isOfBirth && isBirthAlone(driver.subject.record(), store.attributes(driver.file)))
       locks.endedUnlocked(driver, driver.epoch.counter);
     const assertLocked = (under: LocksHeld): void => locks.assertHeld(driver, under);
-    const allowedBytes = replicas.seenLive(driver);
+    // Only a primary ends the mark, and it orders something first.
+    const seen = driver.isFirstLed ? replicas.seenLive(driver) : undefined;
     const inCatalog: FileInCatalog = {
       markLive: (mark, growTo) => this.#liveMarks.set(primary, driver.file, mark, growTo),
-      allowedBytes: allowedBytes ?? Infinity,
+      allowedBytes: seen?.allowedBytes ?? Infinity,
       nextTurn: () => ++this.#turns,
+      isLive: seen !== undefined,
+      markedIn: seen?.markedIn ?? null,
       flush: () => catalog.flush(),
-      // Only a primary ends the mark, and it orders something first.
-      isLive: driver.isFirstLed && allowedBytes !== undefined,
+      epoch: () => catalog.epoch(),
+      knows: (contents) => isInCatalog(store, catalog, driver.file, contents),
     };
     const primary: FilePrimary = new FilePrimary(driver, store, clock, inCatalog, assertLocked);
     this.#primaries.set(driver, primary);

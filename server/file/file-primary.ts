@@ -13,6 +13,7 @@ import type { ChangeRequest, Hole } from '../services.ts';
 import type { FileStore } from '../storage/store.ts';
 import { endsInChange, inheritsMark } from './live-mark.ts';
 import { type ByteRange, MergedObjects } from './merged-objects.ts';
+import { NameFlush } from './name-flush.ts';
 import { assertDoneBefore } from './sealed-file.ts';
 import { encodeWriteOutcome } from './write-outcome.ts';
 
@@ -36,8 +37,14 @@ export interface FileInCatalog {
   markLive(mark: LiveMark, growTo?: number): Promise<number>;
   /** Larger than any before in this process: an epoch may be gone on with, and no two marks of it have one number. */
   nextTurn(): number;
+  /** Where it is live: @see NameFlush. */
+  readonly markedIn: number | null;
   /** All commands answered so far survive power loss when it resolves. */
   flush(): Promise<void>;
+  /** The newest epoch of the catalog that is known without asking. */
+  epoch(): number;
+  /** Whether the catalog asks for the size of the file, or has these contents. */
+  knows(contents: ContentVersion): Promise<boolean>;
 }
 
 /** A change of the contents that is committed. */
@@ -63,7 +70,7 @@ export class FilePrimary {
   readonly #catalog: FileInCatalog;
   readonly #assertLocked: (under: LocksHeld) => void;
   readonly #merged: MergedObjects;
-  #nameFlushed: Promise<void> | null = null;
+  readonly #nameFlush: NameFlush;
   #sizeBytes: number;
   #modifiedNs: bigint;
   #contents: ContentVersion;
@@ -102,6 +109,13 @@ export class FilePrimary {
     this.#clock = clock;
     this.#catalog = catalog;
     this.#merged = new MergedObjects(driver.file, store);
+    const flushing = {
+      flush: () => catalog.flush(),
+      epoch: () => catalog.epoch(),
+      knows: () => catalog.knows(this.#contents),
+      mark: () => this.#markAnew(),
+    };
+    this.#nameFlush = new NameFlush(flushing, catalog.markedIn);
     this.epoch = driver.epoch;
     const attributes = store.attributes(this.#file);
     if (catalog.isLive) this.#live = Promise.resolve();
@@ -350,11 +364,7 @@ export class FilePrimary {
 
   /** The file's entry in the catalog, and the mark under which it is written, survive power loss. */
   nameFlushed(): Promise<void> {
-    this.#nameFlushed ??= this.#catalog.flush().catch((error: unknown) => {
-      this.#nameFlushed = null;
-      throw error;
-    });
-    return this.#nameFlushed;
+    return this.#nameFlush.done();
   }
 
   /**
@@ -390,12 +400,8 @@ export class FilePrimary {
     await this.#takeRoom(bytes);
     try {
       for (;;) {
-        this.#live ??= this.#settling.then(() => this.#markLive());
-        const live = this.#live;
-        await live.catch((error: unknown) => {
-          if (this.#live === live) this.#live = null;
-          throw error;
-        });
+        const live = this.#live ?? this.#markAnew();
+        await live;
         if (this.#live === live) break;
       }
       this.#confirmLive();
@@ -416,6 +422,18 @@ export class FilePrimary {
     };
   }
 
+  /** @returns the mark, under which changes wait that come from now on */
+  #markAnew(): Promise<void> {
+    const live = this.#settling
+      .then(() => this.#markLive())
+      .catch((error: unknown) => {
+        if (this.#live === live) this.#live = null;
+        throw error;
+      });
+    this.#live = live;
+    return live;
+  }
+
   #confirmLive(): void {
     if (!this.#unconfirmed) return;
     // A catalog without a primary of its own is told with the next change.
@@ -430,11 +448,11 @@ export class FilePrimary {
     this.unsettled = true;
     const turn = this.#catalog.nextTurn();
     this.#turn = turn;
+    const epoch = this.#catalog.epoch();
     const allowedBytes = await this.#catalog.markLive({ epoch: this.epoch.counter, turn });
     // Where a later mark was set meanwhile, the file was settled in between, and what this one allowed has ended.
     if (this.#turn === turn) this.#allowedBytes = allowedBytes;
-    // Contents that survive a loss of power would be hidden by what the catalog knew before this mark.
-    this.#nameFlushed = null;
+    this.#nameFlush.marked(epoch);
   }
 
   /** Whether something has to be done before a change can be ordered. Nothing is awaited between a no and the change. */

@@ -23,7 +23,15 @@ export interface FileReplicasParts extends PrimaryWaiterParts {
   readonly host: ReplicaHost;
   readonly authorities: Authorities;
   readonly givenAway: GivenAway;
-  readonly catalog: Pick<CatalogAccess, 'attributes' | 'justMade'>;
+  readonly catalog: Pick<CatalogAccess, 'attributes' | 'justMade' | 'epoch'>;
+}
+
+/** Of a file that the catalog called live when its replica was new here. */
+interface SeenLive {
+  /** What the file may grow to. */
+  readonly allowedBytes: number;
+  /** @see NameFlush */
+  readonly markedIn: number;
 }
 
 /** Opens the replicas of this server, and gets the authority that a request needs; or names the server that has it. */
@@ -32,8 +40,8 @@ export class FileReplicas {
   readonly #waiter: PrimaryWaiter;
   /** Of files without a primary. */
   readonly #changes = new Bursts();
-  /** Replicas that were new here when the catalog called their file live, and what it may then grow to. */
-  readonly #seenLive = new WeakMap<ReplicaDriver, number>();
+  /** Replicas that were new here when the catalog called their file live. */
+  readonly #seenLive = new WeakMap<ReplicaDriver, SeenLive>();
 
   constructor(parts: FileReplicasParts) {
     this.#parts = parts;
@@ -127,13 +135,21 @@ export class FileReplicas {
     return this.#waiter.bounded(begin(), view, `file ${file}`);
   }
 
-  /** The catalog calls the file of this replica live already, which is new here. */
-  noteLive(driver: ReplicaDriver, { allowedBytes }: Attributes): void {
-    this.#seenLive.set(driver, allowedBytes ?? Infinity);
+  /**
+   * The catalog calls the file of this replica live already, which is new here.
+   *
+   * @param markedIn an epoch of the catalog that was known before it did; a creation's mark is lost with the file alone, in whatever epoch
+   */
+  noteLive(
+    driver: ReplicaDriver,
+    { allowedBytes = Infinity }: Attributes,
+    markedIn: number = this.#parts.catalog.epoch(),
+  ): void {
+    this.#seenLive.set(driver, { allowedBytes, markedIn });
   }
 
-  /** @returns what the file may grow to, as the catalog had it when the replica was new here; absent where it was not live then */
-  seenLive(driver: ReplicaDriver): number | undefined {
+  /** @returns what the catalog had when the replica was new here; absent where the file was not live then */
+  seenLive(driver: ReplicaDriver): SeenLive | undefined {
     return this.#seenLive.get(driver);
   }
 
@@ -200,6 +216,7 @@ export class FileReplicas {
     const { host, store, catalog, self } = this.#parts;
     await host.bearingEnded(file);
     if (store.record(file) !== null) return host.load(file);
+    const epoch = catalog.epoch();
     const here = catalog.justMade(file);
     const attributes = here?.replicas.includes(self) === true ? here : await catalog.attributes(file);
     if (attributes.kind !== 'file')
@@ -207,7 +224,7 @@ export class FileReplicas {
     const view = viewOf(attributes);
     if (!view.members.includes(self)) throw this.#isElsewhere(file, view.members);
     const driver = host.create(file, view, attributes.objectBytes);
-    if (attributes.live) this.noteLive(driver, attributes);
+    if (attributes.live) this.noteLive(driver, attributes, epoch);
     return driver;
   }
 }

@@ -14,6 +14,7 @@ import type { FilePrimaries } from './file-primaries.ts';
 import type { FilePrimary } from './file-primary.ts';
 import type { FileReads } from './file-reads.ts';
 import type { FileReplicas } from './file-replicas.ts';
+import { isInCatalog } from './name-flush.ts';
 import { Settler } from './settler.ts';
 
 /** A seal waits for slow replicas for so long at most, and compares so often: they report to their primary alone. */
@@ -61,16 +62,30 @@ export class FileSettling {
 
   /** @returns null where the file has a primary, as far as is known here, or no majority agrees about it */
   async #flushAgreed(file: FileId): Promise<FileState | null> {
-    const { agreed, authorities, catalog, store, replicas, primaries, reads } = this.#parts;
+    const { agreed, authorities, store, replicas, primaries, reads } = this.#parts;
     if (agreed === undefined || authorities.quorum(file) === null) return null;
-    return replicas.bounded(file, () =>
-      agreed.flush(
-        file,
-        // Contents without a name would be lost all the same. What orders changes here knows whether it is flushed.
-        () => primaries.orderedBy(file)?.nameFlushed() ?? catalog.flush(),
-        () => reads.stateOfFinal(file, store.attributes(file)),
-      ),
+    let isNamed = true;
+    const flushName = async (): Promise<void> => {
+      // What orders changes here knows whether the name is flushed.
+      const primary = primaries.orderedBy(file);
+      if (primary === null) isNamed = await this.#flushInCatalog(file);
+      else await primary.nameFlushed();
+    };
+    const state = await replicas.bounded(file, () =>
+      // Contents without a name would be lost all the same.
+      agreed.flush(file, flushName, () => reads.stateOfFinal(file, store.attributes(file))),
     );
+    return isNamed ? state : null;
+  }
+
+  /** @returns whether the catalog knows the file, as it is here, also after a loss of power; a primary marks it where it does not */
+  async #flushInCatalog(file: FileId): Promise<boolean> {
+    const { catalog, store } = this.#parts;
+    const epoch = catalog.epoch();
+    const { versionEpoch, versionSeq } = store.attributes(file);
+    const isKnown = await isInCatalog(store, catalog, file, { epoch: versionEpoch, seq: versionSeq });
+    if (isKnown) await catalog.flush();
+    return isKnown && catalog.epoch() === epoch;
   }
 
   async seal(file: FileId, expected?: ContentVersion): Promise<FileState> {

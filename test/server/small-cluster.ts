@@ -179,6 +179,7 @@ export class SmallCluster {
         command: async () => ({}),
         durably: async (command) => catalog.command?.(command) ?? {},
         flush: async () => undefined,
+        epoch: () => 1,
         ...catalog,
       },
       yieldTo: () => this.servers.find((one) => one.id === id)?.yieldsTo ?? null,

@@ -1,0 +1,99 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { ContentVersion } from '../../wire/catalog-api.ts';
+import { contentVersionCompare } from '../../wire/content-version.ts';
+import type { FileStore } from '../storage/store.ts';
+import { isBirthAlone } from './borne-file.ts';
+import type { CatalogAccess } from './catalog-access.ts';
+
+/** Flushes at the most, each in another epoch of the catalog. */
+const FLUSHES_MAX = 8;
+const RETRY_MS = 500;
+
+export interface NameFlushParts {
+  /** All commands of the catalog that were answered so far survive power loss when it resolves. */
+  flush(): Promise<void>;
+  /** The newest epoch of the catalog that is known without asking. */
+  epoch(): number;
+  /** Whether the catalog asks the primary for the size of the file, or has the contents that it has here. */
+  knows(): Promise<boolean>;
+  /** Has the catalog ask the primary for the size from now on. */
+  mark(): Promise<unknown>;
+}
+
+/**
+ * Makes the entry of a file in the catalog, and the mark under which the file is written, survive power loss. A loss of power of
+ * all members of the catalog may take the mark before the flush. The catalog has another epoch after it: what was answered in the
+ * epoch of the flush is covered by the flush, and for what is older the catalog is asked.
+ */
+export class NameFlush {
+  readonly #parts: NameFlushParts;
+  /** An epoch of the catalog, not later than that in which it has set the mark; null where that is not known. */
+  #markedIn: number | null;
+  #flushed: Promise<void> | null = null;
+
+  constructor(parts: NameFlushParts, markedIn: number | null) {
+    this.#parts = parts;
+    this.#markedIn = markedIn;
+  }
+
+  /** Contents that survive a loss of power would be hidden by what the catalog knew before this mark: it is flushed again. */
+  marked(epoch: number): void {
+    this.#markedIn = epoch;
+    this.#flushed = null;
+  }
+
+  done(): Promise<void> {
+    if (this.#flushed !== null) return this.#flushed;
+    const flushed = this.#flush().catch((error: unknown) => {
+      if (this.#flushed === flushed) this.#flushed = null;
+      throw error;
+    });
+    this.#flushed = flushed;
+    return flushed;
+  }
+
+  async #flush(): Promise<void> {
+    const { flush, epoch } = this.#parts;
+    let since = this.#markedIn ?? (await this.#ensureKnown());
+    for (let flushes = 1; ; flushes++) {
+      await flush();
+      if (epoch() === since) return;
+      if (flushes === FLUSHES_MAX) break;
+      since = await this.#ensureKnown();
+    }
+    throw new ServiceError('no-majority', 'The catalog changes its primary with each flush', {
+      retryAfterMs: RETRY_MS,
+    });
+  }
+
+  /** @returns the epoch of the catalog, or an earlier one, in which it knows the file */
+  async #ensureKnown(): Promise<number> {
+    const { epoch, knows, mark } = this.#parts;
+    const since = epoch();
+    if (!(await knows())) await mark();
+    return since;
+  }
+}
+
+/** Whether the catalog asks the primary for the size of a file, or has these contents, which are those of the replica here. */
+export async function isInCatalog(
+  store: FileStore,
+  catalog: CatalogAccess,
+  file: FileId,
+  contents: ContentVersion,
+): Promise<boolean> {
+  const record = store.record(file);
+  const isAsCreated =
+    contents.epoch === 0 || (record !== null && isBirthAlone(record, store.attributes(file)));
+  // Then a loss that takes the contents from the catalog takes the file.
+  if (isAsCreated) return true;
+  try {
+    const known = await catalog.attributes(file);
+    return known.live || contentVersionCompare(known.contents, contents) >= 0;
+  } catch (error) {
+    // A file without a name may be removed.
+    if (error instanceof ServiceError && error.code === 'not-found') return true;
+    throw error;
+  }
+}
