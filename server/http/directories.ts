@@ -6,6 +6,7 @@ import { currentOf } from './conditional-change.ts';
 import { displayPath, type FilePath, volumePath } from './path.ts';
 
 const DIRECTORY_MODE = 0o755;
+const CREATE_ATTEMPTS = 2;
 
 /** Finds directories, and makes those that are missing where that is asked for. */
 export class Directories {
@@ -17,19 +18,33 @@ export class Directories {
 
   /** `PUT` of a path that ends in a slash. */
   async put(request: FastifyRequest, reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
-    const existing = await currentOf(this.#gateway, path, { follow: true, live: false });
-    if (existing !== null && existing.kind !== 'directory') {
-      throw new ServiceError('exists', `${displayPath(path)} is a ${existing.kind}`);
-    }
+    const exists = await this.#exists(path);
     const { 'content-length': length = '0', 'transfer-encoding': encoding } = request.headers;
     if (Number(length) > 0 || encoding !== undefined) {
       const why = 'a path that ends in "/" is a directory, which holds names only';
       throw new ServiceError('bad-request', `Cannot store contents at ${displayPath(path)}: ${why}`);
     }
-    const created = existing === null && (await this.#make(path, await this.parentOf(path)));
-    // It is there already: this may be the retry of a request that made it and was not answered.
-    if (!created) await this.#gateway.flushCatalog();
+    const created = !exists && (await this.#create(path));
     return reply.code(created ? 201 : 204).send();
+  }
+
+  /** @returns false where another request made it in the same moment */
+  async #create(path: FilePath): Promise<boolean> {
+    for (let attempts = 0; attempts < CREATE_ATTEMPTS; attempts++) {
+      if (await this.#make(path, await this.parentOf(path))) return true;
+      // A loss of power may have taken what the other request made.
+      if (await this.#exists(path)) return false;
+    }
+    throw new ServiceError('exists', `${displayPath(path)} is a name that leads nowhere`);
+  }
+
+  /** Where it is there already, this may be the retry of a request that made it and was not answered: it survives a loss of power. */
+  async #exists(path: FilePath): Promise<boolean> {
+    const look = () => currentOf(this.#gateway, path, { follow: true, live: false });
+    const existing = await this.#gateway.findDurably(look);
+    if (existing !== null && existing.kind !== 'directory')
+      throw new ServiceError('exists', `${displayPath(path)} is a ${existing.kind}`);
+    return existing !== null;
   }
 
   /** The directory that `path` lies in; with `?parents=true` it is made where it is missing. */

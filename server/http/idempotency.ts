@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
-import type { Command, CommandResults } from '../../wire/catalog-api.ts';
+import type { Command, CommandResults, QueryResults } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../gateway.ts';
 import type { RequestName } from './request-names.ts';
 
@@ -46,9 +46,7 @@ export type PinnedWrite = CommandResults['pin-write'];
 
 /** @returns what an earlier attempt under this key has pinned; null where none has, as far as the catalog remembers */
 export async function pinnedWrite(gateway: Gateway, key: RequestKey): Promise<PinnedWrite | null> {
-  const { result } = await gateway.queryCatalog({ kind: 'outcome', session: pinSessionOf(key) });
-  // The earlier attempt may have failed before its flush.
-  if (result !== null) await gateway.flushCatalog();
+  const { result } = await outcomeOf(gateway, pinSessionOf(key));
   return result as PinnedWrite | null;
 }
 
@@ -62,6 +60,12 @@ export async function pinnedWrite(gateway: Gateway, key: RequestKey): Promise<Pi
 export async function pinWrite(gateway: Gateway, key: RequestKey, write: PinnedWrite): Promise<PinnedWrite> {
   const command = { kind: 'pin-write', ...write } as const;
   return gateway.durably(command, { session: pinSessionOf(key), number: 1 });
+}
+
+/** @returns what an earlier attempt came to, which survives a loss of power: the attempt may have failed before its flush */
+function outcomeOf(gateway: Gateway, session: number): Promise<QueryResults['outcome']> {
+  const look = () => gateway.queryCatalog({ kind: 'outcome', session });
+  return gateway.findDurably(look, ({ result }) => result !== null);
 }
 
 /** Of the pin alone: `PUT` of a whole file may have the same key and URL as `PUT` of a part. */
@@ -91,7 +95,7 @@ export class KeyedCommands {
   /** @param key of the request; null where it has none, and its commands names of the server's own */
   static async of(gateway: Gateway, key: RequestKey | null): Promise<KeyedCommands> {
     if (key === null) return new KeyedCommands(null, { result: null, number: 0 });
-    return new KeyedCommands(key, await gateway.queryCatalog({ kind: 'outcome', session: key.session }));
+    return new KeyedCommands(key, await outcomeOf(gateway, key.session));
   }
 
   /** The name of the next command. */

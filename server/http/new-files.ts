@@ -182,10 +182,7 @@ export class NewFiles {
     const place = { volume: path.volume, path: volumePath(path.names) };
     const commands = await KeyedCommands.of(this.#gateway, key);
     // What another server has done meanwhile under this key is not done again: others may have the name by now.
-    if (commands.result !== null) {
-      await this.#gateway.flushCatalog();
-      return namedFile(commands.result as Replaced);
-    }
+    if (commands.result !== null) return namedFile(commands.result as Replaced);
     const change: Change = { path, place, conditions, commands, removal };
     if (received.kind === 'staged') return this.#nameStaged(received.state.file, change);
     const named = await this.#nameWhole(received, change);
@@ -236,7 +233,6 @@ export class NewFiles {
    */
   async recall(key: RequestKey): Promise<NamedFile | null> {
     const { result } = await KeyedCommands.of(this.#gateway, key);
-    if (result !== null) await this.#gateway.flushCatalog();
     // A key names one method and URL: what it has left behind is of this kind.
     return result === null ? null : namedFile(result as Replaced);
   }

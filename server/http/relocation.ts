@@ -48,8 +48,7 @@ export class Relocations {
       await changeUnder(this.#gateway, from, conditionsOf(request.headers), false, (expect) =>
         this.#gateway.durably({ kind: 'rename', ...places, mode, expect, ...removal }, commands.next()),
       );
-      // An earlier request with this key has moved it, and may have failed before its flush.
-    } else await this.#gateway.flushCatalog();
+    }
     return reply
       .code(204)
       .header('location', from.directory ? directoryUrl(FILES, to) : fileUrl(FILES, to))

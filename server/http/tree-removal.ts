@@ -28,6 +28,7 @@ export async function removeTree(gateway: Gateway, path: FilePath, removal: Remo
   if (root.kind !== 'directory')
     throw new ServiceError('not-directory', `${displayPath(path)} is no directory`);
   const budget = { left: NAMES_MAX };
+  const epoch = gateway.catalogEpoch;
   const place = { volume: path.volume, path: volumePath(path.names) };
   await removeInside(gateway, root, removal, budget, 1);
   // The root of a volume stays; it is empty now.
@@ -36,7 +37,8 @@ export async function removeTree(gateway: Gateway, path: FilePath, removal: Remo
     await gateway.durably({ kind: 'remove-directory', place });
     budget.left--;
   } else await gateway.flushCatalog();
-  return { removed: NAMES_MAX - budget.left, more: budget.left === 0 };
+  // What was removed in an earlier epoch may be there again after a loss of power.
+  return { removed: NAMES_MAX - budget.left, more: budget.left === 0 || gateway.catalogEpoch !== epoch };
 }
 
 async function removeInside(

@@ -146,7 +146,10 @@ export class TusUploads {
    */
   async complete(volume: string, upload: TusUpload): Promise<void> {
     const { file, note, offsetBytes, lengthBytes, since } = upload;
-    if (note === null) return this.#gateway.flushCatalog();
+    if (note === null) {
+      if (await this.#hasName(file.inode)) return;
+      throw new ServiceError('busy', 'The name of the file is lost: send the request again');
+    }
     if (offsetBytes < lengthBytes) return;
     const state = await this.#files.finish(file, lengthBytes);
     const search = new URLSearchParams(note.parents ? 'parents=true' : '');
@@ -163,10 +166,17 @@ export class TusUploads {
       await this.#files.name(path, { kind: 'staged', state }, conditions, key);
     } catch (error) {
       // Two servers that were asked at the same time both see that all of it has come.
-      const now = await this.#attributes(file.inode);
-      if (now === null || now.links === 0) throw error;
-      await this.#gateway.flushCatalog();
+      if (!(await this.#hasName(file.inode))) throw error;
     }
+  }
+
+  /** @returns whether the file has a name, which then survives a loss of power */
+  #hasName(inode: number): Promise<boolean> {
+    const look = async (): Promise<boolean> => {
+      const file = await this.#attributes(inode);
+      return file !== null && file.links > 0;
+    };
+    return this.#gateway.findDurably(look, (hasName) => hasName);
   }
 
   /** The upload is forgotten at once, its bytes with the next collection. */
