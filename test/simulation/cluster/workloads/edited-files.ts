@@ -142,7 +142,8 @@ class EditedFile {
   write(file: number, at: number, length: number): Promise<void> {
     const { draw, process } = this.#program;
     this.#begin();
-    return this.#write(process, file, draw.chance(0.5) ? Math.min(at, this.#bytes.length) : at, length);
+    const sizeBytes = this.#bytes.length;
+    return this.#write(process, file, draw.pick([at % (sizeBytes + 1), Math.min(at, sizeBytes), at]), length);
   }
 
   /** The child has the descriptor, too, and ends when it has written. */
