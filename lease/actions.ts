@@ -182,3 +182,7 @@ export interface LeaseView {
   readonly own: boolean;
   readonly remainingMs: number;
 }
+
+export function answeredAction(ask: number, outcome: LeaseOutcome): LeaseAction {
+  return { kind: 'answered', ask, outcome };
+}

@@ -11,7 +11,8 @@ import {
   type LeaseView,
 } from './actions.ts';
 import { BallotSequence } from './ballot.ts';
-import { Cell, type CellContext, type CellState } from './cell.ts';
+import { Cell, type CellState } from './cell.ts';
+import type { CellContext } from './cell-cursor.ts';
 import { CellTable } from './cell-table.ts';
 import { ClientBidder } from './client-bidder.ts';
 import { ClockMonitor, type ClockOffset } from './clock-monitor.ts';

@@ -1,0 +1,99 @@
+import type { CellId } from '../base/ids.ts';
+import type { Prng } from '../base/prng.ts';
+import type { Acceptor } from './acceptor.ts';
+import type { LeaseAction, LeaseMark } from './actions.ts';
+import type { BallotSequence } from './ballot.ts';
+import type { CellTable } from './cell-table.ts';
+import type { ClockMonitor } from './clock-monitor.ts';
+import type { Flow } from './flow.ts';
+import type { Group } from './group.ts';
+import type { LeaseParameters } from './parameters.ts';
+import type { LeaseRules } from './rules.ts';
+import type { ServerBidder } from './server-bidder.ts';
+import type { Wheel } from './wheel.ts';
+import { type Work, workBegin } from './work.ts';
+
+/** What all cells of a server share. */
+export interface CellContext {
+  readonly parameters: LeaseParameters;
+  readonly rules: LeaseRules;
+  readonly ballots: BallotSequence;
+  readonly acceptor: Acceptor;
+  readonly bidder: ServerBidder;
+  readonly flow: Flow;
+  readonly monitor: ClockMonitor;
+  readonly prng: Prng;
+  readonly table: CellTable;
+  readonly wheel: Wheel;
+}
+
+/** The cell that is worked on: a row of the table, and the `Work` beside it where something is under way. */
+export class CellCursor {
+  readonly #context: CellContext;
+  readonly #works = new Map<number, Work>();
+  #row = -1;
+  #work: Work | null = null;
+
+  constructor(context: CellContext) {
+    this.#context = context;
+  }
+
+  moveTo(row: number): void {
+    this.#row = row;
+    this.#work = this.#works.size === 0 ? null : (this.#works.get(row) ?? null);
+  }
+
+  get row(): number {
+    return this.#row;
+  }
+
+  get id(): CellId {
+    return this.#context.table.cell(this.#row);
+  }
+
+  get work(): Work | null {
+    return this.#work;
+  }
+
+  get group(): Group {
+    return this.#context.table.group(this.#row);
+  }
+
+  /** This server wants the cell for itself. */
+  get isOpen(): boolean {
+    return this.#context.table.isOpen(this.#row);
+  }
+
+  /** The lease that is known here is one of this life of the server. */
+  get isOwn(): boolean {
+    const { self, incarnation } = this.#context.parameters;
+    return this.#context.table.beliefIsOf(this.#row, self, incarnation);
+  }
+
+  /** @returns the work at this cell, begun if there is none */
+  begin(): Work {
+    if (this.#work !== null) return this.#work;
+    const { wheel } = this.#context;
+    const work = workBegin(this.isOpen ? wheel.dueMs(this.#row) : Infinity);
+    this.#works.set(this.#row, work);
+    this.#work = work;
+    return work;
+  }
+
+  /** The cell is at rest, or what was under way counts no more. */
+  dropWork(): void {
+    this.#works.delete(this.#row);
+    this.#work = null;
+  }
+
+  /** No attempt is under way any more. */
+  endAttempt(work: Work): void {
+    if (work.attempt === null) return;
+    work.attempt = null;
+    this.#context.flow.end();
+  }
+
+  trace(out: LeaseAction[], mark: LeaseMark, detail: string): void {
+    out.push({ kind: 'trace', mark, cell: this.id, detail });
+  }
+}

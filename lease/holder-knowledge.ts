@@ -1,0 +1,80 @@
+import type { LeaseAction, LeaseView } from './actions.ts';
+import type { AttemptTiming } from './attempt-timing.ts';
+import { ballotCompare } from './ballot.ts';
+import type { CellContext, CellCursor } from './cell-cursor.ts';
+import type { Belief } from './cell-table.ts';
+import type { Lease } from './lease.ts';
+import type { LearnMessage } from './messages.ts';
+
+/** What is known here of the holder of a cell: this server, or another one that a message named. */
+export class HolderKnowledge {
+  readonly #context: CellContext;
+  readonly #cursor: CellCursor;
+  readonly #timing: AttemptTiming;
+
+  constructor(context: CellContext, cursor: CellCursor, timing: AttemptTiming) {
+    this.#context = context;
+    this.#cursor = cursor;
+    this.#timing = timing;
+  }
+
+  view(nowMs: number): LeaseView {
+    const belief = this.#context.table.belief(this.#cursor.row);
+    if (belief === null) return { holder: null, own: false, remainingMs: 0 };
+    const { holder, untilMs } = belief;
+    if (this.#cursor.isOwn) {
+      if (nowMs < untilMs) return { holder, own: true, remainingMs: untilMs - nowMs };
+    } else if (nowMs <= untilMs) {
+      // An earlier life of this server is waited for, but no client is sent to it.
+      const alive = holder === this.#context.parameters.self ? null : holder;
+      return { holder: alive, own: false, remainingMs: untilMs - nowMs };
+    }
+    return { holder: null, own: false, remainingMs: 0 };
+  }
+
+  /** A decided lease, for the acceptor and for the proposer. */
+  learned(message: LearnMessage, nowMs: number, out: LeaseAction[]): void {
+    const { acceptor, rules } = this.#context;
+    if (!acceptor.learn(this.#cursor.row, message, nowMs)) return;
+    const { lease } = message;
+    if (lease.claim !== null) out.push({ kind: 'claimed', cell: this.#cursor.id });
+    else this.learn(rules.heard(lease, nowMs), nowMs, out);
+  }
+
+  /** News of a lease of another server, on this server's clock. */
+  learn(lease: Lease, nowMs: number, out: LeaseAction[]): void {
+    const { bidder, table } = this.#context;
+    if (lease.claim !== null || lease.released || nowMs > lease.untilMs) return;
+    if (bidder.isMine(lease)) return;
+    // An own lease that still runs is not released for what others report; the clocks decide.
+    const held = this.#cursor.isOwn;
+    const known = table.belief(this.#cursor.row);
+    // What is over bars nothing: without common clocks the next holder's ballots may be smaller.
+    const isRunning = known !== null && nowMs <= known.untilMs;
+    if (isRunning && !held && ballotCompare(lease.uid, known.uid) <= 0) return;
+    this.announce(lease, out);
+    if (held) return;
+    table.setBelief(this.#cursor.row, lease);
+    const work = this.#cursor.work;
+    if (work?.attempt?.phase === 'writing' || !table.isOpen(this.#cursor.row)) return;
+    const begun = this.#cursor.begin();
+    this.#cursor.endAttempt(begun);
+    begun.attemptAtMs = this.#timing.afterEndMs(lease.untilMs, nowMs);
+  }
+
+  announce(lease: Belief, out: LeaseAction[]): void {
+    const { holder, incarnation, untilMs } = lease;
+    // No client is redirected to an earlier life of this server.
+    if (holder === this.#context.parameters.self) return;
+    out.push({ kind: 'learned', cell: this.#cursor.id, holder, incarnation, untilMs });
+  }
+
+  /** Notices that the own lease is over. `lost` goes out late if no event came before; `Cell.holds` is never late. */
+  expire(nowMs: number, out: LeaseAction[]): void {
+    const { table } = this.#context;
+    if (nowMs < table.beliefUntilMs(this.#cursor.row) || !this.#cursor.isOwn) return;
+    table.setBelief(this.#cursor.row, null);
+    this.#cursor.trace(out, 'expired', '');
+    out.push({ kind: 'lost', cell: this.#cursor.id });
+  }
+}

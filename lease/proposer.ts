@@ -1,0 +1,349 @@
+import { assert, unreachable } from '../base/assert.ts';
+import type { ServerId } from '../base/ids.ts';
+import { answeredAction, type LeaseAction } from './actions.ts';
+import {
+  type Attempt,
+  attemptStart,
+  attemptWrite,
+  type ReadingAttempt,
+  readingMerge,
+  tallyAdd,
+  tallyLost,
+  tallyWon,
+  type WritingAttempt,
+} from './attempt.ts';
+import type { AttemptTiming } from './attempt-timing.ts';
+import { ballotCompare } from './ballot.ts';
+import type { CellContext, CellCursor } from './cell-cursor.ts';
+import { groupAll, groupSome } from './group.ts';
+import type { HolderKnowledge } from './holder-knowledge.ts';
+import { leaseText } from './lease.ts';
+import type {
+  AckReadMessage,
+  AckWriteMessage,
+  NackMessage,
+  QueryMessage,
+  ReadMessage,
+  RefusedMessage,
+  WriteMessage,
+  WrongViewMessage,
+} from './messages.ts';
+import { registerStanding } from './register.ts';
+import type { Work } from './work.ts';
+
+type AcceptorAnswer = AckReadMessage | AckWriteMessage | NackMessage | RefusedMessage | WrongViewMessage;
+
+/** The proposer of a cell: at most one attempt at a time, for this server or for a client. [Flease] Alg. 4, [PaxosLease] §4. */
+export class Proposer {
+  readonly #context: CellContext;
+  readonly #cursor: CellCursor;
+  readonly #timing: AttemptTiming;
+  readonly #knowledge: HolderKnowledge;
+
+  constructor(context: CellContext, cursor: CellCursor, timing: AttemptTiming, knowledge: HolderKnowledge) {
+    this.#context = context;
+    this.#cursor = cursor;
+    this.#timing = timing;
+    this.#knowledge = knowledge;
+  }
+
+  /** Begins attempts as long as one is due: a lone voter decides at once, and the next may ask. */
+  attemptIfDue(nowMs: number, out: LeaseAction[]): void {
+    for (;;) {
+      const work = this.#cursor.work;
+      if (work === null || work.attempt !== null || nowMs < work.attemptAtMs) return;
+      if (work.asks.length === 0 && !this.#cursor.isOpen) return;
+      if (!this.#attemptBegin(work, nowMs, out)) return;
+    }
+  }
+
+  #attemptBegin(work: Work, nowMs: number, out: LeaseAction[]): boolean {
+    const { parameters, ballots, rules, bidder, acceptor, flow } = this.#context;
+    if (nowMs < rules.recovery.untilMs) {
+      work.attemptAtMs = rules.recovery.untilMs + this.#timing.jitterMs() + work.handicapMs;
+      return false;
+    }
+    const asking = work.asks[0];
+    const held = this.#cursor.isOwn;
+    if (asking === undefined && !held) {
+      // While another server is known to hold the lease, a READ would only disturb its renewals.
+      const knownMs = this.#context.table.beliefUntilMs(this.#cursor.row);
+      if (nowMs <= knownMs) {
+        work.attemptAtMs = this.#timing.afterEndMs(knownMs, nowMs);
+        return false;
+      }
+    }
+    if (flow.isFull && asking === undefined && !held) {
+      flow.wait(this.#cursor.row);
+      work.attemptAtMs = nowMs + parameters.repeatMs;
+      return false;
+    }
+    flow.begin();
+    // Each order goes by its own members: those of two names that share a cell may differ.
+    if (asking !== undefined) acceptor.regroup(this.#cursor.row, asking.view, asking.members, asking.joint);
+    const register = this.#context.table.register(this.#cursor.row);
+    const attempting = asking ?? bidder;
+    const query = attempting.queriesFirst(register.lease, nowMs);
+    const attempt = attemptStart(
+      attempting,
+      ballots.next(nowMs, registerStanding(register)),
+      query,
+      nowMs,
+      parameters,
+    );
+    this.#ask(work, attempt, this.#first(nowMs), nowMs, out);
+    return true;
+  }
+
+  /** Asks some of the voters, a bit each; the own acceptor without the network, and last. */
+  #ask(work: Work, attempt: Attempt, bits: number, nowMs: number, out: LeaseAction[]): void {
+    const { self } = this.#context.parameters;
+    const { voters, view } = this.#cursor.group;
+    work.attempt = { ...attempt, asked: attempt.asked | bits };
+    const message = this.#request(attempt, view);
+    let asksSelf = false;
+    for (let index = 0; index < voters.length; index++) {
+      if ((bits & (1 << index)) === 0) continue;
+      const to = voters[index] as ServerId;
+      if (to === self) asksSelf = true;
+      else out.push({ kind: 'send', to, message });
+    }
+    if (!asksSelf) return;
+    this.receive(self, this.#context.acceptor.accept(this.#cursor.row, message, nowMs, out), nowMs, out);
+  }
+
+  /** Which voters to ask first: all, or as many as a majority needs. Both are safe. */
+  #first(nowMs: number): number {
+    const { parameters, monitor, flow } = this.#context;
+    const group = this.#cursor.group;
+    if (!parameters.thrifty || flow.isSlow(nowMs)) return groupAll(group);
+    // The last holder may be about to end, and be one of few that are asked.
+    const { lease } = this.#context.table.register(this.#cursor.row);
+    if (lease !== null && lease.holder !== parameters.self && lease.claim === null) return groupAll(group);
+    const sinceMs = nowMs - parameters.livelyMs;
+    return groupSome(group, parameters.self, (peer) => monitor.heardMs(peer) >= sinceMs);
+  }
+
+  #request(attempt: Attempt, view: number): ReadMessage | QueryMessage | WriteMessage {
+    const { ballot } = attempt;
+    if (attempt.phase === 'reading') {
+      return { kind: attempt.query ? 'query' : 'read', cell: this.#cursor.id, view, ballot };
+    }
+    const lease = this.#context.rules.asked(attempt.lease, attempt.spanMs);
+    return {
+      kind: 'write',
+      cell: this.#cursor.id,
+      view,
+      ballot,
+      lease,
+      acquires: attempt.reason === 'acquire',
+    };
+  }
+
+  /** Voters that have not answered are asked again, or for the first time. */
+  repeat(work: Work, attempt: Attempt, nowMs: number, out: LeaseAction[]): void {
+    if (this.#isLost(attempt.tally)) {
+      this.#cursor.trace(out, 'overruled', attempt.phase);
+      this.abort(work, nowMs);
+      return;
+    }
+    this.#cursor.trace(out, 'repeated', attempt.phase);
+    this.#context.flow.noteSlow(nowMs);
+    const repeated = { ...attempt, repeatAtMs: nowMs + this.#context.parameters.repeatMs };
+    const { acks, nacks } = attempt.tally;
+    this.#ask(work, repeated, groupAll(this.#cursor.group) & ~(acks | nacks), nowMs, out);
+  }
+
+  /** An answer of an acceptor. */
+  receive(from: ServerId, message: AcceptorAnswer, nowMs: number, out: LeaseAction[]): void {
+    switch (message.kind) {
+      case 'ack-read':
+        this.#onAckRead(from, message, nowMs, out);
+        break;
+      case 'ack-write':
+        this.#onAckWrite(from, message, nowMs, out);
+        break;
+      case 'nack-read':
+      case 'nack-write':
+      case 'refused-read':
+      case 'refused-write':
+        this.#onRefused(from, message, nowMs, out);
+        break;
+      case 'wrong-view':
+        this.#onWrongView(message, nowMs, out);
+        break;
+      default:
+        unreachable(message);
+    }
+  }
+
+  #onAckRead(from: ServerId, message: AckReadMessage, nowMs: number, out: LeaseAction[]): void {
+    const work = this.#cursor.work;
+    const attempt = work?.attempt;
+    if (work === null || !attempt || attempt.phase !== 'reading') return;
+    if (ballotCompare(message.ballot, attempt.ballot) !== 0) return;
+    if (message.lease !== null && !attempt.bidder.knows(message.lease)) return;
+    const group = this.#cursor.group;
+    const tally = tallyAdd(attempt.tally, group, from, 'ack');
+    if (tally === null) return;
+    const { rules } = this.#context;
+    const lease = message.lease === null ? null : rules.heard(message.lease, nowMs);
+    const outranks = rules.outranks(attempt, message.written, lease);
+    const merged = readingMerge(attempt, tally, message.written, lease, outranks);
+    work.attempt = merged;
+    if (tallyWon(tally, group)) this.#propose(work, merged, nowMs, out);
+  }
+
+  /** A majority has promised. One reading of the clock serves every decision here. */
+  #propose(work: Work, attempt: ReadingAttempt, nowMs: number, out: LeaseAction[]): void {
+    const { parameters, rules, flow } = this.#context;
+    assert(nowMs >= attempt.startedMs, 'Answers come after questions');
+    if (nowMs - attempt.startedMs > attempt.bidder.readMaxMs) {
+      this.#cursor.trace(out, 'timed-out', 'reading');
+      this.abort(work, nowMs);
+      return;
+    }
+    const finding = rules.finding(attempt, nowMs);
+    const bid = attempt.bidder.bid(finding, attempt, nowMs);
+    if (bid.kind === 'write') {
+      const writing = attemptWrite(attempt, bid, nowMs, parameters);
+      // Those that have promised are a majority; the others learn the outcome.
+      const isThrifty = parameters.thrifty && !flow.isSlow(nowMs);
+      const bits = isThrifty ? attempt.tally.acks : groupAll(this.#cursor.group);
+      this.#ask(work, writing, bits, nowMs, out);
+      return;
+    }
+    this.#cursor.endAttempt(work);
+    if (bid.kind === 'done') {
+      this.#answer(work, nowMs, out);
+      return;
+    }
+    if (finding.kind === 'grace') this.#cursor.trace(out, 'waited-out-grace', leaseText(attempt.lease));
+    work.attemptAtMs = bid.untilMs <= nowMs ? nowMs : bid.untilMs + this.#timing.jitterMs();
+    if (finding.kind === 'held') this.#knowledge.learn(finding.lease, nowMs, out);
+  }
+
+  #onAckWrite(from: ServerId, message: AckWriteMessage, nowMs: number, out: LeaseAction[]): void {
+    const work = this.#cursor.work;
+    const attempt = work?.attempt;
+    if (work === null || !attempt || attempt.phase !== 'writing') return;
+    if (ballotCompare(message.ballot, attempt.ballot) !== 0) return;
+    const group = this.#cursor.group;
+    const tally = tallyAdd(attempt.tally, group, from, 'ack');
+    if (tally === null) return;
+    const counted = { ...attempt, tally };
+    work.attempt = counted;
+    if (tallyWon(tally, group)) this.#decide(work, counted, nowMs, out);
+  }
+
+  /** A majority has accepted λ: it is the cell's lease. */
+  #decide(work: Work, attempt: WritingAttempt, nowMs: number, out: LeaseAction[]): void {
+    const { self, incarnation } = this.#context.parameters;
+    const { rules } = this.#context;
+    const { lease, ballot } = attempt;
+    const { voters, view } = this.#cursor.group;
+    this.#cursor.endAttempt(work);
+    work.backoffMs = 0;
+    const sent = rules.told(lease, nowMs) ?? (lease.claim === null ? null : { ...lease, untilMs: 0 });
+    if (sent !== null) {
+      const message = { kind: 'learn', cell: this.#cursor.id, view, ballot, lease: sent } as const;
+      for (const to of voters) if (to !== self) out.push({ kind: 'send', to, message });
+    }
+    if (lease.claim !== null) {
+      if (voters.includes(self)) out.push({ kind: 'claimed', cell: this.#cursor.id });
+      // Decided too late to be of use: the client is owed one that runs, or a refusal.
+      const over = attempt.reason !== 'help' && !lease.released && nowMs >= lease.untilMs;
+      if (over) this.abort(work, nowMs);
+      else this.#answer(work, nowMs, out);
+    } else if (lease.holder !== self || lease.incarnation !== incarnation) {
+      this.#cursor.trace(out, 'helped', leaseText(lease));
+      work.attemptAtMs = this.#timing.afterEndMs(lease.untilMs, nowMs);
+      this.#knowledge.learn(lease, nowMs, out);
+    } else if (nowMs < lease.untilMs) {
+      const held = this.#cursor.isOwn;
+      assert(
+        !held || lease.untilMs >= this.#context.table.beliefUntilMs(this.#cursor.row),
+        'A renewal never shortens',
+      );
+      this.#cursor.trace(out, held ? 'renewed' : 'decided', '');
+      this.#context.table.setBelief(this.#cursor.row, lease);
+      work.attemptAtMs = this.#timing.renewalMs(lease.untilMs);
+      out.push({
+        kind: 'held',
+        cell: this.#cursor.id,
+        untilMs: lease.untilMs,
+        view: this.#cursor.group.view,
+      });
+    } else {
+      // Decided too late to be acted on. It does no harm: others see that it is over.
+      work.attemptAtMs = nowMs + this.#timing.nextBackoffMs(work);
+    }
+  }
+
+  #onRefused(from: ServerId, message: NackMessage | RefusedMessage, nowMs: number, out: LeaseAction[]): void {
+    const work = this.#cursor.work;
+    const attempt = work?.attempt;
+    if (work === null || !attempt || ballotCompare(message.ballot, attempt.ballot) !== 0) return;
+    const phase = message.kind === 'nack-read' || message.kind === 'refused-read' ? 'reading' : 'writing';
+    if (phase !== attempt.phase) return;
+    if (message.kind === 'nack-read' || message.kind === 'nack-write') {
+      this.#context.ballots.overtake(message.standing);
+    }
+    const group = this.#cursor.group;
+    const tally = tallyAdd(attempt.tally, group, from, 'nack');
+    if (tally === null) return;
+    const refused = { ...attempt, tally };
+    work.attempt = refused;
+    if (this.#isLost(tally)) {
+      this.#cursor.trace(out, 'overruled', message.kind);
+      this.abort(work, nowMs);
+      return;
+    }
+    const rest = groupAll(group) & ~attempt.asked;
+    if (rest !== 0) this.#ask(work, refused, rest, nowMs, out);
+  }
+
+  #isLost(tally: Attempt['tally']): boolean {
+    return tallyLost(tally, this.#cursor.group, (voter) => this.#context.monitor.isAway(voter));
+  }
+
+  /** Members have changed and this server does not know it yet: the cell will be opened anew. */
+  #onWrongView(message: WrongViewMessage, nowMs: number, out: LeaseAction[]): void {
+    const work = this.#cursor.work;
+    const attempt = work?.attempt;
+    if (work === null || !attempt || ballotCompare(message.ballot, attempt.ballot) !== 0) return;
+    this.#cursor.trace(out, 'wrong-view', `${this.#cursor.group.view} < ${message.view}`);
+    this.abort(work, nowMs);
+  }
+
+  /** Aborts the attempt. If its WRITE left, the lease may yet be chosen: nothing is concluded from this. */
+  abort(work: Work, nowMs: number): void {
+    this.#cursor.endAttempt(work);
+    work.attemptAtMs = nowMs + this.#timing.nextBackoffMs(work);
+  }
+
+  /** The attempt for the client that asked first has come to its end. */
+  #answer(work: Work, nowMs: number, out: LeaseAction[]): void {
+    const first = work.asks.shift();
+    assert(first !== undefined, 'A claim is asked for');
+    out.push(answeredAction(first.ask, first.outcome));
+    work.backoffMs = 0;
+    work.attemptAtMs = work.asks.length === 0 ? Infinity : nowMs;
+  }
+
+  /** What was written for a client whose time is over may or may not come about. */
+  expireAsks(work: Work, nowMs: number, out: LeaseAction[]): void {
+    if (work.asks.length === 0) return;
+    const first = work.asks[0];
+    const left = work.asks.filter(({ deadlineMs }) => nowMs < deadlineMs);
+    if (left.length === work.asks.length) return;
+    for (const { ask, deadlineMs } of work.asks) {
+      if (nowMs >= deadlineMs) out.push(answeredAction(ask, { kind: 'unknown' }));
+    }
+    work.asks = left;
+    if (left[0] === first) return;
+    this.#cursor.endAttempt(work);
+    work.backoffMs = 0;
+    work.attemptAtMs = left.length === 0 ? Infinity : nowMs;
+  }
+}
