@@ -4,7 +4,8 @@ import { LIFE_UNKNOWN } from './messages.ts';
 /** Which processes of the other servers sent messages: a new one has acknowledged nothing that its predecessor did. */
 export class PeerLives {
   readonly #current = new Map<ServerId, Incarnation>();
-  readonly #former = new Map<ServerId, Set<Incarnation>>();
+  /** Null until a server restarts: there are many replicas, and few restarts. */
+  #former: Map<ServerId, Set<Incarnation>> | null = null;
 
   /** @returns the last incarnation that sent a message; `LIFE_UNKNOWN` where none did */
   of(server: ServerId): Incarnation {
@@ -12,7 +13,7 @@ export class PeerLives {
   }
 
   isFormer(server: ServerId, incarnation: Incarnation): boolean {
-    return this.#former.get(server)?.has(incarnation) === true;
+    return this.#former?.get(server)?.has(incarnation) === true;
   }
 
   /** @returns whether the server has restarted since its last message */
@@ -20,6 +21,7 @@ export class PeerLives {
     const before = this.#current.get(server);
     this.#current.set(server, incarnation);
     if (before === undefined || before === incarnation) return false;
+    this.#former ??= new Map();
     const former = this.#former.get(server) ?? new Set();
     this.#former.set(server, former.add(before));
     return true;
