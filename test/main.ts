@@ -18,7 +18,7 @@ import { LONG_FILES } from './long-files.ts';
 const ROOT = dirname(import.meta.dirname);
 /** What this run makes: `npm test` removes what the run before has left. */
 const CACHE = join(ROOT, 'node_modules/.cache/tests');
-/** The code as the package has it, for servers, mounts and commands. */
+/** The code as the package has it, with other packages in it, for servers, mounts and commands. */
 const BUILT = join(CACHE, 'built');
 /** Loaded before the tests of a process. */
 const PRELOADED = ['resolve-hook.ts', 'processor-time.ts'].map(
@@ -191,7 +191,7 @@ for (const file of Object.entries(LONG_FILES).flat(2)) {
 // What is named is run.
 const files = found.filter((file) => isLong || positionals.includes(file) || !(file in LONG_FILES));
 if (files.length === 0) throw new Error(`No test file is ${patterns.join(' or ')}`);
-execFileSync(process.execPath, [join(ROOT, 'packaging/build.ts'), BUILT], { stdio: 'inherit' });
+execFileSync(process.execPath, [join(ROOT, 'packaging/build.ts'), BUILT, '--packages'], { stdio: 'inherit' });
 const units = unitsOf(files);
 const outcomes: Outcome[] = [];
 const beganMs = performance.now();

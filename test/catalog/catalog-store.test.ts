@@ -631,6 +631,8 @@ test('an installation that kill -9 interrupts has happened or has not', async ()
       await replicate([store], epoch(3), directory('after'));
       await store.close();
       seen.add(`${way} ${signal === null ? `exit ${code}` : 'killed'} ${isOld ? 'old' : 'new'}`);
+      // It has no such step: later ones are none either.
+      if (signal === null) break;
     }
   }
   for (const wanted of ['tail killed old', 'snapshot killed old', 'snapshot killed new', 'tail exit 0 new']) {

@@ -7,5 +7,5 @@ import type { Campaign } from './planted.ts';
 export const campaign: Campaign = {
   scenarios: { ...LEASE_SCENARIOS, ...LEASE_CASES },
   runSeed: (seed) => leaseRun(seed).violation,
-  seedsPlayed: isLong ? 2_500 : 600,
+  seedsPlayed: isLong ? 2_500 : 400,
 };

@@ -45,7 +45,7 @@ test('servers, clients and mounts keep their promises on every seed', { timeout:
 
 test('a seed gives the same trace, in this process and in another one', async () => {
   const options: RunOptions = {
-    ...{ seed: 77, servers: 3, clients: 1, mounts: 2, cache: 'leases', volumes: 1, forMs: 4_000 },
+    ...{ seed: 77, servers: 3, clients: 1, mounts: 2, cache: 'leases', volumes: 1, forMs: 2_000 },
     workloads: ['files', 'names', 'mutexes'],
   };
   const first = await runCluster(options);
