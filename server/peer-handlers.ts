@@ -29,8 +29,8 @@ export interface PeerHandlersParts {
   readonly scrubber: Scrubber;
   readonly fullDisks: FullDisks;
   readonly observer: Observer;
-  /** Null until this server takes part. */
-  membership(): Membership | null;
+  /** It is made after the transport, which these handlers are given to. */
+  membership(): Membership;
 }
 
 /** Who on this server gets what comes from other servers. */
@@ -46,7 +46,7 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
     connected: (peer) => {
       observer.connected(peer);
       host.connected(peer);
-      parts.membership()?.connected(peer);
+      parts.membership().connected(peer);
       scrubber.retry();
     },
     disconnected: (peer) => {
@@ -80,7 +80,7 @@ export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
         case UNLOCKED_CALL:
           return lockEndings.serve(payload);
         default:
-          return parts.membership()?.serve(from, method, payload) ?? host.serve(method, payload);
+          return parts.membership().serve(from, method, payload) ?? host.serve(method, payload);
       }
     },
   };

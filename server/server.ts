@@ -1,7 +1,7 @@
 import { CATALOG_CELL } from '../base/ids.ts';
 import type { World } from '../base/world.ts';
 import { within } from './bounded.ts';
-import { compose, type Parts } from './composition.ts';
+import { compose, type Parts } from './compose/compose.ts';
 import type { ServerConfig } from './config.ts';
 import { SUCCESSION_MS_MAX } from './file/succession.ts';
 import { systemMachine } from './machine.ts';

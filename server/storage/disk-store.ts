@@ -14,6 +14,7 @@ import { bytesUnlike, fileStateNew, sameObject, startOfNew, trustOf } from './co
 import type { DataFolder } from './data-folder.ts';
 import type { DatabaseMark } from './database-mark.ts';
 import { DirectWrites, type DirectWritesOptions } from './direct-writes.ts';
+import { FailureState } from './failure-state.ts';
 import { isDamage, storageError } from './failures.ts';
 import { diskFileOps, type FileOps } from './file-ops.ts';
 import { Gate } from './gate.ts';
@@ -50,6 +51,8 @@ export interface DiskStoreOptions {
   /** Told once, where the store is over until a restart. */
   readonly failed?: (reason: string) => void;
   readonly directWrites?: DirectWritesOptions;
+  /** Absent where damaged objects are not looked for elsewhere. */
+  readonly mender?: Mender;
 }
 
 /**
@@ -79,7 +82,7 @@ export class DiskStore implements FileStore {
   readonly #failure: FailureState;
   readonly #mark: DatabaseMark;
   #recovery: RecoveryReport = { filesChecked: 0, rolledBack: [] };
-  #mender: Mender = async () => null;
+  readonly #mender: Mender;
   #closed = false;
   /** Ends what is held for those who read this disk themselves. */
   readonly #holds = new Set<() => void>();
@@ -92,8 +95,10 @@ export class DiskStore implements FileStore {
     direct: DirectWrites,
     failure: FailureState,
     mark: DatabaseMark,
+    mender: Mender,
   ) {
     this.#folder = folder;
+    this.#mender = mender;
     this.reserve = new DiskReserve(
       () => spaceOf(fs.statfsSync(folder.path)),
       () => folder.world.nowMs(),
@@ -146,7 +151,7 @@ export class DiskStore implements FileStore {
     mark.opened({ copyBack: () => index.copyBack(), close: () => index.closeNow() });
     const direct = new DirectWrites(nowMs, options.directWrites);
     const containers = new Containers(nowMs, folder.file(CONTAINERS_FOLDER), ops, direct, onFailure);
-    const store = new DiskStore(folder, index, containers, direct, failure, mark);
+    const store = new DiskStore(folder, index, containers, direct, failure, mark, options.mender ?? unmended);
     // What was about to borrow, and did not come to be.
     for (const file of index.removedFiles())
       if (index.file(file) === null)
@@ -158,11 +163,6 @@ export class DiskStore implements FileStore {
     if (folder.lostPower) store.#recovery = await recoverFromPowerLoss(index, containers);
     folder.recovered();
     return store;
-  }
-
-  /** Who is asked for a damaged object. */
-  set mender(mender: Mender) {
-    this.#mender = mender;
   }
 
   /** Why the store is over until a restart; null while it works. */
@@ -570,39 +570,7 @@ export class DiskStore implements FileStore {
   }
 }
 
-/** Set once and for good: after a failed sync nobody knows what is on the disk. */
-class FailureState {
-  readonly #failed: (reason: string) => void;
-  #error: ServiceError | null = null;
-
-  constructor(failed: (reason: string) => void) {
-    this.#failed = failed;
-  }
-
-  get failed(): boolean {
-    return this.#error !== null;
-  }
-
-  get reason(): string | null {
-    return this.#error?.message ?? null;
-  }
-
-  set(cause: unknown): void {
-    if (this.#error !== null) return;
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    this.#error = new ServiceError(
-      'storage',
-      `Cannot use the store: the disk failed (${reason}); check it and restart the server`,
-      {},
-      { cause },
-    );
-    this.#failed(this.#error.message);
-  }
-
-  check(): void {
-    if (this.#error !== null) throw this.#error;
-  }
-}
+const unmended: Mender = async () => null;
 
 function spaceOf({ bsize, blocks, bavail }: fs.StatsFs): StoreSpace {
   return { totalBytes: blocks * bsize, freeBytes: bavail * bsize };

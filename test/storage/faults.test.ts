@@ -193,10 +193,10 @@ describe('disk store with a failing disk', () => {
     disk.fault = { call: 'read', suffix: '.dat', code: 'EIO', lasting: true };
     await assert.rejects(fixture.store.read(file, 0, 100), withCode('storage'));
     // Another replica has what the disk cannot give any more.
-    fixture.store.mender = async () => pattern(100, 1);
+    fixture.mender = async () => pattern(100, 1);
     assert.equal((await fixture.store.read(file, 0, 100)).length, 100);
     disk.fault = null;
-    fixture.store.mender = async () => null;
+    fixture.mender = async () => null;
     assert.equal((await fixture.store.read(file, 0, 100)).length, 100);
   });
 

@@ -32,7 +32,7 @@ describe('a damaged object', () => {
   const read = async () => Buffer.from(await fixture.store.read(file, 0, 2000));
   /** Another replica, which has these contents. */
   const another = (contents: Uint8Array) => {
-    fixture.store.mender = async (_file, entry) => {
+    fixture.mender = async (_file, entry) => {
       asked.push(entry);
       return pieceOf(contents, entry);
     };

@@ -1,12 +1,13 @@
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import type { ServerId } from '../../base/ids.ts';
+import type { FileId, ServerId } from '../../base/ids.ts';
 import { PAGE_BYTES, pageMemory } from '../../base/page-memory.ts';
 import { DataFolder, type FolderOptions } from '../../server/storage/data-folder.ts';
 import type { DirectWritesOptions } from '../../server/storage/direct-writes.ts';
-import { DiskStore, type DiskStoreOptions } from '../../server/storage/disk-store.ts';
+import { DiskStore, type DiskStoreOptions, type Mender } from '../../server/storage/disk-store.ts';
 import { errorCode } from '../../server/storage/failures.ts';
+import type { ObjectEntry } from '../../server/storage/object-entry.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import type { StoreFixture } from '../conformance/store.ts';
 
@@ -40,14 +41,27 @@ export function knowsDirectWrites(): boolean {
 export class DiskFixture implements StoreFixture {
   readonly path: string;
   readonly #options: DiskStoreOptions;
+  readonly #others: { mender: Mender };
   folder: DataFolder;
   store: DiskStore;
 
-  private constructor(folderPath: string, folder: DataFolder, store: DiskStore, options: DiskStoreOptions) {
+  private constructor(
+    folderPath: string,
+    folder: DataFolder,
+    store: DiskStore,
+    options: DiskStoreOptions,
+    others: { mender: Mender },
+  ) {
     this.path = folderPath;
     this.folder = folder;
     this.store = store;
     this.#options = options;
+    this.#others = others;
+  }
+
+  /** What other servers have of a damaged object, from now on. */
+  set mender(mender: Mender) {
+    this.#others.mender = mender;
   }
 
   static async make(
@@ -56,7 +70,9 @@ export class DiskFixture implements StoreFixture {
     folderOptions = FOLDER,
   ): Promise<DiskFixture> {
     const folder = DataFolder.open(folderPath, folderOptions);
-    return new DiskFixture(folderPath, folder, await DiskStore.open(folder, options), options);
+    const others: { mender: Mender } = { mender: async () => null };
+    const mended = { ...options, mender: (file: FileId, entry: ObjectEntry) => others.mender(file, entry) };
+    return new DiskFixture(folderPath, folder, await DiskStore.open(folder, mended), mended, others);
   }
 
   readonly close = async (): Promise<void> => {

@@ -1,0 +1,142 @@
+import type { FileId, ServerId } from '../../base/ids.ts';
+import type { Command } from '../../wire/catalog-api.ts';
+import type { Address } from '../address.ts';
+import { paramsHash } from '../config.ts';
+import { Garbage } from '../file/garbage.ts';
+import { IdleFiles } from '../file/idle-files.ts';
+import { ReservationSweep, type ReservationSweepParts } from '../file/reservation-sweep.ts';
+import { FullDisks } from '../full-disks.ts';
+import { SENTENCES } from '../live/sentences.ts';
+import { addressOf, Membership } from '../membership/membership.ts';
+import { peerHandlers } from '../peer-handlers.ts';
+import { Repairer } from '../repair/repairer.ts';
+import { Scrubber } from '../repair/scrubber.ts';
+import { ballastKeep } from '../storage/ballast.ts';
+import { FolderError } from '../storage/folder-error.ts';
+import type { ClusterTransport, Transport } from '../transport/transport.ts';
+import type { Base } from './base.ts';
+import { type CoreParts, isConnectedOf } from './cores.ts';
+import type { ServiceParts } from './services.ts';
+import type { StorageParts } from './storage.ts';
+
+/** Between two rounds in which files are settled that stay live: as long as garbage is kept, within these bounds. */
+const LIVE_SWEEP_MS = { least: 10_000, most: 600_000 };
+
+/** What a server does without a request of a client: it talks with the others, and keeps its disk and files in order. */
+export interface BackgroundParts {
+  readonly transport: ClusterTransport;
+  readonly repairer: Repairer;
+  readonly scrubber: Scrubber;
+  readonly fullDisks: FullDisks;
+  readonly idle: IdleFiles;
+  readonly membership: Membership;
+  readonly garbage: Garbage;
+  readonly sweeps: readonly ReservationSweep[];
+  /** Reserves disk space for a start on a full disk, where there is space. */
+  keepBallast(): void;
+}
+
+export function makeBackground(
+  base: Base,
+  storage: StorageParts,
+  cores: CoreParts,
+  services: ServiceParts,
+): BackgroundParts {
+  const { self, config, bootstrap, known, folder, world, clock, log, happenings } = base;
+  const { store, departed } = storage;
+  const { host, lease, named, observer, conflicts } = cores;
+  const { files, seat, gateway, placement, succession } = services;
+  const catalog = seat.service;
+  const isConnected = isConnectedOf(self, () => transport);
+  const call: Transport['call'] = (to, method, payload, timeoutMs) =>
+    transport.call(to, method, payload, timeoutMs);
+  const repairer = new Repairer({ ...{ self, world, log, store, isConnected, call } });
+  const keepBallast = (): void => {
+    if (store.reserve.isLow) return;
+    ballastKeep(folder.path).catch((error: unknown) => {
+      log.warn({ err: error }, 'no disk space is reserved for a start on a full disk');
+    });
+  };
+  const fullDisks = new FullDisks({
+    ...{ world, log, isConnected, call },
+    reserve: store.reserve,
+    peers: () => transport.peers,
+    changed: (isLow) => {
+      happenings.tell(isLow ? SENTENCES.diskFull(self) : SENTENCES.diskHasRoom(self));
+      if (isLow) return;
+      idle.hasRoom();
+      keepBallast();
+    },
+  });
+  const scrubber = new Scrubber({
+    ...{ world, clock, log, store, repairer },
+    recordFile: folder.file('scrub.json'),
+    bytesPerS: config.scrubBytesPerS,
+    everyMs: config.scrubEveryMs,
+    paths: async (inodes) => {
+      const { paths } = await gateway.queryCatalog({ kind: 'paths', inodes: [...inodes].slice(0, 1_000) });
+      return new Map(paths.map(({ inode, volume, path }) => [inode as FileId, `${volume}:${path}`]));
+    },
+  });
+  const transport = base.machine.peerTransport({
+    world,
+    server: self,
+    incarnation: base.incarnation,
+    cluster: config.cluster,
+    paramsHash: paramsHash(config),
+    peers: addressesOf(known.urls),
+    log,
+    ...(base.security.peers === null ? {} : { tls: base.security.peers }),
+    handlers: peerHandlers({
+      ...services,
+      ...{ lease, named, host, observer, repairer, scrubber, fullDisks },
+      contents: services.creations.contents,
+      membership: () => membership,
+    }),
+  });
+  const idle = new IdleFiles({
+    ...{ world, clock, log, host, lease, succession },
+    settling: files.settling,
+    idleMs: config.leaseIdleMs,
+  });
+  const membership = new Membership({
+    ...{ config, folder, world, log, known, store, host, gateway, catalog, placement, idle, transport },
+    conflicts,
+    named: named.driver,
+    founders: [...bootstrap.urls.keys()],
+    replaced: () => base.fatal(replacedError(folder.path)),
+  });
+  const garbage = new Garbage({
+    ...{ self, world, log, store, departed, host, lease, conflicts },
+    graceMs: config.gcGraceMs,
+    isRoomShort: () => fullDisks.isAnyFull,
+    nowNs: () => clock.wallNs(),
+    nowMs: base.nowMs,
+    isCatalogPrimary: () => catalog.status().primary === self,
+    command: (command: Command) => gateway.command(command),
+    query: (query) => gateway.queryCatalog(query),
+    holds: (server, file, position) => membership.holds(server, file, position),
+  });
+  const sweepOf = (which: Pick<ReservationSweepParts, 'live' | 'periodMs'>): ReservationSweep =>
+    new ReservationSweep({
+      ...{ world, log, ...which },
+      isCatalogPrimary: () => catalog.status().primary === self,
+      query: (query) => gateway.queryCatalog(query),
+      settle: (file, timeoutMs) => gateway.settle(file, { timeoutMs }),
+    });
+  const livePeriodMs = Math.min(LIVE_SWEEP_MS.most, Math.max(LIVE_SWEEP_MS.least, config.gcGraceMs));
+  const sweeps = [sweepOf({}), sweepOf({ live: true, periodMs: livePeriodMs })];
+  return { transport, repairer, scrubber, fullDisks, idle, membership, garbage, sweeps, keepBallast };
+}
+
+function replacedError(folder: string): FolderError {
+  return new FolderError(
+    'damaged',
+    `Cannot go on with ${folder}: this server has run with another data folder since, and what it acknowledged there ` +
+      'is not here. Bring that one back, or start with --rebuild, which fills an empty one from the other servers',
+  );
+}
+
+function addressesOf(urls: ReadonlyMap<ServerId, string>): Map<ServerId, Address> {
+  return new Map([...urls].map(([server, url]) => [server, addressOf(url)]));
+}

@@ -1,0 +1,68 @@
+import type { Logger } from 'pino';
+import type { Incarnation, ServerId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
+import { Clock } from '../clock.ts';
+import type { ServerConfig } from '../config.ts';
+import { drawIncarnation } from '../incarnation.ts';
+import { Happenings } from '../live/happenings.ts';
+import { Traffic } from '../live/traffic.ts';
+import { type Machine, systemMachine } from '../machine.ts';
+import type { ClusterPlan } from '../membership/cluster-plan.ts';
+import type { Bootstrap, KnownServers } from '../membership/known-servers.ts';
+import { MetricsRegistry } from '../metrics.ts';
+import type { Security } from '../security/security.ts';
+import type { DataFolder } from '../storage/data-folder.ts';
+import type { Surroundings } from '../surroundings.ts';
+import { type Timing, timingOf } from '../timing.ts';
+import { WakeQueue } from '../wake-queue.ts';
+
+/** What all parts of a server are made of: its settings, its surroundings, and what they measure and report by. */
+export interface Base {
+  readonly self: ServerId;
+  readonly config: ServerConfig;
+  readonly bootstrap: Bootstrap;
+  readonly known: KnownServers;
+  readonly folder: DataFolder;
+  readonly security: Security;
+  readonly world: World;
+  readonly log: Logger;
+  readonly machine: Machine;
+  readonly clock: Clock;
+  readonly wakes: WakeQueue;
+  readonly metrics: MetricsRegistry;
+  readonly timing: Timing;
+  readonly incarnation: Incarnation;
+  /** The incarnation, as others show it. */
+  readonly life: string;
+  readonly happenings: Happenings;
+  readonly traffic: Traffic;
+  draw(): Incarnation;
+  /** By the clock of the process. */
+  nowMs(): number;
+  wallMs(): number;
+  fatal(error: unknown): void;
+}
+
+export function baseOf(
+  { config, bootstrap, known }: ClusterPlan,
+  folder: DataFolder,
+  security: Security,
+  { world, log, fatal, machine = systemMachine }: Surroundings,
+): Base {
+  const self = config.id;
+  const clock = new Clock(world);
+  const wakes = new WakeQueue(world, clock);
+  const metrics = new MetricsRegistry(world);
+  const draw = (): Incarnation => drawIncarnation(world);
+  const incarnation = draw();
+  const timing = timingOf(config, folder.silences);
+  const life = incarnation.toString(36);
+  const nowMs = (): number => world.nowMs();
+  const wallMs = (): number => Number(clock.wallNs() / 1_000_000n);
+  return {
+    ...{ self, config, bootstrap, known, folder, security, world, log, machine, fatal },
+    ...{ clock, wakes, metrics, timing, incarnation, life, draw, nowMs, wallMs },
+    happenings: new Happenings({ self, life, nowMs, wallMs }),
+    traffic: new Traffic(nowMs),
+  };
+}

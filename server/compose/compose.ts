@@ -1,0 +1,96 @@
+import { CATALOG_CELL } from '../../base/ids.ts';
+import { SENTENCES } from '../live/sentences.ts';
+import type { ClusterPlan } from '../membership/cluster-plan.ts';
+import type { Security } from '../security/security.ts';
+import type { DataFolder } from '../storage/data-folder.ts';
+import type { Surroundings } from '../surroundings.ts';
+import { type BackgroundParts, makeBackground } from './background.ts';
+import { type Base, baseOf } from './base.ts';
+import { type CoreParts, makeCores } from './cores.ts';
+import { type FaceParts, makeFace } from './face.ts';
+import { makeServices, type ServiceParts } from './services.ts';
+import { openStorage, type StorageParts } from './storage.ts';
+
+/** What a running server consists of. */
+export type Parts = Base & StorageParts & CoreParts & ServiceParts & BackgroundParts & FaceParts;
+
+/**
+ * Makes all parts of a server, each from those before it. A part that needs a later one asks for it when it is used. The
+ * server listens when this resolves.
+ *
+ * @throws FolderError where the data folder is not to be used, or the error of listening
+ */
+export async function compose(
+  plan: ClusterPlan,
+  folder: DataFolder,
+  security: Security,
+  surroundings: Surroundings,
+): Promise<Parts> {
+  const base = baseOf(plan, folder, security, surroundings);
+  // A start that finds its folder damaged or its disk full begins anew in this process: so all that may find that comes
+  // before the first part that has a timer.
+  const storage = await openStorage(base, {
+    failed: (reason) => endLeases(base, cores, reason),
+    mend: async (file, entry) => {
+      const bytes = await background.repairer.fetch(file, entry);
+      if (bytes !== null) base.happenings.tell(SENTENCES.repaired(base.self, file, entry.index));
+      return bytes;
+    },
+  });
+  // Nothing is awaited until the transport is there: the timers of these parts send.
+  const cores: CoreParts = makeCores(base, storage, {
+    files: () => services.files,
+    gateway: () => services.gateway,
+    transport: () => background.transport,
+  });
+  const services: ServiceParts = makeServices(base, storage, cores, {
+    transport: () => background.transport,
+    membership: () => background.membership,
+    fullDisks: () => background.fullDisks,
+    scrubber: () => background.scrubber,
+    shortages: () => face.shortages.current,
+  });
+  const background: BackgroundParts = makeBackground(base, storage, cores, services);
+  const failure = storage.failure();
+  if (failure !== null) endLeases(base, cores, failure);
+  const below = { ...base, ...storage, ...cores, ...services, ...background };
+  const face: FaceParts = await makeFace(below);
+  const parts = { ...below, ...face };
+  await start(parts);
+  return parts;
+}
+
+/** No request has to wait for longer than a lease: none is renewed, and none wanted. */
+function endLeases(
+  { self, happenings, folder, log }: Base,
+  { lease, host }: CoreParts,
+  reason: string,
+): void {
+  happenings.tell(SENTENCES.diskFailed(self, reason));
+  folder.markFailed();
+  log.fatal({ reason }, 'the disk failed: this server lets its leases end and serves nothing more');
+  lease.retire();
+  for (const driver of host.all()) lease.close(driver.file);
+}
+
+async function start(parts: Parts): Promise<void> {
+  const { self, config, security, machine, happenings, lease, seat, app, transport } = parts;
+  await seat.sitDown();
+  happenings.tell(SENTENCES.started(self, lease.recoveringMs()));
+  security.watchEnds(({ whose }, leftMs) => happenings.tell(SENTENCES.certificateEnds(self, whose, leftMs)));
+  await machine.listen(app, {
+    ...{ host: config.listen.host, port: config.listen.port },
+    // The framework does not know that the server it was given speaks TLS.
+    listenTextResolver: (address) =>
+      `Server listening at ${security.tls === null ? address : address.replace(/^http:/, 'https:')}`,
+  });
+  transport.start();
+  parts.fullDisks.start();
+  parts.keepBallast();
+  parts.shortages.start();
+  parts.scrubber.begin();
+  // The catalog's own record has newer members than the configuration.
+  const view = seat.service.view();
+  if (view !== null && seat.service.votes) lease.open(CATALOG_CELL, view);
+  parts.membership.start();
+}

@@ -1,0 +1,171 @@
+import { ServiceError } from '../../base/errors.ts';
+import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
+import { COMMANDS_VERSION } from '../../catalog/versions.ts';
+import { viewVoters } from '../../replica/view.ts';
+import type { LocalFileService } from '../file/file-service.ts';
+import { ViewConflicts } from '../file/view-conflicts.ts';
+import type { Gateway } from '../gateway.ts';
+import { LeaseDriver } from '../lease-driver.ts';
+import { Observer } from '../live/observer.ts';
+import { SENTENCES } from '../live/sentences.ts';
+import { NamedLeases } from '../named/named-leases.ts';
+import { ReplicaHost } from '../replica-host.ts';
+import type { DataFolder } from '../storage/data-folder.ts';
+import type { NewTrust } from '../storage/store.ts';
+import { silencesOf } from '../timing.ts';
+import type { ClusterTransport } from '../transport/transport.ts';
+import type { Base } from './base.ts';
+import type { StorageParts } from './storage.ts';
+
+/** A server registers as soon as the catalog answers. */
+const NOT_REGISTERED_RETRY_MS = 500;
+
+/** The drivers of the protocols, and what watches them. */
+export interface CoreParts {
+  readonly host: ReplicaHost;
+  readonly lease: LeaseDriver;
+  readonly named: NamedLeases;
+  readonly observer: Observer;
+  readonly conflicts: ViewConflicts;
+}
+
+/** What the cores report to, or send by: each part needs the other, and these are made later. */
+export interface AboveCores {
+  files(): LocalFileService;
+  gateway(): Gateway;
+  transport(): ClusterTransport;
+}
+
+/** Their timers send: the transport has to be there before anything is awaited. */
+export function makeCores(base: Base, storage: StorageParts, above: AboveCores): CoreParts {
+  const { self, config, bootstrap, known, world, clock, wakes, log, timing, folder, happenings } = base;
+  const { incarnation, draw, fatal } = base;
+  const { store, departed } = storage;
+  const { transport } = above;
+  const isConnected = isConnectedOf(self, transport);
+  const commits = base.metrics.durations(
+    'leasehold_commit_duration_seconds',
+    'From an operation of this primary until a majority had it',
+    ['of'],
+  );
+  const observer = new Observer({
+    self,
+    world,
+    leaseMs: config.leaseMs,
+    clockSkewMaxMs: config.clockSkewMaxMs,
+    happenings,
+    nowMs: () => clock.nowMs(),
+    servers: () => [...known.urls.keys()],
+    isConnected,
+  });
+  known.onChange(() => observer.membershipIs(known.stateOf(self)));
+  const conflicts = new ViewConflicts({
+    log,
+    isHere: (file) => file === CATALOG_CELL || store.record(file) !== null,
+    found: (file, what) => happenings.tell(SENTENCES.viewConflict(self, file, what)),
+  });
+  const host = new ReplicaHost({
+    ...{ self, incarnation, world, clock, wakes, log, store, departed },
+    ...timing,
+    commitBegins: (file) => commits.begin({ of: file === CATALOG_CELL ? 'catalog' : 'files' }),
+    catchUpBytesPerSecond: config.catchUpBytesPerS,
+    trustOfNew: (file) => trustOfNew(folder, file),
+    holds: (file) => folder.holds(file),
+    viewChanged: (file, view) => {
+      // A server that becomes a member of the catalog wants it to have a primary; files are opened when they are used.
+      if (file === CATALOG_CELL && viewVoters(view).includes(self)) lease.open(file, view);
+      else lease.follow(file, view);
+      if (file !== CATALOG_CELL) above.files().led(file);
+    },
+    led: (file) => {
+      if (file !== CATALOG_CELL) above.files().led(file);
+    },
+    ledOut: (file) => {
+      lease.release(file);
+      const status = host.loaded(file)?.status();
+      // This server could not fetch the catalog's state, and may still become its primary. Files are opened again when they are used.
+      const votes = status !== undefined && status.outside === null && viewVoters(status.view).includes(self);
+      if (file !== CATALOG_CELL || !votes) lease.close(file);
+    },
+    marked: (replica, mark, detail) => {
+      observer.marked(replica, mark, detail);
+      if (mark === 'view-conflict') conflicts.note(replica.file, detail);
+    },
+    viewStated: (file, here, there, server) => conflicts.compare(file, here, there, server),
+    transport,
+    isClockSound: () => lease.isClockSound(),
+    fatal,
+  });
+  // Once neither files nor names have leases of an earlier start, its timing is forgotten.
+  const recovered = (): void => {
+    if (lease.recoveringMs() === 0 && named.driver.recoveringMs() === 0) {
+      folder.forgetSilences(silencesOf(config));
+    }
+  };
+  const lease: LeaseDriver = new LeaseDriver({
+    self,
+    peers: known.others,
+    algorithm: config.leaseAlgorithm,
+    former: {
+      silenceMs: folder.silences.filesMs,
+      over: () => {
+        happenings.tell(SENTENCES.takesPart(self));
+        recovered();
+      },
+    },
+    leaseMs: config.leaseMs,
+    clockSkewMaxMs: config.clockSkewMaxMs,
+    ...{ world, clock, wakes, log },
+    drawIncarnation: draw,
+    transport,
+    knownView: (cell) => host.knownView(cell),
+    // An older release may find commands in the catalog that it cannot execute: as its primary it would block all commands.
+    mayAcquire: (cell, peer) =>
+      cell !== CATALOG_CELL || (transport().commandsVersion(peer) ?? COMMANDS_VERSION) >= COMMANDS_VERSION,
+    changed: (cell, untilMs, view) => {
+      observer.leaseChanged(cell, untilMs);
+      host.leaseChanged(cell, untilMs, view);
+    },
+    heard: (cell, holder, untilMs) => observer.leaseHeard(cell, holder, untilMs),
+    faulted: () => happenings.tell(SENTENCES.clockFault(self)),
+    fatal,
+  });
+  const named = new NamedLeases({
+    self,
+    former: { silenceMs: folder.silences.namesMs, over: recovered },
+    clockMemory: { formerMs: folder.formerNamedClockMs, cover: (clockMs) => folder.coverNamedClock(clockMs) },
+    founders: [...bootstrap.urls.keys()],
+    urls: known.urls,
+    peers: known.others,
+    voters: folder,
+    leaseMs: config.namedLeaseMaxMs,
+    clockSkewMaxMs: config.clockSkewMaxMs,
+    operationTimeoutMs: config.operationTimeoutMs,
+    ...{ world, clock, wakes, log },
+    drawIncarnation: draw,
+    transport,
+    isConnected,
+    stream: (server, path, signal) => above.gateway().peers.stream(server, path, signal),
+    fatal,
+  });
+  return { host, lease, named, observer, conflicts };
+}
+
+export function isConnectedOf(self: ServerId, transport: () => ClusterTransport) {
+  return (server: ServerId): boolean => server === self || transport().isConnected(server);
+}
+
+/**
+ * How far a replica that is made here counts as the first of its file on this server.
+ *
+ * @throws ServiceError `recovering` before the catalog has said what the folder is trusted with
+ */
+function trustOfNew(folder: DataFolder, file: FileId): NewTrust {
+  const trust = folder.trustOfNew(file);
+  if (trust === null) {
+    throw new ServiceError('recovering', 'The catalog does not know this server and its disk yet', {
+      retryAfterMs: NOT_REGISTERED_RETRY_MS,
+    });
+  }
+  return trust;
+}

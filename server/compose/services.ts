@@ -1,0 +1,139 @@
+import type { ServerId } from '../../base/ids.ts';
+import { CatalogSeat } from '../catalog/catalog-seat.ts';
+import { justMade } from '../catalog/just-made.ts';
+import { AgreedFiles } from '../file/agreed-files.ts';
+import { type Creations, creationsOf } from '../file/creations.ts';
+import { LocalFileService } from '../file/file-service.ts';
+import { LockEndings } from '../file/lock-endings.ts';
+import { Succession } from '../file/succession.ts';
+import type { FullDisks } from '../full-disks.ts';
+import { Gateway } from '../gateway.ts';
+import type { Membership } from '../membership/membership.ts';
+import { Placement } from '../placement.ts';
+import type { Scrubber } from '../repair/scrubber.ts';
+import { LocalStatusService, type StatusOfMembership } from '../status-service.ts';
+import type { ClusterTransport, Transport } from '../transport/transport.ts';
+import type { Base } from './base.ts';
+import { type CoreParts, isConnectedOf } from './cores.ts';
+import type { StorageParts } from './storage.ts';
+
+/** What answers requests of clients and of other servers. */
+export interface ServiceParts {
+  readonly agreed: AgreedFiles;
+  readonly files: LocalFileService;
+  readonly placement: Placement;
+  readonly seat: CatalogSeat;
+  readonly gateway: Gateway;
+  readonly creations: Creations;
+  readonly succession: Succession;
+  readonly lockEndings: LockEndings;
+  readonly status: LocalStatusService;
+  readonly standing: StatusOfMembership;
+}
+
+/** What the services ask of the parts that are made later. */
+export interface AboveServices {
+  transport(): ClusterTransport;
+  membership(): Membership;
+  fullDisks(): FullDisks;
+  scrubber(): Scrubber;
+  shortages(): readonly string[];
+}
+
+export function makeServices(
+  base: Base,
+  storage: StorageParts,
+  cores: CoreParts,
+  above: AboveServices,
+): ServiceParts {
+  const { self, config, bootstrap, known, world, clock, log, metrics, timing, folder, traffic } = base;
+  const { store, catalogDisk, catalogStore, failure } = storage;
+  const { host, lease, named, conflicts } = cores;
+  const { transport, membership } = above;
+  const { operationTimeoutMs } = config;
+  const isConnected = isConnectedOf(self, transport);
+  const call: Transport['call'] = (to, method, payload, timeoutMs, deferrable) =>
+    transport().call(to, method, payload, timeoutMs, deferrable);
+  const standing: StatusOfMembership = {
+    state: () => known.stateOf(self),
+    registered: () => membership().registered,
+    moving: () => membership().moving(),
+    lag: () => membership().lag(),
+  };
+  const status = new LocalStatusService({
+    ...{ self, clock, host, lease, store, isConnected, failure, operationTimeoutMs },
+    cluster: config.cluster,
+    urls: known.urls,
+    timing: { leaseMs: config.leaseMs, clockSkewMaxMs: config.clockSkewMaxMs },
+    named: named.driver,
+    membership: standing,
+    lacksCatalogReplica: () => seat.service.lacksReplica,
+    shortages: () => above.shortages(),
+    viewConflicts: () => conflicts.current,
+    scrub: () => above.scrubber().status(),
+    disk: folder.disk,
+  });
+  const agreed = new AgreedFiles({ ...{ self, clock, log, store, host, isConnected }, call });
+  const files = new LocalFileService({
+    ...{ agreed, self, world, clock, log, store, host, lease, traffic, operationTimeoutMs, isConnected },
+    isServer: (server) => known.urls.has(server),
+    catalog: {
+      attributes: async (file) =>
+        (await gateway.queryCatalog({ kind: 'attributes', inode: file })).attributes,
+      justMade: (file) => justMade(seat.store, file, clock.wallNs()),
+      command: (command) => gateway.command(command),
+      durably: (command) => gateway.durably(command),
+      flush: () => gateway.flushCatalog(),
+      epoch: () => gateway.catalogEpoch,
+    },
+    lockLeaseMs: timing.lockLeaseMs,
+    endedUnlocked: (ending, servers) => lockEndings.tell(ending, servers),
+    isDiskFull: (server) => above.fullDisks().isFull(server),
+    holds: (server, file, position) => membership().holds(server, file, position),
+    yieldTo: (view) => membership().yieldTo(view),
+  });
+  const placement = new Placement({ configured: [...bootstrap.urls.keys()], isConnected });
+  const seat = new CatalogSeat({
+    ...catalogDisk,
+    store: catalogStore,
+    settle: (file, timeoutMs) => gateway.settle(file, { timeoutMs }),
+    cacheLeaseMsMax: timing.cacheLeaseMsMax,
+    ...{ operationTimeoutMs, clock, log, metrics, host, lease, placement, isConnected },
+    commandsVersion: (server) => transport().commandsVersion(server),
+    drawSession: base.draw,
+  });
+  const gateway = new Gateway({
+    services: { catalog: seat.service, files, status },
+    ...{ world, metrics, machine: base.machine, tls: base.security.peers },
+  });
+  const creations = creationsOf({
+    ...{
+      self,
+      incarnation: base.incarnation,
+      world,
+      clock,
+      log,
+      host,
+      store,
+      traffic,
+      metrics,
+      placement,
+      gateway,
+    },
+    ...{ isConnected, transport },
+  });
+  const succession = new Succession({
+    ...{ self, log, isConnected, call },
+    named: (file, successor) => gateway.router.expect(file, successor),
+    succeed: (file, from) => files.replicas.succeed(file, from),
+    peers: () => transport().peers,
+    flush: () => store.flushIndex(),
+    reach: (peer: ServerId, timeoutMs) =>
+      gateway.peers.exchange(peer, { method: 'GET', path: '/livez' }, timeoutMs),
+  });
+  const lockEndings = new LockEndings({
+    ...{ world, log, isConnected, call },
+    heard: (ending) => files.leftUnlocked(ending),
+  });
+  return { agreed, files, placement, seat, gateway, creations, succession, lockEndings, status, standing };
+}

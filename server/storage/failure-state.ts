@@ -1,0 +1,35 @@
+import { ServiceError } from '../../base/errors.ts';
+
+/** Set once and for good: after a failed sync it is not known what is on the disk. */
+export class FailureState {
+  readonly #failed: (reason: string) => void;
+  #error: ServiceError | null = null;
+
+  constructor(failed: (reason: string) => void) {
+    this.#failed = failed;
+  }
+
+  get failed(): boolean {
+    return this.#error !== null;
+  }
+
+  get reason(): string | null {
+    return this.#error?.message ?? null;
+  }
+
+  set(cause: unknown): void {
+    if (this.#error !== null) return;
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    this.#error = new ServiceError(
+      'storage',
+      `Cannot use the store: the disk failed (${reason}); check it and restart the server`,
+      {},
+      { cause },
+    );
+    this.#failed(this.#error.message);
+  }
+
+  check(): void {
+    if (this.#error !== null) throw this.#error;
+  }
+}
