@@ -1,5 +1,6 @@
 import type { Fence } from '../client/delegations.ts';
 import type { ErrorSequence } from './pending/error-sequence.ts';
+import type { FlushScope } from './pending/pending-ops.ts';
 
 /** The little that the mount needs of the cluster; `cluster-backend.ts` is its real form, tests have one in memory. */
 
@@ -229,8 +230,12 @@ export interface FileSystemBackend {
   onHeld?(held: (directory: number) => void): void;
   /** Whether the cluster has been asked in vain for so long that nothing that can be done without is asked for. */
   isAway?(): boolean;
-  /** Resolves when the cluster has all files that are unborn, and all removals, or those in a directory. @throws what one of them failed with */
-  comeFrom?(directory?: number): Promise<void>;
+  /**
+   * Resolves when the cluster has the operations that were answered before, @see PendingOps.
+   *
+   * @param only `unlinks`: new files may be unknown to it still
+   */
+  flush(scope: FlushScope, only?: 'unlinks'): Promise<void>;
   /**
    * Changes of names and attributes that were answered before survive a loss of power of all servers.
    *
@@ -270,8 +275,6 @@ export interface FileSystemBackend {
     /** The cluster does not know of it yet: `atNs` is about the time, and `onNamed` tells which it is. */
     readonly behind?: boolean;
   }>;
-  /** Resolves when the cluster has the removals in a directory, or of an inode, that were told as done. */
-  removed?(inode: number): Promise<void>;
   /**
    * @param inode that had the name when it was heard of last
    * @returns `atNs`: as of `unlink`

@@ -14,6 +14,7 @@ import { Names } from './metadata/names.ts';
 import { isGone, RemovedDirectories, staleIfGone } from './metadata/removed-directories.ts';
 import { ACCESS_RULE_DEFAULT, AccessTimes } from './pending/access-times.ts';
 import { ErrorCursor, type ErrorScope, ErrorSequence } from './pending/error-sequence.ts';
+import { FLUSH_ALL, type FlushScope, PendingOps } from './pending/pending-ops.ts';
 import type {
   AttributeRequest,
   Caller,
@@ -63,6 +64,7 @@ export class FileSystem implements FileSystemCalls {
   readonly #directories: Directories;
   readonly #removed: RemovedDirectories;
   readonly #errors: ErrorSequence;
+  readonly #pending: PendingOps;
   /** Of open directories, by handle. */
   readonly #errorCursors = new Map<number, ErrorCursor>();
   #rootHeard: Attributes | undefined;
@@ -108,6 +110,8 @@ export class FileSystem implements FileSystemCalls {
       this.#errors,
       isDelegated,
     );
+    const writes = { flush: (scope: FlushScope) => this.#files.flushWrites(scope) };
+    this.#pending = new PendingOps([writes, backend, this.#accesses]);
     this.#inodes = this.#files.inodes;
     const { cache } = this.#inodes;
     backend.onNamed?.((directory, atNs) => {
@@ -437,11 +441,10 @@ export class FileSystem implements FileSystemCalls {
   }
 
   async persistDirectory(inode: number, handle?: number): Promise<void> {
-    if (inode === this.root) await this.#files.persistAll();
-    await this.#backend.comeFrom?.(inode === this.root ? undefined : inode)?.catch((error: unknown) => {
+    const scope: FlushScope = inode === this.root ? FLUSH_ALL : { kind: 'directory', inode };
+    await this.#pending.flush(scope).catch((error: unknown) => {
       throw syncFailure(error);
     });
-    if (inode === this.root) await this.#accesses.flush();
     await this.#backend.persistNames?.('cluster');
     const cursor = this.#errorCursors.get(handle ?? 0) ?? new ErrorCursor(this.#errors, this.#scopeOf(inode));
     const error = cursor.checkAndAdvance();
@@ -620,8 +623,9 @@ export class FileSystem implements FileSystemCalls {
   }
 
   /** Everything written so far arrives, or is known to be lost. */
-  drain(): Promise<void> {
-    return this.#files.drain();
+  async drain(): Promise<void> {
+    // A failure is returned to the programs that have the file open.
+    await this.#files.flushWrites(FLUSH_ALL).catch(() => undefined);
   }
 
   /** When the mount is gone: everything written arrives, and the catalog hears of it, and of what was read. */

@@ -10,6 +10,7 @@ import type { AccessTimes } from '../pending/access-times.ts';
 import { DirtyBudget } from '../pending/dirty-budget.ts';
 import { ErrorCursor, type ErrorSequence } from '../pending/error-sequence.ts';
 import { Orphans } from '../pending/orphans.ts';
+import { FLUSH_ALL, type FlushScope } from '../pending/pending-ops.ts';
 import type { Caller, FileKernel, LockRequest, Log, Opened } from '../transport.ts';
 import { contentsName } from '../transport.ts';
 import { CAPABILITY_NAME } from '../xattr-names.ts';
@@ -623,23 +624,25 @@ export class OpenFiles {
     return done;
   }
 
-  /** Everything written so far arrives, or is known to be lost. */
-  async drain(): Promise<void> {
-    await Promise.all([...this.#open.values()].map((file) => file.writes.drain()));
-    // What fails is told to those who have it open.
-    await Promise.allSettled([...this.#open.values()].map((file) => file.arrive()));
-  }
-
-  /** Everything written so far arrives, or its error is in the sequence. @throws why a new file is not at the cluster */
-  async persistAll(): Promise<void> {
-    await allDone([...this.#open.values()].map((file) => file.arrive()));
+  /**
+   * Resolves when what was written to open files is at the cluster, or its error is in the sequence. Names are not known here.
+   *
+   * @throws why a new file is not at the cluster
+   */
+  async flushWrites(scope: FlushScope): Promise<void> {
+    const files = [...this.#open.values()];
+    const meant = files.filter(
+      ({ inode }) => scope.kind === 'all' || (scope.kind === 'inode' && scope.inode === inode),
+    );
+    await allDone(meant.map((file) => file.arrive()));
   }
 
   /** When the mount is gone: everything written arrives, and the catalog hears of it. */
   async stop(): Promise<void> {
     this.#orphans.stop();
     this.#pageChecks?.stop();
-    await this.drain();
+    // A failure is returned to the programs that have the file open.
+    await this.flushWrites(FLUSH_ALL).catch(() => undefined);
     await Promise.all([...this.#open.values()].map((file) => file.locks?.close()));
     for (const file of this.#open.values()) {
       const { failure } = file.writes;

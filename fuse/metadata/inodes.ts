@@ -38,7 +38,7 @@ export interface PendingAccessTimes {
   /** Before an access time is set: resolves when no earlier read takes effect after that. */
   setting(inode: number): Promise<void>;
   /** Before another attribute is changed: resolves when the cluster has the earlier reads. */
-  changing(inode: number): Promise<void>;
+  flush(scope: { readonly kind: 'inode'; readonly inode: number }): Promise<void>;
 }
 
 /** Attributes of inodes: as remembered, as the cluster tells them, and with what only this mount knows of open files. */
@@ -84,7 +84,7 @@ export class Inodes {
   /** As they are at the cluster now. */
   async ask(inode: number): Promise<Attributes> {
     // What is heard while removals arrive would be believed by nobody.
-    await this.#backend.removed?.(inode);
+    await this.#backend.flush({ kind: 'inode', inode }, 'unlinks');
     const requestedAt = this.cache.request();
     const attributes = await this.#backend.attributes(inode);
     this.cache.heard(attributes, requestedAt);
@@ -175,7 +175,7 @@ export class Inodes {
     if (Object.keys(changes).length === 0) return this.attributes(inode);
     // What was read before does not count after it, also where it is on its way.
     if (changes.accessedNs !== undefined) await this.#accesses.setting(inode);
-    else await this.#accesses.changing(inode);
+    else await this.#accesses.flush({ kind: 'inode', inode });
     const begunAt = this.cache.changing(inode);
     const attributes = await this.#backend.setAttributes(inode, changes);
     this.cache.changed(attributes, begunAt);

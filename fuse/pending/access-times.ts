@@ -6,6 +6,7 @@ import { ACCESSES_MAX } from '../../wire/request-limits.ts';
 import type { Attributes, FileSystemBackend, NotedAccess } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import type { Log } from '../transport.ts';
+import { FLUSH_ALL, type FlushScope, type PendingKind } from './pending-ops.ts';
 
 /** When a read makes an access time later, as the options of mount(8) have it. */
 export interface AccessRule {
@@ -40,7 +41,7 @@ type Note = Omit<NotedAccess, 'inode'>;
  * Access times of what is read through this mount. They are kept here, shown with whatever is told of an inode, and told to the cluster many at a
  * time, some seconds behind the reads (docs/design/mount.md, "Access times"). No call waits for that, but those that ask for it, and none fails.
  */
-export class AccessTimes {
+export class AccessTimes implements PendingKind {
   readonly #world: World;
   readonly #backend: Pick<FileSystemBackend, 'noteAccesses'>;
   readonly #rule: AccessRule;
@@ -137,13 +138,16 @@ export class AccessTimes {
     this.forget(inode);
   }
 
-  /** Another attribute is about to be changed: resolves when the cluster knows of the reads before, which do not count after that. */
-  async changing(inode: number): Promise<void> {
-    if (this.#noted.has(inode) || this.#sending.has(inode)) await this.flush();
-  }
-
-  /** Resolves when the cluster was told of all that was read before, or was asked in vain. */
-  async flush(): Promise<void> {
+  /**
+   * Resolves when the cluster has the earlier reads, or did not take them: all, or those of an inode, with which the others travel. Those of
+   * names, and in a directory, no caller waits for.
+   */
+  async flush(scope: FlushScope): Promise<void> {
+    const isMeant =
+      scope.kind === 'inode'
+        ? this.#noted.has(scope.inode) || this.#sending.has(scope.inode)
+        : scope.kind === 'all';
+    if (!isMeant) return;
     for (let left = this.count; left > 0; left -= ACCESSES_MAX) {
       // Whoever waits has waited as long as for a question of its own.
       while (this.#sending.size > 0) if (!(await this.#sent)) return;
@@ -155,7 +159,9 @@ export class AccessTimes {
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#timer?.cancel();
-    await withDeadline(this.#world, this.flush(), STOP_LIMIT_MS, 'Telling of reads').catch(() => undefined);
+    await withDeadline(this.#world, this.flush(FLUSH_ALL), STOP_LIMIT_MS, 'Telling of reads').catch(
+      () => undefined,
+    );
     if (this.count > 0) this.#log('info', 'access times are lost', { count: this.count });
     this.#noted.clear();
   }
@@ -176,7 +182,7 @@ export class AccessTimes {
     this.#timer = undefined;
     this.#isSoon = false;
     this.#isTelling = true;
-    await this.flush();
+    await this.flush(FLUSH_ALL);
     this.#isTelling = false;
     this.#schedule();
   }

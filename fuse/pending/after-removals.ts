@@ -1,4 +1,5 @@
 import type { BackendFile, BackendLocks, ContentVersion, FileState } from '../backend.ts';
+import { FLUSH_ALL } from './pending-ops.ts';
 import type { Removals } from './removals.ts';
 
 type Changed = FileState | { readonly state: FileState; readonly contents?: undefined };
@@ -56,17 +57,17 @@ export function afterRemovals(
 function locksAfter(locks: BackendLocks, removals: Removals): BackendLocks {
   return {
     async lock(...how) {
-      await removals.gone();
+      await removals.flush(FLUSH_ALL);
       await locks.lock(...how);
     },
     async unlock(range) {
-      await removals.gone();
+      await removals.flush(FLUSH_ALL);
       await locks.unlock(range);
     },
     holder: (lock) => locks.holder(lock),
     isLost: (kind, owner) => locks.isLost(kind, owner),
     async close() {
-      await removals.gone();
+      await removals.flush(FLUSH_ALL);
       await locks.close();
     },
   };

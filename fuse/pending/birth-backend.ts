@@ -6,6 +6,7 @@ import { nameStateOf } from '../metadata/delegated-names.ts';
 import type { Log } from '../transport.ts';
 import { CAPABILITY_NAME } from '../xattr-names.ts';
 import { NewbornFiles, type RemovalOptions } from './newborn-files.ts';
+import { FLUSH_ALL } from './pending-ops.ts';
 
 /**
  * A volume of which new files are first made here, where that can be: the cluster hears of each with all of its contents
@@ -29,7 +30,7 @@ export function withBirths(
     async attributes(inode) {
       const unborn = files.unborn(inode);
       if (unborn !== undefined) return unborn.attributes;
-      await files.removed(inode);
+      await files.flush({ kind: 'inode', inode }, 'unlinks');
       return backend.attributes(inode);
     },
     list: (inode, after, countMax) => files.list(inode, after, countMax),
@@ -59,18 +60,17 @@ export function withBirths(
     },
     async link(inode, parent, name) {
       const place = { parent, name };
-      await Promise.all([files.come(inode), files.comeAt(place)]);
+      await Promise.all([files.flush({ kind: 'inode', inode }), files.flush({ kind: 'name', ...place })]);
       files.linked(inode);
       const attributes = await files.changing([place], () => backend.link(inode, parent, name));
       files.changed(place, nameStateOf(attributes));
       return attributes;
     },
     unlink: (parent, name, uid, isOpen = () => false) => files.unlink({ parent, name }, uid, isOpen),
-    removed: (inode) => files.removed(inode),
     async removeDirectory(parent, name, inode) {
       const place = { parent, name };
       // It may be the directory of any of them, and would not be empty.
-      await files.comeFrom();
+      await files.flushLogged(FLUSH_ALL);
       // The command says that this mount believes nothing of it any more.
       if (inode !== undefined) files.letGo(inode);
       const removed = await files.changing([place], () => backend.removeDirectory(parent, name, inode));
@@ -80,8 +80,9 @@ export function withBirths(
     async rename(from, to, mode, uid) {
       const isFile = files.fileAt(from) !== null;
       // A directory that is replaced has to be empty.
-      if (isFile) await Promise.all([files.comeAt(from), files.comeAt(to)]);
-      else await files.comeFrom();
+      const names = [from, to].map((place) => ({ kind: 'name', ...place }) as const);
+      if (isFile) await Promise.all(names.map((name) => files.flush(name)));
+      else await files.flushLogged(FLUSH_ALL);
       const file = from.parent === to.parent ? files.fileAt(from) : null;
       const renamed = await files.changing([from, to], () => backend.rename(from, to, mode, uid));
       // Of two names of one file none is gone. Which file it was is known where nobody else can have taken the directory meanwhile.
@@ -93,7 +94,7 @@ export function withBirths(
     async setAttributes(inode, changes) {
       const unborn = files.unborn(inode);
       if (unborn?.takes(changes) === true) return unborn.setAttributes(changes);
-      await files.come(inode);
+      await files.flush({ kind: 'inode', inode });
       files.writing(inode);
       return files.changingDirectory(inode, () => backend.setAttributes(inode, changes));
     },
@@ -101,22 +102,22 @@ export function withBirths(
       // The kernel asks for a capability before the first write, which is to stay here.
       if (name === CAPABILITY_NAME && files.unborn(inode)?.attributes.xattrs === 0)
         throw new ServiceError('no-attribute', `Inode ${inode} has no attribute "${name}"`);
-      await files.come(inode);
+      await files.flush({ kind: 'inode', inode });
       return backend.xattr(inode, name);
     },
     async xattrs(inode, ...by) {
-      await files.come(inode);
+      await files.flush({ kind: 'inode', inode });
       return backend.xattrs(inode, ...by);
     },
     async setXattr(inode, ...how) {
-      await files.come(inode);
+      await files.flush({ kind: 'inode', inode });
       await files.changingDirectory(inode, () => backend.setXattr(inode, ...how));
     },
     async removeXattr(inode, name) {
-      await files.come(inode);
+      await files.flush({ kind: 'inode', inode });
       await files.changingDirectory(inode, () => backend.removeXattr(inode, name));
     },
-    comeFrom: (directory) => files.persist(directory),
+    flush: (scope, only) => files.flush(scope, only),
     errors: files.errors,
     // Each descriptor of the volume reports the loss, not only the one whose sync has found it.
     async persistNames(scope) {

@@ -2,7 +2,6 @@ import { Counts } from '../../base/counts.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { Timer, World } from '../../base/world.ts';
-import { allDone } from '../all-done.ts';
 import type {
   Attributes,
   BackendFile,
@@ -23,6 +22,7 @@ import type { Log } from '../transport.ts';
 import { afterRemovals } from './after-removals.ts';
 import { Births, type InodeNumber } from './births.ts';
 import type { ErrorSequence } from './error-sequence.ts';
+import { FLUSH_ALL, type FlushScope, isInScope } from './pending-ops.ts';
 import { RemovalRows } from './removal-rows.ts';
 import { isOverQuota, type RemovalEvents, Removals } from './removals.ts';
 import { SeenContents } from './seen-contents.ts';
@@ -131,7 +131,7 @@ export class NewbornFiles {
         for (const { attributes } of entries) this.#contents.learn(attributes, mark);
       },
       settled: async (directory) => {
-        await this.#removals.flushed(new Set([directory]));
+        await this.#removals.flush({ kind: 'directory', inode: directory }, Number.POSITIVE_INFINITY);
       },
     });
     birth.listen({
@@ -139,10 +139,10 @@ export class NewbornFiles {
       ended: () => {
         this.#directories.endAll();
         // Others may take their names from now on: the sooner the better.
-        void this.#comeAll(this.#unborn.values());
+        void this.#attempt(FLUSH_ALL);
       },
       flushed: async () => {
-        await this.#removals.flushed();
+        await this.#removals.flush(FLUSH_ALL, Number.POSITIVE_INFINITY);
       },
     });
   }
@@ -162,43 +162,24 @@ export class NewbornFiles {
     return this.#counts.has(directory);
   }
 
-  /**
-   * Resolves when the cluster has the file, if it is one that is new, and all removals that concern the inode.
-   *
-   * @throws where it cannot be brought there
-   */
-  async come(inode: number): Promise<void> {
-    await this.unborn(inode)?.come('born');
-    await this.#removals.goneOf(inode);
+  /** @see FileSystemBackend.flush */
+  async flush(scope: FlushScope, only?: 'unlinks'): Promise<void> {
+    const files = only === undefined ? this.#inScope(scope) : [];
+    const [failed] = (await Promise.allSettled(files.map((file) => file.stored()))).filter(
+      ({ status }) => status === 'rejected',
+    );
+    await this.#removals.flush(scope);
+    if (failed?.status === 'rejected') throw failed.reason;
   }
 
-  async comeAt(place: Place): Promise<void> {
-    await this.unbornAt(place)?.come('born');
-    await this.#removals.goneAt(place);
-  }
-
-  /** Resolves when the cluster has, as far as that can be, all new files, or those in a directory, and so with removals. */
-  async comeFrom(directory?: number): Promise<void> {
-    const directories = directory === undefined ? undefined : new Set([directory]);
-    await this.#comeAll(directories === undefined ? this.#unborn.values() : this.#unbornIn(directories));
-    await (directories === undefined ? this.#removals.gone() : this.#removals.goneFrom(directories));
-  }
-
-  /** As `comeFrom`. @throws what is not so at the cluster, and why, but for late errors */
-  async persist(directory?: number): Promise<void> {
-    const files = directory === undefined ? [...this.#unborn.values()] : this.#unbornIn(new Set([directory]));
-    const gone =
-      directory === undefined ? this.#removals.gone() : this.#removals.goneFrom(new Set([directory]));
-    await allDone([...files.map((file) => file.stored()), gone]);
+  /** As `flush`, for a change that does not depend on the new files: of one that is not at the cluster its program learns. */
+  async flushLogged(scope: FlushScope): Promise<void> {
+    await this.#attempt(scope);
+    await this.#removals.flush(scope);
   }
 
   get errors(): ErrorSequence {
     return this.#removals.errors;
-  }
-
-  /** @see FileSystemBackend.removed */
-  removed(inode: number): Promise<void> {
-    return this.#removals.goneOf(inode);
   }
 
   /** @returns what is known of the name, if that is a file; else null */
@@ -217,7 +198,7 @@ export class NewbornFiles {
     const { parent, name } = place;
     await this.#directories.asked(parent);
     // The name is given away anew when nobody has it any more, or whoever had it has kept it.
-    await this.#removals.goneAt(place);
+    await this.#removals.flush({ kind: 'name', ...place });
     while (this.#isFull && this.isHeld(parent))
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     const unborn = this.unbornAt(place);
@@ -374,7 +355,7 @@ export class NewbornFiles {
     const { isEmpty } = this.#removals;
     const outcome = await this.#births.bear(file, bearer);
     if (isEmpty || outcome.kind !== 'refused' || !isOverQuota(outcome.error)) return outcome;
-    await this.#removals.gone();
+    await this.#removals.flush(FLUSH_ALL);
     return { kind: 'unborn' };
   }
 
@@ -425,9 +406,10 @@ export class NewbornFiles {
 
   /** A page of the directory, with what is new in it. */
   async list(directory: number, after: string, countMax: number): Promise<ListedPage> {
-    await this.#removals.goneFrom(new Set([directory]));
+    const scope: FlushScope = { kind: 'directory', inode: directory };
+    await this.#removals.flush(scope);
     // Before it is asked for: what comes to the cluster meanwhile may be in the answer, or not.
-    const unborn = this.#unbornIn(new Set([directory])).filter((file) => this.unbornAt(file) === file);
+    const unborn = this.#inScope(scope).filter((file) => this.unbornAt(file) === file);
     const page = await this.#backend.list(directory, after, countMax);
     const last = page.more ? page.entries.at(-1)?.name : undefined;
     const isOfPage = (name: string): boolean =>
@@ -445,7 +427,7 @@ export class NewbornFiles {
   /** @see HeldDirectories.changing */
   changing<Result>(places: readonly Place[], change: () => Promise<Result>): Promise<Result> {
     return this.#directories.changing(places, async () => {
-      for (const place of places) await this.#removals.goneAt(place);
+      for (const place of places) await this.#removals.flush({ kind: 'name', ...place });
       return this.#removals.withQuota(change);
     });
   }
@@ -492,7 +474,7 @@ export class NewbornFiles {
   ): ReturnType<FileSystemBackend['unlink']> {
     const { parent, name } = place;
     await this.#directories.asked(parent);
-    await this.comeAt(place);
+    await this.flush({ kind: 'name', ...place });
     await this.#removals.room();
     const removable = this.#removable(place, isOpen);
     if (removable !== null) {
@@ -536,7 +518,7 @@ export class NewbornFiles {
   /** The directory itself is about to change, or has. */
   async changingDirectory<Result>(directory: number, change: () => Promise<Result>): Promise<Result> {
     this.#directories.end(directory);
-    await this.comeFrom(directory);
+    await this.flushLogged({ kind: 'directory', inode: directory });
     try {
       return await change();
     } finally {
@@ -546,24 +528,26 @@ export class NewbornFiles {
 
   async stop(): Promise<void> {
     this.#timer?.cancel();
-    await Promise.all([this.#comeAll(this.#unborn.values()), this.#removals.stop()]);
+    await Promise.all([this.#attempt(FLUSH_ALL), this.#removals.stop()]);
     await this.#birth.stop();
   }
 
   async #recalled(directories: readonly number[]): Promise<void> {
     for (const directory of directories) this.#directories.recalled(directory);
-    const called = new Set(directories);
-    await this.#removals.flushed(called);
-    await this.#comeAll(this.#unbornIn(called));
+    const scopes = directories.map((inode): FlushScope => ({ kind: 'directory', inode }));
+    await Promise.all(scopes.map((scope) => this.#removals.flush(scope, Number.POSITIVE_INFINITY)));
+    await Promise.all(scopes.map((scope) => this.#attempt(scope)));
   }
 
-  #unbornIn(directories: ReadonlySet<number>): UnbornFile[] {
-    return [...this.#unborn.values()].filter(({ parent }) => directories.has(parent));
+  #inScope(scope: FlushScope): UnbornFile[] {
+    if (scope.kind === 'inode') return present(this.unborn(scope.inode));
+    if (scope.kind === 'name') return present(this.unbornAt(scope));
+    return [...this.#unborn.values()].filter((file) => isInScope(scope, file));
   }
 
-  /** Whoever waits for one of them is told why it failed. */
-  async #comeAll(files: Iterable<UnbornFile>): Promise<void> {
-    await Promise.all([...files].map((file) => this.#bring(file, 'born')));
+  /** Resolves when each new file is at the cluster, or an attempt to store it has failed, of which its program learns. */
+  async #attempt(scope: FlushScope): Promise<void> {
+    await Promise.all(this.#inScope(scope).map((file) => this.#bring(file, 'born')));
   }
 
   async #bring(file: UnbornFile, way: Way): Promise<void> {
@@ -614,6 +598,10 @@ export class NewbornFiles {
     this.#madeMs.note(parent);
     if (this.#isPossible && isAgain && !this.isHeld(parent)) void this.#directories.ask(parent);
   }
+}
+
+function present(file: UnbornFile | undefined): UnbornFile[] {
+  return file === undefined ? [] : [file];
 }
 
 function notThere(name: string): ServiceError {

@@ -5,6 +5,7 @@ import { FORGETS_MAX, UNLINKS_MAX } from '../../wire/request-limits.ts';
 import type { BirthBackend, FencedName, RemovalOutcome, RemovedName } from '../backend.ts';
 import { type Place, placeKey } from '../place.ts';
 import { ErrorSequence } from './error-sequence.ts';
+import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind } from './pending-ops.ts';
 
 /** Removals that the cluster does not have yet: a caller that removes more waits. */
 const COUNT_MAX = 500;
@@ -33,7 +34,7 @@ export interface RemovalEvents {
  * and only on the file and the contents that were there. An unlink is sent until the cluster answers. One that is refused is dropped, and
  * reported by `fsync` of the directory (`ErrorSequence`).
  */
-export class Removals {
+export class Removals implements PendingKind {
   readonly errors = new ErrorSequence();
   readonly #world: World;
   readonly #backend: Pick<BirthBackend, 'remove'>;
@@ -100,31 +101,16 @@ export class Removals {
   }
 
   /**
-   * Resolves when none is under way that was acknowledged before: all, or those of a name, of an inode, in directories.
+   * Resolves when the cluster has answered those that were acknowledged before. An unlink changes the attributes of its directory, too.
    *
-   * @throws ServiceError `no-majority` where the cluster is silent for as long as a call may take
+   * @param waitMsMax infinite before a delegation is returned
+   * @throws ServiceError `no-majority` where the cluster does not answer within that time
    */
-  async goneAt(place: Place): Promise<void> {
-    const pending = this.#pending.get(placeKey(place));
-    if (pending !== undefined) await this.#bounded(pending.over);
-  }
-
-  async goneOf(inode: number): Promise<void> {
-    if (!this.isEmpty)
-      await this.#bounded(this.#over((name) => name.inode === inode || name.parent === inode));
-  }
-
-  async goneFrom(directories: ReadonlySet<number>): Promise<void> {
-    if (!this.isEmpty) await this.#bounded(this.#over(({ parent }) => directories.has(parent)));
-  }
-
-  async gone(): Promise<void> {
-    if (!this.isEmpty) await this.#bounded(this.#over(() => true));
-  }
-
-  /** As `goneFrom`, or `gone`, however long that takes: before a delegation is returned. */
-  flushed(directories?: ReadonlySet<number>): Promise<unknown> {
-    return this.#over(({ parent }) => directories === undefined || directories.has(parent));
+  async flush(scope: FlushScope, waitMsMax = this.#waitMsMax): Promise<void> {
+    const pending = this.#inScope(scope);
+    if (pending.length === 0) return;
+    const over = Promise.all(pending.map((unlink) => unlink.over));
+    await (waitMsMax === Number.POSITIVE_INFINITY ? over : this.#bounded(over));
   }
 
   /** Once more where there was no quota for it, when what was removed before is gone. */
@@ -134,20 +120,26 @@ export class Removals {
       return await change();
     } catch (error) {
       if (!isOverQuota(error)) throw error;
-      await this.gone();
+      await this.flush(FLUSH_ALL);
       return change();
     }
   }
 
   /** Waits for as long as a call may, and drops what the cluster has not answered by then. */
   async stop(): Promise<void> {
-    await this.gone().catch(() => undefined);
+    await this.flush(FLUSH_ALL).catch(() => undefined);
     this.#stopped.abort(new Error('The mount ended before the cluster answered'));
-    await this.flushed();
+    await this.flush(FLUSH_ALL, Number.POSITIVE_INFINITY);
   }
 
-  #over(isMeant: (name: RemovedName) => boolean): Promise<unknown> {
-    return Promise.all([...this.#pending.values()].filter(isMeant).map(({ over }) => over));
+  #inScope(scope: FlushScope): readonly Pending[] {
+    if (scope.kind === 'name') {
+      const pending = this.#pending.get(placeKey(scope));
+      return pending === undefined ? [] : [pending];
+    }
+    return [...this.#pending.values()].filter(
+      (pending) => isInScope(scope, pending) || (scope.kind === 'inode' && scope.inode === pending.parent),
+    );
   }
 
   async #bounded(work: Promise<unknown>): Promise<void> {

@@ -376,11 +376,11 @@ test('whoever syncs while the cluster is being asked in vain does not ask it onc
   times.read(attributesOf(1));
   await clock.pass(GATHER_MS);
   times.read(attributesOf(2));
-  const synced = times.flush();
+  const synced = times.flush({ kind: 'all' });
   giveUp(new ServiceError('no-majority', 'Nobody answers'));
   await synced;
   assert.equal(asked.length, 1);
-  await times.flush();
+  await times.flush({ kind: 'all' });
   assert.equal(asked.length, 2, 'Whoever syncs later asks');
   assert.equal(times.count, 0);
 });
@@ -427,7 +427,7 @@ test('reads of many files are told of in time, and those of too many are not not
   assert.equal(asked.length, 1, 'one request after the other');
   request.resolve();
   await clock.turns();
-  await times.flush();
+  await times.flush({ kind: 'all' });
   assert.equal(times.count, 0);
   assert.ok(asked.every((noted) => noted.length <= 500));
   assert.equal(asked.flat().length, 20_010);

@@ -73,6 +73,8 @@ export class MemoryBackend implements FileSystemBackend {
     this.#make('directory', 0o755, { uid: 0, gid: 0 }, 2);
   }
 
+  async flush(): Promise<void> {}
+
   disturb(disturbance: Disturbance): void {
     this.#disturbance = { ...this.#disturbance, ...disturbance };
     if (this.#disturbance.stalled) this.#resumed ??= Promise.withResolvers();

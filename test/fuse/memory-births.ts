@@ -51,16 +51,7 @@ export class MemoryBirths implements BirthBackend {
     const memory = this.#backend;
     const names = Object.getOwnPropertyNames(Object.getPrototypeOf(memory)) as Exclude<
       keyof FileSystemBackend,
-      | 'onNamed'
-      | 'errors'
-      | 'isHeld'
-      | 'onHeld'
-      | 'isChanging'
-      | 'comeFrom'
-      | 'removed'
-      | 'isAway'
-      | 'remembers'
-      | 'persistNames'
+      'onNamed' | 'errors' | 'isHeld' | 'onHeld' | 'isChanging' | 'isAway' | 'remembers' | 'persistNames'
     >[];
     const calls = Object.fromEntries(
       names.map((name) => [name, (memory[name] as () => unknown).bind?.(memory)]),

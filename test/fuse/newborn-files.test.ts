@@ -489,7 +489,7 @@ test('fsync of a directory tells what was not removed from it, and from no other
   births.removalFate = 'refused';
   await unlink('a');
   const { inode: other } = await backend.makeDirectory(ROOT, 'other', 0o755, USER);
-  for (const scope of [other, directory]) await backend.comeFrom?.(scope);
+  for (const inode of [other, directory]) await backend.flush({ kind: 'directory', inode });
   const { errors } = backend;
   assert.ok(errors !== undefined);
   assert.equal(errors.checkAndAdvance(other, 0), null);

@@ -41,7 +41,7 @@ function started(t: TestContext, bears: boolean) {
     await fileSystem.flush(handle);
     await fileSystem.release(handle);
   };
-  const arrived = async (): Promise<void> => backend.comeFrom?.();
+  const arrived = (): Promise<void> => backend.flush({ kind: 'all' });
   return { memory, births, fileSystem, file, arrived };
 }
 

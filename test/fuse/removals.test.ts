@@ -483,7 +483,7 @@ test('a request has names of no more directories than a server takes, of one use
     for (const name of ['a', 'b'])
       add(parent, name, { uid: parent % 5 === 0 ? 1 : 2, session: parent % 7 === 0 ? 1 : 2 });
   answer();
-  await removals.gone();
+  await removals.flush({ kind: 'all' });
   for (const { names: removed, uid } of requests) {
     assert.ok(new Set(removed.map(({ parent }) => parent)).size <= FORGETS_MAX);
     assert.deepEqual([...new Set(removed.map(({ parent }) => (parent % 5 === 0 ? 1 : 2)))], [uid]);
@@ -511,7 +511,7 @@ test('the time of a removal is by the clock of whoever has answered before', asy
   const { removals, add, answer } = begun([], String(aheadNs));
   assert.ok(BigInt(add(1, 'a')) < aheadNs);
   answer();
-  await removals.gone();
+  await removals.flush({ kind: 'all' });
   assert.ok(BigInt(add(1, 'b')) >= aheadNs);
-  await removals.gone();
+  await removals.flush({ kind: 'all' });
 });

@@ -1,0 +1,54 @@
+import { unreachable } from '../../base/assert.ts';
+import type { Place } from '../place.ts';
+
+/** The pending operations that a flush waits for: all, those of names in a directory, of an inode, of a name. */
+export type FlushScope =
+  | { readonly kind: 'all' }
+  | { readonly kind: 'directory' | 'inode'; readonly inode: number }
+  | ({ readonly kind: 'name' } & Place);
+
+export const FLUSH_ALL: FlushScope = { kind: 'all' };
+
+/** What an operation changes: a name, and the inode that has it. */
+export interface OperationKeys extends Place {
+  readonly inode: number;
+}
+
+/** Operations that programs were answered before the cluster has them. */
+export interface PendingKind {
+  /** Resolves when the cluster has the operations of before. @throws why one of them failed, unless that is in the error sequence */
+  flush(scope: FlushScope): Promise<void>;
+}
+
+/** Whether an operation is one of those that a flush waits for. */
+export function isInScope(scope: FlushScope, { parent, name, inode }: OperationKeys): boolean {
+  switch (scope.kind) {
+    case 'all':
+      return true;
+    case 'directory':
+      return parent === scope.inode;
+    case 'inode':
+      return inode === scope.inode;
+    case 'name':
+      return parent === scope.parent && name === scope.name;
+    default:
+      return unreachable(scope);
+  }
+}
+
+/** All operations of a mount that the cluster does not have yet. */
+export class PendingOps implements PendingKind {
+  readonly #kinds: readonly PendingKind[];
+
+  /** @param kinds in the order in which they are flushed: writes before the new files that they are part of */
+  constructor(kinds: readonly PendingKind[]) {
+    this.#kinds = kinds;
+  }
+
+  /** @throws the first error of any kind, once all of them are flushed */
+  async flush(scope: FlushScope): Promise<void> {
+    const failures: unknown[] = [];
+    for (const kind of this.#kinds) await kind.flush(scope).catch((error: unknown) => failures.push(error));
+    if (failures.length > 0) throw failures[0];
+  }
+}
