@@ -2,6 +2,7 @@ import { constants } from 'node:fs';
 import { ServiceError } from '../base/errors.ts';
 import type { World } from '../base/world.ts';
 import type { Attributes, FileSystemBackend, RenameMode, Space, XattrMode } from './backend.ts';
+import { FileCalls } from './contents/file-calls.ts';
 import { OpenFiles } from './contents/open-files.ts';
 import { WRITTEN_BYTES_LEAST } from './contents/written-pages.ts';
 import { withDeadline } from './deadline.ts';
@@ -59,6 +60,7 @@ export class FileSystem implements FileSystemCalls {
   readonly #log: Log;
   readonly #accesses: AccessTimes;
   readonly #files: OpenFiles;
+  readonly #calls: FileCalls;
   readonly #inodes: Inodes;
   readonly #names: Names;
   readonly #directories: Directories;
@@ -104,14 +106,16 @@ export class FileSystem implements FileSystemCalls {
       limitMs,
       log,
       ageMaxMs,
-      flushBehind,
       this.#accesses,
       writtenBytesMax,
       this.#errors,
       isDelegated,
     );
-    const writes = { flush: (scope: FlushScope) => this.#files.flushWrites(scope) };
-    this.#pending = new PendingOps([writes, backend, this.#accesses]);
+    this.#calls = new FileCalls(world, backend, this.#files, this.#accesses, this.#errors, log, {
+      ageMaxMs,
+      flushBehind,
+    });
+    this.#pending = new PendingOps([this.#files, backend, this.#accesses]);
     this.#inodes = this.#files.inodes;
     const { cache } = this.#inodes;
     backend.onNamed?.((directory, atNs) => {
@@ -330,11 +334,11 @@ export class FileSystem implements FileSystemCalls {
       this.#backend.createFile(parent, name, mode & 0o7777, caller, exclusive),
     );
     if (!created) {
-      const opened = await this.#files.open(attributes.inode, flags, caller);
+      const opened = await this.#calls.open(attributes.inode, flags, caller);
       return { ...opened, attributes: await this.#inodes.attributes(attributes.inode) };
     }
     try {
-      return { ...(await this.#files.created(attributes, flags)), attributes };
+      return { ...(await this.#calls.created(attributes, flags)), attributes };
     } catch (error) {
       this.#inodes.cache.forgetEntry(parent, name);
       throw error;
@@ -395,23 +399,23 @@ export class FileSystem implements FileSystemCalls {
   }
 
   inodeOf(handle: number): number {
-    return this.#directories.inodeOf(handle) ?? this.#files.inodeOf(handle);
+    return this.#directories.inodeOf(handle) ?? this.#calls.inodeOf(handle);
   }
 
   open(inode: number, flags: number, caller: Caller): Promise<Opened> {
-    return staleIfGone(this.#files.open(inode, flags, caller));
+    return staleIfGone(this.#calls.open(inode, flags, caller));
   }
 
   read(handle: number, offset: number, length: number): Promise<Uint8Array> {
-    return this.#files.read(handle, offset, length);
+    return this.#calls.read(handle, offset, length);
   }
 
   keptPages(handle: number): void {
-    this.#files.keptPages(handle);
+    this.#calls.keptPages(handle);
   }
 
   taken(bytes: Uint8Array): void {
-    this.#files.taken(bytes);
+    this.#calls.taken(bytes);
   }
 
   write(
@@ -421,23 +425,23 @@ export class FileSystem implements FileSystemCalls {
     caller: Caller,
     appends?: boolean,
   ): Promise<number> {
-    return this.#files.write(handle, offset, bytes, caller, appends);
+    return this.#calls.write(handle, offset, bytes, caller, appends);
   }
 
   flush(handle: number, owner?: bigint): Promise<void> {
-    return this.#files.flush(handle, owner);
+    return this.#calls.flush(handle, owner);
   }
 
   lockHolder(handle: number, request: LockRequest): Promise<LockRequest | null> {
-    return this.#files.lockHolder(handle, request);
+    return this.#calls.lockHolder(handle, request);
   }
 
   lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void> {
-    return this.#files.lock(handle, request, waits, signal);
+    return this.#calls.lock(handle, request, waits, signal);
   }
 
   persist(handle: number): Promise<void> {
-    return this.#files.persist(handle);
+    return this.#calls.persist(handle);
   }
 
   async persistDirectory(inode: number, handle?: number): Promise<void> {
@@ -457,15 +461,15 @@ export class FileSystem implements FileSystemCalls {
   }
 
   release(handle: number): Promise<void> {
-    return this.#files.release(handle);
+    return this.#calls.release(handle);
   }
 
   allocate(handle: number, mode: number, offset: number, length: number, caller: Caller): Promise<void> {
-    return this.#files.allocate(handle, mode, offset, length, caller);
+    return this.#calls.allocate(handle, mode, offset, length, caller);
   }
 
   seek(handle: number, offset: number, what: 'data' | 'hole'): Promise<number> {
-    return this.#files.seek(handle, offset, what);
+    return this.#calls.seek(handle, offset, what);
   }
 
   copyRange(
@@ -476,7 +480,7 @@ export class FileSystem implements FileSystemCalls {
     length: number,
     caller: Caller,
   ): Promise<number> {
-    return this.#files.copyRange(from, fromOffset, to, toOffset, length, caller);
+    return this.#calls.copyRange(from, fromOffset, to, toOffset, length, caller);
   }
 
   // Directories.
@@ -625,7 +629,7 @@ export class FileSystem implements FileSystemCalls {
   /** Everything written so far arrives, or is known to be lost. */
   async drain(): Promise<void> {
     // A failure is returned to the programs that have the file open.
-    await this.#files.flushWrites(FLUSH_ALL).catch(() => undefined);
+    await this.#files.flush(FLUSH_ALL).catch(() => undefined);
   }
 
   /** When the mount is gone: everything written arrives, and the catalog hears of it, and of what was read. */

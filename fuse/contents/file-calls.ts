@@ -1,0 +1,374 @@
+import type { World } from '../../base/world.ts';
+import type { Attributes, FileSystemBackend } from '../backend.ts';
+import { ErrnoError } from '../errno.ts';
+import type { AccessTimes } from '../pending/access-times.ts';
+import type { ErrorSequence } from '../pending/error-sequence.ts';
+import type { Caller, LockRequest, Log, Opened } from '../transport.ts';
+import { type FileHandle, FileHandles, isForWriting } from './file-handles.ts';
+import type { OpenLocks } from './locks.ts';
+import type { OpenFile } from './open-file.ts';
+import type { OpenFiles } from './open-files.ts';
+import { RangeCopies } from './range-copies.ts';
+import { ReadAhead } from './read-ahead.ts';
+
+/** For how long what was written here is read from here, after it was heard that nobody else has changed the file. */
+const WRITTEN_MS_MAX = 1_000;
+/** The same where nothing is believed: from the kernel's question about the file to the read for which it has asked. */
+const ASKED_MS = 50;
+/** What was fetched is confirmed anew after this, where attributes are believed for longer. */
+const FETCHED_MS_MAX = 1_000;
+const READ_AHEAD_BYTES_MAX = 32 * 1024 * 1024;
+/** One call of `copy_file_range` copies so much at the most: the kernel's count has 32 bits. */
+const COPY_BYTES_MAX = 1024 * 1024 * 1024;
+/** Modes of `fallocate`(2). */
+const FALLOC_FL_KEEP_SIZE = 1;
+const FALLOC_FL_PUNCH_HOLE = 2;
+const FALLOC_FL_ZERO_RANGE = 16;
+
+/** The kernel's calls on files that are open, by handle. */
+export class FileCalls {
+  readonly #world: World;
+  readonly #backend: FileSystemBackend;
+  readonly #files: OpenFiles;
+  readonly #accesses: AccessTimes;
+  readonly #log: Log;
+  readonly #ageMaxMs: number;
+  readonly #flushBehind: boolean;
+  readonly #handles: FileHandles;
+  readonly #readAhead: ReadAhead;
+  readonly #copies: RangeCopies;
+
+  /** @param flushBehind a close waits for nothing, but where there are locks */
+  constructor(
+    world: World,
+    backend: FileSystemBackend,
+    files: OpenFiles,
+    accesses: AccessTimes,
+    errors: ErrorSequence,
+    log: Log,
+    { ageMaxMs, flushBehind }: { readonly ageMaxMs: number; readonly flushBehind: boolean },
+  ) {
+    this.#world = world;
+    this.#backend = backend;
+    this.#files = files;
+    this.#accesses = accesses;
+    this.#log = log;
+    this.#ageMaxMs = ageMaxMs;
+    this.#flushBehind = flushBehind;
+    this.#handles = new FileHandles(errors);
+    this.#readAhead = new ReadAhead(world, READ_AHEAD_BYTES_MAX);
+    const isCurrent = (file: OpenFile): boolean | Promise<boolean> => this.#isCurrent(file, false);
+    this.#copies = new RangeCopies(world, this.#readAhead, files.inodes.cache, isCurrent);
+  }
+
+  async open(inode: number, flags: number, caller: Caller): Promise<Opened> {
+    return this.#handles.add(await this.#files.open(inode, flags, caller), flags);
+  }
+
+  /** Opens what was just made by the same call of the kernel. */
+  async created(attributes: Attributes, flags: number): Promise<Opened> {
+    return this.#handles.add(await this.#files.created(attributes, isForWriting(flags)), flags);
+  }
+
+  inodeOf(handle: number): number {
+    return this.#handles.of(handle).file.inode;
+  }
+
+  /** For how long what was written here is believed: the kernel asks for attributes before it reads, but not where a file is mapped. */
+  get #writtenMs(): number {
+    if (this.#files.kernel?.asksBeforeReads !== true) return 0;
+    return this.#ageMaxMs === 0 ? ASKED_MS : Math.min(this.#ageMaxMs, WRITTEN_MS_MAX);
+  }
+
+  async read(handle: number, offset: number, length: number): Promise<Uint8Array> {
+    const opened = this.#handles.of(handle);
+    const { file, position, appending } = opened;
+    file.locks?.assertKept(handle);
+    if (length === 0) return new Uint8Array(0);
+    opened.hasRead = true;
+    // Whoever appends reads past the kernel's pages, and it asks for no attributes.
+    const believedMs = appending ? 0 : this.#writtenMs;
+    file.mayHavePages ||= !appending;
+    const isCurrent = () => this.#isCurrent(file, !appending);
+    const bytes = await file.read(this.#readAhead, position, offset, length, believedMs, isCurrent);
+    this.#noteRead(opened);
+    return bytes;
+  }
+
+  /**
+   * Whether what was fetched of a file before now may be read: the cluster was asked for its version no longer ago than the mount's mode allows,
+   * or is asked now. Under `ttl` that is its time. Under `strict` and `leases` it is this very read; what is granted answers by itself.
+   *
+   * @param wasAsked the kernel has asked for the attributes in the same call of the program, as it does unless it reads past its pages
+   */
+  #isCurrent(file: OpenFile, wasAsked: boolean): boolean | Promise<boolean> {
+    const strictMs = wasAsked ? ASKED_MS : 0;
+    const ageMaxMs = this.#ageMaxMs === 0 ? strictMs : Math.min(this.#ageMaxMs, FETCHED_MS_MAX);
+    return this.#world.nowMs() - file.confirmedMs < ageMaxMs || this.#files.confirm(file);
+  }
+
+  /** @see FileSystemCalls.keptPages */
+  keptPages(handle: number): void {
+    const opened = this.#handles.of(handle);
+    opened.hasPages = true;
+    opened.file.mayHavePages = true;
+  }
+
+  /** What the kernel has answered by itself nobody here has heard of: who opens a file to read it, most likely has. */
+  async #noteLikelyRead(opened: FileHandle): Promise<void> {
+    const { file, hasPages, hasRead, writing } = opened;
+    if (hasPages && !hasRead && !writing && this.#noteRead(opened))
+      await this.#files.kernel?.dropAttributes(file.inode);
+  }
+
+  /** @returns whether the file has another access time by that */
+  #noteRead({ file, unnoted }: FileHandle): boolean {
+    return !unnoted && this.#accesses.read(file.latest);
+  }
+
+  /** Nobody looks at bytes any more that `read` returned. */
+  taken(bytes: Uint8Array): void {
+    this.#readAhead.taken(bytes);
+  }
+
+  /** @param appends as the descriptor is now; absent: as it was opened */
+  async write(
+    handle: number,
+    offset: number,
+    bytes: Uint8Array,
+    caller: Caller,
+    appends?: boolean,
+  ): Promise<number> {
+    const opened = this.#handles.of(handle);
+    const { file } = opened;
+    if (!opened.writing) throw new ErrnoError('EBADF', `Handle ${handle} is not open for writing`);
+    if (bytes.length === 0) return 0;
+    if (!Number.isSafeInteger(offset + bytes.length))
+      throw new ErrnoError('EFBIG', 'The file would be too large');
+    this.#throwFailed(opened);
+    file.locks?.assertKept(handle);
+    await this.#files.clearPrivileges(file, caller);
+    this.#files.inodes.cache.written(file.inode);
+    // Once they have arrived there are none any more.
+    const { length } = bytes;
+    if (appends ?? opened.appending) await file.append(bytes);
+    else await file.write(offset, bytes);
+    if (appends ?? opened.appending) await this.#appended(file);
+    await this.#written(handle, opened);
+    return length;
+  }
+
+  /**
+   * Linux drops the pages before it sends an append. A page that it reads until the answer ends with zeros where the new bytes are: a
+   * mapping would show the zeros, and write them back. The library's transport cannot drop pages at once.
+   */
+  async #appended(file: OpenFile): Promise<void> {
+    if (file.mayHavePages && this.#files.kernel?.asksBeforeReads === true) await this.#files.dropPages(file);
+  }
+
+  /** What was taken of a write has to be at the cluster before it is answered where the program wants that, or may be told that there is no room. */
+  async #written(handle: number, opened: FileHandle): Promise<void> {
+    if (opened.persisting) await this.persist(handle);
+    else if (this.#files.room.isTight) {
+      await opened.file.arrive();
+      this.#throwFailed(opened);
+    }
+  }
+
+  async flush(handle: number, owner?: bigint): Promise<void> {
+    const opened = this.#handles.of(handle);
+    await this.#noteLikelyRead(opened);
+    if (this.#flushBehind && opened.file.locks === null) return;
+    try {
+      // Who gets the lock next shall find what was written under it.
+      if (opened.writing) await opened.file.arrive(true);
+      if (owner !== undefined) await opened.file.locks?.flush(owner);
+    } finally {
+      opened.file.locks?.closed(handle);
+    }
+    // Told to whoever closes: it may be a copy of the descriptor in a child that is about to run another program.
+    if (opened.writing) this.#throwFailed(opened);
+  }
+
+  lockHolder(handle: number, request: LockRequest): Promise<LockRequest | null> {
+    return this.#locksOf(this.#handles.of(handle).file).holder(handle, request);
+  }
+
+  /**
+   * Sets a lock or gives it back, at the file's primary. What was written under it arrives before it is given back; who
+   * gets it sees what was written before.
+   */
+  async lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void> {
+    const opened = this.#handles.of(handle);
+    const { file } = opened;
+    if (request.type === 'unlock') {
+      if (file.locks === null) return;
+      await file.writes.drain();
+      await file.locks.lock(handle, request, false, signal);
+      if (opened.writing) this.#throwFailed(opened);
+      return;
+    }
+    const locks = this.#locksOf(file);
+    await locks.lock(handle, request, waits, signal);
+    try {
+      await file.refresh(() => this.#files.dropPages(file));
+    } catch (error) {
+      // Whoever is told of an error does not know that there is a lock.
+      await locks.lock(handle, { ...request, type: 'unlock' }, false, signal);
+      throw error;
+    }
+  }
+
+  #locksOf(file: OpenFile): OpenLocks {
+    return file.openLocks((lost) => {
+      this.#log('error', 'locks were lost', { file: file.inode, locks: lost.length });
+    });
+  }
+
+  async persist(handle: number): Promise<void> {
+    const opened = this.#handles.of(handle);
+    await opened.file.writes.drain();
+    const lost = opened.errors.peek();
+    if (lost !== undefined) this.#logLost(opened.file.inode, lost);
+    // The first flush of a file flushes its name, too; this is for what was changed of names and attributes since.
+    else await Promise.all([opened.file.persist(), this.#backend.persistNames?.('mount')]);
+    const error = opened.errors.checkAndAdvance();
+    if (error !== undefined) throw error;
+  }
+
+  async release(handle: number): Promise<void> {
+    const opened = this.#handles.of(handle);
+    this.#handles.delete(handle);
+    opened.file.locks?.closedLast(handle);
+    if (opened.writing) {
+      await opened.file.writes.drain();
+      // No program learns of it from here; with `flushBehind` the next sync of the file or of the volume returns it.
+      const error = opened.errors.peek();
+      if (error !== undefined) this.#logLost(opened.file.inode, error);
+    }
+    await this.#noteLikelyRead(opened);
+    await opened.file.locks?.release(handle);
+    while (opened.file.handleCount === 1 && opened.file.source.isGiving) await opened.file.source.withdraw();
+    this.#files.close(opened.file, opened.writing);
+  }
+
+  /**
+   * As `fallocate`(2). Nothing is reserved: a place that holds zeros takes no room in the cluster, so what a program asks for
+   * beforehand is only compared with the room that there is now.
+   *
+   * @param mode bits FALLOC_FL_*: none, KEEP_SIZE, KEEP_SIZE with PUNCH_HOLE, ZERO_RANGE with or without KEEP_SIZE
+   */
+  async allocate(
+    handle: number,
+    mode: number,
+    offset: number,
+    length: number,
+    caller: Caller,
+  ): Promise<void> {
+    const opened = this.#handles.of(handle);
+    const { file } = opened;
+    if (!opened.writing) throw new ErrnoError('EBADF', `Handle ${handle} is not open for writing`);
+    if (offset < 0 || length <= 0) throw new ErrnoError('EINVAL', `No range: ${length} bytes at ${offset}`);
+    const end = offset + length;
+    if (!Number.isSafeInteger(end)) throw new ErrnoError('EFBIG', 'The file would be too large');
+    this.#throwFailed(opened);
+    file.locks?.assertKept(handle);
+    switch (mode) {
+      case 0:
+      case FALLOC_FL_KEEP_SIZE: {
+        const { sizeBytes } = await file.state();
+        if (end <= sizeBytes) return this.#touch(file, caller);
+        const space = await this.#backend.space();
+        this.#files.room.heard(space);
+        const { freeBytes, isQuota } = space;
+        if (end - sizeBytes > freeBytes) {
+          throw new ErrnoError(isQuota ? 'EDQUOT' : 'ENOSPC', `There is room for ${freeBytes} more bytes`);
+        }
+        if (mode === FALLOC_FL_KEEP_SIZE) return this.#touch(file, caller);
+        await this.#files.clearPrivileges(file, caller);
+        // Not by a truncate to this size: somebody may have appended beyond it meanwhile.
+        await file.punch(end, end, true);
+        break;
+      }
+      case FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE:
+      case FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE:
+        await this.#files.clearPrivileges(file, caller);
+        await file.punch(offset, end, false);
+        break;
+      case FALLOC_FL_ZERO_RANGE:
+        await this.#files.clearPrivileges(file, caller);
+        await file.punch(offset, end, true);
+        break;
+      default:
+        throw new ErrnoError('EOPNOTSUPP', `Allocation mode ${mode} is not supported`);
+    }
+    this.#files.inodes.cache.forget(file.inode);
+    this.#throwFailed(opened);
+  }
+
+  /** What was asked for is there, and counts as a change all the same. */
+  async #touch(file: OpenFile, caller: Caller): Promise<void> {
+    await this.#files.clearPrivileges(file, caller);
+    await this.#files.inodes.change(file.inode, { modified: { kind: 'now' } });
+  }
+
+  /**
+   * As SEEK_DATA and SEEK_HOLE of `lseek`(2), by the objects of which the file is made.
+   *
+   * @throws ErrnoError `ENXIO` behind the end, and where no data follows
+   */
+  async seek(handle: number, offset: number, what: 'data' | 'hole'): Promise<number> {
+    const { file } = this.#handles.of(handle);
+    const found = await file.seek(offset, what);
+    if (found === null) throw new ErrnoError('ENXIO', `No ${what} from ${offset} on`);
+    return found;
+  }
+
+  /**
+   * As `copy_file_range`(2) between two open files.
+   *
+   * @param length may be larger than any file
+   * @returns how many bytes were copied: fewer than `length` at the end of the source, or where it is much or took long
+   */
+  async copyRange(
+    from: number,
+    fromOffset: number,
+    to: number,
+    toOffset: number,
+    length: number,
+    caller: Caller,
+  ): Promise<number> {
+    const read = this.#handles.of(from);
+    const source = read.file;
+    const opened = this.#handles.of(to);
+    const { file } = opened;
+    if (!opened.writing || opened.appending) {
+      throw new ErrnoError('EBADF', `Handle ${to} is not open for writing in any place`);
+    }
+    const wanted = Math.min(length, COPY_BYTES_MAX);
+    if (!Number.isSafeInteger(toOffset + wanted) || !Number.isSafeInteger(fromOffset + wanted)) {
+      throw new ErrnoError('EFBIG', 'The file would be too large');
+    }
+    if (source === file && Math.abs(fromOffset - toOffset) < wanted) {
+      throw new ErrnoError('EINVAL', 'The ranges overlap');
+    }
+    this.#throwFailed(opened);
+    source.locks?.assertKept(from);
+    file.locks?.assertKept(to);
+    await this.#files.clearPrivileges(file, caller);
+    const done = await this.#copies.copy(source, fromOffset, file, toOffset, wanted);
+    read.hasRead = true;
+    if (done > 0) this.#noteRead(read);
+    await this.#written(to, opened);
+    return done;
+  }
+
+  #throwFailed(opened: FileHandle): void {
+    const error = opened.errors.check();
+    if (error !== undefined) throw error;
+  }
+
+  #logLost(inode: number, error: unknown): void {
+    this.#log('error', 'writes failed', { file: inode, error: String(error) });
+  }
+}

@@ -1,0 +1,77 @@
+import { constants } from 'node:fs';
+import { ErrnoError } from '../errno.ts';
+import { ErrorCursor, type ErrorSequence } from '../pending/error-sequence.ts';
+import { contentsName, type Opened } from '../transport.ts';
+import type { OpenFile } from './open-file.ts';
+import { ReadPosition } from './read-ahead.ts';
+
+/** A file as one call of open(2) has opened it. */
+export interface FileHandle {
+  readonly file: OpenFile;
+  readonly writing: boolean;
+  readonly appending: boolean;
+  /** O_SYNC or O_DSYNC: every write survives a loss of power before it is answered. */
+  readonly persisting: boolean;
+  readonly position: ReadPosition;
+  /** O_NOATIME: what is read through it is nobody's access. */
+  readonly unnoted: boolean;
+  /** Something was asked for through it. */
+  hasRead: boolean;
+  /** The kernel has pages from before, of which it may answer without a question. */
+  hasPages: boolean;
+  readonly errors: ErrorCursor;
+}
+
+/** Open files by the handles that the kernel has. */
+export class FileHandles {
+  readonly #errors: ErrorSequence;
+  readonly #byHandle = new Map<number, FileHandle>();
+  /** Odd; those of directories are even. */
+  #handleLast = -1;
+
+  constructor(errors: ErrorSequence) {
+    this.#errors = errors;
+  }
+
+  /** @param flags of open(2) */
+  add(file: OpenFile, flags: number): Opened {
+    this.#handleLast += 2;
+    const handle = this.#handleLast;
+    const appending = (flags & constants.O_APPEND) !== 0;
+    this.#byHandle.set(handle, {
+      file,
+      writing: isForWriting(flags),
+      appending,
+      persisting: (flags & (constants.O_SYNC | constants.O_DSYNC)) !== 0,
+      position: new ReadPosition(),
+      unnoted: (flags & constants.O_NOATIME) !== 0,
+      hasRead: false,
+      hasPages: false,
+      errors: new ErrorCursor(this.#errors, file.inode),
+    });
+    return {
+      handle,
+      // An append lands where the cluster's file ends, which the kernel's cache cannot know.
+      directIo: appending,
+      linked: file.attributes.links > 1,
+      // With bytes under way there is no version yet that a later open could find unchanged.
+      version: file.writes.dirty ? null : contentsName(file.inode, file.attributes.contents),
+    };
+  }
+
+  /** @throws ErrnoError `EBADF` */
+  of(handle: number): FileHandle {
+    const opened = this.#byHandle.get(handle);
+    if (opened === undefined) throw new ErrnoError('EBADF', `No handle ${handle} is open`);
+    return opened;
+  }
+
+  delete(handle: number): void {
+    this.#byHandle.delete(handle);
+  }
+}
+
+/** @param flags of open(2) */
+export function isForWriting(flags: number): boolean {
+  return (flags & (constants.O_WRONLY | constants.O_RDWR)) !== 0;
+}
