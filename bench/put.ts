@@ -62,12 +62,18 @@ for (let number = 0; number < rounds; number++)
 const count = requests * rounds;
 process.stdout.write(`${machineText(machineHere())}; ${count} requests of ${bytes} bytes each\n`);
 for (const { name, sums } of subjects) {
-  const [commands, cpuMs, wallMs] = [sums.commands, sums.cpuMs, sums.wallMs].map((sum) => (sum / count).toFixed(2));
+  const [commands, cpuMs, wallMs] = [sums.commands, sums.cpuMs, sums.wallMs].map((sum) =>
+    (sum / count).toFixed(2),
+  );
   process.stdout.write(`${name}: ${commands} commands, ${cpuMs} ms of processor, ${wallMs} ms for each\n`);
 }
 const [created, staged] = subjects.map(({ sums }) => sums);
 if (created !== undefined && staged !== undefined) {
-  const ratios = (['commands', 'cpuMs', 'wallMs'] as const).map((what) => (created[what] / staged[what]).toFixed(2));
-  process.stdout.write(`created to staged: ${ratios[0]} commands, ${ratios[1]} processor, ${ratios[2]} time\n`);
+  const ratios = (['commands', 'cpuMs', 'wallMs'] as const).map((what) =>
+    (created[what] / staged[what]).toFixed(2),
+  );
+  process.stdout.write(
+    `created to staged: ${ratios[0]} commands, ${ratios[1]} processor, ${ratios[2]} time\n`,
+  );
 }
 await Promise.all(subjects.map(({ cluster }) => cluster.stop()));

@@ -1,5 +1,6 @@
 import { ServiceError } from '../base/errors.ts';
-import type { CallOptions, ExchangeRequest, Exchanger, Subject } from './exchange.ts';
+import type { ExchangeRequest } from './attempt.ts';
+import type { CallOptions, Exchanger, Subject } from './exchange.ts';
 import { lostSession } from './file-handle.ts';
 import { inTime, type WaitLimits } from './in-time.ts';
 import { RequestWindow } from './request-window.ts';

@@ -1,6 +1,7 @@
 import { ServiceError } from '../base/errors.ts';
+import { Backoff } from '../base/retry.ts';
 import { StreamEventReader } from '../wire/sse.ts';
-import { Backoff } from './backoff.ts';
+import { CLIENT_PACE } from './backoff.ts';
 import type { Endpoint } from './endpoint.ts';
 import type { Endpoints } from './endpoints.ts';
 import { problemError } from './problem.ts';
@@ -32,7 +33,7 @@ export async function* followEvents<Item>(
   const { world } = endpoints;
   let last: Endpoint | null = null;
   let heardMs = world.nowMs();
-  let backoff = new Backoff(world);
+  let backoff = new Backoff(CLIENT_PACE, () => world.random());
   for (;;) {
     signal.throwIfAborted();
     const endpoint: Endpoint = endpoints.choose(null, last, world.nowMs());
@@ -41,7 +42,7 @@ export async function* followEvents<Item>(
     try {
       for await (const item of eventsOf(endpoint, source, signal)) {
         heardMs = world.nowMs();
-        backoff = new Backoff(world);
+        backoff = new Backoff(CLIENT_PACE, () => world.random());
         yield item;
       }
     } catch (error) {

@@ -9,7 +9,8 @@ import {
 } from '../wire/file-operation.ts';
 import type { CopyOrder, FileExtent, FileState, Whence, WriteResult } from '../wire/http-api.ts';
 import { HEADER_LOCAL_MISS } from '../wire/locations.ts';
-import type { CallOptions, ExchangeRequest, Exchanger, Subject } from './exchange.ts';
+import type { ExchangeRequest } from './attempt.ts';
+import type { CallOptions, Exchanger, Subject } from './exchange.ts';
 import type { FileLocks } from './file-locks.ts';
 import type { LocalReads, Miss } from './local-reads/local-reads.ts';
 import { RequestWindow } from './request-window.ts';

@@ -17,7 +17,8 @@ import type {
 import { LOCK_REQUESTS_PENDING_MAX } from '../wire/lock-limits.ts';
 import { rangeFromWire, rangeToWire } from '../wire/lock-offsets.ts';
 import { isAtOdds, overlap, rangesCover, rangesWith } from '../wire/lock-ranges.ts';
-import type { ExchangeRequest, Exchanger, Subject } from './exchange.ts';
+import type { ExchangeRequest } from './attempt.ts';
+import type { Exchanger, Subject } from './exchange.ts';
 import { readJson } from './response.ts';
 
 const JSON_HEADERS = { 'content-type': 'application/json' } as const;

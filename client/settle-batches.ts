@@ -1,7 +1,8 @@
 import { ServiceError } from '../base/errors.ts';
 import type { Timer } from '../base/world.ts';
 import { SETTLE_FILES_MAX, type SettleAnswer } from '../wire/http-api.ts';
-import type { ExchangeRequest, Exchanger } from './exchange.ts';
+import type { ExchangeRequest } from './attempt.ts';
+import type { Exchanger } from './exchange.ts';
 import type { FileHandle } from './file-handle.ts';
 import { readJson } from './response.ts';
 

@@ -27,7 +27,8 @@ import { drawIncarnation } from './incarnation.ts';
 import { withLiveStates } from './live-attributes.ts';
 import { type Machine, systemMachine } from './machine.ts';
 import type { MetricsRegistry } from './metrics.ts';
-import { type Call, type CallOptions, Router, type Trail } from './router.ts';
+import type { Trail } from './route-course.ts';
+import { type Call, type CallOptions, Router } from './router.ts';
 import type { PeerTls } from './security/peer-tls.ts';
 import type {
   ChangeRequest,

@@ -1,10 +1,12 @@
 import { type ErrorCode, ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type CellId, type FileId, isServerId, type ServerId } from '../base/ids.ts';
+import { type Pace, Retry, type RetryOutcome } from '../base/retry.ts';
 import type { World } from '../base/world.ts';
 import type { CacheOwner } from '../wire/catalog-api.ts';
 import { bounded } from './bounded.ts';
 import type { MetricsRegistry } from './metrics.ts';
 import { recentlyUsed } from './recently-used.ts';
+import { type Round, RouteCourse, type Trail } from './route-course.ts';
 import type { Services } from './services.ts';
 
 export interface CallOptions {
@@ -40,12 +42,6 @@ export interface Call<Result> {
   remote(server: ServerId, timeoutMs: number): Promise<Result>;
 }
 
-/** What happened on the way to a change, for whoever has to judge the last answer by it. */
-export interface Trail {
-  /** An attempt may have had its effect although no success was reported. */
-  ambiguous: boolean;
-}
-
 export interface RouterOptions {
   readonly world: World;
   readonly services: Services;
@@ -54,10 +50,13 @@ export interface RouterOptions {
   readonly askWhere: (file: FileId, timeoutMs: number) => Promise<unknown>;
 }
 
-const BACKOFF_FIRST_MS = 10;
-const BACKOFF_MAX_MS = 200;
-/** A server without room has left a file to others: by then one of them has it, or none can. */
-const TAKEOVER_MS_MAX = 3_000;
+const PACE: Pace = { firstMs: 10, largestMs: 200, spread: [0.5, 1.5] };
+/** No more members are in a round than it has servers, each of which is asked once. */
+const ELSEWHERE_IN_ROUND: RetryOutcome = {
+  kind: 'elsewhere',
+  movesMax: Number.POSITIVE_INFINITY,
+  otherwise: 'later',
+};
 const HINTS_MAX = 50_000;
 const MEMBERS_MAX = 50_000;
 /** A service keeps its own time-out and explains itself; only one that does not is cut off, this much later. */
@@ -165,64 +164,61 @@ export class Router {
   }
 
   async #rounds<Result>(call: Call<Result>, options: CallOptions, trail: Trail | null): Promise<Result> {
+    const world = this.#world;
     // Durations are taken from the monotonic clock alone: the lease clock may be set anew at any time.
-    const deadlineMs = this.#world.nowMs() + (options.timeoutMs ?? this.#services.status.operationTimeoutMs);
-    let backoffMs = BACKOFF_FIRST_MS;
-    // The last answer that came with a reason; an attempt that the deadline cut short has none to tell.
-    let said: ServiceError | null = null;
-    /** Who has no room, and since when: it has let go of the lease if others may have some. */
-    const full = new Map<ServerId, number>();
-    let noRoom: ServiceError | null = null;
-    for (let round = 1; ; round++) {
-      if (this.#closing)
-        throw new ServiceError('no-majority', `Cannot ${call.action}: this server is about to end`);
-      const tried = new Set<ServerId>();
-      const silent = new Set<string>();
-      let next: ServerId | null = this.#self;
-      let last: ServiceError | null = null;
-      let walks = this.#retired || round % ROUNDS_BETWEEN_WALKS === 0;
-      while (next !== null) {
-        const asked: ServerId = next;
-        tried.add(asked);
-        const beganMs = this.#world.nowMs();
-        try {
-          const result = await this.#attempt(call, asked, deadlineMs);
-          if (call.teaches !== false) this.#learn(call.cell, asked, result);
-          return result;
-        } catch (error) {
-          if (!(error instanceof ServiceError) || !ELSEWHERE.has(error.code)) throw error;
-          last = error;
-          if (error.code === 'no-space') {
-            // Who stays primary has looked at the others: there is no server with room that could take its place.
-            if (error.details.primary === asked) throw this.#failure(call, error, silent, trail);
-            const nowMs = this.#world.nowMs();
-            if (nowMs - (full.get(asked) ?? nowMs) > TAKEOVER_MS_MAX)
-              throw this.#failure(call, error, silent, trail);
-            if (!full.has(asked)) full.set(asked, nowMs);
-            noRoom = error;
-          }
-          if (trail !== null && (error.code === 'unknown' || error.code === 'no-majority'))
-            trail.ambiguous = true;
-          if (error.code !== 'unknown') said = error;
-          // A server that was asked just before the deadline had no time to answer: it is not missing.
-          const hadTime = this.#world.nowMs() < deadlineMs || this.#world.nowMs() - beganMs > BACKOFF_MAX_MS;
-          if (hadTime) for (const server of error.details.unreachable ?? []) silent.add(server);
-          if (this.#primaries.peek(call.cell)?.server === asked) this.#primaries.delete(call.cell);
-          // A member that is fit hears of the election's outcome by itself; others have to ask around.
-          if (asked === this.#self) walks ||= error.code !== 'not-primary' || !this.#isMember(call.cell);
-        }
-        if (this.#world.nowMs() >= deadlineMs || this.#closing) break;
-        next = await this.#nextOf(call, last, tried, walks, deadlineMs);
+    const deadlineMs = world.nowMs() + (options.timeoutMs ?? this.#services.status.operationTimeoutMs);
+    const retry = new Retry({ deadlineMs, pace: PACE, lastWait: 'cut' }, () => world.random());
+    const course = new RouteCourse(trail);
+    this.#assertOpen(call);
+    let server = this.#self;
+    let round = this.#round(1);
+    for (;;) {
+      round.tried.add(server);
+      const beganMs = world.nowMs();
+      let last: ServiceError;
+      try {
+        const result = await this.#attempt(call, server, deadlineMs);
+        if (call.teaches !== false) this.#learn(call.cell, server, result);
+        return result;
+      } catch (error) {
+        if (!(error instanceof ServiceError) || !ELSEWHERE.has(error.code)) throw error;
+        last = error;
       }
-      if (this.#areAll(call.cell, full)) throw this.#failure(call, noRoom, silent, trail);
+      const nowMs = world.nowMs();
+      if (course.failed(server, last, nowMs)) throw this.#failure(call, last, round.silent, trail);
+      // A server that was asked just before the deadline had no time to answer: it is not missing.
+      if (nowMs < deadlineMs || nowMs - beganMs > PACE.largestMs)
+        for (const silent of last.details.unreachable ?? []) round.silent.add(silent);
+      if (this.#primaries.peek(call.cell)?.server === server) this.#primaries.delete(call.cell);
+      // A member that is fit hears of the election's outcome by itself; others have to ask around.
+      if (server === this.#self) round.walks ||= last.code !== 'not-primary' || !this.#isMember(call.cell);
+      const failedAtMs = world.nowMs();
+      const isOver = failedAtMs >= deadlineMs || this.#closing;
+      const other = isOver ? null : await this.#nextOf(call, last, round, deadlineMs);
       // A server that looked for a majority and found none has waited for it already.
-      const leftMs = deadlineMs - this.#world.nowMs();
-      if (last === null || last.code === 'no-majority' || leftMs <= 0)
-        throw this.#failure(call, noRoom ?? said ?? last, silent, trail);
-      this.#countRetry();
-      await this.#world.sleep(Math.min(leftMs, backoffMs * (0.5 + this.#world.random())));
-      backoffMs = Math.min(BACKOFF_MAX_MS, backoffMs * 2);
+      const isFinal = last.code === 'no-majority' || this.#areAll(call.cell, course.full);
+      const step =
+        other !== null
+          ? retry.next(ELSEWHERE_IN_ROUND, failedAtMs)
+          : retry.next({ kind: isFinal ? 'final' : 'later' }, world.nowMs());
+      if (step.kind === 'fail') throw this.#failure(call, course.reason ?? last, round.silent, trail);
+      if (step.kind === 'wait') {
+        this.#countRetry();
+        await world.sleep(step.ms);
+        this.#assertOpen(call);
+        round = this.#round(round.number + 1);
+      }
+      server = other ?? this.#self;
     }
+  }
+
+  #assertOpen({ action }: Call<unknown>): void {
+    if (this.#closing) throw new ServiceError('no-majority', `Cannot ${action}: this server is about to end`);
+  }
+
+  #round(number: number): Round {
+    const walks = this.#retired || number % ROUNDS_BETWEEN_WALKS === 0;
+    return { number, tried: new Set(), silent: new Set(), walks };
   }
 
   async #attempt<Result>(call: Call<Result>, server: ServerId, deadlineMs: number): Promise<Result> {
@@ -241,8 +237,7 @@ export class Router {
   async #nextOf(
     call: Call<unknown>,
     answer: ServiceError,
-    tried: ReadonlySet<ServerId>,
-    walks: boolean,
+    { tried, walks }: Round,
     deadlineMs: number,
   ): Promise<ServerId | null> {
     const usable = (server: ServerId) => !tried.has(server) && this.#services.status.isConnected(server);

@@ -1,12 +1,14 @@
 import type { HolderDetails } from '../../base/errors.ts';
+import { Backoff } from '../../base/retry.ts';
 import type { World } from '../../base/world.ts';
 import { HEADER_SESSION } from '../../wire/lease-headers.ts';
 import type { LeaseKeys } from '../../wire/named-lease.ts';
 import type { GrantedLease, LeaseEvent, LeaseList, LeaseLook } from '../../wire/named-lease-api.ts';
 import { Access } from '../access.ts';
-import { Backoff } from '../backoff.ts';
+import type { ExchangeRequest } from '../attempt.ts';
+import { CLIENT_PACE } from '../backoff.ts';
 import type { ClusterClientOptions } from '../cluster-client.ts';
-import { type CallOptions, type ExchangeOutcome, type ExchangeRequest, Exchanger } from '../exchange.ts';
+import { type CallOptions, type ExchangeOutcome, Exchanger } from '../exchange.ts';
 import { drawSession } from '../request-window.ts';
 import { readJson } from '../response.ts';
 import { type Grant, HeldLease, type LeaseChange, type LeaseExchange, leasePath } from './held-lease.ts';
@@ -59,7 +61,7 @@ export class NamedLeaseClient implements LeaseExchange {
     const body = JSON.stringify({ owner, ttlMs, keys });
     const call = signal === undefined ? {} : { signal };
     using waiting = new FreeWaiter(this, name, signal);
-    const backoff = new Backoff(this.world);
+    const backoff = new Backoff(CLIENT_PACE, () => this.world.random());
     let told = 0;
     let doubtful = false;
     try {

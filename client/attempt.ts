@@ -1,0 +1,125 @@
+import { ServiceError } from '../base/errors.ts';
+import type { World } from '../base/world.ts';
+import type { Endpoint } from './endpoint.ts';
+import { problemError } from './problem.ts';
+import type { Response } from './response.ts';
+import type { RequestBody } from './server-channel.ts';
+
+/** One request to one server, and what came of it. */
+
+export interface ExchangeRequest {
+  /** Beginning of an error's message: `Cannot read file 12`. */
+  readonly what: string;
+  readonly method: 'GET' | 'PUT' | 'POST' | 'PATCH' | 'DELETE' | 'HEAD';
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: RequestBody;
+  /** Files whose contents it touches: what this client may do with them goes with it. */
+  readonly files?: readonly number[];
+  /** It changes something, so that an attempt without an answer leaves a doubt. */
+  readonly mutation: boolean;
+  /** Called before each attempt is sent. Attempts follow each other, so the last call is about the one that was answered. */
+  readonly onAttempt?: () => void;
+}
+
+export type FailedAttempt =
+  | { readonly kind: 'problem'; readonly error: ServiceError }
+  /** No connection: the request was certainly not seen. */
+  | { readonly kind: 'unreached'; readonly cause: Error }
+  /** The connection broke, or was aborted: the request may have been carried out. */
+  | { readonly kind: 'cut'; readonly cause: Error; readonly why: 'broken' | 'timed-out' | 'silent' };
+
+export type Attempt<Value> = { readonly kind: 'answered'; readonly value: Value } | FailedAttempt;
+
+export interface AttemptLimits {
+  readonly limitMs: number;
+  /** @see Pulse.watch */
+  readonly patienceIntervals: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+export interface AttemptParts<Value> {
+  readonly world: World;
+  readonly endpoint: Endpoint;
+  readonly request: ExchangeRequest;
+  readonly limits: AttemptLimits;
+  /** Is given the headers of each answer. */
+  received(headers: Response['headers']): void;
+  /** Takes the answer of a success; a connection that breaks in it cuts the attempt. */
+  read(response: Response): Promise<Value>;
+}
+
+const CONNECT_FAILURES = new Set([
+  'ECONNREFUSED',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'EHOSTDOWN',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EADDRNOTAVAIL',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+const TRUST_FAILURE =
+  /^(?:ERR_TLS_|ERR_SSL_|CERT_|SELF_SIGNED_|DEPTH_ZERO_|UNABLE_TO_|INVALID_CA|HOSTNAME_MISMATCH|EPROTO$)/;
+
+/** @throws only the reason of the signal, and what is no failure of the connection */
+export async function attemptOnce<Value>(parts: AttemptParts<Value>): Promise<Attempt<Value>> {
+  const { world, endpoint, request, limits } = parts;
+  const { limitMs, patienceIntervals, signal } = limits;
+  const controller = new AbortController();
+  let why: 'broken' | 'timed-out' | 'silent' = 'broken';
+  const timer = world.after(limitMs, () => {
+    why = 'timed-out';
+    controller.abort(new Error(`no answer from ${endpoint.url} within ${Math.round(limitMs)} ms`));
+  });
+  const endWatch = endpoint.pulse.watch(patienceIntervals, () => {
+    why = 'silent';
+    controller.abort(new Error(`${endpoint.url} keeps silent`));
+  });
+  const onAbort = () => controller.abort(signal?.reason);
+  signal?.addEventListener('abort', onAbort, { once: true });
+  try {
+    request.onAttempt?.();
+    const response = await endpoint.request({
+      method: request.method,
+      path: request.path,
+      headers: request.headers ?? null,
+      body: request.body ?? null,
+      signal: controller.signal,
+    });
+    endpoint.pulse.heard();
+    parts.received(response.headers);
+    if (response.statusCode >= 200 && response.statusCode < 300)
+      return { kind: 'answered', value: await parts.read(response) };
+    const text = await response.body.text();
+    return {
+      kind: 'problem',
+      error: problemError(request.what, response.statusCode, response.headers, text),
+    };
+  } catch (error) {
+    signal?.throwIfAborted();
+    if (!(error instanceof Error) || error instanceof ServiceError) throw error;
+    if (why === 'broken' && (isConnectFailure(error) || isTrustFailure(error)))
+      return { kind: 'unreached', cause: error };
+    return { kind: 'cut', cause: error, why };
+  } finally {
+    timer.cancel();
+    endWatch();
+    signal?.removeEventListener('abort', onAbort);
+  }
+}
+
+function isConnectFailure(error: Error): boolean {
+  if ('code' in error && typeof error.code === 'string' && CONNECT_FAILURES.has(error.code)) return true;
+  // A host with several addresses fails with one error for each.
+  if (error instanceof AggregateError) {
+    return error.errors.every((one: unknown) => one instanceof Error && isConnectFailure(one));
+  }
+  return false;
+}
+
+/** The server has shown a certificate that this client does not trust, or does not trust the client's. */
+export function isTrustFailure(error: Error): boolean {
+  return 'code' in error && typeof error.code === 'string' && TRUST_FAILURE.test(error.code);
+}
