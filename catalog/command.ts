@@ -15,7 +15,7 @@ import {
   unlinkFiles,
 } from './commands/entries.ts';
 import { collect, createFile, createOrphan, keepOrphan, openForWrite, settle } from './commands/files.ts';
-import { rename } from './commands/rename.ts';
+import { rename, renameWhiteout } from './commands/rename.ts';
 import { replace, replaceWithContents } from './commands/replace.ts';
 import {
   followView,
@@ -182,6 +182,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return unlinkFiles(tables, command, atNs);
     case 'rename':
       return rename(tables, command, atNs);
+    case 'rename-whiteout':
+      return renameWhiteout(tables, command, atNs);
     case 'symlink':
       return symlink(tables, command, atNs);
     case 'link':

@@ -10,7 +10,8 @@ import type { Command } from '../wire/catalog-api.ts';
  * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash, snapshots. 3: removals of many files at once.
  * 4: access times. 5: members of reserved numbers; the contents of files that are removed together; access times
  * that were not set since; U+FFFD in names; sessions of two kinds, by whether they name when they began; pinned
- * writes; voters of named leases that change; files that are created with contents in place of others.
+ * writes; voters of named leases that change; files that are created with contents in place of others; renames that leave a
+ * whiteout.
  */
 export const COMMANDS_VERSION = 5;
 
@@ -69,6 +70,7 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'pin-write': 5,
   'unlink-fenced': 5,
   'replace-with-contents': 5,
+  'rename-whiteout': 5,
 };
 
 /**

@@ -604,6 +604,7 @@ function describeCommand(command: Command): string {
     case 'unlink':
       return `remove ${describePlace(command.place)}`;
     case 'rename':
+    case 'rename-whiteout':
       return `rename ${describePlace(command.from)} to ${describePlace(command.to)}`;
     case 'reserve-inodes':
       return `reserve ${command.count} numbers for files`;

@@ -287,6 +287,13 @@ export interface FileSystemBackend {
     mode: RenameMode,
     uid?: number,
   ): Promise<{ readonly replaced: number | null; readonly atNs?: string }>;
+  /** As `rename`; `from` becomes a character device 0/0 of the owner. */
+  renameWhiteout(
+    from: { readonly parent: number; readonly name: string },
+    to: { readonly parent: number; readonly name: string },
+    mode: Exclude<RenameMode, 'exchange'>,
+    owner: Owner,
+  ): Promise<{ readonly replaced: number | null; readonly atNs?: string }>;
   /** A new owner takes set-user-id, and set-group-id where the group may execute, from what is no directory, unless `mode` is given. */
   setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;
   /**

@@ -48,6 +48,12 @@ const CALL_ERRNOS: ReadonlySet<ErrnoName> = new Set([
 
 const RENAME_NO_REPLACE = 1;
 const RENAME_EXCHANGE = 2;
+const RENAME_WHITEOUT = 4;
+const RENAME_MODES: ReadonlyMap<number, RenameMode> = new Map([
+  [0, 'replace'],
+  [RENAME_NO_REPLACE, 'no-replace'],
+  [RENAME_EXCHANGE, 'exchange'],
+]);
 const XATTR_CREATE = 1;
 const XATTR_REPLACE = 2;
 
@@ -264,13 +270,13 @@ export class FileSystem implements FileSystemCalls {
     this.#removed.addLikely(attributes);
   }
 
-  async rename(from: NamePlace, to: NamePlace, flags: number, uid?: number): Promise<void> {
+  async rename(from: NamePlace, to: NamePlace, flags: number, uid?: number, gid = 0): Promise<void> {
     checkName(from.name);
     checkName(to.name);
-    const mode = flags === 0 ? 'replace' : flags === RENAME_NO_REPLACE ? 'no-replace' : 'exchange';
-    if (mode === 'exchange' && flags !== RENAME_EXCHANGE) {
+    const whitens = (flags & RENAME_WHITEOUT) !== 0;
+    const mode = RENAME_MODES.get(flags & ~RENAME_WHITEOUT);
+    if (mode === undefined || (whitens && mode === 'exchange'))
       throw new ErrnoError('EINVAL', `Rename flags ${flags} are not supported`);
-    }
     const { cache } = this.#inodes;
     const [moved, target] = [from, to].map(({ parent, name: at }) => cache.inodeOf(parent, at));
     const kind = moved === undefined ? undefined : cache.lastOf(moved)?.kind;
@@ -280,10 +286,13 @@ export class FileSystem implements FileSystemCalls {
     let isKnown = false;
     const { replaced } = await this.#changeEntries(
       [from, to],
-      () => this.#backend.rename(from, to, mode, uid),
-      this.#afterRename(from, to, mode),
+      () =>
+        whitens && mode !== 'exchange'
+          ? this.#backend.renameWhiteout(from, to, mode, { uid: uid ?? 0, gid })
+          : this.#backend.rename(from, to, mode, uid),
+      whitens ? () => null : this.#afterRename(from, to, mode),
       ({ atNs }, since) => {
-        if (moved === undefined || atNs === undefined || isCounted) return false;
+        if (moved === undefined || atNs === undefined || isCounted || whitens) return false;
         cache.renamed(from, to, moved, atNs, since);
         isKnown = true;
         return true;

@@ -94,7 +94,8 @@ export interface FileSystemCalls {
   link(inode: number, parent: number, name: string, thread?: number): Promise<Attributes>;
   unlink(parent: number, name: string, uid?: number): Promise<void>;
   removeDirectory(parent: number, name: string): Promise<void>;
-  rename(from: NamePlace, to: NamePlace, flags: number, uid?: number): Promise<void>;
+  /** @param uid of the program; with `gid`, the owner of a whiteout */
+  rename(from: NamePlace, to: NamePlace, flags: number, uid?: number, gid?: number): Promise<void>;
   open(inode: number, flags: number, caller: Caller): Promise<Opened>;
   create(parent: number, name: string, mode: number, flags: number, caller: Caller): Promise<Created>;
   /** @returns bytes that belong to the file system; they stay as they are for as long as it is not told that they were `taken` */

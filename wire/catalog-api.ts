@@ -330,6 +330,16 @@ export const Command = Type.Union([
     expect: Type.Optional(Expectation),
     ...REMOVAL,
   }),
+  /** As `rename`; `from` becomes a whiteout, a character device 0/0 of mode 0, of this owner. @see RENAME_WHITEOUT of renameat2(2) */
+  Type.Object({
+    kind: Type.Literal('rename-whiteout'),
+    from: Place,
+    to: Place,
+    mode: Type.Union([Type.Literal('replace'), Type.Literal('no-replace')]),
+    uid: Owner,
+    gid: Owner,
+    ...REMOVAL,
+  }),
   Type.Object({
     kind: Type.Literal('symlink'),
     place: Place,
@@ -806,6 +816,7 @@ export interface CommandResults {
   readonly 'unlink-fenced': { readonly files: readonly UnlinkedFile[]; readonly atNs?: string };
   /** `replaced`: the inode that lost the target name, if any. `atNs`: as of `unlink`; absent also where nothing has changed. */
   readonly rename: { readonly replaced: number | null; readonly atNs?: string };
+  readonly 'rename-whiteout': { readonly replaced: number | null; readonly atNs?: string };
   readonly symlink: { readonly attributes: Attributes; readonly atNs?: string };
   readonly link: { readonly attributes: Attributes; readonly atNs?: string };
   readonly 'set-attributes': { readonly attributes: Attributes };

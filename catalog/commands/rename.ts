@@ -4,7 +4,7 @@ import type { InodeRow } from '../inode-rows.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { isBelow, type Spot } from '../walk.ts';
-import { nameLost, spotOf, takenSpotOf } from './entries.ts';
+import { nameLost, nodeCreate, spotOf, takenSpotOf } from './entries.ts';
 import { assertExpected } from './expectation.ts';
 import type { Removal } from './removal.ts';
 
@@ -24,6 +24,21 @@ export function rename(tables: Tables, command: CommandOf<'rename'>, atNs: strin
     throw new ServiceError('exists', `There is a "${to.name}" already`);
   }
   return move(tables, from, to, command, atNs);
+}
+
+/** A rename after which its old name is a whiteout, as an overlay of Linux puts in the place of what it hides. */
+export function renameWhiteout(
+  tables: Tables,
+  command: CommandOf<'rename-whiteout'>,
+  atNs: string,
+): CommandResults['rename-whiteout'] {
+  const { uid, gid, ...names } = command;
+  const result = rename(tables, { ...names, kind: 'rename' }, atNs);
+  const spot = spotOf(tables, command.from, 'bad-request');
+  // Both were names of one inode, and stay.
+  if (spot.inode === undefined)
+    nodeCreate(tables, spot, { kind: 'character', mode: 0, device: 0, uid, gid }, atNs);
+  return result;
 }
 
 function move(

@@ -27,6 +27,7 @@ import { NAMELESS_USERS, type Users } from './users.ts';
 /** What an `fsync` of a file makes durable beside its contents. Servers flush its first name themselves. */
 const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
   'rename',
+  'rename-whiteout',
   'link',
   'set-attributes',
   'set-xattr',
@@ -138,6 +139,18 @@ export function clusterBackend(
       command({ kind: 'remove-directory', place: { parent, name } }, owning(parent, inode)),
     rename: (from, to, mode, uid) =>
       command({ kind: 'rename', from, to, mode, by: users.removerText(uid) }, owning(from.parent, to.parent)),
+    renameWhiteout(from, to, mode, { uid, gid }) {
+      const change = {
+        kind: 'rename-whiteout',
+        from,
+        to,
+        mode,
+        uid,
+        gid,
+        by: users.removerText(uid),
+      } as const;
+      return command(change, owning(from.parent, to.parent));
+    },
     async setAttributes(inode, changes: AttributeChanges) {
       const change = { kind: 'set-attributes', inode, ...changes } as const;
       return (await command(change, { live: true, ...owning(inode) })).attributes;

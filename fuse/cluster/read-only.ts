@@ -16,6 +16,7 @@ export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
     unlink: refuse,
     removeDirectory: refuse,
     rename: refuse,
+    renameWhiteout: refuse,
     setAttributes: refuse,
     noteAccesses: refuse,
     setXattr: refuse,

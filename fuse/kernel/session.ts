@@ -169,7 +169,8 @@ export class Session {
         return;
       case 'rename': {
         const to = { parent: this.numbers.inode(request.toParent), name: request.toName };
-        done(() => calls.rename({ parent: inode, name: request.name }, to, request.flags, header.uid));
+        const { name, flags } = request;
+        done(() => calls.rename({ parent: inode, name }, to, flags, header.uid, header.gid));
         return;
       }
       case 'open': {

@@ -91,6 +91,12 @@ export function withBirths(
       if (typeof file === 'number' && !files.isLinked(file)) files.changed(from, 'free');
       return renamed;
     },
+    async renameWhiteout(from, to, mode, owner) {
+      await files.flushLogged(FLUSH_ALL);
+      const renamed = await files.changing([from, to], () => backend.renameWhiteout(from, to, mode, owner));
+      for (const place of [from, to]) files.changed(place, 'other');
+      return renamed;
+    },
     async setAttributes(inode, changes) {
       const unborn = files.unborn(inode);
       if (unborn?.takes(changes) === true) return unborn.setAttributes(changes);

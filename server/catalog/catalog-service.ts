@@ -64,6 +64,7 @@ const TIMED = [
   'unlink-files',
   'unlink-fenced',
   'rename',
+  'rename-whiteout',
   'remove-directory',
   'create-file',
   'make-directory',

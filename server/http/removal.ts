@@ -27,6 +27,7 @@ export function signedCommand(request: FastifyRequest, command: Command): Comman
     case 'unlink-files':
     case 'unlink-fenced':
     case 'rename':
+    case 'rename-whiteout':
     case 'replace': {
       const { principal } = request;
       if (principal?.kind !== 'client') return command;

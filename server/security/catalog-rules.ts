@@ -23,6 +23,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'unlink-files': 'write',
   'unlink-fenced': 'write',
   rename: 'write',
+  'rename-whiteout': 'write',
   symlink: 'write',
   link: 'write',
   'set-attributes': 'write',

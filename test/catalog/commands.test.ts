@@ -419,6 +419,26 @@ test('replace where nothing is, through a link, and where it may not', () => {
   assert.deepEqual([catalog.at('/kept').inode, catalog.at('/kept').links], [orphan.inode, 1]);
 });
 
+test('a rename with a whiteout leaves one, of its owner, and changes nothing where it is refused', () => {
+  const catalog = new Catalog();
+  const a = catalog.file('/a');
+  catalog.directory('/d');
+  const whiten = (from: string, to: string, mode: 'replace' | 'no-replace' = 'replace') =>
+    ({ kind: 'rename-whiteout', from: main(from), to: main(to), mode, uid: 7, gid: 8 }) as const;
+  catalog.refuse('is-directory', whiten('/a', '/d'));
+  catalog.refuse('exists', whiten('/a', '/d', 'no-replace'));
+  assert.deepEqual(catalog.run(whiten('/a', '/d/a')), { replaced: null });
+  assert.equal(catalog.at('/d/a').inode, a.inode);
+  const { kind, device, mode, uid, gid, links } = catalog.at('/a');
+  assert.deepEqual(
+    { kind, device, mode, uid, gid, links },
+    { kind: 'character', device: 0, mode: 0, uid: 7, gid: 8, links: 1 },
+  );
+  catalog.run({ kind: 'volume-set', name: 'main', quotaInodes: 1 });
+  catalog.refuse('quota-exceeded', whiten('/d/a', '/b'));
+  assert.deepEqual([catalog.names('/'), catalog.names('/d')], [['a', 'd'], ['a']]);
+});
+
 test('rename moves, replaces and refuses as POSIX says', () => {
   const catalog = new Catalog();
   const rename = (from: string, to: string, mode: 'replace' | 'no-replace' | 'exchange' = 'replace') =>

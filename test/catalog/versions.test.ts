@@ -44,6 +44,9 @@ test('what servers of before know, they are told as before, and nothing else', (
   const { version } = textOf(batchOf(UNLINK, TRASH)) as { version: number };
   assert.equal(version, 2);
   assert.equal(commandVersion({ kind: 'trash-empty', volume: 'main', countMax: 1 }), 2);
+  const names = { from: main('/a'), to: main('/b'), mode: 'replace' } as const;
+  assert.equal(commandVersion({ kind: 'rename', ...names }), 1);
+  assert.equal(commandVersion({ kind: 'rename-whiteout', ...names, uid: 0, gid: 0 }), 5);
 });
 
 test('what a server of before passed over is passed over here', () => {

@@ -22,7 +22,7 @@ const EARLIER: readonly Mutation[] = [
     file: 'server/http/catalog-routes.ts',
     find: 'Command.anyOf',
     replace:
-      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-)/.test(properties.kind.const))',
+      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-|rename-whiteout)/.test(properties.kind.const))',
   },
   {
     file: 'server/http/catalog-routes.ts',

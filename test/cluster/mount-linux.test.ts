@@ -1,5 +1,8 @@
 /** What Linux offers beyond POSIX on a mount of three servers that speaks with the kernel itself. */
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
@@ -39,5 +42,38 @@ test('calls of Linux on a mount of a real cluster', { skip, timeout: 300_000 }, 
     await runOk('sh', ['-c', 'printf x >> "$1"', 'sh', program]);
     assert.equal((await runOk('getcap', [program])).text, '');
     assert.equal(BigInt(`0x${await effective()}`), 0n);
+  });
+
+  await t.test('an overlay of Linux has its upper directory on the mount', async (t) => {
+    const lower = mkdtempSync(join(tmpdir(), 'leasehold-lower-'));
+    const merged = mkdtempSync(join(tmpdir(), 'leasehold-merged-'));
+    t.after(async () => {
+      await run('umount', ['-l', merged]);
+      for (const path of [lower, merged]) rmSync(path, { recursive: true, force: true });
+    });
+    const prepare = 'mkdir -p lib etc; echo old > etc/conf; echo lib > lib/a; echo b > b';
+    await runOk('sh', ['-c', prepare], { cwd: lower });
+    await runOk('mkdir', ['-p', mount.path('upper'), mount.path('work')]);
+    const layers = `lowerdir=${lower},upperdir=${mount.path('upper')},workdir=${mount.path('work')}`;
+    const mounted = await run('mount', ['-t', 'overlay', 'overlay', '-o', layers, merged]);
+    if (/unknown filesystem type|No such device/.test(mounted.text))
+      return t.skip('There are no overlays here');
+    assert.equal(mounted.code, 0, mounted.text);
+    const script =
+      'rm b && echo new >> etc/conf && mv lib/a lib/c && rm -r lib && mkdir lib && echo x > lib/n && mv etc/conf etc/conf2 && cat etc/conf2 lib/n && ls';
+    assert.equal((await runOk('sh', ['-ec', script], { cwd: merged })).text, 'old\nnew\nx\netc\nlib\n');
+    assert.equal(
+      (await runOk('stat', ['-c', '%F %t %T', mount.path('upper', 'b')])).text,
+      'character special file 0 0\n',
+    );
+    await runOk('umount', [merged]);
+    const again = await runOk('sh', [
+      '-c',
+      `mount -t overlay overlay -o ${layers} ${merged} && ls -R ${merged}`,
+    ]);
+    assert.deepEqual(
+      again.text.split('\n').filter((line) => line !== '' && !line.endsWith(':')),
+      ['etc', 'lib', 'conf2', 'n'],
+    );
   });
 });

@@ -238,6 +238,19 @@ export class MemoryBackend implements FileSystemBackend {
     return { replaced: replaced?.inode ?? null, atNs: String(atNs) };
   }
 
+  async renameWhiteout(
+    from: { parent: number; name: string },
+    to: { parent: number; name: string },
+    mode: RenameMode,
+    owner: Owner,
+  ): Promise<{ replaced: number | null; atNs?: string }> {
+    const renamed = await this.rename(from, to, mode);
+    // Two names of one file stay.
+    if (!this.#directory(from.parent).children.has(from.name))
+      this.#makeAt(from.parent, from.name, 'character', 0, owner, '', 0);
+    return renamed;
+  }
+
   async setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes> {
     await this.#reach('setAttributes');
     const target = this.#get(inode);

@@ -20,6 +20,7 @@ import { isCapable, isInGroup, isOwner, isSticky, MAY } from './permissions.ts';
 
 export const RENAME_NOREPLACE = 1;
 export const RENAME_EXCHANGE = 2;
+export const RENAME_WHITEOUT = 4;
 
 /** Changes of names: the checks of fs/namei.c, then the requests of fs/fuse/dir.c. */
 export class NameChanges {

@@ -2,7 +2,13 @@ import { constants } from 'node:fs';
 import { LOCK_FLOCK, OPCODE } from '../../../fuse/kernel/protocol.ts';
 import type { Pending } from '../../../fuse/kernel/signals.ts';
 import { type AttributeChange, killCapability, setAttributes } from './attributes.ts';
-import { type NameChanges, type NewName, RENAME_EXCHANGE, RENAME_NOREPLACE } from './changes.ts';
+import {
+  type NameChanges,
+  type NewName,
+  RENAME_EXCHANGE,
+  RENAME_NOREPLACE,
+  RENAME_WHITEOUT,
+} from './changes.ts';
 import type { Dentry } from './dentries.ts';
 import type { Call, FuseClient } from './fuse-client.ts';
 import { type Inode, STALE } from './inode.ts';
@@ -776,8 +782,9 @@ export class Process implements Credentials {
   /** @param how flags of renameat2 */
   rename(path: string, newPath: string, how = 0): Promise<void> {
     return this.#onPath(async (call, flags) => {
-      const known = RENAME_NOREPLACE | RENAME_EXCHANGE;
-      if ((how & ~known) !== 0 || how === known) throw new KernelError('EINVAL');
+      const others = RENAME_NOREPLACE | RENAME_WHITEOUT;
+      const isTwice = (how & RENAME_EXCHANGE) !== 0 && (how & others) !== 0;
+      if ((how & ~(others | RENAME_EXCHANGE)) !== 0 || isTwice) throw new KernelError('EINVAL');
       const [from, to] = [await this.#parent(call, path, flags), await this.#parent(call, newPath, flags)];
       await this.#machine.changes.rename(call, from, to, how, flags);
     });
