@@ -1,3 +1,4 @@
+import type { Logger } from 'pino';
 import { CATALOG_CELL } from '../base/ids.ts';
 import type { World } from '../base/world.ts';
 import { within } from './bounded.ts';
@@ -10,7 +11,7 @@ import { Security } from './security/security.ts';
 import { ballastRelease } from './storage/ballast.ts';
 import { DataFolder, fullFolder } from './storage/data-folder.ts';
 import { isCorruption, isNoSpace } from './storage/failures.ts';
-import { damagedFolder, FolderError } from './storage/folder-error.ts';
+import { damagedFolder, FolderError, type FolderErrorCode } from './storage/folder-error.ts';
 import { setAside } from './storage/set-aside.ts';
 import type { Surroundings } from './surroundings.ts';
 import { silencesOf } from './timing.ts';
@@ -21,6 +22,25 @@ const RELEASE_MS_MAX = 2_000;
 const CALLS_MS_MAX = 300;
 /** Clients that are asked to forget before an orderly end; those that do not answer are waited out by whoever comes next. */
 const FORGET_MS_MAX = 500;
+
+/** What lets another attempt of a start succeed, by the error of the one before. @returns false where nothing was done */
+const REMEDIES: Partial<
+  Record<FolderErrorCode, (config: ServerConfig, error: FolderError, log: Logger) => boolean>
+> = {
+  'no-space': ({ data }, { message: reason }, log) => {
+    if (!ballastRelease(data)) return false;
+    log.warn({ reason }, 'the disk is full: the space that was reserved for a start is used');
+    return true;
+  },
+  damaged: ({ data, rebuild }, { message: reason }, log) => {
+    if (!rebuild) return false;
+    log.warn(
+      { aside: setAside(data), reason },
+      'the damaged data folder is put aside, and an empty one begun',
+    );
+    return true;
+  },
+};
 
 /**
  * One server: storage, cores, drivers, services and faces, put together. `start` resolves when it
@@ -39,26 +59,16 @@ export class Server {
    * @throws FolderError where the data folder is not to be used, or the error of listening
    */
   static async start(config: ServerConfig, surroundings: Surroundings): Promise<Server> {
-    const { log } = surroundings;
-    try {
-      return await Server.#begin(config, surroundings);
-    } catch (error) {
-      if (!(error instanceof FolderError)) throw error;
-      if (error.code === 'no-space' && ballastRelease(config.data)) {
-        log.warn(
-          { reason: error.message },
-          'the disk is full: the space that was reserved for a start is used',
-        );
-      } else if (error.code === 'damaged' && config.rebuild) {
-        const aside = setAside(config.data);
-        log.warn(
-          { aside, reason: error.message },
-          'the damaged data folder is put aside, and an empty one begun',
-        );
-      } else {
-        throw error;
+    // A folder may be damaged on a disk that is full: each remedy helps once.
+    const tried = new Set<FolderErrorCode>();
+    for (;;) {
+      try {
+        return await Server.#begin(config, surroundings);
+      } catch (error) {
+        if (!(error instanceof FolderError) || tried.has(error.code)) throw error;
+        tried.add(error.code);
+        if (REMEDIES[error.code]?.(config, error, surroundings.log) !== true) throw error;
       }
-      return await Server.#begin(config, surroundings);
     }
   }
 

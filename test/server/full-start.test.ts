@@ -47,6 +47,14 @@ test('a start on a full disk uses the reserved space, and without any is left to
   await until('space is reserved once more', async () => fs.existsSync(ballast), RESERVED_MS_MAX);
   await third.end();
 
+  // Damaged besides: the space is used, the folder put aside.
+  isFull = true;
+  writeFileSync(join(folder, 'index.db'), 'x'.repeat(8_192));
+  const fourth = await OneServer.start(['--rebuild'], folder);
+  assert.ok(fs.existsSync(join(folder, 'damaged-1')));
+  await until('space is reserved in the new folder', async () => fs.existsSync(ballast), RESERVED_MS_MAX);
+  await fourth.end();
+
   fs.rmSync(ballast);
   [isFull, isReserved] = [true, false];
   await assert.rejects(OneServer.start([], folder), (error: unknown) => {
