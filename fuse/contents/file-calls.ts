@@ -151,10 +151,12 @@ export class FileCalls {
     this.#files.inodes.cache.written(file.inode);
     // Once they have arrived there are none any more.
     const { length } = bytes;
-    if (appends ?? opened.appending) await file.append(bytes);
+    const isAppend = appends ?? opened.appending;
+    if (isAppend) await file.append(bytes);
     else await file.write(offset, bytes);
-    if (appends ?? opened.appending) await this.#appended(file);
+    if (isAppend && opened.appending) await this.#appended(file);
     await this.#written(handle, opened);
+    if (isAppend && !opened.appending) this.#dropBehindAnswer(file);
     return length;
   }
 
@@ -164,6 +166,18 @@ export class FileCalls {
    */
   async #appended(file: OpenFile): Promise<void> {
     if (file.mayHavePages && this.#files.kernel?.asksBeforeReads === true) await this.#files.dropPages(file);
+  }
+
+  /**
+   * A descriptor that gets O_APPEND after it was opened writes through pages, at the end that the kernel knows. The kernel keeps
+   * one of them locked until the answer, which must not wait for it.
+   */
+  #dropBehindAnswer(file: OpenFile): void {
+    this.#world.soon(() => {
+      this.#appended(file).catch((error: unknown) => {
+        this.#log('debug', 'pages are not dropped', { file: file.inode, error: String(error) });
+      });
+    });
   }
 
   /** What was taken of a write has to be at the cluster before it is answered where the program wants that, or may be told that there is no room. */
