@@ -18,7 +18,8 @@ import { FailureState } from './failure-state.ts';
 import { isDamage, storageError } from './failures.ts';
 import { diskFileOps, type FileOps } from './file-ops.ts';
 import { Gate } from './gate.ts';
-import { IndexDatabase, type ObjectRow } from './index-database.ts';
+import { IndexDatabase } from './index-database.ts';
+import type { ObjectRow } from './index-rows.ts';
 import type { ObjectDigests } from './object-digests.ts';
 import type { ObjectEntry } from './object-entry.ts';
 import { extentsOf, ObjectReader } from './object-reader.ts';
@@ -533,13 +534,13 @@ export class DiskStore implements FileStore {
   /** Syncs whatever any process may have left unsynced, so that the next start need not look. */
   async #makeAllDurable(): Promise<void> {
     try {
-      const files = this.#index.filesWithGenerations();
+      const files = this.#index.generations.files();
       for (let at = 0; at < files.length; at += CLOSING_FLUSHES_MAX) {
         const some = files.slice(at, at + CLOSING_FLUSHES_MAX);
         await Promise.all(some.map((file) => this.#containers.flush(file)));
       }
       await this.#index.commit(() => {
-        for (const file of files) this.#index.dropGenerations(file, Number.MAX_SAFE_INTEGER);
+        for (const file of files) this.#index.generations.drop(file, Number.MAX_SAFE_INTEGER);
       });
       await this.#index.flush();
     } catch (cause) {

@@ -1,11 +1,7 @@
 import type { FileId } from '../../base/ids.ts';
 import type { FileState } from './contents.ts';
-import type { IndexDatabase, ObjectRow } from './index-database.ts';
-
-type GenerationIndex = Pick<
-  IndexDatabase,
-  'newestGeneration' | 'putGeneration' | 'dropGenerations' | 'putUndo' | 'putUndoRange'
->;
+import type { GenerationRows } from './generation-rows.ts';
+import type { ObjectRow } from './index-rows.ts';
 
 /**
  * The states of one replica to which a loss of power may throw it back: one is kept from before the first change that is
@@ -13,7 +9,7 @@ type GenerationIndex = Pick<
  */
 export class Generations {
   readonly #file: FileId;
-  readonly #index: GenerationIndex;
+  readonly #rows: GenerationRows;
   /** The generation that changes are recorded against. Its state is the one after `#baseSeq`. */
   #current: number;
   #baseSeq: number;
@@ -28,10 +24,10 @@ export class Generations {
    * @param seq number of the last operation that was applied
    * @param isNew the index knows nothing of the replica yet
    */
-  constructor(file: FileId, index: GenerationIndex, seq: number, isNew: boolean) {
+  constructor(file: FileId, rows: GenerationRows, seq: number, isNew: boolean) {
     this.#file = file;
-    this.#index = index;
-    const newest = isNew ? null : index.newestGeneration(file);
+    this.#rows = rows;
+    const newest = isNew ? null : rows.newest(file);
     this.#current = newest === null ? 0 : newest + 1;
     this.#durable = newest === null ? 0 : -1;
     this.#olderKept = newest !== null;
@@ -53,8 +49,8 @@ export class Generations {
     const saves = !this.#saved;
     const forgets = saves && this.#olderKept && this.#durable >= 0;
     await commit(() => {
-      if (forgets) this.#index.dropGenerations(this.#file, this.#durable);
-      if (saves) this.#index.putGeneration(this.#file, this.#current, before);
+      if (forgets) this.#rows.drop(this.#file, this.#durable);
+      if (saves) this.#rows.put(this.#file, this.#current, before);
     });
     this.#saved = true;
     if (forgets) this.#olderKept = false;
@@ -63,17 +59,17 @@ export class Generations {
   /** In the transaction that replaces the object: keeps it where the present generation's state has it. */
   keepObject(row: ObjectRow, installedCounter: number): void {
     const generation = this.having(row, installedCounter);
-    if (generation !== null) this.#index.putUndo(this.#file, generation, row);
+    if (generation !== null) this.#rows.putUndo(this.#file, generation, row);
   }
 
   /** As `keepObject`, of objects `first` to `last`. */
   keepObjects(first: number, last: number, installedCounter: number): void {
-    this.#index.putUndoRange(this.#file, this.#current, first, last, installedCounter, this.#baseSeq);
+    this.#rows.putUndoRange(this.#file, this.#current, first, last, installedCounter, this.#baseSeq);
   }
 
   /** In the transaction of a state that is synced before it counts: none is thrown back behind it. */
   forgetAll(): void {
-    this.#index.dropGenerations(this.#file, Number.MAX_SAFE_INTEGER);
+    this.#rows.drop(this.#file, Number.MAX_SAFE_INTEGER);
   }
 
   /**

@@ -3,7 +3,7 @@ import type { WritePart } from '../../wire/file-operation.ts';
 import { rangeOf } from './buffers.ts';
 import { crc32Of, crc32Replaced } from './checksum.ts';
 import { writePieces } from './contents.ts';
-import type { ObjectRow } from './index-database.ts';
+import type { ObjectRow } from './index-rows.ts';
 
 interface DraftPiece {
   readonly at: number;

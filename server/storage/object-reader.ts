@@ -8,7 +8,7 @@ import { crc32Joined } from './checksum.ts';
 import type { Container, Containers } from './container.ts';
 import type { FileState } from './contents.ts';
 import { isDamage } from './failures.ts';
-import type { ObjectRow } from './index-database.ts';
+import type { ObjectRow } from './index-rows.ts';
 import { type Mend, readObjectRow, readSoundRow } from './object-rows.ts';
 
 /** Bytes read in one call to the system. */

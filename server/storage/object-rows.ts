@@ -3,7 +3,8 @@ import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import { crc32Of } from './checksum.ts';
 import type { Container } from './container.ts';
-import type { IndexDatabase, ObjectRow } from './index-database.ts';
+import type { IndexDatabase } from './index-database.ts';
+import type { ObjectRow } from './index-rows.ts';
 import type { ObjectEntry } from './object-entry.ts';
 import type { FetchedObject } from './store.ts';
 

@@ -1,7 +1,8 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Containers } from './container.ts';
-import type { IndexDatabase, ObjectRow } from './index-database.ts';
+import type { IndexDatabase } from './index-database.ts';
+import type { ObjectRow } from './index-rows.ts';
 import { readObjectRow } from './object-rows.ts';
 
 /** Objects read at a time. */
@@ -25,21 +26,21 @@ export async function recoverFromPowerLoss(
   index: IndexDatabase,
   containers: Containers,
 ): Promise<RecoveryReport> {
-  const files = index.filesWithGenerations();
+  const files = index.generations.files();
   const rolledBack: FileId[] = [];
   for (const file of files) {
     if (await recoverFile(index, containers, file)) rolledBack.push(file);
     await containers.flush(file);
   }
   await index.commit(() => {
-    for (const file of files) index.dropGenerations(file, Number.MAX_SAFE_INTEGER);
+    for (const file of files) index.generations.drop(file, Number.MAX_SAFE_INTEGER);
   });
   await index.flush();
   return { filesChecked: files.length, rolledBack };
 }
 
 async function recoverFile(index: IndexDatabase, containers: Containers, file: FileId): Promise<boolean> {
-  const generations = index.generations(file);
+  const generations = index.generations.all(file);
   const oldest = generations.at(-1);
   if (oldest === undefined) return false;
   const { installed, seq } = oldest.state.record;
@@ -49,7 +50,7 @@ async function recoverFile(index: IndexDatabase, containers: Containers, file: F
     const rows = index.objectsSince(file, installed.counter, seq);
     const { objectBytes } = oldest.state.attributes;
     if (await areWhole(containers, file, rows, objectBytes, whole)) break;
-    await index.commit(() => index.rollBack(file, generation));
+    await index.commit(() => index.generations.rollBack(file, generation));
     rolledBack = true;
   }
   return rolledBack;

@@ -20,7 +20,8 @@ import {
 import { storageError } from './failures.ts';
 import { FollowedDigests } from './followed-digests.ts';
 import { Generations } from './generations.ts';
-import type { IndexDatabase, ObjectRow } from './index-database.ts';
+import type { IndexDatabase } from './index-database.ts';
+import type { ObjectRow } from './index-rows.ts';
 import { type InstallPlan, type InstallSource, NO_PLAN, planInstall } from './install-plan.ts';
 import type { ObjectDigests } from './object-digests.ts';
 import { ObjectDrafts } from './object-draft.ts';
@@ -116,7 +117,7 @@ export class ReplicaFile {
     this.#slots = new ReplicaSlots(world, id, index);
     const { objectBytes } = this;
     this.#writer = new ObjectWriter({ file: id, objectBytes, index, containers, slots: this.#slots, mend });
-    this.#generations = new Generations(id, index, state.record.seq, unborn);
+    this.#generations = new Generations(id, index.generations, state.record.seq, unborn);
     this.#digests = new FollowedDigests({ world, file: id, index, check: () => this.#check(), idle });
   }
 
@@ -367,10 +368,10 @@ export class ReplicaFile {
     await this.#syncOrFail(containers.flush(this.id));
     try {
       await this.#lendAll(as);
-      await this.#commitChange(next, [], () => index.putBorrower(as, made));
+      await this.#commitChange(next, [], () => index.lent.putBorrower(as, made));
     } catch (error) {
       // Where that fails, too, nobody makes a file of that number before the next start has removed what is left of it.
-      await index.commit(() => index.deleteLent(as));
+      await index.commit(() => index.lent.delete(as));
       this.returned(as);
       arriving.delete(as);
       throw error;
@@ -382,7 +383,7 @@ export class ReplicaFile {
   /** Some at a time: other files go on in between, and this one does not change before all are there. */
   async #lendAll(borrower: FileId): Promise<void> {
     const { index } = this.#parts;
-    await index.commit(() => index.deleteLent(borrower, true));
+    await index.commit(() => index.lent.delete(borrower, true));
     for await (const rows of rowsOf(
       this.#parts.world,
       index,
@@ -392,7 +393,7 @@ export class ReplicaFile {
       LENT_PER_TURN,
     )) {
       await index.commit(() =>
-        index.lendObjects(borrower, this.id, rows[0]?.index ?? 0, rows.at(-1)?.index ?? 0),
+        index.lent.lend(borrower, this.id, rows[0]?.index ?? 0, rows.at(-1)?.index ?? 0),
       );
       this.#slots.lend(
         borrower,

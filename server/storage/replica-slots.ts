@@ -1,7 +1,8 @@
 import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
-import type { IndexDatabase, ObjectRow } from './index-database.ts';
+import type { IndexDatabase } from './index-database.ts';
+import type { ObjectRow } from './index-rows.ts';
 import { rowsOf } from './object-rows.ts';
 import { SlotMap } from './slot-map.ts';
 
@@ -10,8 +11,8 @@ const TRIM_BYTES_MIN = 16 * 1024 * 1024;
 
 const NOWHERE = { index: -2, slot: -2 };
 
-/** What the index tells of slots. */
-type SlotIndex = Pick<IndexDatabase, 'objectsUpTo' | 'undoSlots' | 'borrowers' | 'borrowedSlots'>;
+/** The part of the index that refers to slots. */
+type SlotIndex = Pick<IndexDatabase, 'objectsUpTo' | 'borrowers' | 'generations' | 'lent'>;
 
 /**
  * Where the objects of one replica are in its container, and go next. A slot is used again once nobody needs it: not the
@@ -65,7 +66,7 @@ export class ReplicaSlots {
     for await (const rows of rowsOf(this.#world, this.#index, this.#file)) {
       for (const { slot } of rows) if (slot >= 0) map.take(slot);
     }
-    for (const { slot, generation } of this.#index.undoSlots(this.#file)) {
+    for (const { slot, generation } of this.#index.generations.undoSlots(this.#file)) {
       if (slot < 0) continue;
       if (map.has(slot)) {
         this.#held.set(slot, generation);
@@ -75,7 +76,7 @@ export class ReplicaSlots {
       }
     }
     for (const borrower of this.#index.borrowers(this.#file)) {
-      const slots = this.#index.borrowedSlots(borrower);
+      const slots = this.#index.lent.slots(borrower);
       this.#lend(borrower, slots);
       for (const slot of slots) {
         if (map.has(slot)) continue;

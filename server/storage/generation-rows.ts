@@ -1,0 +1,85 @@
+import type { FileId } from '../../base/ids.ts';
+import type { FileState } from './contents.ts';
+import type { IndexGuard } from './index-guard.ts';
+import { type Generation, type ObjectRow, stateOf, stateValues } from './index-rows.ts';
+import { type IndexStatements, putFileRow } from './index-statements.ts';
+
+/** States to which a loss of power may throw files back, and the objects that only they have. Changed within a commit only. */
+export class GenerationRows {
+  readonly #statements: IndexStatements;
+  readonly #guard: IndexGuard;
+
+  constructor(statements: IndexStatements, guard: IndexGuard) {
+    this.#statements = statements;
+    this.#guard = guard;
+  }
+
+  undoSlots(file: FileId): { readonly slot: number; readonly generation: number }[] {
+    return this.#guard.read(() => this.#statements.undoSlots.all(file));
+  }
+
+  newest(file: FileId): number | null {
+    return this.#guard.read(() => this.#statements.generationNewest.get(file) ?? null);
+  }
+
+  /** Generations of a file, the newest first. */
+  all(file: FileId): Generation[] {
+    const current = this.#guard.read(() => this.#statements.fileGet.get(file));
+    if (current === undefined) return [];
+    return this.#guard
+      .read(() => this.#statements.generationList.all(file))
+      .map((row) => ({
+        number: row.generation,
+        state: stateOf({ ...current, ...row }),
+      }));
+  }
+
+  files(): FileId[] {
+    return this.#guard.read(() => this.#statements.generationFiles.all() as FileId[]);
+  }
+
+  put(file: FileId, generation: number, state: FileState): void {
+    this.#statements.generationPut.run(file, generation, ...stateValues(state));
+  }
+
+  putUndo(file: FileId, generation: number, row: ObjectRow): void {
+    this.#statements.undoPut.run(
+      file,
+      generation,
+      row.index,
+      row.versionEpoch,
+      row.versionSeq,
+      row.length,
+      row.crc32,
+      row.slot,
+    );
+  }
+
+  /** As `putUndo`, for those of objects `first` to `last` that the generation's state has. */
+  putUndoRange(
+    file: FileId,
+    generation: number,
+    first: number,
+    last: number,
+    epochCounter: number,
+    seq: number,
+  ): void {
+    this.#statements.undoPutRange.run(generation, file, first, last, epochCounter, seq);
+  }
+
+  /** Forgets generations below `generation`. */
+  drop(file: FileId, generation: number): void {
+    this.#statements.generationDrop.run(file, generation);
+    this.#statements.undoDrop.run(file, generation);
+  }
+
+  /** Throws the file back to the newest generation, which is thereby used up. */
+  rollBack(file: FileId, generation: Generation): void {
+    const { record } = generation.state;
+    this.#statements.objectsDeleteSince.run(file, record.installed.counter, record.seq);
+    this.#statements.undoRestore.run(file, generation.number);
+    putFileRow(this.#statements, file, generation.state);
+    this.#statements.generationDelete.run(file, generation.number);
+    this.#statements.undoDelete.run(file, generation.number);
+  }
+}

@@ -1,0 +1,90 @@
+import { assert } from '../../base/assert.ts';
+import type { Epoch } from '../../replica/epoch.ts';
+import type { View } from '../../replica/view.ts';
+import { SEALS, type Seal } from '../../wire/file-operation.ts';
+import type { FileState } from './contents.ts';
+import type { ObjectEntry } from './object-entry.ts';
+
+/**
+ * An object of the index: its entry, and the slot of the container that holds it. Below zero: the slot `-1 - slot` of the
+ * container of the file that lends it.
+ */
+export interface ObjectRow extends ObjectEntry {
+  readonly slot: number;
+}
+
+/** A state of a file to which a loss of power may throw it back; see FORMAT.md, "Loss of power". */
+export interface Generation {
+  readonly number: number;
+  readonly state: FileState;
+}
+
+export interface FileRow {
+  readonly view: string;
+  readonly promised: string;
+  readonly installed: string;
+  readonly seq: number;
+  readonly sessions: Buffer;
+  readonly objectBytes: number;
+  readonly sizeBytes: number;
+  readonly modifiedS: number;
+  readonly modifiedNs: number;
+  readonly versionEpoch: number;
+  readonly versionSeq: number;
+  readonly sizeEpoch: number;
+  readonly sizeSeq: number;
+  readonly dead: number;
+  readonly seal: number;
+  readonly lender: number;
+  readonly installedStart: number;
+}
+
+/** @returns the state's columns, in the order of `STATE_COLUMNS` */
+export function stateValues(state: FileState): unknown[] {
+  const { record, attributes } = state;
+  return [
+    JSON.stringify(record.view),
+    record.seq,
+    record.sessions,
+    attributes.sizeBytes,
+    Number(attributes.modifiedNs / 1_000_000_000n),
+    Number(attributes.modifiedNs % 1_000_000_000n),
+    attributes.versionEpoch,
+    attributes.versionSeq,
+    state.sizeEpoch,
+    state.sizeSeq,
+    attributes.dead ? 1 : 0,
+    SEALS.indexOf(attributes.seal),
+  ];
+}
+
+export function stateOf(row: FileRow): FileState {
+  return {
+    record: {
+      view: JSON.parse(row.view) as View,
+      promised: JSON.parse(row.promised) as Epoch,
+      installed: JSON.parse(row.installed) as Epoch,
+      seq: row.seq,
+      sessions: new Uint8Array(row.sessions.buffer, row.sessions.byteOffset, row.sessions.length),
+    },
+    attributes: {
+      sizeBytes: row.sizeBytes,
+      modifiedNs: BigInt(row.modifiedS) * 1_000_000_000n + BigInt(row.modifiedNs),
+      versionEpoch: row.versionEpoch,
+      versionSeq: row.versionSeq,
+      objectBytes: row.objectBytes,
+      dead: row.dead !== 0,
+      seal: sealOf(row.seal),
+    },
+    sizeEpoch: row.sizeEpoch,
+    sizeSeq: row.sizeSeq,
+    lender: row.lender,
+    installedStart: row.installedStart,
+  };
+}
+
+function sealOf(code: number): Seal {
+  const seal = SEALS[code];
+  assert(seal !== undefined, 'The index has the seals that we know');
+  return seal;
+}

@@ -1,0 +1,193 @@
+import fs from 'node:fs';
+import type Database from 'better-sqlite3';
+import { assert } from '../../base/assert.ts';
+import type { World } from '../../base/world.ts';
+import { errorCode } from './failures.ts';
+import type { FileOps } from './file-ops.ts';
+import type { IndexStatements } from './index-statements.ts';
+import { SharedFlush } from './shared-flush.ts';
+
+/** The log is copied back into the database beyond this size. */
+const LOG_BYTES_MAX = 16 * 1024 * 1024;
+/** Commits between two looks at the size of the log. */
+const LOG_LOOK_COMMITS = 32;
+
+/**
+ * Databases into which the log was copied without a sync yet. If the process exits then, SQLite closes
+ * the database on its way out and deletes the log, the only copy that is synced: so they are synced first.
+ */
+const copiedUnsynced = new Set<number>();
+process.once('exit', () => {
+  for (const fd of copiedUnsynced) fs.fdatasyncSync(fd);
+});
+
+interface Work {
+  readonly run: () => void;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** An open index with the descriptors of its files. */
+export interface IndexFiles {
+  readonly database: Database.Database;
+  readonly ops: FileOps;
+  readonly logFd: number;
+  /** Closed only after SQLite's own: closing any descriptor of a file drops the process's locks on it. */
+  readonly databaseFd: number;
+}
+
+/**
+ * Transactions of the index, and its log.
+ *
+ * Changes of one turn of the event loop share one transaction. A sync inside SQLite would block the event loop for as
+ * long as a disk takes; so the syncs that `synchronous = FULL` would do are done here, in the thread pool and in the order
+ * that SQLite's log needs; see FORMAT.md, "The index".
+ */
+export class IndexTransactions {
+  readonly #world: World;
+  readonly #database: Database.Database;
+  readonly #ops: FileOps;
+  readonly #onFailure: (error: unknown) => void;
+  readonly #logFd: number;
+  readonly #databaseFd: number;
+  readonly #logFlush: SharedFlush;
+  readonly #statements: IndexStatements;
+  #works: Work[] = [];
+  #scheduled = false;
+  /** Commits wait while the log is copied back. */
+  #held = false;
+  #checkpointing: Promise<void> | null = null;
+  #commitsUntilLook = LOG_LOOK_COMMITS;
+
+  constructor(
+    world: World,
+    { database, ops, logFd, databaseFd }: IndexFiles,
+    statements: IndexStatements,
+    onFailure: (error: unknown) => void,
+  ) {
+    this.#world = world;
+    this.#database = database;
+    this.#ops = ops;
+    this.#logFd = logFd;
+    this.#databaseFd = databaseFd;
+    this.#onFailure = onFailure;
+    this.#logFlush = new SharedFlush(() => ops.datasync(logFd));
+    this.#statements = statements;
+  }
+
+  /**
+   * Runs `work`, which changes the index and nothing else, in the transaction that ends this turn of
+   * the event loop. It survives the death of the process when the promise resolves.
+   */
+  commit(work: () => void): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#works.push({ run: work, resolve, reject });
+      this.#schedule();
+    });
+  }
+
+  /** Everything committed before the call survives loss of power when it resolves. */
+  flush(): Promise<void> {
+    return this.#logFlush.request();
+  }
+
+  /**
+   * Ends the process's use of the index; everything in it is synced.
+   * @param copiedBack called where its log, which goes, is not needed any more
+   */
+  async close(healthy: boolean, copiedBack: () => void): Promise<void> {
+    if (this.#checkpointing !== null) await this.#checkpointing;
+    assert(this.#works.length === 0, 'The index is closed after its last commit');
+    try {
+      // So that closing, which copies the log back and deletes it, has nothing left to block for.
+      if (healthy) {
+        await this.checkpoint();
+        copiedBack();
+      }
+    } finally {
+      copiedUnsynced.delete(this.#databaseFd);
+      this.#database.close();
+      await this.#ops.close(this.#logFd);
+      await this.#ops.close(this.#databaseFd);
+    }
+  }
+
+  /** As `close`, where nothing can be awaited, because the process ends. */
+  copyBack(): void {
+    fs.fdatasyncSync(this.#logFd);
+    this.#database.pragma('wal_checkpoint(PASSIVE)');
+    fs.fdatasyncSync(this.#databaseFd);
+  }
+
+  closeNow(): void {
+    copiedUnsynced.delete(this.#databaseFd);
+    this.#database.close();
+  }
+
+  #schedule(): void {
+    if (this.#scheduled || this.#held) return;
+    this.#scheduled = true;
+    this.#world.soon(() => {
+      this.#scheduled = false;
+      if (!this.#held) this.#commitAll();
+    });
+  }
+
+  #commitAll(): void {
+    const works = this.#works;
+    this.#works = [];
+    try {
+      this.#statements.begin.run();
+      for (const work of works) work.run();
+      this.#statements.commit.run();
+    } catch (error) {
+      if (this.#database.inTransaction) this.#statements.rollback.run();
+      // A full disk leaves the index as it was. Anything else leaves us without knowing what it holds.
+      if (errorCode(error) !== 'SQLITE_FULL') this.#onFailure(error);
+      for (const work of works) work.reject(error);
+      return;
+    }
+    for (const work of works) work.resolve();
+    this.#commitsUntilLook--;
+    if (this.#commitsUntilLook <= 0) {
+      this.#commitsUntilLook = LOG_LOOK_COMMITS;
+      if (this.#checkpointing === null && fs.fstatSync(this.#logFd).size > LOG_BYTES_MAX) {
+        this.#checkpointing = this.checkpoint()
+          .catch((error) => {
+            // With a full disk the log stays as it is, and grows until commits are refused as well.
+            if (errorCode(error) !== 'SQLITE_FULL') this.#onFailure(error);
+          })
+          .finally(() => {
+            this.#checkpointing = null;
+          });
+      }
+    }
+  }
+
+  /**
+   * Copies the log back into the database and empties it. In between commits wait: SQLite would begin
+   * the log anew once all of it is copied, while neither the copies nor the new beginning are synced.
+   */
+  async checkpoint(): Promise<void> {
+    // Most of the log goes to the disk before any commit has to wait.
+    await this.#logFlush.request();
+    this.#held = true;
+    try {
+      await this.#logFlush.request();
+      copiedUnsynced.add(this.#databaseFd);
+      this.#database.pragma('synchronous = OFF');
+      try {
+        this.#database.pragma('wal_checkpoint(PASSIVE)');
+      } finally {
+        this.#database.pragma('synchronous = NORMAL');
+      }
+      await this.#ops.datasync(this.#databaseFd);
+      copiedUnsynced.delete(this.#databaseFd);
+      this.#database.pragma('wal_checkpoint(TRUNCATE)');
+      await this.#logFlush.request();
+    } finally {
+      this.#held = false;
+      if (this.#works.length > 0) this.#schedule();
+    }
+  }
+}

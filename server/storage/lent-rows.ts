@@ -1,0 +1,42 @@
+import type { FileId } from '../../base/ids.ts';
+import type { FileState } from './contents.ts';
+import type { IndexGuard } from './index-guard.ts';
+import { type IndexStatements, putFileRow } from './index-statements.ts';
+
+/** Objects that one file borrows of another. Changed within a commit only. */
+export class LentRows {
+  readonly #statements: IndexStatements;
+  readonly #guard: IndexGuard;
+
+  constructor(statements: IndexStatements, guard: IndexGuard) {
+    this.#statements = statements;
+    this.#guard = guard;
+  }
+
+  /** Slots of its lender's container that a file has objects in. Reads all of them at once. */
+  slots(file: FileId): number[] {
+    return this.#guard.read(() => this.#statements.borrowedSlots.all(file));
+  }
+
+  /** A file whose objects were lent to it before. */
+  putBorrower(file: FileId, state: FileState): void {
+    putFileRow(this.#statements, file, state);
+    this.#statements.removedDelete.run(file);
+  }
+
+  /** A range of the objects of its lender as they are now. */
+  lend(file: FileId, lender: FileId, first: number, last: number): void {
+    this.#statements.objectsLend.run(file, lender, first, last);
+  }
+
+  /**
+   * Objects of a file that is not there yet.
+   *
+   * @param isBegun some are about to come: the next start removes them, unless the file comes, too
+   */
+  delete(file: FileId, isBegun = false): void {
+    this.#statements.objectsDelete.run(file, 0, Number.MAX_SAFE_INTEGER);
+    if (isBegun) this.#statements.removedPut.run(file);
+    else this.#statements.removedDelete.run(file);
+  }
+}
