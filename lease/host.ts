@@ -11,14 +11,14 @@ import {
   type LeaseView,
 } from './actions.ts';
 import { BallotSequence } from './ballot.ts';
-import { Cell, type CellState } from './cell.ts';
+import type { CellState } from './cell.ts';
 import type { CellContext } from './cell-cursor.ts';
 import { CellTable } from './cell-table.ts';
+import { Cells } from './cells.ts';
 import { ClientBidder } from './client-bidder.ts';
 import { ClockMonitor, type ClockOffset } from './clock-monitor.ts';
 import { FleaseRules } from './flease.ts';
 import { Flow } from './flow.ts';
-import type { KnownView } from './group.ts';
 import type { LeaseEnvelope, LeaseMessage } from './messages.ts';
 import type { LeaseConfig } from './parameters.ts';
 import { type LeaseParameters, leaseParameters } from './parameters.ts';
@@ -43,10 +43,7 @@ export class LeaseHost {
   readonly #context: CellContext;
   readonly #monitor: ClockMonitor;
   readonly #startedMs: number;
-  readonly #table: CellTable;
-  readonly #wheel: Wheel;
-  readonly #cell: Cell;
-  readonly #knownView: (cell: CellId) => KnownView | null;
+  readonly #cells: Cells;
   /** Number of the view that all cells go by; null where each cell has a view of its own. */
   #view: number | null;
   #clockFault = false;
@@ -57,12 +54,10 @@ export class LeaseHost {
   constructor(config: LeaseConfig, nowMs: number) {
     const parameters = leaseParameters(config);
     this.#parameters = parameters;
-    this.#knownView = config.knownView ?? (() => null);
     this.#view = config.view ?? null;
     const rules = rulesOf(parameters, nowMs);
     const table = new CellTable();
-    this.#table = table;
-    this.#wheel = new Wheel(table, nowMs, parameters.timerLateMs);
+    const wheel = new Wheel(table, nowMs, parameters.timerLateMs);
     this.#monitor = new ClockMonitor(nowMs, parameters.clockSkewMaxMs, parameters.leaseMs);
     this.#context = {
       parameters,
@@ -74,9 +69,9 @@ export class LeaseHost {
       monitor: this.#monitor,
       prng: new Prng(config.incarnation),
       table,
-      wheel: this.#wheel,
+      wheel,
     };
-    this.#cell = new Cell(this.#context);
+    this.#cells = new Cells(this.#context, config.knownView ?? (() => null));
     this.#startedMs = nowMs;
     this.#lastMs = nowMs;
   }
@@ -94,9 +89,9 @@ export class LeaseHost {
     switch (event.kind) {
       case 'open': {
         const { view, members, joint, handicapMs } = event;
-        const cell = this.#at(event.cell);
+        const cell = this.#cells.at(event.cell, nowMs);
         cell.open(view, members, joint, handicapMs, nowMs, out);
-        this.#settle(cell, nowMs);
+        this.#cells.settle(cell, nowMs);
         break;
       }
       case 'away':
@@ -104,22 +99,22 @@ export class LeaseHost {
         break;
       case 'view':
         // A cell that is not here learns its view when it is.
-        this.#find(event.cell)?.follow(event);
+        this.#cells.find(event.cell)?.follow(event);
         break;
       case 'succeed': {
-        const cell = this.#find(event.cell);
+        const cell = this.#cells.find(event.cell);
         if (cell === null) break;
         cell.succeed(event.from);
-        this.#settle(cell, nowMs);
+        this.#cells.settle(cell, nowMs);
         break;
       }
       case 'close':
       case 'release': {
-        const cell = this.#find(event.cell);
+        const cell = this.#cells.find(event.cell);
         if (cell === null) break;
         if (event.kind === 'close') cell.close(nowMs, out);
         else cell.release(nowMs, out);
-        this.#settle(cell, nowMs);
+        this.#cells.settle(cell, nowMs);
         break;
       }
       case 'ask':
@@ -149,17 +144,17 @@ export class LeaseHost {
    * Nothing that a timer has set takes part in the answer.
    */
   owns(cell: CellId, nowMs: number): boolean {
-    return !this.#clockFault && (this.#find(cell)?.holds(nowMs) ?? false);
+    return !this.#clockFault && (this.#cells.find(cell)?.holds(nowMs) ?? false);
   }
 
   /** Who holds the cell, as far as this server knows. For redirects and reports. */
   view(cell: CellId, nowMs: number): LeaseView {
-    return this.#find(cell)?.view(nowMs) ?? { holder: null, own: false, remainingMs: 0 };
+    return this.#cells.find(cell)?.view(nowMs) ?? { holder: null, own: false, remainingMs: 0 };
   }
 
   /** What this server, a member of the cell, has heard of a client's lease. A hint: a majority may know better. */
   claim(cell: CellId, nowMs: number): ClaimedLease | null {
-    const lease = this.#find(cell)?.accepted() ?? null;
+    const lease = this.#cells.find(cell)?.accepted() ?? null;
     if (lease === null || lease.claim === null || lease.released) return null;
     const remainingMs = lease.untilMs + this.#parameters.clockSkewMaxMs - nowMs;
     return remainingMs < 0 ? null : { ...lease.claim, remainingMs };
@@ -172,7 +167,7 @@ export class LeaseHost {
 
   /** Lease clock at which `tick` has something to do, or null. */
   nextWakeMs(): number | null {
-    return this.#clockFault ? null : this.#wheel.firstMs();
+    return this.#clockFault ? null : this.#cells.firstDueMs();
   }
 
   /** What a frame to `to` says about its sender. */
@@ -198,12 +193,12 @@ export class LeaseHost {
 
   /** Number of cells remembered. */
   get cellCount(): number {
-    return this.#table.size;
+    return this.#cells.size;
   }
 
   /** For tests and simulations, which compare the state before and after each step. */
   inspect(cell: CellId): CellState | null {
-    return this.#find(cell)?.state() ?? null;
+    return this.#cells.find(cell)?.state() ?? null;
   }
 
   #onFrame(event: FrameEvent, nowMs: number, out: LeaseAction[]): void {
@@ -226,7 +221,7 @@ export class LeaseHost {
     const silent = this.#isRecovering(nowMs);
     if (silent) this.#trace(out, 'kept-silent', '');
     for (const message of messages) {
-      if (!isOwnWord(message, from, envelope.incarnation) || !this.#table.hasRoom()) continue;
+      if (!isOwnWord(message, from, envelope.incarnation) || !this.#cells.hasRoom) continue;
       if (this.#isOfOtherView(message)) this.#refuseView(from, message, silent, out);
       else if (silent) this.#onHint(message, nowMs, out);
       else this.#onMessage(from, message, nowMs, out);
@@ -236,19 +231,18 @@ export class LeaseHost {
   #onMessage(from: ServerId, message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
     const { kind } = message;
     const asks = kind === 'read' || kind === 'query' || kind === 'write' || kind === 'learn';
-    // An answer for a cell that is not remembered is an answer to nobody.
-    const cell = asks ? this.#at(message.cell) : this.#find(message.cell);
+    // An answer for a cell that is not remembered is too late.
+    const cell = asks ? this.#cells.at(message.cell, nowMs) : this.#cells.find(message.cell);
     if (cell === null) return;
     cell.message(from, message, nowMs, out);
-    this.#settle(cell, nowMs);
+    this.#cells.settle(cell, nowMs);
   }
 
   #onVoters(view: number, nowMs: number, out: LeaseAction[]): void {
     assert(this.#view !== null && view > this.#view, 'Views of voters are numbered in their order');
     this.#view = view;
-    for (const row of this.#table.rows()) {
-      const cell = this.#cell.at(row);
-      if (cell.forsake(out)) this.#settle(cell, nowMs);
+    for (const cell of this.#cells) {
+      if (cell.forsake(out)) this.#cells.settle(cell, nowMs);
     }
   }
 
@@ -276,32 +270,28 @@ export class LeaseHost {
       assert(order.spanMs > 0 && order.spanMs <= parameters.leaseMs, 'A claim is at most a lease long');
       assert((order.note ?? '').length <= CLAIM_NOTE_MAX, 'A note has its bounds');
     }
-    const cell = this.#at(event.cell);
+    const cell = this.#cells.at(event.cell, nowMs);
     cell.ask(new ClientBidder(event, nowMs, parameters, rules), nowMs, out);
-    this.#settle(cell, nowMs);
+    this.#cells.settle(cell, nowMs);
   }
 
-  /** Neither ack nor nack while recovering; only the news who holds what is of use already. */
+  /** Neither ack nor nack while recovering; only a decided lease is of use already. */
   #onHint(message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
     if (message.kind !== 'learn') return;
-    const cell = this.#at(message.cell);
+    const cell = this.#cells.at(message.cell, nowMs);
     cell.hint(message.lease, nowMs, out);
-    this.#settle(cell, nowMs);
+    this.#cells.settle(cell, nowMs);
   }
 
   #onTick(nowMs: number, out: LeaseAction[]): void {
-    for (let row = this.#wheel.take(nowMs); row !== null; row = this.#wheel.take(nowMs)) {
-      const cell = this.#cell.at(row);
+    for (let cell = this.#cells.takeDue(nowMs); cell !== null; cell = this.#cells.takeDue(nowMs)) {
       if (cell.isIdle) {
         this.#trace(out, 'forgotten', '', cell.id);
-        cell.forget();
-        this.#table.remove(row);
-        continue;
+        this.#cells.forget(cell);
+      } else {
+        cell.tick(nowMs, out);
+        this.#cells.wait(cell, nowMs);
       }
-      cell.tick(nowMs, out);
-      const dueMs = cell.settle(nowMs) ?? nowMs;
-      assert(dueMs > nowMs, 'A tick leaves nothing due');
-      this.#wheel.insert(row, dueMs, nowMs);
     }
   }
 
@@ -309,42 +299,20 @@ export class LeaseHost {
   #goOn(nowMs: number, out: LeaseAction[]): void {
     const { flow } = this.#context;
     for (let row = flow.next(); row !== null; row = flow.next()) {
-      const cell = this.#cell.at(row);
+      const cell = this.#cells.in(row);
       cell.turn(nowMs, out);
-      this.#settle(cell, nowMs);
+      this.#cells.settle(cell, nowMs);
     }
   }
 
   #fault(detail: string, out: LeaseAction[]): void {
     this.#clockFault = true;
     this.#trace(out, 'clock-fault', detail);
-    for (const row of this.#table.rows()) this.#cell.at(row).fault(out);
+    for (const cell of this.#cells) cell.fault(out);
   }
 
   #isRecovering(nowMs: number): boolean {
     return nowMs < this.#context.rules.recovery.untilMs;
-  }
-
-  /** The cell, which comes into being if it is not remembered. */
-  #at(id: CellId): Cell {
-    const row = this.#table.find(id);
-    if (row !== null) return this.#cell.at(row);
-    const added = this.#table.add(id);
-    this.#wheel.insert(added, this.#lastMs + this.#parameters.forgetMs, this.#lastMs);
-    const cell = this.#cell.at(added);
-    const known = this.#knownView(id);
-    if (known !== null) cell.follow(known);
-    return cell;
-  }
-
-  #find(id: CellId): Cell | null {
-    const row = this.#table.find(id);
-    return row === null ? null : this.#cell.at(row);
-  }
-
-  #settle(cell: Cell, nowMs: number): void {
-    const dueMs = cell.settle(nowMs);
-    if (dueMs !== null) this.#wheel.move(cell.row, dueMs);
   }
 
   #trace(out: LeaseAction[], mark: LeaseMark, detail: string, cell: CellId = CATALOG_CELL): void {

@@ -1,0 +1,86 @@
+import { assert } from '../base/assert.ts';
+import type { CellId } from '../base/ids.ts';
+import { Cell } from './cell.ts';
+import type { CellContext } from './cell-cursor.ts';
+import type { KnownView } from './group.ts';
+
+/**
+ * All cells of a server, and when each has something to do. A cell that is returned is valid until the next one is: there is
+ * one object for all of them.
+ */
+export class Cells {
+  readonly #context: CellContext;
+  readonly #cell: Cell;
+  readonly #knownView: (cell: CellId) => KnownView | null;
+
+  constructor(context: CellContext, knownView: (cell: CellId) => KnownView | null) {
+    this.#context = context;
+    this.#cell = new Cell(context);
+    this.#knownView = knownView;
+  }
+
+  /** Number of cells remembered. */
+  get size(): number {
+    return this.#context.table.size;
+  }
+
+  get hasRoom(): boolean {
+    return this.#context.table.hasRoom();
+  }
+
+  *[Symbol.iterator](): Generator<Cell> {
+    for (const row of this.#context.table.rows()) yield this.#cell.at(row);
+  }
+
+  in(row: number): Cell {
+    return this.#cell.at(row);
+  }
+
+  /** @returns the cell, which is added if it is not remembered */
+  at(id: CellId, nowMs: number): Cell {
+    const { table, wheel, parameters } = this.#context;
+    const row = table.find(id);
+    if (row !== null) return this.#cell.at(row);
+    const added = table.add(id);
+    wheel.insert(added, nowMs + parameters.forgetMs, nowMs);
+    const cell = this.#cell.at(added);
+    const known = this.#knownView(id);
+    if (known !== null) cell.follow(known);
+    return cell;
+  }
+
+  find(id: CellId): Cell | null {
+    const row = this.#context.table.find(id);
+    return row === null ? null : this.#cell.at(row);
+  }
+
+  forget(cell: Cell): void {
+    const { row } = cell;
+    cell.forget();
+    this.#context.table.remove(row);
+  }
+
+  /** An event is over: the cell is due when it next has something to do. */
+  settle(cell: Cell, nowMs: number): void {
+    const dueMs = cell.settle(nowMs);
+    if (dueMs !== null) this.#context.wheel.move(cell.row, dueMs);
+  }
+
+  /** Lease clock at which the first cell is due, or null. */
+  firstDueMs(): number | null {
+    return this.#context.wheel.firstMs();
+  }
+
+  /** @returns a cell that is due, which waits again or is forgotten before the next is taken; null where none is */
+  takeDue(nowMs: number): Cell | null {
+    const row = this.#context.wheel.take(nowMs);
+    return row === null ? null : this.#cell.at(row);
+  }
+
+  /** A cell that was due has done what it had to. */
+  wait(cell: Cell, nowMs: number): void {
+    const dueMs = cell.settle(nowMs) ?? nowMs;
+    assert(dueMs > nowMs, 'A tick leaves nothing due');
+    this.#context.wheel.insert(cell.row, dueMs, nowMs);
+  }
+}
