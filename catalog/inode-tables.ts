@@ -308,13 +308,6 @@ export class InodeTables {
     this.#statements.run('UPDATE inodes SET preserving = ? WHERE id = ?', preserving, id);
   }
 
-  /** Files whose contents are about to be preserved. */
-  preserving(): InodeRow[] {
-    return this.#statements.all<InodeRow>(
-      `SELECT ${INODE_COLUMNS} FROM inodes i WHERE i.preserving > 0 ORDER BY i.id`,
-    );
-  }
-
   /** A file that preserves the contents of another has them: where, and how large it is. */
   preserved(id: number, contents: InodeRow, view: number, replicas: string): void {
     this.#servers.place(id, replicas);
@@ -334,59 +327,6 @@ export class InodeTables {
   setAllowed(id: number, allowed: number | null): void {
     this.#changes.touch(id);
     this.#statements.run('UPDATE inodes SET allowed = ? WHERE id = ?', allowed, id);
-  }
-
-  /** Files of a volume that have a name and may be being written. */
-  live(volume: number, countMax: number): number[] {
-    return this.#statements
-      .all<{ id: number }>(
-        'SELECT id FROM inodes WHERE live = 1 AND orphaned_ns IS NULL AND volume = ? ORDER BY id LIMIT ?',
-        volume,
-        countMax,
-      )
-      .map(({ id }) => id);
-  }
-
-  /**
-   * Files of all volumes that have a name and may be being written. Left to itself SQLite reads all inodes in the order of their
-   * numbers; the index has live files alone.
-   */
-  allLive(after: number, countMax: number): InodeRow[] {
-    return this.#statements.all<InodeRow>(
-      `SELECT ${INODE_COLUMNS} FROM inodes i INDEXED BY live_files
-       WHERE i.live = 1 AND i.orphaned_ns IS NULL AND i.id > ? ORDER BY i.id LIMIT ?`,
-      after,
-      countMax,
-    );
-  }
-
-  /** Files that count for more than their size: they may still grow. The index of the same condition finds them. */
-  reserving(after: number, countMax: number): InodeRow[] {
-    return this.#statements.all<InodeRow>(
-      `SELECT ${INODE_COLUMNS} FROM inodes i
-       WHERE i.live = 1 AND i.allowed > i.size AND i.id > ? ORDER BY i.id LIMIT ?`,
-      after,
-      countMax,
-    );
-  }
-
-  /** Files without a name since before `beforeNs`, the longest nameless first. */
-  orphansBefore(beforeNs: string, countMax: number): InodeRow[] {
-    return this.#statements.all<InodeRow>(
-      `SELECT ${INODE_COLUMNS} FROM inodes i
-       WHERE i.orphaned_ns IS NOT NULL AND i.orphaned_ns < CAST(? AS INTEGER)
-       ORDER BY i.orphaned_ns, i.id LIMIT ?`,
-      beforeNs,
-      countMax,
-    );
-  }
-
-  orphansOfVolume(volume: number): InodeRow[] {
-    return this.#statements.all<InodeRow>(
-      `SELECT ${INODE_COLUMNS} FROM inodes i
-       WHERE i.orphaned_ns IS NOT NULL AND i.volume = ? ORDER BY i.orphaned_ns, i.id`,
-      volume,
-    );
   }
 
   /** The contents of a file with a name are others now. */

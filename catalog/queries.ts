@@ -83,14 +83,14 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       return { snapshots: tables.snapshots.all(volume.id).map((row) => snapshotInfoOf(volume, row)) };
     }
     case 'sweeps':
-      return { pending: tables.snapshots.hasSweeps() || tables.inodes.preserving().length > 0 };
+      return { pending: tables.sweeps.isPending() || tables.inodeLists.preserving().length > 0 };
     case 'live-files':
-      return { inodes: tables.inodes.live(volumeOf(tables, query.volume).id, query.countMax) };
+      return { inodes: tables.inodeLists.live(volumeOf(tables, query.volume).id, query.countMax) };
     case 'reservations': {
       const { after, countMax } = query;
       const rows = query.live
-        ? tables.inodes.allLive(after, countMax)
-        : tables.inodes.reserving(after, countMax);
+        ? tables.inodeLists.allLive(after, countMax)
+        : tables.inodeLists.reserving(after, countMax);
       const files = rows.filter(isCounted).map(({ id, markEpoch, markTurn }) => ({
         inode: id,
         mark: { epoch: markEpoch, turn: markTurn },

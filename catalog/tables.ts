@@ -1,12 +1,14 @@
 import { assert } from '../base/assert.ts';
 import { ChangeRecord, type NameChange } from './change-record.ts';
 import { EntryTables } from './entry-tables.ts';
+import { InodeLists } from './inode-lists.ts';
 import { InodeNumbers } from './inode-numbers.ts';
 import type { EntryRow, InodeRow } from './inode-rows.ts';
 import { InodeTables } from './inode-tables.ts';
 import type { CatalogDatabase } from './schema.ts';
 import { ServerTables } from './server-tables.ts';
 import { SessionTables } from './session-tables.ts';
+import { SnapshotSweeps } from './snapshot-sweeps.ts';
 import { SnapshotTables } from './snapshot-tables.ts';
 import { Statements } from './statements.ts';
 import { TrashTables } from './trash-tables.ts';
@@ -30,6 +32,8 @@ export class Tables {
   readonly trash: TrashTables;
   /** What snapshots show. Every change of a row that they show keeps it there first. */
   readonly snapshots: SnapshotTables;
+  readonly sweeps: SnapshotSweeps;
+  readonly inodeLists: InodeLists;
   readonly #db: CatalogDatabase;
   readonly #statements: Statements;
   readonly #changes = new ChangeRecord();
@@ -45,6 +49,8 @@ export class Tables {
     this.servers = new ServerTables(statements);
     this.trash = new TrashTables(statements);
     this.snapshots = new SnapshotTables(statements);
+    this.sweeps = new SnapshotSweeps(statements);
+    this.inodeLists = new InodeLists(statements);
     const { volumes, numbers, servers, trash, snapshots } = this;
     this.inodes = new InodeTables(statements, { volumes, numbers, servers, trash, snapshots, changes });
     this.entries = new EntryTables(statements, { snapshots, changes });

@@ -166,7 +166,7 @@ export function collect(
   atNs: string,
 ): CommandResults['collect'] {
   forgetReservations(tables, atNs);
-  const orphans = tables.inodes.orphansBefore(timeCheck(command.beforeNs), command.countMax);
+  const orphans = tables.inodeLists.orphansBefore(timeCheck(command.beforeNs), command.countMax);
   const inodes = orphans.filter((orphan) => isCollected(tables, orphan));
   return { inodes: inodes.map((orphan) => orphan.id) };
 }

@@ -32,7 +32,7 @@ export function snapshotCreate(
     throw new ServiceError('too-large', `A volume has at most ${SNAPSHOTS_MAX} snapshots: remove some`);
   }
   // Of a live file the catalog knows neither size nor contents.
-  const [live] = tables.inodes.live(volume.id, 1);
+  const [live] = tables.inodeLists.live(volume.id, 1);
   if (live !== undefined) {
     throw new ServiceError(
       'busy',
@@ -58,13 +58,13 @@ export function snapshotRemove(
 
 /** Files whose contents no snapshot shows any more are collected with the next orphans. */
 export function sweep(tables: Tables, command: CommandOf<'sweep'>): CommandResults['sweep'] {
-  const { rows, more, sources } = tables.snapshots.sweep(command.countMax);
+  const { rows, more, sources } = tables.sweeps.sweep(command.countMax);
   for (const id of sources) {
     const inode = tables.inode(id);
     if (inode?.orphanedNs === HELD_NS && !isShown(tables, inode)) tables.inodes.setOrphaned(id, RELEASED_NS);
   }
   // What was begun for snapshots that are gone, and broke off.
-  for (const file of tables.inodes.preserving()) if (!isShown(tables, file)) release(tables, file);
+  for (const file of tables.inodeLists.preserving()) if (!isShown(tables, file)) release(tables, file);
   return { rows, more };
 }
 

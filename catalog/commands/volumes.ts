@@ -81,8 +81,8 @@ export function volumeRemove(
       `Volume "${command.name}" has ${snapshots.length} snapshots, the first of them "${first?.name}": remove them before`,
     );
   }
-  tables.snapshots.forgetVolume(volume.id);
-  for (const orphan of tables.inodes.orphansOfVolume(volume.id)) tables.inodes.delete(orphan);
+  tables.sweeps.forgetVolume(volume.id);
+  for (const orphan of tables.inodeLists.orphansOfVolume(volume.id)) tables.inodes.delete(orphan);
   tables.inodes.delete(tables.inodes.known(volume.root));
   tables.volumes.delete(volume.id);
   return {};
