@@ -8,7 +8,6 @@ import { ReservationSweep, type ReservationSweepParts } from '../file/reservatio
 import { FullDisks } from '../full-disks.ts';
 import { SENTENCES } from '../live/sentences.ts';
 import { addressOf, Membership } from '../membership/membership.ts';
-import { peerHandlers } from '../peer-handlers.ts';
 import { Repairer } from '../repair/repairer.ts';
 import { Scrubber } from '../repair/scrubber.ts';
 import { ballastKeep } from '../storage/ballast.ts';
@@ -16,6 +15,7 @@ import { FolderError } from '../storage/folder-error.ts';
 import type { ClusterTransport, Transport } from '../transport/transport.ts';
 import type { Base } from './base.ts';
 import { type CoreParts, isConnectedOf } from './cores.ts';
+import { peerHandlers } from './peer-handlers.ts';
 import type { ServiceParts } from './services.ts';
 import type { StorageParts } from './storage.ts';
 

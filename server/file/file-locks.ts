@@ -1,15 +1,12 @@
-import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
-import type { Timer, World } from '../../base/world.ts';
+import type { World } from '../../base/world.ts';
 import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
-import type { Epoch } from '../../replica/epoch.ts';
 import { epochCompare } from '../../replica/epoch.ts';
 import type {
   LockBody,
   LockGrant,
   LockList,
-  LockOfClient,
   LockRenewal,
   LockRenewalBody,
   LocksHeld,
@@ -23,6 +20,16 @@ import { recentlyUsed } from '../recently-used.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { FileStore } from '../storage/store.ts';
 import { wasBorneOnly } from './borne-file.ts';
+import {
+  type Book,
+  type Client,
+  type Former,
+  holderOf,
+  locked,
+  placeOf,
+  type Waiting,
+  wishOf,
+} from './lock-book.ts';
 import type { LockEnding } from './lock-endings.ts';
 import { type LockBounds, LockShares } from './lock-shares.ts';
 import { LockTable, type LockWaiter } from './lock-table.ts';
@@ -49,55 +56,6 @@ export interface FileLocksParts {
   readonly lockBounds?: LockBounds;
   /** This server has led the file, ended in good order, and left no locks: those who may lead it next are told. */
   endedUnlocked(ending: LockEnding, servers: readonly ServerId[]): void;
-}
-
-/** Whoever has locks of a file, or waits for one. */
-interface Client {
-  /** Whose locks they count as. @see LockShares */
-  readonly holder: string;
-  /** By this server's monotonic clock, from when the last message was received: until then its requests wait. */
-  aliveUntilMs: number;
-  /**
-   * Until then it has its locks: from when the last renewal was received, which names them, or its first lock was asked for. Other messages
-   * do not count: a lock that the client does not know of, as after a loss that the server has not noticed, is to end while the client waits for it.
-   */
-  locksUntilMs: number;
-  /** At the most that of the first message since which this server has known the client without a gap; 0 where it has claimed its locks. */
-  sinceStamp: number;
-  /** The newest message, and what of the ones before is not over. */
-  stamp: number;
-  pending: ReadonlySet<number>;
-}
-
-/** A request that waits for its lock. */
-interface Waiting {
-  readonly client: number;
-  readonly number: number;
-  /** Ends the wait; absent while nobody is connected who could be told. */
-  answer: ((outcome: 'granted' | 'deposed' | 'over') => void) | null;
-  /** When the place is forgotten. */
-  keptUntilMs: number;
-}
-
-/** What the primary of one epoch knows of its file's locks. */
-interface Book {
-  readonly epoch: Epoch;
-  readonly table: LockTable;
-  readonly clients: Map<number, Client>;
-  /** By place in the table. */
-  readonly waiting: Map<number, Waiting>;
-  /** Until then, locks of an epoch before may be claimed, and no others are given. */
-  graceUntilMs: number;
-  readonly afterGrace: Set<() => void>;
-  timer: Timer | null;
-  timerAtMs: number;
-  end(): void;
-}
-
-/** The locks with which the last epoch that is known here ended in good order; of another server's, that there were none. */
-interface Former {
-  readonly counter: number;
-  readonly locks: readonly LockOfClient[];
 }
 
 /**
@@ -525,27 +483,4 @@ export class FileLocks {
     const message = `Locks of file ${file} are claimed from a new primary`;
     return waits ? new ServiceError('locked', message) : new ServiceError('busy', message, { retryAfterMs });
   }
-}
-
-/** Where nobody is asked who he is, each client counts by itself. */
-function holderOf(client: number, given: string | null): string {
-  return given ?? `client ${client}`;
-}
-
-function wishOf({ client, owner, kind, type, start, end, pid }: LockBody): WishOfClient {
-  return { client, owner, kind, type, ...rangeFromWire({ start, end }), pid };
-}
-
-function placeOf(book: Book, { client, number }: LockBody): number | null {
-  for (const [place, waiting] of book.waiting) {
-    if (waiting.client === client && waiting.number === number) return place;
-  }
-  return null;
-}
-
-function locked(file: FileId, table: LockTable, wish: WishOfClient): ServiceError {
-  const holder = table.conflict(wish);
-  assert(wish.type !== 'unlock', 'Nothing stands in the way of an unlock');
-  const whose = holder === null ? 'somebody' : `owner ${holder.owner} of client ${holder.client}`;
-  return new ServiceError('locked', `File ${file} is locked by ${whose}`);
 }

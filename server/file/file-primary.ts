@@ -1,4 +1,3 @@
-import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/epoch.ts';
@@ -11,14 +10,14 @@ import type { Clock } from '../clock.ts';
 import type { Committed, ReplicaDriver } from '../replica-driver.ts';
 import type { ChangeRequest, Hole } from '../services.ts';
 import type { FileStore } from '../storage/store.ts';
+import { ChangesInFlight } from './changes-in-flight.ts';
+import { assertGuard, assertUnwritten } from './contents-guard.ts';
 import { endsInChange, inheritsMark } from './live-mark.ts';
 import { type ByteRange, MergedObjects } from './merged-objects.ts';
 import { NameFlush } from './name-flush.ts';
 import { assertDoneBefore } from './sealed-file.ts';
 import { encodeWriteOutcome } from './write-outcome.ts';
 
-/** Bytes of operations in flight for one file; more wait their turn. */
-const IN_FLIGHT_BYTES_MAX = 32 * 1024 * 1024;
 const BUSY_RETRY_MS = 500;
 
 /** What a file's primary needs of the catalog. */
@@ -74,15 +73,12 @@ export class FilePrimary {
   #sizeBytes: number;
   #modifiedNs: bigint;
   #contents: ContentVersion;
-  #inFlightBytes = 0;
-  #waitingBytes = 0;
   /**
    * What the file may grow to before the catalog is asked. An earlier primary's mark is taken over without waiting for the catalog, but not
    * what was allowed with it, which is not known here: the first growth asks.
    */
   #allowedBytes: number;
-  readonly #inFlight = new Set<Promise<void>>();
-  readonly #room: (() => void)[] = [];
+  readonly #inFlight: ChangesInFlight;
   #live: Promise<void> | null = null;
   /** The mark is an earlier primary's: it is set again, only in case that the catalog lost it with its power. */
   #unconfirmed = false;
@@ -109,6 +105,7 @@ export class FilePrimary {
     this.#clock = clock;
     this.#catalog = catalog;
     this.#merged = new MergedObjects(driver.file, store);
+    this.#inFlight = new ChangesInFlight(driver.file);
     const flushing = {
       flush: () => catalog.flush(),
       epoch: () => catalog.epoch(),
@@ -162,7 +159,7 @@ export class FilePrimary {
       };
       while (this.#mustWait(range().to, [range()])) await this.#prepare(range().to, [range()]);
       // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
-      this.#assertGuard(guard);
+      assertGuard(this.#file, guard, { sizeBytes: this.#sizeBytes, contents: this.#contents });
       const at = offset === 'append' ? this.#sizeBytes : offset;
       if (at > FILE_BYTES_MAX - bytes.length) {
         throw new ServiceError(
@@ -178,21 +175,6 @@ export class FilePrimary {
     } finally {
       done();
     }
-  }
-
-  #assertGuard({ contents, sizeBytes }: WriteGuard): void {
-    if (sizeBytes !== undefined && sizeBytes !== this.#sizeBytes) {
-      const why = `it has ${this.#sizeBytes} bytes, not ${sizeBytes}`;
-      throw new ServiceError('precondition-failed', `Cannot write file ${this.#file}: ${why}`);
-    }
-    if (contents === undefined) return;
-    // What is on the disk may lag behind what was ordered: two who wrote at the same time would both pass.
-    const { epoch, seq } = this.#contents;
-    if (contents.epoch === epoch && contents.seq === seq) return;
-    throw new ServiceError(
-      'precondition-failed',
-      `Cannot write file ${this.#file}: it was changed meanwhile`,
-    );
   }
 
   /** Bytes at several places, as one operation. `offset` of the outcome is that of the first. */
@@ -263,19 +245,14 @@ export class FilePrimary {
   }
 
   async #seal(expected: ContentVersion | undefined): Promise<void> {
-    await Promise.all(this.#inFlight);
+    await this.#inFlight.ended();
     // A request that comes late, or a close while another client writes, seals no contents that its sender has not seen.
-    if (expected !== undefined) this.#assertContents(expected);
+    if (expected !== undefined) assertUnwritten(this.#file, expected, this.#contents);
     if (this.#store.attributes(this.#file).seal === 'open') await this.#submitSeal(false);
   }
 
-  #assertContents({ epoch, seq }: ContentVersion): void {
-    if (this.#contents.epoch === epoch && this.#contents.seq === seq) return;
-    throw new ServiceError('precondition-failed', `File ${this.#file} was written since: it is not sealed`);
-  }
-
   #submitSeal(final: boolean): Promise<Committed> {
-    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) return Promise.reject(this.#deposed());
+    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) return Promise.reject(deposed(this.#file));
     const body = encodeFileOperation({ kind: 'seal', final });
     return this.#driver.submit({ request: null, result: new Uint8Array(0), body });
   }
@@ -288,7 +265,7 @@ export class FilePrimary {
   settle(settle: (mark: LiveMark) => Promise<void>): Promise<void> {
     this.#live = null;
     const work = this.#settling.then(async () => {
-      await Promise.all(this.#inFlight);
+      await this.#inFlight.ended();
       this.unsettled = false;
       try {
         await this.#announceSettling();
@@ -309,7 +286,7 @@ export class FilePrimary {
   }
 
   #submitSettling(): Promise<Committed> {
-    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) return Promise.reject(this.#deposed());
+    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) return Promise.reject(deposed(this.#file));
     const body = encodeFileOperation({ kind: 'settling' });
     return this.#driver.submit({ request: null, result: new Uint8Array(0), body });
   }
@@ -337,29 +314,19 @@ export class FilePrimary {
    */
   async preserve({ inode, contents }: Preservation): Promise<'preserved' | 'lost' | 'again'> {
     // First: what others have made of the contents, in an epoch before the one that is led now, is not known here.
-    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw this.#deposed();
+    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw deposed(this.#file);
     const { epoch, seq } = this.#contents;
     if (epoch !== contents.epoch || seq !== contents.seq) return 'lost';
-    if (this.#driver.view.joint !== undefined) throw this.#moving();
+    if (this.#driver.view.joint !== undefined) throw moving(this.#file);
     const body = encodeFileOperation({ kind: 'preserve', as: inode as FileId, contents });
     const ordered = this.#driver.submit({ request: null, result: new Uint8Array(0), body });
     // A majority is enough, also where writes need all.
     ordered.catch(() => undefined);
     await this.#driver.committed(this.epoch, this.#driver.orderedSeq);
     await this.#driver.flush();
-    if (this.#store.record(inode as FileId) === null) throw this.#moving();
+    if (this.#store.record(inode as FileId) === null) throw moving(this.#file);
     const { seal, versionEpoch, versionSeq } = this.#store.attributes(inode as FileId);
     return seal === 'final' && versionEpoch === epoch && versionSeq === seq ? 'preserved' : 'again';
-  }
-
-  #moving(): ServiceError {
-    return new ServiceError(
-      'busy',
-      `Cannot preserve the contents of file ${this.#file} while its members change`,
-      {
-        retryAfterMs: BUSY_RETRY_MS,
-      },
-    );
   }
 
   /** The file's entry in the catalog, and the mark under which it is written, survive power loss. */
@@ -397,7 +364,7 @@ export class FilePrimary {
    * @returns what to call when the change is over
    */
   async #enter(bytes: number): Promise<() => void> {
-    await this.#takeRoom(bytes);
+    await this.#inFlight.reserve(bytes);
     try {
       for (;;) {
         const live = this.#live ?? this.#markAnew();
@@ -406,20 +373,11 @@ export class FilePrimary {
       }
       this.#confirmLive();
     } catch (error) {
-      this.#giveRoom(bytes);
+      this.#inFlight.release(bytes);
       throw error;
     }
-    // No await since the mark was looked at: whoever settles from now on waits for this change.
-    let over = (): void => undefined;
-    const change = new Promise<void>((resolve) => {
-      over = resolve;
-    });
-    this.#inFlight.add(change);
-    return () => {
-      this.#inFlight.delete(change);
-      this.#giveRoom(bytes);
-      over();
-    };
+    // No await since the mark was compared: a settling that begins from now on waits for this change.
+    return this.#inFlight.begin(bytes);
   }
 
   /** @returns the mark, under which changes wait that come from now on */
@@ -485,7 +443,7 @@ export class FilePrimary {
     body: Uint8Array,
     outcome: { offset: number; sizeBytes: number; modifiedNs: bigint },
   ): Promise<Change> {
-    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw this.#deposed();
+    if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw deposed(this.#file);
     if (request.under !== undefined) this.#assertLocked(request.under);
     let before: ContentVersion | undefined;
     const committed = await this.#driver.submit(
@@ -501,37 +459,19 @@ export class FilePrimary {
     return before === undefined ? committed : { ...committed, before };
   }
 
-  #deposed(): ServiceError {
-    return new ServiceError('not-primary', `The primary of file ${this.#file} changed meanwhile`);
-  }
-
   /** Strictly later than every change before, so that whoever compares times sees each change. */
   #nextModifiedNs(): bigint {
     const nowNs = this.#clock.wallNs();
     return nowNs > this.#modifiedNs ? nowNs : this.#modifiedNs + 1n;
   }
+}
 
-  /** @throws ServiceError `busy` where as many bytes wait already as may be in flight: what cannot commit does not pile up */
-  async #takeRoom(bytes: number): Promise<void> {
-    if (this.#waitingBytes > IN_FLIGHT_BYTES_MAX) {
-      throw new ServiceError('busy', `Too much is waiting to be written to file ${this.#file}`, {
-        retryAfterMs: BUSY_RETRY_MS,
-      });
-    }
-    this.#waitingBytes += bytes;
-    try {
-      while (this.#inFlightBytes > 0 && this.#inFlightBytes + bytes > IN_FLIGHT_BYTES_MAX) {
-        await new Promise<void>((resolve) => this.#room.push(resolve));
-      }
-    } finally {
-      this.#waitingBytes -= bytes;
-    }
-    this.#inFlightBytes += bytes;
-  }
+function deposed(file: FileId): ServiceError {
+  return new ServiceError('not-primary', `The primary of file ${file} changed meanwhile`);
+}
 
-  #giveRoom(bytes: number): void {
-    this.#inFlightBytes -= bytes;
-    assert(this.#inFlightBytes >= 0, 'Room is given back once');
-    for (const wake of this.#room.splice(0)) wake();
-  }
+function moving(file: FileId): ServiceError {
+  return new ServiceError('busy', `Cannot preserve the contents of file ${file} while its members change`, {
+    retryAfterMs: BUSY_RETRY_MS,
+  });
 }

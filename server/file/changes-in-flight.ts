@@ -1,0 +1,63 @@
+import { assert } from '../../base/assert.ts';
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+
+/** Bytes of operations in flight for one file; more wait their turn. */
+const IN_FLIGHT_BYTES_MAX = 32 * 1024 * 1024;
+const BUSY_RETRY_MS = 500;
+
+/** Changes of one file from when they may take their positions in the order until they are answered. */
+export class ChangesInFlight {
+  readonly #file: FileId;
+  readonly #changes = new Set<Promise<void>>();
+  readonly #waiters: (() => void)[] = [];
+  #bytes = 0;
+  #waitingBytes = 0;
+
+  constructor(file: FileId) {
+    this.#file = file;
+  }
+
+  /** @throws ServiceError `busy` where as many bytes wait already as may be in flight: what cannot commit does not pile up */
+  async reserve(bytes: number): Promise<void> {
+    if (this.#waitingBytes > IN_FLIGHT_BYTES_MAX) {
+      throw new ServiceError('busy', `Too much is waiting to be written to file ${this.#file}`, {
+        retryAfterMs: BUSY_RETRY_MS,
+      });
+    }
+    this.#waitingBytes += bytes;
+    try {
+      while (this.#bytes > 0 && this.#bytes + bytes > IN_FLIGHT_BYTES_MAX) {
+        await new Promise<void>((resolve) => this.#waiters.push(resolve));
+      }
+    } finally {
+      this.#waitingBytes -= bytes;
+    }
+    this.#bytes += bytes;
+  }
+
+  release(bytes: number): void {
+    this.#bytes -= bytes;
+    assert(this.#bytes >= 0, 'Bytes are released once');
+    for (const wake of this.#waiters.splice(0)) wake();
+  }
+
+  /** @returns what to call when the change, whose bytes are reserved, is over */
+  begin(bytes: number): () => void {
+    let over = (): void => undefined;
+    const change = new Promise<void>((resolve) => {
+      over = resolve;
+    });
+    this.#changes.add(change);
+    return () => {
+      this.#changes.delete(change);
+      this.release(bytes);
+      over();
+    };
+  }
+
+  /** Resolves when the changes of this moment are over. */
+  ended(): Promise<unknown> {
+    return Promise.all(this.#changes);
+  }
+}

@@ -1,0 +1,31 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { ContentVersion } from '../../wire/catalog-api.ts';
+import type { WriteGuard } from '../../wire/http-api.ts';
+
+/**
+ * @param now after the newest operation ordered: the disk may lag behind that, and two concurrent writes would both pass
+ * @throws ServiceError `precondition-failed`
+ */
+export function assertGuard(
+  file: FileId,
+  { contents, sizeBytes }: WriteGuard,
+  now: Required<WriteGuard>,
+): void {
+  if (sizeBytes !== undefined && sizeBytes !== now.sizeBytes) {
+    const why = `it has ${now.sizeBytes} bytes, not ${sizeBytes}`;
+    throw new ServiceError('precondition-failed', `Cannot write file ${file}: ${why}`);
+  }
+  if (contents === undefined || isSame(contents, now.contents)) return;
+  throw new ServiceError('precondition-failed', `Cannot write file ${file}: it was changed meanwhile`);
+}
+
+/** @throws ServiceError `precondition-failed` */
+export function assertUnwritten(file: FileId, expected: ContentVersion, now: ContentVersion): void {
+  if (isSame(expected, now)) return;
+  throw new ServiceError('precondition-failed', `File ${file} was written since: it is not sealed`);
+}
+
+function isSame(a: ContentVersion, b: ContentVersion): boolean {
+  return a.epoch === b.epoch && a.seq === b.seq;
+}
