@@ -6,7 +6,7 @@
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, globSync } from 'node:fs';
+import { existsSync, globSync, rmSync } from 'node:fs';
 import { availableParallelism, setPriority } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -18,8 +18,8 @@ import { LONG_FILES } from './long-files.ts';
 const ROOT = dirname(import.meta.dirname);
 /** What this run makes: `npm test` removes what the run before has left. */
 const CACHE = join(ROOT, 'node_modules/.cache/tests');
-/** The code as the package has it, with other packages in it, for servers, mounts and commands. */
-const BUILT = join(CACHE, 'built');
+/** The code as the package has it, with other packages in it, for servers, mounts and commands. Each run has its own. */
+const BUILT = join(ROOT, `node_modules/.cache/tests-build-${process.pid}`);
 /** Loaded before the tests of a process. */
 const PRELOADED = ['resolve-hook.ts', 'processor-time.ts'].map(
   (file) => `--import=${join(import.meta.dirname, file)}`,
@@ -211,6 +211,8 @@ for (const file of Object.entries(LONG_FILES).flat(2)) {
 // What is named is run.
 const files = found.filter((file) => isLong || positionals.includes(file) || !(file in LONG_FILES));
 if (files.length === 0) throw new Error(`No test file is ${patterns.join(' or ')}`);
+process.on('exit', () => rmSync(BUILT, { recursive: true, force: true }));
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1));
 execFileSync(process.execPath, [join(ROOT, 'packaging/build.ts'), BUILT, '--packages'], { stdio: 'inherit' });
 const units = unitsOf(files);
 const outcomes: Outcome[] = [];
