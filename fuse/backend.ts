@@ -205,6 +205,12 @@ export interface FileSystemBackend {
   start(): Promise<number>;
   stop(): Promise<void>;
   lookup(parent: number, name: string): Promise<Attributes>;
+  /**
+   * Finds inodes by their numbers alone, for file handles of the kernel; absent where a mount shows a part of a volume.
+   *
+   * @returns the inode, or the directory that it is in. @throws ServiceError `not-found`, also for inodes of other volumes
+   */
+  byNumber?(inode: number, which: 'self' | 'parent'): Promise<Attributes>;
   /** Whether a `lookup` of the name would not ask the cluster, because it calls back what it has told; absent where it does not. */
   remembers?(parent: number, name: string): boolean;
   attributes(inode: number): Promise<Attributes>;

@@ -141,7 +141,22 @@ export class FileSystem implements FileSystemCalls {
 
   async lookup(parent: number, name: string, thread = 0): Promise<Attributes> {
     checkName(name);
+    if (name === '.' || name === '..') return this.#lookupNumber(parent, name === '.' ? 'self' : 'parent');
     return this.#names.lookup(parent, name, thread);
+  }
+
+  get findsNumbers(): boolean {
+    return this.#backend.byNumber !== undefined;
+  }
+
+  /** The kernel has a handle of what it does not know any more. */
+  async #lookupNumber(inode: number, which: 'self' | 'parent'): Promise<Attributes> {
+    await this.#backend.flush({ kind: 'inode', inode }, 'unlinks');
+    const requestedAt = this.#inodes.cache.request();
+    const found = await staleIfGone(this.#backend.byNumber?.(inode, which) ?? goneNumber(inode));
+    this.#inodes.assertNamed(found);
+    this.#inodes.cache.heard(found, requestedAt);
+    return this.#inodes.present(found);
   }
 
   async lookupToOpen(parent: number, name: string): Promise<Attributes> {
@@ -710,6 +725,10 @@ function checkName(name: string): void {
   if (Buffer.byteLength(name) > NAME_BYTES_MAX) {
     throw new ErrnoError('ENAMETOOLONG', 'A name is longer than 255 bytes');
   }
+}
+
+async function goneNumber(inode: number): Promise<never> {
+  throw new ServiceError('not-found', `Inode ${inode} is not looked up by its number here`);
 }
 
 function assertXattrName(name: string): void {

@@ -1,4 +1,5 @@
 import { setMaxListeners } from 'node:events';
+import { posix } from 'node:path';
 import { assert } from '../../base/assert.ts';
 import { reserveBytes } from '../../base/disk-reserve.ts';
 import { ServiceError } from '../../base/errors.ts';
@@ -67,6 +68,19 @@ export function clusterBackend(
     return result;
   };
   const changes = { answered: 0, flushed: 0 };
+  const byNumber: FileSystemBackend['byNumber'] = async (inode, which) => {
+    if (which === 'parent') return client.resolve(volume, posix.dirname(await pathOf(inode)));
+    const { attributes } = await query({ kind: 'attributes', inode });
+    // Numbers are those of all volumes, and a handle is whatever a program says.
+    if (attributes.volume !== volume)
+      throw new ServiceError('not-found', `Inode ${inode} is of another volume`);
+    return attributes;
+  };
+  const pathOf = async (inode: number): Promise<string> => {
+    const [found] = (await query({ kind: 'paths', inodes: [inode] })).paths;
+    if (found?.volume !== volume) throw new ServiceError('not-found', `Inode ${inode} has no path`);
+    return found.path;
+  };
   /** On which disk each server stores, as it said last. */
   const disks = new Map<string, string>();
   return {
@@ -96,6 +110,7 @@ export function clusterBackend(
     isAway: () => reach.isAway,
     // Each call is answered when the cluster has it.
     flush: () => Promise.resolve(),
+    ...(path === '/' && !isSnapshot(volume) ? { byNumber } : {}),
     async lookup(parent, name) {
       return (await query({ kind: 'lookup', parent, name, ...shown })).attributes;
     },

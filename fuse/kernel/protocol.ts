@@ -61,6 +61,7 @@ export const INIT_FLAG = {
   asyncRead: 1 << 0,
   posixLocks: 1 << 1,
   atomicTruncate: 1 << 3,
+  exportSupport: 1 << 4,
   bigWrites: 1 << 5,
   dontMask: 1 << 6,
   flockLocks: 1 << 10,

@@ -72,7 +72,12 @@ export function putInit(reply: Buffer, at: number, negotiated: Negotiated): numb
 /** @returns the flags to be answered: what is wanted of what the kernel offers */
 export function initFlags(
   offered: number,
-  wanted: { readonly locks: boolean; readonly names: boolean; readonly acls: boolean },
+  wanted: {
+    readonly locks: boolean;
+    readonly names: boolean;
+    readonly acls: boolean;
+    readonly numbers: boolean;
+  },
 ): number {
   let flags =
     INIT_FLAG.asyncRead |
@@ -86,6 +91,8 @@ export function initFlags(
     INIT_FLAG.killPrivilegesV2 |
     INIT_FLAG.setXattrExtended;
   if (wanted.locks) flags |= INIT_FLAG.posixLocks | INIT_FLAG.flockLocks;
+  // The kernel looks `.` and `..` up where it has a file handle and no inode.
+  if (wanted.numbers) flags |= INIT_FLAG.exportSupport;
   // What a umask takes away depends on the directory's default list.
   if (wanted.acls) flags |= INIT_FLAG.posixAcls | INIT_FLAG.dontMask;
   // Attributes are of use beside names alone. The kernel asks for them where somebody wants them.

@@ -304,6 +304,7 @@ export class Session {
       flags: initFlags(flags, {
         locks: this.#locks,
         acls: this.#options.acls,
+        numbers: this.#calls.findsNumbers === true,
         names: this.#options.cache.nameBelievedMs !== undefined && this.#calls.listed !== undefined,
       }),
       backgroundMax: this.#options.backgroundMax,

@@ -51,7 +51,15 @@ export class MemoryBirths implements BirthBackend {
     const memory = this.#backend;
     const names = Object.getOwnPropertyNames(Object.getPrototypeOf(memory)) as Exclude<
       keyof FileSystemBackend,
-      'onNamed' | 'errors' | 'isHeld' | 'onHeld' | 'isChanging' | 'isAway' | 'remembers' | 'persistNames'
+      | 'byNumber'
+      | 'onNamed'
+      | 'errors'
+      | 'isHeld'
+      | 'onHeld'
+      | 'isChanging'
+      | 'isAway'
+      | 'remembers'
+      | 'persistNames'
     >[];
     const calls = Object.fromEntries(
       names.map((name) => [name, (memory[name] as () => unknown).bind?.(memory)]),
