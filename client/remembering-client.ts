@@ -68,12 +68,13 @@ export class RememberingClient extends ClusterClient {
   }
 
   /**
-   * For how long, at least, these attributes are not outdated without a call of `forgotten`, in milliseconds; 0 if that is not known.
+   * How long these attributes are valid at least unless `forgotten` is called, in milliseconds; 0 if that is unknown.
    *
-   * @param attributes as this client answered them, and not a copy: others of the same inode may have been heard since
+   * @param attributes valid if they are what is cached now; the access time may be that of a later read
    */
-  believedMs(attributes: Pick<Attributes, 'inode'>): number {
-    return this.#memory.attributes(attributes.inode) === attributes ? this.#session.leftMs : 0;
+  believedMs(attributes: CachedAttributes): number {
+    const cached = this.#memory.attributes(attributes.inode);
+    return cached !== undefined && isSame(cached, attributes) ? this.#session.leftMs : 0;
   }
 
   /** Whether it is known, without asking anybody, what has the name, and its attributes. */
@@ -290,6 +291,16 @@ export class RememberingClient extends ClusterClient {
       for (const file of command.files) add(file);
     return { names: places, inodes };
   }
+}
+
+/** Attributes that a change by any client changes. */
+const CACHED = ['kind', 'mode', 'uid', 'gid', 'links', 'sizeBytes', 'modifiedNs', 'changedNs', 'target'] as const;
+type CachedAttributes = Pick<Attributes, (typeof CACHED)[number] | 'inode' | 'contents' | 'xattrs'>;
+
+function isSame(one: CachedAttributes, other: CachedAttributes): boolean {
+  const [a, b] = [one.contents, other.contents];
+  if (a.epoch !== b.epoch || a.seq !== b.seq || one.xattrs !== other.xattrs) return false;
+  return CACHED.every((key) => one[key] === other[key]);
 }
 
 type Owned = OwnedOptions & Required<Pick<OwnedOptions, 'cache'>>;

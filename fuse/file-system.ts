@@ -17,6 +17,7 @@ import { ACCESS_RULE_DEFAULT, AccessTimes } from './pending/access-times.ts';
 import { ErrorCursor, type ErrorScope, ErrorSequence } from './pending/error-sequence.ts';
 import { FLUSH_ALL, type FlushScope, PendingOps } from './pending/pending-ops.ts';
 import type {
+  Answered,
   AttributeRequest,
   Caller,
   Created,
@@ -75,7 +76,7 @@ export class FileSystem implements FileSystemCalls {
   readonly #pending: PendingOps;
   /** Of open directories, by handle. */
   readonly #errorCursors = new Map<number, ErrorCursor>();
-  #rootHeard: Attributes | undefined;
+  #rootHeard: Answered | undefined;
   #space: { readonly space: Space; readonly heardMs: number } | undefined;
 
   /**
@@ -139,7 +140,7 @@ export class FileSystem implements FileSystemCalls {
 
   // Names and attributes.
 
-  async lookup(parent: number, name: string, thread = 0): Promise<Attributes> {
+  async lookup(parent: number, name: string, thread = 0): Promise<Answered> {
     checkName(name);
     if (name === '.' || name === '..') return this.#lookupNumber(parent, name === '.' ? 'self' : 'parent');
     return this.#names.lookup(parent, name, thread);
@@ -150,21 +151,20 @@ export class FileSystem implements FileSystemCalls {
   }
 
   /** The kernel has a handle of what it does not know any more. */
-  async #lookupNumber(inode: number, which: 'self' | 'parent'): Promise<Attributes> {
+  async #lookupNumber(inode: number, which: 'self' | 'parent'): Promise<Answered> {
     await this.#backend.flush({ kind: 'inode', inode }, 'unlinks');
     const requestedAt = this.#inodes.cache.request();
     const found = await staleIfGone(this.#backend.byNumber?.(inode, which) ?? goneNumber(inode));
     this.#inodes.assertNamed(found);
-    this.#inodes.cache.heard(found, requestedAt);
-    return this.#inodes.present(found);
+    return this.#inodes.present(this.#inodes.cache.heard(found, requestedAt));
   }
 
-  async lookupToOpen(parent: number, name: string): Promise<Attributes> {
+  async lookupToOpen(parent: number, name: string): Promise<Answered> {
     checkName(name);
     return this.#names.lookupToOpen(parent, name);
   }
 
-  async attributes(inode: number): Promise<Attributes> {
+  async attributes(inode: number): Promise<Answered> {
     if (inode !== this.root) return this.#unlessRemoved(inode, {}, () => this.#inodes.attributes(inode));
     try {
       this.#rootHeard = await this.#inodes.attributes(inode);
@@ -193,7 +193,7 @@ export class FileSystem implements FileSystemCalls {
     mode: number,
     device: number,
     caller: Caller,
-  ): Promise<Attributes> {
+  ): Promise<Answered> {
     checkName(name);
     const type = nodeType(mode);
     if (type === 'file') {
@@ -208,19 +208,19 @@ export class FileSystem implements FileSystemCalls {
     );
   }
 
-  async makeDirectory(parent: number, name: string, mode: number, caller: Caller): Promise<Attributes> {
+  async makeDirectory(parent: number, name: string, mode: number, caller: Caller): Promise<Answered> {
     checkName(name);
     return this.#makeEntry(parent, name, () =>
       this.#backend.makeDirectory(parent, name, mode & 0o7777, caller),
     );
   }
 
-  async symlink(parent: number, name: string, target: string, caller: Caller): Promise<Attributes> {
+  async symlink(parent: number, name: string, target: string, caller: Caller): Promise<Answered> {
     checkName(name);
     return this.#makeEntry(parent, name, () => this.#backend.symlink(parent, name, target, caller));
   }
 
-  async link(inode: number, parent: number, name: string, thread = 0): Promise<Attributes> {
+  async link(inode: number, parent: number, name: string, thread = 0): Promise<Answered> {
     checkName(name);
     const { cache } = this.#inodes;
     await staleIfGone(this.#inodes.assertMeantToLink(inode, thread));
@@ -240,9 +240,8 @@ export class FileSystem implements FileSystemCalls {
         },
       ),
     );
-    cache.changed(attributes, begunAt);
     this.#files.linked(inode);
-    return this.#inodes.present(attributes);
+    return this.#inodes.present(cache.changed(attributes, begunAt));
   }
 
   async unlink(parent: number, name: string, uid?: number): Promise<void> {
@@ -374,11 +373,11 @@ export class FileSystem implements FileSystemCalls {
     return this.#files.isWritten(inode);
   }
 
-  setAttributes(inode: number, request: AttributeRequest): Promise<Attributes> {
+  setAttributes(inode: number, request: AttributeRequest): Promise<Answered> {
     return this.#unlessRemoved(inode, request, () => this.#inodes.change(inode, request));
   }
 
-  touchStatus(inode: number, caller: Caller): Promise<Attributes> {
+  touchStatus(inode: number, caller: Caller): Promise<Answered> {
     return this.#unlessRemoved(inode, {}, () => this.#inodes.touch(inode, caller));
   }
 
@@ -389,10 +388,10 @@ export class FileSystem implements FileSystemCalls {
   async #unlessRemoved(
     inode: number,
     request: AttributeRequest,
-    answer: () => Promise<Attributes>,
-  ): Promise<Attributes> {
+    answer: () => Promise<Answered>,
+  ): Promise<Answered> {
     const isChange = Object.keys(request).length > 0;
-    const removed = (): Attributes | undefined =>
+    const removed = (): Answered | undefined =>
       isChange ? this.#removed.change(inode, request) : this.#removed.of(inode);
     const known = removed();
     if (known !== undefined) return known;
@@ -417,7 +416,7 @@ export class FileSystem implements FileSystemCalls {
     this.#removed.add(last);
   }
 
-  async truncate(inode: number, sizeBytes: number, caller: Caller, isNamed = false): Promise<Attributes> {
+  async truncate(inode: number, sizeBytes: number, caller: Caller, isNamed = false): Promise<Answered> {
     await staleIfGone(this.#files.truncate(inode, sizeBytes, caller, isNamed));
     return staleIfGone(this.#inodes.attributes(inode));
   }
@@ -541,12 +540,10 @@ export class FileSystem implements FileSystemCalls {
   }
 
   /** Of a file that is open here more is known than a listing tells. */
-  listed(parent: number, name: string): Attributes | undefined {
+  listed(parent: number, name: string): Answered | undefined {
     const attributes = this.#inodes.cache.entry(parent, name);
     if (attributes === undefined || this.#inodes.isOpen(attributes.inode)) return undefined;
-    const shown = this.#accesses.shown(attributes);
-    this.#inodes.cache.presented(attributes, shown);
-    return shown;
+    return this.#accesses.shown(attributes);
   }
 
   async releaseDirectory(handle: number): Promise<void> {
@@ -629,13 +626,8 @@ export class FileSystem implements FileSystemCalls {
     this.#files.mounted(kernel);
   }
 
-  /** @returns attributes as they were heard of those that were answered with the access times of reads here */
-  asHeard(attributes: Attributes): Attributes {
-    return this.#accesses.heard(attributes);
-  }
-
   /** @see KernelCache.believedMs */
-  believedMs(attributes: Attributes): number {
+  believedMs(attributes: Answered): number {
     return this.#inodes.cache.leftMs(attributes);
   }
 
@@ -688,21 +680,21 @@ export class FileSystem implements FileSystemCalls {
   }
 
   /** As `#createEntry`, for what is new wherever it succeeds. */
-  async #makeEntry(parent: number, name: string, make: () => Promise<Attributes>): Promise<Attributes> {
+  async #makeEntry(parent: number, name: string, make: () => Promise<Attributes>): Promise<Answered> {
     const made = async () => ({ attributes: await make(), created: true });
     return (await this.#createEntry(parent, name, made)).attributes;
   }
 
   /** As `#changeEntries`, where it is known what becomes of the directory. The kernel asks about what was made: it is answered from here. */
-  async #createEntry<Result extends Awaited<ReturnType<FileSystemBackend['createFile']>>>(
+  async #createEntry(
     parent: number,
     name: string,
-    make: () => Promise<Result>,
-  ): Promise<Result> {
+    make: () => ReturnType<FileSystemBackend['createFile']>,
+  ): Promise<{ readonly attributes: Answered; readonly created: boolean }> {
     const { cache } = this.#inodes;
     const place = { parent, name };
     const since = cache.request();
-    let result: Result;
+    let result: Awaited<ReturnType<typeof make>>;
     try {
       result = await this.#names.listings.changing([place], make, ({ attributes, created }) =>
         created ? [{ place, now: attributes }] : [],
@@ -711,13 +703,15 @@ export class FileSystem implements FileSystemCalls {
       cache.forgetEntry(parent, name);
       throw error;
     }
-    if (result.created) {
-      // The cluster does not know of it yet: the directory has its times still.
-      if (result.unborn === true) cache.changingName(parent, name);
-      else cache.made(parent, name, result.attributes, since);
-      cache.heardEntry(parent, name, result.attributes, cache.request(), true);
-    } else cache.forgetEntry(parent, name);
-    return result;
+    const { attributes, created } = result;
+    if (!created) {
+      cache.forgetEntry(parent, name);
+      return { attributes, created };
+    }
+    // An uncommitted file has not changed the times of its directory yet.
+    if (result.unborn === true) cache.changingName(parent, name);
+    else cache.made(parent, name, attributes, since);
+    return { attributes: cache.heardEntry(parent, name, attributes, cache.request(), true), created };
   }
 }
 

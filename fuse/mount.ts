@@ -81,7 +81,7 @@ export async function mountVolume(
     const { kernelOptions = usualOptions(), present = (same) => same } = options;
     const mounted = await transport(directory, fileSystem, {
       ...{ source, kernelOptions, present, world, limitMs, xattrs, acls, log },
-      cache: kernelCache(fileSystem, ageMaxMs, believing(backend, fileSystem, options.believedMs)),
+      cache: kernelCache(fileSystem, ageMaxMs, believing(backend, options.believedMs)),
     });
     fileSystem.mounted(mounted);
     // Should the cluster be away when df asks for the first time, there are numbers to tell.
@@ -112,11 +112,10 @@ export async function mountVolume(
 /** What this mount is about to change by itself nobody calls back from it. */
 function believing(
   { isChanging = () => false }: Pick<FileSystemBackend, 'isChanging'>,
-  fileSystem: Pick<FileSystem, 'asHeard'>,
   believedMs: KernelCache['believedMs'],
 ): KernelCache['believedMs'] {
   if (believedMs === undefined) return undefined;
-  return (attributes) => (isChanging(attributes.inode) ? 0 : believedMs(fileSystem.asHeard(attributes)));
+  return (attributes) => (isChanging(attributes.inode) ? 0 : believedMs(attributes));
 }
 
 /** What is remembered for a while, the kernel remembers for the rest of that while; what may be called back has no name. */

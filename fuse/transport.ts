@@ -30,7 +30,7 @@ export interface Opened {
 
 /** A file that was made, or found, and opened. */
 export interface Created extends Opened {
-  readonly attributes: Attributes;
+  readonly attributes: Answered;
 }
 
 /** A time to be set: a given one in nanoseconds, or the present. */
@@ -75,25 +75,25 @@ export interface LockRequest {
 export interface FileSystemCalls {
   readonly root: number;
   /** @param thread for which the kernel asks; 0, or absent, where that is not known */
-  lookup(parent: number, name: string, thread?: number): Promise<Attributes>;
+  lookup(parent: number, name: string, thread?: number): Promise<Answered>;
   /** As `lookup`, for a transport that opens by names: what has the name now, or had it when it was looked up a moment ago. */
-  lookupToOpen(parent: number, name: string): Promise<Attributes>;
-  attributes(inode: number): Promise<Attributes>;
+  lookupToOpen(parent: number, name: string): Promise<Answered>;
+  attributes(inode: number): Promise<Answered>;
   /** The inode that an open handle is of. */
   inodeOf(handle: number): number;
-  setAttributes(inode: number, request: AttributeRequest): Promise<Attributes>;
+  setAttributes(inode: number, request: AttributeRequest): Promise<Answered>;
   /** A change of nothing, as by `chown` to whom it belongs already: a time changes, and set-id bits go where it is the caller's to take them. */
-  touchStatus(inode: number, caller: Caller): Promise<Attributes>;
+  touchStatus(inode: number, caller: Caller): Promise<Answered>;
   /** Whether a lookup of `.` and `..` finds an inode, and its directory, by the number alone. */
   readonly findsNumbers?: boolean;
   /** @param isNamed the caller named it, and has not opened it */
-  truncate(inode: number, sizeBytes: number, caller: Caller, isNamed?: boolean): Promise<Attributes>;
+  truncate(inode: number, sizeBytes: number, caller: Caller, isNamed?: boolean): Promise<Answered>;
   readLink(inode: number): Promise<string>;
-  makeNode(parent: number, name: string, mode: number, device: number, caller: Caller): Promise<Attributes>;
-  makeDirectory(parent: number, name: string, mode: number, caller: Caller): Promise<Attributes>;
-  symlink(parent: number, name: string, target: string, caller: Caller): Promise<Attributes>;
+  makeNode(parent: number, name: string, mode: number, device: number, caller: Caller): Promise<Answered>;
+  makeDirectory(parent: number, name: string, mode: number, caller: Caller): Promise<Answered>;
+  symlink(parent: number, name: string, target: string, caller: Caller): Promise<Answered>;
   /** @param thread as of `lookup` */
-  link(inode: number, parent: number, name: string, thread?: number): Promise<Attributes>;
+  link(inode: number, parent: number, name: string, thread?: number): Promise<Answered>;
   unlink(parent: number, name: string, uid?: number): Promise<void>;
   removeDirectory(parent: number, name: string): Promise<void>;
   /** @param uid of the program; with `gid`, the owner of a whiteout */
@@ -153,7 +153,7 @@ export interface FileSystemCalls {
   /** @returns at most `countMax` entries at the position `offset` and after it */
   readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage>;
   /** What a listing told of a name, where it may still be believed. */
-  listed?(parent: number, name: string): Attributes | undefined;
+  listed?(parent: number, name: string): Answered | undefined;
   releaseDirectory(handle: number): Promise<void>;
   space(): Promise<Space>;
   xattr(inode: number, name: string): Promise<Uint8Array>;
@@ -175,16 +175,29 @@ export interface NamePlace {
   readonly name: string;
 }
 
-/** For how long the kernel may believe what it is told, in milliseconds. */
+/**
+ * How old an answer is: a value that is copied with it. Sequence numbers of a mount are milliseconds of its monotonic clock
+ * (`Sequencer`).
+ */
+export interface Validity {
+  /** Sequence number of the request: the answer may be as old as that. */
+  readonly requestedAt: number;
+  /** Sequence number of the latest own change that the answer includes, or of the request; it names the cached record. */
+  readonly asOf: number;
+}
+
+/** Attributes with their validity; absent where they are not to be cached. */
+export interface Answered extends Attributes {
+  readonly validity?: Validity;
+}
+
+/** How long the kernel may cache an answer, in milliseconds. */
 export interface KernelCache {
   /** Attributes that are the outcome of a change, and all where a transport cannot tell one answer from the other. */
   readonly attributesMs: number;
-  /**
-   * These attributes, as they were answered, may be believed for so long, unless `invalidateInode` is called; 0 if that is
-   * not known, for one because newer ones were heard meanwhile.
-   */
-  readonly believedMs?: (attributes: Attributes) => number;
-  /** The name may be taken for this inode's for so long. Where it is absent, the kernel keeps no names. */
+  /** How long these attributes are valid unless `invalidateInode` is called; 0 if that is unknown, or newer ones were learned. */
+  readonly believedMs?: (attributes: Answered) => number;
+  /** The name may be taken for this inode's for so long. Where it is absent, the kernel caches no names. */
   readonly nameBelievedMs?: (parent: number, name: string, inode: number) => number;
 }
 

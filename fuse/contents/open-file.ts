@@ -13,7 +13,7 @@ import { lockLost } from '../errno.ts';
 import type { DirtyBudget } from '../pending/dirty-budget.ts';
 import type { ErrorSequence } from '../pending/error-sequence.ts';
 import { WriteBehind } from '../pending/write-behind.ts';
-import type { MountedTransport } from '../transport.ts';
+import type { Answered, MountedTransport, Validity } from '../transport.ts';
 import { Lineage } from './lineage.ts';
 import { OpenLocks } from './locks.ts';
 import type { ReadAhead, ReadPosition } from './read-ahead.ts';
@@ -54,9 +54,9 @@ export class OpenFile {
   /** What the kernel has, and the pages: as it was told last, and all changes of this mount that followed. */
   readonly #lineage: Lineage;
   readonly #pages: PagesOfFile;
-  /** When it was heard last that nobody else has changed it (monotonic), and by which attributes. */
+  /** When attributes that no other client had changed were presented last (monotonic), and their validity. */
   #heardMs: number;
-  #heard: Attributes;
+  #heard: Validity | undefined;
   /** When the cluster was last asked for the version of the contents, and answered (monotonic, in milliseconds). */
   #confirmedMs = Number.NEGATIVE_INFINITY;
   /** The newest version that was confirmed: what the source fetches in its generation is of this, or newer. */
@@ -73,7 +73,7 @@ export class OpenFile {
    */
   constructor(
     world: World,
-    attributes: Attributes,
+    attributes: Answered,
     backend: BackendFile,
     budget: DirtyBudget,
     limitMs: number,
@@ -85,7 +85,7 @@ export class OpenFile {
     this.#world = world;
     this.inode = attributes.inode;
     this.attributes = attributes;
-    this.#heard = attributes;
+    this.#heard = attributes.validity;
     this.#heardMs = world.nowMs();
     this.#confirmed = attributes.contents;
     this.#lineage = new Lineage(attributes.contents);
@@ -263,25 +263,25 @@ export class OpenFile {
    * Puts `attributes`, as the cluster told them, together with what only this mount knows. Bytes under way
    * are waited for, so that the modification time is the primary's and does not change once they are there;
    * while the cluster is slow to take them, size and time are those of this mount.
-   *
-   * @param askedMs when the cluster was asked for them (monotonic, in milliseconds); absent where that is not known
    */
-  async present(attributes: Attributes, askedMs: number = Number.NEGATIVE_INFINITY): Promise<Attributes> {
+  async present(attributes: Answered): Promise<Answered> {
     if (this.writes.dirty) {
       const drained = withDeadline(this.#world, this.writes.drain(), DRAIN_FOR_ATTRIBUTES_MS, 'Draining');
       await drained.catch(() => undefined);
     }
-    if (attributes !== this.#heard) this.#heardMs = this.#world.nowMs();
-    this.#heard = attributes;
+    const { validity } = attributes;
+    if (validity?.asOf !== this.#heard?.asOf) this.#heardMs = this.#world.nowMs();
+    this.#heard = validity;
     // Somebody changed it, perhaps we: blocks read before may be old.
-    this.confirm(attributes, askedMs);
+    this.confirm(attributes, validity?.requestedAt ?? Number.NEGATIVE_INFINITY);
     // Otherwise what is on its way to the kernel would come after the word that it is outdated.
     await this.source.withoutOutdated();
     const order = contentVersionCompare(attributes.contents, this.attributes.contents);
     // Answers may overtake each other; contents do not go back.
-    this.attributes = order < 0 ? withContents(attributes, this.attributes) : attributes;
+    const newest = order < 0 ? withContents(attributes, this.attributes) : attributes;
+    this.attributes = newest;
     const state = this.#state;
-    let presented = this.attributes;
+    let presented: Answered = newest;
     if (state !== undefined && contentVersionCompare(state.contents, presented.contents) > 0) {
       presented = withContents(presented, state);
     } else {
@@ -297,7 +297,7 @@ export class OpenFile {
   }
 
   /** With the times of bytes that are on their way. */
-  #asWritten(attributes: Attributes): Attributes {
+  #asWritten<Known extends Attributes>(attributes: Known): Known {
     const modifiedNs = String(this.#writtenNs);
     return { ...attributes, modifiedNs, changedNs: laterNs(modifiedNs, attributes.changedNs) };
   }
@@ -310,10 +310,9 @@ export class OpenFile {
     return this.writes.dirty ? this.#asWritten(known) : known;
   }
 
-  /** The cluster knows of a read. @param from the access time of before. @param replaced as `AttributeCache.accessed` answers */
-  accessed(from: string, to: string, replaced: ReadonlyMap<Attributes, Attributes>): void {
+  /** The cluster has a read of this mount. @param from the access time before */
+  accessed(from: string, to: string): void {
     if (this.attributes.accessedNs === from) this.attributes = { ...this.attributes, accessedNs: to };
-    this.#heard = replaced.get(this.#heard) ?? this.#heard;
   }
 
   /** @returns what has become of attributes by what was written here, all of which has arrived; null where that is not known */
@@ -432,7 +431,7 @@ export class OpenFile {
  *
  * @param known what is known of its contents; a time that was set by hand on newer ones, or on these, stays in force
  */
-function withContents(attributes: Attributes, known: FileState): Attributes {
+function withContents<Known extends Attributes>(attributes: Known, known: FileState): Known {
   const { sizeBytes, modifiedNs, contents } = known;
   if (contentVersionCompare(contents, attributes.contents) <= 0) return { ...attributes, sizeBytes };
   // A change of contents is one of the status as well.

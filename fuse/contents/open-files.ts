@@ -11,7 +11,7 @@ import type { ErrorSequence } from '../pending/error-sequence.ts';
 import { Orphans } from '../pending/orphans.ts';
 import { FLUSH_ALL, type FlushScope, type PendingKind } from '../pending/pending-ops.ts';
 import { Settles } from '../pending/settles.ts';
-import type { Caller, FileKernel, Log } from '../transport.ts';
+import type { Answered, Caller, FileKernel, Log } from '../transport.ts';
 import { CAPABILITY_NAME } from '../xattr-names.ts';
 import { isForWriting } from './file-handles.ts';
 import { OpenFile } from './open-file.ts';
@@ -99,7 +99,7 @@ export class OpenFiles implements PendingKind {
     try {
       if (writing && file.source.isGiving) await file.source.withdraw();
       // Bytes under way are another handle's: an open does not wait for them, a read does.
-      if (!file.writes.dirty) await file.present(attributes, this.inodes.cache.askedMs(attributes));
+      if (!file.writes.dirty) await file.present(attributes);
       if ((writing || truncates) && attributes.policy === 'read-only') await this.#assertUnsealed(file);
       if (writing && truncates) {
         await this.clearPrivileges(file, caller);
@@ -114,7 +114,7 @@ export class OpenFiles implements PendingKind {
   }
 
   /** @param isOnceMore it was looked up by its name since an open was refused, or has none */
-  async #attributesToOpen(inode: number, thread: number, isOnceMore: boolean): Promise<Attributes> {
+  async #attributesToOpen(inode: number, thread: number, isOnceMore: boolean): Promise<Answered> {
     if (isOnceMore) return this.inodes.ask(inode);
     return this.inodes.cache.lookedToOpen(inode) ?? (await this.inodes.askToOpen(inode, thread));
   }

@@ -1,6 +1,6 @@
-import { type Attributes, type ContentVersion, contentVersionCompare } from '../backend.ts';
+import { type ContentVersion, contentVersionCompare } from '../backend.ts';
 import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS, Uptake } from '../kernel-view/uptake.ts';
-import { contentsName, type KernelCache, type NamePlace } from '../transport.ts';
+import { type Answered, contentsName, type KernelCache, type NamePlace } from '../transport.ts';
 import type { AbsentLists } from './absent-lists.ts';
 import type { Validity } from './replies.ts';
 
@@ -50,12 +50,11 @@ export class KernelBelief {
   /**
    * The kernel counts from when it hears. Where this process was stopped before that, what it said is taken back.
    *
-   * @param stored as they were answered, and not a copy of them
    * @param say tells the kernel for how long it may believe them
    * @param caller thread that asked; 0 where that is not known
    * @param place the name that the kernel asked for; absent where it has asked for attributes alone
    */
-  tell(stored: Attributes, say: (validity: Validity) => void, caller: number, place?: NamePlace): void {
+  tell(stored: Answered, say: (validity: Validity) => void, caller: number, place?: NamePlace): void {
     const beganMs = this.#nowMs();
     const validity = this.#validity(stored, place);
     this.#note(stored, validity.attributesMs, caller);
@@ -67,7 +66,7 @@ export class KernelBelief {
   }
 
   /** For how long the kernel may believe an entry of a page of a directory; it is about to be told. */
-  listed(stored: Attributes, place: NamePlace): Validity {
+  listed(stored: Answered, place: NamePlace): Validity {
     const validity = this.#validity(stored, place);
     this.#note(stored, validity.attributesMs, 0);
     this.#noteAbsent(stored, validity);
@@ -75,7 +74,7 @@ export class KernelBelief {
   }
 
   /** The kernel takes the outcome of a change for the newest there is, whatever it was told to drop meanwhile. */
-  tellChanged(stored: Attributes, say: (validity: Validity) => void, caller: number): void {
+  tellChanged(stored: Answered, say: (validity: Validity) => void, caller: number): void {
     const { attributesMs } = this.#cache;
     this.#note(stored, attributesMs, caller);
     say({ attributesMs, nameMs: 0 });
@@ -116,7 +115,7 @@ export class KernelBelief {
     this.uptake.forget(inode);
   }
 
-  #validity(stored: Attributes, place?: NamePlace): Validity {
+  #validity(stored: Answered, place?: NamePlace): Validity {
     const { attributesMs, believedMs, nameBelievedMs } = this.#cache;
     const nameMs =
       place === undefined ? 0 : kept(nameBelievedMs?.(place.parent, place.name, stored.inode) ?? 0);
@@ -124,12 +123,12 @@ export class KernelBelief {
   }
 
   /** Who has no extended attributes has no access control lists. */
-  #noteAbsent({ inode, xattrs }: Attributes, { attributesMs }: Validity): void {
+  #noteAbsent({ inode, xattrs }: Answered, { attributesMs }: Validity): void {
     if (xattrs === 0 && attributesMs > 0) this.#absent?.told(inode, attributesMs);
   }
 
   /** It is about to be told so, and may believe it for so long from when it takes that up. */
-  #note({ inode, contents }: Attributes, believedMs: number, caller: number): void {
+  #note({ inode, contents }: Answered, believedMs: number, caller: number): void {
     const nowMs = this.#nowMs();
     for (const [oldest, told] of this.#told) {
       if (endMs(told) >= nowMs) break;

@@ -1,10 +1,9 @@
 import { constants as fsConstants } from 'node:fs';
 import { unreachable } from '../../base/assert.ts';
-import type { Attributes } from '../backend.ts';
 import { errnoName } from '../errno.ts';
 import type { Uptake } from '../kernel-view/uptake.ts';
 import { logUnforeseen } from '../log.ts';
-import type { Caller, Created, FileSystemCalls, NamePlace, Opened, TransportOptions } from '../transport.ts';
+import type { Answered, Caller, Created, FileSystemCalls, NamePlace, Opened, TransportOptions } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
 import type { AbsentLists } from './absent-lists.ts';
 import { Answers } from './answers.ts';
@@ -112,7 +111,7 @@ export class Session {
       killsPrivileges,
       ...('umask' in request ? { umask: request.umask & 0o777 } : {}),
     });
-    const entry = (name: string, ask: () => Promise<Attributes>): void => {
+    const entry = (name: string, ask: () => Promise<Answered>): void => {
       this.#answers.answer(header, request, ask, (attributes) =>
         this.#replyEntry(header, { parent: inode, name }, attributes),
       );
@@ -319,7 +318,7 @@ export class Session {
     inode: number,
     request: Request & { readonly kind: 'set-attributes' },
     caller: (killsPrivileges: boolean) => Caller,
-  ): Promise<Attributes> {
+  ): Promise<Answered> {
     const { sizeBytes, isOpen, killsPrivileges, changes } = request;
     if (sizeBytes === undefined) {
       return Object.keys(changes).length === 0
@@ -492,7 +491,7 @@ export class Session {
     );
   }
 
-  #attributes(header: RequestHeader, request: Request, ask: () => Promise<Attributes>): void {
+  #attributes(header: RequestHeader, request: Request, ask: () => Promise<Answered>): void {
     this.#answers.answer(header, request, ask, (attributes) =>
       this.#belief.tell(
         attributes,
@@ -502,7 +501,7 @@ export class Session {
     );
   }
 
-  #changedAttributes(header: RequestHeader, request: Request, ask: () => Promise<Attributes>): void {
+  #changedAttributes(header: RequestHeader, request: Request, ask: () => Promise<Answered>): void {
     this.#answers.answer(header, request, ask, (attributes) =>
       this.#belief.tellChanged(
         attributes,
@@ -512,7 +511,7 @@ export class Session {
     );
   }
 
-  #replyAttributes({ unique }: RequestHeader, attributes: Attributes, { attributesMs }: Validity): void {
+  #replyAttributes({ unique }: RequestHeader, attributes: Answered, { attributesMs }: Validity): void {
     const { present } = this.#options;
     this.#reply.put(unique, (reply, at) => putAttributesReply(reply, at, present(attributes), attributesMs));
   }
@@ -527,7 +526,7 @@ export class Session {
     );
   }
 
-  #replyEntry({ unique, pid }: RequestHeader, place: NamePlace, stored: Attributes): void {
+  #replyEntry({ unique, pid }: RequestHeader, place: NamePlace, stored: Answered): void {
     const node = this.numbers.node(stored.inode);
     const put = (validity: Validity): void =>
       this.#reply.put(unique, (reply, at) =>

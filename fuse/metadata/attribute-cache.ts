@@ -4,7 +4,7 @@ import type { World } from '../../base/world.ts';
 import type { Attributes, ListedPage } from '../backend.ts';
 import { KeptNames } from '../kernel-view/kept-names.ts';
 import { placeKey } from '../place.ts';
-import type { NamePlace } from '../transport.ts';
+import type { Answered, NamePlace, Validity } from '../transport.ts';
 
 /** Names and attributes are believed for this long after they were heard, where nobody chose otherwise. */
 export const ATTRIBUTE_AGE_MAX_MS = 1000;
@@ -13,25 +13,23 @@ export const ATTRIBUTE_AGE_MAX_MS = 1000;
 const LOOKUP_AGE_MAX_MS = 50;
 const COUNT_MAX = 20_000;
 
-interface Known extends Heard {
-  readonly attributes: Attributes;
-  /** Heard with a listing or by our own change: the next questions about it are answered from here. */
-  readonly prefetched: boolean;
-  /** The name that the cluster was asked for, and no other, as a key of `#entries`. */
-  readonly askedAt: string | undefined;
-  /** In a listing, of a live file: what its primary has not told in time is as the catalog knows it. */
-  readonly isDoubtful: boolean;
-}
-
-interface Heard {
-  /** Sequence number of the request, or of a change made here since. */
-  readonly requestedAt: number;
-  /** When it was asked for: it may be as old as that. */
-  readonly askedMs: number;
+/** When a name or attributes were learned. */
+interface Learned {
+  readonly validity: Validity;
   readonly answeredMs: number;
 }
 
-interface Entry extends Heard {
+interface Known extends Learned {
+  readonly attributes: Answered;
+  /** Learned from a listing or an own change: the next requests are answered from here. */
+  readonly prefetched: boolean;
+  /** The only name that was looked up for them, as a key of `#entries`. */
+  readonly askedAt: string | undefined;
+  /** In a listing, of a live file whose primary has not answered in time: as the catalog knows it. */
+  readonly isDoubtful: boolean;
+}
+
+interface Entry extends Learned {
   readonly inode: number;
   /** The kernel may keep the name. */
   readonly isKept: boolean;
@@ -59,8 +57,6 @@ export class AttributeCache {
   readonly #beforeWrites = new Map<number, Known>();
   /** Own changes, by inode and by name (a key of `#entries`). Sequence numbers are milliseconds. */
   readonly #sequencer: Sequencer<number | string>;
-  /** When what they were made of was heard: attributes that were put together here. */
-  readonly #presented = new WeakMap<Attributes, Heard>();
   /** Names by which the kernel may open an inode without a look-up. */
   readonly keptNames: KeptNames;
 
@@ -86,7 +82,7 @@ export class AttributeCache {
     return this.#sequencer.request();
   }
 
-  entry(parent: number, name: string): Attributes | undefined {
+  entry(parent: number, name: string): Answered | undefined {
     const key = keyOf(parent, name);
     const entry = this.#entries.get(key);
     if (entry === undefined || this.#isOld(entry, this.#ageMaxMs, parent)) return undefined;
@@ -102,14 +98,14 @@ export class AttributeCache {
     return entry !== undefined && this.#isHeld(entry, parent);
   }
 
-  attributes(inode: number): Attributes | undefined {
+  attributes(inode: number): Answered | undefined {
     const known = this.#known.get(inode);
     if (known === undefined || !known.prefetched) return undefined;
     return this.#isOld(known, this.#ageMaxMs, inode) ? undefined : known.attributes;
   }
 
   /** What was heard last, by whatever question; of a file that is being written here, to be put together with what is known of that. */
-  heardLast(inode: number): Attributes | undefined {
+  heardLast(inode: number): Answered | undefined {
     const known = this.#known.get(inode) ?? this.#beforeWrites.get(inode);
     if (known === undefined || known.isDoubtful) return undefined;
     return this.#isOld(known, this.#ageMaxMs, inode) ? undefined : known.attributes;
@@ -126,14 +122,14 @@ export class AttributeCache {
   }
 
   /** What a lookup heard this very moment; undefined where the inode may be meant by another name than that. */
-  looked(inode: number): Attributes | undefined {
+  looked(inode: number): Answered | undefined {
     const known = this.#known.get(inode);
     if (known === undefined || known.prefetched || !this.#wasAnswered(known)) return undefined;
     return this.keptNames.isOnly(inode, known.askedAt) ? known.attributes : undefined;
   }
 
   /** As `looked`, for the open that follows the look-up: the next one may come without any, as by way of `/proc/self/fd`. */
-  lookedToOpen(inode: number): Attributes | undefined {
+  lookedToOpen(inode: number): Answered | undefined {
     const attributes = this.looked(inode);
     const known = this.#known.get(inode);
     if (attributes !== undefined && known !== undefined)
@@ -142,31 +138,16 @@ export class AttributeCache {
   }
 
   /** The same, where it was the name that was looked up. */
-  lookedAt(parent: number, name: string): Attributes | undefined {
+  lookedAt(parent: number, name: string): Answered | undefined {
     const entry = this.#entries.get(keyOf(parent, name));
     if (entry?.isAsked !== true || !this.#wasAnswered(entry)) return undefined;
     return this.looked(entry.inode);
   }
 
-  /**
-   * When the cluster was asked for these attributes (monotonic, in milliseconds); undefined where it was asked for others since.
-   *
-   * @param attributes as they were answered, and not a copy
-   */
-  askedMs(attributes: Attributes): number | undefined {
-    const known = this.#known.get(attributes.inode);
-    return known?.attributes === attributes ? known.askedMs : undefined;
-  }
-
-  /**
-   * For how long these attributes are still believed, in milliseconds; 0 where others were heard meanwhile.
-   *
-   * @param attributes as they were answered, and not a copy
-   */
-  leftMs(attributes: Attributes): number {
-    const known = this.#known.get(attributes.inode);
-    const heard = known?.attributes === attributes ? known : this.#presented.get(attributes);
-    return this.#leftMs(heard, attributes.inode);
+  /** How long these attributes are valid, in milliseconds; 0 where others were learned since. */
+  leftMs({ inode, validity }: Answered): number {
+    const known = this.#known.get(inode);
+    return known?.validity.asOf === validity?.asOf ? this.#leftMs(known, inode) : 0;
   }
 
   /**
@@ -204,39 +185,37 @@ export class AttributeCache {
     return this.keptNames.of(inode).length > 0;
   }
 
-  /** `presented` is made of `attributes`, and no newer. */
-  presented(attributes: Attributes, presented: Attributes): void {
-    const known = this.#known.get(attributes.inode);
-    if (presented !== attributes && known?.attributes === attributes) this.#presented.set(presented, known);
-  }
-
-  /** @param requestedAt sequence number of the request */
+  /**
+   * @param requestedAt sequence number of the request
+   * @returns the attributes with their validity
+   */
   heard(
     attributes: Attributes,
     requestedAt: number,
     prefetched = false,
     isDoubtful = false,
     askedAt?: string,
-  ): void {
-    this.#beforeWrites.delete(attributes.inode);
-    if (!this.#sequencer.isValid(requestedAt, attributes.inode)) {
-      // Nor is what was heard before: this answer may be newer.
-      this.#known.delete(attributes.inode);
-      return;
+  ): Answered {
+    const { inode, kind } = attributes;
+    const validity = { requestedAt, asOf: requestedAt };
+    const answered = { ...attributes, validity };
+    this.#beforeWrites.delete(inode);
+    if (!this.#sequencer.isValid(requestedAt, inode)) {
+      // Nor is what was learned before: this answer may be newer.
+      this.#known.delete(inode);
+      return answered;
     }
     // Answers overtake each other.
-    if (requestedAt < (this.#known.get(attributes.inode)?.requestedAt ?? 0)) return;
-    const kept = this.#ageMaxMs > 0 && (prefetched || attributes.kind === 'directory');
-    const heard = { requestedAt, askedMs: requestedAt, answeredMs: this.#world.nowMs() };
-    bounded(this.#known).set(attributes.inode, {
-      attributes,
-      ...heard,
-      prefetched: kept,
-      isDoubtful,
-      askedAt,
+    if (requestedAt < (this.#known.get(inode)?.validity.asOf ?? 0)) return answered;
+    bounded(this.#known).set(inode, {
+      ...{ attributes: answered, validity, answeredMs: this.#world.nowMs() },
+      prefetched: this.#ageMaxMs > 0 && (prefetched || kind === 'directory'),
+      ...{ isDoubtful, askedAt },
     });
+    return answered;
   }
 
+  /** @returns as `heard` */
   heardEntry(
     parent: number,
     name: string,
@@ -244,18 +223,20 @@ export class AttributeCache {
     requestedAt: number,
     prefetched = false,
     isDoubtful = false,
-  ): void {
+  ): Answered {
     const key = keyOf(parent, name);
-    const isOld = requestedAt < (this.#entries.get(key)?.requestedAt ?? 0);
-    if (isOld || !this.#sequencer.isValid(requestedAt, key)) return;
+    const validity = { requestedAt, asOf: requestedAt };
+    const isOld = requestedAt < (this.#entries.get(key)?.validity.asOf ?? 0);
+    if (isOld || !this.#sequencer.isValid(requestedAt, key)) return { ...attributes, validity };
     const isAsked = !prefetched && !isDoubtful;
-    this.heard(attributes, requestedAt, prefetched, isDoubtful, isAsked ? key : undefined);
+    const answered = this.heard(attributes, requestedAt, prefetched, isDoubtful, isAsked ? key : undefined);
     const { inode, kind } = attributes;
     const before = this.#entries.get(key);
     const wasHeard = before?.inode === inode && this.#leftMs(before) > 0;
     const isKept = prefetched || kind !== 'file' || wasHeard;
-    const heard = { requestedAt, askedMs: requestedAt, answeredMs: this.#world.nowMs() };
-    bounded(this.#entries).set(key, { inode, ...heard, isKept, isAsked });
+    const answeredMs = this.#world.nowMs();
+    bounded(this.#entries).set(key, { inode, validity, answeredMs, isKept, isAsked });
+    return answered;
   }
 
   heardPage(parent: number, { entries }: ListedPage, requestedAt: number): void {
@@ -295,7 +276,7 @@ export class AttributeCache {
     this.drop(inode);
     const attributes = known === undefined || known.isDoubtful ? null : since(known.attributes);
     if (known === undefined || attributes === null || this.#ageMaxMs === 0) return;
-    this.#known.set(inode, { ...known, attributes, requestedAt: this.#sequencer.latest, prefetched: true });
+    this.#known.set(inode, { ...this.#amended(known, attributes), prefetched: true });
   }
 
   /** Its attributes are about to be changed here. @returns the sequence number for `changed` */
@@ -305,34 +286,32 @@ export class AttributeCache {
   }
 
   /**
-   * What was begun with `changing` has happened.
+   * The change that began with `changing` was executed.
    *
    * @param attributes as the change was answered
+   * @returns them with their validity
    */
-  changed(attributes: Attributes, begunAt: number): void {
+  changed(attributes: Attributes, begunAt: number): Answered {
     const isPast = !this.#sequencer.isValid(begunAt, attributes.inode);
     this.drop(attributes.inode);
+    const asOf = this.#sequencer.latest;
     // Of a live file the catalog does not know all.
     const isKnown = !isPast && !attributes.live;
-    if (isKnown && this.#ageMaxMs > 0) this.heard(attributes, this.#sequencer.latest, true);
+    if (isKnown && this.#ageMaxMs > 0) return this.heard(attributes, asOf, true);
+    return { ...attributes, validity: { requestedAt: asOf, asOf } };
   }
 
   /**
-   * The cluster knows of a read.
+   * The cluster has a read of this mount.
    *
-   * @param from the access time of before
-   * @returns what has taken the place of what was heard, and is no newer
+   * @param from the access time before
    */
-  accessed(inode: number, from: string, to: string): ReadonlyMap<Attributes, Attributes> {
-    const replaced = new Map<Attributes, Attributes>();
-    for (const heard of [this.#known, this.#beforeWrites]) {
-      const known = heard.get(inode);
+  accessed(inode: number, from: string, to: string): void {
+    for (const records of [this.#known, this.#beforeWrites]) {
+      const known = records.get(inode);
       if (known?.attributes.accessedNs !== from) continue;
-      const attributes = { ...known.attributes, accessedNs: to };
-      replaced.set(known.attributes, attributes);
-      heard.set(inode, { ...known, attributes });
+      records.set(inode, { ...known, attributes: { ...known.attributes, accessedNs: to } });
     }
-    return replaced;
   }
 
   /** For changes of contents, which are many: what is heard of other inodes meanwhile is kept. */
@@ -376,7 +355,13 @@ export class AttributeCache {
     const { links, changedNs } = known.attributes;
     const times = isLater(atNs, changedNs) ? { modifiedNs: atNs, changedNs: atNs } : {};
     const attributes = { ...known.attributes, links: links + directories, ...times };
-    this.#known.set(directory, { ...known, attributes });
+    this.#known.set(directory, this.#amended(known, attributes));
+  }
+
+  /** @returns the record with what an own change, the latest, has made of its attributes: it is as old as before */
+  #amended(known: Known, attributes: Attributes): Known {
+    const validity = { ...known.validity, asOf: this.#sequencer.latest };
+    return { ...known, validity, attributes: { ...attributes, validity } };
   }
 
   /** What a name stands for changes: what was asked for before, of it and of its directory, may be older than that. */
@@ -435,13 +420,10 @@ export class AttributeCache {
     const isKnown = known !== undefined && !known.isDoubtful && !known.attributes.live;
     if (!isKnown || isPast || this.#ageMaxMs === 0) return;
     const changedNs = laterNs(known.attributes.changedNs, atNs);
-    const attributes = { ...known.attributes, changedNs };
-    this.#known.set(inode, {
-      ...known,
-      ...{ attributes, requestedAt: this.#sequencer.latest, prefetched: true, askedAt: undefined },
-    });
-    const heard = { requestedAt: since, askedMs: since, answeredMs: this.#world.nowMs() };
-    bounded(this.#entries).set(placeKey(to), { inode, ...heard, isKept: true, isAsked: false });
+    const amended = this.#amended(known, { ...known.attributes, changedNs });
+    this.#known.set(inode, { ...amended, prefetched: true, askedAt: undefined });
+    const learned = { validity: { requestedAt: since, asOf: since }, answeredMs: this.#world.nowMs() };
+    bounded(this.#entries).set(placeKey(to), { inode, ...learned, isKept: true, isAsked: false });
   }
 
   /** @returns the inode that had the name when it was heard of last */
@@ -450,7 +432,7 @@ export class AttributeCache {
   }
 
   /** @returns what was heard of the inode last, however long ago */
-  lastOf(inode: number): Attributes | undefined {
+  lastOf(inode: number): Answered | undefined {
     return this.#known.get(inode)?.attributes;
   }
 
@@ -480,25 +462,27 @@ export class AttributeCache {
   }
 
   /** @param directory which it is about, or which has the name */
-  #leftMs(heard: Heard | undefined, directory?: number): number {
-    if (heard === undefined) return 0;
-    if (this.#isHeld(heard, directory)) return this.#ageMaxMs;
-    return Math.max(0, heard.askedMs + this.#ageMaxMs - this.#world.nowMs());
+  #leftMs(record: Learned | undefined, directory?: number): number {
+    if (record === undefined) return 0;
+    if (this.#isHeld(record, directory)) return this.#ageMaxMs;
+    return Math.max(0, record.validity.requestedAt + this.#ageMaxMs - this.#world.nowMs());
   }
 
-  #isOld(heard: Heard, ageMaxMs: number, directory?: number): boolean {
+  #isOld(record: Learned, ageMaxMs: number, directory?: number): boolean {
     if (ageMaxMs === 0) return true;
-    return this.#world.nowMs() - heard.askedMs > ageMaxMs && !this.#isHeld(heard, directory);
+    return (
+      this.#world.nowMs() - record.validity.requestedAt > ageMaxMs && !this.#isHeld(record, directory)
+    );
   }
 
-  #isHeld({ requestedAt }: Heard, directory: number | undefined): boolean {
+  #isHeld({ validity }: Learned, directory: number | undefined): boolean {
     if (directory === undefined) return false;
     const from = this.#heldFrom.get(directory);
-    return from !== undefined && requestedAt >= from && this.#isDelegated(directory);
+    return from !== undefined && validity.requestedAt >= from && this.#isDelegated(directory);
   }
 
   /** @returns whether that was a moment ago */
-  #wasAnswered({ answeredMs }: Heard): boolean {
+  #wasAnswered({ answeredMs }: Learned): boolean {
     return this.#world.nowMs() - answeredMs <= LOOKUP_AGE_MAX_MS;
   }
 }

@@ -4,7 +4,7 @@ import type { World } from '../../base/world.ts';
 import type { AttributeChanges, Attributes, FileSystemBackend, NotedAccess } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 import { RefusedOpens } from '../kernel-view/refused-opens.ts';
-import type { AttributeRequest, Caller, NamePlace, TimeChange } from '../transport.ts';
+import type { Answered, AttributeRequest, Caller, NamePlace, TimeChange } from '../transport.ts';
 import { AttributeCache } from './attribute-cache.ts';
 
 const SET_USER_ID = 0o4000;
@@ -18,23 +18,18 @@ const TIME_NS_MIN = -(1n << 63n);
 /** A file that is open on this mount, which knows more of its attributes than the cluster. */
 export interface OpenInode {
   readonly writes: { drain(): Promise<void> };
-  /** @param askedMs when the cluster was asked for the attributes (monotonic, in milliseconds); absent where that is unknown */
-  present(attributes: Attributes, askedMs?: number): Promise<Attributes>;
+  /** @returns attributes together with what is known of the open file */
+  present(attributes: Answered): Promise<Answered>;
   /** Attributes that a change of contents does not touch were changed here. */
   changed(attributes: Attributes): void;
-  /**
-   * The cluster knows of a read.
-   *
-   * @param from the access time before
-   * @param replaced as `AttributeCache.accessed` answers
-   */
-  accessed(from: string, to: string, replaced: ReadonlyMap<Attributes, Attributes>): void;
+  /** The cluster has a read of this mount. @param from the access time before */
+  accessed(from: string, to: string): void;
 }
 
 /** Access times of reads of this mount that the cluster may not have yet. */
 export interface PendingAccessTimes {
   /** @returns attributes with the access time of reads of this mount */
-  shown(attributes: Attributes): Attributes;
+  shown(attributes: Answered): Answered;
   /** Before an access time is set: resolves when no earlier read takes effect after that. */
   setting(inode: number): Promise<void>;
   /** Before another attribute is changed: resolves when the cluster has the earlier reads. */
@@ -68,36 +63,31 @@ export class Inodes {
 
   /** The cluster has a read of this mount: access times that were known before it are replaced. */
   accessed({ inode, accessedNs, seen }: NotedAccess): void {
-    const replaced = this.cache.accessed(inode, seen.accessedNs, accessedNs);
-    this.#openFile(inode)?.accessed(seen.accessedNs, accessedNs, replaced);
+    this.cache.accessed(inode, seen.accessedNs, accessedNs);
+    this.#openFile(inode)?.accessed(seen.accessedNs, accessedNs);
   }
 
   isOpen(inode: number): boolean {
     return this.#openFile(inode) !== undefined;
   }
 
-  async attributes(inode: number): Promise<Attributes> {
+  async attributes(inode: number): Promise<Answered> {
     // The kernel asks again after each read and write of its own: what others change of the file shows within the usual time all the same.
     return this.present(this.cache.heardLast(inode) ?? (await this.ask(inode)));
   }
 
   /** As they are at the cluster now. */
-  async ask(inode: number): Promise<Attributes> {
+  async ask(inode: number): Promise<Answered> {
     // What is heard while removals arrive would be believed by nobody.
     await this.#backend.flush({ kind: 'inode', inode }, 'unlinks');
     const requestedAt = this.cache.request();
-    const attributes = await this.#backend.attributes(inode);
-    this.cache.heard(attributes, requestedAt);
-    return attributes;
+    return this.cache.heard(await this.#backend.attributes(inode), requestedAt);
   }
 
-  /** Attributes as the cluster told them when it was asked, together with what only this mount knows. */
-  async present(attributes: Attributes): Promise<Attributes> {
-    const askedMs = this.cache.askedMs(attributes);
-    const presented = (await this.#openFile(attributes.inode)?.present(attributes, askedMs)) ?? attributes;
-    const shown = this.#accesses.shown(presented);
-    this.cache.presented(attributes, shown);
-    return shown;
+  /** Attributes as the cluster answered them, together with what only this mount knows. */
+  async present(attributes: Answered): Promise<Answered> {
+    const presented = (await this.#openFile(attributes.inode)?.present(attributes)) ?? attributes;
+    return this.#accesses.shown(presented);
   }
 
   /**
@@ -108,17 +98,14 @@ export class Inodes {
    * @param isLink it gets a second name, and is not opened
    * @throws ErrnoError `ESTALE` in that case: the kernel looks the name up again
    */
-  async askToOpen(inode: number, thread: number, isLink = false): Promise<Attributes> {
+  async askToOpen(inode: number, thread: number, isLink = false): Promise<Answered> {
     const requestedAt = this.cache.request();
     const names = this.cache.keptNames.of(inode);
     if (names.length === 0) return this.ask(inode);
     const found = await Promise.all(names.map((name) => this.#lookup(name)));
     const lost = names.filter((_, place) => found[place]?.inode !== inode);
     const [attributes] = found;
-    if (lost.length === 0 && attributes != null) {
-      this.cache.heard(attributes, requestedAt);
-      return attributes;
-    }
+    if (lost.length === 0 && attributes != null) return this.cache.heard(attributes, requestedAt);
     this.refusedOpens.refuse(thread, inode, this.cache.namesOf(inode), isLink);
     for (const name of lost) this.cache.lost(name, inode);
     throw new ErrnoError(
@@ -156,14 +143,14 @@ export class Inodes {
    * A change of nothing (`chown` with neither an owner nor a group): the time of the last change of status is the present, and the set-id bits
    * of a file go. The kernel says the same, and of anybody, before a write to a file with such bits, which takes them away itself.
    */
-  async touch(inode: number, { uid }: Caller): Promise<Attributes> {
+  async touch(inode: number, { uid }: Caller): Promise<Answered> {
     const { kind, mode, uid: owner } = await this.ask(inode);
     const isOwner = uid === 0 || uid === owner;
     return this.change(inode, { mode: kind === 'directory' || !isOwner ? mode : withoutPrivileges(mode) });
   }
 
   /** @returns what the inode's attributes are now */
-  async change(inode: number, request: AttributeRequest): Promise<Attributes> {
+  async change(inode: number, request: AttributeRequest): Promise<Answered> {
     const file = this.#openFile(inode);
     if (request.modified !== undefined) await file?.writes.drain();
     const changes = changesOf(this.#world, request);
@@ -177,8 +164,7 @@ export class Inodes {
     if (changes.accessedNs !== undefined) await this.#accesses.setting(inode);
     else await this.#accesses.flush({ kind: 'inode', inode });
     const begunAt = this.cache.changing(inode);
-    const attributes = await this.#backend.setAttributes(inode, changes);
-    this.cache.changed(attributes, begunAt);
+    const attributes = this.cache.changed(await this.#backend.setAttributes(inode, changes), begunAt);
     this.assertNamed(attributes);
     this.#openFile(inode)?.changed(attributes);
     return this.present(attributes);

@@ -1,7 +1,8 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
-import type { Attributes, FileSystemBackend, ListedPage } from '../backend.ts';
+import type { FileSystemBackend, ListedPage } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
+import type { Answered } from '../transport.ts';
 import type { Inodes } from './inodes.ts';
 import { KnownListings, type ListedName } from './known-listings.ts';
 import { LookAhead } from './look-ahead.ts';
@@ -47,7 +48,7 @@ export class Names {
    * @param thread for which the kernel asks; 0 where that is not known
    * @throws ServiceError `not-found`
    */
-  async lookup(parent: number, name: string, thread: number): Promise<Attributes> {
+  async lookup(parent: number, name: string, thread: number): Promise<Answered> {
     const { cache, refusedOpens } = this.#inodes;
     const place = { parent, name };
     const isOnceMore = refusedOpens.looks(thread, place);
@@ -69,7 +70,7 @@ export class Names {
    *
    * @throws ErrnoError `ESTALE` where nothing has: the kernel, which was told otherwise, looks it up once more
    */
-  async lookupToOpen(parent: number, name: string): Promise<Attributes> {
+  async lookupToOpen(parent: number, name: string): Promise<Answered> {
     const { cache } = this.#inodes;
     try {
       const found = cache.lookedAt(parent, name) ?? (await this.#askFor(parent, name));
@@ -107,7 +108,7 @@ export class Names {
     return page;
   }
 
-  async #find(parent: number, name: string): Promise<Attributes> {
+  async #find(parent: number, name: string): Promise<Answered> {
     const known = this.#known(parent, name);
     if (known !== undefined) return known;
     if (await this.#lookAhead.reach(parent, name)) {
@@ -119,16 +120,14 @@ export class Names {
     return attributes;
   }
 
-  async #askFor(parent: number, name: string): Promise<Attributes> {
+  async #askFor(parent: number, name: string): Promise<Answered> {
     const { cache } = this.#inodes;
     const requestedAt = cache.request();
-    const attributes = await this.#backend.lookup(parent, name);
-    cache.heardEntry(parent, name, attributes, requestedAt);
-    return attributes;
+    return cache.heardEntry(parent, name, await this.#backend.lookup(parent, name), requestedAt);
   }
 
   /** @returns undefined where the cluster would have to be asked */
-  #known(parent: number, name: string): Attributes | Promise<Attributes> | undefined {
+  #known(parent: number, name: string): Answered | Promise<Answered> | undefined {
     const attributes = this.#inodes.cache.entry(parent, name);
     if (attributes === undefined && this.#backend.remembers?.(parent, name) !== true) return undefined;
     this.#lookAhead.used(parent);

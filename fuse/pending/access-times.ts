@@ -5,7 +5,7 @@ import type { Timer, World } from '../../base/world.ts';
 import { ACCESSES_MAX } from '../../wire/request-limits.ts';
 import type { Attributes, FileSystemBackend, NotedAccess } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
-import type { Log } from '../transport.ts';
+import type { Answered, Log } from '../transport.ts';
 import { FLUSH_ALL, type FlushScope, type PendingKind } from './pending-ops.ts';
 
 /** When a read makes an access time later, as the options of mount(8) have it. */
@@ -55,8 +55,6 @@ export class AccessTimes implements PendingKind {
   #sent: Promise<boolean> = Promise.resolve(true);
   /** The cluster has been told of these, the latest last. */
   readonly #told = new Map<number, Note>();
-  /** What copies that were shown are copies of. */
-  readonly #copied = new WeakMap<Attributes, Attributes>();
   #timer: Timer | undefined;
   /** The timer is not for what gathers, but for what is much. */
   #isSoon = false;
@@ -113,16 +111,9 @@ export class AccessTimes implements PendingKind {
     return true;
   }
 
-  /** @returns attributes as they were heard, with the access time that reads here have made since */
-  shown(attributes: Attributes): Attributes {
-    const shown = this.#apparent(attributes);
-    if (shown !== attributes) this.#copied.set(shown, attributes);
-    return shown;
-  }
-
-  /** @returns what `shown` has made these attributes of */
-  heard(attributes: Attributes): Attributes {
-    return this.#copied.get(attributes) ?? attributes;
+  /** @returns attributes with the access time of reads here */
+  shown(attributes: Answered): Answered {
+    return this.#apparent(attributes);
   }
 
   /** It is gone, and nobody looks at it any more. */
@@ -251,7 +242,7 @@ export class AccessTimes implements PendingKind {
     return readNs - BigInt(accessedNs) >= DAY_NS;
   }
 
-  #apparent(attributes: Attributes): Attributes {
+  #apparent<Known extends Attributes>(attributes: Known): Known {
     if (this.#noted.size + this.#sending.size + this.#told.size === 0) return attributes;
     const { inode } = attributes;
     const note = this.#noted.get(inode) ?? this.#sending.get(inode);
@@ -274,6 +265,6 @@ function isSince({ accessedNs, seen }: Note, attributes: Attributes): boolean {
   return isLater(accessedNs, attributes.accessedNs) && !isLater(attributes.changedNs, seen.changedNs);
 }
 
-function withAccess(attributes: Attributes, { accessedNs }: Note): Attributes {
+function withAccess<Known extends Attributes>(attributes: Known, { accessedNs }: Note): Known {
   return { ...attributes, accessedNs };
 }
