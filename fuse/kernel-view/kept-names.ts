@@ -1,7 +1,7 @@
 import type { World } from '../../base/world.ts';
 import { placeKey } from '../place.ts';
 import type { NamePlace } from '../transport.ts';
-import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from './uptake.ts';
+import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from './in-flight.ts';
 
 /** The kernel is told whole milliseconds, and rounds them by its own clock. */
 const ROUNDING_MS = 5;

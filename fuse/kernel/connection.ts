@@ -1,6 +1,6 @@
 import { BACKGROUND_MAX } from '../transport/kernel-tuning.ts';
 import type { FileKernel, FileSystemCalls, TransportOptions } from '../transport.ts';
-import type { AbsentLists } from './absent-lists.ts';
+import type { AbsentLists } from '../kernel-view/absent-lists.ts';
 import { Notifier, type Write } from './notifier.ts';
 import type { Send } from './replier.ts';
 import { Session } from './session.ts';
@@ -43,8 +43,8 @@ export function connectKernel(
   const invalidateInode = async (inode: number, pages = true): Promise<void> => {
     absentLists?.forgetAll();
     const node = session.numbers.node(inode);
-    // An answer that its caller has not taken up yet would be believed afterwards.
-    while (!(await notifier.invalidateInode(node, pages)) && session.uptake.isUnderWay(inode)) {
+    // An answer that its caller has not taken up yet would be cached afterwards.
+    while (!(await notifier.invalidateInode(node, pages)) && session.isInFlight(inode)) {
       await world.sleep(UPTAKE_LOOK_MS);
     }
   };

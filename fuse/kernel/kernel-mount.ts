@@ -7,7 +7,7 @@ import { withDeadline } from '../deadline.ts';
 import { mountedAt, tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
 import type { FileSystemCalls, Log, MountedTransport, TransportOptions } from '../transport.ts';
-import { AbsentLists } from './absent-lists.ts';
+import { AbsentLists } from '../kernel-view/absent-lists.ts';
 import { connectKernel, type KernelDevice } from './connection.ts';
 import { abortConnection, mountDevice, unmountDirectory } from './mount-programs.ts';
 import { readRequests } from './reader.ts';

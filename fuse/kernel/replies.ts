@@ -9,6 +9,7 @@ import {
 } from '../transport/stat.ts';
 import type { DirectoryPage, LockRequest } from '../transport.ts';
 import { INIT_FLAG, MAJOR, MINOR, NOTIFY, OUT_HEADER_BYTES, ROOT_NODE } from './protocol.ts';
+import type { CacheTimes } from '../kernel-view/kernel-view.ts';
 
 /** What the kernel is answered, in bytes. Each function writes at `at` and returns where it ended. */
 
@@ -136,19 +137,13 @@ export function putAttributesReply(
   return putAttributes(reply, at + 16, attributes);
 }
 
-/** How long the kernel may believe what it is told without asking, in whole milliseconds. */
-export interface Validity {
-  readonly nameMs: number;
-  readonly attributesMs: number;
-}
-
 /** A name's inode and its attributes. */
 export function putEntry(
   reply: Buffer,
   at: number,
   node: number,
   attributes: Attributes,
-  { nameMs, attributesMs }: Validity,
+  { nameMs, attributesMs }: CacheTimes,
 ): number {
   putNumber(reply, at, node);
   // Inode numbers are never used twice, so that there is but one generation of each.

@@ -1,13 +1,12 @@
 import { constants as fsConstants } from 'node:fs';
 import { unreachable } from '../../base/assert.ts';
 import { errnoName } from '../errno.ts';
-import type { Uptake } from '../kernel-view/uptake.ts';
+import { type CacheTimes, KernelView } from '../kernel-view/kernel-view.ts';
 import { logUnforeseen } from '../log.ts';
 import type { Answered, Caller, Created, FileSystemCalls, NamePlace, Opened, TransportOptions } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
-import type { AbsentLists } from './absent-lists.ts';
+import type { AbsentLists } from '../kernel-view/absent-lists.ts';
 import { Answers } from './answers.ts';
-import { KernelBelief } from './kernel-belief.ts';
 import { MAJOR, MINOR_MIN, OPENED_FLAG } from './protocol.ts';
 import { Replier, type Send } from './replier.ts';
 import {
@@ -23,7 +22,6 @@ import {
   putNoEntry,
   putOpened,
   putSpace,
-  type Validity,
 } from './replies.ts';
 import { decodeHeader, decodeRequest, type Request, type RequestHeader } from './requests.ts';
 import type { Signals } from './signals.ts';
@@ -55,7 +53,7 @@ export class Session {
   readonly #locks: boolean;
   readonly #answers: Answers;
   readonly #start = Promise.withResolvers<number>();
-  readonly #belief: KernelBelief;
+  readonly #view: KernelView;
 
   constructor(calls: FileSystemCalls, options: SessionOptions, send: Send) {
     this.#calls = calls;
@@ -67,17 +65,17 @@ export class Session {
     this.#answers = new Answers(this.#reply, options);
     const { cache, absentLists, world } = options;
     const drop = (inode: number): Promise<void> => options.drop(inode);
-    this.#belief = new KernelBelief(cache, drop, absentLists, () => world.nowMs());
+    this.#view = new KernelView(cache, drop, absentLists, () => world.nowMs());
   }
 
-  /** Entries that the kernel may be about to take up. */
-  get uptake(): Uptake {
-    return this.#belief.uptake;
+  /** @see KernelView.isInFlight */
+  isInFlight(inode: number): boolean {
+    return this.#view.isInFlight(inode);
   }
 
   /** @see MountedTransport.dropAttributes */
   dropAttributes(inode: number): Promise<void> {
-    return this.#belief.drop(inode);
+    return this.#view.dropAttributes(inode);
   }
 
   /** @param bytes one request, in memory of its own */
@@ -130,7 +128,7 @@ export class Session {
         this.#answers.interrupt(request.unique);
         return;
       case 'forget':
-        for (const node of request.nodes) this.#belief.forget(this.numbers.inode(node));
+        for (const node of request.nodes) this.#view.forget(this.numbers.inode(node));
         return;
       case 'lookup':
         entry(request.name, () => calls.lookup(inode, request.name, header.pid));
@@ -179,7 +177,7 @@ export class Session {
           request,
           async () => {
             const opened = await calls.open(inode, flags, caller(killsPrivileges));
-            await this.#belief.opening(inode, opened.version);
+            await this.#view.opening(inode, opened.version);
             return opened;
           },
           (opened) => {
@@ -389,8 +387,8 @@ export class Session {
       putNoEntry(reply, at);
       return;
     }
-    const validity = this.#belief.listed(stored, place);
-    putEntry(reply, at, this.numbers.node(stored.inode), this.#options.present(stored), validity);
+    const times = this.#view.listed(stored, place);
+    putEntry(reply, at, this.numbers.node(stored.inode), this.#options.present(stored), times);
   }
 
   #xattr(
@@ -493,9 +491,9 @@ export class Session {
 
   #attributes(header: RequestHeader, request: Request, ask: () => Promise<Answered>): void {
     this.#answers.answer(header, request, ask, (attributes) =>
-      this.#belief.tell(
+      this.#view.answer(
         attributes,
-        (validity) => this.#replyAttributes(header, attributes, validity),
+        (times) => this.#replyAttributes(header, attributes, times),
         header.pid,
       ),
     );
@@ -503,15 +501,15 @@ export class Session {
 
   #changedAttributes(header: RequestHeader, request: Request, ask: () => Promise<Answered>): void {
     this.#answers.answer(header, request, ask, (attributes) =>
-      this.#belief.tellChanged(
+      this.#view.answerChange(
         attributes,
-        (validity) => this.#replyAttributes(header, attributes, validity),
+        (times) => this.#replyAttributes(header, attributes, times),
         header.pid,
       ),
     );
   }
 
-  #replyAttributes({ unique }: RequestHeader, attributes: Answered, { attributesMs }: Validity): void {
+  #replyAttributes({ unique }: RequestHeader, attributes: Answered, { attributesMs }: CacheTimes): void {
     const { present } = this.#options;
     this.#reply.put(unique, (reply, at) => putAttributesReply(reply, at, present(attributes), attributesMs));
   }
@@ -528,27 +526,27 @@ export class Session {
 
   #replyEntry({ unique, pid }: RequestHeader, place: NamePlace, stored: Answered): void {
     const node = this.numbers.node(stored.inode);
-    const put = (validity: Validity): void =>
+    const put = (times: CacheTimes): void =>
       this.#reply.put(unique, (reply, at) =>
-        putEntry(reply, at, node, this.#options.present(stored), validity),
+        putEntry(reply, at, node, this.#options.present(stored), times),
       );
-    this.#belief.tell(stored, put, pid, place);
+    this.#view.answer(stored, put, pid, place);
   }
 
   #replyCreated({ unique, pid }: RequestHeader, place: NamePlace, created: Created, flags: number): void {
     const { attributes } = created;
     const node = this.numbers.node(attributes.inode);
     const openedFlags = this.#openedFlags(attributes.inode, created, flags);
-    const put = (validity: Validity): void =>
+    const put = (times: CacheTimes): void =>
       this.#reply.put(unique, (reply, at) => {
-        const next = putEntry(reply, at, node, this.#options.present(attributes), validity);
+        const next = putEntry(reply, at, node, this.#options.present(attributes), times);
         return putOpened(reply, next, created.handle, openedFlags);
       });
-    this.#belief.tell(attributes, put, pid, place);
+    this.#view.answer(attributes, put, pid, place);
   }
 
   #openedFlags(inode: number, opened: Opened, flags: number): number {
-    const isSame = this.#belief.opened(inode, opened.version);
+    const isSame = this.#view.opened(inode, opened.version);
     if (isSame && !opened.directIo) this.#calls.keptPages?.(opened.handle);
     const pages = opened.directIo ? OPENED_FLAG.directIo : isSame ? OPENED_FLAG.keepCache : 0;
     // Errors of writes are told at close, and locks are given back.

@@ -5,7 +5,7 @@ import { canonical } from '../../client/mount-table.ts';
 import type { Attributes, Space } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import { ErrnoError, errnoName, errnoNumber } from '../errno.ts';
-import { ToldContents } from '../kernel-view/told-contents.ts';
+import { KernelPathView } from '../kernel-view/kernel-view.ts';
 import { logUnforeseen } from '../log.ts';
 import { mountedAt, tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
@@ -39,7 +39,6 @@ import { OpenPaths } from './open-paths.ts';
 
 const WORKERS = 64;
 const START_LIMIT_MS = 15_000;
-const VERSIONS_MAX = 50_000;
 /** Entries that are answered to one call of the kernel, whose buffer holds about that. */
 const PAGE_COUNT = 512;
 const SEEK_DATA = 3;
@@ -139,18 +138,15 @@ class Binding {
   readonly #options: TransportOptions;
   /** Paths that libfuse believes an unlinked open file has; in truth its name is gone. */
   readonly #hidden = new Map<string, number>();
-  /** Version of the contents at the last open of each path: the kernel's pages are by path too. */
-  readonly #versions = new Map<string, string>();
-
   readonly #open = new OpenPaths();
-  readonly #told: ToldContents;
+  readonly #view: KernelPathView;
   readonly #timedOut: RecentTimeouts;
   readonly #spent: SpentCallers;
 
   constructor(calls: FileSystemCalls, options: TransportOptions) {
     this.#calls = calls;
     this.#options = options;
-    this.#told = new ToldContents(options.world, options.cache.attributesMs);
+    this.#view = new KernelPathView(() => options.world.nowMs(), options.cache.attributesMs);
     this.#timedOut = new RecentTimeouts(options.world);
     this.#spent = new SpentCallers(options.world, options.limitMs);
   }
@@ -465,7 +461,7 @@ class Binding {
   }
 
   #tell(path: string | null, stored: Attributes, caller: number): Fuse.Stats {
-    if (path !== null) this.#told.tell(path, stored, caller);
+    if (path !== null) this.#view.answered(path, stored, caller);
     return toStats(this.#options.present(stored));
   }
 
@@ -475,7 +471,7 @@ class Binding {
     const { handle, version } = opened;
     // Of a file that is cut to nothing the kernel knows the size.
     const isCut = (flags & constants.O_TRUNC) !== 0;
-    if (version !== null && !isCut && this.#told.isOutdated(path, version, pid)) {
+    if (version !== null && !isCut && this.#view.refuses(path, version, pid)) {
       await this.#calls.release(handle);
       throw new ErrnoError('ESTALE', `"${path}" has changed since it was looked up`);
     }
@@ -497,13 +493,7 @@ class Binding {
     const isShared = this.#open.latestOfSeveral(path) !== undefined;
     // Each name of a file is an inode of its own to the kernel, with pages of its own.
     const directIO = directIo || linked || isShared;
-    const keepCache = version !== null && this.#versions.get(path) === version && !directIO;
-    this.#versions.delete(path);
-    if (version !== null && !isShared) this.#versions.set(path, version);
-    for (const oldest of this.#versions.keys()) {
-      if (this.#versions.size <= VERSIONS_MAX) break;
-      this.#versions.delete(oldest);
-    }
+    const keepCache = this.#view.opened(path, isShared ? null : version) && !directIO;
     if (keepCache) this.#calls.keptPages?.(handle);
     return { fd: handle, directIO, keepCache };
   }
@@ -519,7 +509,7 @@ class Binding {
   /** The last close of a hidden file: its name is gone already. */
   async #unlink(path: string, uid: number): Promise<void> {
     if (this.#hidden.delete(path)) return;
-    this.#versions.delete(path);
+    this.#view.forgetPages(path);
     await this.#at(path, (at) => this.#calls.unlink(at.parent, at.name, uid));
   }
 
@@ -529,8 +519,8 @@ class Binding {
    * unlinked, and the name that libfuse believes in is remembered here.
    */
   async #rename(from: string, to: string, flags: number, uid: number): Promise<void> {
-    this.#versions.delete(from);
-    this.#versions.delete(to);
+    this.#view.forgetPages(from);
+    this.#view.forgetPages(to);
     const source = await this.#place(from);
     const target = await this.#place(to);
     if (HIDDEN_NAME.test(target.name) && flags === 0) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Worker } from 'node:worker_threads';
-import { AbsentLists } from '../../../fuse/kernel/absent-lists.ts';
+import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { promptAnswer } from '../../../fuse/kernel/prompt-answers.ts';
 import { IN_HEADER_BYTES, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
 import { systemWorld } from '../../../world/system-world.ts';
@@ -75,7 +75,7 @@ test('a thread that looks while another writes never takes one inode for another
       }
       parentPort.postMessage(counts);
     });`;
-  const sources = ['fuse/kernel/absent-lists.ts', 'world/system-world.ts'].map(
+  const sources = ['fuse/kernel-view/absent-lists.ts', 'world/system-world.ts'].map(
     (path) => new URL(`../../../${path}`, import.meta.url).href,
   );
   const thread = new Worker(program, { eval: true, workerData: { memory, sources, here, never } });

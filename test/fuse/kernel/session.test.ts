@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { World } from '../../../base/world.ts';
 import type { Attributes } from '../../../fuse/backend.ts';
-import { AbsentLists } from '../../../fuse/kernel/absent-lists.ts';
+import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { Notifier } from '../../../fuse/kernel/notifier.ts';
 import { IN_HEADER_BYTES, INIT_FLAG, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
 import { Session } from '../../../fuse/kernel/session.ts';
@@ -283,13 +283,13 @@ test('attributes are kept for as long as they are believed as they are, and name
   };
   const lookup = () => told(OPCODE.lookup, Buffer.from('f\0'), [16, 32], [24, 36]);
   const attributes = () => told(OPCODE.getattr, Buffer.alloc(16), [0, 8]);
-  assert.equal(exchange.session.uptake.isUnderWay(7), false);
+  assert.equal(exchange.session.isInFlight(7), false);
   const [entry = -1, kept = 0] = await lookup();
   assert.equal(entry, 0, 'A name that is dropped takes mounts below it away');
   assert.ok(kept > 4.9 && kept < 5, 'A little less, for an answer may lie in the kernel for a moment');
-  assert.equal(exchange.session.uptake.isUnderWay(7), true, 'Its caller may not run yet');
+  assert.equal(exchange.session.isInFlight(7), true, 'Its caller may not run yet');
   exchange.ask(OPCODE.forget, 7, Buffer.alloc(8));
-  assert.equal(exchange.session.uptake.isUnderWay(7), false);
+  assert.equal(exchange.session.isInFlight(7), false);
   assert.ok(((await attributes())[0] ?? 0) > 4.9);
   // The kernel does not compare the outcome of a change with what it was told to drop meanwhile.
   assert.deepEqual(await told(OPCODE.setattr, Buffer.alloc(88), [0, 8]), [0]);

@@ -5,7 +5,7 @@
 import { Delegations } from '../../../client/delegations.ts';
 import { RememberingClient } from '../../../client/remembering-client.ts';
 import { PagesOfFile } from '../../../fuse/contents/written-pages.ts';
-import { AbsentLists } from '../../../fuse/kernel/absent-lists.ts';
+import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { HeldDirectories } from '../../../fuse/metadata/held-directories.ts';
 import { KnownListings } from '../../../fuse/metadata/known-listings.ts';
 import { Births } from '../../../fuse/pending/births.ts';

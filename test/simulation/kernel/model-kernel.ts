@@ -1,5 +1,5 @@
 import type { World } from '../../../base/world.ts';
-import { AbsentLists } from '../../../fuse/kernel/absent-lists.ts';
+import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { connectKernel, type KernelConnection, type KernelDevice } from '../../../fuse/kernel/connection.ts';
 import { promptAnswer } from '../../../fuse/kernel/prompt-answers.ts';
 import { NOTIFY, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';

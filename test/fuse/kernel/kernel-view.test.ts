@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Attributes } from '../../../fuse/backend.ts';
-import { KernelBelief } from '../../../fuse/kernel/kernel-belief.ts';
-import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from '../../../fuse/kernel-view/uptake.ts';
+import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from '../../../fuse/kernel-view/in-flight.ts';
+import { KernelView } from '../../../fuse/kernel-view/kernel-view.ts';
 import { contentsName } from '../../../fuse/transport.ts';
 
 const LEFT_MS = UPTAKE_SLACK_MS + 10;
@@ -25,64 +25,64 @@ function believing(leftMs: number) {
   const drop = async (inode: number): Promise<void> => {
     dropped.push(inode);
   };
-  const belief = new KernelBelief(cache, drop, null, () => nowMs);
+  const view = new KernelView(cache, drop, null, () => nowMs);
   const pass = (ms: number): void => {
     nowMs += ms;
   };
-  return { belief, dropped, pass };
+  return { view, dropped, pass };
 }
 
 /** Every way by which the kernel is told attributes. */
-const WAYS: Record<string, (belief: KernelBelief, stored: Attributes) => void> = {
-  lookup: (belief, stored) => belief.tell(stored, () => undefined, ONE, PLACE),
-  attributes: (belief, stored) => belief.tell(stored, () => undefined, ONE),
-  listing: (belief, stored) => void belief.listed(stored, PLACE),
+const WAYS: Record<string, (view: KernelView, stored: Attributes) => void> = {
+  lookup: (view, stored) => view.answer(stored, () => undefined, ONE, PLACE),
+  attributes: (view, stored) => view.answer(stored, () => undefined, ONE),
+  listing: (view, stored) => void view.listed(stored, PLACE),
 };
 
 for (const [way, tell] of Object.entries(WAYS)) {
   test(`what the kernel was told of other contents is dropped before it hears of an open, also where it counts later (${way})`, async () => {
-    const { belief, dropped, pass } = believing(LEFT_MS);
-    tell(belief, file(5));
-    await belief.opening(INODE, version(5));
+    const { view, dropped, pass } = believing(LEFT_MS);
+    tell(view, file(5));
+    await view.opening(INODE, version(5));
     assert.deepEqual(dropped, [], 'It is told the same');
     // The answer may have lain there for a moment.
     pass(LEFT_MS);
-    await belief.opening(INODE, version(6));
+    await view.opening(INODE, version(6));
     assert.deepEqual(dropped, [INODE]);
-    await belief.opening(INODE, version(7));
+    await view.opening(INODE, version(7));
     assert.deepEqual(dropped, [INODE], 'It believes nothing any more');
-    tell(belief, file(7));
+    tell(view, file(7));
     pass(LEFT_MS + UPTAKE_MS_MAX);
-    await belief.opening(INODE, version(8));
+    await view.opening(INODE, version(8));
     assert.deepEqual(dropped, [INODE], 'Nor what it was told long ago');
   });
 }
 
 test('what the kernel may not believe is not dropped', async () => {
-  const { belief, dropped } = believing(0);
-  belief.tell(file(5), () => undefined, ONE, PLACE);
-  await belief.opening(INODE, version(6));
+  const { view, dropped } = believing(0);
+  view.answer(file(5), () => undefined, ONE, PLACE);
+  await view.opening(INODE, version(6));
   assert.deepEqual(dropped, []);
-  belief.tellChanged(file(6), () => undefined, ONE);
-  await belief.opening(INODE, version(7));
+  view.answerChange(file(6), () => undefined, ONE);
+  await view.opening(INODE, version(7));
   assert.deepEqual(dropped, [INODE], 'The outcome of a change it believes');
 });
 
 test('of two answers that are under way at a time the kernel may believe either', async () => {
-  const { belief, dropped } = believing(1000);
-  const tell = (seq: number, caller: number): void => belief.tell(file(seq), () => undefined, caller);
+  const { view, dropped } = believing(1000);
+  const tell = (seq: number, caller: number): void => view.answer(file(seq), () => undefined, caller);
   tell(5, ONE);
   tell(6, ONE);
-  await belief.opening(INODE, version(6));
+  await view.opening(INODE, version(6));
   assert.deepEqual(dropped, [], 'It has asked one after the other');
   tell(7, TWO);
-  await belief.opening(INODE, version(7));
+  await view.opening(INODE, version(7));
   assert.deepEqual(dropped, [INODE]);
-  await belief.opening(INODE, version(7));
+  await view.opening(INODE, version(7));
   assert.deepEqual(dropped, [INODE], 'Once');
   tell(7, ONE);
   tell(7, TWO);
   tell(8, TWO);
-  await belief.opening(INODE, version(8));
+  await view.opening(INODE, version(8));
   assert.deepEqual(dropped, [INODE, INODE], 'Who of several was told is not known');
 });
