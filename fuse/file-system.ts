@@ -7,11 +7,11 @@ import { OpenFiles } from './contents/open-files.ts';
 import { WRITTEN_BYTES_LEAST } from './contents/written-pages.ts';
 import { withDeadline } from './deadline.ts';
 import { ErrnoError, type ErrnoName, errnoName } from './errno.ts';
-import { ATTRIBUTE_AGE_MAX_MS } from './metadata/attribute-cache.ts';
+import { ATTRIBUTE_AGE_MAX_MS } from './metadata/cache.ts';
 import { Directories } from './metadata/directories.ts';
 import type { Inodes } from './metadata/inodes.ts';
-import type { NameChange } from './metadata/known-listings.ts';
 import { Names } from './metadata/names.ts';
+import { OwnChanges } from './metadata/own-changes.ts';
 import { isGone, RemovedDirectories, staleIfGone } from './metadata/removed-directories.ts';
 import { ACCESS_RULE_DEFAULT, AccessTimes } from './pending/access-times.ts';
 import { ErrorCursor, type ErrorScope, ErrorSequence } from './pending/error-sequence.ts';
@@ -70,6 +70,7 @@ export class FileSystem implements FileSystemCalls {
   readonly #calls: FileCalls;
   readonly #inodes: Inodes;
   readonly #names: Names;
+  readonly #changes: OwnChanges;
   readonly #directories: Directories;
   readonly #removed: RemovedDirectories;
   readonly #errors: ErrorSequence;
@@ -125,15 +126,10 @@ export class FileSystem implements FileSystemCalls {
     this.#pending = new PendingOps([this.#files, backend, this.#accesses]);
     this.#inodes = this.#files.inodes;
     const { cache } = this.#inodes;
-    backend.onNamed?.((directory, atNs) => {
-      cache.named(directory, atNs);
-      if (atNs === null) this.#names.listings.forget(directory);
-    });
-    backend.onHeld?.((directory) => {
-      cache.held(directory);
-      this.#names.listings.forget(directory);
-    });
-    this.#names = new Names(world, backend, this.#inodes, ageMaxMs, isDelegated);
+    backend.onNamed?.((directory, atNs) => cache.named(directory, atNs));
+    backend.onHeld?.((directory) => cache.delegated(directory));
+    this.#changes = new OwnChanges(cache);
+    this.#names = new Names(world, backend, this.#inodes, ageMaxMs);
     this.#directories = new Directories(this.#names);
     this.#removed = new RemovedDirectories(world);
   }
@@ -197,7 +193,7 @@ export class FileSystem implements FileSystemCalls {
     checkName(name);
     const type = nodeType(mode);
     if (type === 'file') {
-      const { attributes } = await this.#createEntry(parent, name, () =>
+      const { attributes } = await this.#changes.create({ parent, name }, () =>
         this.#backend.createFile(parent, name, mode & 0o7777, caller, true),
       );
       await this.#files.made(attributes);
@@ -220,42 +216,27 @@ export class FileSystem implements FileSystemCalls {
     return this.#makeEntry(parent, name, () => this.#backend.symlink(parent, name, target, caller));
   }
 
+  async #makeEntry(parent: number, name: string, make: () => Promise<Attributes>): Promise<Answered> {
+    const made = async () => ({ attributes: await make(), created: true });
+    return (await this.#changes.create({ parent, name }, made)).attributes;
+  }
+
   async link(inode: number, parent: number, name: string, thread = 0): Promise<Answered> {
     checkName(name);
-    const { cache } = this.#inodes;
     await staleIfGone(this.#inodes.assertMeantToLink(inode, thread));
-    const begunAt = cache.changing(inode);
     // Nothing else can be missing than the inode, or the directory.
-    const place = { parent, name };
     const attributes = await staleIfGone(
-      this.#changeEntries(
-        [place],
-        () => this.#backend.link(inode, parent, name),
-        (now) => [{ place, now }],
-        (now, since) => {
-          // Of a live file its primary tells the times, which are not those of the directory.
-          if (now.live) return false;
-          cache.made(parent, name, now, since);
-          return true;
-        },
-      ),
+      this.#changes.link(inode, { parent, name }, () => this.#backend.link(inode, parent, name)),
     );
     this.#files.linked(inode);
-    return this.#inodes.present(cache.changed(attributes, begunAt));
+    return this.#inodes.present(attributes);
   }
 
   async unlink(parent: number, name: string, uid?: number): Promise<void> {
     checkName(name);
-    const place = { parent, name };
     const isOpen = (file: number): boolean => this.#inodes.isOpen(file);
-    const { inode, links } = await this.#changeEntries(
-      [place],
-      () => this.#backend.unlink(parent, name, uid, isOpen),
-      () => [{ place, now: null }],
-      ({ inode: file, atNs = null, behind }) => {
-        this.#inodes.cache.removed(parent, name, file, atNs, behind);
-        return true;
-      },
+    const { inode, links } = await this.#changes.unlink({ parent, name }, () =>
+      this.#backend.unlink(parent, name, uid, isOpen),
     );
     if (links > 0) return;
     this.#files.unlinked(inode);
@@ -264,24 +245,12 @@ export class FileSystem implements FileSystemCalls {
 
   async removeDirectory(parent: number, name: string): Promise<void> {
     checkName(name);
-    const { cache } = this.#inodes;
-    const inode = cache.inodeOf(parent, name);
-    const attributes = inode === undefined ? undefined : cache.lastOf(inode);
-    const place = { parent, name };
-    await this.#changeEntries(
-      [place],
-      () => this.#backend.removeDirectory(parent, name, inode),
-      () => [{ place, now: null }],
-      ({ atNs }, since) => {
-        if (atNs === undefined || inode === undefined) return false;
-        cache.removedDirectory(parent, name, inode, atNs, since);
-        return true;
-      },
+    const { inode, last } = await this.#changes.removeDirectory({ parent, name }, (known) =>
+      this.#backend.removeDirectory(parent, name, known),
     );
     if (inode === undefined) return;
     this.#accesses.forget(inode);
-    cache.drop(inode);
-    this.#removed.addLikely(attributes);
+    this.#removed.addLikely(last);
   }
 
   async rename(from: NamePlace, to: NamePlace, flags: number, uid?: number, gid = 0): Promise<void> {
@@ -291,51 +260,17 @@ export class FileSystem implements FileSystemCalls {
     const mode = RENAME_MODES.get(flags & ~RENAME_WHITEOUT);
     if (mode === undefined || (whitens && mode === 'exchange'))
       throw new ErrnoError('EINVAL', `Rename flags ${flags} are not supported`);
-    const { cache } = this.#inodes;
-    const [moved, target] = [from, to].map(({ parent, name: at }) => cache.inodeOf(parent, at));
-    const kind = moved === undefined ? undefined : cache.lastOf(moved)?.kind;
-    const targetLast = target === undefined ? undefined : cache.lastOf(target);
-    // A directory is counted by the one that it leaves, and by the one that it comes to.
-    const isCounted = kind === undefined || kind === 'directory' || mode === 'exchange';
-    let isKnown = false;
-    const { replaced } = await this.#changeEntries(
-      [from, to],
+    const { replaced, last } = await this.#changes.rename(
+      ...([from, to, { mode, whitens }] as const),
       () =>
         whitens && mode !== 'exchange'
           ? this.#backend.renameWhiteout(from, to, mode, { uid: uid ?? 0, gid })
           : this.#backend.rename(from, to, mode, uid),
-      whitens ? () => null : this.#afterRename(from, to, mode),
-      ({ atNs }, since) => {
-        if (moved === undefined || atNs === undefined || isCounted || whitens) return false;
-        cache.renamed(from, to, moved, atNs, since);
-        isKnown = true;
-        return true;
-      },
+      (inode) => this.#inodes.isOpen(inode),
     );
-    // Of what has another name the times are others, too.
-    const others = mode === 'exchange' ? [moved, target] : [moved];
-    for (const inode of others) {
-      if (inode === undefined) cache.forgetAsked();
-      else if (!isKnown || this.#inodes.isOpen(inode)) cache.drop(inode);
-    }
-    cache.keptNames.moved(from, to, mode === 'exchange');
     if (replaced === null) return;
-    this.#removed.add(replaced === target ? targetLast : cache.lastOf(replaced));
-    cache.drop(replaced);
+    this.#removed.add(last);
     if (this.#inodes.isOpen(replaced) && !(await this.#hasName(replaced))) this.#files.unlinked(replaced);
-  }
-
-  /** @returns what is then known of listings; `null` where that is nothing */
-  #afterRename(from: NamePlace, to: NamePlace, mode: RenameMode): () => readonly NameChange[] | null {
-    const { listings } = this.#names;
-    const now = listings.entry(from);
-    // Of two names of one file none is gone.
-    const isOther = listings.of(to.parent) !== undefined && listings.entry(to)?.inode !== now?.inode;
-    if (now === undefined || !isOther || mode === 'exchange') return () => null;
-    return () => [
-      { place: from, now: null },
-      { place: to, now },
-    ];
   }
 
   /** Where that cannot be found out it is taken for a file that has none, which is kept for as long as it is open. */
@@ -353,7 +288,7 @@ export class FileSystem implements FileSystemCalls {
   async create(parent: number, name: string, mode: number, flags: number, caller: Caller): Promise<Created> {
     checkName(name);
     const exclusive = (flags & constants.O_EXCL) !== 0;
-    const { attributes, created } = await this.#createEntry(parent, name, () =>
+    const { attributes, created } = await this.#changes.create({ parent, name }, () =>
       this.#backend.createFile(parent, name, mode & 0o7777, caller, exclusive),
     );
     if (!created) {
@@ -652,66 +587,6 @@ export class FileSystem implements FileSystemCalls {
   async stop(): Promise<void> {
     await this.#files.stop();
     await this.#accesses.stop();
-  }
-
-  /**
-   * What was heard before the change and what is heard during it may be old afterwards.
-   *
-   * @param after @see KnownListings.changing
-   * @param learn has the cache know what came of it. @returns false where that is not known
-   */
-  async #changeEntries<Result>(
-    places: readonly NamePlace[],
-    change: () => Promise<Result>,
-    after: (result: Result) => readonly NameChange[] | null,
-    learn: (result: Result, since: number) => boolean,
-  ): Promise<Result> {
-    const { cache } = this.#inodes;
-    for (const { parent, name } of places) cache.changingName(parent, name);
-    const since = cache.request();
-    let isKnown = false;
-    try {
-      const result = await this.#names.listings.changing(places, change, after);
-      isKnown = learn(result, since);
-      return result;
-    } finally {
-      if (!isKnown) for (const { parent, name } of places) cache.forgetEntry(parent, name);
-    }
-  }
-
-  /** As `#createEntry`, for what is new wherever it succeeds. */
-  async #makeEntry(parent: number, name: string, make: () => Promise<Attributes>): Promise<Answered> {
-    const made = async () => ({ attributes: await make(), created: true });
-    return (await this.#createEntry(parent, name, made)).attributes;
-  }
-
-  /** As `#changeEntries`, where it is known what becomes of the directory. The kernel asks about what was made: it is answered from here. */
-  async #createEntry(
-    parent: number,
-    name: string,
-    make: () => ReturnType<FileSystemBackend['createFile']>,
-  ): Promise<{ readonly attributes: Answered; readonly created: boolean }> {
-    const { cache } = this.#inodes;
-    const place = { parent, name };
-    const since = cache.request();
-    let result: Awaited<ReturnType<typeof make>>;
-    try {
-      result = await this.#names.listings.changing([place], make, ({ attributes, created }) =>
-        created ? [{ place, now: attributes }] : [],
-      );
-    } catch (error) {
-      cache.forgetEntry(parent, name);
-      throw error;
-    }
-    const { attributes, created } = result;
-    if (!created) {
-      cache.forgetEntry(parent, name);
-      return { attributes, created };
-    }
-    // An uncommitted file has not changed the times of its directory yet.
-    if (result.unborn === true) cache.changingName(parent, name);
-    else cache.made(parent, name, attributes, since);
-    return { attributes: cache.heardEntry(parent, name, attributes, cache.request(), true), created };
   }
 }
 

@@ -2,7 +2,7 @@ import type { World } from '../base/world.ts';
 import type { FileSystemBackend } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { FileSystem } from './file-system.ts';
-import { ATTRIBUTE_AGE_MAX_MS } from './metadata/attribute-cache.ts';
+import { ATTRIBUTE_AGE_MAX_MS } from './metadata/cache.ts';
 import type { AccessRule } from './pending/access-times.ts';
 import type { KernelCache, Log, Transport, TransportOptions } from './transport.ts';
 
@@ -16,7 +16,7 @@ export interface MountOptions extends Partial<Pick<TransportOptions, 'kernelOpti
   /** @see TransportOptions.acls; true where it is absent */
   readonly acls?: boolean;
   readonly log: Log;
-  /** For how long names and attributes are believed, as `AttributeCache` has it. */
+  /** For how long names and attributes are believed, as `MetadataCache` has it. */
   readonly ageMaxMs?: number;
   /** @see KernelCache.believedMs */
   readonly believedMs?: KernelCache['believedMs'];

@@ -5,7 +5,7 @@ import type { AttributeChanges, Attributes, FileSystemBackend, NotedAccess } fro
 import { ErrnoError } from '../errno.ts';
 import { RefusedOpens } from '../kernel-view/refused-opens.ts';
 import type { Answered, AttributeRequest, Caller, NamePlace, TimeChange } from '../transport.ts';
-import { AttributeCache } from './attribute-cache.ts';
+import { MetadataCache } from './cache.ts';
 
 const SET_USER_ID = 0o4000;
 const SET_GROUP_ID = 0o2000;
@@ -38,7 +38,7 @@ export interface PendingAccessTimes {
 
 /** Attributes of inodes: as remembered, as the cluster tells them, and with what only this mount knows of open files. */
 export class Inodes {
-  readonly cache: AttributeCache;
+  readonly cache: MetadataCache;
   readonly refusedOpens: RefusedOpens;
   readonly #world: World;
   readonly #backend: FileSystemBackend;
@@ -53,7 +53,7 @@ export class Inodes {
     ageMaxMs: number,
     isDelegated: (directory: number) => boolean,
   ) {
-    this.cache = new AttributeCache(world, ageMaxMs, isDelegated);
+    this.cache = new MetadataCache(world, ageMaxMs, isDelegated);
     this.refusedOpens = new RefusedOpens(world);
     this.#world = world;
     this.#backend = backend;
@@ -81,7 +81,7 @@ export class Inodes {
     // What is heard while removals arrive would be believed by nobody.
     await this.#backend.flush({ kind: 'inode', inode }, 'unlinks');
     const requestedAt = this.cache.request();
-    return this.cache.heard(await this.#backend.attributes(inode), requestedAt);
+    return this.cache.learn(await this.#backend.attributes(inode), requestedAt);
   }
 
   /** Attributes as the cluster answered them, together with what only this mount knows. */
@@ -105,7 +105,7 @@ export class Inodes {
     const found = await Promise.all(names.map((name) => this.#lookup(name)));
     const lost = names.filter((_, place) => found[place]?.inode !== inode);
     const [attributes] = found;
-    if (lost.length === 0 && attributes != null) return this.cache.heard(attributes, requestedAt);
+    if (lost.length === 0 && attributes != null) return this.cache.learn(attributes, requestedAt);
     this.refusedOpens.refuse(thread, inode, this.cache.namesOf(inode), isLink);
     for (const name of lost) this.cache.lost(name, inode);
     throw new ErrnoError(

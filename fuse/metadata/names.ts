@@ -4,7 +4,7 @@ import type { FileSystemBackend, ListedPage } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 import type { Answered } from '../transport.ts';
 import type { Inodes } from './inodes.ts';
-import { KnownListings, type ListedName } from './known-listings.ts';
+import type { ListedName } from './known-listings.ts';
 import { LookAhead } from './look-ahead.ts';
 
 /** Names that are looked up further apart do not belong together, where what is listed is remembered until it is called back. */
@@ -14,26 +14,15 @@ type NamesBackend = Pick<FileSystemBackend, 'lookup' | 'list' | 'remembers'>;
 
 /** What names stand for: as remembered, or as the cluster tells, one by one or many at once. */
 export class Names {
-  readonly listings: KnownListings;
   readonly #backend: NamesBackend;
   readonly #inodes: Inodes;
   readonly #lookAhead: LookAhead;
 
-  /**
-   * @param ageMaxMs how long an answer is valid; 0: as long as the backend remembers it, or not at all
-   * @param isDelegated whether no other client changes the directory now
-   */
-  constructor(
-    world: World,
-    backend: NamesBackend,
-    inodes: Inodes,
-    ageMaxMs: number,
-    isDelegated: (directory: number) => boolean,
-  ) {
+  /** @param ageMaxMs how long an answer is valid; 0: as long as the backend remembers it, or not at all */
+  constructor(world: World, backend: NamesBackend, inodes: Inodes, ageMaxMs: number) {
     this.#backend = backend;
     this.#inodes = inodes;
     const windowMs = backend.remembers === undefined ? ageMaxMs : REMEMBERED_WINDOW_MS;
-    this.listings = new KnownListings(world, ageMaxMs, isDelegated);
     this.#lookAhead = new LookAhead(
       world,
       async (parent, after, countMax) => {
@@ -89,7 +78,7 @@ export class Names {
     after: string,
     countMax: number,
   ): Promise<{ readonly entries: readonly ListedName[]; readonly more: boolean }> {
-    const known = after === '' ? this.listings.of(parent) : undefined;
+    const known = after === '' ? this.#inodes.cache.listings.of(parent) : undefined;
     if (known !== undefined && known.length <= countMax) return { entries: known, more: false };
     const { entries, more } = await this.#ask(parent, after, countMax);
     return {
@@ -100,11 +89,12 @@ export class Names {
 
   /** Asks the cluster for a page, of which everything is remembered. */
   async #ask(parent: number, after: string, countMax: number): Promise<ListedPage> {
-    const requestedAt = this.#inodes.cache.request();
-    const listedAt = this.listings.request();
+    const { cache } = this.#inodes;
+    const requestedAt = cache.request();
+    const listedAt = cache.listings.request();
     const page = await this.#backend.list(parent, after, countMax);
-    this.#inodes.cache.heardPage(parent, page, requestedAt);
-    if (after === '' && !page.more) this.listings.learn(parent, page, listedAt);
+    cache.learnPage(parent, page, requestedAt);
+    if (after === '' && !page.more) cache.listings.learn(parent, page, listedAt);
     return page;
   }
 
@@ -123,7 +113,7 @@ export class Names {
   async #askFor(parent: number, name: string): Promise<Answered> {
     const { cache } = this.#inodes;
     const requestedAt = cache.request();
-    return cache.heardEntry(parent, name, await this.#backend.lookup(parent, name), requestedAt);
+    return cache.learnEntry(parent, name, await this.#backend.lookup(parent, name), requestedAt);
   }
 
   /** @returns undefined where the cluster would have to be asked */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Attributes } from '../../fuse/backend.ts';
-import { AttributeCache } from '../../fuse/metadata/attribute-cache.ts';
+import { MetadataCache } from '../../fuse/metadata/cache.ts';
 import { placeKey } from '../../fuse/place.ts';
 import type { Answered } from '../../fuse/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -13,33 +13,33 @@ function file(inode: number, sizeBytes = 0): Attributes {
 }
 
 test('what was asked for before a change of names or modes is not kept, of whatever it is', () => {
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
+  const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const mark = cache.request();
   cache.forget(7);
-  cache.heardEntry(1, 'a', file(8), mark, true);
+  cache.learnEntry(1, 'a', file(8), mark, true);
   assert.equal(plain(cache.entry(1, 'a')), undefined);
-  cache.heardEntry(1, 'a', file(8), cache.request(), true);
+  cache.learnEntry(1, 'a', file(8), cache.request(), true);
   assert.deepEqual(plain(cache.entry(1, 'a')), file(8));
 });
 
 test('what was asked for before a change of contents is kept of all other files', () => {
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
+  const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const mark = cache.request();
   cache.drop(7);
-  for (const inode of [7, 8]) cache.heardEntry(1, String(inode), file(inode), mark, true);
+  for (const inode of [7, 8]) cache.learnEntry(1, String(inode), file(inode), mark, true);
   assert.deepEqual([plain(cache.entry(1, '7')), plain(cache.entry(1, '8'))], [undefined, file(8)]);
-  cache.heardEntry(1, '7', file(7, 5), cache.request(), true);
+  cache.learnEntry(1, '7', file(7, 5), cache.request(), true);
   assert.deepEqual(plain(cache.entry(1, '7')), file(7, 5));
 });
 
 test('however many files are written, no old answer about one of them is kept', () => {
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
+  const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const mark = cache.request();
   for (let inode = 1; inode <= 30_000; inode++) cache.drop(inode);
-  cache.heardEntry(1, 'first', file(1), mark, true);
-  cache.heardEntry(1, 'last', file(30_000), mark, true);
+  cache.learnEntry(1, 'first', file(1), mark, true);
+  cache.learnEntry(1, 'last', file(30_000), mark, true);
   assert.deepEqual([plain(cache.entry(1, 'first')), plain(cache.entry(1, 'last'))], [undefined, undefined]);
-  cache.heardEntry(1, 'first', file(1), cache.request(), true);
+  cache.learnEntry(1, 'first', file(1), cache.request(), true);
   assert.deepEqual(plain(cache.entry(1, 'first')), file(1));
 });
 
@@ -59,8 +59,8 @@ function made(inode: number, changedNs: string): Attributes {
 }
 
 test('a directory stays known while files are made in it, with the times that they give it', () => {
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  cache.heardEntry(1, 'd', directory(2, '1000'), cache.request());
+  const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
+  cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
   const mark = cache.request();
   cache.made(2, 'first', made(3, '3000'), mark);
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '3000'));
@@ -72,9 +72,9 @@ test('a directory stays known while files are made in it, with the times that th
 test('a directory counts those that are made and removed in it, unless it was heard of meanwhile', () => {
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => ++nowMs };
-  const cache = new AttributeCache(world, AGE_MAX_MS);
+  const cache = new MetadataCache(world, AGE_MAX_MS);
   const counted = (changedNs: string, links: number) => ({ ...directory(2, changedNs), links });
-  cache.heardEntry(1, 'd', counted('1000', 2), cache.request());
+  cache.learnEntry(1, 'd', counted('1000', 2), cache.request());
   const mark = cache.request();
   cache.made(2, 'sub', directory(3, '3000'), mark);
   assert.deepEqual(plain(cache.entry(1, 'd')), counted('3000', 3));
@@ -84,7 +84,7 @@ test('a directory counts those that are made and removed in it, unless it was he
   const later = cache.request();
   cache.removedDirectory(2, 'sub', 3, '4000', later);
   assert.deepEqual(plain(cache.entry(1, 'd')), counted('4000', 3));
-  cache.heardEntry(1, 'd', counted('5000', 3), cache.request());
+  cache.learnEntry(1, 'd', counted('5000', 3), cache.request());
   cache.removedDirectory(2, 'other', 4, '5000', later);
   assert.equal(plain(cache.entry(1, 'd')), undefined, 'What was heard may count the one that was removed, or not');
 });
@@ -92,7 +92,7 @@ test('a directory counts those that are made and removed in it, unless it was he
 test('what got another name is what it was, for as long as it would have been, but for the time of its change', () => {
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => nowMs };
-  const cache = new AttributeCache(world, 1_000);
+  const cache = new MetadataCache(world, 1_000);
   const [from, to] = [
     { parent: 2, name: 'a' },
     { parent: 5, name: 'b' },
@@ -101,9 +101,9 @@ test('what got another name is what it was, for as long as it would have been, b
     for (const { parent, name } of [from, to]) cache.changingName(parent, name);
     return cache.request();
   };
-  cache.heardEntry(1, 'd', directory(2, '1000'), cache.request());
-  cache.heardEntry(1, 'e', directory(5, '4000'), cache.request());
-  cache.heardEntry(2, 'a', made(3, '1000'), cache.request(), true);
+  cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
+  cache.learnEntry(1, 'e', directory(5, '4000'), cache.request());
+  cache.learnEntry(2, 'a', made(3, '1000'), cache.request(), true);
   nowMs = 900;
   cache.renamed(from, to, 3, '3000', begin());
   assert.deepEqual(
@@ -119,7 +119,7 @@ test('what got another name is what it was, for as long as it would have been, b
     ['its old name was changed beside it', () => cache.changingName(from.parent, from.name)],
     ['it was changed beside it', () => cache.changing(3)],
   ] as const) {
-    cache.heardEntry(2, 'a', made(3, '1000'), cache.request(), true);
+    cache.learnEntry(2, 'a', made(3, '1000'), cache.request(), true);
     const since = begin();
     change();
     cache.renamed(from, to, 3, '5000', since);
@@ -128,14 +128,14 @@ test('what got another name is what it was, for as long as it would have been, b
 });
 
 test('what was asked for before a file was made is not kept of its name and its directory, but of all others', () => {
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
+  const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const mark = cache.request();
-  cache.heardEntry(2, 'f', file(9), mark, true);
+  cache.learnEntry(2, 'f', file(9), mark, true);
   cache.made(2, 'f', made(3, '3000'), cache.request());
   assert.equal(plain(cache.entry(2, 'f')), undefined);
-  cache.heardEntry(2, 'f', file(9), mark, true);
-  cache.heardEntry(1, 'd', directory(2, '1000'), mark);
-  cache.heardEntry(1, 'e', directory(5, '1000'), mark);
+  cache.learnEntry(2, 'f', file(9), mark, true);
+  cache.learnEntry(1, 'd', directory(2, '1000'), mark);
+  cache.learnEntry(1, 'e', directory(5, '1000'), mark);
   assert.deepEqual(
     [plain(cache.entry(2, 'f')), plain(cache.entry(1, 'd')), plain(cache.entry(1, 'e'))],
     [undefined, undefined, directory(5, '1000')],
@@ -143,27 +143,27 @@ test('what was asked for before a file was made is not kept of its name and its 
 });
 
 test('a directory stays known while files are removed from it, with the times that this gives it', () => {
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  cache.heardEntry(1, 'd', directory(2, '1000'), cache.request());
-  for (const name of ['a', 'b']) cache.heardEntry(2, name, file(3), cache.request(), true);
+  const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
+  cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
+  for (const name of ['a', 'b']) cache.learnEntry(2, name, file(3), cache.request(), true);
   const mark = cache.request();
   cache.changingName(2, 'a');
   assert.equal(plain(cache.entry(2, 'a')), undefined);
-  cache.heardEntry(2, 'a', file(3), mark, true);
+  cache.learnEntry(2, 'a', file(3), mark, true);
   assert.equal(plain(cache.entry(2, 'a')), undefined, 'It was asked for before');
-  cache.heardEntry(2, 'a', file(3), cache.request(), true);
+  cache.learnEntry(2, 'a', file(3), cache.request(), true);
   cache.removed(2, 'a', 3, '3000');
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '3000'));
   // It has a name less than was heard by its other one.
   assert.deepEqual([plain(cache.entry(2, 'a')), plain(cache.entry(2, 'b'))], [undefined, undefined]);
-  cache.heardEntry(2, 'b', file(3), mark, true);
-  cache.heardEntry(1, 'd', directory(2, '1000'), mark);
+  cache.learnEntry(2, 'b', file(3), mark, true);
+  cache.learnEntry(1, 'd', directory(2, '1000'), mark);
   assert.deepEqual([plain(cache.entry(2, 'b')), plain(cache.entry(1, 'd'))], [undefined, undefined]);
 });
 
 test('a directory is asked for again where it is not known when a file was removed from it', () => {
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  cache.heardEntry(1, 'd', directory(2, '1000'), cache.request());
+  const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
+  cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
   cache.changingName(2, 'a');
   cache.removed(2, 'a', 3, null);
   assert.equal(plain(cache.entry(1, 'd')), undefined);
@@ -172,8 +172,8 @@ test('a directory is asked for again where it is not known when a file was remov
 test('nothing is believed for longer because files are made', () => {
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => nowMs };
-  const cache = new AttributeCache(world, 1_000);
-  cache.heardEntry(1, 'd', directory(2, '1000'), cache.request());
+  const cache = new MetadataCache(world, 1_000);
+  cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
   nowMs = 900;
   cache.made(2, 'f', made(3, '3000'), cache.request());
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '3000'));
@@ -185,14 +185,14 @@ test('a directory that nobody else changes is believed for as long as that is so
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => nowMs };
   const held = new Set([1, 2]);
-  const cache = new AttributeCache(world, 1_000, (inode) => held.has(inode));
+  const cache = new MetadataCache(world, 1_000, (inode) => held.has(inode));
   const mark = cache.request();
-  for (const inode of held) cache.held(inode);
-  cache.heardEntry(1, 'd', directory(2, '1000'), mark);
+  for (const inode of held) cache.delegated(inode);
+  cache.learnEntry(1, 'd', directory(2, '1000'), mark);
   nowMs = 1_100;
   assert.equal(plain(cache.entry(1, 'd')), undefined, 'It was asked for before');
-  cache.heardEntry(1, 'd', directory(2, '1000'), cache.request());
-  cache.heardEntry(1, 'f', file(3), cache.request(), true);
+  cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
+  cache.learnEntry(1, 'f', file(3), cache.request(), true);
   nowMs = 9_000;
   const known = cache.entry(1, 'd');
   assert.deepEqual(plain(known), directory(2, '1000'));
@@ -206,8 +206,8 @@ test('a directory that nobody else changes is believed for as long as that is so
 });
 
 test('what was heard before a write is for whoever writes, and for nobody who opens', () => {
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  cache.heardEntry(1, 'a', file(7), cache.request(), true);
+  const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
+  cache.learnEntry(1, 'a', file(7), cache.request(), true);
   const mark = cache.request();
   cache.written(7);
   assert.deepEqual(plain(cache.heardLast(7)), file(7));
@@ -215,33 +215,33 @@ test('what was heard before a write is for whoever writes, and for nobody who op
     [plain(cache.attributes(7)), plain(cache.looked(7)), plain(cache.entry(1, 'a'))],
     [undefined, undefined, undefined],
   );
-  cache.heard(file(7, 5), mark);
+  cache.learn(file(7, 5), mark);
   assert.equal(plain(cache.heardLast(7)), undefined, 'It was asked for before the write, and may be newer');
-  cache.heard(file(7, 5), cache.request());
+  cache.learn(file(7, 5), cache.request());
   cache.written(7);
   cache.drop(7);
   assert.equal(plain(cache.heardLast(7)), undefined);
 });
 
 test('answers overtake each other: what was asked for later counts', () => {
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
+  const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const [early, late] = [cache.request(), cache.request()];
-  cache.heardEntry(1, 'a', file(7, 5), late, true);
-  cache.heardEntry(1, 'a', file(8, 3), early, true);
+  cache.learnEntry(1, 'a', file(7, 5), late, true);
+  cache.learnEntry(1, 'a', file(8, 3), early, true);
   assert.deepEqual(plain(cache.entry(1, 'a')), file(7, 5));
-  cache.heard(file(7, 3), early, true);
+  cache.learn(file(7, 3), early, true);
   assert.deepEqual(plain(cache.attributes(7)), file(7, 5));
-  cache.heard(file(7, 6), cache.request(), true);
+  cache.learn(file(7, 6), cache.request(), true);
   assert.deepEqual(plain(cache.attributes(7)), file(7, 6));
 });
 
 test('what is heard is as old as its question', () => {
   let nowMs = 0;
   const world = { ...systemWorld, nowMs: () => nowMs };
-  const cache = new AttributeCache(world, 100);
+  const cache = new MetadataCache(world, 100);
   const mark = cache.request();
   nowMs = 60;
-  cache.heardEntry(1, 'a', file(7), mark, true);
+  cache.learnEntry(1, 'a', file(7), mark, true);
   assert.equal(cache.leftMs(file(7)), 0, 'Another answer is not known');
   assert.ok(cache.leftMs(cache.entry(1, 'a') as Answered) < 50);
   nowMs = 110;
@@ -249,25 +249,25 @@ test('what is heard is as old as its question', () => {
   // For the open that follows a look-up it counts when that was answered.
   const asked = cache.request();
   nowMs = 170;
-  cache.heardEntry(1, 'b', file(8), asked);
+  cache.learnEntry(1, 'b', file(8), asked);
   assert.deepEqual(plain(cache.lookedAt(1, 'b')), file(8));
 });
 
 const PLACES = { a: { parent: 1, name: 'a' }, b: { parent: 1, name: 'b' } };
 
 test('the kernel keeps no name of a file that has several', () => {
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  cache.heardEntry(1, 'a', { ...file(7), links: 2 }, cache.request(), true);
+  const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
+  cache.learnEntry(1, 'a', { ...file(7), links: 2 }, cache.request(), true);
   assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
   assert.equal(cache.isNameKept(7), true, 'It is opened at once, and nobody has asked for the name');
-  cache.heardEntry(1, 'b', { ...file(8), links: 2 }, cache.request());
+  cache.learnEntry(1, 'b', { ...file(8), links: 2 }, cache.request());
   assert.equal(cache.entryLeftMs(1, 'b', 8), 0);
   assert.equal(cache.isNameKept(8), false, 'It was asked for just now');
 });
 
 test('what was asked for a moment ago, and is told from memory since, an open has to ask for', () => {
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
-  cache.heardEntry(1, 'a', file(7), cache.request());
+  const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
+  cache.learnEntry(1, 'a', file(7), cache.request());
   cache.changed(file(7), cache.changing(7));
   assert.deepEqual(plain(cache.entry(1, 'a')), file(7));
   cache.entryLeftMs(1, 'a', 7);
@@ -276,10 +276,10 @@ test('what was asked for a moment ago, and is told from memory since, an open ha
 
 test('a name is certain that was asked for since nobody else changes its directory, and for as long as that is so', () => {
   let isHeld = true;
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS, () => isHeld);
-  cache.heardEntry(1, 'a', file(7), cache.request(), true);
-  cache.held(1);
-  cache.heardEntry(1, 'b', file(8), cache.request(), true);
+  const cache = new MetadataCache(systemWorld, AGE_MAX_MS, () => isHeld);
+  cache.learnEntry(1, 'a', file(7), cache.request(), true);
+  cache.delegated(1);
+  cache.learnEntry(1, 'b', file(8), cache.request(), true);
   const certain = (): boolean[] => [PLACES.a, PLACES.b].map((place) => cache.isCertain(place));
   assert.deepEqual(certain(), [false, true]);
   isHeld = false;
@@ -287,9 +287,9 @@ test('a name is certain that was asked for since nobody else changes its directo
 });
 
 test('a name that the kernel keeps moves with what is renamed here, and is over where it is removed', () => {
-  const cache = new AttributeCache(systemWorld, AGE_MAX_MS);
+  const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const keep = (name: string, inode: number): number => {
-    cache.heardEntry(1, name, { ...file(inode), links: 1 }, cache.request(), true);
+    cache.learnEntry(1, name, { ...file(inode), links: 1 }, cache.request(), true);
     return cache.entryLeftMs(1, name, inode);
   };
   assert.ok(keep('a', 7) > 0 && keep('b', 8) > 0);
@@ -307,28 +307,28 @@ test('a name that the kernel keeps moves with what is renamed here, and is over 
 function timed(ageMaxMs = AGE_MAX_MS) {
   const clock = { nowMs: 1 };
   const world = { ...systemWorld, nowMs: () => clock.nowMs };
-  return { cache: new AttributeCache(world, ageMaxMs), clock };
+  return { cache: new MetadataCache(world, ageMaxMs), clock };
 }
 
 test('no open is served by what a listing tells of a file that is being written, nor by a name that was asked for long ago', () => {
   const { cache, clock } = timed();
   const live = { ...file(7), live: true };
-  cache.heardPage(1, { entries: [{ name: 'a', attributes: live }], more: false }, cache.request());
+  cache.learnPage(1, { entries: [{ name: 'a', attributes: live }], more: false }, cache.request());
   assert.equal(plain(cache.lookedAt(1, 'a')), undefined, 'The catalog may not know its size');
   cache.closed(7, (heard) => heard);
   assert.equal(plain(cache.attributes(7)), undefined);
-  cache.heardEntry(1, 'b', file(8), cache.request());
+  cache.learnEntry(1, 'b', file(8), cache.request());
   assert.deepEqual(plain(cache.lookedAt(1, 'b')), file(8));
   clock.nowMs += 60;
-  cache.heard(file(8), cache.request());
+  cache.learn(file(8), cache.request());
   assert.equal(plain(cache.lookedAt(1, 'b')), undefined, 'The inode was asked for, and not its name');
 });
 
 test('the kernel is told to keep no name for an inode that it does not stand for any more, nor what was answered long before', () => {
   const { cache, clock } = timed();
-  cache.heardEntry(1, 'a', file(8), cache.request(), true);
+  cache.learnEntry(1, 'a', file(8), cache.request(), true);
   assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
-  cache.heardEntry(1, 'b', file(9), cache.request());
+  cache.learnEntry(1, 'b', file(9), cache.request());
   clock.nowMs += 60;
   cache.entryLeftMs(1, 'b', 9);
   assert.equal(cache.isNameKept(9), true, 'An open has to ask');
@@ -336,14 +336,14 @@ test('the kernel is told to keep no name for an inode that it does not stand for
 
 test('whoever is refused an inode may have come to it by the name for which he has just asked', () => {
   const { cache } = timed();
-  cache.heardEntry(1, 'a', file(7), cache.request());
+  cache.learnEntry(1, 'a', file(7), cache.request());
   assert.deepEqual(cache.namesOf(7), [placeKey(PLACES.a)]);
 });
 
 test('what is made of older attributes is not believed as long as newer ones', () => {
   const { cache } = timed();
-  const older = cache.heard(file(7, 1), cache.request(), true);
-  const newer = cache.heard(file(7, 2), cache.request(), true);
+  const older = cache.learn(file(7, 1), cache.request(), true);
+  const newer = cache.learn(file(7, 2), cache.request(), true);
   const [ofOlder, ofNewer] = [
     { ...older, sizeBytes: 3 },
     { ...newer, sizeBytes: 4 },
@@ -357,13 +357,13 @@ test('what was asked for during a change is not believed after it, of a file tha
   const changing = cache.changing(7);
   const mark = cache.request();
   cache.changed({ ...file(7, 5), live: true }, changing);
-  cache.heard(file(7), mark, true);
+  cache.learn(file(7), mark, true);
   assert.equal(plain(cache.attributes(7)), undefined);
 });
 
 test('a directory’s times do not go back, whatever answers come late', () => {
   const { cache } = timed();
-  cache.heardEntry(1, 'd', directory(2, '5000'), cache.request());
+  cache.learnEntry(1, 'd', directory(2, '5000'), cache.request());
   cache.named(2, '4000');
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '5000'));
   cache.removed(2, 'a', 3, '4000', true);
@@ -374,9 +374,9 @@ test('a directory’s times do not go back, whatever answers come late', () => {
 
 test('a name that was lost is not told again because its inode is heard of', () => {
   const { cache } = timed();
-  cache.heardEntry(1, 'a', file(7), cache.request(), true);
+  cache.learnEntry(1, 'a', file(7), cache.request(), true);
   cache.lost(PLACES.a, 7);
-  cache.heardEntry(1, 'b', file(7), cache.request(), true);
+  cache.learnEntry(1, 'b', file(7), cache.request(), true);
   assert.deepEqual([plain(cache.entry(1, 'a')), plain(cache.entry(1, 'b'))], [undefined, file(7)]);
 });
 
@@ -384,11 +384,11 @@ test('what was asked for before a name was changed, or before nobody knows what 
   const { cache } = timed();
   let mark = cache.request();
   cache.forgetEntry(1, 'a');
-  cache.heardEntry(1, 'a', file(7), mark, true);
+  cache.learnEntry(1, 'a', file(7), mark, true);
   assert.equal(plain(cache.entry(1, 'a')), undefined);
   mark = cache.request();
   cache.forgetAsked();
-  cache.heardEntry(1, 'b', file(8), mark, true);
+  cache.learnEntry(1, 'b', file(8), mark, true);
   assert.equal(plain(cache.entry(1, 'b')), undefined);
 });
 
@@ -398,13 +398,13 @@ test('however many files are written, what was asked for before a change of name
   const mark = cache.request();
   cache.forget(50_000);
   for (let inode = 20_001; inode <= 20_010; inode++) cache.drop(inode);
-  cache.heardEntry(1, 'a', file(60_000), mark, true);
+  cache.learnEntry(1, 'a', file(60_000), mark, true);
   assert.equal(plain(cache.entry(1, 'a')), undefined);
 });
 
 test('that there are no extended attributes is believed for its time, and no longer', () => {
   const { cache, clock } = timed();
-  cache.heard({ ...file(7), xattrs: 0 }, cache.request());
+  cache.learn({ ...file(7), xattrs: 0 }, cache.request());
   assert.equal(cache.hasNoXattrs(7), true);
   clock.nowMs += AGE_MAX_MS + 2;
   assert.equal(cache.hasNoXattrs(7), false);
@@ -412,7 +412,7 @@ test('that there are no extended attributes is believed for its time, and no lon
 
 test('where nothing is believed, that there is no list of rights is for whoever was just told of the file', () => {
   const { cache, clock } = timed(0);
-  cache.heard({ ...file(7), xattrs: 0 }, cache.request());
+  cache.learn({ ...file(7), xattrs: 0 }, cache.request());
   assert.deepEqual([cache.hasNoAcls(7), cache.hasNoXattrs(7)], [true, false]);
   clock.nowMs += 60;
   assert.equal(cache.hasNoAcls(7), false);

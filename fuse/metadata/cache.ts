@@ -5,6 +5,7 @@ import type { Attributes, ListedPage } from '../backend.ts';
 import { KeptNames } from '../kernel-view/kept-names.ts';
 import { placeKey } from '../place.ts';
 import type { Answered, NamePlace, Validity } from '../transport.ts';
+import { KnownListings } from './known-listings.ts';
 
 /** Names and attributes are believed for this long after they were heard, where nobody chose otherwise. */
 export const ATTRIBUTE_AGE_MAX_MS = 1000;
@@ -45,18 +46,20 @@ interface Entry extends Learned {
  * An answer that was requested before an own change may be older than the change: after a `forget` no such answer is kept,
  * after a `drop` none about that inode, after `made` none about that name or its directory.
  */
-export class AttributeCache {
+export class MetadataCache {
   readonly #world: World;
   readonly #ageMaxMs: number;
   readonly #isDelegated: (directory: number) => boolean;
   /** By directory, when it was delegated: what was requested from then on stays valid. */
-  readonly #heldFrom = new Map<number, number>();
+  readonly #delegatedFrom = new Map<number, number>();
   readonly #entries = new Map<string, Entry>();
   readonly #known = new Map<number, Known>();
   /** What was heard of files before they were written here, and since then not again. */
   readonly #beforeWrites = new Map<number, Known>();
   /** Own changes, by inode and by name (a key of `#entries`). Sequence numbers are milliseconds. */
   readonly #sequencer: Sequencer<number | string>;
+  /** Whole listings, where no other client changes the directory. */
+  readonly listings: KnownListings;
   /** Names by which the kernel may open an inode without a look-up. */
   readonly keptNames: KeptNames;
 
@@ -73,6 +76,7 @@ export class AttributeCache {
     this.#world = world;
     this.#sequencer = new Sequencer(() => world.nowMs(), COUNT_MAX);
     this.#isDelegated = isDelegated;
+    this.listings = new KnownListings(world, ageMaxMs, isDelegated);
     this.keptNames = new KeptNames(world);
     this.#ageMaxMs = ageMaxMs;
   }
@@ -95,7 +99,7 @@ export class AttributeCache {
   /** Whether nobody else has been able to change what the name stands for since it was asked for. */
   isCertain({ parent, name }: NamePlace): boolean {
     const entry = this.#entries.get(keyOf(parent, name));
-    return entry !== undefined && this.#isHeld(entry, parent);
+    return entry !== undefined && this.#wasDelegated(entry, parent);
   }
 
   attributes(inode: number): Answered | undefined {
@@ -189,7 +193,7 @@ export class AttributeCache {
    * @param requestedAt sequence number of the request
    * @returns the attributes with their validity
    */
-  heard(
+  learn(
     attributes: Attributes,
     requestedAt: number,
     prefetched = false,
@@ -215,8 +219,8 @@ export class AttributeCache {
     return answered;
   }
 
-  /** @returns as `heard` */
-  heardEntry(
+  /** @returns as `learn` */
+  learnEntry(
     parent: number,
     name: string,
     attributes: Attributes,
@@ -229,7 +233,7 @@ export class AttributeCache {
     const isOld = requestedAt < (this.#entries.get(key)?.validity.asOf ?? 0);
     if (isOld || !this.#sequencer.isValid(requestedAt, key)) return { ...attributes, validity };
     const isAsked = !prefetched && !isDoubtful;
-    const answered = this.heard(attributes, requestedAt, prefetched, isDoubtful, isAsked ? key : undefined);
+    const answered = this.learn(attributes, requestedAt, prefetched, isDoubtful, isAsked ? key : undefined);
     const { inode, kind } = attributes;
     const before = this.#entries.get(key);
     const wasHeard = before?.inode === inode && this.#leftMs(before) > 0;
@@ -239,10 +243,10 @@ export class AttributeCache {
     return answered;
   }
 
-  heardPage(parent: number, { entries }: ListedPage, requestedAt: number): void {
+  learnPage(parent: number, { entries }: ListedPage, requestedAt: number): void {
     for (const { name, attributes } of entries) {
       // Where a live file's primary has not answered in time, a listing has what the catalog knows.
-      this.heardEntry(parent, name, attributes, requestedAt, !attributes.live, attributes.live);
+      this.learnEntry(parent, name, attributes, requestedAt, !attributes.live, attributes.live);
     }
   }
 
@@ -253,8 +257,9 @@ export class AttributeCache {
   }
 
   /** From now on, and as long as it is delegated, no other client changes the directory. */
-  held(directory: number): void {
-    bounded(this.#heldFrom).set(directory, this.#sequencer.request());
+  delegated(directory: number): void {
+    bounded(this.#delegatedFrom).set(directory, this.#sequencer.request());
+    this.listings.forget(directory);
   }
 
   /** It is being written here, of which whoever has it open knows more: what was heard before counts beside that, what is on its way does not. */
@@ -297,7 +302,7 @@ export class AttributeCache {
     const asOf = this.#sequencer.latest;
     // Of a live file the catalog does not know all.
     const isKnown = !isPast && !attributes.live;
-    if (isKnown && this.#ageMaxMs > 0) return this.heard(attributes, asOf, true);
+    if (isKnown && this.#ageMaxMs > 0) return this.learn(attributes, asOf, true);
     return { ...attributes, validity: { requestedAt: asOf, asOf } };
   }
 
@@ -340,6 +345,7 @@ export class AttributeCache {
    */
   named(directory: number, atNs: string | null): void {
     this.#namesChanged(directory, atNs, 0, 0);
+    if (atNs === null) this.listings.forget(directory);
   }
 
   /** @param directories so many more are in it now; negative: fewer */
@@ -464,20 +470,20 @@ export class AttributeCache {
   /** @param directory which it is about, or which has the name */
   #leftMs(record: Learned | undefined, directory?: number): number {
     if (record === undefined) return 0;
-    if (this.#isHeld(record, directory)) return this.#ageMaxMs;
+    if (this.#wasDelegated(record, directory)) return this.#ageMaxMs;
     return Math.max(0, record.validity.requestedAt + this.#ageMaxMs - this.#world.nowMs());
   }
 
   #isOld(record: Learned, ageMaxMs: number, directory?: number): boolean {
     if (ageMaxMs === 0) return true;
     return (
-      this.#world.nowMs() - record.validity.requestedAt > ageMaxMs && !this.#isHeld(record, directory)
+      this.#world.nowMs() - record.validity.requestedAt > ageMaxMs && !this.#wasDelegated(record, directory)
     );
   }
 
-  #isHeld({ validity }: Learned, directory: number | undefined): boolean {
+  #wasDelegated({ validity }: Learned, directory: number | undefined): boolean {
     if (directory === undefined) return false;
-    const from = this.#heldFrom.get(directory);
+    const from = this.#delegatedFrom.get(directory);
     return from !== undefined && validity.requestedAt >= from && this.#isDelegated(directory);
   }
 

@@ -1,0 +1,186 @@
+import type { Attributes, FileSystemBackend, RenameMode } from '../backend.ts';
+import type { Answered, NamePlace } from '../transport.ts';
+import type { MetadataCache } from './cache.ts';
+import type { NameChange } from './known-listings.ts';
+
+type Result<Call extends 'unlink' | 'removeDirectory' | 'rename' | 'createFile'> = Awaited<
+  ReturnType<FileSystemBackend[Call]>
+>;
+
+export interface RenameKind {
+  readonly mode: RenameMode;
+  /** A whiteout takes the old name: what becomes of the names is not learned. */
+  readonly whitens: boolean;
+}
+
+/**
+ * Changes of names by this mount. While one is under way, answers about its names and directories are not cached; after it, the
+ * cache has what the cluster has answered, or nothing where the outcome is unknown.
+ */
+export class OwnChanges {
+  readonly #cache: MetadataCache;
+
+  constructor(cache: MetadataCache) {
+    this.#cache = cache;
+  }
+
+  /** The kernel asks about what was created: it is answered from the cache. */
+  async create(
+    place: NamePlace,
+    create: () => Promise<Result<'createFile'>>,
+  ): Promise<{ readonly attributes: Answered; readonly created: boolean }> {
+    const { parent, name } = place;
+    const cache = this.#cache;
+    const since = cache.request();
+    let result: Result<'createFile'>;
+    try {
+      result = await cache.listings.changing([place], create, ({ attributes, created }) =>
+        created ? [{ place, now: attributes }] : [],
+      );
+    } catch (error) {
+      cache.forgetEntry(parent, name);
+      throw error;
+    }
+    const { attributes, created } = result;
+    if (!created) {
+      cache.forgetEntry(parent, name);
+      return { attributes, created };
+    }
+    // An uncommitted file has not changed the times of its directory yet.
+    if (result.unborn === true) cache.changingName(parent, name);
+    else cache.made(parent, name, attributes, since);
+    return { attributes: cache.learnEntry(parent, name, attributes, cache.request(), true), created };
+  }
+
+  /** @returns the attributes of the file, which has one name more */
+  async link(inode: number, place: NamePlace, link: () => Promise<Attributes>): Promise<Answered> {
+    const begunAt = this.#cache.changing(inode);
+    const attributes = await this.#change(
+      [place],
+      link,
+      (now) => [{ place, now }],
+      (now, since) => {
+        // Of a live file its primary tells the times, which are not those of the directory.
+        if (now.live) return false;
+        this.#cache.made(place.parent, place.name, now, since);
+        return true;
+      },
+    );
+    return this.#cache.changed(attributes, begunAt);
+  }
+
+  unlink(place: NamePlace, unlink: () => Promise<Result<'unlink'>>): Promise<Result<'unlink'>> {
+    return this.#change(
+      [place],
+      unlink,
+      () => [{ place, now: null }],
+      ({ inode, atNs = null, behind }) => {
+        this.#cache.removed(place.parent, place.name, inode, atNs, behind);
+        return true;
+      },
+    );
+  }
+
+  /**
+   * @param remove gets the inode that had the name when it was learned last
+   * @returns what was known of the directory; undefined where that is nothing
+   */
+  async removeDirectory(
+    place: NamePlace,
+    remove: (inode: number | undefined) => Promise<Result<'removeDirectory'>>,
+  ): Promise<{ readonly inode: number | undefined; readonly last: Attributes | undefined }> {
+    const { parent, name } = place;
+    const cache = this.#cache;
+    const inode = cache.inodeOf(parent, name);
+    const last = inode === undefined ? undefined : cache.lastOf(inode);
+    await this.#change(
+      [place],
+      () => remove(inode),
+      () => [{ place, now: null }],
+      ({ atNs }, since) => {
+        if (atNs === undefined || inode === undefined) return false;
+        cache.removedDirectory(parent, name, inode, atNs, since);
+        return true;
+      },
+    );
+    if (inode !== undefined) cache.drop(inode);
+    return { inode, last };
+  }
+
+  /**
+   * @param isOpen whether a file is open here
+   * @returns the inode that was replaced, or null, and what was known of it
+   */
+  async rename(
+    from: NamePlace,
+    to: NamePlace,
+    { mode, whitens }: RenameKind,
+    rename: () => Promise<Result<'rename'>>,
+    isOpen: (inode: number) => boolean,
+  ): Promise<{ readonly replaced: number | null; readonly last: Attributes | undefined }> {
+    const cache = this.#cache;
+    const [moved, target] = [from, to].map(({ parent, name }) => cache.inodeOf(parent, name));
+    const kind = moved === undefined ? undefined : cache.lastOf(moved)?.kind;
+    const targetLast = target === undefined ? undefined : cache.lastOf(target);
+    // A directory is counted by the one that it leaves, and by the one that it comes to.
+    const isCounted = kind === undefined || kind === 'directory' || mode === 'exchange';
+    let isKnown = false;
+    const { replaced } = await this.#change(
+      [from, to],
+      rename,
+      whitens ? () => null : this.#afterRename(from, to, mode),
+      ({ atNs }, since) => {
+        if (moved === undefined || atNs === undefined || isCounted || whitens) return false;
+        cache.renamed(from, to, moved, atNs, since);
+        isKnown = true;
+        return true;
+      },
+    );
+    // A rename changes ctime.
+    for (const inode of mode === 'exchange' ? [moved, target] : [moved]) {
+      if (inode === undefined) cache.forgetAsked();
+      else if (!isKnown || isOpen(inode)) cache.drop(inode);
+    }
+    cache.keptNames.moved(from, to, mode === 'exchange');
+    if (replaced === null) return { replaced, last: undefined };
+    const last = replaced === target ? targetLast : cache.lastOf(replaced);
+    cache.drop(replaced);
+    return { replaced, last };
+  }
+
+  /** @returns the names that a rename changes in listings; `null` where they are unknown */
+  #afterRename(from: NamePlace, to: NamePlace, mode: RenameMode): () => readonly NameChange[] | null {
+    const { listings } = this.#cache;
+    const now = listings.entry(from);
+    // Of two names of one file none is gone.
+    const isOther = listings.of(to.parent) !== undefined && listings.entry(to)?.inode !== now?.inode;
+    if (now === undefined || !isOther || mode === 'exchange') return () => null;
+    return () => [
+      { place: from, now: null },
+      { place: to, now },
+    ];
+  }
+
+  /**
+   * @param after @see KnownListings.changing
+   * @param learn has the cache learn the outcome. @returns false where that is unknown
+   */
+  async #change<Outcome>(
+    places: readonly NamePlace[],
+    change: () => Promise<Outcome>,
+    after: (outcome: Outcome) => readonly NameChange[] | null,
+    learn: (outcome: Outcome, since: number) => boolean,
+  ): Promise<Outcome> {
+    const cache = this.#cache;
+    for (const { parent, name } of places) cache.changingName(parent, name);
+    const since = cache.request();
+    let isKnown = false;
+    try {
+      const outcome = await cache.listings.changing(places, change, after);
+      isKnown = learn(outcome, since);
+      return outcome;
+    } finally {
+      if (!isKnown) for (const { parent, name } of places) cache.forgetEntry(parent, name);
+    }
+  }
+}
