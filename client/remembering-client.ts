@@ -72,7 +72,7 @@ export class RememberingClient extends ClusterClient {
    *
    * @param attributes valid if they are what is cached now; the access time may be that of a later read
    */
-  believedMs(attributes: CachedAttributes): number {
+  validMs(attributes: CachedAttributes): number {
     const cached = this.#memory.attributes(attributes.inode);
     return cached !== undefined && isSame(cached, attributes) ? this.#session.leftMs : 0;
   }

@@ -12,11 +12,11 @@ import { isAsStored, presenter } from './cluster/presentation.ts';
 import { readOnlyBackend } from './cluster/read-only.ts';
 import type { Users } from './cluster/users.ts';
 import { messageOf } from './errno.ts';
-import { type Mounted, mountVolume } from './mount.ts';
+import { type Mounted, type MountOptions, mountVolume } from './mount.ts';
 import { withBirths } from './pending/birth-backend.ts';
 import { type LateError, UNBORN_MS_MAX } from './pending/newborn-files.ts';
 import { REMOVAL_ROW_MS } from './pending/removal-rows.ts';
-import type { KernelCache, Log, Transport } from './transport.ts';
+import type { Log, Transport } from './transport.ts';
 
 /** The client library's time limit is this share of a call's, so that the program gets its error, which says why. */
 const CLIENT_MARGIN = 0.95;
@@ -74,7 +74,7 @@ export async function mountCluster(
   };
   const failed = (error: unknown) =>
     log('debug', 'nothing is remembered for now', { error: messageOf(error) });
-  const { client, believedMs } = clientOf(settings, clientOptions, {
+  const { client, grantedMs } = clientOf(settings, clientOptions, {
     forgotten: (inodes) => mounted?.forgotten(inodes) ?? Promise.resolve(),
     changing: (inodes) => mounted?.changing(inodes) ?? Promise.resolve(),
     failed,
@@ -109,7 +109,7 @@ export async function mountCluster(
     flushBehind: settings.flushBehind,
     accessRule: settings.readOnly ? { times: 'noatime', directories: false } : { times, directories },
     ageMaxMs: settings.cache.kind === 'ttl' ? settings.cache.ageMs : 0,
-    ...(believedMs === undefined ? {} : { believedMs }),
+    ...(grantedMs === undefined ? {} : { grantedMs }),
   });
   return {
     ...{ ...mounted, limitMs },
@@ -124,10 +124,10 @@ function clientOf(
   { cache }: MountSettings,
   options: ClusterClientOptions,
   events: Required<Pick<RememberingClientOptions, 'forgotten' | 'changing' | 'failed'>>,
-): { readonly client: ClusterClient; readonly believedMs?: KernelCache['believedMs'] } {
+): { readonly client: ClusterClient; readonly grantedMs?: MountOptions['grantedMs'] } {
   if (cache.kind !== 'leases') return { client: new ClusterClient(options) };
   const client = new RememberingClient({ ...options, ...events });
-  return { client, believedMs: (attributes) => client.believedMs(attributes) };
+  return { client, grantedMs: (attributes) => client.validMs(attributes) };
 }
 
 /** The log has an operation that was dropped even where no server learns of it. */

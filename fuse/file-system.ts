@@ -13,6 +13,7 @@ import type { Inodes } from './metadata/inodes.ts';
 import { Names } from './metadata/names.ts';
 import { OwnChanges } from './metadata/own-changes.ts';
 import { isGone, RemovedDirectories, staleIfGone } from './metadata/removed-directories.ts';
+import { ttlPolicy } from './metadata/validity.ts';
 import { ACCESS_RULE_DEFAULT, AccessTimes } from './pending/access-times.ts';
 import { ErrorCursor, type ErrorScope, ErrorSequence } from './pending/error-sequence.ts';
 import { FLUSH_ALL, type FlushScope, PendingOps } from './pending/pending-ops.ts';
@@ -24,6 +25,7 @@ import type {
   DirectoryPage,
   FileKernel,
   FileSystemCalls,
+  KernelCache,
   LockRequest,
   Log,
   NamePlace,
@@ -61,6 +63,8 @@ const XATTR_REPLACE = 2;
 /** A volume as the kernel sees it: its calls, answered by the cluster and by what the mount remembers. */
 export class FileSystem implements FileSystemCalls {
   readonly root: number;
+  /** Of the mode `ttl`. */
+  readonly ttlPolicy: Required<KernelCache>;
   readonly #world: World;
   readonly #backend: FileSystemBackend;
   readonly #limitMs: number;
@@ -128,6 +132,7 @@ export class FileSystem implements FileSystemCalls {
     const { cache } = this.#inodes;
     backend.onNamed?.((directory, atNs) => cache.named(directory, atNs));
     backend.onHeld?.((directory) => cache.delegated(directory));
+    this.ttlPolicy = ttlPolicy(cache, ageMaxMs);
     this.#changes = new OwnChanges(cache);
     this.#names = new Names(world, backend, this.#inodes, ageMaxMs);
     this.#directories = new Directories(this.#names);
@@ -559,16 +564,6 @@ export class FileSystem implements FileSystemCalls {
   /** The mount is there: from now on the kernel can be told what it has to forget. */
   mounted(kernel: FileKernel): void {
     this.#files.mounted(kernel);
-  }
-
-  /** @see KernelCache.believedMs */
-  believedMs(attributes: Answered): number {
-    return this.#inodes.cache.leftMs(attributes);
-  }
-
-  /** @see KernelCache.nameBelievedMs */
-  nameBelievedMs(parent: number, name: string, inode: number): number {
-    return this.#inodes.cache.entryLeftMs(parent, name, inode);
   }
 
   /** Others are about to change it: what was heard of it a moment ago is no news any more, once it resolves for the kernel neither. */

@@ -3,8 +3,9 @@ import type { FileSystemBackend } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { FileSystem } from './file-system.ts';
 import { ATTRIBUTE_AGE_MAX_MS } from './metadata/cache.ts';
+import { leasesPolicy, STRICT } from './metadata/validity.ts';
 import type { AccessRule } from './pending/access-times.ts';
-import type { KernelCache, Log, Transport, TransportOptions } from './transport.ts';
+import type { Answered, KernelCache, Log, Transport, TransportOptions } from './transport.ts';
 
 export interface MountOptions extends Partial<Pick<TransportOptions, 'kernelOptions' | 'present'>> {
   readonly directory: string;
@@ -18,8 +19,8 @@ export interface MountOptions extends Partial<Pick<TransportOptions, 'kernelOpti
   readonly log: Log;
   /** For how long names and attributes are believed, as `MetadataCache` has it. */
   readonly ageMaxMs?: number;
-  /** @see KernelCache.believedMs */
-  readonly believedMs?: KernelCache['believedMs'];
+  /** Of the mode `leases`: how long attributes are valid without a recall, in milliseconds. */
+  readonly grantedMs?: (attributes: Answered) => number;
   /** A close does not wait until the cluster has what was written. */
   readonly flushBehind?: boolean;
   /** When reads make access times later; `relatime` where it is absent. */
@@ -81,7 +82,7 @@ export async function mountVolume(
     const { kernelOptions = usualOptions(), present = (same) => same } = options;
     const mounted = await transport(directory, fileSystem, {
       ...{ source, kernelOptions, present, world, limitMs, xattrs, acls, log },
-      cache: kernelCache(fileSystem, ageMaxMs, believing(backend, options.believedMs)),
+      cache: policyOf(backend, fileSystem, ageMaxMs, options.grantedMs),
     });
     fileSystem.mounted(mounted);
     // Should the cluster be away when df asks for the first time, there are numbers to tell.
@@ -109,29 +110,14 @@ export async function mountVolume(
   }
 }
 
-/** What this mount is about to change by itself nobody calls back from it. */
-function believing(
+function policyOf(
   { isChanging = () => false }: Pick<FileSystemBackend, 'isChanging'>,
-  believedMs: KernelCache['believedMs'],
-): KernelCache['believedMs'] {
-  if (believedMs === undefined) return undefined;
-  return (attributes) => (isChanging(attributes.inode) ? 0 : believedMs(attributes));
-}
-
-/** What is remembered for a while, the kernel remembers for the rest of that while; what may be called back has no name. */
-function kernelCache(
   fileSystem: FileSystem,
-  ageMaxMs: number,
-  believedMs: KernelCache['believedMs'],
+  ttlMs: number,
+  grantedMs: MountOptions['grantedMs'],
 ): KernelCache {
-  if (believedMs !== undefined) return { attributesMs: ageMaxMs, believedMs };
-  return {
-    attributesMs: ageMaxMs,
-    believedMs: (attributes) => fileSystem.believedMs(attributes),
-    ...(ageMaxMs > 0
-      ? { nameBelievedMs: (parent, name, inode) => fileSystem.nameBelievedMs(parent, name, inode) }
-      : {}),
-  };
+  if (grantedMs !== undefined) return leasesPolicy(grantedMs, isChanging);
+  return ttlMs === 0 ? STRICT : fileSystem.ttlPolicy;
 }
 
 function usualOptions(): string[] {

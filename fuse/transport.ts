@@ -196,9 +196,9 @@ export interface KernelCache {
   /** Attributes that are the outcome of a change, and all where a transport cannot tell one answer from the other. */
   readonly attributesMs: number;
   /** How long these attributes are valid unless `invalidateInode` is called; 0 if that is unknown, or newer ones were learned. */
-  readonly believedMs?: (attributes: Answered) => number;
+  readonly validMs?: (attributes: Answered) => number;
   /** The name may be taken for this inode's for so long. Where it is absent, the kernel caches no names. */
-  readonly nameBelievedMs?: (parent: number, name: string, inode: number) => number;
+  readonly nameValidMs?: (parent: number, name: string, inode: number) => number;
 }
 
 export interface TransportOptions {
@@ -230,7 +230,7 @@ export interface MountedTransport {
    * @param pages false: attributes only, which waits for nobody who reads or writes
    */
   invalidateInode(inode: number, pages?: boolean): Promise<void>;
-  /** Resolves when the kernel believes nothing of an inode's attributes by `KernelCache.believedMs`; at once where it does not. */
+  /** Resolves when the kernel believes nothing of an inode's attributes by `KernelCache.validMs`; at once where it does not. */
   dropAttributes(inode: number): Promise<void>;
   /**
    * Puts bytes among the pages that the kernel keeps of a file, over whatever is there. Waits for pages that are being read.

@@ -102,10 +102,10 @@ export class KernelView {
   }
 
   #times(attributes: Answered, place?: NamePlace): CacheTimes {
-    const { attributesMs, believedMs, nameBelievedMs } = this.#cache;
+    const { attributesMs, validMs, nameValidMs } = this.#cache;
     const nameMs =
-      place === undefined ? 0 : whole(nameBelievedMs?.(place.parent, place.name, attributes.inode) ?? 0);
-    return { nameMs, attributesMs: believedMs === undefined ? attributesMs : whole(believedMs(attributes)) };
+      place === undefined ? 0 : whole(nameValidMs?.(place.parent, place.name, attributes.inode) ?? 0);
+    return { nameMs, attributesMs: validMs === undefined ? attributesMs : whole(validMs(attributes)) };
   }
 
   #note({ inode, contents }: Answered, forMs: number, caller: number): void {

@@ -302,7 +302,7 @@ export class Session {
         locks: this.#locks,
         acls: this.#options.acls,
         numbers: this.#calls.findsNumbers === true,
-        names: this.#options.cache.nameBelievedMs !== undefined && this.#calls.listed !== undefined,
+        names: this.#options.cache.nameValidMs !== undefined && this.#calls.listed !== undefined,
       }),
       backgroundMax: this.#options.backgroundMax,
       writeBytesMax: WRITE_BYTES_MAX,

@@ -160,7 +160,7 @@ test('a read that the cluster was told of is remembered, and nothing is forgotte
   const { client, delegations, asked, changes, lookup } = await started(t);
   await client.bear('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
   const before = (await lookup()).attributes;
-  assert.ok(client.believedMs(before) > 0);
+  assert.ok(client.validMs(before) > 0);
   const questions = asked.length;
   const tell = (accessedNs: string, from: string) => {
     const access = { inode: 77, accessedNs, seen: { accessedNs: from, changedNs: '1' } };
@@ -169,7 +169,7 @@ test('a read that the cluster was told of is remembered, and nothing is forgotte
   await tell('9', '1');
   const { attributes } = await lookup();
   assert.deepEqual(attributes, { ...before, accessedNs: '9' });
-  assert.ok(client.believedMs(attributes) > 0);
+  assert.ok(client.validMs(attributes) > 0);
   await tell('12', '5');
   assert.equal((await lookup()).attributes.accessedNs, '9', 'Somebody has set another time since');
   assert.equal(asked.length, questions);

@@ -70,7 +70,7 @@ test('a name of several that is told from memory is not opened as the file that 
   await backend.unlink(ROOT, 'f');
   const { inode } = await fileSystem.lookup(ROOT, 'f', THREAD);
   assert.equal(inode, f, 'It is remembered');
-  assert.equal(fileSystem.nameBelievedMs(ROOT, 'f', inode), 0);
+  assert.equal(fileSystem.ttlPolicy.nameValidMs(ROOT, 'f', inode), 0);
   await assert.rejects(fileSystem.open(inode, constants.O_RDONLY, BY_THREAD), { errno: 'ESTALE' });
   await assert.rejects(fileSystem.lookup(ROOT, 'f', THREAD), { code: 'not-found' });
   const { handle } = await fileSystem.create(ROOT, 'f', 0o644, constants.O_WRONLY, BY_THREAD);
@@ -99,7 +99,7 @@ async function believed(t: TestContext) {
   const directory = await fileSystem.openDirectory(ROOT);
   await fileSystem.readDirectory(directory, 0, 10);
   const [inode = 0] = inodes;
-  assert.ok(fileSystem.nameBelievedMs(ROOT, 'f', inode) > 0);
+  assert.ok(fileSystem.ttlPolicy.nameValidMs(ROOT, 'f', inode) > 0);
   await backend.rename({ parent: ROOT, name: 'f' }, { parent: ROOT, name: 'away' }, 'replace');
   return { backend, fileSystem, inode };
 }

@@ -271,7 +271,7 @@ test('attributes are kept for as long as they are believed as they are, and name
   let believed: Attributes = FILE;
   const cache = {
     attributesMs: 0,
-    believedMs: (attributes: Attributes) => (attributes === believed ? 5000 : 0),
+    validMs: (attributes: Attributes) => (attributes === believed ? 5000 : 0),
   };
   const calls = { lookup: async () => FILE, attributes: async () => FILE, touchStatus: async () => FILE };
   const exchange = new Exchange(calls, cache);
@@ -336,7 +336,7 @@ test('a page of a directory has what a look-up of each name would tell, where th
   const known: Record<string, Attributes> = { known: FILE, 'given-away': { ...FILE, inode: 80 } };
   const exchange = new Exchange(
     { readDirectory: async () => ({ entries }), listed: (_parent, name) => known[name] },
-    { attributesMs: 0, believedMs: () => 1020, nameBelievedMs: () => 520 },
+    { attributesMs: 0, validMs: () => 1020, nameValidMs: () => 520 },
   );
   const flags = exchange.init(45).readUInt32LE(12);
   const plus = INIT_FLAG.readDirectoryPlus | INIT_FLAG.readDirectoryPlusAuto;
@@ -365,7 +365,7 @@ test('a page of a directory has what a look-up of each name would tell, where th
     ['given-away', 8, 4, 0, 0, 0],
     ['unknown', 9, 5, 0, 0, 0],
   ]);
-  const nameless = new Exchange({ listed: () => undefined }, { attributesMs: 0, believedMs: () => 5000 });
+  const nameless = new Exchange({ listed: () => undefined }, { attributesMs: 0, validMs: () => 5000 });
   assert.equal(nameless.init(45).readUInt32LE(12) & plus, 0, 'Attributes alone would be asked for again');
 });
 
@@ -404,8 +404,8 @@ test('what is opened with other contents than the kernel was told is taken back 
   const calls = { lookup: async () => FILE, open: async () => opened };
   const exchange = new Exchange(calls, {
     attributesMs: 0,
-    believedMs: () => 1000,
-    nameBelievedMs: () => 900,
+    validMs: () => 1000,
+    nameValidMs: () => 900,
   });
   const open = async (): Promise<number[]> => {
     exchange.ask(OPCODE.open, 7, Buffer.alloc(8));
@@ -426,12 +426,12 @@ test('what is opened with other contents than the kernel was told is taken back 
 test('what is said too late, by a process that was stopped, is taken back', async (t) => {
   clock(t);
   let stoppedMs = 0;
-  const believedMs = () => {
+  const validMs = () => {
     t.mock.timers.tick(stoppedMs);
     return 5000;
   };
   const calls = { lookup: async () => FILE, attributes: async () => FILE };
-  const exchange = new Exchange(calls, { attributesMs: 0, believedMs });
+  const exchange = new Exchange(calls, { attributesMs: 0, validMs });
   const askBoth = async (): Promise<void> => {
     exchange.ask(OPCODE.lookup, 7, Buffer.from('f\0'));
     await settled();
