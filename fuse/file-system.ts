@@ -178,8 +178,8 @@ export class FileSystem implements FileSystemCalls {
 
   async readLink(inode: number): Promise<string> {
     const attributes =
-      this.#inodes.cache.attributes(inode) ??
-      this.#inodes.cache.looked(inode) ??
+      this.#inodes.cache.attributes.of(inode) ??
+      this.#inodes.cache.lookedUp(inode) ??
       (await staleIfGone(this.#inodes.ask(inode)));
     if (attributes.kind !== 'symlink') throw new ErrnoError('EINVAL', `Inode ${inode} is no symbolic link`);
     this.#accesses.read(attributes);
@@ -449,7 +449,7 @@ export class FileSystem implements FileSystemCalls {
   // Directories.
 
   async openDirectory(inode: number, flags = 0): Promise<number> {
-    const last = this.#inodes.cache.lastOf(inode);
+    const last = this.#inodes.cache.attributes.lastOf(inode);
     const unnoted = (flags & constants.O_NOATIME) !== 0;
     const handle = this.#directories.open(inode, last, unnoted);
     this.#errorCursors.set(handle, new ErrorCursor(this.#errors, this.#scopeOf(inode)));
@@ -459,7 +459,7 @@ export class FileSystem implements FileSystemCalls {
   async readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
     const page = await this.#listedPage(handle, offset, countMax);
     const inode = this.#directories.isNoted(handle) ? this.#directories.inodeOf(handle) : undefined;
-    const attributes = inode === undefined ? undefined : this.#inodes.cache.lastOf(inode);
+    const attributes = inode === undefined ? undefined : this.#inodes.cache.attributes.lastOf(inode);
     // Where a name in it is just being changed here nothing is known of it: its next listing is noted.
     if (attributes !== undefined) this.#accesses.read(attributes);
     return page;
@@ -516,7 +516,7 @@ export class FileSystem implements FileSystemCalls {
     if (kind === 'none') throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     const { cache } = this.#inodes;
     const isOfKernel = kind === 'acl' || kind === 'security';
-    if ((kind === 'kept' && cache.hasNoXattrs(inode)) || (isOfKernel && cache.hasNoAcls(inode)))
+    if ((kind === 'kept' && cache.attributes.hasNoXattrs(inode)) || (isOfKernel && cache.attributes.hasNoAcls(inode)))
       throw new ErrnoError('ENODATA', `There is no attribute ${name}`);
     return this.#backend.xattr(inode, name);
   }
@@ -549,7 +549,7 @@ export class FileSystem implements FileSystemCalls {
       if (!(error instanceof ServiceError) || error.code !== 'too-large') throw error;
       throw new ErrnoError('ENOSPC', error.message);
     }
-    this.#inodes.cache.drop(inode);
+    this.#inodes.cache.attributes.drop(inode);
     // A list takes the mode with it, which an open file knows, too. Of a file with attributes a write removes a capability.
     if (kind !== 'kept' && this.#inodes.isOpen(inode)) await this.#inodes.attributes(inode);
   }
@@ -558,7 +558,7 @@ export class FileSystem implements FileSystemCalls {
     assertXattrName(name);
     if (xattrKind(name) === 'none') throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     await this.#backend.removeXattr(inode, name);
-    this.#inodes.cache.drop(inode);
+    this.#inodes.cache.attributes.drop(inode);
   }
 
   /** The mount is there: from now on the kernel can be told what it has to forget. */
@@ -568,7 +568,7 @@ export class FileSystem implements FileSystemCalls {
 
   /** Others are about to change it: what was heard of it a moment ago is no news any more, once it resolves for the kernel neither. */
   async forget(inode: number): Promise<void> {
-    this.#inodes.cache.forget(inode);
+    this.#inodes.cache.attributes.forget(inode);
     await this.#files.openFile(inode)?.source.withdraw();
   }
 

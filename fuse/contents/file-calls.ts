@@ -58,7 +58,7 @@ export class FileCalls {
     this.#handles = new FileHandles(errors);
     this.#readAhead = new ReadAhead(world, READ_AHEAD_BYTES_MAX);
     const isCurrent = (file: OpenFile): boolean | Promise<boolean> => this.#isCurrent(file, false);
-    this.#copies = new RangeCopies(world, this.#readAhead, files.inodes.cache, isCurrent);
+    this.#copies = new RangeCopies(world, this.#readAhead, files.inodes.cache.attributes, isCurrent);
   }
 
   async open(inode: number, flags: number, caller: Caller): Promise<Opened> {
@@ -148,7 +148,7 @@ export class FileCalls {
     this.#throwFailed(opened);
     file.locks?.assertKept(handle);
     await this.#files.clearPrivileges(file, caller);
-    this.#files.inodes.cache.written(file.inode);
+    this.#files.inodes.cache.attributes.written(file.inode);
     // Once they have arrived there are none any more.
     const { length } = bytes;
     const isAppend = appends ?? opened.appending;
@@ -316,7 +316,7 @@ export class FileCalls {
       default:
         throw new ErrnoError('EOPNOTSUPP', `Allocation mode ${mode} is not supported`);
     }
-    this.#files.inodes.cache.forget(file.inode);
+    this.#files.inodes.cache.attributes.forget(file.inode);
     this.#throwFailed(opened);
   }
 

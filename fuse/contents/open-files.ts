@@ -103,7 +103,7 @@ export class OpenFiles implements PendingKind {
       if ((writing || truncates) && attributes.policy === 'read-only') await this.#assertUnsealed(file);
       if (writing && truncates) {
         await this.clearPrivileges(file, caller);
-        this.inodes.cache.written(inode);
+        this.inodes.cache.attributes.written(inode);
         await file.truncate(0);
       } else if (truncates) await this.truncate(inode, 0, caller, false);
     } catch (error) {
@@ -116,7 +116,7 @@ export class OpenFiles implements PendingKind {
   /** @param isOnceMore it was looked up by its name since an open was refused, or has none */
   async #attributesToOpen(inode: number, thread: number, isOnceMore: boolean): Promise<Answered> {
     if (isOnceMore) return this.inodes.ask(inode);
-    return this.inodes.cache.lookedToOpen(inode) ?? (await this.inodes.askToOpen(inode, thread));
+    return this.inodes.cache.lookedUpToOpen(inode) ?? (await this.inodes.askToOpen(inode, thread));
   }
 
   /**
@@ -128,7 +128,7 @@ export class OpenFiles implements PendingKind {
     const { cache, refusedOpens } = this.inodes;
     if (this.#open.has(inode) && !cache.isNameKept(inode)) return;
     refusedOpens.refuse(thread, inode, cache.namesOf(inode));
-    cache.drop(inode);
+    cache.attributes.drop(inode);
     throw new ErrnoError('ESTALE', `File ${inode} has lost its name`);
   }
 
@@ -197,7 +197,7 @@ export class OpenFiles implements PendingKind {
     } finally {
       this.close(file, true);
     }
-    this.inodes.cache.forget(inode);
+    this.inodes.cache.attributes.forget(inode);
   }
 
   /** What is named is meant as by an open: what has the name now. */
@@ -206,7 +206,7 @@ export class OpenFiles implements PendingKind {
     const isOnceMore = isNamed && refusedOpens.comesBack(thread, inode);
     if (isOnceMore || (isNamed && cache.isNameKept(inode)))
       return this.#attributesToOpen(inode, thread, isOnceMore);
-    return this.#open.get(inode)?.attributes ?? cache.looked(inode) ?? (await this.inodes.ask(inode));
+    return this.#open.get(inode)?.attributes ?? cache.lookedUp(inode) ?? (await this.inodes.ask(inode));
   }
 
   /**
@@ -228,7 +228,7 @@ export class OpenFiles implements PendingKind {
   }
 
   async dropPages({ inode }: OpenFile): Promise<void> {
-    this.inodes.cache.forget(inode);
+    this.inodes.cache.attributes.forget(inode);
     await this.kernel?.invalidateInode(inode);
   }
 
@@ -301,7 +301,7 @@ export class OpenFiles implements PendingKind {
     try {
       await this.#backend.xattr(inode, CAPABILITY_NAME);
       await this.#backend.removeXattr(inode, CAPABILITY_NAME);
-      this.inodes.cache.drop(inode);
+      this.inodes.cache.attributes.drop(inode);
     } catch (error) {
       if (errnoName(error) !== 'ENODATA') throw error;
     }
@@ -316,7 +316,7 @@ export class OpenFiles implements PendingKind {
     assert(!file.source.isGiving, 'Whoever opens the file next knows nothing of pages on their way');
     // As long as it was open, this mount knew better than what was asked for before its bytes had arrived.
     if (file.written || file.writes.failure !== null)
-      this.inodes.cache.closed(file.inode, (heard) => file.since(heard));
+      this.inodes.cache.attributes.closed(file.inode, (heard) => file.since(heard));
     file.locks?.close().catch((error: unknown) => {
       this.#log('error', 'locks of a closed file could not be given back', { error: String(error) });
     });

@@ -1,5 +1,5 @@
 import type { World } from '../../base/world.ts';
-import type { MetadataCache } from '../metadata/cache.ts';
+import type { AttributeRecords } from '../metadata/attribute-records.ts';
 import type { OpenFile } from './open-file.ts';
 import { type ReadAhead, ReadPosition } from './read-ahead.ts';
 
@@ -10,14 +10,14 @@ const COPY_MS_MAX = 1_000;
 export class RangeCopies {
   readonly #world: World;
   readonly #readAhead: ReadAhead;
-  readonly #cache: Pick<MetadataCache, 'forget' | 'written'>;
+  readonly #cache: Pick<AttributeRecords, 'forget' | 'written'>;
   readonly #isCurrent: (source: OpenFile) => boolean | Promise<boolean>;
 
   /** @param isCurrent as of `ReadAhead.read` */
   constructor(
     world: World,
     readAhead: ReadAhead,
-    cache: Pick<MetadataCache, 'forget' | 'written'>,
+    cache: Pick<AttributeRecords, 'forget' | 'written'>,
     isCurrent: (source: OpenFile) => boolean | Promise<boolean>,
   ) {
     this.#world = world;

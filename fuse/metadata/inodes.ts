@@ -63,7 +63,7 @@ export class Inodes {
 
   /** The cluster has a read of this mount: access times that were known before it are replaced. */
   accessed({ inode, accessedNs, seen }: NotedAccess): void {
-    this.cache.accessed(inode, seen.accessedNs, accessedNs);
+    this.cache.attributes.accessed(inode, seen.accessedNs, accessedNs);
     this.#openFile(inode)?.accessed(seen.accessedNs, accessedNs);
   }
 
@@ -73,7 +73,7 @@ export class Inodes {
 
   async attributes(inode: number): Promise<Answered> {
     // The kernel asks again after each read and write of its own: what others change of the file shows within the usual time all the same.
-    return this.present(this.cache.heardLast(inode) ?? (await this.ask(inode)));
+    return this.present(this.cache.attributes.latest(inode) ?? (await this.ask(inode)));
   }
 
   /** As they are at the cluster now. */
@@ -81,7 +81,7 @@ export class Inodes {
     // What is heard while removals arrive would be believed by nobody.
     await this.#backend.flush({ kind: 'inode', inode }, 'unlinks');
     const requestedAt = this.cache.request();
-    return this.cache.learn(await this.#backend.attributes(inode), requestedAt);
+    return this.cache.attributes.learn(await this.#backend.attributes(inode), requestedAt);
   }
 
   /** Attributes as the cluster answered them, together with what only this mount knows. */
@@ -105,7 +105,7 @@ export class Inodes {
     const found = await Promise.all(names.map((name) => this.#lookup(name)));
     const lost = names.filter((_, place) => found[place]?.inode !== inode);
     const [attributes] = found;
-    if (lost.length === 0 && attributes != null) return this.cache.learn(attributes, requestedAt);
+    if (lost.length === 0 && attributes != null) return this.cache.attributes.learn(attributes, requestedAt);
     this.refusedOpens.refuse(thread, inode, this.cache.namesOf(inode), isLink);
     for (const name of lost) this.cache.lost(name, inode);
     throw new ErrnoError(
@@ -135,7 +135,7 @@ export class Inodes {
    */
   assertNamed({ inode, links }: Attributes): void {
     if (links > 0 || this.isOpen(inode)) return;
-    this.cache.drop(inode);
+    this.cache.attributes.drop(inode);
     throw new ErrnoError('ESTALE', `File ${inode} has lost its name`);
   }
 
@@ -163,8 +163,9 @@ export class Inodes {
     // What was read before does not count after it, also where it is on its way.
     if (changes.accessedNs !== undefined) await this.#accesses.setting(inode);
     else await this.#accesses.flush({ kind: 'inode', inode });
-    const begunAt = this.cache.changing(inode);
-    const attributes = this.cache.changed(await this.#backend.setAttributes(inode, changes), begunAt);
+    const { attributes: records } = this.cache;
+    const begunAt = records.changing(inode);
+    const attributes = records.changed(await this.#backend.setAttributes(inode, changes), begunAt);
     this.assertNamed(attributes);
     this.#openFile(inode)?.changed(attributes);
     return this.present(attributes);

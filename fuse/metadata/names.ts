@@ -62,7 +62,7 @@ export class Names {
   async lookupToOpen(parent: number, name: string): Promise<Answered> {
     const { cache } = this.#inodes;
     try {
-      const found = cache.lookedAt(parent, name) ?? (await this.#askFor(parent, name));
+      const found = cache.lookedUpAt(parent, name) ?? (await this.#askFor(parent, name));
       return await this.#inodes.present(found);
     } catch (error) {
       if (!isNotFound(error)) throw error;

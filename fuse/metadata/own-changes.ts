@@ -49,12 +49,12 @@ export class OwnChanges {
     // An uncommitted file has not changed the times of its directory yet.
     if (result.unborn === true) cache.changingName(parent, name);
     else cache.made(parent, name, attributes, since);
-    return { attributes: cache.learnEntry(parent, name, attributes, cache.request(), true), created };
+    return { attributes: cache.learnEntry(parent, name, attributes, cache.request(), { prefetched: true }), created };
   }
 
   /** @returns the attributes of the file, which has one name more */
   async link(inode: number, place: NamePlace, link: () => Promise<Attributes>): Promise<Answered> {
-    const begunAt = this.#cache.changing(inode);
+    const begunAt = this.#cache.attributes.changing(inode);
     const attributes = await this.#change(
       [place],
       link,
@@ -66,7 +66,7 @@ export class OwnChanges {
         return true;
       },
     );
-    return this.#cache.changed(attributes, begunAt);
+    return this.#cache.attributes.changed(attributes, begunAt);
   }
 
   unlink(place: NamePlace, unlink: () => Promise<Result<'unlink'>>): Promise<Result<'unlink'>> {
@@ -92,7 +92,7 @@ export class OwnChanges {
     const { parent, name } = place;
     const cache = this.#cache;
     const inode = cache.inodeOf(parent, name);
-    const last = inode === undefined ? undefined : cache.lastOf(inode);
+    const last = inode === undefined ? undefined : cache.attributes.lastOf(inode);
     await this.#change(
       [place],
       () => remove(inode),
@@ -103,7 +103,7 @@ export class OwnChanges {
         return true;
       },
     );
-    if (inode !== undefined) cache.drop(inode);
+    if (inode !== undefined) cache.attributes.drop(inode);
     return { inode, last };
   }
 
@@ -120,8 +120,8 @@ export class OwnChanges {
   ): Promise<{ readonly replaced: number | null; readonly last: Attributes | undefined }> {
     const cache = this.#cache;
     const [moved, target] = [from, to].map(({ parent, name }) => cache.inodeOf(parent, name));
-    const kind = moved === undefined ? undefined : cache.lastOf(moved)?.kind;
-    const targetLast = target === undefined ? undefined : cache.lastOf(target);
+    const kind = moved === undefined ? undefined : cache.attributes.lastOf(moved)?.kind;
+    const targetLast = target === undefined ? undefined : cache.attributes.lastOf(target);
     // A directory is counted by the one that it leaves, and by the one that it comes to.
     const isCounted = kind === undefined || kind === 'directory' || mode === 'exchange';
     let isKnown = false;
@@ -139,12 +139,12 @@ export class OwnChanges {
     // A rename changes ctime.
     for (const inode of mode === 'exchange' ? [moved, target] : [moved]) {
       if (inode === undefined) cache.forgetAsked();
-      else if (!isKnown || isOpen(inode)) cache.drop(inode);
+      else if (!isKnown || isOpen(inode)) cache.attributes.drop(inode);
     }
     cache.keptNames.moved(from, to, mode === 'exchange');
     if (replaced === null) return { replaced, last: undefined };
-    const last = replaced === target ? targetLast : cache.lastOf(replaced);
-    cache.drop(replaced);
+    const last = replaced === target ? targetLast : cache.attributes.lastOf(replaced);
+    cache.attributes.drop(replaced);
     return { replaced, last };
   }
 

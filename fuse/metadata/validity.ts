@@ -10,7 +10,7 @@ export const STRICT: KernelCache = { attributesMs: 0, validMs: () => 0 };
 export function ttlPolicy(cache: MetadataCache, ttlMs: number): Required<KernelCache> {
   return {
     attributesMs: ttlMs,
-    validMs: (attributes) => cache.leftMs(attributes),
+    validMs: (attributes) => cache.attributes.leftMs(attributes),
     nameValidMs: (parent, name, inode) => cache.entryLeftMs(parent, name, inode),
   };
 }

@@ -7,6 +7,7 @@ import type { Answered } from '../../fuse/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const AGE_MAX_MS = 60_000;
+const SERVED = { prefetched: true };
 
 function file(inode: number, sizeBytes = 0): Attributes {
   return { inode, kind: 'file', sizeBytes } as Attributes;
@@ -15,31 +16,31 @@ function file(inode: number, sizeBytes = 0): Attributes {
 test('what was asked for before a change of names or modes is not kept, of whatever it is', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const mark = cache.request();
-  cache.forget(7);
-  cache.learnEntry(1, 'a', file(8), mark, true);
+  cache.attributes.forget(7);
+  cache.learnEntry(1, 'a', file(8), mark, SERVED);
   assert.equal(plain(cache.entry(1, 'a')), undefined);
-  cache.learnEntry(1, 'a', file(8), cache.request(), true);
+  cache.learnEntry(1, 'a', file(8), cache.request(), SERVED);
   assert.deepEqual(plain(cache.entry(1, 'a')), file(8));
 });
 
 test('what was asked for before a change of contents is kept of all other files', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const mark = cache.request();
-  cache.drop(7);
-  for (const inode of [7, 8]) cache.learnEntry(1, String(inode), file(inode), mark, true);
+  cache.attributes.drop(7);
+  for (const inode of [7, 8]) cache.learnEntry(1, String(inode), file(inode), mark, SERVED);
   assert.deepEqual([plain(cache.entry(1, '7')), plain(cache.entry(1, '8'))], [undefined, file(8)]);
-  cache.learnEntry(1, '7', file(7, 5), cache.request(), true);
+  cache.learnEntry(1, '7', file(7, 5), cache.request(), SERVED);
   assert.deepEqual(plain(cache.entry(1, '7')), file(7, 5));
 });
 
 test('however many files are written, no old answer about one of them is kept', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const mark = cache.request();
-  for (let inode = 1; inode <= 30_000; inode++) cache.drop(inode);
-  cache.learnEntry(1, 'first', file(1), mark, true);
-  cache.learnEntry(1, 'last', file(30_000), mark, true);
+  for (let inode = 1; inode <= 30_000; inode++) cache.attributes.drop(inode);
+  cache.learnEntry(1, 'first', file(1), mark, SERVED);
+  cache.learnEntry(1, 'last', file(30_000), mark, SERVED);
   assert.deepEqual([plain(cache.entry(1, 'first')), plain(cache.entry(1, 'last'))], [undefined, undefined]);
-  cache.learnEntry(1, 'first', file(1), cache.request(), true);
+  cache.learnEntry(1, 'first', file(1), cache.request(), SERVED);
   assert.deepEqual(plain(cache.entry(1, 'first')), file(1));
 });
 
@@ -103,7 +104,7 @@ test('what got another name is what it was, for as long as it would have been, b
   };
   cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
   cache.learnEntry(1, 'e', directory(5, '4000'), cache.request());
-  cache.learnEntry(2, 'a', made(3, '1000'), cache.request(), true);
+  cache.learnEntry(2, 'a', made(3, '1000'), cache.request(), SERVED);
   nowMs = 900;
   cache.renamed(from, to, 3, '3000', begin());
   assert.deepEqual(
@@ -117,9 +118,9 @@ test('what got another name is what it was, for as long as it would have been, b
   for (const [why, change] of [
     ['its new name was changed beside it', () => cache.changingName(to.parent, to.name)],
     ['its old name was changed beside it', () => cache.changingName(from.parent, from.name)],
-    ['it was changed beside it', () => cache.changing(3)],
+    ['it was changed beside it', () => cache.attributes.changing(3)],
   ] as const) {
-    cache.learnEntry(2, 'a', made(3, '1000'), cache.request(), true);
+    cache.learnEntry(2, 'a', made(3, '1000'), cache.request(), SERVED);
     const since = begin();
     change();
     cache.renamed(from, to, 3, '5000', since);
@@ -130,10 +131,10 @@ test('what got another name is what it was, for as long as it would have been, b
 test('what was asked for before a file was made is not kept of its name and its directory, but of all others', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const mark = cache.request();
-  cache.learnEntry(2, 'f', file(9), mark, true);
+  cache.learnEntry(2, 'f', file(9), mark, SERVED);
   cache.made(2, 'f', made(3, '3000'), cache.request());
   assert.equal(plain(cache.entry(2, 'f')), undefined);
-  cache.learnEntry(2, 'f', file(9), mark, true);
+  cache.learnEntry(2, 'f', file(9), mark, SERVED);
   cache.learnEntry(1, 'd', directory(2, '1000'), mark);
   cache.learnEntry(1, 'e', directory(5, '1000'), mark);
   assert.deepEqual(
@@ -145,18 +146,18 @@ test('what was asked for before a file was made is not kept of its name and its 
 test('a directory stays known while files are removed from it, with the times that this gives it', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
-  for (const name of ['a', 'b']) cache.learnEntry(2, name, file(3), cache.request(), true);
+  for (const name of ['a', 'b']) cache.learnEntry(2, name, file(3), cache.request(), SERVED);
   const mark = cache.request();
   cache.changingName(2, 'a');
   assert.equal(plain(cache.entry(2, 'a')), undefined);
-  cache.learnEntry(2, 'a', file(3), mark, true);
+  cache.learnEntry(2, 'a', file(3), mark, SERVED);
   assert.equal(plain(cache.entry(2, 'a')), undefined, 'It was asked for before');
-  cache.learnEntry(2, 'a', file(3), cache.request(), true);
+  cache.learnEntry(2, 'a', file(3), cache.request(), SERVED);
   cache.removed(2, 'a', 3, '3000');
   assert.deepEqual(plain(cache.entry(1, 'd')), directory(2, '3000'));
   // It has a name less than was heard by its other one.
   assert.deepEqual([plain(cache.entry(2, 'a')), plain(cache.entry(2, 'b'))], [undefined, undefined]);
-  cache.learnEntry(2, 'b', file(3), mark, true);
+  cache.learnEntry(2, 'b', file(3), mark, SERVED);
   cache.learnEntry(1, 'd', directory(2, '1000'), mark);
   assert.deepEqual([plain(cache.entry(2, 'b')), plain(cache.entry(1, 'd'))], [undefined, undefined]);
 });
@@ -192,11 +193,11 @@ test('a directory that nobody else changes is believed for as long as that is so
   nowMs = 1_100;
   assert.equal(plain(cache.entry(1, 'd')), undefined, 'It was asked for before');
   cache.learnEntry(1, 'd', directory(2, '1000'), cache.request());
-  cache.learnEntry(1, 'f', file(3), cache.request(), true);
+  cache.learnEntry(1, 'f', file(3), cache.request(), SERVED);
   nowMs = 9_000;
   const known = cache.entry(1, 'd');
   assert.deepEqual(plain(known), directory(2, '1000'));
-  assert.equal(known && cache.leftMs(known), 1_000);
+  assert.equal(known && cache.attributes.leftMs(known), 1_000);
   assert.equal(cache.entryLeftMs(1, 'd', 2), 1_000);
   assert.equal(plain(cache.entry(1, 'f')), undefined, 'Others may write to it');
   cache.named(2, '2000');
@@ -207,32 +208,32 @@ test('a directory that nobody else changes is believed for as long as that is so
 
 test('what was heard before a write is for whoever writes, and for nobody who opens', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
-  cache.learnEntry(1, 'a', file(7), cache.request(), true);
+  cache.learnEntry(1, 'a', file(7), cache.request(), SERVED);
   const mark = cache.request();
-  cache.written(7);
-  assert.deepEqual(plain(cache.heardLast(7)), file(7));
+  cache.attributes.written(7);
+  assert.deepEqual(plain(cache.attributes.latest(7)), file(7));
   assert.deepEqual(
-    [plain(cache.attributes(7)), plain(cache.looked(7)), plain(cache.entry(1, 'a'))],
+    [plain(cache.attributes.of(7)), plain(cache.lookedUp(7)), plain(cache.entry(1, 'a'))],
     [undefined, undefined, undefined],
   );
-  cache.learn(file(7, 5), mark);
-  assert.equal(plain(cache.heardLast(7)), undefined, 'It was asked for before the write, and may be newer');
-  cache.learn(file(7, 5), cache.request());
-  cache.written(7);
-  cache.drop(7);
-  assert.equal(plain(cache.heardLast(7)), undefined);
+  cache.attributes.learn(file(7, 5), mark);
+  assert.equal(plain(cache.attributes.latest(7)), undefined, 'It was asked for before the write, and may be newer');
+  cache.attributes.learn(file(7, 5), cache.request());
+  cache.attributes.written(7);
+  cache.attributes.drop(7);
+  assert.equal(plain(cache.attributes.latest(7)), undefined);
 });
 
 test('answers overtake each other: what was asked for later counts', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const [early, late] = [cache.request(), cache.request()];
-  cache.learnEntry(1, 'a', file(7, 5), late, true);
-  cache.learnEntry(1, 'a', file(8, 3), early, true);
+  cache.learnEntry(1, 'a', file(7, 5), late, SERVED);
+  cache.learnEntry(1, 'a', file(8, 3), early, SERVED);
   assert.deepEqual(plain(cache.entry(1, 'a')), file(7, 5));
-  cache.learn(file(7, 3), early, true);
-  assert.deepEqual(plain(cache.attributes(7)), file(7, 5));
-  cache.learn(file(7, 6), cache.request(), true);
-  assert.deepEqual(plain(cache.attributes(7)), file(7, 6));
+  cache.attributes.learn(file(7, 3), early, SERVED);
+  assert.deepEqual(plain(cache.attributes.of(7)), file(7, 5));
+  cache.attributes.learn(file(7, 6), cache.request(), SERVED);
+  assert.deepEqual(plain(cache.attributes.of(7)), file(7, 6));
 });
 
 test('what is heard is as old as its question', () => {
@@ -241,23 +242,23 @@ test('what is heard is as old as its question', () => {
   const cache = new MetadataCache(world, 100);
   const mark = cache.request();
   nowMs = 60;
-  cache.learnEntry(1, 'a', file(7), mark, true);
-  assert.equal(cache.leftMs(file(7)), 0, 'Another answer is not known');
-  assert.ok(cache.leftMs(cache.entry(1, 'a') as Answered) < 50);
+  cache.learnEntry(1, 'a', file(7), mark, SERVED);
+  assert.equal(cache.attributes.leftMs(file(7)), 0, 'Another answer is not known');
+  assert.ok(cache.attributes.leftMs(cache.entry(1, 'a') as Answered) < 50);
   nowMs = 110;
   assert.equal(plain(cache.entry(1, 'a')), undefined);
   // For the open that follows a look-up it counts when that was answered.
   const asked = cache.request();
   nowMs = 170;
   cache.learnEntry(1, 'b', file(8), asked);
-  assert.deepEqual(plain(cache.lookedAt(1, 'b')), file(8));
+  assert.deepEqual(plain(cache.lookedUpAt(1, 'b')), file(8));
 });
 
 const PLACES = { a: { parent: 1, name: 'a' }, b: { parent: 1, name: 'b' } };
 
 test('the kernel keeps no name of a file that has several', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
-  cache.learnEntry(1, 'a', { ...file(7), links: 2 }, cache.request(), true);
+  cache.learnEntry(1, 'a', { ...file(7), links: 2 }, cache.request(), SERVED);
   assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
   assert.equal(cache.isNameKept(7), true, 'It is opened at once, and nobody has asked for the name');
   cache.learnEntry(1, 'b', { ...file(8), links: 2 }, cache.request());
@@ -268,7 +269,7 @@ test('the kernel keeps no name of a file that has several', () => {
 test('what was asked for a moment ago, and is told from memory since, an open has to ask for', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   cache.learnEntry(1, 'a', file(7), cache.request());
-  cache.changed(file(7), cache.changing(7));
+  cache.attributes.changed(file(7), cache.attributes.changing(7));
   assert.deepEqual(plain(cache.entry(1, 'a')), file(7));
   cache.entryLeftMs(1, 'a', 7);
   assert.equal(cache.isNameKept(7), true);
@@ -277,9 +278,9 @@ test('what was asked for a moment ago, and is told from memory since, an open ha
 test('a name is certain that was asked for since nobody else changes its directory, and for as long as that is so', () => {
   let isHeld = true;
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS, () => isHeld);
-  cache.learnEntry(1, 'a', file(7), cache.request(), true);
+  cache.learnEntry(1, 'a', file(7), cache.request(), SERVED);
   cache.delegated(1);
-  cache.learnEntry(1, 'b', file(8), cache.request(), true);
+  cache.learnEntry(1, 'b', file(8), cache.request(), SERVED);
   const certain = (): boolean[] => [PLACES.a, PLACES.b].map((place) => cache.isCertain(place));
   assert.deepEqual(certain(), [false, true]);
   isHeld = false;
@@ -289,7 +290,7 @@ test('a name is certain that was asked for since nobody else changes its directo
 test('a name that the kernel keeps moves with what is renamed here, and is over where it is removed', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   const keep = (name: string, inode: number): number => {
-    cache.learnEntry(1, name, { ...file(inode), links: 1 }, cache.request(), true);
+    cache.learnEntry(1, name, { ...file(inode), links: 1 }, cache.request(), SERVED);
     return cache.entryLeftMs(1, name, inode);
   };
   assert.ok(keep('a', 7) > 0 && keep('b', 8) > 0);
@@ -314,19 +315,19 @@ test('no open is served by what a listing tells of a file that is being written,
   const { cache, clock } = timed();
   const live = { ...file(7), live: true };
   cache.learnPage(1, { entries: [{ name: 'a', attributes: live }], more: false }, cache.request());
-  assert.equal(plain(cache.lookedAt(1, 'a')), undefined, 'The catalog may not know its size');
-  cache.closed(7, (heard) => heard);
-  assert.equal(plain(cache.attributes(7)), undefined);
+  assert.equal(plain(cache.lookedUpAt(1, 'a')), undefined, 'The catalog may not know its size');
+  cache.attributes.closed(7, (heard) => heard);
+  assert.equal(plain(cache.attributes.of(7)), undefined);
   cache.learnEntry(1, 'b', file(8), cache.request());
-  assert.deepEqual(plain(cache.lookedAt(1, 'b')), file(8));
+  assert.deepEqual(plain(cache.lookedUpAt(1, 'b')), file(8));
   clock.nowMs += 60;
-  cache.learn(file(8), cache.request());
-  assert.equal(plain(cache.lookedAt(1, 'b')), undefined, 'The inode was asked for, and not its name');
+  cache.attributes.learn(file(8), cache.request());
+  assert.equal(plain(cache.lookedUpAt(1, 'b')), undefined, 'The inode was asked for, and not its name');
 });
 
 test('the kernel is told to keep no name for an inode that it does not stand for any more, nor what was answered long before', () => {
   const { cache, clock } = timed();
-  cache.learnEntry(1, 'a', file(8), cache.request(), true);
+  cache.learnEntry(1, 'a', file(8), cache.request(), SERVED);
   assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
   cache.learnEntry(1, 'b', file(9), cache.request());
   clock.nowMs += 60;
@@ -342,23 +343,23 @@ test('whoever is refused an inode may have come to it by the name for which he h
 
 test('what is made of older attributes is not believed as long as newer ones', () => {
   const { cache } = timed();
-  const older = cache.learn(file(7, 1), cache.request(), true);
-  const newer = cache.learn(file(7, 2), cache.request(), true);
+  const older = cache.attributes.learn(file(7, 1), cache.request(), SERVED);
+  const newer = cache.attributes.learn(file(7, 2), cache.request(), SERVED);
   const [ofOlder, ofNewer] = [
     { ...older, sizeBytes: 3 },
     { ...newer, sizeBytes: 4 },
   ];
-  assert.equal(cache.leftMs(ofOlder), 0);
-  assert.ok(cache.leftMs(ofNewer) > 0);
+  assert.equal(cache.attributes.leftMs(ofOlder), 0);
+  assert.ok(cache.attributes.leftMs(ofNewer) > 0);
 });
 
 test('what was asked for during a change is not believed after it, of a file that is being written neither', () => {
   const { cache } = timed();
-  const changing = cache.changing(7);
+  const changing = cache.attributes.changing(7);
   const mark = cache.request();
-  cache.changed({ ...file(7, 5), live: true }, changing);
-  cache.learn(file(7), mark, true);
-  assert.equal(plain(cache.attributes(7)), undefined);
+  cache.attributes.changed({ ...file(7, 5), live: true }, changing);
+  cache.attributes.learn(file(7), mark, SERVED);
+  assert.equal(plain(cache.attributes.of(7)), undefined);
 });
 
 test('a directory’s times do not go back, whatever answers come late', () => {
@@ -374,9 +375,9 @@ test('a directory’s times do not go back, whatever answers come late', () => {
 
 test('a name that was lost is not told again because its inode is heard of', () => {
   const { cache } = timed();
-  cache.learnEntry(1, 'a', file(7), cache.request(), true);
+  cache.learnEntry(1, 'a', file(7), cache.request(), SERVED);
   cache.lost(PLACES.a, 7);
-  cache.learnEntry(1, 'b', file(7), cache.request(), true);
+  cache.learnEntry(1, 'b', file(7), cache.request(), SERVED);
   assert.deepEqual([plain(cache.entry(1, 'a')), plain(cache.entry(1, 'b'))], [undefined, file(7)]);
 });
 
@@ -384,36 +385,36 @@ test('what was asked for before a name was changed, or before nobody knows what 
   const { cache } = timed();
   let mark = cache.request();
   cache.forgetEntry(1, 'a');
-  cache.learnEntry(1, 'a', file(7), mark, true);
+  cache.learnEntry(1, 'a', file(7), mark, SERVED);
   assert.equal(plain(cache.entry(1, 'a')), undefined);
   mark = cache.request();
   cache.forgetAsked();
-  cache.learnEntry(1, 'b', file(8), mark, true);
+  cache.learnEntry(1, 'b', file(8), mark, SERVED);
   assert.equal(plain(cache.entry(1, 'b')), undefined);
 });
 
 test('however many files are written, what was asked for before a change of names is not believed', () => {
   const { cache } = timed();
-  for (let inode = 1; inode <= 20_000; inode++) cache.drop(inode);
+  for (let inode = 1; inode <= 20_000; inode++) cache.attributes.drop(inode);
   const mark = cache.request();
-  cache.forget(50_000);
-  for (let inode = 20_001; inode <= 20_010; inode++) cache.drop(inode);
-  cache.learnEntry(1, 'a', file(60_000), mark, true);
+  cache.attributes.forget(50_000);
+  for (let inode = 20_001; inode <= 20_010; inode++) cache.attributes.drop(inode);
+  cache.learnEntry(1, 'a', file(60_000), mark, SERVED);
   assert.equal(plain(cache.entry(1, 'a')), undefined);
 });
 
 test('that there are no extended attributes is believed for its time, and no longer', () => {
   const { cache, clock } = timed();
-  cache.learn({ ...file(7), xattrs: 0 }, cache.request());
-  assert.equal(cache.hasNoXattrs(7), true);
+  cache.attributes.learn({ ...file(7), xattrs: 0 }, cache.request());
+  assert.equal(cache.attributes.hasNoXattrs(7), true);
   clock.nowMs += AGE_MAX_MS + 2;
-  assert.equal(cache.hasNoXattrs(7), false);
+  assert.equal(cache.attributes.hasNoXattrs(7), false);
 });
 
 test('where nothing is believed, that there is no list of rights is for whoever was just told of the file', () => {
   const { cache, clock } = timed(0);
-  cache.learn({ ...file(7), xattrs: 0 }, cache.request());
-  assert.deepEqual([cache.hasNoAcls(7), cache.hasNoXattrs(7)], [true, false]);
+  cache.attributes.learn({ ...file(7), xattrs: 0 }, cache.request());
+  assert.deepEqual([cache.attributes.hasNoAcls(7), cache.attributes.hasNoXattrs(7)], [true, false]);
   clock.nowMs += 60;
-  assert.equal(cache.hasNoAcls(7), false);
+  assert.equal(cache.attributes.hasNoAcls(7), false);
 });
