@@ -294,7 +294,17 @@ export class RememberingClient extends ClusterClient {
 }
 
 /** Attributes that a change by any client changes. */
-const CACHED = ['kind', 'mode', 'uid', 'gid', 'links', 'sizeBytes', 'modifiedNs', 'changedNs', 'target'] as const;
+const CACHED = [
+  'kind',
+  'mode',
+  'uid',
+  'gid',
+  'links',
+  'sizeBytes',
+  'modifiedNs',
+  'changedNs',
+  'target',
+] as const;
 type CachedAttributes = Pick<Attributes, (typeof CACHED)[number] | 'inode' | 'contents' | 'xattrs'>;
 
 function isSame(one: CachedAttributes, other: CachedAttributes): boolean {

@@ -25,7 +25,6 @@ import type {
   DirectoryPage,
   FileKernel,
   FileSystemCalls,
-  KernelCache,
   LockRequest,
   Log,
   NamePlace,
@@ -64,7 +63,7 @@ const XATTR_REPLACE = 2;
 export class FileSystem implements FileSystemCalls {
   readonly root: number;
   /** Of the mode `ttl`. */
-  readonly ttlPolicy: Required<KernelCache>;
+  readonly ttlPolicy: ReturnType<typeof ttlPolicy>;
   readonly #world: World;
   readonly #backend: FileSystemBackend;
   readonly #limitMs: number;
@@ -157,7 +156,7 @@ export class FileSystem implements FileSystemCalls {
     const requestedAt = this.#inodes.cache.request();
     const found = await staleIfGone(this.#backend.byNumber?.(inode, which) ?? goneNumber(inode));
     this.#inodes.assertNamed(found);
-    return this.#inodes.present(this.#inodes.cache.heard(found, requestedAt));
+    return this.#inodes.present(this.#inodes.cache.attributes.learn(found, requestedAt));
   }
 
   async lookupToOpen(parent: number, name: string): Promise<Answered> {
@@ -516,7 +515,10 @@ export class FileSystem implements FileSystemCalls {
     if (kind === 'none') throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
     const { cache } = this.#inodes;
     const isOfKernel = kind === 'acl' || kind === 'security';
-    if ((kind === 'kept' && cache.attributes.hasNoXattrs(inode)) || (isOfKernel && cache.attributes.hasNoAcls(inode)))
+    if (
+      (kind === 'kept' && cache.attributes.hasNoXattrs(inode)) ||
+      (isOfKernel && cache.attributes.hasNoAcls(inode))
+    )
       throw new ErrnoError('ENODATA', `There is no attribute ${name}`);
     return this.#backend.xattr(inode, name);
   }

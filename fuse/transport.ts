@@ -103,9 +103,9 @@ export interface FileSystemCalls {
   /** @returns bytes that belong to the file system; they stay as they are for as long as it is not told that they were `taken` */
   read(handle: number, offset: number, length: number): Promise<Uint8Array>;
   /** The kernel was told to keep the pages that it has of the file: what is read through the handle nobody may hear of. */
-  keptPages?(handle: number): void;
-  /** The kernel has a copy of what a read returned, and nobody here looks at it any more. Who cannot tell need not call it. */
-  taken?(bytes: Uint8Array): void;
+  keptPages(handle: number): void;
+  /** The kernel has a copy of what a read returned, and nobody here looks at it any more. */
+  taken(bytes: Uint8Array): void;
   /**
    * Takes `bytes` over.
    *
@@ -145,15 +145,15 @@ export interface FileSystemCalls {
     caller: Caller,
   ): Promise<number>;
   /** @returns a lock that is in the way of `request`, or null */
-  lockHolder?(handle: number, request: LockRequest): Promise<LockRequest | null>;
+  lockHolder(handle: number, request: LockRequest): Promise<LockRequest | null>;
   /** Rejects with EAGAIN, EDEADLK or ENOLCK, and with EINTR once `signal` is aborted and nothing was locked. */
-  lock?(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void>;
+  lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void>;
   /** @param flags of open(2) */
   openDirectory(inode: number, flags?: number): Promise<number>;
   /** @returns at most `countMax` entries at the position `offset` and after it */
   readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage>;
   /** What a listing told of a name, where it may still be believed. */
-  listed?(parent: number, name: string): Answered | undefined;
+  listed(parent: number, name: string): Answered | undefined;
   releaseDirectory(handle: number): Promise<void>;
   space(): Promise<Space>;
   xattr(inode: number, name: string): Promise<Uint8Array>;
@@ -196,9 +196,9 @@ export interface KernelCache {
   /** Attributes that are the outcome of a change, and all where a transport cannot tell one answer from the other. */
   readonly attributesMs: number;
   /** How long these attributes are valid unless `invalidateInode` is called; 0 if that is unknown, or newer ones were learned. */
-  readonly validMs?: (attributes: Answered) => number;
-  /** The name may be taken for this inode's for so long. Where it is absent, the kernel caches no names. */
-  readonly nameValidMs?: (parent: number, name: string, inode: number) => number;
+  readonly validMs: (attributes: Answered) => number;
+  /** How long the name is valid for this inode; null: the kernel caches no names. */
+  readonly nameValidMs: ((parent: number, name: string, inode: number) => number) | null;
 }
 
 export interface TransportOptions {

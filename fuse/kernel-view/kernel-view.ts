@@ -102,10 +102,12 @@ export class KernelView {
   }
 
   #times(attributes: Answered, place?: NamePlace): CacheTimes {
-    const { attributesMs, validMs, nameValidMs } = this.#cache;
-    const nameMs =
-      place === undefined ? 0 : whole(nameValidMs?.(place.parent, place.name, attributes.inode) ?? 0);
-    return { nameMs, attributesMs: validMs === undefined ? attributesMs : whole(validMs(attributes)) };
+    const { validMs, nameValidMs } = this.#cache;
+    const isNamed = place !== undefined && nameValidMs !== null;
+    return {
+      nameMs: isNamed ? whole(nameValidMs(place.parent, place.name, attributes.inode)) : 0,
+      attributesMs: whole(validMs(attributes)),
+    };
   }
 
   #note({ inode, contents }: Answered, forMs: number, caller: number): void {

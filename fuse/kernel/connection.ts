@@ -1,6 +1,6 @@
+import type { AbsentLists } from '../kernel-view/absent-lists.ts';
 import { BACKGROUND_MAX } from '../transport/kernel-tuning.ts';
 import type { FileKernel, FileSystemCalls, TransportOptions } from '../transport.ts';
-import type { AbsentLists } from '../kernel-view/absent-lists.ts';
 import { Notifier, type Write } from './notifier.ts';
 import type { Send } from './replier.ts';
 import { Session } from './session.ts';

@@ -1,7 +1,7 @@
 import { constants } from 'node:os';
 import type { ErrnoName } from '../errno.ts';
-import { xattrKind } from '../xattr-names.ts';
 import type { AbsentLists } from '../kernel-view/absent-lists.ts';
+import { xattrKind } from '../xattr-names.ts';
 import { IN_HEADER_BYTES, OPCODE, OUT_HEADER_BYTES } from './protocol.ts';
 import { putHeader } from './replies.ts';
 import { decodeHeader } from './requests.ts';

@@ -1,5 +1,6 @@
 import { LOCK_END } from '../../base/lock-end.ts';
 import type { Attributes, NodeKind, Space } from '../backend.ts';
+import type { CacheTimes } from '../kernel-view/kernel-view.ts';
 import {
   FILE_TYPES,
   NAME_BYTES_MAX,
@@ -9,7 +10,6 @@ import {
 } from '../transport/stat.ts';
 import type { DirectoryPage, LockRequest } from '../transport.ts';
 import { INIT_FLAG, MAJOR, MINOR, NOTIFY, OUT_HEADER_BYTES, ROOT_NODE } from './protocol.ts';
-import type { CacheTimes } from '../kernel-view/kernel-view.ts';
 
 /** What the kernel is answered, in bytes. Each function writes at `at` and returns where it ended. */
 
@@ -73,12 +73,7 @@ export function putInit(reply: Buffer, at: number, negotiated: Negotiated): numb
 /** @returns the flags to be answered: what is wanted of what the kernel offers */
 export function initFlags(
   offered: number,
-  wanted: {
-    readonly locks: boolean;
-    readonly names: boolean;
-    readonly acls: boolean;
-    readonly numbers: boolean;
-  },
+  wanted: { readonly names: boolean; readonly acls: boolean; readonly numbers: boolean },
 ): number {
   let flags =
     INIT_FLAG.asyncRead |
@@ -91,7 +86,7 @@ export function initFlags(
     INIT_FLAG.cacheSymlinks |
     INIT_FLAG.killPrivilegesV2 |
     INIT_FLAG.setXattrExtended;
-  if (wanted.locks) flags |= INIT_FLAG.posixLocks | INIT_FLAG.flockLocks;
+  flags |= INIT_FLAG.posixLocks | INIT_FLAG.flockLocks;
   // The kernel looks `.` and `..` up where it has a file handle and no inode.
   if (wanted.numbers) flags |= INIT_FLAG.exportSupport;
   // What a umask takes away depends on the directory's default list.

@@ -1,11 +1,18 @@
-import { constants as fsConstants } from 'node:fs';
 import { unreachable } from '../../base/assert.ts';
 import { errnoName } from '../errno.ts';
+import type { AbsentLists } from '../kernel-view/absent-lists.ts';
 import { type CacheTimes, KernelView } from '../kernel-view/kernel-view.ts';
 import { logUnforeseen } from '../log.ts';
-import type { Answered, Caller, Created, FileSystemCalls, NamePlace, Opened, TransportOptions } from '../transport.ts';
+import type {
+  Answered,
+  Caller,
+  Created,
+  FileSystemCalls,
+  NamePlace,
+  Opened,
+  TransportOptions,
+} from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
-import type { AbsentLists } from '../kernel-view/absent-lists.ts';
 import { Answers } from './answers.ts';
 import { MAJOR, MINOR_MIN, OPENED_FLAG } from './protocol.ts';
 import { Replier, type Send } from './replier.ts';
@@ -50,7 +57,6 @@ export class Session {
   readonly #calls: FileSystemCalls;
   readonly #options: SessionOptions;
   readonly #reply: Replier;
-  readonly #locks: boolean;
   readonly #answers: Answers;
   readonly #start = Promise.withResolvers<number>();
   readonly #view: KernelView;
@@ -59,7 +65,6 @@ export class Session {
     this.#calls = calls;
     this.#options = options;
     this.#reply = new Replier(send);
-    this.#locks = calls.lock !== undefined && calls.lockHolder !== undefined;
     this.numbers = new NodeNumbers(calls.root);
     this.started = this.#start.promise;
     this.#answers = new Answers(this.#reply, options);
@@ -181,7 +186,7 @@ export class Session {
             return opened;
           },
           (opened) => {
-            const openedFlags = this.#openedFlags(inode, opened, flags);
+            const openedFlags = this.#openedFlags(inode, opened);
             this.#reply.put(unique, (reply, at) => putOpened(reply, at, opened.handle, openedFlags));
           },
           ({ handle }) => calls.release(handle),
@@ -194,7 +199,7 @@ export class Session {
           header,
           request,
           () => calls.create(inode, name, mode, flags, caller(killsPrivileges)),
-          (created) => this.#replyCreated(header, { parent: inode, name }, created, flags),
+          (created) => this.#replyCreated(header, { parent: inode, name }, created),
           ({ handle }) => calls.release(handle),
         );
         return;
@@ -207,7 +212,7 @@ export class Session {
           () => calls.read(handle, offset, length),
           (bytes) => {
             this.#reply.bytes(unique, bytes);
-            calls.taken?.(bytes);
+            calls.taken(bytes);
           },
         );
         return;
@@ -299,10 +304,9 @@ export class Session {
     const negotiated = {
       readAheadBytes,
       flags: initFlags(flags, {
-        locks: this.#locks,
         acls: this.#options.acls,
         numbers: this.#calls.findsNumbers === true,
-        names: this.#options.cache.nameValidMs !== undefined && this.#calls.listed !== undefined,
+        names: this.#options.cache.nameValidMs !== null,
       }),
       backgroundMax: this.#options.backgroundMax,
       writeBytesMax: WRITE_BYTES_MAX,
@@ -332,32 +336,22 @@ export class Session {
 
   #seek(header: RequestHeader, request: Request & { readonly kind: 'seek' }): void {
     const { handle, offset, whence } = request;
-    const seek = this.#calls.seek?.bind(this.#calls);
-    // The kernel then takes the whole file for data, and does not ask again.
-    if (seek === undefined) {
-      this.#reply.error(header.unique, 'ENOSYS');
-      return;
-    }
     if (whence !== SEEK_DATA && whence !== SEEK_HOLE) {
       this.#reply.error(header.unique, 'EINVAL');
       return;
     }
-    this.#count(header, request, () => seek(handle, offset, whence === SEEK_DATA ? 'data' : 'hole'));
+    this.#count(header, request, () =>
+      this.#calls.seek(handle, offset, whence === SEEK_DATA ? 'data' : 'hole'),
+    );
   }
 
   #copyRange(header: RequestHeader, request: Request & { readonly kind: 'copy-range' }, by: Caller): void {
     const { from, fromOffset, to, toOffset, length, flags } = request;
-    const copyRange = this.#calls.copyRange?.bind(this.#calls);
-    // The kernel then copies by reading and writing.
-    if (copyRange === undefined) {
-      this.#reply.error(header.unique, 'ENOSYS');
-      return;
-    }
     if (flags !== 0) {
       this.#reply.error(header.unique, 'EINVAL');
       return;
     }
-    this.#count(header, request, () => copyRange(from, fromOffset, to, toOffset, length, by));
+    this.#count(header, request, () => this.#calls.copyRange(from, fromOffset, to, toOffset, length, by));
   }
 
   #readDirectory(header: RequestHeader, request: Request & { readonly kind: 'read-directory' }): void {
@@ -381,7 +375,7 @@ export class Session {
 
   /** What a listing told of a name is as good as a look-up, for as long as it is believed. */
   #putListed(reply: Buffer, at: number, place: NamePlace, inode: number | null): void {
-    const stored = this.#calls.listed?.(place.parent, place.name);
+    const stored = this.#calls.listed(place.parent, place.name);
     // `.` and `..` are looked up by nobody, and of what was given away meanwhile the listing knows nothing.
     if (stored === undefined || stored.inode !== inode) {
       putNoEntry(reply, at);
@@ -462,27 +456,21 @@ export class Session {
 
   #lock(header: RequestHeader, request: Request & { readonly kind: 'lock-holder' | 'lock' }): void {
     const calls = this.#calls;
-    if (calls.lock === undefined || calls.lockHolder === undefined) {
-      this.#reply.error(header.unique, 'ENOSYS');
-      return;
-    }
     const { handle, lock } = request;
     if (request.kind === 'lock-holder') {
-      const ask = calls.lockHolder.bind(calls);
       this.#answers.answer(
         header,
         request,
-        () => ask(handle, lock),
+        () => calls.lockHolder(handle, lock),
         (holder) => this.#reply.put(header.unique, (reply, at) => putLockHolder(reply, at, holder)),
       );
       return;
     }
-    const ask = calls.lock.bind(calls);
     const abort = new AbortController();
     this.#answers.answer(
       header,
       request,
-      () => ask(handle, lock, request.waits, abort.signal),
+      () => calls.lock(handle, lock, request.waits, abort.signal),
       () => this.#reply.done(header.unique),
       undefined,
       abort,
@@ -491,11 +479,7 @@ export class Session {
 
   #attributes(header: RequestHeader, request: Request, ask: () => Promise<Answered>): void {
     this.#answers.answer(header, request, ask, (attributes) =>
-      this.#view.answer(
-        attributes,
-        (times) => this.#replyAttributes(header, attributes, times),
-        header.pid,
-      ),
+      this.#view.answer(attributes, (times) => this.#replyAttributes(header, attributes, times), header.pid),
     );
   }
 
@@ -527,16 +511,14 @@ export class Session {
   #replyEntry({ unique, pid }: RequestHeader, place: NamePlace, stored: Answered): void {
     const node = this.numbers.node(stored.inode);
     const put = (times: CacheTimes): void =>
-      this.#reply.put(unique, (reply, at) =>
-        putEntry(reply, at, node, this.#options.present(stored), times),
-      );
+      this.#reply.put(unique, (reply, at) => putEntry(reply, at, node, this.#options.present(stored), times));
     this.#view.answer(stored, put, pid, place);
   }
 
-  #replyCreated({ unique, pid }: RequestHeader, place: NamePlace, created: Created, flags: number): void {
+  #replyCreated({ unique, pid }: RequestHeader, place: NamePlace, created: Created): void {
     const { attributes } = created;
     const node = this.numbers.node(attributes.inode);
-    const openedFlags = this.#openedFlags(attributes.inode, created, flags);
+    const openedFlags = this.#openedFlags(attributes.inode, created);
     const put = (times: CacheTimes): void =>
       this.#reply.put(unique, (reply, at) => {
         const next = putEntry(reply, at, node, this.#options.present(attributes), times);
@@ -545,12 +527,10 @@ export class Session {
     this.#view.answer(attributes, put, pid, place);
   }
 
-  #openedFlags(inode: number, opened: Opened, flags: number): number {
+  #openedFlags(inode: number, opened: Opened): number {
     const isSame = this.#view.opened(inode, opened.version);
-    if (isSame && !opened.directIo) this.#calls.keptPages?.(opened.handle);
-    const pages = opened.directIo ? OPENED_FLAG.directIo : isSame ? OPENED_FLAG.keepCache : 0;
-    // Errors of writes are told at close, and locks are given back.
-    const writes = (flags & (fsConstants.O_WRONLY | fsConstants.O_RDWR)) !== 0;
-    return writes || this.#locks ? pages : pages | OPENED_FLAG.noFlush;
+    if (isSame && !opened.directIo) this.#calls.keptPages(opened.handle);
+    // The kernel flushes at each close: it reports errors of writes, and releases locks.
+    return opened.directIo ? OPENED_FLAG.directIo : isSame ? OPENED_FLAG.keepCache : 0;
   }
 }

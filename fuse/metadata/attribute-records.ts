@@ -77,8 +77,7 @@ export class AttributeRecords {
   /** `justAsked` does not answer it again. */
   used(inode: number): void {
     const record = this.#records.get(inode);
-    if (record !== undefined)
-      this.#records.set(inode, { ...record, answeredMs: Number.NEGATIVE_INFINITY });
+    if (record !== undefined) this.#records.set(inode, { ...record, answeredMs: Number.NEGATIVE_INFINITY });
   }
 
   /** @returns the only name that was looked up for the attributes */

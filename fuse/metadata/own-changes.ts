@@ -49,7 +49,10 @@ export class OwnChanges {
     // An uncommitted file has not changed the times of its directory yet.
     if (result.unborn === true) cache.changingName(parent, name);
     else cache.made(parent, name, attributes, since);
-    return { attributes: cache.learnEntry(parent, name, attributes, cache.request(), { prefetched: true }), created };
+    return {
+      attributes: cache.learnEntry(parent, name, attributes, cache.request(), { prefetched: true }),
+      created,
+    };
   }
 
   /** @returns the attributes of the file, which has one name more */

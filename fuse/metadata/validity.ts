@@ -3,11 +3,13 @@ import type { MetadataCache } from './cache.ts';
 
 /** The cache modes of a mount, as policies over the validity of answers: how long the kernel may cache each. */
 
+type TtlPolicy = KernelCache & { readonly nameValidMs: NonNullable<KernelCache['nameValidMs']> };
+
 /** Nothing is cached. */
-export const STRICT: KernelCache = { attributesMs: 0, validMs: () => 0 };
+export const STRICT: KernelCache = { attributesMs: 0, validMs: () => 0, nameValidMs: null };
 
 /** Answers are valid for a time after their request; what is cached here for a while, the kernel caches for the rest of it. */
-export function ttlPolicy(cache: MetadataCache, ttlMs: number): Required<KernelCache> {
+export function ttlPolicy(cache: MetadataCache, ttlMs: number): TtlPolicy {
   return {
     attributesMs: ttlMs,
     validMs: (attributes) => cache.attributes.leftMs(attributes),
@@ -28,5 +30,6 @@ export function leasesPolicy(
   return {
     attributesMs: 0,
     validMs: (attributes) => (isChanging(attributes.inode) ? 0 : grantedMs(attributes)),
+    nameValidMs: null,
   };
 }

@@ -331,10 +331,8 @@ class Binding {
     };
   }
 
-  /** Without them the kernel keeps locks by itself, for this mount alone. */
   #lockOperations(context: () => Fuse.RequestContext | null): Pick<Fuse.OPERATIONS, 'lock' | 'flock'> {
     const calls = this.#calls;
-    if (calls.lock === undefined || calls.lockHolder === undefined) return {};
     const locks = new BindingLocks(this.#options.world, {
       lock: calls.lock.bind(calls),
       lockHolder: calls.lockHolder.bind(calls),
@@ -494,7 +492,7 @@ class Binding {
     // Each name of a file is an inode of its own to the kernel, with pages of its own.
     const directIO = directIo || linked || isShared;
     const keepCache = this.#view.opened(path, isShared ? null : version) && !directIO;
-    if (keepCache) this.#calls.keptPages?.(handle);
+    if (keepCache) this.#calls.keptPages(handle);
     return { fd: handle, directIO, keepCache };
   }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { KeptNames } from '../../fuse/kernel-view/kept-names.ts';
 import { UPTAKE_MS_MAX } from '../../fuse/kernel-view/in-flight.ts';
+import { KeptNames } from '../../fuse/kernel-view/kept-names.ts';
 import { placeKey } from '../../fuse/place.ts';
 import { systemWorld } from '../../world/system-world.ts';
 

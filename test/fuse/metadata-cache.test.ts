@@ -87,7 +87,11 @@ test('a directory counts those that are made and removed in it, unless it was he
   assert.deepEqual(plain(cache.entry(1, 'd')), counted('4000', 3));
   cache.learnEntry(1, 'd', counted('5000', 3), cache.request());
   cache.removedDirectory(2, 'other', 4, '5000', later);
-  assert.equal(plain(cache.entry(1, 'd')), undefined, 'What was heard may count the one that was removed, or not');
+  assert.equal(
+    plain(cache.entry(1, 'd')),
+    undefined,
+    'What was heard may count the one that was removed, or not',
+  );
 });
 
 test('what got another name is what it was, for as long as it would have been, but for the time of its change', () => {
@@ -111,7 +115,10 @@ test('what got another name is what it was, for as long as it would have been, b
     [plain(cache.entry(2, 'a')), plain(cache.entry(5, 'b'))],
     [undefined, { ...made(3, '1000'), changedNs: '3000' }],
   );
-  assert.deepEqual([plain(cache.entry(1, 'd')), plain(cache.entry(1, 'e'))], [directory(2, '3000'), directory(5, '4000')]);
+  assert.deepEqual(
+    [plain(cache.entry(1, 'd')), plain(cache.entry(1, 'e'))],
+    [directory(2, '3000'), directory(5, '4000')],
+  );
   nowMs = 1_100;
   assert.equal(plain(cache.entry(5, 'b')), undefined);
 
@@ -217,7 +224,11 @@ test('what was heard before a write is for whoever writes, and for nobody who op
     [undefined, undefined, undefined],
   );
   cache.attributes.learn(file(7, 5), mark);
-  assert.equal(plain(cache.attributes.latest(7)), undefined, 'It was asked for before the write, and may be newer');
+  assert.equal(
+    plain(cache.attributes.latest(7)),
+    undefined,
+    'It was asked for before the write, and may be newer',
+  );
   cache.attributes.learn(file(7, 5), cache.request());
   cache.attributes.written(7);
   cache.attributes.drop(7);

@@ -74,7 +74,7 @@ test('the kernel asks once, and again when it is told to', { skip: kernelObstacl
       acls: false,
       log: (level: string, message: string) => assert.notEqual(level, 'error', message),
     },
-    cache: { attributesMs: 0, validMs: () => LONG_MS },
+    cache: { attributesMs: 0, validMs: () => LONG_MS, nameValidMs: null },
   });
   t.after(async () => {
     await mounted.unmount();

@@ -20,7 +20,7 @@ function version(seq: number): string {
 
 function believing(leftMs: number) {
   const dropped: number[] = [];
-  const cache = { attributesMs: 1000, validMs: () => leftMs };
+  const cache = { attributesMs: 1000, validMs: () => leftMs, nameValidMs: null };
   let nowMs = 1_000;
   const drop = async (inode: number): Promise<void> => {
     dropped.push(inode);

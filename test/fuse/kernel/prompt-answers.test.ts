@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Worker } from 'node:worker_threads';
-import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { promptAnswer } from '../../../fuse/kernel/prompt-answers.ts';
 import { IN_HEADER_BYTES, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
+import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { systemWorld } from '../../../world/system-world.ts';
 
 const ENODATA = -61;

@@ -1,8 +1,8 @@
 import type { World } from '../../../base/world.ts';
-import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { connectKernel, type KernelConnection, type KernelDevice } from '../../../fuse/kernel/connection.ts';
 import { promptAnswer } from '../../../fuse/kernel/prompt-answers.ts';
 import { NOTIFY, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
+import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import type { MountedTransport, Transport } from '../../../fuse/transport.ts';
 import { NameChanges } from './changes.ts';
 import { type ClientOptions, FuseClient } from './fuse-client.ts';
