@@ -88,7 +88,7 @@ export class OpenFiles implements PendingKind {
     // As Linux has it, whatever the file is opened for: the kernel asks for the right to write.
     const truncates = (flags & constants.O_TRUNC) !== 0;
     const { thread = 0 } = caller;
-    const isOnceMore = this.inodes.refusedOpens.comesBack(thread, inode);
+    const isOnceMore = this.inodes.refusedOpens.isRepetition(thread, inode);
     const attributes = await this.#attributesToOpen(inode, thread, isOnceMore);
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
@@ -126,7 +126,7 @@ export class OpenFiles implements PendingKind {
   #assertMeant({ inode, links }: Attributes, thread: number, isOnceMore: boolean): void {
     if (links > 0 || isOnceMore || this.#orphans.has(inode)) return;
     const { cache, refusedOpens } = this.inodes;
-    if (this.#open.has(inode) && !cache.isNameKept(inode)) return;
+    if (this.#open.has(inode) && !cache.isNameCached(inode)) return;
     refusedOpens.refuse(thread, inode, cache.namesOf(inode));
     cache.attributes.drop(inode);
     throw new ErrnoError('ESTALE', `File ${inode} has lost its name`);
@@ -203,8 +203,8 @@ export class OpenFiles implements PendingKind {
   /** What is named is meant as by an open: what has the name now. */
   async #attributesToTruncate(inode: number, { thread = 0 }: Caller, isNamed: boolean): Promise<Attributes> {
     const { cache, refusedOpens } = this.inodes;
-    const isOnceMore = isNamed && refusedOpens.comesBack(thread, inode);
-    if (isOnceMore || (isNamed && cache.isNameKept(inode)))
+    const isOnceMore = isNamed && refusedOpens.isRepetition(thread, inode);
+    if (isOnceMore || (isNamed && cache.isNameCached(inode)))
       return this.#attributesToOpen(inode, thread, isOnceMore);
     return this.#open.get(inode)?.attributes ?? cache.lookedUp(inode) ?? (await this.inodes.ask(inode));
   }

@@ -3,18 +3,18 @@ import type { Attributes } from '../backend.ts';
 import { placeKey } from '../place.ts';
 import type { NamePlace } from '../transport.ts';
 
-/** Whoever was refused looks the path up at once, and opens what it finds at once, in milliseconds. */
+/** The kernel looks the path up at once, and opens what it finds at once; between two steps at most, in milliseconds. */
 const STEP_MS_MAX = 1_000;
 
 interface Refused {
   readonly inode: number;
-  /** Names by which it may have been meant. */
+  /** Names by which the kernel may have come to it. */
   readonly keys: ReadonlySet<string>;
-  /** Behind the name another one is looked up, which a link is to get. */
+  /** The inode is to get a second name, which is looked up after the first. */
   readonly isLink: boolean;
-  /** When it was refused, or what it asked for last was answered; `Infinity` while it waits for that. */
+  /** Of the refusal, or of the answer to the last look-up; `Infinity` while that is under way. */
   atMs: number;
-  /** `begun`: it has looked up nothing since; `walking`: what is on the way, or a name to which a symbolic link leads; `found`: what it means now. */
+  /** `begun`: nothing was looked up since; `walking`: a directory of the path, or a symbolic link; `found`: what the name stands for now. */
   state: 'begun' | 'walking' | 'found';
   isBehindLink: boolean;
   found: number;
@@ -22,12 +22,12 @@ interface Refused {
 }
 
 /**
- * Threads that were refused an open by a name that the kernel has kept: the kernel looks up all names of the path once more, and opens what it finds.
- * Between the refusal and that open it asks for them in the name of the same thread, which tells by which name it is opened then.
+ * Threads whose open by a cached name was refused: the kernel looks up all names of the path once more in the same thread, and
+ * opens what it finds. So it is known by which name it is opened then.
  */
 export class RefusedOpens {
   readonly #world: World;
-  /** By thread; 0 for all those of other containers, which have no number here. */
+  /** By thread; 0 for all threads of other containers, which have no number here. */
   readonly #refused = new Map<number, Refused>();
 
   constructor(world: World) {
@@ -36,7 +36,7 @@ export class RefusedOpens {
 
   /**
    * @param keys of names (`placeKey`) by which the kernel may have come to the inode
-   * @param isLink it was to get a second name, and is not opened
+   * @param isLink it is to get a second name, and is not opened
    */
   refuse(thread: number, inode: number, keys: readonly string[], isLink = false): void {
     const nowMs = this.#world.nowMs();
@@ -51,14 +51,14 @@ export class RefusedOpens {
     });
   }
 
-  /** @returns whether the thread has to hear what the cluster has now: it looks up once more what it was refused */
-  looks(thread: number, place: NamePlace): boolean {
+  /** @returns whether the thread looks up again what it was refused, and needs the cluster's answer */
+  looksUp(thread: number, place: NamePlace): boolean {
     const refused = this.#current(thread);
     if (refused === undefined) return false;
-    // What is another inode than before the kernel asks for twice.
+    // The kernel looks up twice what is another inode than before.
     const isOther = refused.foundAt !== placeKey(place);
     if (refused.state === 'found' && isOther && !refused.isLink) {
-      // It has come to something that is not opened, and does something else now.
+      // What it found is not opened, and it does something else now.
       this.#refused.delete(thread);
       return false;
     }
@@ -67,7 +67,7 @@ export class RefusedOpens {
     return true;
   }
 
-  /** @param attributes of what the cluster has there; null: nothing, or that is not known */
+  /** @param attributes the cluster's answer; null: there is nothing, or that is unknown */
   found(thread: number, place: NamePlace, attributes: Attributes | null): void {
     const refused = this.#refused.get(thread);
     if (refused === undefined) return;
@@ -89,14 +89,14 @@ export class RefusedOpens {
   /**
    * The thread opens an inode.
    *
-   * @returns whether that is what it has just looked up, or, where it has looked up nothing, the same once more: it is opened without a name,
-   *   as what is open already
+   * @returns whether it repeats the refused open: it has just looked the inode up, or, having looked up nothing, opens it
+   *   without a name, as what is open already
    */
-  comesBack(thread: number, inode: number): boolean {
+  isRepetition(thread: number, inode: number): boolean {
     const refused = this.#current(thread);
     this.#refused.delete(thread);
     if (refused === undefined) return false;
-    // Of those without a number another one may open by the same name.
+    // Of the threads without a number another one may open by the same name.
     if (refused.state === 'begun') return thread !== 0 && refused.inode === inode;
     return refused.state === 'found' && refused.found === inode;
   }

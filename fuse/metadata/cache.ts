@@ -2,7 +2,7 @@ import { Sequencer } from '../../base/sequencer.ts';
 import { laterNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import type { Attributes, ListedPage } from '../backend.ts';
-import { KeptNames } from '../kernel-view/kept-names.ts';
+import { CachedNames } from '../kernel-view/cached-names.ts';
 import { placeKey } from '../place.ts';
 import type { Answered, NamePlace } from '../transport.ts';
 import { Ages, type Learned, RECORDS_MAX, setBounded } from './ages.ts';
@@ -32,7 +32,7 @@ export class MetadataCache {
   /** Whole listings, where no other client changes the directory. */
   readonly listings: KnownListings;
   /** Names by which the kernel may open an inode without a look-up. */
-  readonly keptNames: KeptNames;
+  readonly kernelNames: CachedNames;
   readonly #ages: Ages;
   /** By place (`placeKey`). */
   readonly #names = new Map<string, NameRecord>();
@@ -52,7 +52,7 @@ export class MetadataCache {
     this.#sequencer = new Sequencer(() => world.nowMs(), RECORDS_MAX);
     this.attributes = new AttributeRecords(this.#ages, this.#sequencer);
     this.listings = new KnownListings(world, ttlMs, isDelegated);
-    this.keptNames = new KeptNames(world);
+    this.kernelNames = new CachedNames(world);
   }
 
   /** @see Sequencer.request */
@@ -79,7 +79,7 @@ export class MetadataCache {
   /** What was looked up this very moment; undefined where the kernel may mean the inode by another name. */
   lookedUp(inode: number): Answered | undefined {
     const asked = this.attributes.justAsked(inode);
-    return asked !== undefined && this.keptNames.isOnly(inode, asked.at) ? asked.attributes : undefined;
+    return asked !== undefined && this.kernelNames.isOnly(inode, asked.at) ? asked.attributes : undefined;
   }
 
   /** As `lookedUp`, for the open that follows; the next open may come without a look-up, as by way of `/proc/self/fd`. */
@@ -110,20 +110,20 @@ export class MetadataCache {
     const leftMs = isKept ? this.#ages.leftMs(record, parent) : 0;
     // What is answered from the cache may be opened right now, also if it is valid no longer.
     const isRemembered = record?.inode === inode && !(record.isAsked && this.#ages.isRecent(record));
-    if (isKept || isRemembered) this.keptNames.told(place, inode, leftMs);
-    else this.keptNames.notKept(place);
+    if (isKept || isRemembered) this.kernelNames.answered(place, inode, leftMs);
+    else this.kernelNames.notCached(place);
     return leftMs;
   }
 
   /** @returns keys (`placeKey`) of the names by which the kernel may have come to the inode */
   namesOf(inode: number): string[] {
     const asked = this.attributes.askedAt(inode);
-    return [...this.keptNames.of(inode).map(placeKey), ...(asked === undefined ? [] : [asked])];
+    return [...this.kernelNames.of(inode).map(placeKey), ...(asked === undefined ? [] : [asked])];
   }
 
   /** Whether the kernel may open the inode by a cached name. */
-  isNameKept(inode: number): boolean {
-    return this.keptNames.of(inode).length > 0;
+  isNameCached(inode: number): boolean {
+    return this.kernelNames.of(inode).length > 0;
   }
 
   /**
@@ -224,7 +224,7 @@ export class MetadataCache {
   }
 
   #gone(parent: number, name: string, inode: number): void {
-    this.keptNames.gone({ parent, name });
+    this.kernelNames.gone({ parent, name });
     this.changingName(parent, name);
     this.attributes.drop(inode);
   }

@@ -3,12 +3,12 @@ import type { Attributes, ListedPage } from '../backend.ts';
 /** Directories that are remembered, and names in one of them. */
 const DIRECTORIES_MAX = 2_000;
 export const NAMES_MAX = 100_000;
-/** Files that got a second name here: where there are more, nothing is known of any name any more. */
+/** Files that got a second name here: where there are more, all names are forgotten. */
 const LINKED_MAX = 10_000;
 
 /**
- * What is known of a name: the number of the file that has it, where that has no other name; `doubt` while it is being changed, or where it is not
- * known what became of that.
+ * What has a name: the inode of a file without another name, a file, something else, or nothing. `doubt` also while the name is
+ * being changed, or where the outcome of that is unknown.
  */
 export type NameState = 'free' | 'file' | 'other' | 'doubt' | number;
 
@@ -19,12 +19,12 @@ export function nameStateOf({ kind, links, inode }: Attributes): NameState {
 
 /** A directory that is delegated to this mount, and what is known of its names. */
 export class DelegatedDirectory {
-  /** Its mode decides about what is made in it. */
+  /** Its mode decides about what is created in it. */
   readonly attributes: Attributes;
-  /** Names up to here, in their order, are known; null: all are, and a name that is not is free. */
+  /** Names up to here, in their order, are known; null: all are, and all others are free. */
   #knownThrough: string | null;
   readonly #names = new Map<string, NameState>();
-  /** Changes made or noted here, counted: an answer that was asked for before one of them may be older. */
+  /** Counts own changes: an answer that was requested before one of them is not valid. */
   changes = 0;
 
   /**
@@ -38,7 +38,7 @@ export class DelegatedDirectory {
     this.learn(page);
   }
 
-  /** After which name there are more that are not known; null where there are none. */
+  /** The name after which others are unknown; null where all are known. */
   get knownThrough(): string | null {
     return this.#knownThrough;
   }
@@ -47,12 +47,11 @@ export class DelegatedDirectory {
     return this.#names.size;
   }
 
-  /** @returns `doubt` where nothing is known, too */
   stateOf(name: string): NameState {
     return this.#names.get(name) ?? (this.#knownThrough === null ? 'free' : 'doubt');
   }
 
-  /** @param page the names after `knownThrough`, asked for since it was delegated: what was changed here since is known better */
+  /** @param page the names after `knownThrough`, requested since it was delegated: own changes since count for more */
   learn({ entries, more }: ListedPage): void {
     for (const { name, attributes } of entries)
       if (!this.#names.has(name)) this.#names.set(name, nameStateOf(attributes));
@@ -65,7 +64,7 @@ export class DelegatedDirectory {
     else this.#names.set(name, state);
   }
 
-  /** @param changes as it was when that was asked for */
+  /** @param changes as it was at the request */
   heard(name: string, state: NameState, changes: number): void {
     if (changes === this.changes) this.#names.set(name, state);
   }
@@ -87,7 +86,7 @@ export class DelegatedNames {
     return known !== undefined && this.#isDelegated(directory) ? known : undefined;
   }
 
-  /** The file has got a second name here, whatever is known of its first one. */
+  /** The file has a second name, whatever is known of its first one. */
   linked(inode: number): void {
     this.#linked.add(inode);
     if (this.#linked.size <= LINKED_MAX) return;

@@ -6,28 +6,28 @@ import type { Log } from '../transport.ts';
 import { DelegatedDirectory, DelegatedNames, NAMES_MAX, type NameState } from './delegated-names.ts';
 import { Moments } from './moments.ts';
 
-/** A directory that was called back is not asked for again for so long, in milliseconds: somebody else makes names in it. */
+/** A recalled directory is not requested again for so long, in milliseconds: another client makes names in it. */
 const RECALLED_MS = 5_000;
-/** Nor is one for so long that was asked for in vain. */
+/** The same after a refused request. */
 const REFUSED_MS = 250;
-/** Names that are asked for together with a directory. */
+/** Names that are requested together with a directory. */
 const NAMES_COUNT = 1_000;
 const EMPTY: ListedPage = { entries: [], more: false };
 
 export interface HeldDirectoryEvents {
   /** The directory is delegated from now on, and its names are known. */
   held(directory: number): void;
-  /** The cluster has told of names, and attributes, of a directory that is delegated. */
+  /** The cluster has answered names and attributes of a delegated directory. */
   listed(page: ListedPage, mark: number): void;
-  /** Taken before asking for what `listed` is told. */
+  /** Taken before the request of what `listed` gets. */
   mark(): number;
-  /** Resolves when nothing of the directory is on its way to the cluster that was told before. */
+  /** Resolves when the cluster has all changes of the directory that were acknowledged before. */
   settled(directory: number): Promise<void>;
 }
 
 /**
- * The directories that are delegated to this mount: asking for them and for their names, and what becomes of these while they are changed at the
- * cluster.
+ * The directories that are delegated to this mount: requests for them and for their names, and what is known of these while
+ * they are changed at the cluster.
  */
 export class HeldDirectories {
   readonly #backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isAway'>;
@@ -37,15 +37,15 @@ export class HeldDirectories {
   readonly #names: DelegatedNames;
   readonly #recalledMs: Moments;
   readonly #refusedMs: Moments;
-  /** Directories that are being asked for, with the names that were changed meanwhile. */
+  /** Directories whose request is under way, with the names that were changed meanwhile. */
   readonly #asking = new Map<number, { readonly changed: Set<string>; readonly over: Promise<void> }>();
-  /** Directories of which the next names are being asked for. */
+  /** Directories whose next names are requested. */
   readonly #learning = new Set<number>();
-  /** Names that are being changed at the cluster, and how often at a time. */
+  /** Changes under way at the cluster, by name. */
   readonly #changing = new Counts<string>();
-  /** The same of directories: while one is changed, it is delegated to nobody. */
+  /** The same by directory: while one is changed, it is not requested. */
   readonly #busy = new Counts<number>();
-  /** Who waits until no name of a directory is being changed. */
+  /** Resolve a request that waits until no name of the directory is being changed. */
   readonly #idle = new Map<number, () => void>();
 
   constructor(
@@ -69,13 +69,13 @@ export class HeldDirectories {
     return this.#names.of(directory);
   }
 
-  /** @returns `doubt` where nothing is known, or not at the moment */
+  /** @returns `doubt` also while the name is being changed */
   stateOf(place: Place): NameState {
     if (this.#changing.has(placeKey(place))) return 'doubt';
     return this.#names.of(place.parent)?.stateOf(place.name) ?? 'doubt';
   }
 
-  /** What becomes of names is not known while they are being changed, nor where that fails. */
+  /** Names are unknown while they are being changed, and where that fails. */
   async changing<Result>(places: readonly Place[], change: () => Promise<Result>): Promise<Result> {
     for (const place of places) {
       this.#changing.more(placeKey(place));
@@ -113,14 +113,14 @@ export class HeldDirectories {
     if (this.#birth.isDelegated(attributes.inode)) this.#begin(new DelegatedDirectory(attributes, EMPTY));
   }
 
-  /** Nothing is known of it any more. */
+  /** Its names are forgotten. */
   end(directory: number): void {
     this.#names.end(directory);
   }
 
   /**
-   * It was called back: for somebody else, but where this mount is changing a name of it at that moment. That is what calls it back then, if it was
-   * asked without saying whose it is, because the session was over.
+   * It was recalled for another client, unless this mount is changing a name of it at that moment: then its own command, which
+   * does not say whose it is because the session has ended, has recalled it.
    */
   recalled(directory: number): void {
     this.#names.end(directory);
@@ -131,12 +131,12 @@ export class HeldDirectories {
     this.#names.endAll();
   }
 
-  /** Resolves when it is not being asked for: whoever changes names all the time would never come to have the directory. */
+  /** Resolves when no request for it is under way: changes that never pause would keep it from being delegated. */
   async asked(directory: number): Promise<void> {
     await this.#asking.get(directory)?.over;
   }
 
-  /** Asks for the directory, unless that was in vain a moment ago, or somebody else wanted it. */
+  /** Requests the directory, unless that was refused a moment ago, or another client has had it recalled. */
   async ask(directory: number): Promise<void> {
     const isTooSoon =
       this.#recalledMs.sinceMs(directory) < RECALLED_MS || this.#refusedMs.sinceMs(directory) < REFUSED_MS;
@@ -147,7 +147,7 @@ export class HeldDirectories {
     try {
       if (this.#busy.has(directory)) await new Promise<void>((idle) => this.#idle.set(directory, idle));
       this.#idle.delete(directory);
-      // Of the time before it was called back, or the session was over.
+      // Those from before a recall, or the end of the session.
       await this.#events.settled(directory);
       const mark = this.#events.mark();
       const page = await this.#birth.delegate(directory, NAMES_COUNT);
@@ -168,7 +168,7 @@ export class HeldDirectories {
     }
   }
 
-  /** Asks for the next names of a directory of which not all are known. */
+  /** Requests the next names of a directory of which not all are known. */
   async learnMore(directory: DelegatedDirectory): Promise<void> {
     const { knownThrough: after, attributes, count } = directory;
     const { inode } = attributes;

@@ -100,7 +100,7 @@ export class Inodes {
    */
   async askToOpen(inode: number, thread: number, isLink = false): Promise<Answered> {
     const requestedAt = this.cache.request();
-    const names = this.cache.keptNames.of(inode);
+    const names = this.cache.kernelNames.of(inode);
     if (names.length === 0) return this.ask(inode);
     const found = await Promise.all(names.map((name) => this.#lookup(name)));
     const lost = names.filter((_, place) => found[place]?.inode !== inode);
@@ -116,7 +116,7 @@ export class Inodes {
 
   /** As by an open, of a file that is to get a second name. @throws ErrnoError `ESTALE` */
   async assertMeantToLink(inode: number, thread: number): Promise<void> {
-    if (this.refusedOpens.comesBack(thread, inode) || !this.cache.isNameKept(inode)) return;
+    if (this.refusedOpens.isRepetition(thread, inode) || !this.cache.isNameCached(inode)) return;
     await this.askToOpen(inode, thread, true);
   }
 

@@ -40,9 +40,9 @@ export class Names {
   async lookup(parent: number, name: string, thread: number): Promise<Answered> {
     const { cache, refusedOpens } = this.#inodes;
     const place = { parent, name };
-    const isOnceMore = refusedOpens.looks(thread, place);
+    const isOnceMore = refusedOpens.looksUp(thread, place);
     // Whoever asks for what the kernel believes wants to make it, or to be sure; or the kernel had no room for it.
-    const isForced = cache.keptNames.isBelieved(place) && !cache.isCertain(place);
+    const isForced = cache.kernelNames.isCached(place) && !cache.isCertain(place);
     const isAsked = isOnceMore || isForced;
     try {
       const found = await (isAsked ? this.#askFor(parent, name) : this.#find(parent, name));

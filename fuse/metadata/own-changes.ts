@@ -144,7 +144,7 @@ export class OwnChanges {
       if (inode === undefined) cache.forgetAsked();
       else if (!isKnown || isOpen(inode)) cache.attributes.drop(inode);
     }
-    cache.keptNames.moved(from, to, mode === 'exchange');
+    cache.kernelNames.moved(from, to, mode === 'exchange');
     if (replaced === null) return { replaced, last: undefined };
     const last = replaced === target ? targetLast : cache.attributes.lastOf(replaced);
     cache.attributes.drop(replaced);

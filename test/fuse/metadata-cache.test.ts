@@ -271,10 +271,10 @@ test('the kernel keeps no name of a file that has several', () => {
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS);
   cache.learnEntry(1, 'a', { ...file(7), links: 2 }, cache.request(), SERVED);
   assert.equal(cache.entryLeftMs(1, 'a', 7), 0);
-  assert.equal(cache.isNameKept(7), true, 'It is opened at once, and nobody has asked for the name');
+  assert.equal(cache.isNameCached(7), true, 'It is opened at once, and nobody has asked for the name');
   cache.learnEntry(1, 'b', { ...file(8), links: 2 }, cache.request());
   assert.equal(cache.entryLeftMs(1, 'b', 8), 0);
-  assert.equal(cache.isNameKept(8), false, 'It was asked for just now');
+  assert.equal(cache.isNameCached(8), false, 'It was asked for just now');
 });
 
 test('what was asked for a moment ago, and is told from memory since, an open has to ask for', () => {
@@ -283,7 +283,7 @@ test('what was asked for a moment ago, and is told from memory since, an open ha
   cache.attributes.changed(file(7), cache.attributes.changing(7));
   assert.deepEqual(plain(cache.entry(1, 'a')), file(7));
   cache.entryLeftMs(1, 'a', 7);
-  assert.equal(cache.isNameKept(7), true);
+  assert.equal(cache.isNameCached(7), true);
 });
 
 test('a name is certain that was asked for since nobody else changes its directory, and for as long as that is so', () => {
@@ -305,11 +305,11 @@ test('a name that the kernel keeps moves with what is renamed here, and is over 
     return cache.entryLeftMs(1, name, inode);
   };
   assert.ok(keep('a', 7) > 0 && keep('b', 8) > 0);
-  const { keptNames } = cache;
-  keptNames.moved(PLACES.a, PLACES.b, true);
-  const place = (inode: number): string | undefined => keptNames.of(inode)[0]?.name;
+  const { kernelNames } = cache;
+  kernelNames.moved(PLACES.a, PLACES.b, true);
+  const place = (inode: number): string | undefined => kernelNames.of(inode)[0]?.name;
   assert.deepEqual([place(7), place(8)], ['b', 'a']);
-  keptNames.moved(PLACES.a, PLACES.b, false);
+  kernelNames.moved(PLACES.a, PLACES.b, false);
   assert.deepEqual([place(7), place(8)], [undefined, 'b']);
   cache.removed(1, 'b', 8, null);
   assert.equal(place(8), undefined);
@@ -343,7 +343,7 @@ test('the kernel is told to keep no name for an inode that it does not stand for
   cache.learnEntry(1, 'b', file(9), cache.request());
   clock.nowMs += 60;
   cache.entryLeftMs(1, 'b', 9);
-  assert.equal(cache.isNameKept(9), true, 'An open has to ask');
+  assert.equal(cache.isNameCached(9), true, 'An open has to ask');
 });
 
 test('whoever is refused an inode may have come to it by the name for which he has just asked', () => {

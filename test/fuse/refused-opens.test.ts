@@ -17,7 +17,7 @@ function started({ thread = THREAD, isLink = false } = {}) {
   const refused = new RefusedOpens(world);
   refused.refuse(thread, 7, [placeKey(A)], isLink);
   const look = (place: Place, inode: number, kind: NodeKind = 'file'): void => {
-    assert.equal(refused.looks(thread, place), true);
+    assert.equal(refused.looksUp(thread, place), true);
     refused.found(thread, place, inode === NOTHING ? null : ({ inode, kind } as Attributes));
   };
   return { refused, clock, look };
@@ -34,43 +34,43 @@ test('whoever was refused opens what it has looked up since, and only that, and 
     look(WAY, 2, 'directory');
     // The kernel asks for a second time where the first answer was another inode than it knew.
     for (let round = 0; round < 2; round++) look(place, found);
-    assert.equal(refused.comesBack(THREAD, opened), isMeant, `${place.name} is ${found}`);
-    assert.equal(refused.comesBack(THREAD, opened), false, 'Once');
+    assert.equal(refused.isRepetition(THREAD, opened), isMeant, `${place.name} is ${found}`);
+    assert.equal(refused.isRepetition(THREAD, opened), false, 'Once');
   }
 });
 
 test('what has no name is opened when it comes back without a look-up, but not by those who have no number', () => {
-  assert.equal(started().refused.comesBack(THREAD, 7), true);
-  assert.equal(started().refused.comesBack(THREAD, 8), false);
+  assert.equal(started().refused.isRepetition(THREAD, 7), true);
+  assert.equal(started().refused.isRepetition(THREAD, 8), false);
   const unnumbered = started({ thread: 0 });
-  assert.equal(unnumbered.refused.comesBack(0, 7), false, 'Another one may open by the same name');
+  assert.equal(unnumbered.refused.isRepetition(0, 7), false, 'Another one may open by the same name');
   unnumbered.refused.refuse(0, 7, [placeKey(A)]);
   unnumbered.look(A, 8);
-  assert.equal(unnumbered.refused.comesBack(0, 8), true);
+  assert.equal(unnumbered.refused.isRepetition(0, 8), true);
 });
 
 test('what is looked up and not opened ends it: whatever the thread opens later is another matter', () => {
   const directory = started();
   directory.look(A, 8, 'directory');
-  assert.equal(directory.refused.looks(THREAD, B), false);
+  assert.equal(directory.refused.looksUp(THREAD, B), false);
   const absent = started();
   absent.look(A, NOTHING);
-  assert.equal(absent.refused.comesBack(THREAD, 7), false);
+  assert.equal(absent.refused.isRepetition(THREAD, 7), false);
   const forbidden = started();
   forbidden.look(A, 8);
-  assert.equal(forbidden.refused.looks(THREAD, B), false, 'It has gone on to something else');
-  assert.equal(forbidden.refused.comesBack(THREAD, 8), false);
+  assert.equal(forbidden.refused.looksUp(THREAD, B), false, 'It has gone on to something else');
+  assert.equal(forbidden.refused.isRepetition(THREAD, 8), false);
 });
 
 test('a look-up that is not answered yet is none, and one that was answered long ago has been made use of', () => {
   const { refused, clock, look } = started();
-  refused.looks(THREAD, A);
+  refused.looksUp(THREAD, A);
   clock.nowMs = 60_000;
-  assert.equal(refused.comesBack(THREAD, 7), false);
+  assert.equal(refused.isRepetition(THREAD, 7), false);
   refused.refuse(THREAD, 7, [placeKey(A)]);
   look(A, 8);
   clock.nowMs += 1_001;
-  assert.equal(refused.comesBack(THREAD, 8), false);
+  assert.equal(refused.isRepetition(THREAD, 8), false);
 });
 
 test('a symbolic link in the place leads to what is opened', () => {
@@ -78,33 +78,33 @@ test('a symbolic link in the place leads to what is opened', () => {
   look(A, 8, 'symlink');
   look(WAY, 2, 'directory');
   look(B, 9);
-  assert.equal(refused.comesBack(THREAD, 9), true);
+  assert.equal(refused.isRepetition(THREAD, 9), true);
 });
 
 test('behind the name of what is to get a second one that is looked up, and not there', () => {
   const { refused, look } = started({ isLink: true });
   look(A, 8);
   look(B, NOTHING);
-  assert.equal(refused.comesBack(THREAD, 8), true);
+  assert.equal(refused.isRepetition(THREAD, 8), true);
 });
 
 test('another thread has no part in it', () => {
   const { refused } = started();
-  assert.deepEqual([refused.looks(OTHER, A), refused.comesBack(OTHER, 7)], [false, false]);
+  assert.deepEqual([refused.looksUp(OTHER, A), refused.isRepetition(OTHER, 7)], [false, false]);
 });
 
 test('a symbolic link on the way says nothing of what is behind it', () => {
   const { refused, look } = started();
   look(WAY, 2, 'symlink');
   look(B, 8);
-  assert.equal(refused.comesBack(THREAD, 8), false);
+  assert.equal(refused.isRepetition(THREAD, 8), false);
 });
 
 test('whoever waits long for an answer is not forgotten for others meanwhile', () => {
   const { refused, clock } = started();
-  refused.looks(THREAD, A);
+  refused.looksUp(THREAD, A);
   clock.nowMs = 60_000;
   refused.refuse(OTHER, 9, []);
   refused.found(THREAD, A, { inode: 8, kind: 'file' } as Attributes);
-  assert.equal(refused.comesBack(THREAD, 8), true);
+  assert.equal(refused.isRepetition(THREAD, 8), true);
 });

@@ -55,6 +55,8 @@ class OneFile {
         count('read');
         return Buffer.from(this.contents).subarray(offset, offset + length);
       },
+      taken: () => undefined,
+      keptPages: () => undefined,
       flush: async () => undefined,
       release: async () => undefined,
       // They ask for that, too.
