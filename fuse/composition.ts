@@ -14,8 +14,9 @@ import type { Users } from './cluster/users.ts';
 import { messageOf } from './errno.ts';
 import { type Mounted, type MountOptions, mountVolume } from './mount.ts';
 import { withBirths } from './pending/birth-backend.ts';
-import { type LateError, UNBORN_MS_MAX } from './pending/newborn-files.ts';
 import { REMOVAL_ROW_MS } from './pending/removal-rows.ts';
+import type { LateError } from './pending/removals.ts';
+import { UNBORN_MS_MAX } from './pending/uncommitted-files.ts';
 import type { Log, Transport } from './transport.ts';
 
 /** The client library's time limit is this share of a call's, so that the program gets its error, which says why. */

@@ -5,8 +5,9 @@ import type { BirthBackend, FileSystemBackend } from '../backend.ts';
 import { nameStateOf } from '../metadata/delegated-names.ts';
 import type { Log } from '../transport.ts';
 import { CAPABILITY_NAME } from '../xattr-names.ts';
-import { NewbornFiles, type RemovalOptions } from './newborn-files.ts';
+import { NewbornFiles } from './newborn-files.ts';
 import { FLUSH_ALL } from './pending-ops.ts';
+import type { RemovalOptions } from './removals.ts';
 
 /**
  * A volume of which new files are first made here, where that can be: the cluster hears of each with all of its contents

@@ -1,7 +1,6 @@
-import { Counts } from '../../base/counts.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
-import type { Timer, World } from '../../base/world.ts';
+import type { World } from '../../base/world.ts';
 import type {
   Attributes,
   BackendFile,
@@ -16,23 +15,24 @@ import type {
 import { type NameState, nameStateOf } from '../metadata/delegated-names.ts';
 import { HeldDirectories } from '../metadata/held-directories.ts';
 import { Moments } from '../metadata/moments.ts';
-import { namesCompare } from '../metadata/name-order.ts';
-import { type Place, placeKey } from '../place.ts';
+import type { Place } from '../place.ts';
 import type { Log } from '../transport.ts';
 import { afterRemovals } from './after-removals.ts';
 import { Births, type InodeNumber } from './births.ts';
 import type { ErrorSequence } from './error-sequence.ts';
-import { FLUSH_ALL, type FlushScope, isInScope } from './pending-ops.ts';
+import { FLUSH_ALL, type FlushScope, PendingOps } from './pending-ops.ts';
 import { RemovalRows } from './removal-rows.ts';
-import { isOverQuota, type RemovalEvents, Removals } from './removals.ts';
+import {
+  isOverQuota,
+  type LateError,
+  type RemovalEvents,
+  type RemovalOptions,
+  Removals,
+} from './removals.ts';
 import { SeenContents } from './seen-contents.ts';
-import { UnbornFile, type UnbornFileParts, type Way } from './unborn-file.ts';
+import { UnbornFile, type UnbornFileParts } from './unborn-file.ts';
+import { emptyFile, pageWith, UncommittedFiles } from './uncommitted-files.ts';
 
-/** Others may look for a file in vain for so long after it was made here, in milliseconds; a part of what a mount believes. */
-export const UNBORN_MS_MAX = 250;
-/** Files that the cluster does not know of, and their contents: whoever makes more waits. */
-const UNBORN_COUNT_MAX = 2_000;
-const UNBORN_BYTES_MAX = 16 * 1024 * 1024;
 /** Who has made a second file in a directory within this time is about to make more of them. */
 const AGAIN_MS = 2_000;
 /** So many files in a row are removed in the ordinary way: that shows that they may be. */
@@ -45,22 +45,6 @@ const WAIT_MS_MAX = 30_000;
 
 const SET_GROUP_ID = 0o2000;
 const STICKY = 0o1000;
-
-/** What was acknowledged and dropped. */
-export interface LateError {
-  readonly operation: 'unlink' | 'create';
-  readonly directory: number;
-  readonly name: string;
-  readonly error: unknown;
-}
-
-export interface RemovalOptions {
-  /** Files that are removed no later than this one after the other, in milliseconds, are acknowledged ahead of the cluster (docs/design/mount.md, "Asynchronous unlink"). */
-  readonly rowMs?: number;
-  /** How long a call waits for removals of before, in milliseconds. */
-  readonly waitMsMax?: number;
-  readonly late?: (error: LateError) => void;
-}
 
 /**
  * Makes files here, in directories that are delegated to this mount, and has the cluster hear of each as a whole: when it is closed, and before
@@ -81,15 +65,7 @@ export class NewbornFiles {
   readonly #removals: Removals;
   readonly #rows: RemovalRows;
   readonly #contents = new SeenContents();
-  /** By inode, the oldest first. */
-  readonly #unborn = new Map<number, UnbornFile>();
-  readonly #byPlace = new Map<string, UnbornFile>();
-  /** How many of them a directory has. */
-  readonly #counts = new Counts<number>();
-  #keptBytes = 0;
-  /** Who would make a file, and waits until there are fewer. */
-  readonly #waiting: (() => void)[] = [];
-  #timer: Timer | undefined;
+  readonly #files: UncommittedFiles;
   /** When a file was made in a directory in the ordinary way. */
   readonly #madeMs: Moments;
   /** Files of the volume can come with their contents; not known before the first of them was made. */
@@ -109,6 +85,7 @@ export class NewbornFiles {
     this.#birth = birth;
     this.#log = log;
     this.#late = late;
+    this.#files = new UncommittedFiles(world, log);
     this.#madeMs = new Moments(world);
     this.#rows = new RemovalRows(world, rowMs);
     const failed: RemovalEvents['failed'] = (place, error) => {
@@ -139,7 +116,7 @@ export class NewbornFiles {
       ended: () => {
         this.#directories.endAll();
         // Others may take their names from now on: the sooner the better.
-        void this.#attempt(FLUSH_ALL);
+        void this.#files.attempt(FLUSH_ALL);
       },
       flushed: async () => {
         await this.#removals.flush(FLUSH_ALL, Number.POSITIVE_INFINITY);
@@ -147,34 +124,25 @@ export class NewbornFiles {
     });
   }
 
-  /** @returns undefined also where the cluster has the file of this number, and has refused the contents that are kept here */
+  /** @see UncommittedFiles.of */
   unborn(inode: number): UnbornFile | undefined {
-    const file = this.#unborn.get(inode);
-    return file?.isThere === true ? undefined : file;
-  }
-
-  unbornAt(place: Place): UnbornFile | undefined {
-    return this.#byPlace.get(placeKey(place));
+    return this.#files.of(inode);
   }
 
   /** Whether the cluster is going to hear of new names in the directory. */
   isChanging(directory: number): boolean {
-    return this.#counts.has(directory);
+    return this.#files.isChanging(directory);
   }
 
   /** @see FileSystemBackend.flush */
   async flush(scope: FlushScope, only?: 'unlinks'): Promise<void> {
-    const files = only === undefined ? this.#inScope(scope) : [];
-    const [failed] = (await Promise.allSettled(files.map((file) => file.stored()))).filter(
-      ({ status }) => status === 'rejected',
-    );
-    await this.#removals.flush(scope);
-    if (failed?.status === 'rejected') throw failed.reason;
+    const kinds = only === undefined ? [this.#files, this.#removals] : [this.#removals];
+    await new PendingOps(kinds).flush(scope);
   }
 
   /** As `flush`, for a change that does not depend on the new files: of one that is not at the cluster its program learns. */
   async flushLogged(scope: FlushScope): Promise<void> {
-    await this.#attempt(scope);
+    await this.#files.attempt(scope);
     await this.#removals.flush(scope);
   }
 
@@ -199,9 +167,8 @@ export class NewbornFiles {
     await this.#directories.asked(parent);
     // The name is given away anew when nobody has it any more, or whoever had it has kept it.
     await this.#removals.flush({ kind: 'name', ...place });
-    while (this.#isFull && this.isHeld(parent))
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    const unborn = this.unbornAt(place);
+    while (this.#files.isFull && this.isHeld(parent)) await this.#files.fewer();
+    const unborn = this.#files.at(place);
     if (unborn !== undefined) {
       if (exclusive) throw new ServiceError('exists', `There is a "${name}" already`);
       return { attributes: unborn.attributes, created: false };
@@ -228,10 +195,6 @@ export class NewbornFiles {
     if (this.#isPossible) this.#births.prepare();
   }
 
-  get #isFull(): boolean {
-    return this.#unborn.size >= UNBORN_COUNT_MAX || this.#keptBytes > UNBORN_BYTES_MAX;
-  }
-
   /** @returns the attributes of a new file that only this mount knows of; null where it has to be made at the cluster */
   #make(place: Place, mode: number, owner: Owner): Attributes | null {
     const { parent } = place;
@@ -242,22 +205,14 @@ export class NewbornFiles {
     const number = this.#births.takeNumber();
     if (number === null) return null;
     this.#birth.use();
-    const atNs = String(nowNs(this.#world));
     const inheritsGroup = (directory.attributes.mode & SET_GROUP_ID) !== 0;
-    const attributes: Attributes = {
-      ...{
-        inode: number.inode,
-        kind: 'file',
-        mode: mode & ~umask,
-        links: 1,
-        sizeBytes: 0,
-        target: '',
-        device: 0,
-      },
-      ...{ uid, gid: inheritsGroup ? directory.attributes.gid : gid },
-      ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, replicas: [], live: false, xattrs: 0 },
-      contents: { epoch: 0, seq: 0 },
-    };
+    const group = inheritsGroup ? directory.attributes.gid : gid;
+    const attributes = emptyFile(
+      number.inode,
+      mode & ~umask,
+      { uid, gid: group },
+      String(nowNs(this.#world)),
+    );
     this.#keep(place, attributes, number, { inheritsGroup, isNamed: false });
     return attributes;
   }
@@ -314,17 +269,17 @@ export class NewbornFiles {
         return this.open(inode, replicas, contents);
       },
       there: (_, namedNs) => {
-        this.#forget(file);
+        this.#files.delete(file);
         if (!isNamed) this.named(parent, namedNs);
       },
       failed: (_, error) => {
         if (!file.isRefused && !isRefusal(error) && this.isHeld(parent)) return;
-        this.#dropName(file);
+        this.#files.dropName(file);
         this.named(parent, null);
         this.changed(file, 'doubt');
       },
       lost: ({ name, inode }, error, isReported) => {
-        this.#forget(file);
+        this.#files.delete(file);
         this.named(parent, null);
         this.changed(file, 'doubt');
         if (isReported) return;
@@ -336,18 +291,13 @@ export class NewbornFiles {
       doubted: ({ inode }, error) => {
         this.#log('info', 'a new file is made in the ordinary way', { file: inode, error: String(error) });
       },
-      kept: (bytes) => {
-        this.#keptBytes += bytes;
-      },
-      isFull: () => this.#isFull,
+      kept: (bytes) => this.#files.kept(bytes),
+      isFull: () => this.#files.isFull,
       inheritsGroup,
     };
     const file: UnbornFile = new UnbornFile(this.#world, place, attributes, parts, isNamed);
-    this.#unborn.set(file.inode, file);
-    this.#byPlace.set(placeKey(place), file);
-    if (!isNamed) this.#counts.more(parent);
+    this.#files.add(file);
     this.changed(file, file.inode);
-    this.#timer ??= this.#world.after(UNBORN_MS_MAX, () => this.#age());
   }
 
   /** What was refused for want of a quota may have room when what was removed before is: it is made in the ordinary way then, by the same number. */
@@ -385,7 +335,7 @@ export class NewbornFiles {
 
   async lookup(place: Place): Promise<Attributes> {
     const { parent, name } = place;
-    const unborn = this.unbornAt(place);
+    const unborn = this.#files.at(place);
     if (unborn !== undefined) return unborn.attributes;
     if (this.#removals.isAt(place)) throw notThere(name);
     const directory = this.#directories.of(parent);
@@ -409,19 +359,9 @@ export class NewbornFiles {
     const scope: FlushScope = { kind: 'directory', inode: directory };
     await this.#removals.flush(scope);
     // Before it is asked for: what comes to the cluster meanwhile may be in the answer, or not.
-    const unborn = this.#inScope(scope).filter((file) => this.unbornAt(file) === file);
+    const unborn = this.#files.inScope(scope).filter((file) => this.#files.at(file) === file);
     const page = await this.#backend.list(directory, after, countMax);
-    const last = page.more ? page.entries.at(-1)?.name : undefined;
-    const isOfPage = (name: string): boolean =>
-      (after === '' || namesCompare(name, after) > 0) && (last === undefined || namesCompare(name, last) < 0);
-    const listed = new Set(page.entries.map(({ name }) => name));
-    const more = unborn.filter(({ name, isNamed }) => !isNamed && isOfPage(name) && !listed.has(name));
-    if (unborn.length === 0) return page;
-    const known = page.entries.map(({ name, attributes }) => {
-      return { name, attributes: this.unborn(attributes.inode)?.attributes ?? attributes };
-    });
-    const entries = [...known, ...more.map(({ name, attributes }) => ({ name, attributes }))];
-    return { entries: entries.sort((a, b) => namesCompare(a.name, b.name)), more: page.more };
+    return unborn.length === 0 ? page : pageWith(page, after, unborn, (inode) => this.unborn(inode));
   }
 
   /** @see HeldDirectories.changing */
@@ -527,8 +467,7 @@ export class NewbornFiles {
   }
 
   async stop(): Promise<void> {
-    this.#timer?.cancel();
-    await Promise.all([this.#attempt(FLUSH_ALL), this.#removals.stop()]);
+    await Promise.all([this.#files.stop(), this.#removals.stop()]);
     await this.#birth.stop();
   }
 
@@ -536,54 +475,7 @@ export class NewbornFiles {
     for (const directory of directories) this.#directories.recalled(directory);
     const scopes = directories.map((inode): FlushScope => ({ kind: 'directory', inode }));
     await Promise.all(scopes.map((scope) => this.#removals.flush(scope, Number.POSITIVE_INFINITY)));
-    await Promise.all(scopes.map((scope) => this.#attempt(scope)));
-  }
-
-  #inScope(scope: FlushScope): UnbornFile[] {
-    if (scope.kind === 'inode') return present(this.unborn(scope.inode));
-    if (scope.kind === 'name') return present(this.unbornAt(scope));
-    return [...this.#unborn.values()].filter((file) => isInScope(scope, file));
-  }
-
-  /** Resolves when each new file is at the cluster, or an attempt to store it has failed, of which its program learns. */
-  async #attempt(scope: FlushScope): Promise<void> {
-    await Promise.all(this.#inScope(scope).map((file) => this.#bring(file, 'born')));
-  }
-
-  async #bring(file: UnbornFile, way: Way): Promise<void> {
-    if (file.isRefused) return;
-    try {
-      await file.come(way);
-    } catch (error) {
-      this.#log('warn', 'a new file is not at the cluster', { file: file.inode, error: String(error) });
-    }
-  }
-
-  /** What is open for longer is there for others to see; most likely it is written further. */
-  #age(): void {
-    this.#timer = undefined;
-    const nowMs = this.#world.nowMs();
-    for (const file of this.#unborn.values()) {
-      const leftMs = file.bornMs + UNBORN_MS_MAX - nowMs;
-      if (leftMs > 0) {
-        this.#timer = this.#world.after(leftMs, () => this.#age());
-        return;
-      }
-      if (file.isUnborn) void this.#bring(file, 'made');
-    }
-  }
-
-  #forget(file: UnbornFile): void {
-    this.#dropName(file);
-    this.#unborn.delete(file.inode);
-    for (const go of this.#waiting.splice(0)) go();
-  }
-
-  /** The cluster answers what is asked of the name from now on; programs that have the file open keep it, and get the error at its close. */
-  #dropName(file: UnbornFile): void {
-    if (this.unbornAt(file) !== file) return;
-    this.#byPlace.delete(placeKey(file));
-    if (!file.isNamed) this.#counts.fewer(file.parent);
+    await Promise.all(scopes.map((scope) => this.#files.attempt(scope)));
   }
 
   #learn({ policy = 'quorum', allowedBytes }: Attributes): void {
@@ -598,10 +490,6 @@ export class NewbornFiles {
     this.#madeMs.note(parent);
     if (this.#isPossible && isAgain && !this.isHeld(parent)) void this.#directories.ask(parent);
   }
-}
-
-function present(file: UnbornFile | undefined): UnbornFile[] {
-  return file === undefined ? [] : [file];
 }
 
 function notThere(name: string): ServiceError {

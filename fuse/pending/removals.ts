@@ -21,6 +21,22 @@ interface Pending extends FencedName {
   readonly end: () => void;
 }
 
+/** What was acknowledged and dropped. */
+export interface LateError {
+  readonly operation: 'unlink' | 'create';
+  readonly directory: number;
+  readonly name: string;
+  readonly error: unknown;
+}
+
+export interface RemovalOptions {
+  /** Files that are removed no later than this one after the other, in milliseconds, are acknowledged ahead of the cluster (docs/design/mount.md, "Asynchronous unlink"). */
+  readonly rowMs?: number;
+  /** How long a call waits for removals of before, in milliseconds. */
+  readonly waitMsMax?: number;
+  readonly late?: (error: LateError) => void;
+}
+
 export interface RemovalEvents {
   /** The cluster has it. `atNs`: the times of its directory since, where they are known. */
   removed(name: RemovedName, atNs: string | null): void;

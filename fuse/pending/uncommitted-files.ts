@@ -1,0 +1,170 @@
+import { Counts } from '../../base/counts.ts';
+import type { Timer, World } from '../../base/world.ts';
+import type { Attributes, ListedPage } from '../backend.ts';
+import { namesCompare } from '../metadata/name-order.ts';
+import { type Place, placeKey } from '../place.ts';
+import type { Log } from '../transport.ts';
+import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind } from './pending-ops.ts';
+import type { UnbornFile, Way } from './unborn-file.ts';
+
+/** Another client may not find a file for so long after it was created here, in milliseconds; a part of the time for which a mount caches names. */
+export const UNBORN_MS_MAX = 250;
+/** Files that the cluster does not have, and their contents: a program that creates more waits. */
+const COUNT_MAX = 2_000;
+const BYTES_MAX = 16 * 1024 * 1024;
+
+/** New files that are kept here until the cluster has them, or until they cannot be stored. */
+export class UncommittedFiles implements PendingKind {
+  readonly #world: World;
+  readonly #log: Log;
+  /** By inode, the oldest first. */
+  readonly #byInode = new Map<number, UnbornFile>();
+  readonly #byPlace = new Map<string, UnbornFile>();
+  /** How many of them a directory has. */
+  readonly #counts = new Counts<number>();
+  #keptBytes = 0;
+  /** Programs that would create a file, and wait until there are fewer. */
+  readonly #waiting: (() => void)[] = [];
+  #timer: Timer | undefined;
+
+  constructor(world: World, log: Log) {
+    this.#world = world;
+    this.#log = log;
+  }
+
+  get isFull(): boolean {
+    return this.#byInode.size >= COUNT_MAX || this.#keptBytes > BYTES_MAX;
+  }
+
+  /** Resolves when one of them is not kept any more. */
+  fewer(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  /** @returns undefined also where the cluster has the file of this number, and has refused the contents that are kept here */
+  of(inode: number): UnbornFile | undefined {
+    const file = this.#byInode.get(inode);
+    return file?.isThere === true ? undefined : file;
+  }
+
+  at(place: Place): UnbornFile | undefined {
+    return this.#byPlace.get(placeKey(place));
+  }
+
+  inScope(scope: FlushScope): UnbornFile[] {
+    if (scope.kind === 'inode') return present(this.of(scope.inode));
+    if (scope.kind === 'name') return present(this.at(scope));
+    return [...this.#byInode.values()].filter((file) => isInScope(scope, file));
+  }
+
+  /** Whether the directory gets names. */
+  isChanging(directory: number): boolean {
+    return this.#counts.has(directory);
+  }
+
+  add(file: UnbornFile): void {
+    this.#byInode.set(file.inode, file);
+    this.#byPlace.set(placeKey(file), file);
+    if (!file.isNamed) this.#counts.more(file.parent);
+    this.#timer ??= this.#world.after(UNBORN_MS_MAX, () => this.#age());
+  }
+
+  /** So many more bytes are kept; negative: fewer. */
+  kept(bytes: number): void {
+    this.#keptBytes += bytes;
+  }
+
+  delete(file: UnbornFile): void {
+    this.dropName(file);
+    this.#byInode.delete(file.inode);
+    for (const go of this.#waiting.splice(0)) go();
+  }
+
+  /** The cluster answers what is asked of the name from now on; programs that have the file open keep it, and get the error at its close. */
+  dropName(file: UnbornFile): void {
+    if (this.at(file) !== file) return;
+    this.#byPlace.delete(placeKey(file));
+    if (!file.isNamed) this.#counts.fewer(file.parent);
+  }
+
+  async flush(scope: FlushScope): Promise<void> {
+    const outcomes = await Promise.allSettled(this.inScope(scope).map((file) => file.stored()));
+    const failed = outcomes.find(({ status }) => status === 'rejected');
+    if (failed?.status === 'rejected') throw failed.reason;
+  }
+
+  /** Resolves when each file is at the cluster, or an attempt to store it has failed, of which its program learns. */
+  async attempt(scope: FlushScope): Promise<void> {
+    await Promise.all(this.inScope(scope).map((file) => this.#bring(file, 'born')));
+  }
+
+  async stop(): Promise<void> {
+    this.#timer?.cancel();
+    await this.attempt(FLUSH_ALL);
+  }
+
+  async #bring(file: UnbornFile, way: Way): Promise<void> {
+    if (file.isRefused) return;
+    try {
+      await file.come(way);
+    } catch (error) {
+      this.#log('warn', 'a new file is not at the cluster', { file: file.inode, error: String(error) });
+    }
+  }
+
+  /** A file that is open for longer is there for other clients to see; most likely it is written further. */
+  #age(): void {
+    this.#timer = undefined;
+    const nowMs = this.#world.nowMs();
+    for (const file of this.#byInode.values()) {
+      const leftMs = file.bornMs + UNBORN_MS_MAX - nowMs;
+      if (leftMs > 0) {
+        this.#timer = this.#world.after(leftMs, () => this.#age());
+        return;
+      }
+      if (file.isUnborn) void this.#bring(file, 'made');
+    }
+  }
+}
+
+function present(file: UnbornFile | undefined): UnbornFile[] {
+  return file === undefined ? [] : [file];
+}
+
+/** The attributes of a file that is created now and that the cluster does not have. */
+export function emptyFile(
+  inode: number,
+  mode: number,
+  owner: { readonly uid: number; readonly gid: number },
+  atNs: string,
+): Attributes {
+  return {
+    ...{ inode, kind: 'file', mode, links: 1, sizeBytes: 0, target: '', device: 0, ...owner },
+    ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, replicas: [], live: false, xattrs: 0 },
+    contents: { epoch: 0, seq: 0 },
+  };
+}
+
+/**
+ * @param after as of `FileSystemBackend.list`
+ * @param files of the directory, from before the page was asked for
+ * @param of the file of this number that is kept here
+ * @returns the page with the files that the cluster does not have, and with the attributes of those that have only their names there
+ */
+export function pageWith(
+  page: ListedPage,
+  after: string,
+  files: readonly UnbornFile[],
+  of: (inode: number) => UnbornFile | undefined,
+): ListedPage {
+  const last = page.more ? page.entries.at(-1)?.name : undefined;
+  const isOfPage = (name: string): boolean =>
+    (after === '' || namesCompare(name, after) > 0) && (last === undefined || namesCompare(name, last) < 0);
+  const listed = new Set(page.entries.map(({ name }) => name));
+  const known = page.entries.map(({ name, attributes }) => {
+    return { name, attributes: of(attributes.inode)?.attributes ?? attributes };
+  });
+  const more = files.filter(({ name, isNamed }) => !isNamed && isOfPage(name) && !listed.has(name));
+  const entries = [...known, ...more.map(({ name, attributes }) => ({ name, attributes }))];
+  return { entries: entries.sort((a, b) => namesCompare(a.name, b.name)), more: page.more };
+}
