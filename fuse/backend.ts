@@ -227,7 +227,7 @@ export interface FileSystemBackend {
     readonly attributes: Attributes;
     readonly created: boolean;
     /** The cluster does not know of it yet; `onNamed` tells when it does. */
-    readonly unborn?: boolean;
+    readonly uncommitted?: boolean;
   }>;
   /** @param named is told when a directory got the name of a file that was unborn, or lost one behind; null where the time of that is not known */
   onNamed?(named: (directory: number, atNs: string | null) => void): void;
@@ -374,14 +374,14 @@ export interface MadeFile {
 }
 
 /** A name that is to go, and the file that it is to be taken from. */
-export interface RemovedName {
+export interface UnlinkedName {
   readonly parent: number;
   readonly name: string;
   readonly inode: number;
 }
 
 /** A name that was acknowledged as gone before the cluster has removed it. */
-export interface FencedName extends RemovedName {
+export interface FencedName extends UnlinkedName {
   /** The contents that the file had: one that was written since keeps its name. */
   readonly contents: ContentVersion;
   /** The delegation under which that was acknowledged. */
@@ -389,7 +389,7 @@ export interface FencedName extends RemovedName {
 }
 
 /** `gone`: the inode did not have the name any more. `refused`: it has, or that is not known. */
-export type RemovalOutcome =
+export type UnlinkOutcome =
   | { readonly kind: 'removed' | 'gone' }
   | { readonly kind: 'refused'; readonly error: unknown };
 
@@ -434,7 +434,7 @@ export interface BirthBackend {
   remove(
     names: readonly FencedName[],
     how: { readonly uid: number | undefined; readonly signal: AbortSignal },
-  ): Promise<{ readonly outcomes: readonly RemovalOutcome[]; readonly atNs: string | null }>;
+  ): Promise<{ readonly outcomes: readonly UnlinkOutcome[]; readonly atNs: string | null }>;
   stop(): Promise<void>;
 }
 

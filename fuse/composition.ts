@@ -13,10 +13,10 @@ import { readOnlyBackend } from './cluster/read-only.ts';
 import type { Users } from './cluster/users.ts';
 import { messageOf } from './errno.ts';
 import { type Mounted, type MountOptions, mountVolume } from './mount.ts';
-import { withBirths } from './pending/birth-backend.ts';
-import { REMOVAL_ROW_MS } from './pending/removal-rows.ts';
-import type { LateError } from './pending/removals.ts';
-import { UNBORN_MS_MAX } from './pending/uncommitted-files.ts';
+import { withPendingNames } from './pending/pending-names.ts';
+import { UNCOMMITTED_MS_MAX } from './pending/uncommitted-files.ts';
+import { UNLINK_STREAK_MS } from './pending/unlink-streaks.ts';
+import type { LateError } from './pending/unlinks.ts';
 import type { Log, Transport } from './transport.ts';
 
 /** The client library's time limit is this share of a call's, so that the program gets its error, which says why. */
@@ -71,7 +71,7 @@ export async function mountCluster(
   const clientOptions = {
     ...{ world, servers, access, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) },
     localReads: settings.localReads,
-    exact: settings.cache.kind !== 'ttl' || settings.cache.ageMs < UNBORN_MS_MAX,
+    exact: settings.cache.kind !== 'ttl' || settings.cache.ageMs < UNCOMMITTED_MS_MAX,
   };
   const failed = (error: unknown) =>
     log('debug', 'nothing is remembered for now', { error: messageOf(error) });
@@ -90,8 +90,8 @@ export async function mountCluster(
   const changeable =
     births === null
       ? whole
-      : withBirths(world, whole, births, log, {
-          rowMs: clientOptions.exact ? 0 : REMOVAL_ROW_MS,
+      : withPendingNames(world, whole, births, log, {
+          streakMs: clientOptions.exact ? 0 : UNLINK_STREAK_MS,
           waitMsMax: clientOptions.operationTimeoutMs,
           late: (error) => {
             hasDropped = true;

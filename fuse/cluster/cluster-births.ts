@@ -8,7 +8,7 @@ import type {
   InodeNumbers,
   ListedPage,
   NewFile,
-  RemovalOutcome,
+  UnlinkOutcome,
 } from '../backend.ts';
 import { NAMELESS_USERS, type Users } from './users.ts';
 
@@ -123,10 +123,10 @@ export class ClusterBirths implements BirthBackend {
   }
 }
 
-const REMOVED: RemovalOutcome = { kind: 'removed' };
+const REMOVED: UnlinkOutcome = { kind: 'removed' };
 
 /** Who has no such name any more, or gave it to another file, has lost it. */
-function refusedOutcome({ code, message }: Pick<ServiceError, 'code' | 'message'>): RemovalOutcome {
+function refusedOutcome({ code, message }: Pick<ServiceError, 'code' | 'message'>): UnlinkOutcome {
   if (code === 'not-found' || code === 'precondition-failed') return { kind: 'gone' };
   return { kind: 'refused', error: new ServiceError(code, message) };
 }

@@ -47,7 +47,7 @@ export class OwnChanges {
       return { attributes, created };
     }
     // An uncommitted file has not changed the times of its directory yet.
-    if (result.unborn === true) cache.changingName(parent, name);
+    if (result.uncommitted === true) cache.changingName(parent, name);
     else cache.made(parent, name, attributes, since);
     return {
       attributes: cache.learnEntry(parent, name, attributes, cache.request(), { prefetched: true }),

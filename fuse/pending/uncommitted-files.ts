@@ -5,10 +5,10 @@ import { namesCompare } from '../metadata/name-order.ts';
 import { type Place, placeKey } from '../place.ts';
 import type { Log } from '../transport.ts';
 import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind } from './pending-ops.ts';
-import type { UnbornFile, Way } from './unborn-file.ts';
+import type { UncommittedFile, Way } from './uncommitted-file.ts';
 
 /** Another client may not find a file for so long after it was created here, in milliseconds; a part of the time for which a mount caches names. */
-export const UNBORN_MS_MAX = 250;
+export const UNCOMMITTED_MS_MAX = 250;
 /** Files that the cluster does not have, and their contents: a program that creates more waits. */
 const COUNT_MAX = 2_000;
 const BYTES_MAX = 16 * 1024 * 1024;
@@ -18,8 +18,8 @@ export class UncommittedFiles implements PendingKind {
   readonly #world: World;
   readonly #log: Log;
   /** By inode, the oldest first. */
-  readonly #byInode = new Map<number, UnbornFile>();
-  readonly #byPlace = new Map<string, UnbornFile>();
+  readonly #byInode = new Map<number, UncommittedFile>();
+  readonly #byPlace = new Map<string, UncommittedFile>();
   /** How many of them a directory has. */
   readonly #counts = new Counts<number>();
   #keptBytes = 0;
@@ -42,16 +42,16 @@ export class UncommittedFiles implements PendingKind {
   }
 
   /** @returns undefined also where the cluster has the file of this number, and has refused the contents that are kept here */
-  of(inode: number): UnbornFile | undefined {
+  of(inode: number): UncommittedFile | undefined {
     const file = this.#byInode.get(inode);
     return file?.isThere === true ? undefined : file;
   }
 
-  at(place: Place): UnbornFile | undefined {
+  at(place: Place): UncommittedFile | undefined {
     return this.#byPlace.get(placeKey(place));
   }
 
-  inScope(scope: FlushScope): UnbornFile[] {
+  inScope(scope: FlushScope): UncommittedFile[] {
     if (scope.kind === 'inode') return present(this.of(scope.inode));
     if (scope.kind === 'name') return present(this.at(scope));
     return [...this.#byInode.values()].filter((file) => isInScope(scope, file));
@@ -62,11 +62,11 @@ export class UncommittedFiles implements PendingKind {
     return this.#counts.has(directory);
   }
 
-  add(file: UnbornFile): void {
+  add(file: UncommittedFile): void {
     this.#byInode.set(file.inode, file);
     this.#byPlace.set(placeKey(file), file);
     if (!file.isNamed) this.#counts.more(file.parent);
-    this.#timer ??= this.#world.after(UNBORN_MS_MAX, () => this.#age());
+    this.#timer ??= this.#world.after(UNCOMMITTED_MS_MAX, () => this.#age());
   }
 
   /** So many more bytes are kept; negative: fewer. */
@@ -74,14 +74,14 @@ export class UncommittedFiles implements PendingKind {
     this.#keptBytes += bytes;
   }
 
-  delete(file: UnbornFile): void {
+  delete(file: UncommittedFile): void {
     this.dropName(file);
     this.#byInode.delete(file.inode);
     for (const go of this.#waiting.splice(0)) go();
   }
 
   /** The cluster answers what is asked of the name from now on; programs that have the file open keep it, and get the error at its close. */
-  dropName(file: UnbornFile): void {
+  dropName(file: UncommittedFile): void {
     if (this.at(file) !== file) return;
     this.#byPlace.delete(placeKey(file));
     if (!file.isNamed) this.#counts.fewer(file.parent);
@@ -103,7 +103,7 @@ export class UncommittedFiles implements PendingKind {
     await this.attempt(FLUSH_ALL);
   }
 
-  async #bring(file: UnbornFile, way: Way): Promise<void> {
+  async #bring(file: UncommittedFile, way: Way): Promise<void> {
     if (file.isRefused) return;
     try {
       await file.come(way);
@@ -117,17 +117,17 @@ export class UncommittedFiles implements PendingKind {
     this.#timer = undefined;
     const nowMs = this.#world.nowMs();
     for (const file of this.#byInode.values()) {
-      const leftMs = file.bornMs + UNBORN_MS_MAX - nowMs;
+      const leftMs = file.bornMs + UNCOMMITTED_MS_MAX - nowMs;
       if (leftMs > 0) {
         this.#timer = this.#world.after(leftMs, () => this.#age());
         return;
       }
-      if (file.isUnborn) void this.#bring(file, 'made');
+      if (file.isUncommitted) void this.#bring(file, 'made');
     }
   }
 }
 
-function present(file: UnbornFile | undefined): UnbornFile[] {
+function present(file: UncommittedFile | undefined): UncommittedFile[] {
   return file === undefined ? [] : [file];
 }
 
@@ -154,8 +154,8 @@ export function emptyFile(
 export function pageWith(
   page: ListedPage,
   after: string,
-  files: readonly UnbornFile[],
-  of: (inode: number) => UnbornFile | undefined,
+  files: readonly UncommittedFile[],
+  of: (inode: number) => UncommittedFile | undefined,
 ): ListedPage {
   const last = page.more ? page.entries.at(-1)?.name : undefined;
   const isOfPage = (name: string): boolean =>

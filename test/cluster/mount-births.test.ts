@@ -9,7 +9,7 @@ import { mkdir, open, readdir, readFile, stat, unlink, writeFile } from 'node:fs
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ClusterClient } from '../../client/cluster-client.ts';
-import { REMOVAL_ROW_MS } from '../../fuse/pending/removal-rows.ts';
+import { UNLINK_STREAK_MS } from '../../fuse/pending/unlink-streaks.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { noMount } from '../fuse/mounted.ts';
 import { isLong, onlyLong } from '../long.ts';
@@ -180,7 +180,7 @@ describe('files that a mount makes by itself', { skip: noMount }, async () => {
         for (let number = 0; number < 100; number++) {
           const beganMs = performance.now();
           await unlink(mount.path(folder, `f${number}`));
-          if (performance.now() - beganMs > REMOVAL_ROW_MS / 2) late++;
+          if (performance.now() - beganMs > UNLINK_STREAK_MS / 2) late++;
         }
         return late;
       };

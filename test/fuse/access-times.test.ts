@@ -10,7 +10,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Attributes, NotedAccess } from '../../fuse/backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
 import { type AccessRule, AccessTimes } from '../../fuse/pending/access-times.ts';
-import { withBirths } from '../../fuse/pending/birth-backend.ts';
+import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
@@ -48,7 +48,7 @@ async function started(t: TestContext, rule = RELATIME, ageMaxMs = 1_000) {
   /** Reads that are on their way arrive after this. */
   const way = { open: Promise.resolve() };
   const backend = {
-    ...withBirths(WORLD, births.backend, births, () => undefined),
+    ...withPendingNames(WORLD, births.backend, births, () => undefined),
     noteAccesses: async (noted: readonly NotedAccess[]) => {
       await way.open;
       await memory.noteAccesses(noted);

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { type FactsListing, withFacts } from '../../fuse/cluster/facts.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
-import { withBirths } from '../../fuse/pending/birth-backend.ts';
+import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
@@ -23,7 +23,12 @@ async function started(t: TestContext, listing: FactsListing) {
   const births = new MemoryBirths(memory);
   const facts = async (inode: number, name: string) => (name === 'primary' ? `primary of ${inode}` : null);
   // As a mount has them.
-  const backend = withBirths(systemWorld, withFacts(births.backend, facts, listing), births, () => undefined);
+  const backend = withPendingNames(
+    systemWorld,
+    withFacts(births.backend, facts, listing),
+    births,
+    () => undefined,
+  );
   const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined);
   t.after(async () => {
     process.title = title;

@@ -7,7 +7,7 @@ import {
   type FencedName,
   type FileSystemBackend,
   type NewFile,
-  type RemovalOutcome,
+  type UnlinkOutcome,
 } from '../../fuse/backend.ts';
 import type { MemoryBackend } from './memory-backend.ts';
 
@@ -176,7 +176,7 @@ export class MemoryBirths implements BirthBackend {
     const lost = new ServiceError('unknown', 'Lost by intent');
     if (fate.startsWith('lost')) this.removalFate = 'removed';
     if (fate === 'lost-before') throw lost;
-    const outcomes: RemovalOutcome[] = [];
+    const outcomes: UnlinkOutcome[] = [];
     let atNs: string | null = null;
     const isHeld = names.every(({ fence }) => this.#fenced.get(fence.inode) === fence.generation);
     if (!isHeld) throw new ServiceError('fence-lost', 'The delegation is over');

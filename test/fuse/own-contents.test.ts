@@ -8,7 +8,7 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
-import { withBirths } from '../../fuse/pending/birth-backend.ts';
+import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
@@ -24,7 +24,7 @@ async function started(t: TestContext, { ageMaxMs = AGE_MS, asksBeforeReads = tr
   const world = { ...systemWorld, nowMs: () => time.nowMs };
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
-  const backend = withBirths(world, births.backend, births, () => undefined);
+  const backend = withPendingNames(world, births.backend, births, () => undefined);
   const fileSystem = new FileSystem(world, backend, ROOT, LIMIT_MS, () => undefined, ageMaxMs);
   const done = async () => undefined;
   fileSystem.mounted({ asksBeforeReads, invalidateInode: done, dropAttributes: done });

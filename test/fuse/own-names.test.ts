@@ -9,7 +9,7 @@ import { type TestContext, test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
 import type { Attributes, FileSystemBackend } from '../../fuse/backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
-import { withBirths } from '../../fuse/pending/birth-backend.ts';
+import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
@@ -28,7 +28,7 @@ function started(t: TestContext, bears: boolean) {
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
   const backend: FileSystemBackend = bears
-    ? withBirths(systemWorld, births.backend, births, () => undefined)
+    ? withPendingNames(systemWorld, births.backend, births, () => undefined)
     : memory;
   const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, AGE_MS);
   t.after(async () => {

@@ -6,7 +6,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Space } from '../../fuse/backend.ts';
 import { Room } from '../../fuse/contents/room.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
-import { withBirths } from '../../fuse/pending/birth-backend.ts';
+import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
@@ -30,7 +30,7 @@ async function started(t: TestContext, freeBytes = 1024 * MIB) {
   const memory = new MemoryBackend();
   memory.space = async () => spaceOf(freeBytes);
   const births = new MemoryBirths(memory);
-  const backend = withBirths(systemWorld, births.backend, births, () => undefined);
+  const backend = withPendingNames(systemWorld, births.backend, births, () => undefined);
   const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined, 1_000);
   t.after(async () => {
     await fileSystem.stop();

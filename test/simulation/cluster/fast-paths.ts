@@ -8,9 +8,9 @@ import { PagesOfFile } from '../../../fuse/contents/written-pages.ts';
 import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { HeldDirectories } from '../../../fuse/metadata/held-directories.ts';
 import { KnownListings } from '../../../fuse/metadata/known-listings.ts';
-import { Births } from '../../../fuse/pending/births.ts';
-import { Removals } from '../../../fuse/pending/removals.ts';
-import { UnbornFile } from '../../../fuse/pending/unborn-file.ts';
+import { Creates } from '../../../fuse/pending/creates.ts';
+import { UncommittedFile } from '../../../fuse/pending/uncommitted-file.ts';
+import { Unlinks } from '../../../fuse/pending/unlinks.ts';
 import { WriteBehind } from '../../../fuse/pending/write-behind.ts';
 import { LocalFlush } from '../../../replica/local-flush.ts';
 import { ReadLease } from '../../../replica/read-lease.ts';
@@ -62,7 +62,7 @@ function watch<Instance extends object, Name extends Method<Instance>>(
 }
 
 // Mounts.
-watch('path: a file is created with its contents', Births, 'bear', undefined, ofMountWork);
+watch('path: a file is created with its contents', Creates, 'bear', undefined, ofMountWork);
 watch('path: a directory is delegated', HeldDirectories, 'asked');
 watch(
   'path: a name is known in a delegated directory',
@@ -72,8 +72,8 @@ watch(
 );
 watch('path: a delegation is recalled', HeldDirectories, 'recalled');
 watch('path: a command is fenced by a delegation', Delegations, 'asOwner');
-watch('path: an uncommitted file is written', UnbornFile, 'writeParts', undefined, rare);
-watch('path: a file is unlinked asynchronously', Removals, 'add', undefined, ofMountWork);
+watch('path: an uncommitted file is written', UncommittedFile, 'writeParts', undefined, rare);
+watch('path: a file is unlinked asynchronously', Unlinks, 'add', undefined, ofMountWork);
 watch('path: a listing is known', KnownListings, 'of', (known) => known !== undefined, rare);
 watch('path: pages that were written here are read', PagesOfFile, 'read', (bytes) => bytes !== null);
 watch('path: a write is acknowledged before it is sent', WriteBehind, 'write');

@@ -7,10 +7,10 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
-import type { RemovedName } from '../../fuse/backend.ts';
+import type { UnlinkedName } from '../../fuse/backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
-import { withBirths } from '../../fuse/pending/birth-backend.ts';
-import { Removals } from '../../fuse/pending/removals.ts';
+import { withPendingNames } from '../../fuse/pending/pending-names.ts';
+import { Unlinks } from '../../fuse/pending/unlinks.ts';
 import { FORGETS_MAX } from '../../wire/request-limits.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
@@ -23,12 +23,12 @@ const USER = { uid: 7, gid: 8 };
 const NEW = constants.O_RDWR | constants.O_CREAT;
 
 /** A mount, and a directory delegated to it, with files `f0` to `f<count>`, from which two more were removed at the cluster. */
-async function started(t: TestContext, { count = 3, rowMs = 3_600_000, waitMsMax = 60_000 } = {}) {
+async function started(t: TestContext, { count = 3, streakMs = 3_600_000, waitMsMax = 60_000 } = {}) {
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
   const lines: string[] = [];
-  const backend = withBirths(systemWorld, births.backend, births, (_, message) => lines.push(message), {
-    rowMs,
+  const backend = withPendingNames(systemWorld, births.backend, births, (_, message) => lines.push(message), {
+    streakMs,
     waitMsMax,
   });
   const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined);
@@ -121,7 +121,7 @@ test('a removal is answered before the cluster hears of it, and those that gathe
 });
 
 test('where others may not see the past, a removal is answered by the cluster', async (t) => {
-  const { births, unlink, isThere } = await started(t, { rowMs: 0 });
+  const { births, unlink, isThere } = await started(t, { streakMs: 0 });
   for (const name of ['f0', 'f1', 'f2']) {
     await unlink(name);
     assert.equal(isThere(name), false);
@@ -449,11 +449,11 @@ test('the end of a mount waits for removals as long as a call may, and drops the
   assert.deepEqual([isThere('f0'), lines], [true, ['a file that was removed is still there']]);
 });
 
-/** Removals, and what the cluster was asked; it answers once the function is called. */
+/** Unlinks, and what the cluster was asked; it answers once the function is called. */
 function begun(refused: readonly string[] = [], atNs: string | null = null) {
-  const requests: { readonly names: readonly RemovedName[]; readonly uid: number | undefined }[] = [];
+  const requests: { readonly names: readonly UnlinkedName[]; readonly uid: number | undefined }[] = [];
   const { promise, resolve: answer } = Promise.withResolvers<void>();
-  const removals = new Removals(
+  const removals = new Unlinks(
     systemWorld,
     {
       async remove(removed, { uid }) {

@@ -11,8 +11,8 @@ import { ServiceError } from '../../base/errors.ts';
 import { lend } from '../../base/lent-memory.ts';
 import type { Attributes, BirthOutcome, NewFile } from '../../fuse/backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
-import { withBirths } from '../../fuse/pending/birth-backend.ts';
-import { Births } from '../../fuse/pending/births.ts';
+import { Creates } from '../../fuse/pending/creates.ts';
+import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
@@ -27,7 +27,7 @@ async function started(t: TestContext, flushBehind = false, takesNamed = false) 
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
   births.takesNamed = takesNamed;
-  const backend = withBirths(systemWorld, births.backend, births, () => undefined);
+  const backend = withPendingNames(systemWorld, births.backend, births, () => undefined);
   const fileSystem = new FileSystem(
     systemWorld,
     backend,
@@ -561,7 +561,7 @@ test('where numbers are refused, they are not asked for with each file', async (
     asked++;
     return Promise.reject(refused);
   };
-  const numbers = new Births(
+  const numbers = new Creates(
     systemWorld,
     { reserve, bearer: () => 's1', bear: () => Promise.reject(refused) },
     (error) => failures.push(error),
@@ -583,7 +583,7 @@ test('numbers whose servers took no file are not used further, and better ones r
     bearer: () => 's1',
     bear: async () => [outcome],
   };
-  const numbers = new Births(systemWorld, backend, assert.ifError);
+  const numbers = new Creates(systemWorld, backend, assert.ifError);
   const next = async (): Promise<number> => {
     numbers.prepare();
     await turn();

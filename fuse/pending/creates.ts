@@ -35,7 +35,7 @@ export interface InodeNumber {
 }
 
 /** Brings new files to the cluster: while a request is under way the next ones gather, and travel together; many bytes do not wait for that. */
-export class Births {
+export class Creates {
   readonly #world: World;
   readonly #backend: Pick<BirthBackend, 'bear' | 'reserve' | 'bearer'>;
   readonly #failed: (error: unknown) => void;

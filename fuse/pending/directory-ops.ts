@@ -17,21 +17,15 @@ import { HeldDirectories } from '../metadata/held-directories.ts';
 import { Moments } from '../metadata/moments.ts';
 import type { Place } from '../place.ts';
 import type { Log } from '../transport.ts';
-import { afterRemovals } from './after-removals.ts';
-import { Births, type InodeNumber } from './births.ts';
+import { afterUnlinks } from './after-unlinks.ts';
+import { Creates, type InodeNumber } from './creates.ts';
 import type { ErrorSequence } from './error-sequence.ts';
 import { FLUSH_ALL, type FlushScope, PendingOps } from './pending-ops.ts';
-import { RemovalRows } from './removal-rows.ts';
-import {
-  isOverQuota,
-  type LateError,
-  type RemovalEvents,
-  type RemovalOptions,
-  Removals,
-} from './removals.ts';
 import { SeenContents } from './seen-contents.ts';
-import { UnbornFile, type UnbornFileParts } from './unborn-file.ts';
+import { UncommittedFile, type UncommittedFileParts } from './uncommitted-file.ts';
 import { emptyFile, pageWith, UncommittedFiles } from './uncommitted-files.ts';
+import { UnlinkStreaks } from './unlink-streaks.ts';
+import { isOverQuota, type LateError, type UnlinkEvents, type UnlinkOptions, Unlinks } from './unlinks.ts';
 
 /** Who has made a second file in a directory within this time is about to make more of them. */
 const AGAIN_MS = 2_000;
@@ -40,7 +34,7 @@ const SHOWN_COUNT = 2;
 /** Who has removed so many in a row is about to remove more: to ask for the directory costs as much as two. */
 const REMOVED_COUNT = 8;
 
-/** @see RemovalOptions */
+/** @see UnlinkOptions */
 const WAIT_MS_MAX = 30_000;
 
 const SET_GROUP_ID = 0o2000;
@@ -48,9 +42,9 @@ const STICKY = 0o1000;
 
 /**
  * Makes files here, in directories that are delegated to this mount, and has the cluster hear of each as a whole: when it is closed, and before
- * anything else that needs it there. What the mount looks for, it finds here meanwhile. Removals in such directories follow behind.
+ * anything else that needs it there. What the mount looks for, it finds here meanwhile. Unlinks in such directories follow behind.
  */
-export class NewbornFiles {
+export class DirectoryOps {
   /** @see FileSystemBackend.onNamed */
   named: (directory: number, atNs: string | null) => void = () => undefined;
   /** @see FileSystemBackend.onHeld */
@@ -60,10 +54,10 @@ export class NewbornFiles {
   readonly #birth: BirthBackend;
   readonly #log: Log;
   readonly #late: (error: LateError) => void;
-  readonly #births: Births;
+  readonly #creates: Creates;
   readonly #directories: HeldDirectories;
-  readonly #removals: Removals;
-  readonly #rows: RemovalRows;
+  readonly #unlinks: Unlinks;
+  readonly #streaks: UnlinkStreaks;
   readonly #contents = new SeenContents();
   readonly #files: UncommittedFiles;
   /** When a file was made in a directory in the ordinary way. */
@@ -78,7 +72,7 @@ export class NewbornFiles {
     backend: FileSystemBackend,
     birth: BirthBackend,
     log: Log,
-    { rowMs = 0, waitMsMax = WAIT_MS_MAX, late = () => undefined }: RemovalOptions,
+    { streakMs = 0, waitMsMax = WAIT_MS_MAX, late = () => undefined }: UnlinkOptions,
   ) {
     this.#world = world;
     this.#backend = backend;
@@ -87,18 +81,18 @@ export class NewbornFiles {
     this.#late = late;
     this.#files = new UncommittedFiles(world, log);
     this.#madeMs = new Moments(world);
-    this.#rows = new RemovalRows(world, rowMs);
-    const failed: RemovalEvents['failed'] = (place, error) => {
-      this.#rows.end(place.parent);
+    this.#streaks = new UnlinkStreaks(world, streakMs);
+    const failed: UnlinkEvents['failed'] = (place, error) => {
+      this.#streaks.end(place.parent);
       this.named(place.parent, null);
       this.changed(place, 'doubt');
       const { parent: directory, name, inode: file } = place;
       log('warn', 'a file that was removed is still there', { directory, name, file, error: String(error) });
       late({ operation: 'unlink', directory, name, error });
     };
-    const removed: RemovalEvents['removed'] = ({ parent }, atNs) => this.named(parent, atNs);
-    this.#removals = new Removals(world, birth, { removed, failed }, waitMsMax);
-    this.#births = new Births(world, birth, (error) => {
+    const removed: UnlinkEvents['removed'] = ({ parent }, atNs) => this.named(parent, atNs);
+    this.#unlinks = new Unlinks(world, birth, { removed, failed }, waitMsMax);
+    this.#creates = new Creates(world, birth, (error) => {
       log('debug', 'no numbers for new files', { error: String(error) });
     });
     this.#directories = new HeldDirectories(world, backend, birth, log, {
@@ -108,7 +102,7 @@ export class NewbornFiles {
         for (const { attributes } of entries) this.#contents.learn(attributes, mark);
       },
       settled: async (directory) => {
-        await this.#removals.flush({ kind: 'directory', inode: directory }, Number.POSITIVE_INFINITY);
+        await this.#unlinks.flush({ kind: 'directory', inode: directory }, Number.POSITIVE_INFINITY);
       },
     });
     birth.listen({
@@ -119,13 +113,13 @@ export class NewbornFiles {
         void this.#files.attempt(FLUSH_ALL);
       },
       flushed: async () => {
-        await this.#removals.flush(FLUSH_ALL, Number.POSITIVE_INFINITY);
+        await this.#unlinks.flush(FLUSH_ALL, Number.POSITIVE_INFINITY);
       },
     });
   }
 
   /** @see UncommittedFiles.of */
-  unborn(inode: number): UnbornFile | undefined {
+  uncommitted(inode: number): UncommittedFile | undefined {
     return this.#files.of(inode);
   }
 
@@ -136,18 +130,18 @@ export class NewbornFiles {
 
   /** @see FileSystemBackend.flush */
   async flush(scope: FlushScope, only?: 'unlinks'): Promise<void> {
-    const kinds = only === undefined ? [this.#files, this.#removals] : [this.#removals];
+    const kinds = only === undefined ? [this.#files, this.#unlinks] : [this.#unlinks];
     await new PendingOps(kinds).flush(scope);
   }
 
   /** As `flush`, for a change that does not depend on the new files: of one that is not at the cluster its program learns. */
   async flushLogged(scope: FlushScope): Promise<void> {
     await this.#files.attempt(scope);
-    await this.#removals.flush(scope);
+    await this.#unlinks.flush(scope);
   }
 
   get errors(): ErrorSequence {
-    return this.#removals.errors;
+    return this.#unlinks.errors;
   }
 
   /** @returns what is known of the name, if that is a file; else null */
@@ -166,19 +160,19 @@ export class NewbornFiles {
     const { parent, name } = place;
     await this.#directories.asked(parent);
     // The name is given away anew when nobody has it any more, or whoever had it has kept it.
-    await this.#removals.flush({ kind: 'name', ...place });
+    await this.#unlinks.flush({ kind: 'name', ...place });
     while (this.#files.isFull && this.isHeld(parent)) await this.#files.fewer();
-    const unborn = this.#files.at(place);
-    if (unborn !== undefined) {
+    const uncommitted = this.#files.at(place);
+    if (uncommitted !== undefined) {
       if (exclusive) throw new ServiceError('exists', `There is a "${name}" already`);
-      return { attributes: unborn.attributes, created: false };
+      return { attributes: uncommitted.attributes, created: false };
     }
     // A program takes an exclusive create for a lock: the answer is the catalog's. This process may be paused between any check
     // of its delegation and the answer, while another client creates the name.
     const named = exclusive ? await this.#createNamed(place, mode, owner) : null;
     if (named !== null) return { attributes: named, created: true };
     const made = exclusive ? null : this.#make(place, mode, owner);
-    if (made !== null) return { attributes: made, created: true, unborn: true };
+    if (made !== null) return { attributes: made, created: true, uncommitted: true };
     this.prepare();
     const result = await this.changing([place], () =>
       this.#backend.createFile(parent, name, mode, owner, exclusive),
@@ -192,7 +186,7 @@ export class NewbornFiles {
   /** Names are about to be made: directories can be delegated, and files have numbers. */
   prepare(): void {
     this.#birth.use();
-    if (this.#isPossible) this.#births.prepare();
+    if (this.#isPossible) this.#creates.prepare();
   }
 
   /** @returns the attributes of a new file that only this mount knows of; null where it has to be made at the cluster */
@@ -202,7 +196,7 @@ export class NewbornFiles {
     const directory = this.#directories.of(parent);
     const isPlain = directory?.attributes.xattrs === 0;
     if (!this.#isPossible || !isPlain || this.#directories.stateOf(place) !== 'free') return null;
-    const number = this.#births.takeNumber();
+    const number = this.#creates.takeNumber();
     if (number === null) return null;
     this.#birth.use();
     const inheritsGroup = (directory.attributes.mode & SET_GROUP_ID) !== 0;
@@ -228,7 +222,7 @@ export class NewbornFiles {
     const { uid, gid, umask = 0 } = owner;
     const directory = this.#directories.of(place.parent);
     if (!this.#isPossible || this.#isLimited || directory?.attributes.xattrs !== 0) return null;
-    const number = this.#births.takeNumber();
+    const number = this.#creates.takeNumber();
     if (number?.takesNamed !== true) return null;
     this.#birth.use();
     const atNs = String(nowNs(this.#world));
@@ -259,8 +253,8 @@ export class NewbornFiles {
     { inheritsGroup, isNamed }: { readonly inheritsGroup: boolean; readonly isNamed: boolean },
   ): void {
     const { parent } = place;
-    const parts: UnbornFileParts = {
-      bear: (whole) => this.#bear(whole, number.bearer),
+    const parts: UncommittedFileParts = {
+      bear: (whole) => this.#create(whole, number.bearer),
       make: (whole) => this.#birth.make(whole),
       setAttributes: (inode, changes) => this.#backend.setAttributes(inode, changes),
       open: (there) => {
@@ -295,24 +289,24 @@ export class NewbornFiles {
       isFull: () => this.#files.isFull,
       inheritsGroup,
     };
-    const file: UnbornFile = new UnbornFile(this.#world, place, attributes, parts, isNamed);
+    const file: UncommittedFile = new UncommittedFile(this.#world, place, attributes, parts, isNamed);
     this.#files.add(file);
     this.changed(file, file.inode);
   }
 
   /** What was refused for want of a quota may have room when what was removed before is: it is made in the ordinary way then, by the same number. */
-  async #bear(file: NewFile, bearer: string): Promise<BirthOutcome> {
-    const { isEmpty } = this.#removals;
-    const outcome = await this.#births.bear(file, bearer);
+  async #create(file: NewFile, bearer: string): Promise<BirthOutcome> {
+    const { isEmpty } = this.#unlinks;
+    const outcome = await this.#creates.bear(file, bearer);
     if (isEmpty || outcome.kind !== 'refused' || !isOverQuota(outcome.error)) return outcome;
-    await this.#removals.flush(FLUSH_ALL);
+    await this.#unlinks.flush(FLUSH_ALL);
     return { kind: 'unborn' };
   }
 
   /** A file as the cluster has it. */
   open(...which: Parameters<FileSystemBackend['openFile']>): BackendFile {
     const [inode] = which;
-    return afterRemovals(this.#backend.openFile(...which), this.#removals, {
+    return afterUnlinks(this.#backend.openFile(...which), this.#unlinks, {
       mark: () => this.#contents.markOf(inode),
       written: () => this.#contents.written(inode),
       settled: (contents, mark) => this.#contents.settled(inode, contents, mark),
@@ -335,9 +329,9 @@ export class NewbornFiles {
 
   async lookup(place: Place): Promise<Attributes> {
     const { parent, name } = place;
-    const unborn = this.#files.at(place);
-    if (unborn !== undefined) return unborn.attributes;
-    if (this.#removals.isAt(place)) throw notThere(name);
+    const uncommitted = this.#files.at(place);
+    if (uncommitted !== undefined) return uncommitted.attributes;
+    if (this.#unlinks.isAt(place)) throw notThere(name);
     const directory = this.#directories.of(parent);
     const changes = directory?.changes ?? 0;
     if (this.#directories.stateOf(place) === 'free') throw notThere(name);
@@ -346,7 +340,7 @@ export class NewbornFiles {
       const attributes = await this.#backend.lookup(parent, name);
       if (directory !== undefined && this.isHeld(parent)) this.#contents.learn(attributes, mark);
       directory?.heard(name, nameStateOf(attributes), changes);
-      return this.unborn(attributes.inode)?.attributes ?? attributes;
+      return this.uncommitted(attributes.inode)?.attributes ?? attributes;
     } catch (error) {
       if (error instanceof ServiceError && error.code === 'not-found')
         directory?.heard(name, 'free', changes);
@@ -357,23 +351,25 @@ export class NewbornFiles {
   /** A page of the directory, with what is new in it. */
   async list(directory: number, after: string, countMax: number): Promise<ListedPage> {
     const scope: FlushScope = { kind: 'directory', inode: directory };
-    await this.#removals.flush(scope);
+    await this.#unlinks.flush(scope);
     // Before it is asked for: what comes to the cluster meanwhile may be in the answer, or not.
-    const unborn = this.#files.inScope(scope).filter((file) => this.#files.at(file) === file);
+    const uncommitted = this.#files.inScope(scope).filter((file) => this.#files.at(file) === file);
     const page = await this.#backend.list(directory, after, countMax);
-    return unborn.length === 0 ? page : pageWith(page, after, unborn, (inode) => this.unborn(inode));
+    return uncommitted.length === 0
+      ? page
+      : pageWith(page, after, uncommitted, (inode) => this.uncommitted(inode));
   }
 
   /** @see HeldDirectories.changing */
   changing<Result>(places: readonly Place[], change: () => Promise<Result>): Promise<Result> {
     return this.#directories.changing(places, async () => {
-      for (const place of places) await this.#removals.flush({ kind: 'name', ...place });
-      return this.#removals.withQuota(change);
+      for (const place of places) await this.#unlinks.flush({ kind: 'name', ...place });
+      return this.#unlinks.withQuota(change);
     });
   }
 
   changed(place: Place, state: NameState): void {
-    if (state !== 'free' && state !== 'doubt') this.#rows.end(place.parent);
+    if (state !== 'free' && state !== 'doubt') this.#streaks.end(place.parent);
     this.#directories.changed(place, state);
   }
 
@@ -398,11 +394,11 @@ export class NewbornFiles {
     uid: number | undefined,
     isOpen: (inode: number) => boolean,
   ): ReturnType<FileSystemBackend['unlink']> {
-    this.#rows.began(place.parent);
+    this.#streaks.began(place.parent);
     try {
       return await this.#unlink(place, uid, isOpen);
     } catch (error) {
-      this.#rows.end(place.parent);
+      this.#streaks.end(place.parent);
       throw error;
     }
   }
@@ -415,18 +411,18 @@ export class NewbornFiles {
     const { parent, name } = place;
     await this.#directories.asked(parent);
     await this.flush({ kind: 'name', ...place });
-    await this.#removals.room();
+    await this.#unlinks.room();
     const removable = this.#removable(place, isOpen);
     if (removable !== null) {
       this.#birth.use();
-      this.#rows.removed(parent);
+      this.#streaks.removed(parent);
       this.changed(place, 'free');
-      const atNs = this.#removals.add(removable, uid);
+      const atNs = this.#unlinks.add(removable, uid);
       return { inode: removable.inode, links: 0, atNs, behind: true };
     }
     const left = await this.changing([place], () => this.#backend.unlink(parent, name, uid));
     this.changed(place, 'free');
-    if (left.atNs !== undefined) this.#removals.heard(left.atNs);
+    if (left.atNs !== undefined) this.#unlinks.heard(left.atNs);
     this.#removedAtCluster(parent);
     return left;
   }
@@ -434,11 +430,11 @@ export class NewbornFiles {
   /** @returns the file whose removal can be acknowledged ahead of the cluster */
   #removable(place: Place, isOpen: (inode: number) => boolean): FencedName | null {
     const directory = this.#directories.of(place.parent);
-    if (directory === undefined || this.#removals.isSlow) return null;
+    if (directory === undefined || this.#unlinks.isSlow) return null;
     const inode = this.#directories.stateOf(place);
     if (typeof inode !== 'number' || this.#directories.isLinked(inode) || isOpen(inode)) return null;
     const isPlain = (directory.attributes.mode & STICKY) === 0;
-    if (!isPlain || this.#rows.lengthOf(place.parent) < SHOWN_COUNT) return null;
+    if (!isPlain || this.#streaks.lengthOf(place.parent) < SHOWN_COUNT) return null;
     const contents = this.#contents.of(inode);
     const fence = this.#birth.fenceOf(place.parent);
     if (contents === undefined || fence === null) return null;
@@ -447,7 +443,7 @@ export class NewbornFiles {
   }
 
   #removedAtCluster(parent: number): void {
-    const count = this.#rows.removed(parent);
+    const count = this.#streaks.removed(parent);
     if (count < SHOWN_COUNT) return;
     this.#birth.use();
     const directory = this.#directories.of(parent);
@@ -467,14 +463,14 @@ export class NewbornFiles {
   }
 
   async stop(): Promise<void> {
-    await Promise.all([this.#files.stop(), this.#removals.stop()]);
+    await Promise.all([this.#files.stop(), this.#unlinks.stop()]);
     await this.#birth.stop();
   }
 
   async #recalled(directories: readonly number[]): Promise<void> {
     for (const directory of directories) this.#directories.recalled(directory);
     const scopes = directories.map((inode): FlushScope => ({ kind: 'directory', inode }));
-    await Promise.all(scopes.map((scope) => this.#removals.flush(scope, Number.POSITIVE_INFINITY)));
+    await Promise.all(scopes.map((scope) => this.#unlinks.flush(scope, Number.POSITIVE_INFINITY)));
     await Promise.all(scopes.map((scope) => this.#files.attempt(scope)));
   }
 

@@ -30,24 +30,24 @@ const BORNE: ContentVersion = { epoch: 1, seq: 1 };
 
 const FINAL: ReadonlySet<string> = new Set(['exists', 'not-found', 'not-directory', 'precondition-failed']);
 
-export interface UnbornFileParts {
+export interface UncommittedFileParts {
   readonly bear: (file: NewFile) => Promise<BirthOutcome>;
   readonly make: BirthBackend['make'];
   readonly setAttributes: (inode: number, changes: AttributeChanges) => Promise<Attributes>;
   /** The file as the cluster has it. */
   readonly open: (attributes: Attributes) => BackendFile;
   /** Told in the same turn in which the cluster is known to have it, and since when, if that is known. */
-  readonly there: (file: UnbornFile, namedNs: string | null) => void;
+  readonly there: (file: UncommittedFile, namedNs: string | null) => void;
   /** An attempt to store it has failed; where the cluster has a file of this number that others may have written, `isThere`. */
-  readonly failed: (file: UnbornFile, error: unknown) => void;
+  readonly failed: (file: UncommittedFile, error: unknown) => void;
   /**
    * No attempt to store it follows.
    *
    * @param isReported its creation, or a sync or close of its own, has failed by it
    */
-  readonly lost: (file: UnbornFile, error: unknown, isReported: boolean) => void;
+  readonly lost: (file: UncommittedFile, error: unknown, isReported: boolean) => void;
   /** What became of its birth is not known, and it is made in the ordinary way. */
-  readonly doubted: (file: UnbornFile, error: unknown) => void;
+  readonly doubted: (file: UncommittedFile, error: unknown) => void;
   /** So many more bytes are kept here; negative: fewer. */
   readonly kept: (bytes: number) => void;
   /** No more bytes are to be kept here. */
@@ -61,13 +61,13 @@ export interface UnbornFileParts {
  * when the file is closed or synced, when somebody else may look, and before anything that has to happen at the cluster. From then on it
  * is a file as any other.
  */
-export class UnbornFile implements BackendFile {
+export class UncommittedFile implements BackendFile {
   readonly parent: number;
   readonly name: string;
   readonly inode: number;
   readonly bornMs: number;
   readonly #world: World;
-  readonly #parts: UnbornFileParts;
+  readonly #parts: UncommittedFileParts;
   /** What the cluster will know, size and version left out. */
   #attributes: Attributes;
   /** Its times are not those of its contents. */
@@ -103,7 +103,7 @@ export class UnbornFile implements BackendFile {
     world: World,
     place: { readonly parent: number; readonly name: string },
     attributes: Attributes,
-    parts: UnbornFileParts,
+    parts: UncommittedFileParts,
     isNamed = false,
   ) {
     this.#world = world;
@@ -122,7 +122,7 @@ export class UnbornFile implements BackendFile {
   }
 
   /** No request has told the cluster of what is kept here. */
-  get isUnborn(): boolean {
+  get isUncommitted(): boolean {
     return this.#coming === null && this.#refusal === null && this.#attempted === 'nothing';
   }
 
@@ -142,7 +142,7 @@ export class UnbornFile implements BackendFile {
 
   /** @returns whether such a change can be made here, of which the cluster then hears together with the file */
   takes({ gid }: AttributeChanges): boolean {
-    return this.isUnborn && !this.isNamed && (gid === undefined || !this.#parts.inheritsGroup);
+    return this.isUncommitted && !this.isNamed && (gid === undefined || !this.#parts.inheritsGroup);
   }
 
   /** Changes them here, where it takes them. */
@@ -182,7 +182,7 @@ export class UnbornFile implements BackendFile {
   }
 
   keeps(endBytes: number): boolean {
-    return this.isUnborn && endBytes <= BIRTH_BYTES_MAX && !this.#parts.isFull();
+    return this.isUncommitted && endBytes <= BIRTH_BYTES_MAX && !this.#parts.isFull();
   }
 
   /** Whether all bytes of an object would be a hole: a file is borne as data from its beginning to its end. */
@@ -369,7 +369,7 @@ export class UnbornFile implements BackendFile {
       ...(this.isNamed ? { isNamed: true as const } : {}),
       ...{ accessedNs, modifiedNs, changedNs, contents: this.#bytes.subarray(0, this.#sizeBytes) },
     };
-    const born = way === 'born' ? await this.#bear(file) : null;
+    const born = way === 'born' ? await this.#create(file) : null;
     const { there, namedNs, arrival, isSettled } = born ?? (await this.#make(file, way));
     this.#isSettled = isSettled;
     this.#there = there;
@@ -381,7 +381,7 @@ export class UnbornFile implements BackendFile {
   }
 
   /** @returns null where it has to be made in the ordinary way */
-  async #bear(file: NewFile): Promise<Arrived | null> {
+  async #create(file: NewFile): Promise<Arrived | null> {
     let outcome: BirthOutcome;
     try {
       outcome = await this.#parts.bear(file);

@@ -1,13 +1,13 @@
 import type { World } from '../../base/world.ts';
 
 /** Who removes one file after the other lets no more time pass between two. */
-export const REMOVAL_ROW_MS = 100;
+export const UNLINK_STREAK_MS = 100;
 /** Directories of which it is remembered when something was removed in them, the latest last. */
 const REMEMBERED_MAX = 1_000;
 
 interface Row {
   readonly count: number;
-  /** Removals that are asked for and not answered. */
+  /** Unlinks that are asked for and not answered. */
   readonly underWay: number;
   readonly lastMs: number;
 }
@@ -16,15 +16,15 @@ interface Row {
  * Who removes one file of a directory after the other, and makes none between. One that is removed for itself may say something to others by being gone: a journal,
  * a lock, a mark. What counts is how long the program waits, and not how long the cluster takes to answer.
  */
-export class RemovalRows {
+export class UnlinkStreaks {
   readonly #world: World;
-  readonly #rowMs: number;
-  readonly #rows = new Map<number, Row>();
+  readonly #streakMs: number;
+  readonly #streaks = new Map<number, Row>();
 
-  /** @param rowMs what is asked for later than this after another removal's answer, in milliseconds, is removed for itself; 0: whatever is removed */
-  constructor(world: World, rowMs: number) {
+  /** @param streakMs what is asked for later than this after another removal's answer, in milliseconds, is removed for itself; 0: whatever is removed */
+  constructor(world: World, streakMs: number) {
     this.#world = world;
-    this.#rowMs = rowMs;
+    this.#streakMs = streakMs;
   }
 
   /** A removal in the directory is asked for: `removed` or `end` follows. */
@@ -43,7 +43,7 @@ export class RemovalRows {
 
   /** Something else becomes of the directory, or a removal has failed. */
   end(directory: number): void {
-    this.#rows.delete(directory);
+    this.#streaks.delete(directory);
   }
 
   lengthOf(directory: number): number {
@@ -51,17 +51,17 @@ export class RemovalRows {
   }
 
   #current(directory: number): Row | undefined {
-    const row = this.#rows.get(directory);
-    if (row === undefined || this.#rowMs === 0) return undefined;
-    return row.underWay > 0 || this.#world.nowMs() - row.lastMs < this.#rowMs ? row : undefined;
+    const row = this.#streaks.get(directory);
+    if (row === undefined || this.#streakMs === 0) return undefined;
+    return row.underWay > 0 || this.#world.nowMs() - row.lastMs < this.#streakMs ? row : undefined;
   }
 
   #set(directory: number, row: Omit<Row, 'lastMs'>): void {
-    this.#rows.delete(directory);
-    this.#rows.set(directory, { ...row, lastMs: this.#world.nowMs() });
-    for (const oldest of this.#rows.keys()) {
-      if (this.#rows.size <= REMEMBERED_MAX) break;
-      this.#rows.delete(oldest);
+    this.#streaks.delete(directory);
+    this.#streaks.set(directory, { ...row, lastMs: this.#world.nowMs() });
+    for (const oldest of this.#streaks.keys()) {
+      if (this.#streaks.size <= REMEMBERED_MAX) break;
+      this.#streaks.delete(oldest);
     }
   }
 }

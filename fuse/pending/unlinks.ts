@@ -2,12 +2,12 @@ import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import { FORGETS_MAX, UNLINKS_MAX } from '../../wire/request-limits.ts';
-import type { BirthBackend, FencedName, RemovalOutcome, RemovedName } from '../backend.ts';
+import type { BirthBackend, FencedName, UnlinkedName, UnlinkOutcome } from '../backend.ts';
 import { type Place, placeKey } from '../place.ts';
 import { ErrorSequence } from './error-sequence.ts';
 import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind } from './pending-ops.ts';
 
-/** Removals that the cluster does not have yet: a caller that removes more waits. */
+/** Unlinks that the cluster does not have yet: a caller that removes more waits. */
 const COUNT_MAX = 500;
 /** While one is under way for so long, in milliseconds, no other is acknowledged ahead of the cluster. */
 export const SLOW_MS = 1_000;
@@ -29,19 +29,19 @@ export interface LateError {
   readonly error: unknown;
 }
 
-export interface RemovalOptions {
+export interface UnlinkOptions {
   /** Files that are removed no later than this one after the other, in milliseconds, are acknowledged ahead of the cluster (docs/design/mount.md, "Asynchronous unlink"). */
-  readonly rowMs?: number;
+  readonly streakMs?: number;
   /** How long a call waits for removals of before, in milliseconds. */
   readonly waitMsMax?: number;
   readonly late?: (error: LateError) => void;
 }
 
-export interface RemovalEvents {
+export interface UnlinkEvents {
   /** The cluster has it. `atNs`: the times of its directory since, where they are known. */
-  removed(name: RemovedName, atNs: string | null): void;
+  removed(name: UnlinkedName, atNs: string | null): void;
   /** It was acknowledged and dropped: the file has its name still, or that is not known. */
-  failed(name: RemovedName, error: unknown): void;
+  failed(name: UnlinkedName, error: unknown): void;
 }
 
 /**
@@ -50,11 +50,11 @@ export interface RemovalEvents {
  * and only on the file and the contents that were there. An unlink is sent until the cluster answers. One that is refused is dropped, and
  * reported by `fsync` of the directory (`ErrorSequence`).
  */
-export class Removals implements PendingKind {
+export class Unlinks implements PendingKind {
   readonly errors = new ErrorSequence();
   readonly #world: World;
   readonly #backend: Pick<BirthBackend, 'remove'>;
-  readonly #events: RemovalEvents;
+  readonly #events: UnlinkEvents;
   readonly #waitMsMax: number;
   /** By place, the oldest first. */
   readonly #pending = new Map<string, Pending>();
@@ -67,7 +67,7 @@ export class Removals implements PendingKind {
   #aheadNs = 0n;
 
   /** @param waitMsMax how long a call waits for removals of before, in milliseconds */
-  constructor(world: World, backend: Pick<BirthBackend, 'remove'>, events: RemovalEvents, waitMsMax: number) {
+  constructor(world: World, backend: Pick<BirthBackend, 'remove'>, events: UnlinkEvents, waitMsMax: number) {
     this.#world = world;
     this.#backend = backend;
     this.#events = events;
@@ -160,7 +160,7 @@ export class Removals implements PendingKind {
 
   async #bounded(work: Promise<unknown>): Promise<void> {
     const { promise: late, reject } = Promise.withResolvers<never>();
-    const why = `Removals of before have no answer of the cluster within ${this.#waitMsMax} ms`;
+    const why = `Unlinks of before have no answer of the cluster within ${this.#waitMsMax} ms`;
     const timer = this.#world.after(this.#waitMsMax, () => reject(new ServiceError('no-majority', why)));
     await Promise.race([work, late]).finally(() => timer.cancel());
   }
@@ -217,7 +217,7 @@ export class Removals implements PendingKind {
       } catch (error) {
         const isAnswered = error instanceof ServiceError && error.remedy === 'give-up';
         if (isAnswered || signal.aborted)
-          return { outcomes: batch.map((): RemovalOutcome => ({ kind: 'refused', error })), atNs: null };
+          return { outcomes: batch.map((): UnlinkOutcome => ({ kind: 'refused', error })), atNs: null };
       }
       await this.#world.sleep(AGAIN_MS, { signal }).catch(() => undefined);
     }

@@ -4,16 +4,16 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RemovalRows } from '../../fuse/pending/removal-rows.ts';
+import { UnlinkStreaks } from '../../fuse/pending/unlink-streaks.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const DIRECTORY = 7;
 const ROW_MS = 100;
 
-function started(rowMs = ROW_MS) {
+function started(streakMs = ROW_MS) {
   let nowMs = 1_000;
   const world = { ...systemWorld, nowMs: () => nowMs };
-  const rows = new RemovalRows(world, rowMs);
+  const rows = new UnlinkStreaks(world, streakMs);
   const pass = (ms: number) => {
     nowMs += ms;
   };

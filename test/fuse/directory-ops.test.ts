@@ -8,9 +8,9 @@ import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes, FileSystemBackend } from '../../fuse/backend.ts';
-import { withBirths } from '../../fuse/pending/birth-backend.ts';
-import { SLOW_MS } from '../../fuse/pending/removals.ts';
-import { UNBORN_MS_MAX } from '../../fuse/pending/uncommitted-files.ts';
+import { withPendingNames } from '../../fuse/pending/pending-names.ts';
+import { UNCOMMITTED_MS_MAX } from '../../fuse/pending/uncommitted-files.ts';
+import { SLOW_MS } from '../../fuse/pending/unlinks.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 import { MemoryBirths } from './memory-births.ts';
@@ -70,8 +70,8 @@ async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 
   };
   const cluster: FileSystemBackend = births.backend;
   const lines: string[] = [];
-  const backend = withBirths(world, cluster, births, (_, message) => lines.push(message), {
-    rowMs: ROW_MS,
+  const backend = withPendingNames(world, cluster, births, (_, message) => lines.push(message), {
+    streakMs: ROW_MS,
   });
   t.after(async () => {
     for (const release of holds) release();
@@ -112,8 +112,11 @@ const isNotFound = { code: 'not-found' };
 
 test('a new file has the mode that its maker’s mask leaves, and its directory’s group where that is to be so', async (t) => {
   const { make, memory, file, directory } = await started(t, { mode: 0o2775, gid: 50 });
-  const { attributes, unborn } = await make('f', { umask: 0o027 });
-  assert.deepEqual([unborn, attributes.mode, attributes.uid, attributes.gid], [true, 0o640, USER.uid, 50]);
+  const { attributes, uncommitted } = await make('f', { umask: 0o027 });
+  assert.deepEqual(
+    [uncommitted, attributes.mode, attributes.uid, attributes.gid],
+    [true, 0o640, USER.uid, 50],
+  );
   await file(attributes).settle();
   const { mode, uid, gid } = await memory.lookup(directory, 'f');
   assert.deepEqual([mode, uid, gid], [0o640, USER.uid, 50]);
@@ -154,13 +157,13 @@ test('where a directory has attributes that its files inherit, and in volumes wh
   const { backend, directory } = inheriting;
   await backend.setXattr(directory, 'system.posix_acl_default', Buffer.from('x'), 'set');
   // It is asked for once more when the next ones are made.
-  for (const name of ['a', 'b']) assert.equal((await inheriting.make(name)).unborn, undefined);
+  for (const name of ['a', 'b']) assert.equal((await inheriting.make(name)).uncommitted, undefined);
   await settled();
   assert.ok(backend.isHeld?.(directory));
-  assert.equal((await inheriting.make('c')).unborn, undefined);
+  assert.equal((await inheriting.make('c')).uncommitted, undefined);
   t.mock.reset();
   const sealing = await started(t, { policy: 'read-only' as 'quorum' });
-  for (const name of ['a', 'b']) assert.equal((await sealing.make(name)).unborn, undefined);
+  for (const name of ['a', 'b']) assert.equal((await sealing.make(name)).uncommitted, undefined);
 });
 
 test('the times of a directory are told as others find them, once what was made or removed in it is at the cluster', async (t) => {
@@ -188,8 +191,8 @@ test('whoever asks for extended attributes of a new file, or takes one away, ask
     ['b', (inode: number) => backend.xattr(inode, 'user.a')],
     ['c', (inode: number) => backend.removeXattr(inode, 'user.a')],
   ] as const) {
-    const { attributes, unborn } = await make(name);
-    assert.equal(unborn, true);
+    const { attributes, uncommitted } = await make(name);
+    assert.equal(uncommitted, true);
     await work(attributes.inode).catch((error: ServiceError) => assert.equal(error.code, 'no-attribute'));
     assert.ok(isThere(name), name);
   }
@@ -238,7 +241,7 @@ test('each file that stays open is there for others a moment after it was made',
   await make('a');
   pass(100);
   await make('b');
-  pass(UNBORN_MS_MAX - 100);
+  pass(UNCOMMITTED_MS_MAX - 100);
   await settled();
   assert.deepEqual([isThere('a'), isThere('b')], [true, false]);
   pass(100);
@@ -255,7 +258,7 @@ test('when delegations are over, and when the mount ends, new files go to the cl
   await make('b');
   await make('c');
   await settled();
-  assert.equal((await make('d')).unborn, true);
+  assert.equal((await make('d')).uncommitted, true);
   await backend.stop();
   assert.ok(isThere('d'));
 });
@@ -264,19 +267,19 @@ test('who makes more files than are kept here waits until there are fewer, unles
   const { make, memory, file, directory } = await started(t);
   const kept: Attributes[] = [];
   const fill = async (prefix: string): Promise<boolean> => {
-    const { attributes, unborn } = await make(`${prefix}${kept.length}`);
+    const { attributes, uncommitted } = await make(`${prefix}${kept.length}`);
     kept.push(attributes);
     // Numbers are asked for in between.
     await turn();
-    return unborn === true;
+    return uncommitted === true;
   };
   while (kept.length < 2_000) assert.ok(await fill('f'));
   const waiting = make('more');
   assert.equal(await hasEnded(waiting), false);
-  assert.equal((await make('elsewhere', {}, ROOT)).unborn, undefined, 'Nobody holds the root');
+  assert.equal((await make('elsewhere', {}, ROOT)).uncommitted, undefined, 'Nobody holds the root');
   const [first] = kept as [Attributes];
   await file(first).settle();
-  assert.equal((await waiting).unborn, true);
+  assert.equal((await waiting).uncommitted, true);
   await Promise.all(kept.map((one) => file(one).settle()));
   // The same of their contents.
   const bytes = new Uint8Array(256 * 1024);
@@ -380,10 +383,10 @@ test('a change of a directory counts for what is made in it meanwhile and afterw
   await file((await making).attributes).settle();
   await file((await make('afterwards')).attributes).settle();
   assert.equal((await memory.lookup(directory, 'afterwards')).gid, 50);
-  assert.equal((await making).unborn, undefined, 'Who decides about it is the cluster');
+  assert.equal((await making).uncommitted, undefined, 'Who decides about it is the cluster');
 });
 
-// Removals.
+// Unlinks.
 
 test('a name that was removed is gone for all who look, also when delegations are over before the cluster has heard of it', async (t) => {
   const { made, births, backend, directory, hold, row, unlink, isThere } = await started(t);
@@ -406,7 +409,7 @@ test('a name that was removed in the ordinary way can be given to a new file at 
   const { make, made, unlink } = await started(t);
   await made('a');
   assert.equal((await unlink('a')).behind, undefined);
-  assert.equal((await make('a')).unborn, true);
+  assert.equal((await make('a')).uncommitted, true);
 });
 
 test('who removes a file long after others removes it for itself', async (t) => {

@@ -5,22 +5,22 @@ import type { BirthBackend, FileSystemBackend } from '../backend.ts';
 import { nameStateOf } from '../metadata/delegated-names.ts';
 import type { Log } from '../transport.ts';
 import { CAPABILITY_NAME } from '../xattr-names.ts';
-import { NewbornFiles } from './newborn-files.ts';
+import { DirectoryOps } from './directory-ops.ts';
 import { FLUSH_ALL } from './pending-ops.ts';
-import type { RemovalOptions } from './removals.ts';
+import type { UnlinkOptions } from './unlinks.ts';
 
 /**
  * A volume of which new files are first made here, where that can be: the cluster hears of each with all of its contents
  * (docs/design/mount.md, "Delegated directories"). Whatever needs such a file at the cluster waits until it is there.
  */
-export function withBirths(
+export function withPendingNames(
   world: World,
   backend: FileSystemBackend,
   birth: BirthBackend,
   log: Log,
-  options: RemovalOptions = {},
+  options: UnlinkOptions = {},
 ): FileSystemBackend {
-  const files = new NewbornFiles(world, backend, birth, log, options);
+  const files = new DirectoryOps(world, backend, birth, log, options);
   return {
     ...backend,
     async stop() {
@@ -29,8 +29,8 @@ export function withBirths(
     },
     lookup: (parent, name) => files.lookup({ parent, name }),
     async attributes(inode) {
-      const unborn = files.unborn(inode);
-      if (unborn !== undefined) return unborn.attributes;
+      const uncommitted = files.uncommitted(inode);
+      if (uncommitted !== undefined) return uncommitted.attributes;
       await files.flush({ kind: 'inode', inode }, 'unlinks');
       return backend.attributes(inode);
     },
@@ -99,15 +99,15 @@ export function withBirths(
       return renamed;
     },
     async setAttributes(inode, changes) {
-      const unborn = files.unborn(inode);
-      if (unborn?.takes(changes) === true) return unborn.setAttributes(changes);
+      const uncommitted = files.uncommitted(inode);
+      if (uncommitted?.takes(changes) === true) return uncommitted.setAttributes(changes);
       await files.flush({ kind: 'inode', inode });
       files.writing(inode);
       return files.changingDirectory(inode, () => backend.setAttributes(inode, changes));
     },
     async xattr(inode, name) {
       // The kernel asks for a capability before the first write, which is to stay here.
-      if (name === CAPABILITY_NAME && files.unborn(inode)?.attributes.xattrs === 0)
+      if (name === CAPABILITY_NAME && files.uncommitted(inode)?.attributes.xattrs === 0)
         throw new ServiceError('no-attribute', `Inode ${inode} has no attribute "${name}"`);
       await files.flush({ kind: 'inode', inode });
       return backend.xattr(inode, name);
@@ -141,6 +141,6 @@ export function withBirths(
     onHeld: (held) => {
       files.held = held;
     },
-    openFile: (inode, ...rest) => files.unborn(inode) ?? files.open(inode, ...rest),
+    openFile: (inode, ...rest) => files.uncommitted(inode) ?? files.open(inode, ...rest),
   };
 }

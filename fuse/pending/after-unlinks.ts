@@ -1,6 +1,6 @@
 import type { BackendFile, BackendLocks, ContentVersion, FileState } from '../backend.ts';
 import { FLUSH_ALL } from './pending-ops.ts';
-import type { Removals } from './removals.ts';
+import type { Unlinks } from './unlinks.ts';
 
 type Changed = FileState | { readonly state: FileState; readonly contents?: undefined };
 
@@ -17,16 +17,16 @@ export interface ContentsEvents {
  * A file whose contents find the quota that asynchronous unlinks leave, and whose locks are taken and given back when these are at the cluster: the
  * next holder of a lock finds no name that was gone before.
  */
-export function afterRemovals(
+export function afterUnlinks(
   file: BackendFile,
-  removals: Removals,
+  unlinks: Unlinks,
   { written, settled, mark }: ContentsEvents,
 ): BackendFile {
   let last: { readonly contents: ContentVersion; readonly mark: number } | null = null;
   const changing = async <Result extends Changed>(change: () => Promise<Result>): Promise<Result> => {
     written();
     try {
-      const result = await removals.withQuota(change);
+      const result = await unlinks.withQuota(change);
       // A second time: what was asked meanwhile may be older.
       written();
       const { contents }: FileState = 'state' in result ? result.state : result;
@@ -50,24 +50,24 @@ export function afterRemovals(
       await file.settle();
       if (last !== null) settled(last.contents, last.mark);
     },
-    openLocks: (lost) => locksAfter(file.openLocks(lost), removals),
+    openLocks: (lost) => locksAfter(file.openLocks(lost), unlinks),
   };
 }
 
-function locksAfter(locks: BackendLocks, removals: Removals): BackendLocks {
+function locksAfter(locks: BackendLocks, unlinks: Unlinks): BackendLocks {
   return {
     async lock(...how) {
-      await removals.flush(FLUSH_ALL);
+      await unlinks.flush(FLUSH_ALL);
       await locks.lock(...how);
     },
     async unlock(range) {
-      await removals.flush(FLUSH_ALL);
+      await unlinks.flush(FLUSH_ALL);
       await locks.unlock(range);
     },
     holder: (lock) => locks.holder(lock),
     isLost: (kind, owner) => locks.isLost(kind, owner),
     async close() {
-      await removals.flush(FLUSH_ALL);
+      await unlinks.flush(FLUSH_ALL);
       await locks.close();
     },
   };

@@ -15,7 +15,7 @@ import type {
   FileState,
   NewFile,
 } from '../../fuse/backend.ts';
-import { UnbornFile, type UnbornFileParts } from '../../fuse/pending/unborn-file.ts';
+import { UncommittedFile, type UncommittedFileParts } from '../../fuse/pending/uncommitted-file.ts';
 import { BIRTH_BYTES_MAX } from '../../wire/births.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
@@ -92,7 +92,7 @@ function started(isNamed = false) {
     copyFrom: async () => ({ copiedBytes: 1, state: await change('copy', 1)() }),
     openLocks: () => locks,
   } as unknown as BackendFile;
-  const parts: UnbornFileParts = {
+  const parts: UncommittedFileParts = {
     bear: async (whole) => {
       calls.push('bear');
       const { outcome } = cluster;
@@ -132,13 +132,13 @@ function started(isNamed = false) {
     isFull: () => cluster.isFull,
     inheritsGroup: false,
   };
-  const facts: UnbornFileParts = {
+  const facts: UncommittedFileParts = {
     ...parts,
     get inheritsGroup() {
       return cluster.inheritsGroup;
     },
   };
-  const file = new UnbornFile(systemWorld, { parent: 1, name: 'f' }, BEFORE, facts, isNamed);
+  const file = new UncommittedFile(systemWorld, { parent: 1, name: 'f' }, BEFORE, facts, isNamed);
   return { file, cluster, calls, told };
 }
 
@@ -275,11 +275,11 @@ test('the catalog is told of what it was not borne with, and of nothing else', a
 
 test('what is not stored is a late error unless its creation, its sync or its close has failed', async () => {
   for (const [meanwhile, isReported] of [
-    [(file: UnbornFile) => file.come('born'), false],
-    [(file: UnbornFile) => file.arrive(), false],
-    [(file: UnbornFile) => file.seal(), false],
-    [(file: UnbornFile) => file.arrive(true), true],
-    [(file: UnbornFile) => file.flush(), true],
+    [(file: UncommittedFile) => file.come('born'), false],
+    [(file: UncommittedFile) => file.arrive(), false],
+    [(file: UncommittedFile) => file.seal(), false],
+    [(file: UncommittedFile) => file.arrive(true), true],
+    [(file: UncommittedFile) => file.flush(), true],
   ] as const) {
     const { file, cluster, told } = started();
     await file.append(bytesOf('text'));
@@ -405,7 +405,7 @@ test('where another client has the name nothing is written to its file, and no a
     await file.append(bytesOf('text'));
     Object.assign(cluster, { outcome, refusal: taken, makeFails: taken });
     await assert.rejects(file.arrive(), taken);
-    assert.deepEqual([file.isUnborn, file.keeps(9), file.takes({ mode: 0o600 })], [false, false, false]);
+    assert.deepEqual([file.isUncommitted, file.keeps(9), file.takes({ mode: 0o600 })], [false, false, false]);
     Object.assign(cluster, { outcome: 'born', makeFails: null });
     await assert.rejects(file.append(bytesOf('more')), taken);
     await assert.rejects(file.flush(), taken);
@@ -445,11 +445,11 @@ test('once it is there it is a file as any other, also to whoever locks it', asy
 
 test('what can be done at the cluster alone has it there before', async () => {
   for (const [work, expected] of [
-    [(file: UnbornFile) => file.flush(), ['bear', 'flush']],
-    [(file: UnbornFile) => file.seal(), ['bear', 'seal']],
-    [(file: UnbornFile) => file.seek(0, 'data'), ['bear']],
-    [(file: UnbornFile) => file.punch(0, 1, false), ['make', 'write on 0.0', 'punch']],
-    [(file: UnbornFile) => file.copyFrom(8, 0, 0, 1), ['make', 'write on 0.0', 'copy']],
+    [(file: UncommittedFile) => file.flush(), ['bear', 'flush']],
+    [(file: UncommittedFile) => file.seal(), ['bear', 'seal']],
+    [(file: UncommittedFile) => file.seek(0, 'data'), ['bear']],
+    [(file: UncommittedFile) => file.punch(0, 1, false), ['make', 'write on 0.0', 'punch']],
+    [(file: UncommittedFile) => file.copyFrom(8, 0, 0, 1), ['make', 'write on 0.0', 'copy']],
   ] as const) {
     const { file, calls } = started();
     await file.append(bytesOf('text'));
