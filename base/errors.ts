@@ -104,6 +104,8 @@ export interface ErrorDetails {
   readonly retryAfterMs?: number;
   /** Who holds the lease that was asked for. */
   readonly holder?: HolderDetails;
+  /** Ids of catalog members whose release does not know the command. Nothing was executed. */
+  readonly outdated?: readonly string[];
 }
 
 export interface HolderDetails {

@@ -47,6 +47,7 @@ export interface Problem {
   readonly unreachable?: readonly string[];
   readonly primary?: string;
   readonly holder?: HolderDetails;
+  readonly outdated?: readonly string[];
 }
 
 /** Answer of `GET /v1/data/{file}/state`, and of every change of contents. */

@@ -176,6 +176,7 @@ export class LocalCatalogService implements CatalogService {
     throw new ServiceError(
       'precondition-failed',
       `${runs} a release that does not know this ("${command.kind}", command version ${version}): upgrade first`,
+      { outdated: older },
     );
   }
 

@@ -41,6 +41,13 @@ export interface Creations {
   readonly wholes: WholeFiles;
 }
 
+/** @returns whether all peers are known to have `replace-with-contents`; the release of a disconnected peer is unknown */
+export function doAllKnowReplacements(
+  transport: Pick<ClusterTransport, 'commandsVersion' | 'peers'>,
+): boolean {
+  return transport.peers.every((peer) => (transport.commandsVersion(peer) ?? 0) >= REPLACEMENTS_VERSION);
+}
+
 export function creationsOf(parts: CreationsParts): Creations {
   const { self, incarnation, world, clock, log, host, store, traffic, placement, gateway } = parts;
   const { metrics, transport, isConnected } = parts;
@@ -67,11 +74,7 @@ export function creationsOf(parts: CreationsParts): Creations {
     births: new Births({ ...shared, query, command }),
     wholes: new WholeFiles({
       ...{ ...shared, world },
-      isUnderstood: () =>
-        transport().peers.every((peer) => {
-          const version = transport().commandsVersion(peer);
-          return version === null || version >= REPLACEMENTS_VERSION;
-        }),
+      isUnderstood: () => doAllKnowReplacements(transport()),
       flushCatalog: () => gateway.flushCatalog(),
     }),
   };

@@ -1,3 +1,4 @@
+import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { NumberPlace } from '../../replica/birth.ts';
@@ -34,7 +35,7 @@ export interface WholeFilesParts {
   readonly traffic: Pick<Traffic, 'wrote'>;
   /** By outcome: `born`, `unborn`. */
   readonly outcomes: Counter;
-  /** Whether all servers in reach know the command that names such files. */
+  /** Whether all servers are known to know the command that names such files. */
   isUnderstood(): boolean;
   /** Whether new files would go to better servers: in reach, and with free space. */
   isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[]): boolean;
@@ -73,7 +74,7 @@ export class WholeFiles {
     const storage = await settings.ofVolume(volumeName);
     const { policy, objectBytes } = storage.volume;
     // Policy "all" wants more than a majority, and "read-only" a seal.
-    const number = policy === 'quorum' ? await this.#takeNumber(storage) : null;
+    const number = policy === 'quorum' ? await this.#takeNumber(storage).catch(nullIfOutdated) : null;
     if (number === null) return null;
     const { inode, members } = number;
     const modifiedNs = clock.wallNs();
@@ -134,4 +135,13 @@ export class WholeFiles {
     await this.#parts.flushCatalog();
     return { next: first, end: first + count };
   }
+}
+
+/**
+ * @returns null where the catalog refuses a command because a member runs an earlier release; only the catalog's primary knows the
+ *   releases of all members
+ */
+export function nullIfOutdated(error: unknown): null {
+  if (error instanceof ServiceError && error.details.outdated !== undefined) return null;
+  throw error;
 }

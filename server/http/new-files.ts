@@ -3,7 +3,12 @@ import { ServiceError } from '../../base/errors.ts';
 import { assertBytesAllowed, assertInodeAllowed } from '../../catalog/quota.ts';
 import type { Attributes, CommandResults, Expectation, Place } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
-import { type StoredContents, WHOLE_BYTES_MAX, type WholeFiles } from '../file/whole-files.ts';
+import {
+  nullIfOutdated,
+  type StoredContents,
+  WHOLE_BYTES_MAX,
+  type WholeFiles,
+} from '../file/whole-files.ts';
 import type { Gateway } from '../gateway.ts';
 import { changeUnder, currentOf } from './conditional-change.ts';
 import { type Conditions, checkForChange, etagOf, standingOf } from './conditions.ts';
@@ -217,7 +222,7 @@ export class NewFiles {
       return this.#gateway.durably(command, commands.next()).catch((error: unknown) => {
         // The volume's files are stored otherwise by now, or the catalog's primary is of an earlier release.
         if (error instanceof ServiceError && error.code === 'bad-request') return null;
-        throw error;
+        return nullIfOutdated(error);
       });
     };
     const result = await changeUnder(this.#gateway, path, conditions, true, change);

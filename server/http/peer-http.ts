@@ -178,11 +178,12 @@ function errorOfProblem(
   if (problem === null || !isErrorCode(problem.code)) {
     return new ServiceError('internal', `Server ${server} answered ${status} without a problem document`);
   }
-  const { code, detail, primary, unreachable } = problem;
+  const { code, detail, primary, unreachable, outdated } = problem;
   const retryAfterSeconds = Number(headers['retry-after']);
   const details: ErrorDetails = {
     ...(typeof primary === 'string' ? { primary } : {}),
     ...(Array.isArray(unreachable) ? { unreachable: unreachable.map(String) } : {}),
+    ...(Array.isArray(outdated) ? { outdated: outdated.map(String) } : {}),
     ...(retryAfterSeconds > 0 ? { retryAfterMs: retryAfterSeconds * 1000 } : {}),
   };
   return new ServiceError(

@@ -20,7 +20,7 @@ const HTTP_STATUSES: ReadonlySet<number> = new Set([405, 408, 411, 415, 417, 431
 
 /** @param status of the answer where HTTP has a more precise one than the catalogue */
 export function problemOf(error: ServiceError, status: number = ERRORS[error.code].status): Problem {
-  const { unreachable, primary, holder } = error.details;
+  const { unreachable, primary, holder, outdated } = error.details;
   return {
     type: `urn:leasehold:problem:${error.code}`,
     title: ERRORS[error.code].title,
@@ -30,6 +30,7 @@ export function problemOf(error: ServiceError, status: number = ERRORS[error.cod
     ...(unreachable === undefined ? {} : { unreachable }),
     ...(primary === undefined ? {} : { primary }),
     ...(holder === undefined ? {} : { holder }),
+    ...(outdated === undefined ? {} : { outdated }),
   };
 }
 

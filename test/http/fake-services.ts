@@ -12,6 +12,7 @@ import { outcomeResult } from '../../catalog/sessions.ts';
 import { Tables } from '../../catalog/tables.ts';
 import type { RequestId } from '../../replica/operation.ts';
 import { LockTable } from '../../server/file/lock-table.ts';
+import type { WholeFiles } from '../../server/file/whole-files.ts';
 import { Gateway } from '../../server/gateway.ts';
 import { buildApp } from '../../server/http/app.ts';
 import { MetricsRegistry } from '../../server/metrics.ts';
@@ -21,6 +22,7 @@ import type {
   AnsweredCommands,
   Command,
   CommandRequest,
+  CommandResults,
   FlushAnswer,
   Query,
 } from '../../wire/catalog-api.ts';
@@ -61,6 +63,8 @@ export interface FakeOptions {
   readonly servers?: number;
   readonly replicas?: number;
   readonly operationTimeoutMs?: number;
+  /** Small files of REST are created with contents, without replication: the catalog names them, and `contentsOf` has the bytes. */
+  readonly createsWithContents?: boolean;
 }
 
 /**
@@ -87,6 +91,7 @@ export class FakeCluster {
   readonly #db = new Database(':memory:');
   readonly #ids: readonly ServerId[];
   readonly #operationTimeoutMs: number;
+  readonly #createsWithContents: boolean;
   #seq = 0;
   readonly #changes = new CatalogChanges(systemWorld, 0);
   #nowNs = 1_700_000_000_000_000_000n;
@@ -95,6 +100,7 @@ export class FakeCluster {
   private constructor(options: FakeOptions) {
     this.#ids = Array.from({ length: options.servers ?? 3 }, (_, index) => `s${index + 1}` as ServerId);
     this.#operationTimeoutMs = options.operationTimeoutMs ?? 2000;
+    this.#createsWithContents = options.createsWithContents ?? false;
     this.catalogPrimary = this.#ids[0] as ServerId;
     ensureSchema(this.#db);
     const replicas = options.replicas ?? 3;
@@ -187,11 +193,35 @@ export class FakeCluster {
       world: systemWorld,
       metrics,
     });
-    const app = await buildApp({ gateway, log: this.#log(), metrics });
+    const wholes = this.#createsWithContents ? { wholes: this.#wholeFiles() } : {};
+    const app = await buildApp({ gateway, log: this.#log(), metrics, ...wholes });
     await app.listen({ host: '127.0.0.1', port: 0 });
     const url = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
     urls.set(id, url);
     return Object.assign(status, { id, url, app, gateway, metrics });
+  }
+
+  #wholeFiles(): WholeFiles {
+    const owner = randomInt(1, 2 ** 47);
+    const store: WholeFiles['store'] = async (_volume, bytes) => {
+      const replicas = this.#ids.slice(0, 3);
+      const command: Command = { kind: 'reserve-inodes', owner, count: 1, members: [replicas] };
+      const reserved = this.execute({
+        session: randomInt(2, 2 ** 47),
+        number: 1,
+        command,
+      }) as CommandResults['reserve-inodes'];
+      const found = this.contentsOf(reserved.first as FileId);
+      const contents = { epoch: 1, seq: 1 };
+      Object.assign(found, { bytes: Buffer.from(bytes), ...contents, contents });
+      const { modifiedNs } = found;
+      const sizeBytes = bytes.length;
+      return {
+        ...{ inode: reserved.first, owner, replicas, objectBytes: 128 * 1024 },
+        ...{ sizeBytes, modifiedNs, contents },
+      };
+    };
+    return { store, named: () => undefined } as unknown as WholeFiles;
   }
 
   #catalogOf(id: ServerId): CatalogService {

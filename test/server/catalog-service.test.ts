@@ -175,7 +175,10 @@ test('a command is given only if all members that are there know what it means',
         ['b', 2],
         ['c', 1],
       ]),
-      { code: 'precondition-failed', message: /^Server c runs a release that does not know this/ },
+      {
+        ...{ code: 'precondition-failed', message: /^Server c runs a release that does not know this/ },
+        details: { outdated: ['c'] },
+      },
     );
   }
 });

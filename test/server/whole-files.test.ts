@@ -4,9 +4,11 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import { REPLACEMENTS_VERSION } from '../../catalog/versions.ts';
 import { firstEpoch } from '../../replica/birth.ts';
 import { encodeBirthCall, SYNCED_CALL } from '../../server/file/birth-call.ts';
 import { birthOperations } from '../../server/file/borne-file.ts';
+import { doAllKnowReplacements } from '../../server/file/creations.ts';
 import { FirstContents, type FirstContentsOf } from '../../server/file/first-contents.ts';
 import { WHOLE_BYTES_MAX, WholeFiles } from '../../server/file/whole-files.ts';
 import type { Policy } from '../../wire/catalog-api.ts';
@@ -19,6 +21,7 @@ const BYTES = Buffer.from('the whole of it');
 function started() {
   const seen = {
     ...{ policy: 'quorum' as Policy, isUnderstood: true, outdated: null as ServerId | null },
+    ...{ refusal: null as ServiceError | null },
     ...{ isRefused: false, members: MEMBERS, reservations: 0, flushes: 0, stored: [] as FirstContentsOf[] },
   };
   const owners = new Map<number, readonly ServerId[]>();
@@ -33,6 +36,7 @@ function started() {
     },
     numbers: {
       reserve: async ({ count }) => {
+        if (seen.refusal !== null) throw seen.refusal;
         const first = 100 * ++seen.reservations;
         for (let number = first; number < first + count; number++) owners.set(number, seen.members);
         return { first, count, bearer: 's1', named: true, validMs: 1_000 };
@@ -90,6 +94,28 @@ test('files that a majority does not suffice for, large ones, and those that oth
   seen.isUnderstood = true;
   seen.isRefused = true;
   assert.equal(await wholes.store('v', BYTES), null);
+});
+
+test('a file is staged where the catalog refuses its number for a member of an earlier release, and for nothing else', async () => {
+  const { wholes, seen } = started();
+  seen.refusal = new ServiceError('precondition-failed', 'Upgrade first', { outdated: ['s3'] });
+  assert.equal(await wholes.store('v', BYTES), null);
+  seen.refusal = new ServiceError('precondition-failed', 'Another reason');
+  await assert.rejects(wholes.store('v', BYTES), { code: 'precondition-failed' });
+  seen.refusal = null;
+  assert.notEqual(await wholes.store('v', BYTES), null, 'Numbers are reserved again');
+});
+
+test('the release of a peer that is not connected counts as an earlier one', () => {
+  const understands = (...versions: readonly (number | null)[]): boolean =>
+    doAllKnowReplacements({
+      peers: MEMBERS.slice(0, versions.length),
+      commandsVersion: (peer) => versions[MEMBERS.indexOf(peer)] ?? null,
+    });
+  assert.ok(understands(REPLACEMENTS_VERSION, REPLACEMENTS_VERSION + 1));
+  assert.ok(!understands(REPLACEMENTS_VERSION, REPLACEMENTS_VERSION - 1));
+  assert.ok(!understands(REPLACEMENTS_VERSION, null));
+  assert.ok(understands(), 'A single server');
 });
 
 test('numbers whose servers are away are exchanged for others', async () => {

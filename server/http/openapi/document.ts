@@ -36,6 +36,7 @@ const Problem = Type.Object({
   holder: Type.Optional(
     Type.Object({ owner: Type.String(), token: Type.Integer(), remainingMs: Type.Number() }),
   ),
+  outdated: Type.Optional(Type.Array(Type.String())),
 });
 
 const PROBLEM = {

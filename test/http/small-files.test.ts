@@ -1,0 +1,42 @@
+/**
+ * Goal: a small file that comes by HTTP is created with contents, or staged where that cannot be.
+ * Method: the HTTP face over fake services, which create files with contents without replication.
+ */
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
+import type { Command } from '../../wire/catalog-api.ts';
+import { ask } from './ask.ts';
+import { FakeCluster, type Interceptor } from './fake-services.ts';
+
+const PATH = '/v1/files/main/small';
+
+async function started(t: TestContext): Promise<FakeCluster> {
+  const cluster = await FakeCluster.start({ createsWithContents: true });
+  t.after(() => cluster.close());
+  return cluster;
+}
+
+/** The catalog's primary refuses a kind of command, as of a member of an earlier release. */
+function refusing(kind: Command['kind']): Interceptor {
+  return ({ method, request }) => {
+    if (method !== 'execute' || request === undefined || !('command' in request)) return;
+    if (request.command.kind !== kind) return;
+    throw new ServiceError('precondition-failed', 'Server s3 runs an old release', { outdated: ['s3'] });
+  };
+}
+
+test('a file that an earlier release could not name is staged, with and without conditions', async (t) => {
+  const cluster = await started(t);
+  // Not the catalog's primary: the refusal comes from another server.
+  const { url } = cluster.server(1);
+  const first = await ask(url, 'PUT', PATH, { body: 'first' });
+  assert.equal(first.status, 201);
+  assert.equal(cluster.commands.at(-1)?.command.kind, 'replace-with-contents');
+  cluster.intercept = refusing('replace-with-contents');
+  const { etag = '' } = first.headers;
+  assert.equal((await ask(url, 'PUT', PATH, { body: 'second', headers: { 'if-match': etag } })).status, 204);
+  assert.equal((await ask(url, 'PUT', `${PATH}-2`, { body: 'third' })).status, 201);
+  assert.equal((await ask(url, 'GET', PATH)).text, 'second');
+  assert.equal((await ask(url, 'PUT', PATH, { body: 'x', headers: { 'if-match': etag } })).status, 412);
+});
