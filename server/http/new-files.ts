@@ -104,6 +104,21 @@ export class NewFiles {
   ): Promise<Received> {
     const parent = await this.#judge(path, conditions, announcedBytes);
     const received = receivedOf(body);
+    try {
+      return await this.#received(path, parent, received, check, { lengthBytes, wholeBytesMax });
+    } finally {
+      // After an error the iterator would keep its listener on the body, and the rest of the body could not be drained.
+      await received.return(undefined);
+    }
+  }
+
+  async #received(
+    path: FilePath,
+    parent: Attributes,
+    received: AsyncGenerator<Buffer>,
+    check: DigestCheck,
+    { lengthBytes, wholeBytesMax }: Required<Omit<ReceiveLimits, 'announcedBytes'>>,
+  ): Promise<Received> {
     const bytesMax = Math.min(WHOLE_BYTES_MAX, wholeBytesMax);
     const isTried = this.#wholes !== null && lengthBytes <= bytesMax;
     const begun = isTried ? await this.#uploads.counted(() => beginningOf(received, bytesMax)) : NOTHING_READ;

@@ -40,3 +40,24 @@ test('a file that an earlier release could not name is staged, with and without 
   assert.equal((await ask(url, 'GET', PATH)).text, 'second');
   assert.equal((await ask(url, 'PUT', PATH, { body: 'x', headers: { 'if-match': etag } })).status, 412);
 });
+
+test('what is left of a body is drained where its file cannot be staged', { timeout: 20_000 }, async (t) => {
+  const cluster = await started(t);
+  const { url } = cluster.server(0);
+  cluster.intercept = ({ method, request }) => {
+    if (method === 'execute' && request !== undefined && 'command' in request)
+      if (request.command.kind === 'create-orphan') throw new ServiceError('no-space', 'planted');
+  };
+  const body = 'x'.repeat(4 * 1024 * 1024);
+  const boundary = 'xyz';
+  const part = `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n${body}\r\n`;
+  const form = {
+    body: `${part}--${boundary}--\r\n`,
+    headers: { 'content-type': `multipart/form-data; boundary=${boundary}` },
+  };
+  assert.equal((await ask(url, 'POST', '/v1/files/main/', form)).status, 507);
+  const chunked = { body, headers: { 'transfer-encoding': 'chunked' } };
+  assert.equal((await ask(url, 'PUT', PATH, chunked)).status, 507);
+  const announced = { body, headers: { 'content-length': String(body.length) } };
+  assert.equal((await ask(url, 'PUT', PATH, announced)).status, 507);
+});
