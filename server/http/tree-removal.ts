@@ -34,9 +34,11 @@ export async function removeTree(gateway: Gateway, path: FilePath, removal: Remo
   // The root of a volume stays; it is empty now.
   const removesItself = path.names.length > 0 && budget.left > 0;
   if (removesItself) {
+    // The catalog removes only an empty directory, and the removal survives a loss of power: so do all removals before it.
     await gateway.durably({ kind: 'remove-directory', place });
-    budget.left--;
-  } else await gateway.flushCatalog();
+    return { removed: NAMES_MAX - budget.left + 1, more: false };
+  }
+  await gateway.flushCatalog();
   // What was removed in an earlier epoch may be there again after a loss of power.
   return { removed: NAMES_MAX - budget.left, more: budget.left === 0 || gateway.catalogEpoch !== epoch };
 }

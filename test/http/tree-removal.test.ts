@@ -37,3 +37,24 @@ test('a tree that is too large for one request goes with the next', async (t) =>
   assert.equal((await remove()).status, 204);
   assert.equal((await ask(url, 'GET', '/v1/files/main/tree/')).status, 404);
 });
+
+test('a directory that is removed itself is gone, however often the catalog changes its primary meanwhile', async (t) => {
+  const cluster = await FakeCluster.start({ servers: 1, replicas: 1 });
+  t.after(() => cluster.close());
+  const { url } = cluster.server(0);
+  const place = { volume: 'main', path: '/tree' };
+  const made: Command = { kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 };
+  cluster.execute({ session: 9, number: 1, command: made });
+  cluster.intercept = ({ method }) => {
+    if (method === 'execute') cluster.catalogEpoch++;
+  };
+  assert.equal((await ask(url, 'DELETE', '/v1/files/main/tree/?recursive=true')).status, 204);
+  assert.equal((await ask(url, 'DELETE', '/v1/files/main/tree/?recursive=true')).status, 404);
+  const link = { volume: 'main', path: '/link' };
+  cluster.execute({
+    session: 9,
+    number: 2,
+    command: { kind: 'symlink', place: link, target: 'x', uid: 0, gid: 0 },
+  });
+  assert.equal((await ask(url, 'DELETE', '/v1/files/main/?recursive=true')).status, 202, 'The root stays');
+});
