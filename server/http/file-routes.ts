@@ -205,8 +205,11 @@ export function fileRoutes(
   ): Promise<FastifyReply> {
     const key = idempotencyKeyOf(request);
     const known = key === null ? null : await files.recall(key);
-    const { attributes, etag, created } = known ?? (await storedFile(request, path, key));
-    setFileHeaders(reply, gateway, attributes.inode as FileId, null);
+    const { attributes, etag, created, creator } = known ?? (await storedFile(request, path, key));
+    const file = attributes.inode as FileId;
+    const isCreators = creator !== null && gateway.router.whereabouts(file).primary === null;
+    const { epoch } = attributes.contents;
+    setFileHeaders(reply, gateway, file, isCreators ? { primary: creator, epoch } : null);
     reply.header('etag', etag).header('last-modified', httpDate(attributes.modifiedNs));
     return reply.code(created ? 201 : 204).send();
   }

@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
 import { assertBytesAllowed, assertInodeAllowed } from '../../catalog/quota.ts';
 import type { Attributes, CommandResults, Expectation, Place } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
@@ -35,6 +36,8 @@ export interface NamedFile {
   readonly etag: string;
   /** The name is new. */
   readonly created: boolean;
+  /** The server that created the file with contents, and orders its changes without a lease; null for another file, and where it has no replica. */
+  readonly creator: ServerId | null;
 }
 
 /** What a client has sent for a file: all of its bytes, which nothing but this server has, or the state of a staged file without a name. */
@@ -243,8 +246,10 @@ export class NewFiles {
     const result = await changeUnder(this.#gateway, path, conditions, true, change);
     if (result === null) return null;
     // An earlier attempt under the same key may have created another one.
-    if (result.attributes.inode === stored?.inode) this.#wholes?.named(stored.inode);
-    return namedFile(result);
+    if (result.attributes.inode !== stored?.inode) return namedFile(result);
+    this.#wholes?.named(stored.inode);
+    const self = this.#gateway.services.status.id;
+    return namedFile(result, stored.replicas.includes(self) ? self : null);
   }
 
   /**
@@ -298,6 +303,7 @@ async function* joined(parts: readonly Buffer[], rest?: AsyncIterable<Buffer>): 
   if (rest !== undefined) yield* rest;
 }
 
-function namedFile({ attributes, replaced }: Replaced): NamedFile {
-  return { attributes, etag: etagOf(attributes.inode, attributes.contents), created: replaced === null };
+function namedFile({ attributes, replaced }: Replaced, creator: ServerId | null = null): NamedFile {
+  const etag = etagOf(attributes.inode, attributes.contents);
+  return { attributes, etag, created: replaced === null, creator };
 }

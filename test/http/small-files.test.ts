@@ -61,3 +61,14 @@ test('what is left of a body is drained where its file cannot be staged', { time
   const announced = { body, headers: { 'content-length': String(body.length) } };
   assert.equal((await ask(url, 'PUT', PATH, announced)).status, 507);
 });
+
+test('the answer names the server that created the file, which orders its changes', async (t) => {
+  const cluster = await started(t);
+  const { headers } = await ask(cluster.server(1).url, 'PUT', PATH, { body: 'x' });
+  const names = ['leasehold-primary', 'leasehold-epoch', 'leasehold-role'];
+  assert.deepEqual(
+    names.map((name) => headers[name]),
+    ['s2', '1', 'primary'],
+  );
+  assert.ok(headers.etag);
+});
