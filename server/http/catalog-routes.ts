@@ -37,7 +37,7 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.addHook('onSend', async (_request, reply) => {
     const primary = gateway.router.catalogPrimary();
     if (primary !== null) reply.header(HEADER_PRIMARY, primary);
-    const { seq, epoch } = gateway.catalogPosition;
+    const { catalogSeq: seq, catalogEpoch: epoch } = gateway;
     if (seq !== null) reply.header(HEADER_CATALOG_SEQ, String(seq));
     if (epoch > 0) reply.header(HEADER_CATALOG_EPOCH, String(epoch));
   });

@@ -96,6 +96,17 @@ describe('the gateway', () => {
     assert.ok(names.length >= 2);
   });
 
+  test('the catalog epoch in answers does not decrease when the server stops being the primary of the catalog', async () => {
+    const body = JSON.stringify({ query: { kind: 'volumes' } });
+    const headers = { 'content-type': 'application/json' };
+    const query = () => ask(cluster.server(0).url, 'POST', '/v1/catalog/queries', { body, headers });
+    cluster.catalogEpoch = 3;
+    assert.equal((await query()).headers['leasehold-catalog-epoch'], '3');
+    cluster.catalogPrimary = null;
+    const { status, headers: answered } = await query();
+    assert.deepEqual([status, answered['leasehold-catalog-epoch']], [503, '3']);
+  });
+
   test('a file is found from a server that has no replica of it, and the way is remembered', async () => {
     const file = await makeFile('far');
     const members = [S1, S2, S3];
