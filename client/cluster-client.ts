@@ -3,6 +3,7 @@ import type { World } from '../base/world.ts';
 import type { NumbersRequest, ReservedNumbers } from '../wire/birth-numbers.ts';
 import { type Birth, type BirthAnswer, type BirthOutcome, encodeBirths } from '../wire/births.ts';
 import type {
+  AnsweredCommands,
   Attributes,
   CacheAnswer,
   CacheOwner,
@@ -40,7 +41,7 @@ import { encodePath, type RemotePath } from './remote-path.ts';
 import { drawSession, type RequestWindow } from './request-window.ts';
 import { type Response, readJson } from './response.ts';
 import { SettleBatches } from './settle-batches.ts';
-import { CommandsLost, UnflushedCommands } from './unflushed-commands.ts';
+import { CommandsLost, type FlushOutcome, UnflushedCommands } from './unflushed-commands.ts';
 import { UnsyncedFiles } from './unsynced-changes.ts';
 
 const OPERATION_TIMEOUT_MS = 30_000;
@@ -112,6 +113,8 @@ export class ClusterClient {
   readonly #unsynced = new UnsyncedFiles();
   readonly #settling: SettleBatches;
   readonly #unflushed = new UnflushedCommands();
+  /** A flush found that commands are gone and then failed: the next one that succeeds throws `CommandsLost`. */
+  #isLossDue = false;
 
   constructor(options: ClusterClientOptions) {
     const { world } = options;
@@ -168,9 +171,9 @@ export class ClusterClient {
     return this.#learned(result);
   }
 
-  /** Whether commands were answered to this client that a loss of power of all servers may take back. */
+  /** Whether commands were answered to this client that a loss of power of all servers may take back, or has, unreported so far. */
   get hasUnflushedCommands(): boolean {
-    return !this.#unflushed.isEmpty;
+    return this.#isLossDue || !this.#unflushed.isEmpty;
   }
 
   /**
@@ -180,26 +183,43 @@ export class ClusterClient {
    */
   async flushCatalog(options?: CallOptions): Promise<void> {
     let hasLost = false;
-    const pages = [...this.#unflushed.pages()];
-    for (let answered = pages.shift(); answered !== undefined; answered = pages.shift()) {
-      const body: FlushRequest = { answered: [...answered] };
-      const request: ExchangeRequest = {
-        what: 'Cannot flush the catalog',
-        method: 'POST',
-        path: '/v1/catalog/flush',
-        headers: JSON_HEADERS,
-        body: JSON.stringify(body),
-        mutation: false,
-      };
-      const missing = await this.#exchanger.perform(this.#catalog, request, readMissing, options);
-      const { areLost, again } = this.#unflushed.flushed(answered, missing);
-      hasLost ||= areLost;
-      if (again.length === 0) continue;
+    try {
+      for (const pages = [...this.#unflushed.pages()]; pages.length > 0; ) {
+        const answered = pages.shift() ?? [];
+        const { areLost, again } = await this.#flushCommands(answered, options);
+        hasLost ||= areLost;
+        if (again.length > 0) pages.push(again);
+      }
+    } catch (error) {
+      // A later flush does not ask for these commands again.
+      this.#isLossDue ||= hasLost;
+      throw error;
+    }
+    hasLost ||= this.#isLossDue;
+    this.#isLossDue = false;
+    if (hasLost) throw new CommandsLost();
+  }
+
+  async #flushCommands(
+    answered: readonly AnsweredCommands[],
+    options: CallOptions | undefined,
+  ): Promise<FlushOutcome> {
+    const body: FlushRequest = { answered: [...answered] };
+    const request: ExchangeRequest = {
+      what: 'Cannot flush the catalog',
+      method: 'POST',
+      path: '/v1/catalog/flush',
+      headers: JSON_HEADERS,
+      body: JSON.stringify(body),
+      mutation: false,
+    };
+    const missing = await this.#exchanger.perform(this.#catalog, request, readMissing, options);
+    const outcome = this.#unflushed.flushed(answered, missing);
+    if (outcome.again.length > 0) {
       // The sessions end, so that only what is under way comes before the next flush.
       for (const commands of [this.#commands, this.#unlimited]) commands.renew();
-      pages.push(again);
     }
-    if (hasLost) throw new CommandsLost();
+    return outcome;
   }
 
   /**

@@ -12,6 +12,7 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import type { RequestId } from '../../replica/operation.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { HEADER_CATALOG_SEQ } from '../../wire/http-api.ts';
+import { FLUSH_SESSIONS_MAX } from '../../wire/request-limits.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { ask } from './ask.ts';
 import { FakeCluster } from './fake-services.ts';
@@ -267,6 +268,30 @@ test('a flush names the commands of all epochs of the catalog that were answered
   assert.equal(client.hasUnflushedCommands, false);
   await client.flushCatalog();
   assert.deepEqual(cluster.flushed.pop(), []);
+});
+
+test('a loss that a flush finds is reported although a later request of that flush fails', async (t) => {
+  const cluster = await started(t);
+  const { url } = cluster.server(0);
+  await using client = new ClusterClient({ world: systemWorld, servers: [url], operationTimeoutMs: 300 });
+  // Each epoch begins a session; a flush names more of them than fit in one request.
+  for (let count = 0; count < FLUSH_SESSIONS_MAX + 5; count++) {
+    cluster.catalogEpoch++;
+    await client.command({ kind: 'set-attributes', inode: 1, mode: 0o755 });
+  }
+  cluster.isLossy = true;
+  cluster.intercept = ({ method }) => {
+    if (method === 'flush-catalog' && cluster.flushed.length > 0)
+      throw new ServiceError('no-majority', 'planted');
+  };
+  cluster.flushed.length = 0;
+  await assert.rejects(client.flushCatalog(), { code: 'no-majority' });
+  cluster.isLossy = false;
+  cluster.intercept = () => {};
+  assert.equal(client.hasUnflushedCommands, true);
+  await assert.rejects(client.flushCatalog(), { code: 'storage' });
+  assert.equal(client.hasUnflushedCommands, false);
+  await client.flushCatalog();
 });
 
 test('commands that were refused, however many, do not make a flush miss one that is there', async (t) => {
