@@ -71,6 +71,11 @@ export interface WriteResult extends FileState {
    * was carried out before.
    */
   readonly before?: ContentVersion;
+  /**
+   * Whether the file had a name when the mark was set under which the write was ordered. If so, whatever replaced or removed the file
+   * under a condition did so behind the write. Absent where that is not known.
+   */
+  readonly named?: boolean;
   readonly offset: number;
 }
 

@@ -241,6 +241,7 @@ function resultOf(
     modifiedNs: modifiedNs.toString(),
     contents,
     ...(done.before === undefined ? {} : { before: done.before }),
+    ...(done.named === undefined ? {} : { named: done.named }),
     seq: done.seq,
     primary,
     epoch,

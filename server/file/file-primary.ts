@@ -26,14 +26,15 @@ export interface FileInCatalog {
   readonly isLive: boolean;
   /** Where it is live: the size that the file may grow to before the catalog is asked; infinite without a quota. */
   readonly allowedBytes: number;
+  /** Where it is live: whether it had a name when this was learned; null where that is not known. */
+  readonly isNamed: boolean | null;
   /**
    * Makes the catalog ask this file's primary for its size from now on.
    *
    * @param growTo the size that the file is about to have, where it may not have that yet
-   * @returns what it may grow to from now on
    * @throws ServiceError `quota-exceeded`
    */
-  markLive(mark: LiveMark, growTo?: number): Promise<number>;
+  markLive(mark: LiveMark, growTo?: number): Promise<Marked>;
   /** Larger than any before in this process: an epoch may be gone on with, and no two marks of it have one number. */
   nextTurn(): number;
   /** Where it is live: @see NameFlush. */
@@ -46,10 +47,20 @@ export interface FileInCatalog {
   knows(contents: ContentVersion): Promise<boolean>;
 }
 
+/** What the catalog says of a file when it has marked it. */
+export interface Marked {
+  /** What the file may grow to from now on. */
+  readonly allowedBytes: number;
+  /** Null where that is not known. */
+  readonly isNamed: boolean | null;
+}
+
 /** A change of the contents that is committed. */
 export interface Change extends Committed {
   /** The version that it has changed; absent where the change was made before, for then that is not known any more. */
   readonly before?: ContentVersion;
+  /** @see WriteResult.named */
+  readonly named?: boolean;
 }
 
 /**
@@ -78,6 +89,11 @@ export class FilePrimary {
    * what was allowed with it, which is not known here: the first growth asks.
    */
   #allowedBytes: number;
+  /**
+   * Whether the file had a name when the mark was set; null where that is not known. While the mark is set, no command that
+   * expects certain contents takes the name away.
+   */
+  #isNamed: boolean | null;
   readonly #inFlight: ChangesInFlight;
   #live: Promise<void> | null = null;
   /** The mark is an earlier primary's: it is set again, only in case that the catalog lost it with its power. */
@@ -121,6 +137,7 @@ export class FilePrimary {
       this.#unconfirmed = true;
     }
     this.#allowedBytes = catalog.isLive ? catalog.allowedBytes : 0;
+    this.#isNamed = catalog.isLive ? catalog.isNamed : null;
     this.#sizeBytes = attributes.sizeBytes;
     this.#modifiedNs = attributes.modifiedNs;
     this.#contents = { epoch: attributes.versionEpoch, seq: attributes.versionSeq };
@@ -407,9 +424,13 @@ export class FilePrimary {
     const turn = this.#catalog.nextTurn();
     this.#turn = turn;
     const epoch = this.#catalog.epoch();
-    const allowedBytes = await this.#catalog.markLive({ epoch: this.epoch.counter, turn });
+    this.#isNamed = null;
+    const { allowedBytes, isNamed } = await this.#catalog.markLive({ epoch: this.epoch.counter, turn });
     // Where a later mark was set meanwhile, the file was settled in between, and what this one allowed has ended.
-    if (this.#turn === turn) this.#allowedBytes = allowedBytes;
+    if (this.#turn === turn) {
+      this.#allowedBytes = allowedBytes;
+      this.#isNamed = isNamed;
+    }
     this.#nameFlush.marked(epoch);
   }
 
@@ -432,7 +453,9 @@ export class FilePrimary {
   /** @throws ServiceError `quota-exceeded` */
   async #askForGrowth(sizeBytes: number): Promise<void> {
     const mark = { epoch: this.epoch.counter, turn: this.#turn };
-    this.#allowedBytes = await this.#catalog.markLive(mark, Math.min(sizeBytes, FILE_BYTES_MAX));
+    this.#allowedBytes = (
+      await this.#catalog.markLive(mark, Math.min(sizeBytes, FILE_BYTES_MAX))
+    ).allowedBytes;
     if (this.#isBeyond(sizeBytes) && sizeBytes <= FILE_BYTES_MAX) {
       throw new ServiceError('internal', `The catalog allows file ${this.#file} less than it was asked for`);
     }
@@ -445,18 +468,18 @@ export class FilePrimary {
   ): Promise<Change> {
     if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw deposed(this.#file);
     if (request.under !== undefined) this.#assertLocked(request.under);
-    let before: ContentVersion | undefined;
+    let ordered: Pick<Change, 'before' | 'named'> = {};
     const committed = await this.#driver.submit(
       { request, result: encodeWriteOutcome(outcome), body },
       () => {
-        before = this.#contents;
+        ordered = { before: this.#contents, ...(this.#isNamed === null ? {} : { named: this.#isNamed }) };
         this.#sizeBytes = outcome.sizeBytes;
         this.#modifiedNs = outcome.modifiedNs;
         this.#contents = { epoch: this.epoch.counter, seq: this.#driver.orderedSeq };
         this.unsettled = true;
       },
     );
-    return before === undefined ? committed : { ...committed, before };
+    return { ...committed, ...ordered };
   }
 
   /** Strictly later than every change before, so that whoever compares times sees each change. */

@@ -30,6 +30,7 @@ export interface FileReplicasParts extends PrimaryWaiterParts {
 interface SeenLive {
   /** What the file may grow to. */
   readonly allowedBytes: number;
+  readonly isNamed: boolean;
   /** @see NameFlush */
   readonly markedIn: number;
 }
@@ -142,10 +143,10 @@ export class FileReplicas {
    */
   noteLive(
     driver: ReplicaDriver,
-    { allowedBytes = Infinity }: Attributes,
+    { allowedBytes = Infinity, links }: Attributes,
     markedIn: number = this.#parts.catalog.epoch(),
   ): void {
-    this.#seenLive.set(driver, { allowedBytes, markedIn });
+    this.#seenLive.set(driver, { allowedBytes, isNamed: links > 0, markedIn });
   }
 
   /** @returns what the catalog had when the replica was new here; absent where the file was not live then */

@@ -1,10 +1,10 @@
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { Position } from '../../replica/epoch.ts';
-import type { Command, LiveMark, Preservation } from '../../wire/catalog-api.ts';
+import type { Attributes, Command, LiveMark, Preservation } from '../../wire/catalog-api.ts';
 import { areSo } from '../bounded.ts';
 import type { FileStore } from '../storage/store.ts';
-import type { FilePrimary } from './file-primary.ts';
+import type { FilePrimary, Marked } from './file-primary.ts';
 
 /** How often contents are preserved under one number before another is asked for. */
 const PRESERVE_ATTEMPTS_MAX = 3;
@@ -33,11 +33,8 @@ export class LiveMarks {
     this.#parts = parts;
   }
 
-  /**
-   * Before the first change after a snapshot, what the snapshot shows is preserved.
-   * @returns what the file may grow to, in bytes
-   */
-  async set(primary: FilePrimary, file: FileId, mark: LiveMark, growTo?: number): Promise<number> {
+  /** Before the first change after a snapshot, what the snapshot shows is preserved. */
+  async set(primary: FilePrimary, file: FileId, mark: LiveMark, growTo?: number): Promise<Marked> {
     const { catalog } = this.#parts;
     const growth = growTo === undefined ? {} : { growTo };
     const command = { kind: 'open-for-write', inode: file, mark, ...growth, preserves: true } as const;
@@ -49,7 +46,7 @@ export class LiveMarks {
       // A catalog that forgot where the contents are would have them collected.
       answer = await catalog.durably({ ...command, preserved });
     }
-    return allowedIn(answer);
+    return markedIn(answer);
   }
 
   /**
@@ -75,10 +72,11 @@ export class LiveMarks {
   }
 }
 
-/** @returns what the answer to `open-for-write` lets the file grow to; in a volume without a quota it names nothing */
-function allowedIn(result: unknown): number {
-  const { attributes } = (result ?? {}) as { readonly attributes?: { readonly allowedBytes?: unknown } };
-  return typeof attributes?.allowedBytes === 'number' ? attributes.allowedBytes : Infinity;
+/** @returns what the answer to `open-for-write` says of the file; in a volume without a quota it names no size */
+function markedIn(result: unknown): Marked {
+  const { attributes } = (result ?? {}) as { readonly attributes?: Partial<Attributes> };
+  const { allowedBytes = Infinity, links } = attributes ?? {};
+  return { allowedBytes, isNamed: links === undefined ? null : links > 0 };
 }
 
 /** @returns what `open-for-write` wants to be preserved before the file may be written; null where it may be */

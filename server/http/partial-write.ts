@@ -142,7 +142,7 @@ export class PartialWrites {
         throw key === null ? error : keyedFailure(error, { refusal, isOver, path });
       });
     await this.#gateway.flush(file);
-    if (guarded) await this.#assertStillThere(path, file);
+    if (guarded && written.named !== true) await this.#assertStillThere(path, file);
     return answer(reply, this.#gateway, file, written);
   }
 
@@ -183,7 +183,7 @@ export class PartialWrites {
     throw new ServiceError('bad-request', `${displayPath(path)} is a ${current.kind}, without contents`);
   }
 
-  /** A condition speaks of the name: what was written to a file that lost it meanwhile is seen by nobody. */
+  /** A condition speaks of the name: what is written to a file that has lost it cannot be read. */
   async #assertStillThere(path: FilePath, file: FileId): Promise<void> {
     const now = await currentOf(this.#gateway, path, { follow: true, live: false });
     if (now?.inode === file) return;

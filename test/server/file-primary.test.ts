@@ -280,10 +280,23 @@ test('a write that was done is answered again, although its condition holds no m
   const [a] = servers;
   const { contents } = await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   const append = () => a.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2), { contents });
-  const { before, ...done } = await append();
+  const { before, named: _, ...done } = await append();
   assert.deepEqual(before, contents);
   assert.deepEqual(await append(), done);
   assert.equal((await a.files.state(FILE)).sizeBytes, 2);
+});
+
+test('a write tells whether the file had a name when it was marked', async (t) => {
+  for (const links of [1, 0]) {
+    const cluster = new SmallCluster(['a', 'b', 'c'], { command: async () => ({ attributes: { links } }) });
+    t.after(() => cluster.close());
+    await cluster.ready();
+    const [a] = cluster.servers as [SmallServer];
+    await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+    await a.files.settle(FILE);
+    const { named } = await a.files.write(FILE, requestOf(2), 0, Uint8Array.of(2));
+    assert.equal(named, links > 0);
+  }
 });
 
 test('each change tells which version it has changed, whatever else was ordered meanwhile', async (t) => {
