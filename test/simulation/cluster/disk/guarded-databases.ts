@@ -1,3 +1,5 @@
+import { createRequire } from 'node:module';
+import path from 'node:path';
 import Database from 'better-sqlite3';
 import type { SimulatedProcess } from '../simulated-process.ts';
 import { diskOf } from './guarded-files.ts';
@@ -12,6 +14,19 @@ const SYNCS = /^synchronous\s*=/i;
 /** Connections whose syncs are off. */
 const unsynced = new WeakSet<Database.Database>();
 
+/**
+ * The library keeps Node's `fs.access` when it is loaded, which is before the guard replaces it. With that one a copy of a
+ * database waits for the host's thread pool, and continues outside of its process after a time that no seed determines.
+ *
+ * @returns the library's `backup`, loaded again
+ */
+function guardedBackup(): Database.Database['backup'] {
+  const require = createRequire(import.meta.url);
+  const file = path.join(path.dirname(require.resolve('better-sqlite3')), 'methods/backup.js');
+  delete require.cache[file];
+  return require(file) as Database.Database['backup'];
+}
+
 /** Lets the disk of a simulated process see what SQLite does with the files of databases. */
 export function guardDatabases(currentProcess: () => SimulatedProcess | null): void {
   const { prototype } = Database;
@@ -23,6 +38,7 @@ export function guardDatabases(currentProcess: () => SimulatedProcess | null): v
     disk.used(database);
     return disk;
   };
+  prototype.backup = guardedBackup();
   prototype.prepare = function (this: Database.Database, source: string) {
     const disk = diskNow(this);
     const statement = realDatabase.prepare.call(this, source);

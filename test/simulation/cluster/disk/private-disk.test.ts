@@ -5,6 +5,7 @@ import path from 'node:path';
 import { test } from 'node:test';
 import Database from 'better-sqlite3';
 import { Prng } from '../../../../base/prng.ts';
+import { currentProcess } from '../guard.ts';
 import { inSimulation } from '../in-simulation.ts';
 import type { VirtualTime } from '../virtual-time.ts';
 import { mountDisk } from './guarded-files.ts';
@@ -312,5 +313,21 @@ test('rot changes one bit of a container, or a page of a database', async () => 
     const before = machine.text('index.db');
     assert.equal(machine.disk.rotDatabase(new Prng(1)), 'index.db');
     assert.notEqual(machine.text('index.db'), before);
+  });
+});
+
+test('a copy of a database is made in its process, at virtual times', async () => {
+  await inSimulation(1, async (time, root) => {
+    const machine = new Machine(time, root, 1);
+    await machine.run('kill', async (at) => {
+      const beganMs = performance.now();
+      const source = new Database(at('catalog.db'));
+      source.exec('CREATE TABLE t (x)');
+      await source.backup(at('catalog.db.snapshot-1'));
+      assert.notEqual(currentProcess(), null);
+      assert.ok(performance.now() > beganMs);
+      source.close();
+    });
+    assert.ok(machine.has('catalog.db.snapshot-1'));
   });
 });
