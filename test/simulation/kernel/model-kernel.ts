@@ -48,11 +48,14 @@ export class ModelKernel implements Machine {
   readonly transport: Transport = async (_directory, calls, options) => {
     const device: KernelDevice = {
       send: (pieces) => this.#queue.reply(pieces),
+      // Another thread writes it, after the replies that were written before.
       notify: (pieces, done) => {
-        this.#notice(Buffer.concat(pieces)).then(
-          (isKnown) => done(isKnown ? null : failure('ENOENT')),
-          (error: unknown) => done(error instanceof KernelError ? failure(error.errno) : (error as Error)),
-        );
+        options.world.soon(() => {
+          this.#notice(Buffer.concat(pieces)).then(
+            (isKnown) => done(isKnown ? null : failure('ENOENT')),
+            (error: unknown) => done(error instanceof KernelError ? failure(error.errno) : (error as Error)),
+          );
+        });
       },
       signals: (pid) => this.#processes.get(pid)?.pending ?? 'killed',
     };

@@ -171,7 +171,8 @@ export class RequestQueue {
       if (error === 0) waiting.reply.resolve(bytes.subarray(OUT_HEADER_BYTES));
       else waiting.reply.reject(new KernelError(errnoOf(-error)));
     };
-    const wakeMs = this.#options.wakeMs?.() ?? 0;
+    // fuse_request_end: the end of a background request, such as that of a read ahead, runs within this call.
+    const wakeMs = waiting.isBackground ? 0 : (this.#options.wakeMs?.() ?? 0);
     if (wakeMs > 0) this.#world.after(wakeMs, wake);
     else this.#world.soon(wake);
   }
