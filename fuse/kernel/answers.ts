@@ -89,6 +89,11 @@ export class Answers {
     );
   }
 
+  /** @see CallsUnderWay.readsAnswered */
+  readsAnswered(node: number): Promise<void> {
+    return this.#underWay.readsAnswered(node);
+  }
+
   /** A signal came for the caller. */
   interrupt(unique: number): void {
     this.#underWay.interrupt(unique);

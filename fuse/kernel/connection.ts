@@ -43,6 +43,9 @@ export function connectKernel(
   const invalidateInode = async (inode: number, pages = true): Promise<void> => {
     absentLists?.forgetAll();
     const node = session.numbers.node(inode);
+    // The kernel waits for these reads itself before it drops pages. Once it has a notice, it ignores where the answer of an earlier
+    // read says that the file ends (`fuse_read_update_size`), and the program reads zeros behind that.
+    if (pages) await session.readsAnswered(node);
     // An answer that its caller has not taken up yet would be cached afterwards.
     while (!(await notifier.invalidateInode(node, pages)) && session.isInFlight(inode)) {
       await world.sleep(UPTAKE_LOOK_MS);

@@ -78,6 +78,11 @@ export class Session {
     return this.#view.isInFlight(inode);
   }
 
+  /** @see CallsUnderWay.readsAnswered */
+  readsAnswered(node: number): Promise<void> {
+    return this.#answers.readsAnswered(node);
+  }
+
   /** @see MountedTransport.dropAttributes */
   dropAttributes(inode: number): Promise<void> {
     return this.#view.dropAttributes(inode);

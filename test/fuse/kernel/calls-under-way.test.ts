@@ -58,3 +58,33 @@ test('whoever was killed waits no longer for a lock, though what has become of i
   assert.deepEqual(broken, [4, 2], 'The kernel tells of the first signal alone');
   calls.stop();
 });
+
+test('reads of a node are answered once each that was under way has its answer, however it ends', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const calls = new CallsUnderWay(
+    systemWorld,
+    () => undefined,
+    () => 'killed',
+  );
+  const begin = (unique: number, node = 7): CallUnderWay => {
+    const request = { kind: 'read', handle: 1, offset: 0, length: 1 } as const;
+    const call = { header: { ...HEADER, node, unique }, request, lateAtMs: Number.POSITIVE_INFINITY };
+    calls.begin(call);
+    return call;
+  };
+  await calls.readsAnswered(7);
+  const [first] = [begin(2), begin(4), begin(6, 8)];
+  let isAnswered = false;
+  const answered = calls.readsAnswered(7).then(() => {
+    isAnswered = true;
+  });
+  begin(8);
+  calls.end(first);
+  await Promise.resolve();
+  assert.equal(isAnswered, false);
+  calls.interrupt(4);
+  await answered;
+  const atStop = calls.readsAnswered(8);
+  calls.stop();
+  await atStop;
+});
