@@ -145,6 +145,7 @@ export class FileCalls {
     if (bytes.length === 0) return 0;
     if (!Number.isSafeInteger(offset + bytes.length))
       throw new ErrnoError('EFBIG', 'The file would be too large');
+    opened.failedSync = null;
     this.#throwFailed(opened);
     file.locks?.assertKept(handle);
     await this.#files.clearPrivileges(file, caller);
@@ -155,7 +156,12 @@ export class FileCalls {
     if (isAppend) await file.append(bytes);
     else await file.write(offset, bytes);
     if (isAppend && opened.appending) await this.#appended(file);
-    await this.#written(handle, opened);
+    try {
+      await this.#written(handle, opened);
+    } catch (error) {
+      if (opened.persisting && !isAppend) opened.failedSync = { error };
+      throw error;
+    }
     if (isAppend && !opened.appending) this.#dropBehindAnswer(file);
     return length;
   }
@@ -241,6 +247,8 @@ export class FileCalls {
 
   async persist(handle: number): Promise<void> {
     const opened = this.#handles.of(handle);
+    const { failedSync } = opened;
+    opened.failedSync = null;
     await opened.file.writes.drain();
     const lost = opened.errors.peek();
     if (lost !== undefined) this.#logLost(opened.file.inode, lost);
@@ -248,6 +256,7 @@ export class FileCalls {
     else await Promise.all([opened.file.persist(), this.#backend.persistNames?.('mount')]);
     const error = opened.errors.checkAndAdvance();
     if (error !== undefined) throw error;
+    if (failedSync !== null) throw failedSync.error;
   }
 
   async release(handle: number): Promise<void> {

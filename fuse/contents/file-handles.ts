@@ -20,6 +20,11 @@ export interface FileHandle {
   /** The kernel has pages from before, of which it may answer without a question. */
   hasPages: boolean;
   readonly errors: ErrorCursor;
+  /**
+   * Why the sync of the last write failed, whose bytes were taken. Where Linux has split a write, it returns a short count instead
+   * of this error, and its own fsync, which follows, has to return it.
+   */
+  failedSync: { readonly error: unknown } | null;
 }
 
 /** Open files by the handles that the kernel has. */
@@ -48,6 +53,7 @@ export class FileHandles {
       hasRead: false,
       hasPages: false,
       errors: new ErrorCursor(this.#errors, file.inode),
+      failedSync: null,
     });
     return {
       handle,
