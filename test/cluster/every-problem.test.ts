@@ -240,11 +240,15 @@ test('locked, deadlock and lock-limit', async () => {
   let renewedMs = performance.now();
   let last: Answer | null = null;
   // Neighbours would be one lock.
-  for (let index = 0; index <= LOCKS_OF_CLIENT_MAX; index++) {
-    last = await many.lock(100 + index * 2);
-    if (last.status !== 200) break;
-    held.push(100 + index * 2);
-    if (performance.now() - renewedMs < RENEW_MS) continue;
+  while (held.length <= LOCKS_OF_CLIENT_MAX) {
+    const start = 100 + held.length * 2;
+    last = await many.lock(start, 2_000);
+    // Where a machine without time costs the file its primary, the next one first has clients claim their locks.
+    const isClaimed = last.status === 503;
+    if (isClaimed) isProblem('busy', last);
+    else if (last.status !== 200) break;
+    else held.push(start);
+    if (!isClaimed && performance.now() - renewedMs < RENEW_MS) continue;
     await many.renew(held);
     renewedMs = performance.now();
   }
