@@ -53,7 +53,7 @@ function textOf(number: number): string {
 
 before(async () => {
   // Longer than the pauses of a busy machine: what a mount has removed is void once its session has ended.
-  cluster = await RealCluster.start({ lease: '4s' });
+  cluster = await RealCluster.start({ lease: '8s' });
   client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
   await cluster.createVolume(VOLUME);
 });
