@@ -104,7 +104,7 @@ export interface FileSystemCalls {
   read(handle: number, offset: number, length: number): Promise<Uint8Array>;
   /** The kernel was told to keep the pages that it has of the file: what is read through the handle nobody may hear of. */
   keptPages(handle: number): void;
-  /** The kernel has a copy of what a read returned, and nobody here looks at it any more. */
+  /** The kernel has a copy of what a read returned, which is not used here any more. */
   taken(bytes: Uint8Array): void;
   /**
    * Takes `bytes` over.

@@ -115,7 +115,7 @@ export class Outbox {
     this.push({ kind: 'trace', mark, detail });
   }
 
-  /** The client whose operation may or may not have happened is told so. */
+  /** The client learns that its operation may or may not have happened. */
   unknown(ticket: number): void {
     this.trace('told-unknown', `ticket ${ticket}`);
     this.push({ kind: 'unknown', ticket });

@@ -4,7 +4,7 @@ import type { ServerId } from '../base/ids.ts';
 /** A server without room has left a file to others: by then one of them has it, or none can. */
 const TAKEOVER_MS_MAX = 3_000;
 
-/** What happened on the way to a change, for whoever has to judge the last answer by it. */
+/** What happened on the way to a change, by which its last answer is judged. */
 export interface Trail {
   /** An attempt may have had its effect although no success was reported. */
   ambiguous: boolean;

@@ -17,7 +17,7 @@ import { MODE_SETGID } from './entries.ts';
  */
 const RESERVED_NS = 15n * 60n * 1_000_000_000n;
 
-/** The policy by which a majority is enough for contents that nobody has seen. */
+/** The policy by which a majority is enough for contents that no client has seen. */
 const QUORUM = POLICIES.indexOf('quorum');
 
 type NewFile = CommandOf<'bear'>['files'][number];

@@ -16,7 +16,7 @@ import { isKept } from './removal.ts';
 
 type Replacement = CommandOf<'replace'> | CommandOf<'replace-with-contents'>;
 
-/** The policy by which a majority is enough for contents that nobody has seen. */
+/** The policy by which a majority is enough for contents that no client has seen. */
 const QUORUM = POLICIES.indexOf('quorum');
 
 /** Gives a file without a name its first one. */

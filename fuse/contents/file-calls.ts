@@ -11,7 +11,7 @@ import type { OpenFiles } from './open-files.ts';
 import { RangeCopies } from './range-copies.ts';
 import { ReadAhead } from './read-ahead.ts';
 
-/** For how long what was written here is read from here, after it was heard that nobody else has changed the file. */
+/** For how long what was written here is read from here, after the cluster reported that no other client has changed the file. */
 const WRITTEN_MS_MAX = 1_000;
 /** The same where nothing is believed: from the kernel's question about the file to the read for which it has asked. */
 const ASKED_MS = 50;
@@ -86,7 +86,7 @@ export class FileCalls {
     file.locks?.assertKept(handle);
     if (length === 0) return new Uint8Array(0);
     opened.hasRead = true;
-    // Whoever appends reads past the kernel's pages, and it asks for no attributes.
+    // An appending handle reads past the kernel's pages, and the kernel requests no attributes.
     const believedMs = appending ? 0 : this.#writtenMs;
     file.mayHavePages ||= !appending;
     const isCurrent = () => this.#isCurrent(file, !appending);
@@ -126,7 +126,7 @@ export class FileCalls {
     return !unnoted && this.#accesses.read(file.latest);
   }
 
-  /** Nobody looks at bytes any more that `read` returned. */
+  /** The bytes that `read` returned are not used any more. */
   taken(bytes: Uint8Array): void {
     this.#readAhead.taken(bytes);
   }
@@ -206,7 +206,7 @@ export class FileCalls {
     } finally {
       opened.file.locks?.closed(handle);
     }
-    // Told to whoever closes: it may be a copy of the descriptor in a child that is about to run another program.
+    // Reported to the process that closes: it may have a copy of the descriptor, and be about to run another program.
     if (opened.writing) this.#throwFailed(opened);
   }
 
@@ -233,7 +233,7 @@ export class FileCalls {
     try {
       await file.refresh(() => this.#files.dropPages(file));
     } catch (error) {
-      // Whoever is told of an error does not know that there is a lock.
+      // A program that gets an error does not know that there is a lock.
       await locks.lock(handle, { ...request, type: 'unlock' }, false, signal);
       throw error;
     }
@@ -309,7 +309,7 @@ export class FileCalls {
         }
         if (mode === FALLOC_FL_KEEP_SIZE) return this.#touch(file, caller);
         await this.#files.clearPrivileges(file, caller);
-        // Not by a truncate to this size: somebody may have appended beyond it meanwhile.
+        // Not by a truncate to this size: another client may have appended beyond it meanwhile.
         await file.punch(end, end, true);
         break;
       }

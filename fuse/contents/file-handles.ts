@@ -13,7 +13,7 @@ export interface FileHandle {
   /** O_SYNC or O_DSYNC: every write survives a loss of power before it is answered. */
   readonly persisting: boolean;
   readonly position: ReadPosition;
-  /** O_NOATIME: what is read through it is nobody's access. */
+  /** O_NOATIME: reads through it change no access time. */
   readonly unnoted: boolean;
   /** Something was asked for through it. */
   hasRead: boolean;

@@ -136,13 +136,13 @@ export class OpenFiles implements PendingKind {
   async created(attributes: Attributes, writing: boolean): Promise<OpenFile> {
     const file = this.#opened(attributes, writing);
     file.unsettled = true;
-    // Somebody may have found its name already, and read it.
+    // Another client may have found its name already, and read it.
     if (file.source.isGiving) await file.source.withdraw();
     if (this.room.isTight) await this.#arriveOrGiveUp(file, writing);
     return file;
   }
 
-  /** Whoever makes a file hears that there is no room for it. */
+  /** The program that creates a file learns that there is no space for it. */
   async #arriveOrGiveUp(file: OpenFile, writing: boolean): Promise<void> {
     try {
       await file.arrive(true);
@@ -155,7 +155,7 @@ export class OpenFiles implements PendingKind {
     }
   }
 
-  /** What was just made is not opened: nobody writes to it, and the catalog is told so. */
+  /** A file that was just created is not opened: no program writes to it, and the catalog learns so. */
   async made(attributes: Attributes): Promise<void> {
     const file = this.#opened(attributes, true);
     file.unsettled = true;
@@ -256,7 +256,7 @@ export class OpenFiles implements PendingKind {
       const { failure } = file.writes;
       if (failure !== null)
         this.#log('error', 'writes were lost', { file: file.inode, error: String(failure.error) });
-      // From here on nobody writes, although handles may be open.
+      // From here on no program writes, although handles may be open.
       file.writerCount = 0;
       if (file.unsettled) this.#settle(file);
     }
@@ -313,7 +313,7 @@ export class OpenFiles implements PendingKind {
     if (writing) file.writerCount--;
     if (file.writerCount === 0 && file.unsettled && !this.#orphans.has(file.inode)) this.#settle(file);
     if (file.handleCount > 0) return;
-    assert(!file.source.isGiving, 'Whoever opens the file next knows nothing of pages on their way');
+    assert(!file.source.isGiving, 'The next open knows nothing of pages on their way');
     // As long as it was open, this mount knew better than what was asked for before its bytes had arrived.
     if (file.written || file.writes.failure !== null)
       this.inodes.cache.attributes.closed(file.inode, (heard) => file.since(heard));
