@@ -18,7 +18,7 @@ import type { Directories } from './directories.ts';
 import { KeyedCommands, type RequestKey } from './idempotency.ts';
 import { displayPath, type FilePath, volumePath } from './path.ts';
 import type { Removal } from './removal.ts';
-import { receivedOf, type Uploads } from './upload.ts';
+import { inUseUntilNs, receivedOf, type Uploads } from './upload.ts';
 
 const FILE_MODE = 0o644;
 
@@ -158,7 +158,16 @@ export class NewFiles {
     options: NewFileOptions = {},
     execute: 'command' | 'durably' = 'command',
   ): Promise<Attributes> {
-    const command = { kind: 'create-orphan', volume, mode: FILE_MODE, uid, gid, ...options } as const;
+    const kept = { untilNs: inUseUntilNs(this.#gateway.world.wallMs()) };
+    const command = {
+      kind: 'create-orphan',
+      volume,
+      mode: FILE_MODE,
+      uid,
+      gid,
+      ...kept,
+      ...options,
+    } as const;
     return (await this.#gateway[execute](command)).attributes;
   }
 

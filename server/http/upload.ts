@@ -17,8 +17,10 @@ const IN_FLIGHT_MAX = 4;
 const IN_FLIGHT_ALL_MAX = 32;
 /** Uploads at the same time; each holds a chunk that is being filled. */
 const UPLOADS_MAX = 64;
-/** Well within the time after which the catalog collects a file without a name. */
-const KEEP_ORPHAN_MS = 60_000;
+/** A staged file without a name is not collected for this long, however short the cluster's `--gc-grace` is. */
+const IN_USE_MS = 60_000;
+/** Between two renewals of that time; two of them may fail. */
+const KEEP_ORPHAN_MS = 20_000;
 /** A client that sends nothing for so long has gone. */
 export const UPLOAD_IDLE_MS = 120_000;
 
@@ -158,7 +160,8 @@ export class Uploads {
   }
 
   #keep(inode: FileId): void {
-    this.#gateway.command({ kind: 'keep-orphan', inode }).catch((error: unknown) => {
+    const untilNs = inUseUntilNs(this.#gateway.world.wallMs());
+    this.#gateway.command({ kind: 'keep-orphan', inode, untilNs }).catch((error: unknown) => {
       // If the catalog is away now, the next turn or the final `replace` meets it again.
       if (!(error instanceof ServiceError)) throw error;
     });
@@ -215,6 +218,11 @@ export async function* receivedOf(body: Readable): AsyncGenerator<Buffer> {
 export function chunkBytesOf(objectBytes: number): number {
   const objects = Math.max(1, Math.floor(CHUNK_BYTES / objectBytes));
   return Math.min(WRITE_BYTES_MAX, objects * objectBytes);
+}
+
+/** @returns until when the catalog keeps a staged file that is being written at `wallMs`, in nanoseconds since 1970 */
+export function inUseUntilNs(wallMs: number): string {
+  return (BigInt(wallMs + IN_USE_MS) * 1_000_000n).toString();
 }
 
 function throwFailure(failure: { readonly error: unknown } | null): void {

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
-import type { Command } from '../../wire/catalog-api.ts';
+import type { Command, CommandResults } from '../../wire/catalog-api.ts';
 import { ask } from './ask.ts';
 import { FakeCluster, type Interceptor } from './fake-services.ts';
 
@@ -71,4 +71,22 @@ test('the answer names the server that created the file, which orders its change
     ['s2', '1', 'primary'],
   );
   assert.ok(headers.etag);
+});
+
+test('a staged file is not collected while it is uploaded, however soon others are', async (t) => {
+  const cluster = await started(t);
+  const collected: number[] = [];
+  cluster.intercept = ({ method, request }) => {
+    if (method !== 'execute' || request === undefined || !('command' in request)) return;
+    if (request.command.kind !== 'replace') return;
+    const beforeNs = String(BigInt(Date.now()) * 1_000_000n);
+    const { inodes } = cluster.execute({
+      session: 7,
+      number: 1,
+      command: { kind: 'collect', beforeNs, countMax: 10 },
+    }) as CommandResults['collect'];
+    collected.push(...inodes);
+  };
+  const answer = await ask(cluster.server(0).url, 'PUT', PATH, { body: 'x'.repeat(700_000) });
+  assert.deepEqual([answer.status, collected], [201, []], answer.text);
 });
