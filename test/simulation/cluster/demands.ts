@@ -9,8 +9,6 @@ const HTTP_FAULTS = ['requestLost', 'answerLost', 'late', 'afterCallerGone'].map
 const REFUSALS = ['exists', 'not-found', 'not-primary', 'no-majority', 'recovering'].map(
   (code) => `refused ${code}`,
 );
-/** What few short seeds have; the totals of a night show it. */
-export const RARE_REFUSALS: readonly string[] = ['refused unknown'];
 
 /** @returns names of the coverage */
 export function demandsOf(

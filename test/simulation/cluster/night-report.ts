@@ -1,7 +1,7 @@
 /** The report of `npm run simulate:cluster:night`: one line of JSON for each seed. */
 import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 import type { RunOptions } from './cluster-run.ts';
-import { demandsOf, missedIn, RARE_REFUSALS } from './demands.ts';
+import { demandsOf, missedIn } from './demands.ts';
 import { derived } from './derived.ts';
 import { MOUNT_PATHS, RARE_PATHS } from './fast-paths.ts';
 import type { SeedLine } from './seed-pool.ts';
@@ -53,12 +53,7 @@ export class NightReport {
   get text(): string {
     const { cpuS, simulatedS, operations, unknown, events, undecided } = this.#sum;
     const per = (amount: number): string => (amount / Math.max(cpuS, 1e-9)).toFixed(1);
-    const missed = missedIn(this.#coverage, [
-      ...demandsOf(),
-      ...MOUNT_PATHS,
-      ...RARE_PATHS,
-      ...RARE_REFUSALS,
-    ]);
+    const missed = missedIn(this.#coverage, [...demandsOf(), ...MOUNT_PATHS, ...RARE_PATHS]);
     const counts = [...this.#coverage].sort(([a], [b]) => (a < b ? -1 : 1));
     return [
       `${this.#done.size} seeds, ${(simulatedS / 3_600).toFixed(2)} hours of cluster life in ${(cpuS / 3_600).toFixed(2)} hours of CPU`,

@@ -1,4 +1,4 @@
-import { chmod, mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { World } from '../../../base/world.ts';
@@ -143,7 +143,12 @@ const SOURCE = {
 } as const;
 
 async function modelSubject({ ageMaxMs, backend = new MemoryBackend() }: SubjectOptions): Promise<Subject> {
-  const kernel = new ModelKernel(world);
+  const sysctl = async (name: string): Promise<number> =>
+    Number(await readFile(`/proc/sys/fs/${name}`, 'utf8'));
+  const kernel = new ModelKernel(world, {
+    protectedFifos: await sysctl('protected_fifos'),
+    protectedRegular: await sysctl('protected_regular'),
+  });
   const subject = new TracedSubject(
     'model',
     (who) => new ModelProgram(kernel, USERS[who]),

@@ -14,7 +14,7 @@ import {
   words,
 } from './messages.ts';
 import { PageCache } from './page-cache.ts';
-import { type Acl, type Credentials, mayAccess, readAcl } from './permissions.ts';
+import { type Acl, type Credentials, mayAccess, type ProtectedFiles, readAcl } from './permissions.ts';
 import { KERNEL, type RequestQueue, type Task } from './request-queue.ts';
 
 const MINOR = 45;
@@ -30,7 +30,7 @@ export interface Call {
   pin<Pinned extends Inode | null>(inode: Pinned): Pinned;
 }
 
-export interface ClientOptions {
+export interface ClientOptions extends ProtectedFiles {
   readonly readAheadBytes?: number;
 }
 
@@ -41,7 +41,7 @@ export interface ClientOptions {
 export class FuseClient {
   readonly world: World;
   readonly queue: RequestQueue;
-  readonly #options: ClientOptions;
+  readonly options: ClientOptions;
   readonly #inodes = new Map<number, Inode>();
   readonly #pages = new Map<Inode, PageCache>();
   #dentries: Dentries | null = null;
@@ -54,7 +54,7 @@ export class FuseClient {
   constructor(world: World, queue: RequestQueue, options: ClientOptions) {
     this.world = world;
     this.queue = queue;
-    this.#options = options;
+    this.options = options;
   }
 
   /** The daemon has answered FUSE_INIT: before that the kernel knows no name. */
@@ -74,7 +74,7 @@ export class FuseClient {
   /** fuse_send_init, and the root of fuse_fill_super. */
   async start(): Promise<void> {
     const body = [
-      words(7, MINOR, this.#options.readAheadBytes ?? READ_AHEAD_BYTES, 0xffff_ffff & ~(1 << 16), 0),
+      words(7, MINOR, this.options.readAheadBytes ?? READ_AHEAD_BYTES, 0xffff_ffff & ~(1 << 16), 0),
     ];
     const reply = await this.queue.request(KERNEL, OPCODE.init, 0, [...body, Buffer.alloc(44)]);
     this.#flags = reply.readUInt32LE(12);
@@ -114,7 +114,7 @@ export class FuseClient {
 
   pages(inode: Inode): PageCache {
     const pages =
-      this.#pages.get(inode) ?? new PageCache(inode, this.#options.readAheadBytes ?? READ_AHEAD_BYTES);
+      this.#pages.get(inode) ?? new PageCache(inode, this.options.readAheadBytes ?? READ_AHEAD_BYTES);
     this.#pages.set(inode, pages);
     return pages;
   }

@@ -1,3 +1,4 @@
+import { constants } from 'node:fs';
 import type { Inode } from './inode.ts';
 import { KernelError } from './kernel-error.ts';
 
@@ -109,6 +110,30 @@ function aclAllows(who: Credentials, { attributes }: Inode, wanted: number, acl:
 export function isSticky(who: Credentials, directory: Inode, victim: Inode): boolean {
   if ((directory.attributes.mode & S_ISVTX) === 0) return false;
   return who.uid !== victim.attributes.uid && who.uid !== directory.attributes.uid && !isCapable(who);
+}
+
+/** Of /proc/sys/fs: from 1 on, the kernel of a machine guards such files in sticky directories. */
+export interface ProtectedFiles {
+  readonly protectedFifos?: number;
+  readonly protectedRegular?: number;
+}
+
+/**
+ * may_create_in_sticky: O_CREAT of what another user has made in a directory that others may write to. Root is refused, too.
+ * What is neither a file nor a fifo is guarded in any case.
+ */
+export function mayCreateInSticky(
+  who: Credentials,
+  { attributes: directory }: Inode,
+  { type, isFile, attributes }: Inode,
+  { protectedFifos = 0, protectedRegular = 0 }: ProtectedFiles,
+): boolean {
+  const isFifo = type === constants.S_IFIFO;
+  const guard = isFile ? protectedRegular : isFifo ? protectedFifos : 1;
+  if ((directory.mode & S_ISVTX) === 0 || guard === 0) return true;
+  if (attributes.uid === directory.uid || attributes.uid === who.uid) return true;
+  const isForGroup = (directory.mode & 0o020) !== 0 && (isFile || isFifo) && guard >= 2;
+  return (directory.mode & 0o002) === 0 && !isForGroup;
 }
 
 /** setattr_should_drop_suidgid: whether a write by `who` takes set-id bits away. */

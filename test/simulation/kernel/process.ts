@@ -18,7 +18,7 @@ import { type DirectoryEntry, type Inode64, longs, name as nameWithZero, words }
 import type { LastName, LookupFlags, Names, Place } from './names.ts';
 import type { OpenFile, OpenFiles } from './open-file.ts';
 import { PAGE_BYTES } from './page-cache.ts';
-import { type Credentials, isCapable, isOwner, MAY } from './permissions.ts';
+import { type Credentials, isCapable, isOwner, MAY, mayCreateInSticky } from './permissions.ts';
 
 /** Signals that are modelled: those with which a program is to stop, and one that means nothing of the kind. */
 export type Signal = 'SIGHUP' | 'SIGINT' | 'SIGTERM' | 'SIGKILL' | 'SIGUSR1';
@@ -353,6 +353,9 @@ export class Process implements Credentials {
         const wantsDirectory = hasSlash || (flags & constants.O_DIRECTORY) !== 0;
         if (isExclusive) throw new KernelError('EEXIST');
         if (creates && inode.isDirectory) throw new KernelError('EISDIR');
+        const { options } = this.#machine.client;
+        if (creates && !mayCreateInSticky(this, parent.inode, inode, options))
+          throw new KernelError('EACCES');
         if (wantsDirectory && !inode.isDirectory) throw new KernelError('ENOTDIR');
         return this.#openFound(call, { dentry, inode }, flags);
       }

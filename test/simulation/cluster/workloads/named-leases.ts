@@ -213,13 +213,15 @@ const ms = (ns: number): string => `${(ns / 1e6).toFixed(1)} ms`;
 export const namedLeases: Workload = {
   name: 'named-leases',
   demands: [
-    'lease acquired',
-    'lease look',
-    'lease released',
-    'lease abandoned',
-    'lease lease-taken',
-    'lease key',
-    'lease refreshed',
+    ...[
+      'lease acquired',
+      'lease look',
+      'lease released',
+      'lease abandoned',
+      'lease lease-taken',
+      'lease key',
+    ],
+    ...['lease refreshed', 'refused unknown'],
   ],
   client: compete,
   async settle(run, client) {
