@@ -7,14 +7,14 @@ import { OpenFiles } from './contents/open-files.ts';
 import { WRITTEN_BYTES_LEAST } from './contents/written-pages.ts';
 import { withDeadline } from './deadline.ts';
 import { ErrnoError, type ErrnoName, errnoName } from './errno.ts';
-import { ATTRIBUTE_AGE_MAX_MS } from './metadata/cache.ts';
+import { MetadataCache } from './metadata/cache.ts';
 import { Directories } from './metadata/directories.ts';
 import type { Inodes } from './metadata/inodes.ts';
 import { Names } from './metadata/names.ts';
 import { OwnChanges } from './metadata/own-changes.ts';
 import { isGone, RemovedDirectories, staleIfGone } from './metadata/removed-directories.ts';
 import { ttlPolicy } from './metadata/validity.ts';
-import { ACCESS_RULE_DEFAULT, AccessTimes } from './pending/access-times.ts';
+import { ACCESS_RULE_DEFAULT, type AccessRule, AccessTimes } from './pending/access-times.ts';
 import { ErrorCursor, type ErrorScope, ErrorSequence } from './pending/error-sequence.ts';
 import { FLUSH_ALL, type FlushScope, PendingOps } from './pending/pending-ops.ts';
 import type {
@@ -59,6 +59,19 @@ const RENAME_MODES: ReadonlyMap<number, RenameMode> = new Map([
 const XATTR_CREATE = 1;
 const XATTR_REPLACE = 2;
 
+export interface FileSystemOptions {
+  /** The cache that the backend has, too, where directories are delegated to this mount. */
+  readonly cache?: MetadataCache;
+  /** Errors of operations that were acknowledged and then failed. */
+  readonly errors?: ErrorSequence;
+  /** A close does not wait until the cluster has what was written. */
+  readonly flushBehind?: boolean;
+  /** When reads make access times later. */
+  readonly accessRule?: AccessRule;
+  /** Memory for pages of what was written. */
+  readonly writtenBytesMax?: number;
+}
+
 /** A volume as the kernel sees it: its calls, answered by the cluster and by what the mount remembers. */
 export class FileSystem implements FileSystemCalls {
   readonly root: number;
@@ -86,9 +99,6 @@ export class FileSystem implements FileSystemCalls {
   /**
    * @param root as `backend.start` answered it
    * @param limitMs the longest that one question to the cluster may take
-   * @param flushBehind a close does not wait until the cluster has what was written
-   * @param accessRule when reads make access times later
-   * @param writtenBytesMax memory for pages of what was written
    */
   constructor(
     world: World,
@@ -96,44 +106,30 @@ export class FileSystem implements FileSystemCalls {
     root: number,
     limitMs: number,
     log: Log,
-    ageMaxMs = ATTRIBUTE_AGE_MAX_MS,
-    flushBehind = false,
-    accessRule = ACCESS_RULE_DEFAULT,
-    writtenBytesMax = WRITTEN_BYTES_LEAST,
+    options: FileSystemOptions = {},
   ) {
+    const { cache = new MetadataCache(world), errors = new ErrorSequence() } = options;
+    const { flushBehind = false, accessRule = ACCESS_RULE_DEFAULT } = options;
+    const { writtenBytesMax = WRITTEN_BYTES_LEAST } = options;
     this.#world = world;
     this.#backend = backend;
     this.root = root;
     this.#limitMs = limitMs;
     this.#log = log;
-    this.#errors = backend.errors ?? new ErrorSequence();
+    this.#errors = errors;
     this.#accesses = new AccessTimes(world, backend, accessRule, log, (access) =>
       this.#inodes.accessed(access),
     );
-    const isDelegated = (directory: number): boolean => backend.isHeld?.(directory) ?? false;
-    this.#files = new OpenFiles(
-      world,
-      backend,
-      limitMs,
-      log,
-      ageMaxMs,
-      this.#accesses,
-      writtenBytesMax,
-      this.#errors,
-      isDelegated,
-    );
-    this.#calls = new FileCalls(world, backend, this.#files, this.#accesses, this.#errors, log, {
-      ageMaxMs,
+    this.#files = new OpenFiles(world, backend, limitMs, log, cache, this.#accesses, writtenBytesMax, errors);
+    this.#calls = new FileCalls(world, backend, this.#files, this.#accesses, errors, log, {
+      ageMaxMs: cache.ttlMs,
       flushBehind,
     });
     this.#pending = new PendingOps([this.#files, backend, this.#accesses]);
     this.#inodes = this.#files.inodes;
-    const { cache } = this.#inodes;
-    backend.onNamed?.((directory, atNs) => cache.named(directory, atNs));
-    backend.onHeld?.((directory) => cache.delegated(directory));
-    this.ttlPolicy = ttlPolicy(cache, ageMaxMs);
+    this.ttlPolicy = ttlPolicy(cache, cache.ttlMs);
     this.#changes = new OwnChanges(cache);
-    this.#names = new Names(world, backend, this.#inodes, ageMaxMs);
+    this.#names = new Names(world, backend, this.#inodes);
     this.#directories = new Directories(this.#names);
     this.#removed = new RemovedDirectories(world);
   }
@@ -147,14 +143,14 @@ export class FileSystem implements FileSystemCalls {
   }
 
   get findsNumbers(): boolean {
-    return this.#backend.byNumber !== undefined;
+    return this.#backend.findsNumbers;
   }
 
   /** The kernel has a handle of what it does not know any more. */
   async #lookupNumber(inode: number, which: 'self' | 'parent'): Promise<Answered> {
     await this.#backend.flush({ kind: 'inode', inode }, 'unlinks');
     const requestedAt = this.#inodes.cache.request();
-    const found = await staleIfGone(this.#backend.byNumber?.(inode, which) ?? goneNumber(inode));
+    const found = await staleIfGone(this.#backend.byNumber(inode, which));
     this.#inodes.assertNamed(found);
     return this.#inodes.present(this.#inodes.cache.attributes.learn(found, requestedAt));
   }
@@ -411,7 +407,7 @@ export class FileSystem implements FileSystemCalls {
     await this.#pending.flush(scope).catch((error: unknown) => {
       throw syncFailure(error);
     });
-    await this.#backend.persistNames?.('cluster');
+    await this.#backend.persistNames('cluster');
     const cursor = this.#errorCursors.get(handle ?? 0) ?? new ErrorCursor(this.#errors, this.#scopeOf(inode));
     const error = cursor.checkAndAdvance();
     if (error !== undefined) throw syncFailure(error);
@@ -591,10 +587,6 @@ function checkName(name: string): void {
   if (Buffer.byteLength(name) > NAME_BYTES_MAX) {
     throw new ErrnoError('ENAMETOOLONG', 'A name is longer than 255 bytes');
   }
-}
-
-async function goneNumber(inode: number): Promise<never> {
-  throw new ServiceError('not-found', `Inode ${inode} is not looked up by its number here`);
 }
 
 function assertXattrName(name: string): void {

@@ -253,7 +253,7 @@ export class FileCalls {
     const lost = opened.errors.peek();
     if (lost !== undefined) this.#logLost(opened.file.inode, lost);
     // The first flush of a file flushes its name, too; this is for what was changed of names and attributes since.
-    else await Promise.all([opened.file.persist(), this.#backend.persistNames?.('mount')]);
+    else await Promise.all([opened.file.persist(), this.#backend.persistNames('mount')]);
     const error = opened.errors.checkAndAdvance();
     if (error !== undefined) throw error;
     if (failedSync !== null) throw failedSync.error;

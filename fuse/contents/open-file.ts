@@ -101,7 +101,7 @@ export class OpenFile {
       (offset, length) => this.#bounded(backend.read(offset, length), 'A read'),
       () => this.#sizeBytes(),
       () => this.#giver(),
-      async (offset, length) => (await backend.range?.(offset, length)) ?? null,
+      (offset, length) => backend.range(offset, length),
     );
     this.writes = new WriteBehind({
       world,
@@ -203,7 +203,7 @@ export class OpenFile {
 
   /** @see BackendFile.keeps */
   keeps(endBytes: number): boolean {
-    return this.#backend.keeps?.(endBytes) ?? false;
+    return this.#backend.keeps(endBytes);
   }
 
   /** @returns how many bytes were copied: fewer than `length` where there is more to come, 0 at the end of the source */

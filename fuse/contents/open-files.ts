@@ -4,6 +4,7 @@ import type { World } from '../../base/world.ts';
 import { allDone } from '../all-done.ts';
 import type { Attributes, FileSystemBackend } from '../backend.ts';
 import { ErrnoError, errnoName } from '../errno.ts';
+import type { MetadataCache } from '../metadata/cache.ts';
 import { Inodes, withoutPrivileges } from '../metadata/inodes.ts';
 import type { AccessTimes } from '../pending/access-times.ts';
 import { DirtyBudget } from '../pending/dirty-budget.ts';
@@ -45,18 +46,16 @@ export class OpenFiles implements PendingKind {
 
   /**
    * @param writtenBytesMax memory for pages of what was written
-   * @param isDelegated whether no other client changes the directory now
    */
   constructor(
     world: World,
     backend: FileSystemBackend,
     limitMs: number,
     log: Log,
-    ageMaxMs: number,
+    cache: MetadataCache,
     accesses: AccessTimes,
     writtenBytesMax: number,
     errors: ErrorSequence,
-    isDelegated: (directory: number) => boolean,
   ) {
     this.#world = world;
     this.#budget = new DirtyBudget(world, DIRTY_BYTES_MAX);
@@ -64,12 +63,12 @@ export class OpenFiles implements PendingKind {
     this.#limitMs = limitMs;
     this.#log = log;
     this.#settles = new Settles(log);
-    this.#ageMaxMs = ageMaxMs;
+    this.#ageMaxMs = cache.ttlMs;
     this.#accesses = accesses;
     this.#errors = errors;
     this.#pages = new WrittenPages(writtenBytesMax);
     const openFile = (inode: number): OpenFile | undefined => this.#open.get(inode);
-    this.inodes = new Inodes(world, backend, openFile, accesses, ageMaxMs, isDelegated);
+    this.inodes = new Inodes(world, backend, cache, openFile, accesses);
     this.room = new Room(world, () => backend.space());
     this.#orphans = new Orphans(world, backend, () => this.#open.keys(), log);
   }

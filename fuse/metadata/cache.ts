@@ -7,6 +7,7 @@ import { placeKey } from '../place.ts';
 import type { Answered, NamePlace } from '../transport.ts';
 import { Ages, type Learned, RECORDS_MAX, setBounded } from './ages.ts';
 import { AttributeRecords, type Origin } from './attribute-records.ts';
+import { DelegatedDirectories, type DelegatedDirectory } from './delegated-names.ts';
 import { KnownListings } from './known-listings.ts';
 
 /** How long names and attributes are valid after their request, where the mount does not say. */
@@ -29,6 +30,9 @@ interface NameRecord extends Learned {
  */
 export class MetadataCache {
   readonly attributes: AttributeRecords;
+  readonly delegations: DelegatedDirectories;
+  /** How long records are valid after their request; 0: not at all. */
+  readonly ttlMs: number;
   /** Whole listings, where no other client changes the directory. */
   readonly listings: KnownListings;
   /** Names by which the kernel may open an inode without a look-up. */
@@ -41,17 +45,20 @@ export class MetadataCache {
 
   /**
    * @param ttlMs how long records are valid after their request; 0: not here, because the backend caches or nothing shall
-   * @param isDelegated whether no other client changes the directory now
+   * @param isDelegated whether the directory is delegated to this mount now
    */
   constructor(
     world: World,
     ttlMs = ATTRIBUTE_AGE_MAX_MS,
     isDelegated: (directory: number) => boolean = () => false,
   ) {
-    this.#ages = new Ages(world, ttlMs, isDelegated);
+    this.delegations = new DelegatedDirectories(isDelegated);
+    const isKnown = (directory: number): boolean => this.delegations.of(directory) !== undefined;
+    this.ttlMs = ttlMs;
+    this.#ages = new Ages(world, ttlMs, isKnown);
     this.#sequencer = new Sequencer(() => world.nowMs(), RECORDS_MAX);
     this.attributes = new AttributeRecords(this.#ages, this.#sequencer);
-    this.listings = new KnownListings(world, ttlMs, isDelegated);
+    this.listings = new KnownListings(world, ttlMs, isKnown);
     this.kernelNames = new CachedNames(world);
   }
 
@@ -164,9 +171,11 @@ export class MetadataCache {
   }
 
   /** From now on, as long as it is delegated, no other client changes the directory. */
-  delegated(directory: number): void {
-    this.#ages.delegated(directory, this.#sequencer.request());
-    this.listings.forget(directory);
+  delegated(directory: DelegatedDirectory): void {
+    const { inode } = directory.attributes;
+    this.delegations.begin(directory);
+    this.#ages.delegated(inode, this.#sequencer.request());
+    this.listings.forget(inode);
   }
 
   /** A name is about to change: answers about it and its directory that were requested before are void. */

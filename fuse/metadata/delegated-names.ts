@@ -70,8 +70,8 @@ export class DelegatedDirectory {
   }
 }
 
-/** Names in the directories that are delegated to this mount. */
-export class DelegatedNames {
+/** The directories that are delegated to this mount. */
+export class DelegatedDirectories {
   readonly #isDelegated: (directory: number) => boolean;
   readonly #directories = new Map<number, DelegatedDirectory>();
   readonly #linked = new Set<number>();

@@ -3,7 +3,13 @@ import type { World } from '../../base/world.ts';
 import type { Attributes, BirthBackend, FileSystemBackend, ListedPage } from '../backend.ts';
 import { type Place, placeKey } from '../place.ts';
 import type { Log } from '../transport.ts';
-import { DelegatedDirectory, DelegatedNames, NAMES_MAX, type NameState } from './delegated-names.ts';
+import type { MetadataCache } from './cache.ts';
+import {
+  type DelegatedDirectories,
+  DelegatedDirectory,
+  NAMES_MAX,
+  type NameState,
+} from './delegated-names.ts';
 import { Moments } from './moments.ts';
 
 /** A recalled directory is not requested again for so long, in milliseconds: another client makes names in it. */
@@ -15,8 +21,6 @@ const NAMES_COUNT = 1_000;
 const EMPTY: ListedPage = { entries: [], more: false };
 
 export interface HeldDirectoryEvents {
-  /** The directory is delegated from now on, and its names are known. */
-  held(directory: number): void;
   /** The cluster has answered names and attributes of a delegated directory. */
   listed(page: ListedPage, mark: number): void;
   /** Taken before the request of what `listed` gets. */
@@ -34,7 +38,8 @@ export class HeldDirectories {
   readonly #birth: BirthBackend;
   readonly #log: Log;
   readonly #events: HeldDirectoryEvents;
-  readonly #names: DelegatedNames;
+  readonly #cache: MetadataCache;
+  readonly #names: DelegatedDirectories;
   readonly #recalledMs: Moments;
   readonly #refusedMs: Moments;
   /** Directories whose request is under way, with the names that were changed meanwhile. */
@@ -52,6 +57,7 @@ export class HeldDirectories {
     world: World,
     backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isAway'>,
     birth: BirthBackend,
+    cache: MetadataCache,
     log: Log,
     events: HeldDirectoryEvents,
   ) {
@@ -61,7 +67,8 @@ export class HeldDirectories {
     this.#birth = birth;
     this.#log = log;
     this.#events = events;
-    this.#names = new DelegatedNames((directory) => birth.isDelegated(directory));
+    this.#cache = cache;
+    this.#names = cache.delegations;
   }
 
   /** @returns undefined where it is not delegated now */
@@ -110,7 +117,8 @@ export class HeldDirectories {
 
   /** A directory that was just made here has no names. */
   made(attributes: Attributes): void {
-    if (this.#birth.isDelegated(attributes.inode)) this.#begin(new DelegatedDirectory(attributes, EMPTY));
+    if (this.#birth.isDelegated(attributes.inode))
+      this.#cache.delegated(new DelegatedDirectory(attributes, EMPTY));
   }
 
   /** Its names are forgotten. */
@@ -140,7 +148,7 @@ export class HeldDirectories {
   async ask(directory: number): Promise<void> {
     const isTooSoon =
       this.#recalledMs.sinceMs(directory) < RECALLED_MS || this.#refusedMs.sinceMs(directory) < REFUSED_MS;
-    if (isTooSoon || this.#asking.has(directory) || this.#backend.isAway?.() === true) return;
+    if (isTooSoon || this.#asking.has(directory) || this.#backend.isAway()) return;
     const changed = new Set<string>();
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#asking.set(directory, { changed, over: promise });
@@ -159,7 +167,7 @@ export class HeldDirectories {
       const attributes = await this.#backend.attributes(directory);
       if (!this.#birth.isDelegated(directory)) return;
       this.#events.listed(page, mark);
-      this.#begin(new DelegatedDirectory(attributes, page, changed));
+      this.#cache.delegated(new DelegatedDirectory(attributes, page, changed));
     } catch (error) {
       this.#log('debug', 'a directory is not delegated', { directory, error: String(error) });
     } finally {
@@ -184,10 +192,5 @@ export class HeldDirectories {
     } finally {
       this.#learning.delete(inode);
     }
-  }
-
-  #begin(directory: DelegatedDirectory): void {
-    this.#names.begin(directory);
-    this.#events.held(directory.attributes.inode);
   }
 }

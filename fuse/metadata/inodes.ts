@@ -5,7 +5,7 @@ import type { AttributeChanges, Attributes, FileSystemBackend, NotedAccess } fro
 import { ErrnoError } from '../errno.ts';
 import { RefusedOpens } from '../kernel-view/refused-opens.ts';
 import type { Answered, AttributeRequest, Caller, NamePlace, TimeChange } from '../transport.ts';
-import { MetadataCache } from './cache.ts';
+import type { MetadataCache } from './cache.ts';
 
 const SET_USER_ID = 0o4000;
 const SET_GROUP_ID = 0o2000;
@@ -48,12 +48,11 @@ export class Inodes {
   constructor(
     world: World,
     backend: FileSystemBackend,
+    cache: MetadataCache,
     openFile: (inode: number) => OpenInode | undefined,
     accesses: PendingAccessTimes,
-    ageMaxMs: number,
-    isDelegated: (directory: number) => boolean,
   ) {
-    this.cache = new MetadataCache(world, ageMaxMs, isDelegated);
+    this.cache = cache;
     this.refusedOpens = new RefusedOpens(world);
     this.#world = world;
     this.#backend = backend;

@@ -75,7 +75,7 @@ export class AccessTimes implements PendingKind {
   ) {
     this.#world = world;
     this.#backend = backend;
-    this.#rule = backend.noteAccesses === undefined ? { ...rule, times: 'noatime' } : rule;
+    this.#rule = rule;
     this.#log = log;
     this.#stored = stored;
   }
@@ -192,7 +192,7 @@ export class AccessTimes implements PendingKind {
     this.#sent = promise;
     let failure: unknown;
     try {
-      await this.#backend.noteAccesses?.([...batch].map(([inode, note]) => ({ inode, ...note })));
+      await this.#backend.noteAccesses([...batch].map(([inode, note]) => ({ inode, ...note })));
     } catch (error) {
       failure = error;
     }

@@ -12,6 +12,7 @@ import type {
   NewFile,
   Owner,
 } from '../backend.ts';
+import type { MetadataCache } from '../metadata/cache.ts';
 import { type NameState, nameStateOf } from '../metadata/delegated-names.ts';
 import { HeldDirectories } from '../metadata/held-directories.ts';
 import { Moments } from '../metadata/moments.ts';
@@ -40,18 +41,23 @@ const WAIT_MS_MAX = 30_000;
 const SET_GROUP_ID = 0o2000;
 const STICKY = 0o1000;
 
+/** What pending operations share with the file system above them. */
+export interface PendingState {
+  readonly cache: MetadataCache;
+  /** Of operations that were acknowledged and then failed. */
+  readonly errors: ErrorSequence;
+}
+
 /**
  * Makes files here, in directories that are delegated to this mount, and has the cluster hear of each as a whole: when it is closed, and before
  * anything else that needs it there. What the mount looks for, it finds here meanwhile. Unlinks in such directories follow behind.
  */
 export class DirectoryOps {
-  /** @see FileSystemBackend.onNamed */
-  named: (directory: number, atNs: string | null) => void = () => undefined;
-  /** @see FileSystemBackend.onHeld */
-  held: (directory: number) => void = () => undefined;
   readonly #world: World;
   readonly #backend: FileSystemBackend;
   readonly #birth: BirthBackend;
+  readonly #cache: MetadataCache;
+  readonly #errors: ErrorSequence;
   readonly #log: Log;
   readonly #late: (error: LateError) => void;
   readonly #creates: Creates;
@@ -71,12 +77,15 @@ export class DirectoryOps {
     world: World,
     backend: FileSystemBackend,
     birth: BirthBackend,
+    { cache, errors }: PendingState,
     log: Log,
     { streakMs = 0, waitMsMax = WAIT_MS_MAX, late = () => undefined }: UnlinkOptions,
   ) {
     this.#world = world;
     this.#backend = backend;
     this.#birth = birth;
+    this.#cache = cache;
+    this.#errors = errors;
     this.#log = log;
     this.#late = late;
     this.#files = new UncommittedFiles(world, log);
@@ -84,19 +93,18 @@ export class DirectoryOps {
     this.#streaks = new UnlinkStreaks(world, streakMs);
     const failed: UnlinkEvents['failed'] = (place, error) => {
       this.#streaks.end(place.parent);
-      this.named(place.parent, null);
+      cache.named(place.parent, null);
       this.changed(place, 'doubt');
       const { parent: directory, name, inode: file } = place;
       log('warn', 'a file that was removed is still there', { directory, name, file, error: String(error) });
       late({ operation: 'unlink', directory, name, error });
     };
-    const removed: UnlinkEvents['removed'] = ({ parent }, atNs) => this.named(parent, atNs);
-    this.#unlinks = new Unlinks(world, birth, { removed, failed }, waitMsMax);
+    const removed: UnlinkEvents['removed'] = ({ parent }, atNs) => cache.named(parent, atNs);
+    this.#unlinks = new Unlinks(world, birth, { removed, failed }, errors, waitMsMax);
     this.#creates = new Creates(world, birth, (error) => {
       log('debug', 'no numbers for new files', { error: String(error) });
     });
-    this.#directories = new HeldDirectories(world, backend, birth, log, {
-      held: (directory) => this.held(directory),
+    this.#directories = new HeldDirectories(world, backend, birth, cache, log, {
       mark: () => this.#contents.mark,
       listed: ({ entries }, mark) => {
         for (const { attributes } of entries) this.#contents.learn(attributes, mark);
@@ -138,10 +146,6 @@ export class DirectoryOps {
   async flushLogged(scope: FlushScope): Promise<void> {
     await this.#files.attempt(scope);
     await this.#unlinks.flush(scope);
-  }
-
-  get errors(): ErrorSequence {
-    return this.#unlinks.errors;
   }
 
   /** @returns what is known of the name, if that is a file; else null */
@@ -264,22 +268,22 @@ export class DirectoryOps {
       },
       there: (_, namedNs) => {
         this.#files.delete(file);
-        if (!isNamed) this.named(parent, namedNs);
+        if (!isNamed) this.#cache.named(parent, namedNs);
       },
       failed: (_, error) => {
         if (!file.isRefused && !isRefusal(error) && this.isHeld(parent)) return;
         this.#files.dropName(file);
-        this.named(parent, null);
+        this.#cache.named(parent, null);
         this.changed(file, 'doubt');
       },
       lost: ({ name, inode }, error, isReported) => {
         this.#files.delete(file);
-        this.named(parent, null);
+        this.#cache.named(parent, null);
         this.changed(file, 'doubt');
         if (isReported) return;
         const facts = { directory: parent, name, file: inode, error: String(error) };
         this.#log('error', 'a file that was closed is not stored', facts);
-        this.errors.set({ kind: 'directory', inode: parent }, error);
+        this.#errors.set({ kind: 'directory', inode: parent }, error);
         this.#late({ operation: 'create', directory: parent, name, error });
       },
       doubted: ({ inode }, error) => {

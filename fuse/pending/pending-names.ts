@@ -5,7 +5,7 @@ import type { BirthBackend, FileSystemBackend } from '../backend.ts';
 import { nameStateOf } from '../metadata/delegated-names.ts';
 import type { Log } from '../transport.ts';
 import { CAPABILITY_NAME } from '../xattr-names.ts';
-import { DirectoryOps } from './directory-ops.ts';
+import { DirectoryOps, type PendingState } from './directory-ops.ts';
 import { FLUSH_ALL } from './pending-ops.ts';
 import type { UnlinkOptions } from './unlinks.ts';
 
@@ -17,10 +17,11 @@ export function withPendingNames(
   world: World,
   backend: FileSystemBackend,
   birth: BirthBackend,
+  state: PendingState,
   log: Log,
   options: UnlinkOptions = {},
 ): FileSystemBackend {
-  const files = new DirectoryOps(world, backend, birth, log, options);
+  const files = new DirectoryOps(world, backend, birth, state, log, options);
   return {
     ...backend,
     async stop() {
@@ -125,22 +126,14 @@ export function withPendingNames(
       await files.changingDirectory(inode, () => backend.removeXattr(inode, name));
     },
     flush: (scope, only) => files.flush(scope, only),
-    errors: files.errors,
     // Each descriptor of the volume reports the loss, not only the one whose sync has found it.
     async persistNames(scope) {
-      await backend.persistNames?.(scope).catch((error: unknown) => {
+      await backend.persistNames(scope).catch((error: unknown) => {
         if (!(error instanceof CommandsLost)) throw error;
-        files.errors.set('volume', error);
+        state.errors.set('volume', error);
       });
     },
     isChanging: (inode) => files.isChanging(inode),
-    onNamed: (named) => {
-      files.named = named;
-    },
-    isHeld: (directory) => files.isHeld(directory),
-    onHeld: (held) => {
-      files.held = held;
-    },
     openFile: (inode, ...rest) => files.uncommitted(inode) ?? files.open(inode, ...rest),
   };
 }

@@ -197,7 +197,7 @@ export class UncommittedFile implements BackendFile {
   }
 
   async range(offset: number, length: number): Promise<BackendRange | null> {
-    return (await this.#there?.range?.(offset, length)) ?? null;
+    return (await this.#there?.range(offset, length)) ?? null;
   }
 
   async read(offset: number, length: number): Promise<Uint8Array> {

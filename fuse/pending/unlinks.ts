@@ -4,7 +4,7 @@ import type { World } from '../../base/world.ts';
 import { FORGETS_MAX, UNLINKS_MAX } from '../../wire/request-limits.ts';
 import type { BirthBackend, FencedName, UnlinkedName, UnlinkOutcome } from '../backend.ts';
 import { type Place, placeKey } from '../place.ts';
-import { ErrorSequence } from './error-sequence.ts';
+import type { ErrorSequence } from './error-sequence.ts';
 import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind } from './pending-ops.ts';
 
 /** Unlinks that the cluster does not have yet: a caller that removes more waits. */
@@ -51,7 +51,7 @@ export interface UnlinkEvents {
  * reported by `fsync` of the directory (`ErrorSequence`).
  */
 export class Unlinks implements PendingKind {
-  readonly errors = new ErrorSequence();
+  readonly #errors: ErrorSequence;
   readonly #world: World;
   readonly #backend: Pick<BirthBackend, 'remove'>;
   readonly #events: UnlinkEvents;
@@ -67,7 +67,14 @@ export class Unlinks implements PendingKind {
   #aheadNs = 0n;
 
   /** @param waitMsMax how long a call waits for removals of before, in milliseconds */
-  constructor(world: World, backend: Pick<BirthBackend, 'remove'>, events: UnlinkEvents, waitMsMax: number) {
+  constructor(
+    world: World,
+    backend: Pick<BirthBackend, 'remove'>,
+    events: UnlinkEvents,
+    errors: ErrorSequence,
+    waitMsMax: number,
+  ) {
+    this.#errors = errors;
     this.#world = world;
     this.#backend = backend;
     this.#events = events;
@@ -201,7 +208,7 @@ export class Unlinks implements PendingKind {
       const outcome = outcomes[index] ?? { kind: 'refused', error: new Error('The answer has no outcome') };
       this.#pending.delete(placeKey(pending));
       if (outcome.kind === 'refused') {
-        this.errors.set({ kind: 'directory', inode: pending.parent }, outcome.error);
+        this.#errors.set({ kind: 'directory', inode: pending.parent }, outcome.error);
         this.#events.failed(pending, outcome.error);
       } else this.#events.removed(pending, outcome.kind === 'removed' ? atNs : null);
       pending.end();

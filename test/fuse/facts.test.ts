@@ -23,13 +23,15 @@ async function started(t: TestContext, listing: FactsListing) {
   const births = new MemoryBirths(memory);
   const facts = async (inode: number, name: string) => (name === 'primary' ? `primary of ${inode}` : null);
   // As a mount has them.
+  const state = births.state(systemWorld);
   const backend = withPendingNames(
     systemWorld,
     withFacts(births.backend, facts, listing),
     births,
+    state,
     () => undefined,
   );
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined);
+  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined, state);
   t.after(async () => {
     process.title = title;
     await fileSystem.stop();

@@ -3,6 +3,7 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import type { Attributes } from '../../fuse/backend.ts';
 import { FileSystem } from '../../fuse/file-system.ts';
+import { MetadataCache } from '../../fuse/metadata/cache.ts';
 import { type Answered, contentsName } from '../../fuse/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
@@ -198,7 +199,9 @@ test('attributes that were changed here are told from memory, and never those of
 test('where nothing is believed, neither is what a change was answered', async (t) => {
   const { backend, inode } = await liveFile(t);
   await backend.openFile(inode).settle();
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, 0);
+  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, {
+    cache: new MetadataCache(systemWorld, 0),
+  });
   t.after(() => fileSystem.stop());
   await fileSystem.setAttributes(inode, { mode: 0o640 });
   const asked = backend.calls.attributes ?? 0;

@@ -24,8 +24,9 @@ async function started(t: TestContext, { ageMaxMs = AGE_MS, asksBeforeReads = tr
   const world = { ...systemWorld, nowMs: () => time.nowMs };
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
-  const backend = withPendingNames(world, births.backend, births, () => undefined);
-  const fileSystem = new FileSystem(world, backend, ROOT, LIMIT_MS, () => undefined, ageMaxMs);
+  const state = births.state(world, ageMaxMs);
+  const backend = withPendingNames(world, births.backend, births, state, () => undefined);
+  const fileSystem = new FileSystem(world, backend, ROOT, LIMIT_MS, () => undefined, state);
   const done = async () => undefined;
   fileSystem.mounted({ asksBeforeReads, invalidateInode: done, dropAttributes: done });
   t.after(() => fileSystem.stop());

@@ -27,10 +27,11 @@ const EXCHANGE = 2;
 function started(t: TestContext, bears: boolean) {
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
+  const state = births.state(systemWorld, AGE_MS);
   const backend: FileSystemBackend = bears
-    ? withPendingNames(systemWorld, births.backend, births, () => undefined)
+    ? withPendingNames(systemWorld, births.backend, births, state, () => undefined)
     : memory;
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, AGE_MS);
+  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, state);
   t.after(async () => {
     await fileSystem.stop();
     await backend.stop();

@@ -30,8 +30,9 @@ async function started(t: TestContext, freeBytes = 1024 * MIB) {
   const memory = new MemoryBackend();
   memory.space = async () => spaceOf(freeBytes);
   const births = new MemoryBirths(memory);
-  const backend = withPendingNames(systemWorld, births.backend, births, () => undefined);
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined, 1_000);
+  const state = births.state(systemWorld, 1_000);
+  const backend = withPendingNames(systemWorld, births.backend, births, state, () => undefined);
+  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined, state);
   t.after(async () => {
     await fileSystem.stop();
     await backend.stop();

@@ -18,15 +18,7 @@ const noSpace = (error: unknown): boolean => error instanceof ServiceError && er
 
 async function opened(t: TestContext, backend = new MemoryBackend(), flushBehind = false) {
   await backend.start();
-  const fileSystem = new FileSystem(
-    systemWorld,
-    backend,
-    ROOT,
-    LIMIT_MS,
-    () => undefined,
-    undefined,
-    flushBehind,
-  );
+  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, { flushBehind });
   t.after(() => fileSystem.stop());
   const { attributes } = await backend.createFile(ROOT, 'f', 0o644, USER, true);
   const open = async () => (await fileSystem.open(attributes.inode, constants.O_RDWR, USER)).handle;
