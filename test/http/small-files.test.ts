@@ -41,6 +41,37 @@ test('a file that an earlier release could not name is staged, with and without 
   assert.equal((await ask(url, 'PUT', PATH, { body: 'x', headers: { 'if-match': etag } })).status, 412);
 });
 
+test('a file for which the quota has no room leaves no contents behind', async (t) => {
+  const cluster = await started(t);
+  const { url, gateway } = cluster.server(1);
+  const put = (path: string, bytes: number) => ask(url, 'PUT', path, { body: 'x'.repeat(bytes) });
+  const set = (changes: { quotaBytes?: number; quotaInodes?: number; trashMs?: number }) =>
+    gateway.command({ kind: 'volume-set', name: 'main', ...changes });
+  assert.equal((await put(PATH, 600)).status, 201);
+  await set({ quotaBytes: 1_000 });
+  assert.equal((await put(`${PATH}-2`, 401)).status, 507);
+  assert.equal(cluster.wholesStored, 1);
+  // What is replaced makes room, unless it is kept.
+  assert.equal((await put(PATH, 1_000)).status, 204);
+  await set({ trashMs: 60_000 });
+  assert.equal((await put(PATH, 1_000)).status, 507);
+  assert.equal(cluster.wholesStored, 2);
+  assert.equal((await put(`${PATH}?trash=false`, 1_000)).status, 204);
+  await set({ quotaBytes: 0, quotaInodes: 2 });
+  assert.equal((await put(`${PATH}-2`, 1)).status, 507);
+  assert.equal(cluster.wholesStored, 3);
+});
+
+test('a staged file for which the quota has no room is collected in the next round', async (t) => {
+  const cluster = await started(t);
+  const { url, gateway } = cluster.server(1);
+  await gateway.command({ kind: 'volume-set', name: 'main', quotaBytes: 1_000 });
+  assert.equal((await ask(url, 'PUT', PATH, { body: 'x'.repeat(700_000) })).status, 507);
+  const command: Command = { kind: 'collect', beforeNs: '1', countMax: 10 };
+  const { inodes } = cluster.execute({ session: 7, number: 1, command }) as CommandResults['collect'];
+  assert.equal(inodes.length, 1);
+});
+
 test('what is left of a body is drained where its file cannot be staged', { timeout: 20_000 }, async (t) => {
   const cluster = await started(t);
   const { url } = cluster.server(0);
