@@ -10,12 +10,8 @@ import type {
   QueryResults,
 } from '../wire/catalog-api.ts';
 import { CacheSession, drawClientNumber } from './cache-session.ts';
-import {
-  ClusterClient,
-  type ClusterClientOptions,
-  type CommandOptions,
-  type OwnedOptions,
-} from './cluster-client.ts';
+import type { CommandOptions, OwnedOptions } from './catalog-commands.ts';
+import { ClusterClient, type ClusterClientOptions } from './cluster-client.ts';
 import type { CallOptions } from './exchange.ts';
 import type { GrantedSession, SessionEvents } from './idle-session.ts';
 import { Memory, type NamedPlace, type OwnChange, type OwnOutcome } from './memory.ts';

@@ -54,7 +54,7 @@ function leasehold(...argv: string[]): ReturnType<typeof run> {
 
 /** What the servers find at this moment. */
 async function found(): Promise<readonly Finding[]> {
-  return (await client.check(0)).findings;
+  return (await client.admin.check(0)).findings;
 }
 
 async function textAt(path: string): Promise<string> {
