@@ -65,6 +65,7 @@ export class Delegations {
       },
       failed,
       flushed: () => flushed?.() ?? Promise.resolve(),
+      isDelegated: (directory: number) => this.has(directory),
     };
     this.#session =
       client instanceof RememberingClient ? client.share(events) : new IdleSession(client, events);
