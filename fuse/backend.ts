@@ -1,5 +1,4 @@
 import type { Fence } from '../client/delegations.ts';
-import type { FlushScope } from './pending/pending-ops.ts';
 
 /** The little that the mount needs of the cluster; `cluster-backend.ts` is its real form, tests have one in memory. */
 
@@ -234,12 +233,6 @@ export interface FileSystemBackend {
   }>;
   /** Whether requests have failed for so long that only necessary ones are sent. */
   isAway(): boolean;
-  /**
-   * Resolves when the cluster has the operations that were answered before, @see PendingOps.
-   *
-   * @param only `unlinks`: new files may be unknown to it still
-   */
-  flush(scope: FlushScope, only?: 'unlinks'): Promise<void>;
   /**
    * Changes of names and attributes that were answered before survive a loss of power of all servers.
    *

@@ -1,7 +1,7 @@
 import type { World } from '../base/world.ts';
 import type { FileSystemBackend } from './backend.ts';
 import { withDeadline } from './deadline.ts';
-import { FileSystem, type FileSystemOptions } from './file-system.ts';
+import { type FileSystem, type FileSystemOptions, fileSystemOf } from './file-system.ts';
 import { MetadataCache } from './metadata/cache.ts';
 import { leasesPolicy, STRICT } from './metadata/validity.ts';
 import type { Answered, KernelCache, Log, Transport, TransportOptions } from './transport.ts';
@@ -48,7 +48,7 @@ export async function mountVolume(
 ): Promise<Mounted> {
   const { world, limitMs, log, cache = new MetadataCache(world, options.ageMaxMs) } = options;
   const root = await withDeadline(world, backend.start(), limitMs, 'Reaching the cluster');
-  const fileSystem = new FileSystem(world, backend, root, limitMs, log, { ...options, cache });
+  const fileSystem = fileSystemOf(world, backend, root, limitMs, log, { ...options, cache });
   const stop = async (): Promise<void> => {
     await fileSystem.stop();
     await backend.stop();

@@ -112,8 +112,6 @@ export function clusterBackend(
     },
     isAway: () => reach.isAway,
     isChanging: () => false,
-    // Each call is answered when the cluster has it.
-    flush: () => Promise.resolve(),
     findsNumbers,
     byNumber,
     async lookup(parent, name) {

@@ -59,9 +59,9 @@ export class FileHandles {
       handle,
       // An append lands where the cluster's file ends, which the kernel's cache cannot know.
       directIo: appending,
-      linked: file.attributes.links > 1,
+      linked: file.known.attributes.links > 1,
       // With bytes under way there is no version yet that a later open could find unchanged.
-      version: file.writes.dirty ? null : contentsName(file.inode, file.attributes.contents),
+      version: file.writes.dirty ? null : contentsName(file.inode, file.known.attributes.contents),
     };
   }
 

@@ -36,6 +36,11 @@ export interface PendingAccessTimes {
   flush(scope: { readonly kind: 'inode'; readonly inode: number }): Promise<void>;
 }
 
+/** Unlinks that the cluster does not have yet. */
+export interface PendingUnlinks {
+  flush(scope: { readonly kind: 'inode'; readonly inode: number }, kinds: readonly ['unlink']): Promise<void>;
+}
+
 /** Attributes of inodes: as remembered, as the cluster tells them, and with what only this mount knows of open files. */
 export class Inodes {
   readonly cache: MetadataCache;
@@ -44,6 +49,7 @@ export class Inodes {
   readonly #backend: FileSystemBackend;
   readonly #openFile: (inode: number) => OpenInode | undefined;
   readonly #accesses: PendingAccessTimes;
+  readonly #pending: PendingUnlinks;
 
   constructor(
     world: World,
@@ -51,7 +57,9 @@ export class Inodes {
     cache: MetadataCache,
     openFile: (inode: number) => OpenInode | undefined,
     accesses: PendingAccessTimes,
+    pending: PendingUnlinks,
   ) {
+    this.#pending = pending;
     this.cache = cache;
     this.refusedOpens = new RefusedOpens(world);
     this.#world = world;
@@ -78,7 +86,7 @@ export class Inodes {
   /** As they are at the cluster now. */
   async ask(inode: number): Promise<Answered> {
     // What is heard while removals arrive would be believed by nobody.
-    await this.#backend.flush({ kind: 'inode', inode }, 'unlinks');
+    await this.#pending.flush({ kind: 'inode', inode }, ['unlink']);
     const requestedAt = this.cache.request();
     return this.cache.attributes.learn(await this.#backend.attributes(inode), requestedAt);
   }

@@ -20,8 +20,7 @@ import type { Place } from '../place.ts';
 import type { Log } from '../transport.ts';
 import { afterUnlinks } from './after-unlinks.ts';
 import { Creates, type InodeNumber } from './creates.ts';
-import type { ErrorSequence } from './error-sequence.ts';
-import { FLUSH_ALL, type FlushScope, PendingOps } from './pending-ops.ts';
+import { FLUSH_ALL, type FlushScope, type OperationKind, type PendingOps } from './pending-ops.ts';
 import { SeenContents } from './seen-contents.ts';
 import { UncommittedFile, type UncommittedFileParts } from './uncommitted-file.ts';
 import { emptyFile, pageWith, UncommittedFiles } from './uncommitted-files.ts';
@@ -44,8 +43,7 @@ const STICKY = 0o1000;
 /** What pending operations share with the file system above them. */
 export interface PendingState {
   readonly cache: MetadataCache;
-  /** Of operations that were acknowledged and then failed. */
-  readonly errors: ErrorSequence;
+  readonly pending: PendingOps;
 }
 
 /**
@@ -57,7 +55,7 @@ export class DirectoryOps {
   readonly #backend: FileSystemBackend;
   readonly #birth: BirthBackend;
   readonly #cache: MetadataCache;
-  readonly #errors: ErrorSequence;
+  readonly #pending: PendingOps;
   readonly #log: Log;
   readonly #late: (error: LateError) => void;
   readonly #creates: Creates;
@@ -77,7 +75,7 @@ export class DirectoryOps {
     world: World,
     backend: FileSystemBackend,
     birth: BirthBackend,
-    { cache, errors }: PendingState,
+    { cache, pending }: PendingState,
     log: Log,
     { streakMs = 0, waitMsMax = WAIT_MS_MAX, late = () => undefined }: UnlinkOptions,
   ) {
@@ -85,10 +83,10 @@ export class DirectoryOps {
     this.#backend = backend;
     this.#birth = birth;
     this.#cache = cache;
-    this.#errors = errors;
+    this.#pending = pending;
     this.#log = log;
     this.#late = late;
-    this.#files = new UncommittedFiles(world, log);
+    this.#files = new UncommittedFiles(world, pending, log);
     this.#madeMs = new Moments(world);
     this.#streaks = new UnlinkStreaks(world, streakMs);
     const failed: UnlinkEvents['failed'] = (place, error) => {
@@ -100,7 +98,7 @@ export class DirectoryOps {
       late({ operation: 'unlink', directory, name, error });
     };
     const removed: UnlinkEvents['removed'] = ({ parent }, atNs) => cache.named(parent, atNs);
-    this.#unlinks = new Unlinks(world, birth, { removed, failed }, errors, waitMsMax);
+    this.#unlinks = new Unlinks(world, pending, birth, { removed, failed }, waitMsMax);
     this.#creates = new Creates(world, birth, (error) => {
       log('debug', 'no numbers for new files', { error: String(error) });
     });
@@ -136,10 +134,9 @@ export class DirectoryOps {
     return this.#files.isChanging(directory);
   }
 
-  /** @see FileSystemBackend.flush */
-  async flush(scope: FlushScope, only?: 'unlinks'): Promise<void> {
-    const kinds = only === undefined ? [this.#files, this.#unlinks] : [this.#unlinks];
-    await new PendingOps(kinds).flush(scope);
+  /** What was answered in directories, and what is made of it: not the writes that are under way. */
+  flush(scope: FlushScope, kinds: readonly OperationKind[] = ['create', 'unlink']): Promise<void> {
+    return this.#pending.flush(scope, kinds);
   }
 
   /** As `flush`, for a change that does not depend on the new files: of one that is not at the cluster its program learns. */
@@ -165,7 +162,8 @@ export class DirectoryOps {
     await this.#directories.asked(parent);
     // The name is given away anew when nobody has it any more, or whoever had it has kept it.
     await this.#unlinks.flush({ kind: 'name', ...place });
-    while (this.#files.isFull && this.isHeld(parent)) await this.#files.fewer();
+    const { budget } = this.#files;
+    while (budget.isFull && this.isHeld(parent)) await budget.released();
     const uncommitted = this.#files.at(place);
     if (uncommitted !== undefined) {
       if (exclusive) throw new ServiceError('exists', `There is a "${name}" already`);
@@ -283,14 +281,13 @@ export class DirectoryOps {
         if (isReported) return;
         const facts = { directory: parent, name, file: inode, error: String(error) };
         this.#log('error', 'a file that was closed is not stored', facts);
-        this.#errors.set({ kind: 'directory', inode: parent }, error);
+        this.#pending.errors.set({ kind: 'directory', inode: parent }, error);
         this.#late({ operation: 'create', directory: parent, name, error });
       },
       doubted: ({ inode }, error) => {
         this.#log('info', 'a new file is made in the ordinary way', { file: inode, error: String(error) });
       },
-      kept: (bytes) => this.#files.kept(bytes),
-      isFull: () => this.#files.isFull,
+      budget: this.#files.budget,
       inheritsGroup,
     };
     const file: UncommittedFile = new UncommittedFile(this.#world, place, attributes, parts, isNamed);

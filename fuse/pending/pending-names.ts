@@ -32,7 +32,7 @@ export function withPendingNames(
     async attributes(inode) {
       const uncommitted = files.uncommitted(inode);
       if (uncommitted !== undefined) return uncommitted.attributes;
-      await files.flush({ kind: 'inode', inode }, 'unlinks');
+      await files.flush({ kind: 'inode', inode }, ['unlink']);
       return backend.attributes(inode);
     },
     list: (inode, after, countMax) => files.list(inode, after, countMax),
@@ -125,12 +125,11 @@ export function withPendingNames(
       await files.flush({ kind: 'inode', inode });
       await files.changingDirectory(inode, () => backend.removeXattr(inode, name));
     },
-    flush: (scope, only) => files.flush(scope, only),
     // Each descriptor of the volume reports the loss, not only the one whose sync has found it.
     async persistNames(scope) {
       await backend.persistNames(scope).catch((error: unknown) => {
         if (!(error instanceof CommandsLost)) throw error;
-        state.errors.set('volume', error);
+        state.pending.errors.set('volume', error);
       });
     },
     isChanging: (inode) => files.isChanging(inode),

@@ -18,6 +18,7 @@ import {
 } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 import { withoutPrivileges } from '../metadata/inodes.ts';
+import type { Budget } from './budget.ts';
 
 /** How the cluster hears of it: with all of its contents, or as of any file that is about to be written, `changed` if that is in this moment. */
 export type Way = 'born' | 'made' | 'changed';
@@ -48,10 +49,7 @@ export interface UncommittedFileParts {
   readonly lost: (file: UncommittedFile, error: unknown, isReported: boolean) => void;
   /** What became of its birth is not known, and it is made in the ordinary way. */
   readonly doubted: (file: UncommittedFile, error: unknown) => void;
-  /** So many more bytes are kept here; negative: fewer. */
-  readonly kept: (bytes: number) => void;
-  /** No more bytes are to be kept here. */
-  readonly isFull: () => boolean;
+  readonly budget: Pick<Budget, 'add' | 'release' | 'isFull'>;
   /** Whatever group it has here, it gets its directory's. */
   readonly inheritsGroup: boolean;
 }
@@ -74,7 +72,7 @@ export class UncommittedFile implements BackendFile {
   #isTimed = false;
   #bytes = Buffer.alloc(0);
   #sizeBytes = 0;
-  /** Of which `kept` was told. */
+  /** Counted in the budget. */
   #keptBytes = 0;
   #seq = 0;
   #coming: Promise<BackendFile> | null = null;
@@ -182,7 +180,7 @@ export class UncommittedFile implements BackendFile {
   }
 
   keeps(endBytes: number): boolean {
-    return this.isUncommitted && endBytes <= BIRTH_BYTES_MAX && !this.#parts.isFull();
+    return this.isUncommitted && endBytes <= BIRTH_BYTES_MAX && !this.#parts.budget.isFull;
   }
 
   /** Whether all bytes of an object would be a hole: a file is borne as data from its beginning to its end. */
@@ -349,12 +347,12 @@ export class UncommittedFile implements BackendFile {
     this.#bytes.copy(larger);
     this.#bytes = larger;
     this.#keptBytes += larger.length - before;
-    this.#parts.kept(larger.length - before);
+    this.#parts.budget.add(0, larger.length - before);
   }
 
   #release(): void {
     this.#bytes = Buffer.alloc(0);
-    this.#parts.kept(-this.#keptBytes);
+    this.#parts.budget.release(this.#keptBytes);
     this.#keptBytes = 0;
   }
 

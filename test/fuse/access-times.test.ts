@@ -8,7 +8,7 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes, NotedAccess } from '../../fuse/backend.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { type AccessRule, AccessTimes } from '../../fuse/pending/access-times.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -55,7 +55,7 @@ async function started(t: TestContext, rule = RELATIME, ageMaxMs = 1_000) {
       await memory.noteAccesses(noted);
     },
   };
-  const fileSystem = new FileSystem(WORLD, backend, ROOT, 5_000, () => undefined, {
+  const fileSystem = fileSystemOf(WORLD, backend, ROOT, 5_000, () => undefined, {
     ...state,
     accessRule: rule,
   });

@@ -10,7 +10,7 @@ import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import { ServiceError } from '../../base/errors.ts';
 import { lend } from '../../base/lent-memory.ts';
 import type { Attributes, BirthOutcome, NewFile } from '../../fuse/backend.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { Creates } from '../../fuse/pending/creates.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -30,7 +30,7 @@ async function started(t: TestContext, flushBehind = false, takesNamed = false) 
   const state = births.state(systemWorld, 1_000);
   const backend = withPendingNames(systemWorld, births.backend, births, state, () => undefined);
   const options = { ...state, flushBehind };
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, options);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, options);
   t.after(async () => {
     await fileSystem.stop();
     await backend.stop();

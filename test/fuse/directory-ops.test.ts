@@ -71,7 +71,7 @@ async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 
   const cluster: FileSystemBackend = births.backend;
   const lines: string[] = [];
   const state = births.state(world);
-  const { cache, errors } = state;
+  const { cache, pending } = state;
   const log = (_: unknown, message: string): unknown => lines.push(message);
   const backend = withPendingNames(world, cluster, births, state, log, { streakMs: ROW_MS });
   t.after(async () => {
@@ -103,7 +103,7 @@ async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 
   const isThere = (name: string): boolean => memory.inodeAt(directory, name) !== undefined;
   return {
     ...{ clock, pass, memory, births, cluster, hold, lines, backend, directory },
-    ...{ cache, errors, isDelegated: (inode: number) => cache.delegations.of(inode) !== undefined },
+    ...{ cache, pending, isDelegated: (inode: number) => cache.delegations.of(inode) !== undefined },
     ...{ make, made, file, unlink, row, isThere },
   };
 }
@@ -488,15 +488,15 @@ test('whatever comes behind removals is done when they are: what the file is ask
 });
 
 test('fsync of a directory tells what was not removed from it, and from no other one', async (t) => {
-  const { births, backend, directory, made, row, unlink, errors } = await started(t);
+  const { births, backend, directory, made, row, unlink, pending } = await started(t);
   await made('a');
   await row();
   births.removalFate = 'refused';
   await unlink('a');
   const { inode: other } = await backend.makeDirectory(ROOT, 'other', 0o755, USER);
-  for (const inode of [other, directory]) await backend.flush({ kind: 'directory', inode });
-  assert.equal(errors.checkAndAdvance(other, 0), null);
-  assert.match(String(errors.checkAndAdvance(directory, 0)?.error), /Refused by intent/);
+  for (const inode of [other, directory]) await pending.flush({ kind: 'directory', inode });
+  assert.equal(pending.errors.checkAndAdvance(other, 0), null);
+  assert.match(String(pending.errors.checkAndAdvance(directory, 0)?.error), /Refused by intent/);
 });
 
 test('a directory is asked for anew when what was removed from it before is gone', async (t) => {

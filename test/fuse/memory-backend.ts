@@ -76,8 +76,6 @@ export class MemoryBackend implements FileSystemBackend {
   readonly findsNumbers = false;
   readonly caches = false;
 
-  async flush(): Promise<void> {}
-
   async persistNames(): Promise<void> {}
 
   async byNumber(inode: number): Promise<never> {

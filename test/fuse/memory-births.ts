@@ -12,7 +12,7 @@ import {
 } from '../../fuse/backend.ts';
 import { MetadataCache } from '../../fuse/metadata/cache.ts';
 import type { PendingState } from '../../fuse/pending/directory-ops.ts';
-import { ErrorSequence } from '../../fuse/pending/error-sequence.ts';
+import { PendingOps } from '../../fuse/pending/pending-ops.ts';
 import type { MemoryBackend } from './memory-backend.ts';
 
 /** What becomes of the files of a request. */
@@ -83,7 +83,7 @@ export class MemoryBirths implements BirthBackend {
   /** @returns what pending operations share with the file system above them */
   state(world: World, ttlMs?: number): PendingState {
     const cache = new MetadataCache(world, ttlMs, (directory) => this.isDelegated(directory));
-    return { cache, errors: new ErrorSequence() };
+    return { cache, pending: new PendingOps(world) };
   }
 
   async recall(directory: number): Promise<void> {

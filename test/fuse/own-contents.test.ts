@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
@@ -26,7 +26,7 @@ async function started(t: TestContext, { ageMaxMs = AGE_MS, asksBeforeReads = tr
   const births = new MemoryBirths(memory);
   const state = births.state(world, ageMaxMs);
   const backend = withPendingNames(world, births.backend, births, state, () => undefined);
-  const fileSystem = new FileSystem(world, backend, ROOT, LIMIT_MS, () => undefined, state);
+  const fileSystem = fileSystemOf(world, backend, ROOT, LIMIT_MS, () => undefined, state);
   const done = async () => undefined;
   fileSystem.mounted({ asksBeforeReads, invalidateInode: done, dropAttributes: done });
   t.after(() => fileSystem.stop());

@@ -126,10 +126,17 @@ function started(isNamed = false) {
       told.reported.push(isReported);
     },
     doubted: () => void told.doubted++,
-    kept: (bytes) => {
-      told.keptBytes += bytes;
+    budget: {
+      add: (_, bytes) => {
+        told.keptBytes += bytes;
+      },
+      release: (bytes) => {
+        told.keptBytes -= bytes;
+      },
+      get isFull() {
+        return cluster.isFull;
+      },
     },
-    isFull: () => cluster.isFull,
     inheritsGroup: false,
   };
   const facts: UncommittedFileParts = {
