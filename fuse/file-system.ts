@@ -6,6 +6,8 @@ import { NameCalls } from './calls/name-calls.ts';
 import type { CallParts } from './calls/parts.ts';
 import { SpaceCalls } from './calls/space-calls.ts';
 import { FileCalls } from './contents/file-calls.ts';
+import { FileHandles } from './contents/file-handles.ts';
+import { LockCalls } from './contents/lock-calls.ts';
 import { OpenFiles } from './contents/open-files.ts';
 import { WRITTEN_BYTES_LEAST } from './contents/written-pages.ts';
 import { MetadataCache } from './metadata/cache.ts';
@@ -71,7 +73,8 @@ export function fileSystemOf(
   const parts: CallParts = { ...shared, root, files, inodes, removed: new RemovedDirectories(world) };
   const names = new Names(world, backend, inodes);
   const directories = new Directories(names);
-  const fileCalls = new FileCalls(shared, files, flushBehind);
+  const handles = new FileHandles(pending.errors);
+  const fileCalls = new FileCalls(shared, files, handles, flushBehind);
   const inodeCalls = new InodeCalls(parts, directories);
   return {
     root,
@@ -88,8 +91,9 @@ export function fileSystemOf(
     ]),
     ...callsOf(fileCalls, [
       ...(['open', 'read', 'taken', 'keptPages', 'write', 'flush', 'persist', 'release'] as const),
-      ...(['allocate', 'seek', 'copyRange', 'lockHolder', 'lock'] as const),
+      ...(['allocate', 'seek', 'copyRange'] as const),
     ]),
+    ...callsOf(new LockCalls(files, handles, log), ['lockHolder', 'lock']),
     ...callsOf(new DirectoryCalls(parts, directories, inodeCalls), [
       ...(['openDirectory', 'readDirectory', 'listed', 'releaseDirectory', 'persistDirectory'] as const),
     ]),

@@ -1,8 +1,7 @@
 import type { Attributes } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
-import type { Caller, LockRequest, Opened } from '../transport.ts';
-import { type FileHandle, FileHandles, isForWriting } from './file-handles.ts';
-import type { OpenLocks } from './locks.ts';
+import type { Caller, Opened } from '../transport.ts';
+import { type FileHandle, type FileHandles, isForWriting, throwFailed } from './file-handles.ts';
 import type { OpenFile } from './open-file.ts';
 import type { OpenFiles } from './open-files.ts';
 import type { FileParts } from './parts.ts';
@@ -33,12 +32,12 @@ export class FileCalls {
   readonly #copies: RangeCopies;
 
   /** @param flushBehind a close waits for nothing, but where there are locks */
-  constructor(parts: FileParts, files: OpenFiles, flushBehind: boolean) {
-    const { world, pending } = parts;
+  constructor(parts: FileParts, files: OpenFiles, handles: FileHandles, flushBehind: boolean) {
+    const { world } = parts;
     this.#parts = parts;
     this.#files = files;
     this.#flushBehind = flushBehind;
-    this.#handles = new FileHandles(pending.errors);
+    this.#handles = handles;
     this.#readAhead = new ReadAhead(world, READ_AHEAD_BYTES_MAX);
     const isCurrent = (file: OpenFile): boolean | Promise<boolean> => this.#isCurrent(file, false);
     this.#copies = new RangeCopies(world, this.#readAhead, files.inodes.cache.attributes, isCurrent);
@@ -134,7 +133,7 @@ export class FileCalls {
     if (!Number.isSafeInteger(offset + bytes.length))
       throw new ErrnoError('EFBIG', 'The file would be too large');
     opened.failedSync = null;
-    this.#throwFailed(opened);
+    throwFailed(opened);
     file.locks?.assertKept(handle);
     await this.#files.clearPrivileges(file, caller);
     this.#files.inodes.cache.attributes.written(file.inode);
@@ -179,7 +178,7 @@ export class FileCalls {
     if (opened.persisting) await this.persist(handle);
     else if (this.#files.room.isTight) {
       await opened.file.arrive();
-      this.#throwFailed(opened);
+      throwFailed(opened);
     }
   }
 
@@ -195,42 +194,7 @@ export class FileCalls {
       opened.file.locks?.closed(handle);
     }
     // Reported to the process that closes: it may have a copy of the descriptor, and be about to run another program.
-    if (opened.writing) this.#throwFailed(opened);
-  }
-
-  lockHolder(handle: number, request: LockRequest): Promise<LockRequest | null> {
-    return this.#locksOf(this.#handles.of(handle).file).holder(handle, request);
-  }
-
-  /**
-   * Sets a lock or gives it back, at the file's primary. What was written under it arrives before it is given back; who
-   * gets it sees what was written before.
-   */
-  async lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void> {
-    const opened = this.#handles.of(handle);
-    const { file } = opened;
-    if (request.type === 'unlock') {
-      if (file.locks === null) return;
-      await file.writes.drain();
-      await file.locks.lock(handle, request, false, signal);
-      if (opened.writing) this.#throwFailed(opened);
-      return;
-    }
-    const locks = this.#locksOf(file);
-    await locks.lock(handle, request, waits, signal);
-    try {
-      await file.refresh(() => this.#files.dropPages(file));
-    } catch (error) {
-      // A program that gets an error does not know that there is a lock.
-      await locks.lock(handle, { ...request, type: 'unlock' }, false, signal);
-      throw error;
-    }
-  }
-
-  #locksOf(file: OpenFile): OpenLocks {
-    return file.openLocks((lost) => {
-      this.#parts.log('error', 'locks were lost', { file: file.inode, locks: lost.length });
-    });
+    if (opened.writing) throwFailed(opened);
   }
 
   async persist(handle: number): Promise<void> {
@@ -282,7 +246,7 @@ export class FileCalls {
     if (offset < 0 || length <= 0) throw new ErrnoError('EINVAL', `No range: ${length} bytes at ${offset}`);
     const end = offset + length;
     if (!Number.isSafeInteger(end)) throw new ErrnoError('EFBIG', 'The file would be too large');
-    this.#throwFailed(opened);
+    throwFailed(opened);
     file.locks?.assertKept(handle);
     switch (mode) {
       case 0:
@@ -314,7 +278,7 @@ export class FileCalls {
         throw new ErrnoError('EOPNOTSUPP', `Allocation mode ${mode} is not supported`);
     }
     this.#files.inodes.cache.attributes.forget(file.inode);
-    this.#throwFailed(opened);
+    throwFailed(opened);
   }
 
   /** What was asked for is there, and counts as a change all the same. */
@@ -363,7 +327,7 @@ export class FileCalls {
     if (source === file && Math.abs(fromOffset - toOffset) < wanted) {
       throw new ErrnoError('EINVAL', 'The ranges overlap');
     }
-    this.#throwFailed(opened);
+    throwFailed(opened);
     source.locks?.assertKept(from);
     file.locks?.assertKept(to);
     await this.#files.clearPrivileges(file, caller);
@@ -372,11 +336,6 @@ export class FileCalls {
     if (done > 0) this.#noteRead(read);
     await this.#written(to, opened);
     return done;
-  }
-
-  #throwFailed(opened: FileHandle): void {
-    const error = opened.errors.check();
-    if (error !== undefined) throw error;
   }
 
   #logLost(inode: number, error: unknown): void {

@@ -77,6 +77,12 @@ export class FileHandles {
   }
 }
 
+/** @throws the latest error of a write since the last sync of the descriptor */
+export function throwFailed({ errors }: FileHandle): void {
+  const error = errors.check();
+  if (error !== undefined) throw error;
+}
+
 /** @param flags of open(2) */
 export function isForWriting(flags: number): boolean {
   return (flags & (constants.O_WRONLY | constants.O_RDWR)) !== 0;

@@ -161,6 +161,16 @@ export class KnownContents {
     return state.sizeBytes === attributes.sizeBytes ? attributes : null;
   }
 
+  /** The cluster has a read of this mount. @param from the access time before */
+  accessed(from: string, to: string): void {
+    if (this.attributes.accessedNs === from) this.attributes = { ...this.attributes, accessedNs: to };
+  }
+
+  /** This mount has changed what a change of contents does not touch. */
+  changedStatus({ mode, uid, gid }: Attributes): void {
+    this.attributes = { ...this.attributes, mode, uid, gid };
+  }
+
   /** The kernel learns of these contents. */
   tell(contents: ContentVersion): void {
     if (this.#lineage.told(contents)) this.pages.clear();

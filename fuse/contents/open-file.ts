@@ -224,17 +224,6 @@ export class OpenFile {
     return isWhole ? this.known.since(attributes) : null;
   }
 
-  /** The cluster has a read of this mount. @param from the access time before */
-  accessed(from: string, to: string): void {
-    const { attributes } = this.known;
-    if (attributes.accessedNs === from) this.known.attributes = { ...attributes, accessedNs: to };
-  }
-
-  /** Our own change of what a change of contents does not touch. */
-  changed({ mode, uid, gid }: Attributes): void {
-    this.known.attributes = { ...this.known.attributes, mode, uid, gid };
-  }
-
   openLocks(lost: (locks: readonly BackendLock[]) => void): OpenLocks {
     const onLost = (locks: readonly BackendLock[]): void => {
       // What was written under them and has not been sent must not replace what others write under them.

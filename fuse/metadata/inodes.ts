@@ -20,10 +20,12 @@ export interface OpenInode {
   readonly writes: { drain(): Promise<void> };
   /** @returns attributes together with what is known of the open file */
   present(attributes: Answered): Promise<Answered>;
-  /** Attributes that a change of contents does not touch were changed here. */
-  changed(attributes: Attributes): void;
-  /** The cluster has a read of this mount. @param from the access time before */
-  accessed(from: string, to: string): void;
+  readonly known: {
+    /** Attributes that a change of contents does not touch were changed here. */
+    changedStatus(attributes: Attributes): void;
+    /** The cluster has a read of this mount. @param from the access time before */
+    accessed(from: string, to: string): void;
+  };
 }
 
 /** Access times of reads of this mount that the cluster may not have yet. */
@@ -71,7 +73,7 @@ export class Inodes {
   /** The cluster has a read of this mount: access times that were known before it are replaced. */
   accessed({ inode, accessedNs, seen }: NotedAccess): void {
     this.cache.attributes.accessed(inode, seen.accessedNs, accessedNs);
-    this.#openFile(inode)?.accessed(seen.accessedNs, accessedNs);
+    this.#openFile(inode)?.known.accessed(seen.accessedNs, accessedNs);
   }
 
   isOpen(inode: number): boolean {
@@ -174,7 +176,7 @@ export class Inodes {
     const begunAt = records.changing(inode);
     const attributes = records.changed(await this.#backend.setAttributes(inode, changes), begunAt);
     this.assertNamed(attributes);
-    this.#openFile(inode)?.changed(attributes);
+    this.#openFile(inode)?.known.changedStatus(attributes);
     return this.present(attributes);
   }
 }

@@ -256,20 +256,20 @@ export class DirectoryOps {
   ): void {
     const { parent } = place;
     const parts: UncommittedFileParts = {
-      bear: (whole) => this.#create(whole, number.bearer),
-      make: (whole) => this.#birth.make(whole),
+      createWithContents: (whole) => this.#create(whole, number.bearer),
+      create: (whole) => this.#birth.make(whole),
       setAttributes: (inode, changes) => this.#backend.setAttributes(inode, changes),
       open: (there) => {
         const { inode, replicas, contents } = there;
         this.#contents.learn(there, this.#contents.mark);
         return this.open(inode, replicas, contents);
       },
-      there: (_, namedNs) => {
+      committed: (_, namedNs) => {
         this.#files.delete(file);
         if (!isNamed) this.#cache.named(parent, namedNs);
       },
       failed: (_, error) => {
-        if (!file.isRefused && !isRefusal(error) && this.isHeld(parent)) return;
+        if (!file.commit.isRefused && !isRefusal(error) && this.isHeld(parent)) return;
         this.#files.dropName(file);
         this.#cache.named(parent, null);
         this.changed(file, 'doubt');
@@ -284,7 +284,7 @@ export class DirectoryOps {
         this.#pending.errors.set({ kind: 'directory', inode: parent }, error);
         this.#late({ operation: 'create', directory: parent, name, error });
       },
-      doubted: ({ inode }, error) => {
+      unknown: ({ inode }, error) => {
         this.#log('info', 'a new file is made in the ordinary way', { file: inode, error: String(error) });
       },
       budget: this.#files.budget,

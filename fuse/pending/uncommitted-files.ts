@@ -5,8 +5,9 @@ import { namesCompare } from '../metadata/name-order.ts';
 import { type Place, placeKey } from '../place.ts';
 import type { Log } from '../transport.ts';
 import { type Budget, SHARES } from './budget.ts';
+import type { Way } from './file-commit.ts';
 import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind, type PendingOps } from './pending-ops.ts';
-import type { UncommittedFile, Way } from './uncommitted-file.ts';
+import type { UncommittedFile } from './uncommitted-file.ts';
 
 /** Another client may not find a file for so long after it was created here, in milliseconds; a part of the time for which a mount caches names. */
 export const UNCOMMITTED_MS_MAX = 250;
@@ -34,7 +35,7 @@ export class UncommittedFiles implements PendingKind {
   /** @returns undefined also where the cluster has the file of this number, and has refused the contents that are kept here */
   of(inode: number): UncommittedFile | undefined {
     const file = this.#byInode.get(inode);
-    return file?.isThere === true ? undefined : file;
+    return file === undefined || file.commit.there === null ? file : undefined;
   }
 
   at(place: Place): UncommittedFile | undefined {
@@ -80,7 +81,7 @@ export class UncommittedFiles implements PendingKind {
 
   /** Resolves when each file is at the cluster, or an attempt to store it has failed, of which its program learns. */
   async attempt(scope: FlushScope): Promise<void> {
-    await Promise.all(this.inScope(scope).map((file) => this.#bring(file, 'born')));
+    await Promise.all(this.inScope(scope).map((file) => this.#commit(file, 'with-contents')));
   }
 
   async stop(): Promise<void> {
@@ -88,10 +89,10 @@ export class UncommittedFiles implements PendingKind {
     await this.attempt(FLUSH_ALL);
   }
 
-  async #bring(file: UncommittedFile, way: Way): Promise<void> {
-    if (file.isRefused) return;
+  async #commit(file: UncommittedFile, way: Way): Promise<void> {
+    if (file.commit.isRefused) return;
     try {
-      await file.come(way);
+      await file.commit.start(way);
     } catch (error) {
       this.#log('warn', 'a new file is not at the cluster', { file: file.inode, error: String(error) });
     }
@@ -102,12 +103,12 @@ export class UncommittedFiles implements PendingKind {
     this.#timer = undefined;
     const nowMs = this.#world.nowMs();
     for (const file of this.#byInode.values()) {
-      const leftMs = file.bornMs + UNCOMMITTED_MS_MAX - nowMs;
+      const leftMs = file.sinceMs + UNCOMMITTED_MS_MAX - nowMs;
       if (leftMs > 0) {
         this.#timer = this.#world.after(leftMs, () => this.#age());
         return;
       }
-      if (file.isUncommitted) void this.#bring(file, 'made');
+      if (file.commit.isUnsent) void this.#commit(file, 'ordinary');
     }
   }
 }
