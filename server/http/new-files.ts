@@ -142,7 +142,8 @@ export class NewFiles {
       return { kind: 'whole', parent, bytes };
     }
     const file = await this.#stage(path, parent);
-    return { kind: 'staged', state: await this.#uploads.store(file, joined(begun.parts, received), check) };
+    const filled = this.#uploads.store(file, joined(begun.parts, received), check);
+    return { kind: 'staged', state: await this.#orDiscard(file, filled) };
   }
 
   /** @returns the directory of the path @throws ServiceError for what would be refused at the end */
@@ -210,7 +211,7 @@ export class NewFiles {
 
   /** Fills a staged file with what another file has. @param keepsTime it gets the modification time of the other one, too */
   async copy(file: Attributes, source: Attributes, keepsTime: boolean): Promise<FileState> {
-    const state = await this.#uploads.copy(file, source);
+    const state = await this.#orDiscard(file, this.#uploads.copy(file, source));
     const { modifiedNs } = source;
     // Before it has its name: whoever finds the time finds the contents.
     if (keepsTime) await this.#gateway.command({ kind: 'set-attributes', inode: file.inode, modifiedNs });
@@ -248,13 +249,26 @@ export class NewFiles {
     try {
       return await this.#nameStaged(inode, change);
     } catch (error) {
-      if (error instanceof ServiceError && REFUSALS.has(error.code)) await this.#discard(inode);
+      if (error instanceof ServiceError && REFUSALS.has(error.code)) await this.#collectSoon(inode);
       throw error;
     }
   }
 
-  /** Nothing happens to a file that has a name. */
-  async #discard(inode: number): Promise<void> {
+  /** What was received is not to get a name any more. Nothing happens where it has one. */
+  async discard(received: Received): Promise<void> {
+    if (received.kind === 'staged') await this.#collectSoon(received.state.file);
+  }
+
+  async #orDiscard<Result>({ inode }: Attributes, filling: Promise<Result>): Promise<Result> {
+    try {
+      return await filling;
+    } catch (error) {
+      await this.#collectSoon(inode);
+      throw error;
+    }
+  }
+
+  async #collectSoon(inode: number): Promise<void> {
     const command = { kind: 'keep-orphan', inode, untilNs: LONG_AGO_NS } as const;
     await this.#gateway.command(command).catch((error: unknown) => {
       // It is collected after the time that it was kept for.

@@ -67,9 +67,45 @@ test('a staged file for which the quota has no room is collected in the next rou
   const { url, gateway } = cluster.server(1);
   await gateway.command({ kind: 'volume-set', name: 'main', quotaBytes: 1_000 });
   assert.equal((await ask(url, 'PUT', PATH, { body: 'x'.repeat(700_000) })).status, 507);
+  assert.equal(collected(cluster), 1);
+});
+
+/** @returns how many staged files go in the next round */
+function collected(cluster: FakeCluster): number {
   const command: Command = { kind: 'collect', beforeNs: '1', countMax: 10 };
-  const { inodes } = cluster.execute({ session: 7, number: 1, command }) as CommandResults['collect'];
-  assert.equal(inodes.length, 1);
+  return (cluster.execute({ session: 7, number: 1, command }) as CommandResults['collect']).inodes.length;
+}
+
+test('a form of which a file is refused names those that are stored, and leaves nothing of the others', async (t) => {
+  const cluster = await started(t);
+  let named = 0;
+  cluster.intercept = ({ method, request }) => {
+    if (method !== 'execute' || request === undefined || !('command' in request)) return;
+    if (request.command.kind === 'replace' && ++named === 2)
+      throw new ServiceError('quota-exceeded', 'planted');
+  };
+  const body = 'x'.repeat(700_000);
+  const boundary = 'xyz';
+  const parts = ['a', 'b', 'c'].map(
+    (name) =>
+      `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="${name}"\r\n\r\n${body}\r\n`,
+  );
+  const form = {
+    body: `${parts.join('')}--${boundary}--\r\n`,
+    headers: { 'content-type': `multipart/form-data; boundary=${boundary}` },
+  };
+  const answer = await ask(cluster.server(0).url, 'POST', '/v1/files/main/', form);
+  assert.equal(answer.status, 507);
+  assert.match(answer.text, /these files are stored: \\"a\\"/);
+  assert.equal(collected(cluster), 2);
+});
+
+test('a staged file of which the digest is another is collected in the next round', async (t) => {
+  const cluster = await started(t);
+  const digest = { 'content-digest': 'sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:' };
+  const how = { body: 'x'.repeat(700_000), headers: digest };
+  assert.equal((await ask(cluster.server(0).url, 'PUT', PATH, how)).status, 400);
+  assert.equal(collected(cluster), 1);
 });
 
 test('what is left of a body is drained where its file cannot be staged', { timeout: 20_000 }, async (t) => {
