@@ -7,8 +7,7 @@ import { placeKey } from '../place.ts';
 import type { Answered, NamePlace } from '../transport.ts';
 import { Ages, type Learned, RECORDS_MAX, setBounded } from './ages.ts';
 import { AttributeRecords, type Origin } from './attribute-records.ts';
-import { DelegatedDirectories, type DelegatedDirectory } from './delegated-names.ts';
-import { KnownListings } from './known-listings.ts';
+import { DelegatedDirectories } from './delegated-directories.ts';
 
 /** How long names and attributes are valid after their request, where the mount does not say. */
 export const ATTRIBUTE_AGE_MAX_MS = 1000;
@@ -33,8 +32,6 @@ export class MetadataCache {
   readonly delegations: DelegatedDirectories;
   /** How long records are valid after their request; 0: not at all. */
   readonly ttlMs: number;
-  /** Whole listings, where no other client changes the directory. */
-  readonly listings: KnownListings;
   /** Names by which the kernel may open an inode without a look-up. */
   readonly kernelNames: CachedNames;
   readonly #ages: Ages;
@@ -52,13 +49,12 @@ export class MetadataCache {
     ttlMs = ATTRIBUTE_AGE_MAX_MS,
     isDelegated: (directory: number) => boolean = () => false,
   ) {
-    this.delegations = new DelegatedDirectories(isDelegated);
+    this.delegations = new DelegatedDirectories(world, ttlMs, isDelegated);
     const isKnown = (directory: number): boolean => this.delegations.of(directory) !== undefined;
     this.ttlMs = ttlMs;
     this.#ages = new Ages(world, ttlMs, isKnown);
     this.#sequencer = new Sequencer(() => world.nowMs(), RECORDS_MAX);
     this.attributes = new AttributeRecords(this.#ages, this.#sequencer);
-    this.listings = new KnownListings(world, ttlMs, isKnown);
     this.kernelNames = new CachedNames(world);
   }
 
@@ -170,12 +166,14 @@ export class MetadataCache {
     }
   }
 
-  /** From now on, as long as it is delegated, no other client changes the directory. */
-  delegated(directory: DelegatedDirectory): void {
-    const { inode } = directory.attributes;
-    this.delegations.begin(directory);
-    this.#ages.delegated(inode, this.#sequencer.request());
-    this.listings.forget(inode);
+  /**
+   * From now on, as long as it is delegated, no other client changes the directory.
+   *
+   * @param page its first names, as they were when it was delegated
+   */
+  delegated(attributes: Attributes, page: ListedPage): void {
+    this.delegations.begin(attributes, page);
+    this.#ages.delegated(attributes.inode, this.#sequencer.request());
   }
 
   /** A name is about to change: answers about it and its directory that were requested before are void. */
@@ -205,7 +203,6 @@ export class MetadataCache {
    */
   named(directory: number, atNs: string | null): void {
     this.attributes.namesChanged(directory, atNs);
-    if (atNs === null) this.listings.forget(directory);
   }
 
   /**

@@ -3,8 +3,8 @@ import type { World } from '../../base/world.ts';
 import type { FileSystemBackend, ListedPage } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 import type { Answered } from '../transport.ts';
+import type { ListedName } from './delegated-directories.ts';
 import type { Inodes } from './inodes.ts';
-import type { ListedName } from './known-listings.ts';
 import { LookAhead } from './look-ahead.ts';
 
 /** Look-ups that are further apart do not belong together, where listings are cached until a recall. */
@@ -77,8 +77,8 @@ export class Names {
     after: string,
     countMax: number,
   ): Promise<{ readonly entries: readonly ListedName[]; readonly more: boolean }> {
-    const known = after === '' ? this.#inodes.cache.listings.of(parent) : undefined;
-    if (known !== undefined && known.length <= countMax) return { entries: known, more: false };
+    const known = after === '' ? this.#inodes.cache.delegations.listing(parent, countMax) : null;
+    if (known !== null) return { entries: known, more: false };
     const { entries, more } = await this.#ask(parent, after, countMax);
     return {
       entries: entries.map(({ name, attributes: { inode, kind } }) => ({ name, inode, kind })),
@@ -90,10 +90,10 @@ export class Names {
   async #ask(parent: number, after: string, countMax: number): Promise<ListedPage> {
     const { cache } = this.#inodes;
     const requestedAt = cache.request();
-    const listedAt = cache.listings.request();
+    const listedAt = cache.delegations.request();
     const page = await this.#backend.list(parent, after, countMax);
     cache.learnPage(parent, page, requestedAt);
-    if (after === '' && !page.more) cache.listings.learn(parent, page, listedAt);
+    if (after === '' && !page.more) cache.delegations.learnAll(parent, page, listedAt);
     return page;
   }
 
