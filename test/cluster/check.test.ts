@@ -8,8 +8,7 @@ import { after, before, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { Finding } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { plantedEnv } from '../simulation/plant.ts';
-import type { Mutation } from '../simulation/planted.ts';
+import { type Mutation, plantedEnv } from '../simulation/plant.ts';
 import { run } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
