@@ -56,6 +56,8 @@ export class Recaller {
       waited?.add(waitedMs / 1000);
     };
     metrics?.observe('gauge', 'leasehold_cache_sessions', 'Clients that remember what they are told', () => {
+      // Where clients come no more and nothing changes, nothing else ends what is over.
+      this.isHeld({ inodes: [], owner: null });
       return this.#caches.counts().sessions;
     });
     metrics?.observe(
