@@ -12,20 +12,15 @@ import type {
   NewFile,
   Owner,
 } from '../backend.ts';
-import type { MetadataCache } from '../metadata/cache.ts';
-import {
-  type DelegatedDirectories,
-  type NamedInode,
-  type NameState,
-  namedInode,
-} from '../metadata/delegated-directories.ts';
-import { DelegationRequests } from '../metadata/delegation-requests.ts';
+import { type NameState, nameStateOf } from '../metadata/delegated-names.ts';
+import { HeldDirectories } from '../metadata/held-directories.ts';
 import { Moments } from '../metadata/moments.ts';
 import type { Place } from '../place.ts';
 import type { Log } from '../transport.ts';
 import { afterUnlinks } from './after-unlinks.ts';
 import { Creates, type InodeNumber } from './creates.ts';
-import { FLUSH_ALL, type FlushScope, type OperationKind, type PendingOps } from './pending-ops.ts';
+import type { ErrorSequence } from './error-sequence.ts';
+import { FLUSH_ALL, type FlushScope, PendingOps } from './pending-ops.ts';
 import { SeenContents } from './seen-contents.ts';
 import { UncommittedFile, type UncommittedFileParts } from './uncommitted-file.ts';
 import { emptyFile, pageWith, UncommittedFiles } from './uncommitted-files.ts';
@@ -45,27 +40,22 @@ const WAIT_MS_MAX = 30_000;
 const SET_GROUP_ID = 0o2000;
 const STICKY = 0o1000;
 
-/** What pending operations share with the file system above them. */
-export interface PendingState {
-  readonly cache: MetadataCache;
-  readonly pending: PendingOps;
-}
-
 /**
  * Makes files here, in directories that are delegated to this mount, and has the cluster hear of each as a whole: when it is closed, and before
  * anything else that needs it there. What the mount looks for, it finds here meanwhile. Unlinks in such directories follow behind.
  */
 export class DirectoryOps {
+  /** @see FileSystemBackend.onNamed */
+  named: (directory: number, atNs: string | null) => void = () => undefined;
+  /** @see FileSystemBackend.onHeld */
+  held: (directory: number) => void = () => undefined;
   readonly #world: World;
   readonly #backend: FileSystemBackend;
   readonly #birth: BirthBackend;
-  readonly #cache: MetadataCache;
-  readonly #pending: PendingOps;
   readonly #log: Log;
   readonly #late: (error: LateError) => void;
   readonly #creates: Creates;
-  readonly #delegations: DelegatedDirectories;
-  readonly #requests: DelegationRequests;
+  readonly #directories: HeldDirectories;
   readonly #unlinks: Unlinks;
   readonly #streaks: UnlinkStreaks;
   readonly #contents = new SeenContents();
@@ -81,47 +71,44 @@ export class DirectoryOps {
     world: World,
     backend: FileSystemBackend,
     birth: BirthBackend,
-    { cache, pending }: PendingState,
     log: Log,
     { streakMs = 0, waitMsMax = WAIT_MS_MAX, late = () => undefined }: UnlinkOptions,
   ) {
     this.#world = world;
     this.#backend = backend;
     this.#birth = birth;
-    this.#cache = cache;
-    this.#delegations = cache.delegations;
-    this.#pending = pending;
     this.#log = log;
     this.#late = late;
-    this.#files = new UncommittedFiles(world, pending, log);
+    this.#files = new UncommittedFiles(world, log);
     this.#madeMs = new Moments(world);
     this.#streaks = new UnlinkStreaks(world, streakMs);
     const failed: UnlinkEvents['failed'] = (place, error) => {
       this.#streaks.end(place.parent);
-      cache.named(place.parent, null);
-      this.changed(place, 'unknown');
+      this.named(place.parent, null);
+      this.changed(place, 'doubt');
       const { parent: directory, name, inode: file } = place;
       log('warn', 'a file that was removed is still there', { directory, name, file, error: String(error) });
       late({ operation: 'unlink', directory, name, error });
     };
-    const removed: UnlinkEvents['removed'] = ({ parent }, atNs) => cache.named(parent, atNs);
-    this.#unlinks = new Unlinks(world, pending, birth, { removed, failed }, waitMsMax);
+    const removed: UnlinkEvents['removed'] = ({ parent }, atNs) => this.named(parent, atNs);
+    this.#unlinks = new Unlinks(world, birth, { removed, failed }, waitMsMax);
     this.#creates = new Creates(world, birth, (error) => {
       log('debug', 'no numbers for new files', { error: String(error) });
     });
-    this.#requests = new DelegationRequests(world, backend, birth, cache, log, {
-      request: () => this.#contents.request(),
-      listed: ({ entries }, requestedAt) => {
-        for (const { attributes } of entries) this.#contents.learn(attributes, requestedAt);
+    this.#directories = new HeldDirectories(world, backend, birth, log, {
+      held: (directory) => this.held(directory),
+      mark: () => this.#contents.mark,
+      listed: ({ entries }, mark) => {
+        for (const { attributes } of entries) this.#contents.learn(attributes, mark);
       },
-      flush: async (directory) => {
+      settled: async (directory) => {
         await this.#unlinks.flush({ kind: 'directory', inode: directory }, Number.POSITIVE_INFINITY);
       },
     });
     birth.listen({
       recalled: (directories) => this.#recalled(directories),
       ended: () => {
-        this.#delegations.endAll();
+        this.#directories.endAll();
         // Others may take their names from now on: the sooner the better.
         void this.#files.attempt(FLUSH_ALL);
       },
@@ -141,9 +128,10 @@ export class DirectoryOps {
     return this.#files.isChanging(directory);
   }
 
-  /** What was answered in directories, and what is made of it: not the writes that are under way. */
-  flush(scope: FlushScope, kinds: readonly OperationKind[] = ['create', 'unlink']): Promise<void> {
-    return this.#pending.flush(scope, kinds);
+  /** @see FileSystemBackend.flush */
+  async flush(scope: FlushScope, only?: 'unlinks'): Promise<void> {
+    const kinds = only === undefined ? [this.#files, this.#unlinks] : [this.#unlinks];
+    await new PendingOps(kinds).flush(scope);
   }
 
   /** As `flush`, for a change that does not depend on the new files: of one that is not at the cluster its program learns. */
@@ -152,8 +140,14 @@ export class DirectoryOps {
     await this.#unlinks.flush(scope);
   }
 
-  stateOf(place: Place): NameState {
-    return this.#delegations.stateOf(place);
+  get errors(): ErrorSequence {
+    return this.#unlinks.errors;
+  }
+
+  /** @returns what is known of the name, if that is a file; else null */
+  fileAt(place: Place): NameState | null {
+    const state = this.#directories.stateOf(place);
+    return state === 'file' || typeof state === 'number' ? state : null;
   }
 
   /** @throws ServiceError `exists` */
@@ -164,11 +158,10 @@ export class DirectoryOps {
     exclusive: boolean,
   ): ReturnType<FileSystemBackend['createFile']> {
     const { parent, name } = place;
-    await this.#requests.settled(parent);
+    await this.#directories.asked(parent);
     // The name is given away anew when nobody has it any more, or whoever had it has kept it.
     await this.#unlinks.flush({ kind: 'name', ...place });
-    const { budget } = this.#files;
-    while (budget.isFull && this.isHeld(parent)) await budget.released();
+    while (this.#files.isFull && this.isHeld(parent)) await this.#files.fewer();
     const uncommitted = this.#files.at(place);
     if (uncommitted !== undefined) {
       if (exclusive) throw new ServiceError('exists', `There is a "${name}" already`);
@@ -181,12 +174,12 @@ export class DirectoryOps {
     const made = exclusive ? null : this.#make(place, mode, owner);
     if (made !== null) return { attributes: made, created: true, uncommitted: true };
     this.prepare();
-    const result = await this.changing(
-      [place],
-      () => this.#backend.createFile(parent, name, mode, owner, exclusive),
-      ({ attributes }) => [namedInode(attributes)],
+    const result = await this.changing([place], () =>
+      this.#backend.createFile(parent, name, mode, owner, exclusive),
     );
-    if (result.created) this.#madeAtCluster(parent, result.attributes);
+    const { attributes, created } = result;
+    this.changed(place, nameStateOf(attributes));
+    if (created) this.#madeAtCluster(parent, attributes);
     return result;
   }
 
@@ -200,9 +193,9 @@ export class DirectoryOps {
   #make(place: Place, mode: number, owner: Owner): Attributes | null {
     const { parent } = place;
     const { uid, gid, umask = 0 } = owner;
-    const directory = this.#delegations.of(parent);
+    const directory = this.#directories.of(parent);
     const isPlain = directory?.attributes.xattrs === 0;
-    if (!this.#isPossible || !isPlain || this.#delegations.stateOf(place) !== 'free') return null;
+    if (!this.#isPossible || !isPlain || this.#directories.stateOf(place) !== 'free') return null;
     const number = this.#creates.takeNumber();
     if (number === null) return null;
     this.#birth.use();
@@ -227,7 +220,7 @@ export class DirectoryOps {
    */
   async #createNamed(place: Place, mode: number, owner: Owner): Promise<Attributes | null> {
     const { uid, gid, umask = 0 } = owner;
-    const directory = this.#delegations.of(place.parent);
+    const directory = this.#directories.of(place.parent);
     if (!this.#isPossible || this.#isLimited || directory?.attributes.xattrs !== 0) return null;
     const number = this.#creates.takeNumber();
     if (number?.takesNamed !== true) return null;
@@ -237,17 +230,16 @@ export class DirectoryOps {
       ...{ ...place, inode: number.inode, mode: mode & ~umask, uid, gid },
       ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, contents: new Uint8Array(0) },
     };
-    const made = await this.changing(
-      [place],
-      () => this.#birth.make(file, 'catalog'),
-      ({ attributes }) => [namedInode(attributes)],
-    ).catch((error: unknown) => {
-      // The number is void; the catalog has created nothing.
-      if (error instanceof ServiceError && error.code === 'precondition-failed') return null;
-      throw error;
-    });
+    const made = await this.changing([place], () => this.#birth.make(file, 'catalog')).catch(
+      (error: unknown) => {
+        // The number is void; the catalog has created nothing.
+        if (error instanceof ServiceError && error.code === 'precondition-failed') return null;
+        throw error;
+      },
+    );
     if (made === null) return null;
     const { attributes } = made;
+    this.changed(place, nameStateOf(attributes));
     this.#learn(attributes);
     if (!this.#isPossible || this.#isLimited || !this.isHeld(place.parent)) return attributes;
     this.#keep(place, { ...attributes, live: false }, number, { inheritsGroup: false, isNamed: true });
@@ -262,43 +254,44 @@ export class DirectoryOps {
   ): void {
     const { parent } = place;
     const parts: UncommittedFileParts = {
-      createWithContents: (whole) => this.#create(whole, number.bearer),
-      create: (whole) => this.#birth.make(whole),
+      bear: (whole) => this.#create(whole, number.bearer),
+      make: (whole) => this.#birth.make(whole),
       setAttributes: (inode, changes) => this.#backend.setAttributes(inode, changes),
       open: (there) => {
         const { inode, replicas, contents } = there;
-        this.#contents.learn(there, this.#contents.request());
+        this.#contents.learn(there, this.#contents.mark);
         return this.open(inode, replicas, contents);
       },
-      committed: (_, namedNs) => {
+      there: (_, namedNs) => {
         this.#files.delete(file);
-        if (!isNamed) this.#cache.named(parent, namedNs);
+        if (!isNamed) this.named(parent, namedNs);
       },
       failed: (_, error) => {
-        if (!file.commit.isRefused && !isRefusal(error) && this.isHeld(parent)) return;
+        if (!file.isRefused && !isRefusal(error) && this.isHeld(parent)) return;
         this.#files.dropName(file);
-        this.#cache.named(parent, null);
-        this.changed(file, 'unknown');
+        this.named(parent, null);
+        this.changed(file, 'doubt');
       },
       lost: ({ name, inode }, error, isReported) => {
         this.#files.delete(file);
-        this.#cache.named(parent, null);
-        this.changed(file, 'unknown');
+        this.named(parent, null);
+        this.changed(file, 'doubt');
         if (isReported) return;
         const facts = { directory: parent, name, file: inode, error: String(error) };
         this.#log('error', 'a file that was closed is not stored', facts);
-        this.#pending.errors.set({ kind: 'directory', inode: parent }, error);
+        this.errors.set({ kind: 'directory', inode: parent }, error);
         this.#late({ operation: 'create', directory: parent, name, error });
       },
-      unknown: ({ inode }, error) => {
+      doubted: ({ inode }, error) => {
         this.#log('info', 'a new file is made in the ordinary way', { file: inode, error: String(error) });
       },
-      budget: this.#files.budget,
+      kept: (bytes) => this.#files.kept(bytes),
+      isFull: () => this.#files.isFull,
       inheritsGroup,
     };
     const file: UncommittedFile = new UncommittedFile(this.#world, place, attributes, parts, isNamed);
     this.#files.add(file);
-    this.changed(file, namedInode(attributes));
+    this.changed(file, file.inode);
   }
 
   /** What was refused for want of a quota may have room when what was removed before is: it is made in the ordinary way then, by the same number. */
@@ -314,9 +307,9 @@ export class DirectoryOps {
   open(...which: Parameters<FileSystemBackend['openFile']>): BackendFile {
     const [inode] = which;
     return afterUnlinks(this.#backend.openFile(...which), this.#unlinks, {
-      request: () => this.#contents.request(),
+      mark: () => this.#contents.markOf(inode),
       written: () => this.#contents.written(inode),
-      settled: (contents, writtenAt) => this.#contents.settled(inode, contents, writtenAt),
+      settled: (contents, mark) => this.#contents.settled(inode, contents, mark),
     });
   }
 
@@ -326,12 +319,12 @@ export class DirectoryOps {
   }
 
   isHeld(directory: number): boolean {
-    return this.#delegations.of(directory) !== undefined;
+    return this.#directories.of(directory) !== undefined;
   }
 
-  /** @see DelegationRequests.created */
+  /** @see HeldDirectories.made */
   madeDirectory(attributes: Attributes): void {
-    this.#requests.created(attributes);
+    this.#directories.made(attributes);
   }
 
   async lookup(place: Place): Promise<Attributes> {
@@ -339,18 +332,18 @@ export class DirectoryOps {
     const uncommitted = this.#files.at(place);
     if (uncommitted !== undefined) return uncommitted.attributes;
     if (this.#unlinks.isAt(place)) throw notThere(name);
-    const directory = this.#delegations.of(parent);
-    const namedAt = this.#delegations.request();
-    if (this.#delegations.stateOf(place) === 'free') throw notThere(name);
-    const requestedAt = this.#contents.request();
+    const directory = this.#directories.of(parent);
+    const changes = directory?.changes ?? 0;
+    if (this.#directories.stateOf(place) === 'free') throw notThere(name);
+    const { mark } = this.#contents;
     try {
       const attributes = await this.#backend.lookup(parent, name);
-      if (directory !== undefined && this.isHeld(parent)) this.#contents.learn(attributes, requestedAt);
-      this.#delegations.learnName(place, namedInode(attributes), namedAt);
+      if (directory !== undefined && this.isHeld(parent)) this.#contents.learn(attributes, mark);
+      directory?.heard(name, nameStateOf(attributes), changes);
       return this.uncommitted(attributes.inode)?.attributes ?? attributes;
     } catch (error) {
       if (error instanceof ServiceError && error.code === 'not-found')
-        this.#delegations.learnName(place, 'free', namedAt);
+        directory?.heard(name, 'free', changes);
       throw error;
     }
   }
@@ -367,49 +360,32 @@ export class DirectoryOps {
       : pageWith(page, after, uncommitted, (inode) => this.uncommitted(inode));
   }
 
-  /** @see DelegatedDirectories.changing */
-  changing<Result>(
-    places: readonly Place[],
-    change: () => Promise<Result>,
-    after: (result: Result) => readonly NameState[],
-  ): Promise<Result> {
-    return this.#delegations.changing(
-      places,
-      async () => {
-        for (const place of places) await this.#unlinks.flush({ kind: 'name', ...place });
-        return this.#unlinks.withQuota(change);
-      },
-      (result) => {
-        const states = after(result);
-        for (const [index, { parent }] of places.entries()) this.#endStreak(parent, states[index]);
-        return states;
-      },
-    );
+  /** @see HeldDirectories.changing */
+  changing<Result>(places: readonly Place[], change: () => Promise<Result>): Promise<Result> {
+    return this.#directories.changing(places, async () => {
+      for (const place of places) await this.#unlinks.flush({ kind: 'name', ...place });
+      return this.#unlinks.withQuota(change);
+    });
   }
 
   changed(place: Place, state: NameState): void {
-    this.#endStreak(place.parent, state);
-    this.#delegations.changed(place, state);
-  }
-
-  /** A name that is given ends the streak of unlinks in its directory. */
-  #endStreak(directory: number, state: NameState = 'unknown'): void {
-    if (state !== 'free' && state !== 'unknown') this.#streaks.end(directory);
+    if (state !== 'free' && state !== 'doubt') this.#streaks.end(place.parent);
+    this.#directories.changed(place, state);
   }
 
   /** The file has got a second name here. */
   linked(inode: number): void {
-    this.#delegations.linked(inode);
+    this.#directories.linked(inode);
   }
 
-  /** @see DelegatedDirectories.hasOneName */
-  hasOneName(named: NamedInode): boolean {
-    return this.#delegations.hasOneName(named);
+  /** Whether it has got a second name here since its first one was heard of. */
+  isLinked(inode: number): boolean {
+    return this.#directories.isLinked(inode);
   }
 
   /** Nothing is known any more of the directory's names. */
   letGo(directory: number): void {
-    this.#delegations.end(directory);
+    this.#directories.end(directory);
   }
 
   /** Takes a name away, at once where nobody can tell that from the ordinary way but by the death of this mount. */
@@ -433,7 +409,7 @@ export class DirectoryOps {
     isOpen: (inode: number) => boolean,
   ): ReturnType<FileSystemBackend['unlink']> {
     const { parent, name } = place;
-    await this.#requests.settled(parent);
+    await this.#directories.asked(parent);
     await this.flush({ kind: 'name', ...place });
     await this.#unlinks.room();
     const removable = this.#removable(place, isOpen);
@@ -444,11 +420,8 @@ export class DirectoryOps {
       const atNs = this.#unlinks.add(removable, uid);
       return { inode: removable.inode, links: 0, atNs, behind: true };
     }
-    const left = await this.changing(
-      [place],
-      () => this.#backend.unlink(parent, name, uid),
-      () => ['free'],
-    );
+    const left = await this.changing([place], () => this.#backend.unlink(parent, name, uid));
+    this.changed(place, 'free');
     if (left.atNs !== undefined) this.#unlinks.heard(left.atNs);
     this.#removedAtCluster(parent);
     return left;
@@ -456,13 +429,10 @@ export class DirectoryOps {
 
   /** @returns the file whose removal can be acknowledged ahead of the cluster */
   #removable(place: Place, isOpen: (inode: number) => boolean): FencedName | null {
-    const directory = this.#delegations.of(place.parent);
+    const directory = this.#directories.of(place.parent);
     if (directory === undefined || this.#unlinks.isSlow) return null;
-    const named = this.#delegations.stateOf(place);
-    if (typeof named === 'string' || named.kind !== 'file' || !this.#delegations.hasOneName(named))
-      return null;
-    const { inode } = named;
-    if (isOpen(inode)) return null;
+    const inode = this.#directories.stateOf(place);
+    if (typeof inode !== 'number' || this.#directories.isLinked(inode) || isOpen(inode)) return null;
     const isPlain = (directory.attributes.mode & STICKY) === 0;
     if (!isPlain || this.#streaks.lengthOf(place.parent) < SHOWN_COUNT) return null;
     const contents = this.#contents.of(inode);
@@ -476,19 +446,19 @@ export class DirectoryOps {
     const count = this.#streaks.removed(parent);
     if (count < SHOWN_COUNT) return;
     this.#birth.use();
-    const directory = this.#delegations.of(parent);
-    if (directory !== undefined) void this.#requests.learnMore(directory);
-    else if (count >= REMOVED_COUNT) void this.#requests.send(parent);
+    const directory = this.#directories.of(parent);
+    if (directory !== undefined) void this.#directories.learnMore(directory);
+    else if (count >= REMOVED_COUNT) void this.#directories.ask(parent);
   }
 
   /** The directory itself is about to change, or has. */
   async changingDirectory<Result>(directory: number, change: () => Promise<Result>): Promise<Result> {
-    this.#delegations.end(directory);
+    this.#directories.end(directory);
     await this.flushLogged({ kind: 'directory', inode: directory });
     try {
       return await change();
     } finally {
-      this.#delegations.end(directory);
+      this.#directories.end(directory);
     }
   }
 
@@ -498,7 +468,7 @@ export class DirectoryOps {
   }
 
   async #recalled(directories: readonly number[]): Promise<void> {
-    for (const directory of directories) this.#requests.recalled(directory);
+    for (const directory of directories) this.#directories.recalled(directory);
     const scopes = directories.map((inode): FlushScope => ({ kind: 'directory', inode }));
     await Promise.all(scopes.map((scope) => this.#unlinks.flush(scope, Number.POSITIVE_INFINITY)));
     await Promise.all(scopes.map((scope) => this.#files.attempt(scope)));
@@ -514,7 +484,7 @@ export class DirectoryOps {
     this.prepare();
     const isAgain = this.#madeMs.sinceMs(parent) < AGAIN_MS;
     this.#madeMs.note(parent);
-    if (this.#isPossible && isAgain && !this.isHeld(parent)) void this.#requests.send(parent);
+    if (this.#isPossible && isAgain && !this.isHeld(parent)) void this.#directories.ask(parent);
   }
 }
 

@@ -1,17 +1,13 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import { CommandsLost } from '../../client/unflushed-commands.ts';
-import type { Attributes, BirthBackend, FileSystemBackend } from '../backend.ts';
-import { type NameState, namedInode } from '../metadata/delegated-directories.ts';
+import type { BirthBackend, FileSystemBackend } from '../backend.ts';
+import { nameStateOf } from '../metadata/delegated-names.ts';
 import type { Log } from '../transport.ts';
 import { CAPABILITY_NAME } from '../xattr-names.ts';
-import { DirectoryOps, type PendingState } from './directory-ops.ts';
+import { DirectoryOps } from './directory-ops.ts';
 import { FLUSH_ALL } from './pending-ops.ts';
 import type { UnlinkOptions } from './unlinks.ts';
-
-function named(attributes: Attributes): NameState[] {
-  return [namedInode(attributes)];
-}
 
 /**
  * A volume of which new files are first made here, where that can be: the cluster hears of each with all of its contents
@@ -21,11 +17,10 @@ export function withPendingNames(
   world: World,
   backend: FileSystemBackend,
   birth: BirthBackend,
-  state: PendingState,
   log: Log,
   options: UnlinkOptions = {},
 ): FileSystemBackend {
-  const files = new DirectoryOps(world, backend, birth, state, log, options);
+  const files = new DirectoryOps(world, backend, birth, log, options);
   return {
     ...backend,
     async stop() {
@@ -36,7 +31,7 @@ export function withPendingNames(
     async attributes(inode) {
       const uncommitted = files.uncommitted(inode);
       if (uncommitted !== undefined) return uncommitted.attributes;
-      await files.flush({ kind: 'inode', inode }, ['unlink']);
+      await files.flush({ kind: 'inode', inode }, 'unlinks');
       return backend.attributes(inode);
     },
     list: (inode, after, countMax) => files.list(inode, after, countMax),
@@ -45,23 +40,32 @@ export function withPendingNames(
     async makeDirectory(parent, name, mode, owner) {
       const place = { parent, name };
       files.prepare();
-      const attributes = await files.changing(
-        [place],
-        () => backend.makeDirectory(parent, name, mode, owner),
-        named,
+      const attributes = await files.changing([place], () =>
+        backend.makeDirectory(parent, name, mode, owner),
       );
+      files.changed(place, 'other');
       files.madeDirectory(attributes);
       return attributes;
     },
-    makeNode: (parent, name, ...node) =>
-      files.changing([{ parent, name }], () => backend.makeNode(parent, name, ...node), named),
-    symlink: (parent, name, target, owner) =>
-      files.changing([{ parent, name }], () => backend.symlink(parent, name, target, owner), named),
+    async makeNode(parent, name, ...node) {
+      const place = { parent, name };
+      const attributes = await files.changing([place], () => backend.makeNode(parent, name, ...node));
+      files.changed(place, 'other');
+      return attributes;
+    },
+    async symlink(parent, name, target, owner) {
+      const place = { parent, name };
+      const attributes = await files.changing([place], () => backend.symlink(parent, name, target, owner));
+      files.changed(place, 'other');
+      return attributes;
+    },
     async link(inode, parent, name) {
       const place = { parent, name };
       await Promise.all([files.flush({ kind: 'inode', inode }), files.flush({ kind: 'name', ...place })]);
       files.linked(inode);
-      return files.changing([place], () => backend.link(inode, parent, name), named);
+      const attributes = await files.changing([place], () => backend.link(inode, parent, name));
+      files.changed(place, nameStateOf(attributes));
+      return attributes;
     },
     unlink: (parent, name, uid, isOpen = () => false) => files.unlink({ parent, name }, uid, isOpen),
     async removeDirectory(parent, name, inode) {
@@ -70,35 +74,29 @@ export function withPendingNames(
       await files.flushLogged(FLUSH_ALL);
       // The command says that this mount believes nothing of it any more.
       if (inode !== undefined) files.letGo(inode);
-      return files.changing(
-        [place],
-        () => backend.removeDirectory(parent, name, inode),
-        () => ['free'],
-      );
+      const removed = await files.changing([place], () => backend.removeDirectory(parent, name, inode));
+      files.changed(place, 'free');
+      return removed;
     },
     async rename(from, to, mode, uid) {
-      const before = files.stateOf(from);
-      const isFile = typeof before === 'object' && before.kind === 'file';
+      const isFile = files.fileAt(from) !== null;
       // A directory that is replaced has to be empty.
       const names = [from, to].map((place) => ({ kind: 'name', ...place }) as const);
       if (isFile) await Promise.all(names.map((name) => files.flush(name)));
       else await files.flushLogged(FLUSH_ALL);
-      // Which inode it is is known where no other client can have changed the name meanwhile.
-      const moved = from.parent === to.parent ? files.stateOf(from) : 'unknown';
-      // Of two names of one file none is gone.
-      const isGone = typeof moved === 'object' && files.hasOneName(moved);
-      const rename = () => backend.rename(from, to, mode, uid);
-      if (mode === 'exchange') return files.changing([from, to], rename, () => []);
-      const after = [isGone ? 'free' : 'unknown', typeof moved === 'object' ? moved : 'taken'] as const;
-      return files.changing([from, to], rename, () => after);
+      const file = from.parent === to.parent ? files.fileAt(from) : null;
+      const renamed = await files.changing([from, to], () => backend.rename(from, to, mode, uid));
+      // Of two names of one file none is gone. Which file it was is known where nobody else can have taken the directory meanwhile.
+      if (mode === 'exchange') return renamed;
+      files.changed(to, isFile ? (file ?? 'file') : 'other');
+      if (typeof file === 'number' && !files.isLinked(file)) files.changed(from, 'free');
+      return renamed;
     },
     async renameWhiteout(from, to, mode, owner) {
       await files.flushLogged(FLUSH_ALL);
-      return files.changing(
-        [from, to],
-        () => backend.renameWhiteout(from, to, mode, owner),
-        () => ['taken', 'taken'],
-      );
+      const renamed = await files.changing([from, to], () => backend.renameWhiteout(from, to, mode, owner));
+      for (const place of [from, to]) files.changed(place, 'other');
+      return renamed;
     },
     async setAttributes(inode, changes) {
       const uncommitted = files.uncommitted(inode);
@@ -126,14 +124,23 @@ export function withPendingNames(
       await files.flush({ kind: 'inode', inode });
       await files.changingDirectory(inode, () => backend.removeXattr(inode, name));
     },
+    flush: (scope, only) => files.flush(scope, only),
+    errors: files.errors,
     // Each descriptor of the volume reports the loss, not only the one whose sync has found it.
     async persistNames(scope) {
-      await backend.persistNames(scope).catch((error: unknown) => {
+      await backend.persistNames?.(scope).catch((error: unknown) => {
         if (!(error instanceof CommandsLost)) throw error;
-        state.pending.errors.set('volume', error);
+        files.errors.set('volume', error);
       });
     },
     isChanging: (inode) => files.isChanging(inode),
+    onNamed: (named) => {
+      files.named = named;
+    },
+    isHeld: (directory) => files.isHeld(directory),
+    onHeld: (held) => {
+      files.held = held;
+    },
     openFile: (inode, ...rest) => files.uncommitted(inode) ?? files.open(inode, ...rest),
   };
 }

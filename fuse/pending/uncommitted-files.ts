@@ -4,13 +4,14 @@ import type { Attributes, ListedPage } from '../backend.ts';
 import { namesCompare } from '../metadata/name-order.ts';
 import { type Place, placeKey } from '../place.ts';
 import type { Log } from '../transport.ts';
-import { type Budget, SHARES } from './budget.ts';
-import type { Way } from './file-commit.ts';
-import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind, type PendingOps } from './pending-ops.ts';
-import type { UncommittedFile } from './uncommitted-file.ts';
+import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind } from './pending-ops.ts';
+import type { UncommittedFile, Way } from './uncommitted-file.ts';
 
 /** Another client may not find a file for so long after it was created here, in milliseconds; a part of the time for which a mount caches names. */
 export const UNCOMMITTED_MS_MAX = 250;
+/** Files that the cluster does not have, and their contents: a program that creates more waits. */
+const COUNT_MAX = 2_000;
+const BYTES_MAX = 16 * 1024 * 1024;
 
 /** New files that are kept here until the cluster has them, or until they cannot be stored. */
 export class UncommittedFiles implements PendingKind {
@@ -21,21 +22,29 @@ export class UncommittedFiles implements PendingKind {
   readonly #byPlace = new Map<string, UncommittedFile>();
   /** How many of them a directory has. */
   readonly #counts = new Counts<number>();
-  /** A program that would create a file waits while it is full. */
-  readonly budget: Budget;
+  #keptBytes = 0;
+  /** Programs that would create a file, and wait until there are fewer. */
+  readonly #waiting: (() => void)[] = [];
   #timer: Timer | undefined;
 
-  constructor(world: World, pending: PendingOps, log: Log) {
+  constructor(world: World, log: Log) {
     this.#world = world;
     this.#log = log;
-    this.budget = pending.budget.share(SHARES.create);
-    pending.add('create', this);
+  }
+
+  get isFull(): boolean {
+    return this.#byInode.size >= COUNT_MAX || this.#keptBytes > BYTES_MAX;
+  }
+
+  /** Resolves when one of them is not kept any more. */
+  fewer(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   /** @returns undefined also where the cluster has the file of this number, and has refused the contents that are kept here */
   of(inode: number): UncommittedFile | undefined {
     const file = this.#byInode.get(inode);
-    return file === undefined || file.commit.there === null ? file : undefined;
+    return file?.isThere === true ? undefined : file;
   }
 
   at(place: Place): UncommittedFile | undefined {
@@ -54,16 +63,21 @@ export class UncommittedFiles implements PendingKind {
   }
 
   add(file: UncommittedFile): void {
-    this.budget.add(1, 0);
     this.#byInode.set(file.inode, file);
     this.#byPlace.set(placeKey(file), file);
     if (!file.isNamed) this.#counts.more(file.parent);
     this.#timer ??= this.#world.after(UNCOMMITTED_MS_MAX, () => this.#age());
   }
 
+  /** So many more bytes are kept; negative: fewer. */
+  kept(bytes: number): void {
+    this.#keptBytes += bytes;
+  }
+
   delete(file: UncommittedFile): void {
     this.dropName(file);
-    if (this.#byInode.delete(file.inode)) this.budget.release(0, 1);
+    this.#byInode.delete(file.inode);
+    for (const go of this.#waiting.splice(0)) go();
   }
 
   /** The cluster answers what is asked of the name from now on; programs that have the file open keep it, and get the error at its close. */
@@ -81,7 +95,7 @@ export class UncommittedFiles implements PendingKind {
 
   /** Resolves when each file is at the cluster, or an attempt to store it has failed, of which its program learns. */
   async attempt(scope: FlushScope): Promise<void> {
-    await Promise.all(this.inScope(scope).map((file) => this.#commit(file, 'with-contents')));
+    await Promise.all(this.inScope(scope).map((file) => this.#bring(file, 'born')));
   }
 
   async stop(): Promise<void> {
@@ -89,10 +103,10 @@ export class UncommittedFiles implements PendingKind {
     await this.attempt(FLUSH_ALL);
   }
 
-  async #commit(file: UncommittedFile, way: Way): Promise<void> {
-    if (file.commit.isRefused) return;
+  async #bring(file: UncommittedFile, way: Way): Promise<void> {
+    if (file.isRefused) return;
     try {
-      await file.commit.start(way);
+      await file.come(way);
     } catch (error) {
       this.#log('warn', 'a new file is not at the cluster', { file: file.inode, error: String(error) });
     }
@@ -103,12 +117,12 @@ export class UncommittedFiles implements PendingKind {
     this.#timer = undefined;
     const nowMs = this.#world.nowMs();
     for (const file of this.#byInode.values()) {
-      const leftMs = file.sinceMs + UNCOMMITTED_MS_MAX - nowMs;
+      const leftMs = file.bornMs + UNCOMMITTED_MS_MAX - nowMs;
       if (leftMs > 0) {
         this.#timer = this.#world.after(leftMs, () => this.#age());
         return;
       }
-      if (file.commit.isUnsent) void this.#commit(file, 'ordinary');
+      if (file.isUncommitted) void this.#bring(file, 'made');
     }
   }
 }

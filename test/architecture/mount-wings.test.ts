@@ -8,7 +8,6 @@ import { readSource } from './source.ts';
 const WINGS = [
   'kernel',
   'native',
-  'calls',
   'transport',
   'contents',
   'pending',
@@ -23,7 +22,6 @@ const BELOW: Readonly<Record<Wing, readonly Wing[]>> = {
   kernel: ['transport', 'kernel-view'],
   native: ['transport', 'kernel-view'],
   transport: [],
-  calls: ['transport', 'contents', 'pending', 'metadata', 'kernel-view'],
   contents: ['pending', 'metadata', 'kernel-view'],
   pending: ['metadata', 'kernel-view'],
   metadata: ['kernel-view'],

@@ -9,23 +9,23 @@ const NEWER = { epoch: 1, seq: 2 };
 
 test('after a write of the mount the contents are unknown, until the catalog knows the new ones', () => {
   const seen = new SeenContents();
-  seen.learn(FILE, seen.request());
+  seen.learn(FILE, seen.mark);
   assert.deepEqual(seen.of(7), FILE.contents);
-  const before = seen.request();
+  const before = seen.mark;
   seen.written(7);
-  const writtenAt = seen.request();
+  const mark = seen.markOf(7);
   seen.learn(FILE, before);
   assert.equal(seen.of(7), undefined, 'It was asked for before the write');
   seen.written(7);
-  seen.settled(7, NEWER, writtenAt);
+  seen.settled(7, NEWER, mark);
   assert.equal(seen.of(7), undefined, 'It was written again meanwhile');
-  seen.settled(7, NEWER, seen.request());
+  seen.settled(7, NEWER, seen.markOf(7));
   assert.deepEqual(seen.of(7), NEWER);
 });
 
 test('of a live file and of what is no file nothing is known', () => {
   const seen = new SeenContents();
-  seen.learn({ ...FILE, live: true }, seen.request());
-  seen.learn({ ...FILE, kind: 'symlink' }, seen.request());
+  seen.learn({ ...FILE, live: true }, seen.mark);
+  seen.learn({ ...FILE, kind: 'symlink' }, seen.mark);
   assert.equal(seen.of(7), undefined);
 });

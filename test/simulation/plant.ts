@@ -1,30 +1,25 @@
 /**
- * Plants known bugs: Node loads other code than its files have. No file is changed or copied. Modules of this process are loaded
- * once more for each bug, under addresses that name it: those that are changed, and those that import them. All others are shared.
+ * Plants known bugs: Node loads other code than its files have. No file is changed or copied.
+ * Modules of the same process are loaded once for each bug, under an address that names it; a process of its own
+ * has one bug (`plant-process.ts`).
  */
 import { readFileSync } from 'node:fs';
 import { registerHooks, stripTypeScriptTypes } from 'node:module';
 import { LAUNCHER_VARIABLE, SOURCE_LAUNCHER } from '../launcher.ts';
-import { type Anchor, anchoredSource } from './anchor.ts';
+import { anchoredSource } from './anchor.ts';
+import type { Mutation, Planted } from './planted.ts';
 
 const ROOT = new URL('../../', import.meta.url);
-/** What a module with a bug imports in the place of `node:test`. */
-const TESTS = new URL('planted-tests.ts', import.meta.url).href;
+const PACKAGES = new URL('node_modules/', ROOT).href;
 
-/** A change of one expression or statement of the product. */
-export interface Mutation extends Anchor {
-  /** Path from the root of the repository. */
-  readonly file: string;
-}
+/** The variable that gives a process of its own the sources that are other ones, as JSON; read by `plant-process.ts`. */
+const SOURCES_VARIABLE = 'PLANTED_SOURCES';
 
-/** Loads a module of the code with a bug, named by its path from the root of the repository. */
-export type Load = (file: string) => Promise<unknown>;
+/** Sources without types that have a bug, by the addresses of their files. */
+export type Sources = ReadonlyMap<string, string>;
 
-/**
- * @returns sources without types, by the addresses of their files
- * @throws Error where the place of a change is not there, or there are several
- */
-export function plantedSources(mutations: readonly Mutation[]): ReadonlyMap<string, string> {
+/** @throws Error where the place of a change is not there, or there are several */
+export function plantedSources(mutations: readonly Mutation[]): Sources {
   const files = Map.groupBy(mutations, ({ file }) => file);
   return new Map(
     [...files].map(([file, changes]) => {
@@ -34,68 +29,45 @@ export function plantedSources(mutations: readonly Mutation[]): ReadonlyMap<stri
   );
 }
 
-/** A file without types, and the addresses of this repository that it imports. */
-interface Module {
-  readonly source: string;
-  readonly imports: readonly string[];
+/** Of a bug, with the defences that are taken away with it. */
+export function mutationsOf(bug: Planted): readonly Mutation[] {
+  return [bug, ...(bug.also ?? [])];
 }
 
-const modules = new Map<string, Module>();
+/** The bugs of this process, by the query that stands behind the addresses of modules that have it. */
+const planted = new Map<string, Sources>();
 
-function moduleRead(href: string): Module {
-  const known = modules.get(href);
+/** Types are taken out of a file once, however many bugs it is loaded with. */
+const stripped = new Map<string, string>();
+
+function strippedRead(href: string): string {
+  const known = stripped.get(href);
   if (known !== undefined) return known;
   const source = stripTypeScriptTypes(readFileSync(new URL(href), 'utf8'));
-  const found = source.matchAll(/\b(?:from|import)\s*\(?\s*'(\.[^']+\.ts|node:test)'/g);
-  const addressOf = (path = ''): string => (path === 'node:test' ? TESTS : new URL(path, href).href);
-  const module = { source, imports: [...found].map(([, path]) => addressOf(path)) };
-  modules.set(href, module);
-  return module;
+  stripped.set(href, source);
+  return source;
 }
 
-/** @returns the modules behind `entry` that import one of `changed`, directly or not, and these */
-function dependentsOf(changed: readonly string[], entry: string): Set<string> {
-  const importers = new Map<string, string[]>();
-  const reached = new Set([entry]);
-  for (const href of reached) {
-    for (const imported of moduleRead(href).imports) {
-      reached.add(imported);
-      importers.set(imported, [...(importers.get(imported) ?? []), href]);
-    }
-  }
-  const dependents = new Set(changed);
-  for (const href of dependents) for (const importer of importers.get(href) ?? []) dependents.add(importer);
-  return dependents;
+function queryOf(href: string): string {
+  return href.slice((href.lastIndexOf('?') + 1 || href.length + 1) - 1);
 }
 
-/** One bug in this process. */
-interface Planting {
-  readonly sources: ReadonlyMap<string, string>;
-  /** The modules that are loaded once more. */
-  readonly dependents: Set<string>;
-}
-
-/** By the query that stands behind the addresses of modules that have the bug. */
-const plantings = new Map<string, Planting>();
-
-function splitAddress(url = ''): [href: string, planting: Planting | undefined, query: string] {
-  const at = url.lastIndexOf('?planted=');
-  return at < 0 ? [url, undefined, ''] : [url.slice(0, at), plantings.get(url.slice(at)), url.slice(at)];
-}
-
+/** What a module with a bug imports has it as well, unless it comes from a package. */
 function hooksRegister(): void {
   registerHooks({
     resolve(specifier, context, nextResolve) {
-      const [parent, planting, query] = splitAddress(context.parentURL);
-      if (planting === undefined || parent === TESTS) return nextResolve(specifier, context);
-      if (specifier === 'node:test') return { url: TESTS + query, format: 'module', shortCircuit: true };
       const resolved = nextResolve(specifier, context);
-      return planting.dependents.has(resolved.url) ? { ...resolved, url: resolved.url + query } : resolved;
+      const query = queryOf(context.parentURL ?? '');
+      const isOwn = resolved.url.startsWith(ROOT.href) && !resolved.url.startsWith(PACKAGES);
+      if (!planted.has(query) || !isOwn || queryOf(resolved.url) !== '') return resolved;
+      return { ...resolved, url: resolved.url + query };
     },
     load(url, context, nextLoad) {
-      const [href, planting] = splitAddress(url);
-      if (planting === undefined) return nextLoad(url, context);
-      const source = planting.sources.get(href) ?? moduleRead(href).source;
+      const query = queryOf(url);
+      const sources = planted.get(query);
+      if (sources === undefined) return nextLoad(url, context);
+      const href = url.slice(0, -query.length);
+      const source = sources.get(href) ?? strippedRead(href);
       return { format: 'module', source, shortCircuit: true };
     },
   });
@@ -103,32 +75,29 @@ function hooksRegister(): void {
 
 /**
  * Plants a bug in this process.
+ * @returns a function that loads a module of the code with the bug, named by its path from the root of the repository
  * @throws Error where the place of a change is not there, or there are several
  */
-export function plant(mutations: readonly Mutation[]): Load {
-  if (plantings.size === 0) hooksRegister();
-  const query = `?planted=${plantings.size + 1}`;
-  const planting: Planting = { sources: plantedSources(mutations), dependents: new Set() };
-  plantings.set(query, planting);
-  return (file) => {
-    const { href } = new URL(file, ROOT);
-    for (const one of dependentsOf([...planting.sources.keys(), TESTS], href)) planting.dependents.add(one);
-    return import(planting.dependents.has(href) ? href + query : href);
-  };
+export function plant(bug: Planted): (file: string) => Promise<unknown> {
+  if (planted.size === 0) hooksRegister();
+  const query = `?planted=${encodeURIComponent(`${bug.layer} ${bug.row}`)}`;
+  planted.set(query, plantedSources(mutationsOf(bug)));
+  return (file) => import(`${new URL(file, ROOT).href}${query}`);
 }
 
 /**
- * Gives a process that is about to start, and those that it starts, other code; see `plant-process.ts`.
+ * Gives a process that is about to start, and those that it starts, other code.
  * @returns the variables to start it with
  * @throws Error where the place of a change is not there, or there are several
  */
 export function plantedEnv(mutations: readonly Mutation[]): NodeJS.ProcessEnv {
+  const sources = plantedSources(mutations);
   const { NODE_TEST_CONTEXT: _, NODE_OPTIONS: options = '', ...env } = process.env;
   const hook = new URL('plant-process.ts', import.meta.url).href;
   return {
     ...env,
     NODE_OPTIONS: `${options} --import=${hook}`,
-    PLANTED_SOURCES: JSON.stringify([...plantedSources(mutations)]),
+    [SOURCES_VARIABLE]: JSON.stringify([...sources]),
     [LAUNCHER_VARIABLE]: SOURCE_LAUNCHER,
   };
 }

@@ -3,8 +3,7 @@ import type { Operation } from '../../history/operation.ts';
 import type { Mutex } from '../kernel/kernel-locks.ts';
 import { countFastPaths } from './fast-paths.ts';
 import { FAULTS, type Fault, faultPlan, NAMED_FAULTS, type PlannedFault } from './faults.ts';
-import type { Judge } from './judge.ts';
-import { judges } from './judges/all.ts';
+import { type Judge, judges } from './judge.ts';
 import { ClientProgram, MountProgram } from './program.ts';
 import { EndedAtViolation, Run } from './run.ts';
 import { type Incident, type SimulatedClient, SimulatedCluster } from './simulated-cluster.ts';
@@ -18,8 +17,6 @@ const THREADS_MIN = 3;
 const PROCESSES_MIN = 3;
 /** All faults have ended: so long programs may take to come to their end. */
 const END_MS_MAX = 120_000;
-/** After the last operation: primaries flush files, and backups catch up. */
-const SETTLE_MS = 30_000;
 /** Between two looks of the judges. */
 const LOOK_MS = 5_000;
 /** Of the seeds. */
@@ -264,7 +261,6 @@ class ClusterRun {
     cluster.checkAll();
     for (const machine of machines) machine.end();
     await this.#programs('settle', ({ settle }) => settle);
-    await time.run(time.nowMs + SETTLE_MS);
     for (const judge of this.#judges) await judge.quiet?.(run);
     await this.#losePowerEverywhere();
     cluster.checkAll();

@@ -18,7 +18,7 @@ export function demandsOf(
   return [
     ...faults.map(({ name }) => name),
     ...workloads.flatMap(({ demands }) => demands),
-    ...[...HTTP_FAULTS, ...REFUSALS, ...FAST_PATHS, 'power of all', 'views'],
+    ...[...HTTP_FAULTS, ...REFUSALS, ...FAST_PATHS, 'power of all', 'views', 'converged'],
   ];
 }
 

@@ -34,6 +34,6 @@ const RUNS = [
 test('mounts keep their promises to all programs', { timeout: 900_000 }, async (t) => {
   const common = { servers: 3, mounts: 2, volumes: 1, forMs: SECONDS * 1_000, gapMs: GAP_MS };
   const runs = RUNS.map((run) => ({ ...common, ...run }));
-  const faults = ['remount', 'memory-pressure', 'power-of-all', 'lose-mount'];
+  const faults = ['remount', 'memory-pressure', 'power-of-all', 'lose-mount', 'converged'];
   await playForm(t, runs, [...MOUNT_WORKLOADS.flatMap(({ demands }) => demands), ...faults, ...MOUNT_PATHS]);
 });

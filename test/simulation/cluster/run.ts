@@ -1,12 +1,6 @@
 import type { Operation } from '../../history/operation.ts';
 import type { SimulatedCluster } from './simulated-cluster.ts';
 
-/** A file that still has a name at the end of a run. */
-export interface KeptFile {
-  readonly inode: number;
-  readonly replicas: readonly string[];
-}
-
 /** Ends a run that is not judged any further. */
 export class EndedAtViolation extends Error {
   override readonly name = 'EndedAtViolation';
@@ -20,8 +14,6 @@ export class Run {
   readonly violations: string[] = [];
   /** What happened, by name. */
   readonly coverage = new Map<string, number>();
-  /** Files whose replicas are compared when all is quiet. */
-  readonly kept: KeptFile[] = [];
   /** Operations whose outcome is known. */
   completed = 0;
   /** Operations whose outcome is not. */

@@ -1,13 +1,9 @@
-/**
- * After healing everything becomes idle, equal and empty: the catalog's members agree and are sound, each server has
- * exactly the replicas that the catalog places there, of the size that the catalog knows, nothing is live, reserved or
- * left to be collected, and `leasehold check` and `leasehold status` find nothing.
- */
 import type Database from 'better-sqlite3';
 import { dumpCatalog } from '../../../../catalog/dump.ts';
 import type { ClusterClient } from '../../../../client/cluster-client.ts';
 import type { Finding } from '../../../../wire/http-api.ts';
 import { assertSound } from '../../../catalog/soundness.ts';
+import type { Judge } from '../judge.ts';
 import type { Run } from '../run.ts';
 import type { SimulatedServer } from '../simulated-server.ts';
 import { readDatabaseCopy } from './database-copy.ts';
@@ -18,39 +14,51 @@ const LOOK_MS = 4_000;
 /** When an inode that a snapshot shows lost its name, as the catalog has it. */
 const HELD_NS = 2n ** 63n - 1n;
 const CALL = { timeoutMs: 60_000 } as const;
+const QUIET_MS = 10_000;
+/** Requests that an idle server makes in a second. */
+const QUIET_REQUESTS_MAX = 0.5;
 /** Gauges that are zero on every server once nothing is done. */
 const ZERO = [
-  'leasehold_uploads',
-  'leasehold_downloads',
-  'leasehold_named_leases',
-  'leasehold_named_lease_watches',
-  'leasehold_named_recovering_seconds',
-  'leasehold_recovering_seconds',
-  'leasehold_replicas_in_use',
-  'leasehold_under_replicated_files',
-  'leasehold_lag_files',
-  'leasehold_lag_bytes',
-  'leasehold_view_conflicts',
-  'leasehold_scrub_unrepairable_objects',
-  'leasehold_cache_sessions',
-];
+  ...['uploads', 'downloads', 'named_leases', 'named_lease_watches', 'named_recovering_seconds'],
+  ...['recovering_seconds', 'replicas_in_use', 'under_replicated_files', 'lag_files', 'lag_bytes'],
+  ...['view_conflicts', 'scrub_unrepairable_objects', 'cache_sessions'],
+].map((name) => `leasehold_${name}`);
 
 interface Replica {
-  readonly file: number;
   readonly sizeBytes: number;
+  /** Its position, view, and versions and checksums of its objects. */
   readonly text: string;
 }
 
 interface Placed {
   readonly inode: number;
-  /** Null where its primary alone knows it. */
+  /** Null where it may be another one. */
   readonly size: number | null;
   readonly members: readonly string[];
   readonly hasContents: boolean;
 }
 
+/**
+ * After healing everything becomes idle, equal and empty: the catalog's members agree and are sound, each server has
+ * exactly the replicas that the catalog places there, of the size that the catalog knows, nothing is live, reserved or
+ * left to be collected, and `leasehold check` and `leasehold status` find nothing. Then servers make next to no requests.
+ */
+export class ConvergenceJudge implements Judge {
+  async quiet(run: Run): Promise<void> {
+    const { cluster } = run;
+    const { time, http, servers } = cluster;
+    const failure = await cluster.program('convergence', (client) => converge(run, client));
+    if (failure !== null) run.violation(`the cluster cannot be asked whether it has converged: ${failure}`);
+    const before = http.requestCount;
+    await time.run(time.nowMs + QUIET_MS);
+    const perSecond = ((http.requestCount - before) * 1_000) / QUIET_MS;
+    if (perSecond > QUIET_REQUESTS_MAX * servers.length)
+      run.violation(`the idle cluster makes ${perSecond.toFixed(1)} requests in a second`);
+  }
+}
+
 /** Waits until nothing is left to be done. What is left after the longest time is a violation each. */
-export async function converge(run: Run, client: ClusterClient): Promise<void> {
+async function converge(run: Run, client: ClusterClient): Promise<void> {
   const { world } = client;
   const untilMs = world.nowMs() + CONVERGE_MS_MAX;
   for (;;) {
@@ -64,26 +72,28 @@ export async function converge(run: Run, client: ClusterClient): Promise<void> {
   }
 }
 
-/** @returns what is still to be done, or wrong, in words */
+/** @returns what is still to be done, or wrong, in words, of the first of several looks that finds something */
 async function leftOf(run: Run, client: ClusterClient): Promise<string[]> {
   const { verdict, reasons, catalog, moving } = await client.status(CALL);
   const left = verdict === 'healthy' ? [] : [`the cluster is ${verdict}: ${reasons.join('; ')}`];
   if (moving !== undefined && moving.current.length > 0)
     left.push(`${moving.current.length} files are moved`);
-  left.push(...(await findingsOf(client)));
   const servers = run.cluster.servers.filter((server) => server.runs);
   left.push(...(await busyOf(run, servers)));
-  const { time } = run.cluster;
-  left.push(...time.asHost(() => disagreementsOf(servers, catalog.members)));
-  return left;
+  if (left.length > 0) return left;
+  // A loss of power of all servers has taken contents that the catalog knows, until the next write of the file.
+  const isWhole = run.cluster.lossesNs.length === 0;
+  left.push(...(await findingsOf(client, isWhole)));
+  if (left.length > 0) return left;
+  return run.cluster.time.asHost(() => disagreementsOf(servers, catalog.members, isWhole));
 }
 
-async function findingsOf(client: ClusterClient): Promise<string[]> {
+async function findingsOf(client: ClusterClient, isWhole: boolean): Promise<string[]> {
   const found: Finding[] = [];
   const unreachable = new Set<string>();
   for (let after: number | null = 0; after !== null; ) {
-    const page = await client.admin.check(after, CALL);
-    found.push(...page.findings);
+    const page = await client.check(after, CALL);
+    found.push(...page.findings.filter(({ kind }) => isWhole || kind !== 'catalog-ahead'));
     for (const server of page.unreachable) unreachable.add(server);
     after = page.next;
   }
@@ -112,17 +122,22 @@ async function busyOf(run: Run, servers: readonly SimulatedServer[]): Promise<st
 }
 
 /** @param members servers that hold the catalog */
-function disagreementsOf(servers: readonly SimulatedServer[], members: readonly string[]): string[] {
+function disagreementsOf(
+  servers: readonly SimulatedServer[],
+  members: readonly string[],
+  isWhole: boolean,
+): string[] {
   const left: string[] = [];
   const texts = new Map<string, string[]>();
   let placed: readonly Placed[] = [];
-  for (const { id, disk } of servers) {
-    if (!members.includes(id)) continue;
+  for (const { id, disk, rebuilds } of servers) {
+    // A page that was damaged on purpose may still be there, unread.
+    if (!members.includes(id) || rebuilds) continue;
     readDatabaseCopy(disk.folder, 'catalog.db', null, (database) => {
       const text = [...dumpCatalog(database)].join('\n');
       texts.set(text, [...(texts.get(text) ?? []), id]);
-      left.push(...unsettledIn(database));
-      placed = placedIn(database);
+      left.push(...unsettledIn(database, isWhole));
+      placed = placedIn(database, isWhole);
       return null;
     });
   }
@@ -131,16 +146,17 @@ function disagreementsOf(servers: readonly SimulatedServer[], members: readonly 
   return [...left, ...misplacedOf(servers, placed)];
 }
 
-/** @returns what is wrong in a catalog, and what waits in it */
-function unsettledIn(database: Database.Database): string[] {
-  const waiting: Readonly<Record<string, string>> = {
-    'files are live': 'SELECT id FROM inodes WHERE live = 1 AND orphaned_ns IS NULL',
-    'files may grow': 'SELECT id FROM inodes WHERE allowed > size',
-    // What snapshots show is held for ever.
-    'inodes wait to be collected': `SELECT id FROM inodes WHERE orphaned_ns < ${HELD_NS} AND id NOT IN (SELECT inode FROM trash)`,
-    'files are being preserved': 'SELECT id FROM inodes WHERE preserving > 0',
-  };
-  const left = Object.entries(waiting).flatMap(([what, query]) => {
+const WAITING: Readonly<Record<string, string>> = {
+  'files are live': 'SELECT id FROM inodes WHERE live = 1 AND orphaned_ns IS NULL',
+  'files may grow': 'SELECT id FROM inodes WHERE allowed > size',
+  // What snapshots show is held for ever.
+  'inodes wait to be collected': `SELECT id FROM inodes WHERE orphaned_ns < ${HELD_NS} AND id NOT IN (SELECT inode FROM trash)`,
+  'files are being preserved': 'SELECT id FROM inodes WHERE preserving > 0',
+};
+
+/** @returns what is wrong in a catalog, whose counters equal a recount, and what waits in it */
+function unsettledIn(database: Database.Database, isWhole: boolean): string[] {
+  const left = Object.entries(isWhole ? WAITING : {}).flatMap(([what, query]) => {
     const rows = database.prepare(query).pluck().all();
     return rows.length === 0 ? [] : [`${what}: ${rows.slice(0, 5).join()}`];
   });
@@ -153,19 +169,15 @@ function unsettledIn(database: Database.Database): string[] {
 }
 
 /** @returns the files of the catalog that have a number of their own */
-function placedIn(database: Database.Database): Placed[] {
+function placedIn(database: Database.Database, isWhole: boolean): Placed[] {
   const rows = database
     .prepare(
       'SELECT id AS inode, size, live, replicas, contents_seq AS seq FROM inodes WHERE kind = 1 ORDER BY id',
     )
     .all() as { inode: number; size: number; live: number; replicas: string; seq: number }[];
   return rows.map(({ inode, size, live, replicas, seq }) => ({
-    ...{
-      inode,
-      size: live === 1 ? null : size,
-      hasContents: seq > 0,
-      members: replicas.split(',').filter((one) => one !== ''),
-    },
+    ...{ inode, size: live === 1 || !isWhole ? null : size, hasContents: seq > 0 },
+    members: replicas.split(',').filter((one) => one !== ''),
   }));
 }
 
@@ -190,29 +202,24 @@ function misplacedOf(servers: readonly SimulatedServer[], placed: readonly Place
       left.push(`the replicas of file ${inode} at ${members.join()} differ: ${[...texts].join(' / ')}`);
   }
   for (const [id, rest] of stores)
-    for (const { file } of rest.values())
-      left.push(`${id} has a replica of file ${file}, which has none there`);
+    for (const file of rest.keys()) left.push(`${id} has a replica of file ${file}, which has none there`);
   return left;
 }
 
 function replicasIn(folder: string): Map<number, Replica> {
   return readDatabaseCopy(folder, 'index.db', new Map<number, Replica>(), (database) => {
     const rows = database
-      .prepare('SELECT file, view, seq, size_bytes AS sizeBytes FROM files WHERE file > 0')
-      .all() as {
-      file: number;
-      view: string;
-      seq: number;
-      sizeBytes: number;
-    }[];
+      .prepare(
+        `SELECT file, view, seq, size_bytes AS sizeBytes, (
+           SELECT group_concat(idx || ':' || version_epoch || '.' || version_seq || ':' || length || ':' || crc32, ' ')
+           FROM (SELECT * FROM objects WHERE objects.file = files.file ORDER BY idx)) AS objects
+         FROM files WHERE file > 0`,
+      )
+      .all() as { file: number; view: string; seq: number; sizeBytes: number; objects: string }[];
     return new Map(
-      rows.map(({ file, view, seq, sizeBytes }) => [
+      rows.map(({ file, view, seq, sizeBytes, objects }) => [
         file,
-        {
-          file,
-          sizeBytes,
-          text: `operation ${seq}, ${sizeBytes} bytes, ${view}`,
-        },
+        { sizeBytes, text: `operation ${seq}, ${sizeBytes} bytes, ${view}, objects ${objects}` },
       ]),
     );
   });

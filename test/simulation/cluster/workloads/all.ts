@@ -1,13 +1,10 @@
 import type { Workload } from '../workload.ts';
 import { appendLogs } from './append-logs.ts';
-import { convergence } from './convergence.ts';
 import { editedFiles } from './edited-files.ts';
-import { exclusiveNames } from './exclusive-names.ts';
 import { fileLocks } from './file-locks.ts';
 import { files } from './files.ts';
 import { membership } from './membership.ts';
 import { moves } from './moves.ts';
-import { mutexes } from './mutexes.ts';
 import { namedLeases } from './named-leases.ts';
 import { names } from './names.ts';
 import { quotas } from './quotas.ts';
@@ -19,15 +16,13 @@ import { volumeLives } from './volume-lives.ts';
 
 /** Programs on mounts that use them in all ways that there are. */
 export const MOUNT_WORKLOADS: readonly Workload[] = [
-  ...[appendLogs, editedFiles, exclusiveNames, fileLocks, smallFiles, syncedFiles],
+  ...[appendLogs, editedFiles, fileLocks, smallFiles, syncedFiles],
 ];
 
-export const BASIC_WORKLOADS: readonly Workload[] = [files, names, moves, mutexes, sealedFiles];
+export const BASIC_WORKLOADS: readonly Workload[] = [files, names, moves, sealedFiles];
 
 /** What happens to servers and volumes as wholes. */
-export const OF_WHOLES: readonly Workload[] = [
-  ...[membership, namedLeases, snapshots, quotas, volumeLives, convergence],
-];
+export const OF_WHOLES: readonly Workload[] = [...[membership, namedLeases, snapshots, quotas, volumeLives]];
 
 /** All workloads; a run has those that its options name. */
 export const WORKLOADS: readonly Workload[] = [...BASIC_WORKLOADS, ...MOUNT_WORKLOADS, ...OF_WHOLES];

@@ -4,7 +4,7 @@ import type { Process } from '../../kernel/process.ts';
 import type { Change } from '../judges/one-writer.ts';
 import { ignoreKernelError, type MountProgram } from '../program.ts';
 import type { Workload } from '../workload.ts';
-import { OneWriterFiles, type OwnFile, readAllFiles, succeeds } from './one-writer-files.ts';
+import { type OwnFile, oneWriterFilesOf, readAllFiles, succeeds } from './one-writer-files.ts';
 
 const { O_APPEND, O_CREAT, O_RDWR, O_SYNC } = constants;
 const STEPS_MAX = 14;
@@ -36,7 +36,7 @@ export const editedFiles: Workload = {
   ],
   toleratesPowerOfAll: true,
   async mount(program) {
-    const files = OneWriterFiles.of(program.run);
+    const files = oneWriterFilesOf(program.run);
     const directory = `/edits-${program.run.fresh()}`;
     const hasDirectory = await succeeds(() => program.process.mkdir(directory));
     while (!program.isEnding) {
@@ -73,7 +73,7 @@ class EditedFile {
   }
 
   /** Opens it, changes it some times, closes it. @returns whether all that was done is known */
-  async use(files: OneWriterFiles): Promise<boolean> {
+  async use(files: ReturnType<typeof oneWriterFilesOf>): Promise<boolean> {
     const { draw, process, run } = this.#program;
     this.#isSync = draw.chance(0.15);
     this.#begin();
@@ -225,7 +225,7 @@ class EditedFile {
     this.#synced();
     run.count('edited file synced');
     if (!this.#isRemoved && draw.chance(ELSEWHERE))
-      OneWriterFiles.of(run).readElsewhere(this.#program, this.#own);
+      oneWriterFilesOf(run).readElsewhere(this.#program, this.#own);
     if (draw.chance(0.5)) await this.#program.think(AFTER_SYNC_MS_MAX);
   }
 

@@ -3,9 +3,9 @@ import type { Operation } from '../../../history/operation.ts';
 import type { KernelError } from '../../kernel/kernel-error.ts';
 import type { FileLock, LockType, Process } from '../../kernel/process.ts';
 import { ignoreKernelError, type MountProgram } from '../program.ts';
-import type { Run } from '../run.ts';
 import type { Workload } from '../workload.ts';
 import { succeeds } from './one-writer-files.ts';
+import { perRun, Rotation } from './parts.ts';
 
 const { O_CREAT, O_RDWR } = constants;
 const RECORD_BYTES = 8;
@@ -26,6 +26,7 @@ const OPEN_MS_MAX = 400;
 /** Without faults, the grant and the end of a lock reach the program, and the primary, within this time. */
 const NOTICE_NS = 150e6;
 const EMPTY = '\0'.repeat(RECORD_BYTES);
+const NEVER = Number.POSITIVE_INFINITY;
 
 /**
  * Programs change records of a file under `fcntl` locks of their ranges, or under `flock`. A change under an exclusive lock is an
@@ -35,15 +36,8 @@ const EMPTY = '\0'.repeat(RECORD_BYTES);
 export const fileLocks: Workload = {
   name: 'file-locks',
   demands: [
-    ...[
-      'fcntl exclusive',
-      'fcntl shared',
-      'flock exclusive',
-      'flock shared',
-      'lock refused',
-      'wait for a lock interrupted',
-    ],
-    ...['lock ended by close', 'lock ended by exit', 'lock ended by unlock', 'lock lost'],
+    ...['fcntl exclusive', 'fcntl shared', 'flock exclusive', 'flock shared', 'lock refused', 'lock lost'],
+    ...['lock ended by close', 'lock ended by exit', 'lock ended by unlock', 'wait for a lock interrupted'],
     ...['lock ended by close of another descriptor', 'lock refused without faults'],
   ],
   async mount(program) {
@@ -55,7 +49,7 @@ export const fileLocks: Workload = {
     if (!program.process.hasEnded) await takeOnce(program);
   },
   judge(run) {
-    const { sections, refusals, interrupted } = Sections.of(run);
+    const { sections, refusals, interrupted } = sectionsOf(run);
     for (const text of overlaps(sections)) run.violation(text);
     for (const text of unfounded(refusals, [...sections, ...interrupted])) run.violation(text);
   },
@@ -93,28 +87,11 @@ class Sections {
   readonly refusals: Refusal[] = [];
   /** Requests that were ended by a signal, perhaps just after the grant. */
   readonly interrupted: Held[] = [];
-  readonly #files = new Map<string, { readonly path: string; operations: number }>();
-
-  static of(run: Run): Sections {
-    return run.state(make);
-  }
-
-  /** @returns the file of the volume that is in use now, of one kind of lock: the two do not see each other */
-  file({ run, volume }: MountProgram, kind: Held['kind']): string {
-    const key = `${kind} ${volume}`;
-    const file = this.#files.get(key);
-    if (file !== undefined && ++file.operations < OPERATIONS_MAX) return file.path;
-    const path = `/${kind}-${run.fresh()}`;
-    this.#files.set(key, { path, operations: 1 });
-    return path;
-  }
-
-  get current(): string[] {
-    return [...this.#files.values()].map(({ path }) => path);
-  }
+  /** Those that are in use now: locks of one kind do not see those of the other. */
+  readonly files = new Rotation<string>();
 }
 
-const make = (): Sections => new Sections();
+const sectionsOf = perRun(() => new Sections());
 
 const ENDS = {
   fcntl: ['unlock', 'unlock', 'close', 'close of another descriptor', 'exit'],
@@ -131,7 +108,11 @@ class LockUser {
   constructor(program: MountProgram) {
     this.#program = program;
     this.#kind = program.draw.chance(0.6) ? 'fcntl' : 'flock';
-    this.#path = Sections.of(program.run).file(program, this.#kind);
+    this.#path = sectionsOf(program.run).files.current(
+      `${this.#kind} ${program.volume}`,
+      OPERATIONS_MAX,
+      () => `/${this.#kind}-${program.run.fresh()}`,
+    );
     this.#wanted = this.#drawn();
   }
 
@@ -170,7 +151,7 @@ class LockUser {
     const { draw, run, world } = this.#program;
     this.#wanted = this.#drawn();
     const isGranted = await this.#lock(holder, file);
-    const held = isGranted ? this.#held(Sections.of(run).sections) : null;
+    const held = isGranted ? this.#held(sectionsOf(run).sections) : null;
     if (held !== null) run.count(`${held.kind} ${held.type}`);
     const changes = held === null ? [] : await this.#use(holder, file, held);
     const syncs = draw.chance(SYNCED) && changes.length > 0;
@@ -195,12 +176,9 @@ class LockUser {
     return holder.lock(file, { type: 'unlock', ...this.#range }, false);
   }
 
-  #held(list: Held[], endedNs = Number.POSITIVE_INFINITY): Held {
-    const { run } = this.#program;
-    const held: Held = {
-      ...{ ...this.#wanted, grantedNs: run.nowNs(), acts: [] },
-      ...{ releasedNs: Number.POSITIVE_INFINITY, endedNs },
-    };
+  #held(list: Held[], endedNs = NEVER): Held {
+    const grantedNs = this.#program.run.nowNs();
+    const held: Held = { ...this.#wanted, grantedNs, acts: [], releasedNs: NEVER, endedNs };
     list.push(held);
     return held;
   }
@@ -232,7 +210,7 @@ class LockUser {
       if (errno === 'EAGAIN') this.#refused(calledNs);
       if (errno === 'EINTR') {
         run.count('wait for a lock interrupted');
-        this.#held(Sections.of(run).interrupted, run.nowNs());
+        this.#held(sectionsOf(run).interrupted, run.nowNs());
       }
       if (errno !== 'EAGAIN' && errno !== 'EDEADLK') this.#program.failed('lock', error);
       return false;
@@ -246,7 +224,7 @@ class LockUser {
     run.count('lock refused');
     if (run.cluster.incidents.length > 0) return;
     run.count('lock refused without faults');
-    Sections.of(run).refusals.push({ ...this.#wanted, calledNs, returnedNs: run.nowNs() });
+    sectionsOf(run).refusals.push({ ...this.#wanted, calledNs, returnedNs: run.nowNs() });
   }
 
   /** Reads the records, and changes them under an exclusive lock. @returns the changes, whose outcomes are not known yet */
@@ -262,24 +240,15 @@ class LockUser {
       );
       if (value === undefined) return changes;
       const expect = value === '' || value === EMPTY ? null : value;
-      const read = {
-        client: name,
-        op: 'read',
-        key,
-        input: null,
-        output: expect,
-        status: 'ok',
-        call: calledNs,
-      };
-      run.history.push({ ...read, return: run.nowNs() } as unknown as Operation);
+      const common = { client: name, key, call: calledNs };
+      const read = { ...common, op: 'read', input: null, output: expect, status: 'ok', return: run.nowNs() };
+      run.history.push(read as unknown as Operation);
       run.completed++;
       if (draw.chance(0.7)) await world.sleep(draw.next() * holdMsMax);
       if (held.type === 'shared') continue;
       const written = run.fresh().padEnd(RECORD_BYTES, '.');
-      const change = {
-        ...{ client: name, op: 'cas', key, input: { expect, value: written }, output: true },
-        ...{ status: 'unknown', call: calledNs, return: null },
-      };
+      const input = { expect, value: written };
+      const change = { ...common, op: 'cas', input, output: true, status: 'unknown', return: null };
       run.history.push(change as unknown as Operation);
       const bytes = Buffer.from(written, 'latin1');
       const isWritten = await this.#act(held, 'write', () =>
@@ -310,7 +279,7 @@ class LockUser {
 /** All locks are free again in bounded time: a call that waits for them comes to its end. */
 async function takeOnce(program: MountProgram): Promise<void> {
   const { process, run } = program;
-  for (const path of Sections.of(run).current) {
+  for (const path of sectionsOf(run).files.all) {
     const file = await process.open(path, O_RDWR | O_CREAT).catch(ignoreKernelError);
     if (typeof file !== 'number') continue;
     await process.flock(file, 'exclusive', true).catch(ignoreKernelError);

@@ -3,8 +3,9 @@ import { ServiceError } from '../../../../base/errors.ts';
 import type { ClusterClient } from '../../../../client/cluster-client.ts';
 import type { FileHandle } from '../../../../client/file-handle.ts';
 import { type ClientProgram, type MountProgram, READ_TIMEOUT_MS } from '../program.ts';
-import type { KeptFile, Run } from '../run.ts';
+import type { Run } from '../run.ts';
 import type { Workload } from '../workload.ts';
+import { createFile, perRun, textOf, turns } from './parts.ts';
 
 const { O_APPEND, O_CREAT, O_RDONLY, O_WRONLY } = constants;
 const OBJECT_BYTES = 4_096;
@@ -21,7 +22,8 @@ const SLOTS = 5;
 const FREE_BYTES = 20;
 const THINK_MS_MAX = 100;
 const MOUNT_THINK_MS_MAX = 80;
-const SETTLE_TIMEOUT_MS = 120_000;
+const READING = { timeoutMs: READ_TIMEOUT_MS } as const;
+const SETTLING = { timeoutMs: 120_000 } as const;
 /** Files that are flushed before all servers lose their power. */
 const FLUSHED_FILES = 3;
 
@@ -40,7 +42,7 @@ export interface SharedFile {
 }
 
 /** The files that all programs of a run use. */
-export class SharedFiles {
+class SharedFiles {
   /** In use, of all volumes. */
   readonly current: SharedFile[] = [];
   /** All there ever were. */
@@ -50,7 +52,7 @@ export class SharedFiles {
   add(run: Run, volume: string, isFree: boolean, isLow: boolean): SharedFile {
     const path = `/f-${run.fresh()}`;
     const low = isFree && !isLow ? OBJECT_BYTES - 12 : 0;
-    const file = {
+    const file: SharedFile = {
       ...{ volume, path, key: `file/${volume}${path}`, isFree, low, operations: 0 },
       ...{ inode: null, replicas: [] },
     };
@@ -64,113 +66,130 @@ export class SharedFiles {
     if (file.operations > OPERATIONS_MAX && this.current.includes(file))
       this.current.splice(this.current.indexOf(file), 1);
   }
-
-  static of(run: Run): SharedFiles {
-    return run.state(make);
-  }
 }
 
-const make = (): SharedFiles => new SharedFiles();
-
-/** @returns the file, which is created where it does not exist yet, or null where that failed */
-async function known(program: ClientProgram, file: SharedFile): Promise<SharedFile | null> {
-  if (file.inode !== null) return file;
-  const { volume, path } = file;
-  const created = await program.attempt('create', async () => {
-    const options = program.patience();
-    const command = { kind: 'create-file', place: { volume, path }, mode: 0o644, uid: 0, gid: 0 } as const;
-    return await program.client.command({ ...command, exclusive: false }, options);
-  });
-  if (created === null) return null;
-  learn(program.run, file, created.attributes);
-  return file;
-}
+export const sharedFilesOf = perRun(() => new SharedFiles());
 
 /** Files are never unlinked: the inode behind a path stays the same. */
-function learn(run: Run, file: SharedFile, { inode, replicas }: KeptFile): void {
+function learn(
+  run: Run,
+  file: SharedFile,
+  { inode, replicas }: Pick<SharedFile, 'inode' | 'replicas'>,
+): void {
   if (file.inode !== null && file.inode !== inode)
     run.violation(`${file.key} was inode ${file.inode}, and is inode ${inode}`);
   file.inode = inode;
   file.replicas = replicas;
 }
 
-function pickFile(program: ClientProgram): SharedFile {
-  const { run, draw } = program;
-  const files = SharedFiles.of(run);
+function opened(client: ClusterClient, { inode, replicas }: SharedFile): FileHandle {
+  return client.openFile(inode as number, { replicas });
+}
+
+/** One use of a file, by a handle of the library or by calls on a mount; outputs are as histories have them. */
+interface Use {
+  readonly program: ClientProgram | MountProgram;
+  readonly file: SharedFile;
+  readonly offset: number;
+  /** Draws what is read. */
+  range(): readonly [off: number, len: number];
+  read(off: number, len: number): Promise<string>;
+  size(): Promise<number>;
+  write(off: number, data: Buffer): Promise<number | null>;
+  append(data: Buffer): Promise<number | null>;
+  truncate(size: number): Promise<number | null>;
+  /** Null where only clients of the library can. */
+  readonly handle: FileHandle | null;
+}
+
+const USES = {
+  read: ({ program, file, ...use }: Use) => {
+    const [off, len] = use.range();
+    return program.operation('pread', file.key, { off, len }, {}, () => use.read(off, len));
+  },
+  size: ({ program, file, size }: Use) => program.operation('size', file.key, null, {}, size),
+  write: ({ program, file, offset: off, write }: Use) => {
+    const data = program.run.fresh();
+    return program.operation('pwrite', file.key, { off, data }, {}, () => write(off, Buffer.from(data)));
+  },
+  append: ({ program, file, append }: Use) => {
+    const data = program.run.fresh();
+    return program.operation('fappend', file.key, { data }, {}, () => append(Buffer.from(data)));
+  },
+  truncate: ({ program, file, offset, truncate }: Use) => {
+    const size = program.draw.chance(0.3) ? 0 : offset;
+    return program.operation('truncate', file.key, { size }, {}, () => truncate(size));
+  },
+  punch: ({ program, file, offset: from, handle }: Use) => {
+    const { draw, run } = program;
+    const to = from + (file.isFree ? draw.integer(1, 30) : SLOT_BYTES);
+    const grows = draw.chance(0.5);
+    run.count('punch');
+    return program.operation('punch', file.key, { from, to, grows }, {}, async () => {
+      const state = await handle?.punch(from, to, grows, (program as ClientProgram).patience());
+      return state?.sizeBytes ?? null;
+    });
+  },
+  flush: async ({ program, handle }: Use) => {
+    await program.attempt('flush', async () => handle?.flush((program as ClientProgram).patience()));
+    program.run.count('flush');
+  },
+} as const;
+type UseName = keyof typeof USES;
+
+/** A row is as likely as it stands here. */
+const CLIENT_USES: readonly UseName[] = [
+  ...([
+    'read',
+    'read',
+    'read',
+    'read',
+    'size',
+    'write',
+    'write',
+    'append',
+    'truncate',
+    'punch',
+    'flush',
+  ] as const),
+];
+const MOUNT_USES: readonly UseName[] = [
+  ...(['read', 'read', 'read', 'write', 'append', 'size', 'size', 'truncate'] as const),
+];
+
+function pickFile({ run, draw }: ClientProgram): SharedFile {
+  const files = sharedFilesOf(run);
   const volume = draw.pick(run.cluster.volumes);
   const own = files.current.filter((file) => file.volume === volume);
   const isFree = run.cluster.shape.mounts === 0 || draw.chance(0.5);
-  if (own.length < FILES) return files.add(run, volume, isFree, draw.chance(0.5));
-  return draw.pick(own);
+  return own.length < FILES ? files.add(run, volume, isFree, draw.chance(0.5)) : draw.pick(own);
 }
 
 async function clientTurn(program: ClientProgram, handles: Map<SharedFile, FileHandle>): Promise<void> {
   const { run, draw, client } = program;
-  const file = await known(program, pickFile(program));
-  if (file === null || file.inode === null) return;
-  SharedFiles.of(run).used(file);
-  let handle = handles.get(file);
-  if (handle === undefined || draw.chance(0.02)) {
-    handle = client.openFile(file.inode, { replicas: file.replicas });
-    handles.set(file, handle);
+  const file = pickFile(program);
+  if (file.inode === null) {
+    const created = await program.attempt('create', () =>
+      createFile(client, file, false, program.patience()),
+    );
+    if (created === null) return;
+    learn(run, file, created);
   }
-  const offset = file.low + (file.isFree ? draw.integer(0, FREE_BYTES) : SLOT_BYTES * draw.integer(0, SLOTS));
-  await clientUse(program, file, handle, offset);
-}
-
-/** A row happens as often as it stands here. */
-const CLIENT_USES = [
-  ...['read', 'read', 'read', 'read', 'size', 'write', 'write', 'append', 'truncate', 'punch', 'flush'],
-] as const;
-
-async function clientUse(
-  program: ClientProgram,
-  { key, low, isFree }: SharedFile,
-  handle: FileHandle,
-  offset: number,
-): Promise<void> {
-  const { run, draw } = program;
-  const reading = { timeoutMs: READ_TIMEOUT_MS };
-  switch (draw.pick(CLIENT_USES)) {
-    case 'read': {
-      const [off, len] = draw.chance(0.5) ? [low, 200] : [offset, isFree ? draw.integer(1, 30) : SLOT_BYTES];
-      return program.operation('pread', key, { off, len }, {}, async () => {
-        const { bytes } = await handle.read(off, len, reading);
-        return Buffer.from(bytes).toString('latin1');
-      });
-    }
-    case 'size':
-      return program.operation('size', key, null, {}, async () => (await handle.state(reading)).sizeBytes);
-    case 'write': {
-      const data = run.fresh();
-      return program.operation('pwrite', key, { off: offset, data }, {}, async () => {
-        return (await handle.write(offset, Buffer.from(data, 'latin1'), program.patience())).sizeBytes;
-      });
-    }
-    case 'append': {
-      const data = run.fresh();
-      return program.operation('fappend', key, { data }, {}, async () => {
-        return (await handle.write('append', Buffer.from(data, 'latin1'), program.patience())).offset;
-      });
-    }
-    case 'truncate': {
-      const size = draw.chance(0.3) ? 0 : offset;
-      return program.operation('truncate', key, { size }, {}, async () => {
-        return (await handle.truncate(size, program.patience())).sizeBytes;
-      });
-    }
-    case 'punch': {
-      const to = offset + (isFree ? draw.integer(1, 30) : SLOT_BYTES);
-      const grows = draw.chance(0.5);
-      run.count('punch');
-      return program.operation('punch', key, { from: offset, to, grows }, {}, async () => {
-        return (await handle.punch(offset, to, grows, program.patience())).sizeBytes;
-      });
-    }
-    case 'flush':
-      await program.attempt('flush', () => handle.flush(program.patience()));
-      run.count('flush');
-  }
+  sharedFilesOf(run).used(file);
+  const { isFree, low } = file;
+  const known = handles.get(file);
+  const handle = known === undefined || draw.chance(0.02) ? opened(client, file) : known;
+  handles.set(file, handle);
+  const offset = low + (isFree ? draw.integer(0, FREE_BYTES) : SLOT_BYTES * draw.integer(0, SLOTS));
+  await USES[draw.pick(CLIENT_USES)]({
+    ...{ program, file, offset, handle },
+    range: () => (draw.chance(0.5) ? [low, 200] : [offset, isFree ? draw.integer(1, 30) : SLOT_BYTES]),
+    read: (off, len) => textOf(handle, off, len, READING),
+    size: async () => (await handle.state(READING)).sizeBytes,
+    write: async (off, data) => (await handle.write(off, data, program.patience())).sizeBytes,
+    append: async (data) => (await handle.write('append', data, program.patience())).offset,
+    truncate: async (size) => (await handle.truncate(size, program.patience())).sizeBytes,
+  });
 }
 
 /**
@@ -179,71 +198,41 @@ async function clientUse(
  * that a reader on that mount may see zeros to the old end, or miss what another mount has appended.
  */
 async function mountTurn(program: MountProgram, kept: Map<SharedFile, number>): Promise<void> {
-  const { run, draw, volume } = program;
-  const files = SharedFiles.of(run);
+  const { run, draw, volume, process } = program;
+  const files = sharedFilesOf(run);
   const own = files.current.filter((file) => file.volume === volume && !file.isFree);
   const file = own.length < FILES / 2 ? files.add(run, volume, false, true) : draw.pick(own);
   files.used(file);
-  await program.inTurn(file.path, () => mountUse(program, file, kept));
-}
-
-const MOUNT_USES = [...['read', 'read', 'read', 'write', 'append', 'size', 'size', 'truncate']] as const;
-
-async function mountUse(
-  program: MountProgram,
-  file: SharedFile,
-  kept: Map<SharedFile, number>,
-): Promise<void> {
-  const { run, draw, process } = program;
-  const { key, path } = file;
-  const off = SLOT_BYTES * draw.integer(0, SLOTS);
-  switch (draw.pick(MOUNT_USES)) {
-    case 'read':
-      return program.operation('pread', key, { off, len: SLOT_BYTES }, {}, () =>
-        program.opened(path, O_RDONLY | O_CREAT, async (opened) =>
-          (await process.pread(opened, SLOT_BYTES, off)).toString('latin1'),
+  const { path } = file;
+  const changed = async (flags: number, change: (fd: number) => Promise<unknown>): Promise<null> => {
+    await program.opened(path, O_WRONLY | O_CREAT | flags, change);
+    return null;
+  };
+  await program.inTurn(path, async () => {
+    const offset = SLOT_BYTES * draw.integer(0, SLOTS);
+    await USES[draw.pick(MOUNT_USES)]({
+      ...{ program, file, offset, handle: null },
+      range: () => [offset, SLOT_BYTES],
+      read: (off, len) =>
+        program.opened(path, O_RDONLY | O_CREAT, async (fd) =>
+          (await process.pread(fd, len, off)).toString('latin1'),
         ),
-      );
-    case 'write': {
-      const data = run.fresh();
-      return program.operation('pwrite', key, { off, data }, {}, () =>
-        program.opened(path, O_WRONLY | O_CREAT, async (opened) => {
-          await process.pwrite(opened, Buffer.from(data), off);
-          return null;
-        }),
-      );
-    }
-    case 'append': {
-      const data = run.fresh();
-      return program.operation('fappend', key, { data }, {}, () =>
-        program.opened(path, O_WRONLY | O_APPEND | O_CREAT, async (opened) => {
-          await process.write(opened, Buffer.from(data));
-          return null;
-        }),
-      );
-    }
-    case 'size':
       // Of a file that stays open, Linux keeps the attributes for as long as the mount has said.
-      return program.operation('size', key, null, {}, async () => {
-        const opened = kept.get(file) ?? (await process.open(path, O_RDONLY | O_CREAT));
-        kept.set(file, opened);
-        return (await process.fstat(opened)).sizeBytes;
-      });
-    case 'truncate': {
-      const size = draw.chance(0.3) ? 0 : off;
-      return program.operation('truncate', key, { size }, {}, () =>
-        program.opened(path, O_WRONLY | O_CREAT, async (opened) => {
-          await process.ftruncate(opened, size);
-          return null;
-        }),
-      );
-    }
-  }
+      size: async () => {
+        const fd = kept.get(file) ?? (await process.open(path, O_RDONLY | O_CREAT));
+        kept.set(file, fd);
+        return (await process.fstat(fd)).sizeBytes;
+      },
+      write: (off, data) => changed(0, (fd) => process.pwrite(fd, data, off)),
+      append: (data) => changed(O_APPEND, (fd) => process.write(fd, data)),
+      truncate: (size) => changed(0, (fd) => process.ftruncate(fd, size)),
+    });
+  });
 }
 
 /** Reads each file once more, so that its last state is part of the history. */
 async function readAll(run: Run, client: ClusterClient): Promise<void> {
-  await Promise.all(SharedFiles.of(run).all.map((file) => readLast(run, client, file)));
+  await Promise.all(sharedFilesOf(run).all.map((file) => readLast(run, client, file)));
 }
 
 async function readLast(run: Run, client: ClusterClient, file: SharedFile): Promise<void> {
@@ -255,12 +244,8 @@ async function readLast(run: Run, client: ClusterClient, file: SharedFile): Prom
     });
   };
   try {
-    const { inode, replicas } = await client.resolve(file.volume, file.path, { follow: false });
-    learn(run, file, { inode, replicas });
-    run.kept.push({ inode, replicas });
-    const handle = client.openFile(inode, { replicas });
-    const { bytes } = await handle.read(file.low, 4_000, { timeoutMs: SETTLE_TIMEOUT_MS });
-    record(Buffer.from(bytes).toString('latin1'));
+    learn(run, file, await client.resolve(file.volume, file.path, { follow: false }));
+    record(await textOf(opened(client, file), file.low, 4_000, SETTLING));
   } catch (error) {
     // No program has created it, or its bytes are missed by the history.
     if (file.inode === null && error instanceof ServiceError && error.code === 'not-found') record('');
@@ -273,23 +258,17 @@ async function flushFiles(
   run: Run,
   client: ClusterClient,
 ): Promise<(client: ClusterClient) => Promise<void>> {
-  const files = SharedFiles.of(run)
-    .all.filter(({ inode }) => inode !== null)
-    .slice(-FLUSHED_FILES);
+  const known = sharedFilesOf(run).all.filter(({ inode }) => inode !== null);
   const contents = new Map<SharedFile, string>();
-  const readWhole = async (reader: ClusterClient, { inode, replicas }: SharedFile): Promise<string> => {
-    const { bytes } = await reader.openFile(inode as number, { replicas }).read(0, 2 * OBJECT_BYTES);
-    return Buffer.from(bytes).toString('latin1');
-  };
-  for (const file of files) {
-    const handle = client.openFile(file.inode as number, { replicas: file.replicas });
+  for (const file of known.slice(-FLUSHED_FILES)) {
+    const handle = opened(client, file);
     await handle.write(file.low, Buffer.from(run.fresh(), 'latin1'));
     await handle.flush();
-    contents.set(file, await readWhole(client, file));
+    contents.set(file, await textOf(opened(client, file), 0, 2 * OBJECT_BYTES));
   }
   return async (after) => {
     for (const [file, flushed] of contents) {
-      const read = await readWhole(after, file);
+      const read = await textOf(opened(after, file), 0, 2 * OBJECT_BYTES);
       if (read === flushed) continue;
       const [was, is] = [JSON.stringify(flushed), JSON.stringify(read)];
       run.violation(`${file.key} was flushed with ${was} and has ${is} after a loss of power`);
@@ -301,20 +280,8 @@ async function flushFiles(
 export const files: Workload = {
   name: 'files',
   demands: ['flush', 'punch'],
-  async client(program) {
-    const handles = new Map<SharedFile, FileHandle>();
-    while (!program.isEnding) {
-      await clientTurn(program, handles);
-      await program.think(THINK_MS_MAX);
-    }
-  },
-  async mount(program) {
-    const kept = new Map<SharedFile, number>();
-    while (!program.isEnding) {
-      await mountTurn(program, kept);
-      await program.think(MOUNT_THINK_MS_MAX);
-    }
-  },
+  client: turns(THINK_MS_MAX, clientTurn, () => new Map()),
+  mount: turns(MOUNT_THINK_MS_MAX, mountTurn, () => new Map()),
   settle: readAll,
   flush: flushFiles,
 };

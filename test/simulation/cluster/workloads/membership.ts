@@ -8,6 +8,7 @@ import type { ClientProgram } from '../program.ts';
 import type { Run } from '../run.ts';
 import type { SimulatedServer } from '../simulated-server.ts';
 import type { Workload } from '../workload.ts';
+import { CALL, perRun, turns } from './parts.ts';
 
 const SERVERS_MAX = 7;
 /** Of files, of the catalog, and of named leases: fewer servers are never left. */
@@ -18,7 +19,6 @@ const POLL_MS = 400;
 const DRAIN_MS_MAX = 25_000;
 /** Until a server has an empty disk in the place of a lost one. */
 const AWAY_MS_MAX = 3_000;
-const CALL = { timeoutMs: 20_000 } as const;
 const STATUS = { timeoutMs: 4_000 } as const;
 
 interface State {
@@ -28,34 +28,25 @@ interface State {
   readonly removed: Set<string>;
 }
 
-const make = (): State => ({ isBusy: false, removed: new Set() });
+const stateOf = perRun((): State => ({ isBusy: false, removed: new Set() }));
 
 type Change = (program: ClientProgram) => Promise<void>;
 
-const CHANGES: readonly { readonly weight: number; readonly change: Change }[] = [
-  { weight: 2, change: join },
-  { weight: 3, change: drain },
-  { weight: 2, change: loseDisk },
-];
+/** A row is as likely as it stands here. */
+const CHANGES: readonly Change[] = [join, join, drain, drain, drain, loseDisk, loseDisk];
 
-async function change(program: ClientProgram): Promise<void> {
+async function turn(program: ClientProgram): Promise<void> {
   const { run, draw } = program;
-  const state = run.state(make);
-  const weighted = CHANGES.flatMap(({ weight, change }) => Array.from({ length: weight }, () => change));
-  while (!program.isEnding) {
-    await program.think(THINK_MS_MAX);
-    // What is begun after all faults have ended would not end.
-    if (program.isEnding) return;
-    if (draw.chance(0.4)) await watchStatus(program);
-    if (state.isBusy) continue;
-    state.isBusy = true;
-    // Its program may be killed meanwhile: the next one finds what it has begun.
-    program.world.onEndOnce(() => {
-      state.isBusy = false;
-    });
-    await program.attempt('membership', () => draw.pick(weighted)(program));
+  const state = stateOf(run);
+  if (draw.chance(0.4)) await watchStatus(program);
+  if (state.isBusy) return;
+  state.isBusy = true;
+  // Its program may be killed meanwhile: the next one finds what it has begun.
+  program.world.onEndOnce(() => {
     state.isBusy = false;
-  }
+  });
+  await program.attempt('membership', () => draw.pick(CHANGES)(program));
+  state.isBusy = false;
 }
 
 const present = (run: Run): SimulatedServer[] => run.cluster.servers.filter(({ isRetired }) => !isRetired);
@@ -105,7 +96,7 @@ async function remove(run: Run, client: Client, id: string): Promise<void> {
   if (server === undefined) return;
   server.isRetired = true;
   server.kill();
-  run.state(make).removed.add(id);
+  stateOf(run).removed.add(id);
   run.cluster.tell(`${id} is removed and stopped`);
   run.count('remove');
 }
@@ -144,13 +135,13 @@ const isIn = (status: ClusterStatus, server: string): boolean =>
 export const membership: Workload = {
   name: 'membership',
   demands: ['join', 'drain', 'undrain', 'remove', 'lose-disk', 'status healthy', 'status degraded'],
-  client: change,
+  client: turns(THINK_MS_MAX, turn),
   /** What is still being drained is let in again, so that there are enough servers for all. */
   async settle(run, client) {
     const { servers } = await client.query({ kind: 'servers', counts: false }, CALL);
     for (const { id, state } of servers) {
       if (state === 'draining') await client.command({ kind: 'server-state', id, state: 'in' }, CALL);
-      if (state !== 'out' && run.state(make).removed.has(id))
+      if (state !== 'out' && stateOf(run).removed.has(id))
         run.violation(`${id} was removed, and is ${state}`);
     }
   },

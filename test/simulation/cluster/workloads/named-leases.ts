@@ -11,6 +11,7 @@ import type { ClientProgram } from '../program.ts';
 import type { Run } from '../run.ts';
 import type { SimulatedProcess } from '../simulated-process.ts';
 import type { Workload } from '../workload.ts';
+import { perRun } from './parts.ts';
 
 const NAMES = ['a', 'jobs/b'];
 const KEYS = ['j', 'k'];
@@ -25,12 +26,7 @@ const MARGIN_MS = 5;
 const LOOK_TIMEOUT_MS = 8_000;
 /** Answers of the catalogue of failures that mean no more than that there is no lease now. */
 const NOT_NOW: ReadonlySet<string> = new Set([
-  'lease-taken',
-  'lease-lost',
-  'unknown',
-  'no-majority',
-  'recovering',
-  'busy',
+  ...['lease-taken', 'lease-lost', 'unknown', 'no-majority', 'recovering', 'busy'],
 ]);
 
 /** The holder acted at `atNs` of true time. */
@@ -49,12 +45,7 @@ interface Look {
   readonly seen: Pick<LeaseLook, 'held' | 'token' | 'owner'>;
 }
 
-interface State {
-  readonly acts: Act[];
-  readonly looks: Look[];
-}
-
-const make = (): State => ({ acts: [], looks: [] });
+const stateOf = perRun(() => ({ acts: [] as Act[], looks: [] as Look[] }));
 
 function leasesOf(run: Run, world: SimulatedProcess): NamedLeaseClient {
   const { cluster } = run;
@@ -108,16 +99,14 @@ class Contender {
     const callNs = run.nowNs();
     const seen = await this.#leases.look(name, { timeoutMs: LOOK_TIMEOUT_MS });
     if (seen.consistency !== 'majority') return;
-    run.state(make).looks.push({ name, callNs, returnNs: run.nowNs(), seen });
+    stateOf(run).looks.push({ name, callNs, returnNs: run.nowNs(), seen });
     run.count('lease look');
   }
 
   async #hold(name: string): Promise<void> {
     const { draw, run, world } = this.#program;
     const { least, most } = TTL_MS;
-    const ttlMs = Math.round(
-      draw.chance(0.5) ? least + draw.next() * 1_500 : least + draw.next() * (most - least),
-    );
+    const ttlMs = Math.round(least + (draw.chance(0.5) ? draw.next() * 1_500 : draw.next() * (most - least)));
     const owner = this.#program.name;
     const lease = await this.#leases.acquire(name, { ttlMs, owner, marginMs: MARGIN_MS, wait: false });
     run.count('lease acquired');
@@ -137,7 +126,7 @@ class Contender {
     const { run } = this.#program;
     if (!lease.isHeld) return;
     const { name, token, session } = lease;
-    run.state(make).acts.push({ name, token, session, atNs: run.nowNs() });
+    stateOf(run).acts.push({ name, token, session, atNs: run.nowNs() });
   }
 
   /** @param values what this holder has set, by key */
@@ -229,13 +218,13 @@ export const namedLeases: Workload = {
     for (const name of NAMES) {
       const lease = await leases.acquire(name, { ttlMs: 2_000, owner: 'last', marginMs: MARGIN_MS });
       const { token, session } = lease;
-      run.state(make).acts.push({ name, token, session, atNs: run.nowNs() });
+      stateOf(run).acts.push({ name, token, session, atNs: run.nowNs() });
       await lease.release();
     }
     await leases.close();
   },
   judge(run) {
-    const { acts, looks } = run.state(make);
+    const { acts, looks } = stateOf(run);
     for (const name of NAMES) {
       const own = acts.filter((act) => act.name === name);
       judgeActs(run, own);

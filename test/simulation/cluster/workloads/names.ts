@@ -1,203 +1,214 @@
+import { constants } from 'node:fs';
 import { ServiceError } from '../../../../base/errors.ts';
 import type { ClusterClient } from '../../../../client/cluster-client.ts';
+import type { Operation } from '../../../history/operation.ts';
+import type { Process } from '../../kernel/process.ts';
 import { type ClientProgram, ignoreKernelError, type MountProgram, READ_TIMEOUT_MS } from '../program.ts';
 import type { Run } from '../run.ts';
 import type { Workload } from '../workload.ts';
+import { createFile, perRun, ROOT_OWNS, Rotation, turns } from './parts.ts';
 
-/** The search for an order grows with the operations on one key: after so many another directory is used. */
-const OPERATIONS_MAX = 90;
-/** Of each volume, at the same time. */
-const DIRECTORIES = 2;
-const NAMES = 5;
-const THINK_MS_MAX = 100;
-const MOUNT_THINK_MS_MAX = 80;
+const { O_CREAT, O_EXCL, O_WRONLY, S_IFREG } = constants;
+const OPERATIONS_MAX = 80;
+const NAMES = 4;
+const THINK_MS_MAX = 80;
 const RENAME_NOREPLACE = 1;
-const OWNER = { uid: 0, gid: 0 } as const;
+/** Users of the simulation begin here: a name shows by its owner which operation made it. */
+const FIRST_UID = 10_000;
+/** Of the directories, that have directories in them. */
+const OF_DIRECTORIES = 0.2;
+/** A row is as likely as it stands here. */
+const USES = [...['lookup', 'lookup', 'lookup', 'unlink', 'unlink', 'rename', 'rename', 'create']] as const;
 
-interface SharedDirectory {
+/** A directory whose names programs of all kinds make and take away. */
+interface Folder {
   readonly volume: string;
   readonly path: string;
   readonly key: string;
-  /** Clients of the library alone use it: it has files, too. */
-  readonly isFree: boolean;
-  operations: number;
-  /** Once a client of the library knows it. */
-  inode: number | null;
+  /** What is in it are directories; else all other things. */
+  readonly isOfDirectories: boolean;
 }
 
-class SharedDirectories {
-  readonly current: SharedDirectory[] = [];
-  readonly all: SharedDirectory[] = [];
+class Folders {
+  readonly #current = new Rotation<Folder>();
+  readonly all: Folder[] = [];
 
-  add(run: Run, volume: string, isFree: boolean): SharedDirectory {
-    const path = `/d-${run.fresh()}`;
-    const directory = {
-      ...{ volume, path, key: `directory/${volume}${path}`, isFree, operations: 0, inode: null },
-    };
-    this.current.push(directory);
-    this.all.push(directory);
-    return directory;
-  }
-
-  used(directory: SharedDirectory): void {
-    directory.operations++;
-    if (directory.operations > OPERATIONS_MAX && this.current.includes(directory))
-      this.current.splice(this.current.indexOf(directory), 1);
+  pick({ draw, run }: ClientProgram | MountProgram, volume: string): Folder {
+    const isOfDirectories = draw.chance(OF_DIRECTORIES);
+    return this.#current.current(`${volume} ${isOfDirectories}`, OPERATIONS_MAX, () => {
+      const path = `/d-${run.fresh()}`;
+      const folder = { volume, path, key: `directory/${volume}${path}`, isOfDirectories };
+      this.all.push(folder);
+      return folder;
+    });
   }
 }
 
-const make = (): SharedDirectories => new SharedDirectories();
+const foldersOf = perRun(() => new Folders());
 
-function pickDirectory(program: ClientProgram): SharedDirectory {
-  const { run, draw } = program;
-  const directories = run.state(make);
-  const volume = draw.pick(run.cluster.volumes);
-  const own = directories.current.filter((directory) => directory.volume === volume);
-  const isFree = run.cluster.shape.mounts === 0 || draw.chance(0.5);
-  return own.length < DIRECTORIES ? directories.add(run, volume, isFree) : draw.pick(own);
+/** What one kind of program does with paths of a volume. */
+interface User {
+  /** The codes with which it is refused what is not there, and what is there already. */
+  readonly missing: string;
+  readonly exists: string;
+  lookup(path: string): Promise<string>;
+  /** @param isAhead the cluster may do it later than it is answered, or, where the mount is cut off, not at all */
+  readonly isAhead: boolean;
+  remove(path: string): Promise<unknown>;
+  rename(from: string, to: string, noReplace: boolean): Promise<unknown>;
+  /** Ways in which a name comes to be exclusively, as a user; `own` is another name that its maker alone knows. */
+  readonly ways: Readonly<Record<string, (path: string, own: string, uid: number) => Promise<unknown>>>;
 }
 
-/** @returns the inode of the directory, which is made where it does not exist yet, or null where that failed */
-async function inodeOf(program: ClientProgram, directory: SharedDirectory): Promise<number | null> {
-  if (directory.inode !== null) return directory.inode;
-  const { volume, path } = directory;
-  const attributes = await program.attempt('mkdir', async () => {
-    const command = { kind: 'make-directory', place: { volume, path }, mode: 0o755, ...OWNER } as const;
-    try {
-      return (await program.client.command(command, program.patience())).attributes;
-    } catch (error) {
-      if (!(error instanceof ServiceError && error.code === 'exists')) throw error;
-      return await program.client.resolve(volume, path, { timeoutMs: READ_TIMEOUT_MS });
-    }
-  });
-  if (attributes === null) return null;
-  if (directory.inode !== null && directory.inode !== attributes.inode)
-    program.run.violation(`${directory.key} has two inodes: ${directory.inode} and ${attributes.inode}`);
-  directory.inode = attributes.inode;
-  return attributes.inode;
-}
-
-/** @returns what stands behind a name, as histories have it */
-async function lookup(client: ClusterClient, parent: number, name: string): Promise<string | null> {
-  try {
-    const { attributes } = await client.query(
-      { kind: 'lookup', parent, name },
-      { timeoutMs: READ_TIMEOUT_MS },
-    );
-    return attributes.kind === 'symlink' ? attributes.target : `u${attributes.uid}`;
-  } catch (error) {
-    if (error instanceof ServiceError && error.code === 'not-found') return null;
-    throw error;
-  }
-}
-
-/** A row happens as often as it stands here. */
-const CLIENT_USES = [...['lookup', 'lookup', 'symlink', 'file', 'unlink', 'rename', 'rename']] as const;
-
-async function clientTurn(program: ClientProgram): Promise<void> {
-  const { run, draw, client } = program;
-  const directory = pickDirectory(program);
-  const { key, isFree } = directory;
-  const parent = await inodeOf(program, directory);
-  if (parent === null) return;
-  run.state(make).used(directory);
-  const name = `n${draw.integer(1, NAMES)}`;
-  const place = { parent, name };
-  const drawn = draw.pick(CLIENT_USES);
-  switch (drawn === 'file' && !isFree ? 'symlink' : drawn) {
-    case 'lookup':
-      return program.operation('lookup', key, { name }, {}, () => lookup(client, parent, name));
-    case 'symlink': {
-      const value = run.fresh();
-      const command = { kind: 'symlink', place, target: value, ...OWNER } as const;
-      return program.operation('create', key, { name, value }, { exists: false }, async () => {
-        await client.command(command, program.patience());
-        return true;
-      });
-    }
-    case 'file': {
-      const uid = run.freshNumber();
-      const command = { kind: 'create-file', place, mode: 0o644, uid, gid: 0, exclusive: true } as const;
-      return program.operation('create', key, { name, value: `u${uid}` }, { exists: false }, async () => {
-        await client.command(command, program.patience());
-        return true;
-      });
-    }
-    case 'unlink':
-      return program.operation('unlink', key, { name }, { 'not-found': false }, async () => {
-        await client.command({ kind: 'unlink', place }, program.patience());
-        return true;
-      });
-    case 'rename': {
-      const to = `n${draw.integer(1, NAMES)}`;
-      if (to === name) return;
-      const noReplace = draw.chance(0.5);
-      const mode = noReplace ? 'no-replace' : 'replace';
-      const refusals = { 'not-found': false, exists: false };
-      return program.operation('rename', key, { from: name, to, noReplace }, refusals, async () => {
-        const command = { kind: 'rename', from: place, to: { parent, name: to }, mode } as const;
-        await client.command(command, program.patience());
-        return true;
-      });
-    }
-  }
-}
-
-const MOUNT_USES = [...['lookup', 'lookup', 'symlink', 'unlink', 'rename', 'rename']] as const;
-
-async function mountTurn(program: MountProgram): Promise<void> {
-  const { run, draw, volume, process } = program;
-  const directories = run.state(make);
-  const own = directories.current.filter((one) => one.volume === volume && !one.isFree);
-  const directory = own.length < DIRECTORIES ? directories.add(run, volume, false) : draw.pick(own);
-  directories.used(directory);
-  const { key, path: folder } = directory;
-  await process.mkdir(folder).catch(ignoreKernelError);
+async function turn(
+  program: ClientProgram | MountProgram,
+  { key, path: folder }: Folder,
+  user: User,
+): Promise<void> {
+  const { draw, run } = program;
+  const { missing, exists } = user;
   const name = `n${draw.integer(1, NAMES)}`;
   const path = `${folder}/${name}`;
-  switch (draw.pick(MOUNT_USES)) {
+  switch (draw.pick(USES)) {
     case 'lookup':
-      return program.operation('lookup', key, { name }, { ENOENT: null }, () => process.readlink(path));
-    case 'symlink': {
-      const value = run.fresh();
-      return program.operation('create', key, { name, value }, { EEXIST: false }, async () => {
-        await process.symlink(value, path);
+      return program.operation('lookup', key, { name }, { [missing]: null }, () => user.lookup(path));
+    case 'unlink': {
+      const place = run.history.length;
+      await program.operation('unlink', key, { name }, { [missing]: false }, async () => {
+        await user.remove(path);
         return true;
       });
+      const operation = run.history[place] as { -readonly [Field in keyof Operation]: Operation[Field] };
+      if (user.isAhead && operation.output === true)
+        Object.assign(operation, { status: 'unknown', output: null, return: null });
+      return;
     }
-    case 'unlink':
-      return program.operation('unlink', key, { name }, { ENOENT: false }, async () => {
-        await process.unlink(path);
-        return true;
-      });
     case 'rename': {
       const to = `n${draw.integer(1, NAMES)}`;
       if (to === name) return;
       // Linux renames one name of a file to another of it by doing nothing, and with `ttl` an outdated name may be one of it.
       const noReplace = run.cluster.shape.cache === 'ttl' || draw.chance(0.5);
-      const refusals = { ENOENT: false, EEXIST: false };
+      const refusals = { [missing]: false, [exists]: false };
       return program.operation('rename', key, { from: name, to, noReplace }, refusals, async () => {
-        await process.rename(path, `${folder}/${to}`, noReplace ? RENAME_NOREPLACE : 0);
+        await user.rename(path, `${folder}/${to}`, noReplace);
+        return true;
+      });
+    }
+    case 'create': {
+      const uid = FIRST_UID + run.freshNumber();
+      const [way, make] = draw.pick(Object.entries(user.ways));
+      return program.operation('create', key, { name, value: `u${uid}` }, { [exists]: false }, async () => {
+        await make(path, `${folder}/own-${uid}`, uid);
+        run.count(`exclusive ${way}`);
         return true;
       });
     }
   }
 }
 
+async function clientTurn(program: ClientProgram, made: Set<Folder>): Promise<void> {
+  const { client, draw, run } = program;
+  const folder = foldersOf(run).pick(program, draw.pick(run.cluster.volumes));
+  const { isOfDirectories, volume } = folder;
+  const at = (path: string) => ({ place: { volume, path } });
+  const command = (what: Parameters<ClusterClient['command']>[0]) => client.command(what, program.patience());
+  const directory = (path: string, uid: number) =>
+    command({ kind: 'make-directory', ...at(path), mode: 0o777, uid, gid: uid });
+  if (!made.has(folder)) {
+    if ((await program.outcome('mkdir', ['exists'], () => directory(folder.path, 0))) === null) return;
+    made.add(folder);
+  }
+  const own = (path: string, uid: number) =>
+    createFile(client, at(path).place, false, program.patience(), uid);
+  const rename = (from: string, to: string, noReplace: boolean) =>
+    command({
+      kind: 'rename',
+      from: at(from).place,
+      to: at(to).place,
+      mode: noReplace ? 'no-replace' : 'replace',
+    });
+  await turn(program, folder, {
+    ...{ missing: 'not-found', exists: 'exists', isAhead: false, rename },
+    lookup: async (path) =>
+      `u${(await client.resolve(volume, path, { follow: false, timeoutMs: READ_TIMEOUT_MS })).uid}`,
+    remove: (path) => command({ kind: isOfDirectories ? 'remove-directory' : 'unlink', ...at(path) }),
+    ways: isOfDirectories
+      ? { 'make-directory': (path, _own, uid) => directory(path, uid) }
+      : {
+          'create-file': (path, _own, uid) =>
+            createFile(client, at(path).place, true, program.patience(), uid),
+          symlink: (path, _own, uid) =>
+            command({ kind: 'symlink', ...at(path), target: 'target', uid, gid: uid }),
+          link: async (path, other, uid) =>
+            command({ kind: 'link', inode: (await own(other, uid)).inode, ...at(path) }),
+          rename: async (path, other, uid) => {
+            await own(other, uid);
+            await rename(other, path, true);
+          },
+        },
+  });
+}
+
+const made = async (maker: Process, path: string): Promise<void> =>
+  maker.close(await maker.open(path, O_WRONLY | O_CREAT | O_EXCL));
+
+type Way = (maker: Process, path: string, own: string) => Promise<void>;
+
+const MOUNT_WAYS: Readonly<Record<string, Way>> = {
+  open: made,
+  mknod: (maker, path) => maker.mknod(path, S_IFREG | 0o644),
+  symlink: (maker, path) => maker.symlink('target', path),
+  link: async (maker, path, own) => {
+    await made(maker, own);
+    await maker.link(own, path);
+  },
+  rename: async (maker, path, own) => {
+    await made(maker, own);
+    await maker.rename(own, path, RENAME_NOREPLACE);
+  },
+};
+const DIRECTORY_WAYS: Readonly<Record<string, Way>> = { mkdir: (maker, path) => maker.mkdir(path) };
+
+async function mountTurn(program: MountProgram): Promise<void> {
+  const { run, volume, process, machine } = program;
+  const folder = foldersOf(run).pick(program, volume);
+  const { isOfDirectories } = folder;
+  await process.mkdir(folder.path, 0o777).catch(ignoreKernelError);
+  const ways = Object.entries(isOfDirectories ? DIRECTORY_WAYS : MOUNT_WAYS).map(
+    ([name, make]) =>
+      [
+        name,
+        async (path: string, own: string, uid: number) => {
+          const maker = machine.model.process({ uid, gid: uid, groups: [uid] });
+          await make(maker, path, own).finally(() => maker.exit());
+        },
+      ] as const,
+  );
+  await turn(program, folder, {
+    ...{ missing: 'ENOENT', exists: 'EEXIST', ways: Object.fromEntries(ways) },
+    // Two unlinks and more of files, in a row, of one directory may be acknowledged ahead of the cluster with `cache=ttl`.
+    isAhead: machine.cache === 'ttl' && !isOfDirectories,
+    lookup: async (path) => `u${(await process.lstat(path)).uid}`,
+    remove: (path) => (isOfDirectories ? process.rmdir(path) : process.unlink(path)),
+    rename: (from, to, noReplace) => process.rename(from, to, noReplace ? RENAME_NOREPLACE : 0),
+  });
+}
+
 /** Looks all names up once more, so that the last state of each directory is part of the history. */
 async function lookupAll(run: Run, client: ClusterClient): Promise<void> {
-  for (const { volume, path, key } of run.state(make).all) {
-    const attributes = await client.resolve(volume, path).catch((error: unknown) => {
-      if (error instanceof ServiceError && error.code === 'not-found') return null;
-      throw error;
-    });
+  for (const { volume, path, key } of foldersOf(run).all) {
     for (let number = 1; number <= NAMES; number++) {
       const name = `n${number}`;
       const call = run.nowNs();
-      const output = attributes === null ? null : await lookup(client, attributes.inode, name);
+      const found = await client
+        .resolve(volume, `${path}/${name}`, { follow: false })
+        .catch((error: unknown) => {
+          if (error instanceof ServiceError && error.code === 'not-found') return null;
+          throw error;
+        });
       run.history.push({
         ...{ client: 'reader', key, call, return: run.nowNs(), status: 'ok' },
-        ...{ op: 'lookup', input: { name }, output },
+        ...{ op: 'lookup', input: { name }, output: found === null ? null : `u${found.uid}` },
       });
     }
   }
@@ -207,7 +218,7 @@ async function lookupAll(run: Run, client: ClusterClient): Promise<void> {
 async function flushName(run: Run, client: ClusterClient): Promise<(client: ClusterClient) => Promise<void>> {
   const path = `/kept-${run.fresh()}`;
   const [volume] = run.cluster.volumes as [string];
-  await client.command({ kind: 'symlink', place: { volume, path }, target: 'kept', ...OWNER });
+  await client.command({ kind: 'symlink', place: { volume, path }, target: 'kept', ...ROOT_OWNS });
   await client.flushCatalog();
   return async (after) => {
     const { target } = await after.resolve(volume, path, { follow: false });
@@ -215,22 +226,17 @@ async function flushName(run: Run, client: ClusterClient): Promise<(client: Clus
   };
 }
 
-/** Create, rename, unlink, lookup by clients and mounts: linearizable per directory. */
+/**
+ * Names that clients and mounts make exclusively, in all ways that there are, look up, rename and remove: linearizable per
+ * directory. So a name is a lock for the one program that has made it, until it removes the name.
+ */
 export const names: Workload = {
   name: 'names',
-  demands: [],
-  async client(program) {
-    while (!program.isEnding) {
-      await clientTurn(program);
-      await program.think(THINK_MS_MAX);
-    }
-  },
-  async mount(program) {
-    while (!program.isEnding) {
-      await mountTurn(program);
-      await program.think(MOUNT_THINK_MS_MAX);
-    }
-  },
+  demands: ['open', 'mknod', 'symlink', 'link', 'rename', 'mkdir', 'create-file', 'make-directory'].map(
+    (way) => `exclusive ${way}`,
+  ),
+  client: turns(THINK_MS_MAX, clientTurn, () => new Set()),
+  mount: turns(THINK_MS_MAX, mountTurn),
   settle: lookupAll,
   flush: flushName,
 };

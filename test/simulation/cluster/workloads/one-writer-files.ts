@@ -9,6 +9,7 @@ import type { MountProgram } from '../program.ts';
 import type { Run } from '../run.ts';
 import { type SimulatedMachine, TTL_MS } from '../simulated-machine.ts';
 import type { Workload } from '../workload.ts';
+import { perRun, textOf } from './parts.ts';
 
 const READ_BYTES = 65_536;
 /** Readers like what changed a moment ago. */
@@ -35,13 +36,9 @@ interface Maker {
 }
 
 /** Files of a run that one program changes each, and all read. */
-export class OneWriterFiles {
+class OneWriterFiles {
   readonly #files: OwnFile[] = [];
   #areRead = false;
-
-  static of(run: Run): OneWriterFiles {
-    return run.state(make);
-  }
 
   add({ run, volume, machine }: Maker, path: string): OwnFile {
     const file = {
@@ -114,10 +111,8 @@ export class OneWriterFiles {
 
 async function storedContents(client: ClusterClient, volume: string, path: string): Promise<string | null> {
   try {
-    const { attributes } = await client.query({ kind: 'resolve', volume, path, follow: true });
-    const { inode, replicas } = attributes;
-    const { bytes } = await client.openFile(inode, { replicas }).read(0, READ_BYTES);
-    return Buffer.from(bytes).toString('latin1');
+    const attributes = await client.resolve(volume, path);
+    return await textOf(client.openFile(attributes.inode, attributes), 0, READ_BYTES);
   } catch (error) {
     if (error instanceof ServiceError && error.code === 'not-found') return null;
     throw error;
@@ -125,9 +120,9 @@ async function storedContents(client: ClusterClient, volume: string, path: strin
 }
 
 export const readAllFiles: NonNullable<Workload['settle']> = (run, client) =>
-  OneWriterFiles.of(run).readAll(run, client);
+  oneWriterFilesOf(run).readAll(run, client);
 
-const make = (): OneWriterFiles => new OneWriterFiles();
+export const oneWriterFilesOf = perRun(() => new OneWriterFiles());
 
 function judged(run: Run): OneWriterRun {
   return {

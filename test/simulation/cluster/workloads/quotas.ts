@@ -2,8 +2,10 @@
  * Several clients fill, cut, rewrite, replace, remove and restore the same few files of a volume with quotas and a trash. The
  * counters of the volume never exceed the quotas; that they equal a recount is for the judge of convergence to see.
  */
+import type { FileHandle } from '../../../../client/file-handle.ts';
 import type { ClientProgram } from '../program.ts';
 import type { Workload } from '../workload.ts';
+import { CALL, createFile, turns, weighted } from './parts.ts';
 
 const VOLUME = 'limited';
 const QUOTA_BYTES = 40_000;
@@ -12,59 +14,46 @@ const NAMES = 8;
 const WRITE_BYTES_MAX = 9_000;
 const OFFSET_MAX = 12_000;
 const HOUR_MS = 3_600_000;
-const OWNER = { uid: 0, gid: 0 } as const;
 const THINK_MS_MAX = 60;
-const CALL = { timeoutMs: 20_000 } as const;
 
 type Action = (program: ClientProgram) => Promise<unknown>;
 
 const placeOf = ({ draw }: ClientProgram) => ({ volume: VOLUME, path: `/f${draw.integer(1, NAMES)}` });
-
-/** @returns the file with a name, which is made where there is none */
-async function opened(program: ClientProgram) {
-  const { client } = program;
-  const place = placeOf(program);
-  const command = { kind: 'create-file', place, mode: 0o644, ...OWNER, exclusive: false } as const;
-  const { attributes } = await client.command(command, CALL);
-  return client.openFile(attributes.inode, attributes);
-}
-
 const bytesOf = ({ draw }: ClientProgram): Uint8Array => Buffer.alloc(draw.integer(1, WRITE_BYTES_MAX), 'q');
+
+/** Does something with a file, which is made where there is none. */
+const withFile =
+  (use: (file: FileHandle, program: ClientProgram) => Promise<unknown>): Action =>
+  async (program) => {
+    const attributes = await createFile(program.client, placeOf(program), false);
+    return use(program.client.openFile(attributes.inode, attributes), program);
+  };
+
+const write = (file: FileHandle, at: number | 'append', program: ClientProgram): Promise<unknown> =>
+  file.write(at, bytesOf(program), program.patience());
 
 const ACTIONS: readonly { readonly weight: number; readonly name: string; readonly act: Action }[] = [
   {
     weight: 4,
     name: 'write',
-    act: async (program) =>
-      (await opened(program)).write(
-        program.draw.integer(0, OFFSET_MAX),
-        bytesOf(program),
-        program.patience(),
-      ),
+    act: withFile((file, program) => write(file, program.draw.integer(0, OFFSET_MAX), program)),
   },
-  {
-    weight: 3,
-    name: 'append',
-    act: async (program) => (await opened(program)).write('append', bytesOf(program), program.patience()),
-  },
+  { weight: 3, name: 'append', act: withFile((file, program) => write(file, 'append', program)) },
   {
     // As open(2) with O_TRUNC, a few writes, and close.
     weight: 4,
     name: 'rewrite',
-    act: async (program) => {
-      const file = await opened(program);
+    act: withFile(async (file, program) => {
       await file.truncate(0, CALL);
-      const count = program.draw.integer(1, 3);
-      for (let piece = 0; piece < count; piece++)
-        await file.write('append', bytesOf(program), program.patience());
+      for (let pieces = program.draw.integer(1, 3); pieces > 0; pieces--)
+        await write(file, 'append', program);
       if (program.draw.chance(0.7)) await file.settle(CALL);
-    },
+    }),
   },
   {
     weight: 2,
     name: 'truncate',
-    act: async (program) =>
-      (await opened(program)).truncate(program.draw.integer(0, OFFSET_MAX), program.patience()),
+    act: withFile((file, program) => file.truncate(program.draw.integer(0, OFFSET_MAX), program.patience())),
   },
   {
     weight: 2,
@@ -105,7 +94,7 @@ const ACTIONS: readonly { readonly weight: number; readonly name: string; readon
   { weight: 3, name: 'usage', act: look },
 ];
 
-const DRAWN = ACTIONS.flatMap((action) => Array.from({ length: action.weight }, () => action));
+const DRAWN = weighted(ACTIONS);
 
 /** What answers about the state of a volume that others change. */
 const REFUSALS = ['quota-exceeded', 'not-found', 'exists'];
@@ -113,11 +102,9 @@ const REFUSALS = ['quota-exceeded', 'not-found', 'exists'];
 async function look({ client, run }: ClientProgram): Promise<void> {
   const { volume } = await client.query({ kind: 'volume', name: VOLUME }, CALL);
   const { namedBytes, namedInodes, trashedBytes, trashedInodes } = volume;
-  if (namedBytes > QUOTA_BYTES) run.violation(`volume ${VOLUME} has ${namedBytes} bytes of ${QUOTA_BYTES}`);
-  if (namedInodes > QUOTA_INODES)
-    run.violation(`volume ${VOLUME} has ${namedInodes} inodes of ${QUOTA_INODES}`);
-  if (trashedBytes > namedBytes || trashedInodes > namedInodes)
-    run.violation(`volume ${VOLUME} has more in its trash than in all: ${JSON.stringify(volume)}`);
+  const isWithin = namedBytes <= QUOTA_BYTES && namedInodes <= QUOTA_INODES;
+  if (!isWithin || trashedBytes > namedBytes || trashedInodes > namedInodes)
+    run.violation(`volume ${VOLUME} has more than its quotas, or in its trash: ${JSON.stringify(volume)}`);
 }
 
 export const quotas: Workload = {
@@ -129,14 +116,11 @@ export const quotas: Workload = {
       ...{ quotaBytes: QUOTA_BYTES, quotaInodes: QUOTA_INODES },
     });
   },
-  async client(program) {
+  client: turns(THINK_MS_MAX, async (program) => {
     const { run, draw } = program;
-    while (!program.isEnding) {
-      await program.think(THINK_MS_MAX);
-      const { name, act } = draw.pick(DRAWN);
-      const outcome = await program.outcome(`quota ${name}`, REFUSALS, () => act(program));
-      if (outcome === true) run.count(`quota ${name}`);
-      else if (outcome === false && name === 'append') run.count('quota-exceeded of bytes');
-    }
-  },
+    const { name, act } = draw.pick(DRAWN);
+    const outcome = await program.outcome(`quota ${name}`, REFUSALS, () => act(program));
+    if (outcome === true) run.count(`quota ${name}`);
+    else if (outcome === false && name === 'append') run.count('quota-exceeded of bytes');
+  }),
 };

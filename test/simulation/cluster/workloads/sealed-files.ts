@@ -3,6 +3,7 @@ import type { FileHandle } from '../../../../client/file-handle.ts';
 import { type ClientProgram, READ_TIMEOUT_MS } from '../program.ts';
 import type { Run } from '../run.ts';
 import type { Workload } from '../workload.ts';
+import { createFile, perRun, textOf, turns } from './parts.ts';
 
 const VOLUME = 'sealed';
 const REPLICAS_MAX = 3;
@@ -56,24 +57,23 @@ class SealedFiles {
   }
 }
 
-const make = (): SealedFiles => new SealedFiles();
+const sealedFilesOf = perRun(() => new SealedFiles());
 
 async function create(program: ClientProgram, file: SealedFile): Promise<void> {
   const place = { volume: VOLUME, path: file.path };
-  const command = { kind: 'create-file', place, mode: 0o644, uid: 0, gid: 0, exclusive: false } as const;
-  const created = await program.attempt('create', () => program.client.command(command, program.patience()));
+  const ask = () => createFile(program.client, place, false, program.patience());
+  const created = await program.attempt('create', ask);
   if (created === null || mayBeLost(program.run, file)) return;
-  file.inode = created.attributes.inode;
-  file.replicas = created.attributes.replicas;
+  file.inode = created.inode;
+  file.replicas = created.replicas;
 }
 
 function opened(client: ClusterClient, { inode, replicas }: SealedFile): FileHandle {
   return client.openFile(inode as number, { replicas });
 }
 
-async function contentsOf(handle: FileHandle, timeoutMs: number): Promise<string> {
-  const { bytes } = await handle.read(0, READ_BYTES_MAX, { timeoutMs });
-  return Buffer.from(bytes).toString('latin1');
+function contentsOf(handle: FileHandle, timeoutMs: number): Promise<string> {
+  return textOf(handle, 0, READ_BYTES_MAX, { timeoutMs });
 }
 
 type Use = (program: ClientProgram, file: SealedFile, handle: FileHandle) => Promise<void>;
@@ -128,7 +128,7 @@ const USES = [append, append, append, append, read, read, seal, sealAmidAppends]
 
 /** Seals each file, and compares what it has with the answers to programs. */
 async function settle(run: Run, client: ClusterClient): Promise<void> {
-  for (const file of run.state(make).all) {
+  for (const file of sealedFilesOf(run).all) {
     if (file.inode === null || mayBeLost(run, file)) continue;
     const handle = opened(client, file);
     const timeoutMs = SETTLE_TIMEOUT_MS;
@@ -146,14 +146,13 @@ async function settle(run: Run, client: ClusterClient): Promise<void> {
         .map((one) => `sealed, it was read as ${one}`),
     ];
     for (const what of wrong) run.violation(`${VOLUME}:${file.path} has ${contents}: ${what}`);
-    run.kept.push({ inode: file.inode, replicas: file.replicas });
     file.finalReads.add(contents);
   }
 }
 
 /** Seals survive a loss of power of all servers, with the contents. */
 async function flush(run: Run): Promise<(client: ClusterClient) => Promise<void>> {
-  const files = run.state(make).all.filter((file) => file.inode !== null && !mayBeLost(run, file));
+  const files = sealedFilesOf(run).all.filter((file) => file.inode !== null && !mayBeLost(run, file));
   return async (client) => {
     for (const file of files) {
       const contents = await contentsOf(opened(client, file), SETTLE_TIMEOUT_MS);
@@ -173,20 +172,15 @@ export const sealedFiles: Workload = {
     const command = { kind: 'volume-create', name: VOLUME, replicas, objectBytes: OBJECT_BYTES } as const;
     await client.command({ ...command, policy: 'read-only' }, { timeoutMs: PREPARE_TIMEOUT_MS });
   },
-  async client(program) {
+  client: turns(THINK_MS_MAX, async (program) => {
     const { run, draw, client } = program;
-    const files = run.state(make);
-    while (!program.isEnding) {
-      const last = files.all.at(-1);
-      const file = files.current(
-        run,
-        last !== undefined && last.refused.length > 0 && !draw.chance(REPEATED),
-      );
-      if (file.inode === null) await create(program, file);
-      if (file.inode !== null) await draw.pick(USES)(program, file, opened(client, file));
-      await program.think(THINK_MS_MAX);
-    }
-  },
+    const files = sealedFilesOf(run);
+    const last = files.all.at(-1);
+    const isNew = last !== undefined && last.refused.length > 0 && !draw.chance(REPEATED);
+    const file = files.current(run, isNew);
+    if (file.inode === null) await create(program, file);
+    if (file.inode !== null) await draw.pick(USES)(program, file, opened(client, file));
+  }),
   settle,
   flush,
 };

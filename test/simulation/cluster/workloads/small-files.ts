@@ -3,8 +3,8 @@ import type { MountProgram } from '../program.ts';
 import type { Workload } from '../workload.ts';
 import {
   answered,
-  OneWriterFiles,
   type OwnFile,
+  oneWriterFilesOf,
   readAllFiles,
   slackNs,
   succeeds,
@@ -46,12 +46,12 @@ interface OwnDirectory {
 
 class SmallFilesProgram {
   readonly #program: MountProgram;
-  readonly #files: OneWriterFiles;
+  readonly #files: ReturnType<typeof oneWriterFilesOf>;
   #directory: OwnDirectory | null = null;
 
   constructor(program: MountProgram) {
     this.#program = program;
-    this.#files = OneWriterFiles.of(program.run);
+    this.#files = oneWriterFilesOf(program.run);
   }
 
   async work(): Promise<void> {

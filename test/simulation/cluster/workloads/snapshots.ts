@@ -11,9 +11,9 @@ import type { FileHandle } from '../../../../client/file-handle.ts';
 import type { ClientProgram } from '../program.ts';
 import type { Run } from '../run.ts';
 import type { Workload } from '../workload.ts';
+import { CALL, createFile, perRun, ROOT_OWNS, textOf, turns } from './parts.ts';
 
 const VOLUME = 'snapped';
-const OWNER = { uid: 0, gid: 0 } as const;
 const KEPT_MAX = 4;
 /** Of a writer after each turn, at the most. */
 const PAUSE_MS = 300;
@@ -22,7 +22,6 @@ const THINK_MS_MAX = 800;
 /** Series that are read of each snapshot at the end. */
 const SERIES_LAST = 3;
 const READ_BYTES = 4_096;
-const CHANGE = { timeoutMs: 20_000 } as const;
 const SNAPSHOT = { timeoutMs: 15_000 } as const;
 /** The search for what a snapshot shows ends with the run. */
 const LAST = { timeoutMs: 60_000 } as const;
@@ -56,20 +55,11 @@ interface Made {
   removal: 'none' | 'begun' | 'done';
 }
 
-interface State {
-  readonly series: Series[];
-  readonly snapshots: Made[];
-}
-
-const make = (): State => ({ series: [], snapshots: [] });
+const stateOf = perRun(() => ({ series: [] as Series[], snapshots: [] as Made[] }));
 
 async function write(program: ClientProgram): Promise<void> {
   while (!program.isEnding) {
-    try {
-      await new Writer(program).run();
-    } catch (error) {
-      program.failed('series', error);
-    }
+    await new Writer(program).run().catch((error: unknown) => program.failed('series', error));
     await program.world.sleep(100);
   }
 }
@@ -88,13 +78,13 @@ class Writer {
     const { client, run, draw, world } = this.#program;
     const { id } = this.#series;
     const directory = { volume: VOLUME, path: `/${id}` };
-    await client.command({ kind: 'make-directory', place: directory, mode: 0o755, ...OWNER }, CHANGE);
+    await client.command({ kind: 'make-directory', place: directory, mode: 0o755, ...ROOT_OWNS }, CALL);
     const [a, b] = [await this.#file('a'), await this.#file('b')];
-    run.state(make).series.push(this.#series);
+    stateOf(run).series.push(this.#series);
     for (let n = 0; !this.#program.isEnding; n++) {
-      await this.#step(() => a.write(0, number(n), CHANGE));
+      await this.#step(() => a.write(0, number(n), CALL));
       await this.#step(() => this.#name(n));
-      await this.#step(() => b.write(0, number(n), CHANGE));
+      await this.#step(() => b.write(0, number(n), CALL));
       await world.sleep(draw.next() * PAUSE_MS);
       if (draw.chance(0.02)) return;
     }
@@ -102,16 +92,18 @@ class Writer {
 
   async #file(name: string): Promise<FileHandle> {
     const { client } = this.#program;
-    const place = { volume: VOLUME, path: `/${this.#series.id}/${name}` };
-    const command = { kind: 'create-file', place, mode: 0o644, ...OWNER, exclusive: true } as const;
-    const { attributes } = await client.command(command, CHANGE);
+    const attributes = await createFile(
+      client,
+      { volume: VOLUME, path: `/${this.#series.id}/${name}` },
+      true,
+    );
     return client.openFile(attributes.inode, attributes);
   }
 
   #name(n: number): Promise<unknown> {
     const { client } = this.#program;
     const place = { volume: VOLUME, path: `/${this.#series.id}/n${n}` };
-    return client.command({ kind: 'symlink', place, target: 'n', ...OWNER }, CHANGE);
+    return client.command({ kind: 'symlink', place, target: 'n', ...ROOT_OWNS }, CALL);
   }
 
   async #step(take: () => Promise<unknown>): Promise<void> {
@@ -124,26 +116,23 @@ class Writer {
   }
 }
 
-async function snap(program: ClientProgram): Promise<void> {
+const snap = turns(THINK_MS_MAX, async (program: ClientProgram) => {
   const { run, draw } = program;
-  const { snapshots } = run.state(make);
-  while (!program.isEnding) {
-    const there = snapshots.filter(({ removal }) => removal === 'none');
-    try {
-      if (there.length < KEPT_MAX && draw.chance(0.4)) await create(program);
-      else if (there.length > 0 && draw.chance(0.15)) await remove(program, draw.pick(there));
-      else if (snapshots.length > 0) await look(program, draw.pick(snapshots));
-    } catch (error) {
-      program.failed('snapshot', error);
-    }
-    await program.think(THINK_MS_MAX);
+  const { snapshots } = stateOf(run);
+  const there = snapshots.filter(({ removal }) => removal === 'none');
+  try {
+    if (there.length < KEPT_MAX && draw.chance(0.4)) await create(program);
+    else if (there.length > 0 && draw.chance(0.15)) await remove(program, draw.pick(there));
+    else if (snapshots.length > 0) await look(program, draw.pick(snapshots));
+  } catch (error) {
+    program.failed('snapshot', error);
   }
-}
+});
 
 async function create({ client, run }: ClientProgram): Promise<void> {
   const name = run.fresh();
   const made: Made = { name, callNs: run.nowNs(), returnNs: null, shown: new Map(), removal: 'none' };
-  run.state(make).snapshots.push(made);
+  stateOf(run).snapshots.push(made);
   await client.command({ kind: 'snapshot-create', volume: VOLUME, name }, SNAPSHOT);
   made.returnNs = run.nowNs();
   run.count('snapshot made');
@@ -151,7 +140,7 @@ async function create({ client, run }: ClientProgram): Promise<void> {
 
 async function remove({ client, run }: ClientProgram, made: Made): Promise<void> {
   made.removal = 'begun';
-  await client.command({ kind: 'snapshot-remove', volume: VOLUME, name: made.name }, CHANGE);
+  await client.command({ kind: 'snapshot-remove', volume: VOLUME, name: made.name }, CALL);
   made.removal = 'done';
   run.count('snapshot removed');
 }
@@ -159,11 +148,11 @@ async function remove({ client, run }: ClientProgram, made: Made): Promise<void>
 /** Reads all series that it shows, and compares them with what was read before. */
 async function look({ client, run, draw }: ClientProgram, made: Made): Promise<void> {
   const { removal, returnNs } = made;
-  const [series] = draw.chance(0.5) ? run.state(make).series.slice(-1) : [draw.pick(run.state(make).series)];
+  const [series] = draw.chance(0.5) ? stateOf(run).series.slice(-1) : [draw.pick(stateOf(run).series)];
   if (series === undefined) return;
   let shown: Shown | null;
   try {
-    shown = await shownOf(client, made.name, series.id);
+    shown = await shownOf(client, `${VOLUME}@${made.name}`, series.id);
   } catch (error) {
     if (!(error instanceof ServiceError) || error.code !== 'not-found') throw error;
     if (removal === 'none' && made.removal === 'none' && returnNs !== null)
@@ -185,9 +174,8 @@ function see(run: Run, made: Made, series: string, shown: Shown | null): void {
     );
 }
 
-/** @returns null where the snapshot does not show the series, or its files are not there yet */
-async function shownOf(client: ClusterClient, snapshot: string, series: string): Promise<Shown | null> {
-  const volume = `${VOLUME}@${snapshot}`;
+/** @returns null where the volume, or snapshot, does not show the series, or its files are not there yet */
+async function shownOf(client: ClusterClient, volume: string, series: string): Promise<Shown | null> {
   const root = await client.resolve(volume, '/', LAST);
   const top = [];
   for await (const entry of client.list(root, LAST)) top.push(entry);
@@ -198,8 +186,8 @@ async function shownOf(client: ClusterClient, snapshot: string, series: string):
   for await (const { name, attributes } of client.list(directory.attributes, LAST)) {
     if (name.startsWith('n')) names = Math.max(names, Number(name.slice(1)));
     else {
-      const { bytes } = await client.openFile(attributes.inode, attributes).read(0, READ_BYTES, LAST);
-      files.set(name, numberOf(bytes));
+      const text = await textOf(client.openFile(attributes.inode, attributes), 0, READ_BYTES, LAST);
+      files.set(name, text === '' ? -1 : Number(text));
     }
   }
   const [a, b] = [files.get('a'), files.get('b')];
@@ -210,10 +198,6 @@ const DIGITS = 8;
 
 function number(n: number): Uint8Array {
   return Buffer.from(String(n).padStart(DIGITS, '0'));
-}
-
-function numberOf(bytes: Uint8Array): number {
-  return bytes.length === 0 ? -1 : Number(Buffer.from(bytes).toString('latin1'));
 }
 
 /** What a snapshot shows is the state after some step: those acknowledged before it was asked for and none begun after its answer. */
@@ -245,7 +229,7 @@ async function archive(run: Run, client: ClusterClient, made: Made): Promise<voi
     run.violation(`${path} of snapshot ${made.name} is not restored: ${why}`);
   for (const [series, shown] of made.shown) {
     if (shown === null) continue;
-    const found = await treeOf(client, volume, series);
+    const found = await shownOf(client, volume, series);
     if (JSON.stringify(found) !== JSON.stringify(shown))
       run.violation(
         `snapshot ${made.name} has ${JSON.stringify(shown)} of ${series}, and its archive ${JSON.stringify(found)}`,
@@ -254,30 +238,15 @@ async function archive(run: Run, client: ClusterClient, made: Made): Promise<voi
   run.count('snapshot archived');
 }
 
-async function treeOf(client: ClusterClient, volume: string, series: string): Promise<Shown> {
-  const directory = await client.resolve(volume, `/${series}`, LAST);
-  const shown = { a: -1, names: -1, b: -1 };
-  for await (const { name, attributes } of client.list(directory, LAST)) {
-    if (name.startsWith('n')) shown.names = Math.max(shown.names, Number(name.slice(1)));
-    else
-      shown[name as 'a' | 'b'] = numberOf(
-        (await client.openFile(attributes.inode, attributes).read(0, READ_BYTES, LAST)).bytes,
-      );
-  }
-  return shown;
-}
-
 export const snapshots: Workload = {
   name: 'snapshots',
   demands: ['snapshot made', 'snapshot removed', 'snapshot read', 'snapshot archived'],
   async prepare(_run, client) {
     await client.command({ kind: 'volume-create', name: VOLUME, replicas: 3, objectBytes: 4_096 });
   },
-  async client(program) {
-    await Promise.all([write(program), snap(program)]);
-  },
+  client: async (program) => void (await Promise.all([write(program), snap(program)])),
   async settle(run, client) {
-    const state = run.state(make);
+    const state = stateOf(run);
     const { snapshots } = await client.query({ kind: 'snapshots', volume: VOLUME }, LAST);
     const there = new Set(snapshots.map(({ name }) => name));
     for (const made of state.snapshots) {
@@ -287,13 +256,13 @@ export const snapshots: Workload = {
       if (removal === 'done' && there.has(name)) run.violation(`snapshot ${name} is there after its removal`);
       if (!there.has(name)) continue;
       for (const { id } of state.series.slice(-SERIES_LAST))
-        see(run, made, id, await shownOf(client, name, id));
+        see(run, made, id, await shownOf(client, `${VOLUME}@${name}`, id));
     }
     const last = state.snapshots.find(({ name, removal }) => removal === 'none' && there.has(name));
     if (last !== undefined) await archive(run, client, last);
   },
   judge(run) {
-    const state = run.state(make);
+    const state = stateOf(run);
     const series = new Map(state.series.map((one) => [one.id, one]));
     for (const made of state.snapshots)
       for (const [id, shown] of made.shown) judgeShown(run, made, series.get(id) as Series, shown);

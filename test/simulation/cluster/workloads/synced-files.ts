@@ -2,15 +2,15 @@ import { ServiceError } from '../../../../base/errors.ts';
 import type { FileHandle } from '../../../../client/file-handle.ts';
 import { type ClientProgram, READ_TIMEOUT_MS } from '../program.ts';
 import type { Workload } from '../workload.ts';
-import { OneWriterFiles, type OwnFile } from './one-writer-files.ts';
+import { type OwnFile, oneWriterFilesOf } from './one-writer-files.ts';
+import { createFile, perRun, textOf } from './parts.ts';
 
-const OWNER = { uid: 0, gid: 0 } as const;
 const SIZE_MAX = 9_000;
 const PIECE_MAX = 5_000;
 const STEPS_MAX = 12;
 const THINK_MS_MAX = 90;
 
-const makeOwn = (): OwnFile[] => [];
+const ownFilesOf = perRun((): OwnFile[] => []);
 
 /** A client of the library changes a file of its own, and flushes it now and then; programs everywhere read it. */
 export const syncedFiles: Workload = {
@@ -18,34 +18,26 @@ export const syncedFiles: Workload = {
   demands: ['file flushed by a client'],
   toleratesPowerOfAll: true,
   async client(program) {
-    const files = OneWriterFiles.of(program.run);
+    const files = oneWriterFilesOf(program.run);
     while (!program.isEnding) {
       const volume = program.draw.pick(program.run.cluster.volumes);
       const path = `/synced-${program.run.fresh()}`;
       const own = files.add({ run: program.run, volume }, path);
-      program.run.state(makeOwn).push(own);
+      ownFilesOf(program.run).push(own);
       const change = own.judge.begin('', { isAtomic: true });
-      const command = {
-        kind: 'create-file',
-        place: { volume, path },
-        mode: 0o644,
-        exclusive: true,
-        ...OWNER,
-      } as const;
       const created = await program.attempt('create', () =>
-        program.client.command(command, program.patience()),
+        createFile(program.client, { volume, path }, true, program.patience()),
       );
       if (created === null) {
         change.failed();
         continue;
       }
       change.done();
-      const { inode, replicas } = created.attributes;
-      await changed(program, own, program.client.openFile(inode, { replicas }));
+      await changed(program, own, program.client.openFile(created.inode, created));
     }
   },
   async settle(run, client) {
-    for (const { volume, path, judge } of run.state(makeOwn)) {
+    for (const { volume, path, judge } of ownFilesOf(run)) {
       const calledNs = run.nowNs();
       const found = await orMissing(() => client.resolve(volume, path));
       if (found !== undefined) judge.presence('a client, at the end,', calledNs, found !== null);
@@ -109,10 +101,7 @@ function drawnChange(
 }
 
 function read(handle: FileHandle): Promise<string | null | undefined> {
-  return orMissing(async () => {
-    const { bytes } = await handle.read(0, 4 * SIZE_MAX, { timeoutMs: READ_TIMEOUT_MS });
-    return Buffer.from(bytes).toString('latin1');
-  });
+  return orMissing(() => textOf(handle, 0, 4 * SIZE_MAX, { timeoutMs: READ_TIMEOUT_MS }));
 }
 
 /** @returns null where there is no such file, undefined where that is not known */

@@ -6,45 +6,33 @@
 import { ServiceError } from '../../../../base/errors.ts';
 import type { ClientProgram } from '../program.ts';
 import type { Workload } from '../workload.ts';
+import { CALL, createFile, perRun, textOf, turns, weighted } from './parts.ts';
 
 const NAMES = 3;
 const KEY = 'directory/volumes';
 const HOUR_MS = 3_600_000;
 const THINK_MS_MAX = 150;
-const OWNER = { uid: 0, gid: 0 } as const;
-const CALL = { timeoutMs: 20_000 } as const;
 /** A tag is a quota that no volume reaches. */
 const TAG_MIN = 1_000_000;
 
-interface State {
-  /** Contents of each file, by inode. */
-  readonly contents: Map<number, string>;
-}
+/** Contents of each file, by inode. */
+const contentsOf = perRun(() => new Map<number, string>());
 
-const make = (): State => ({ contents: new Map() });
+/** Properties of a volume, which change nothing that is judged. */
+const drawn = ({ draw, run }: ClientProgram) => ({
+  replicas: draw.pick(run.cluster.shape.servers >= 5 ? [3, 5] : [3]),
+  trashMs: draw.pick([0, HOUR_MS]),
+});
 
 type Action = (program: ClientProgram, name: string) => Promise<unknown>;
 
 const create: Action = (program, name) => {
   const { client, draw, run } = program;
   const tag = TAG_MIN + run.freshNumber();
-  const counts = run.cluster.shape.servers >= 5 ? [3, 5] : [3];
+  const policy = draw.pick(['quorum', 'quorum', 'all'] as const);
+  const made = { name, objectBytes: 4_096, quotaInodes: tag, policy, ...drawn(program) };
   return program.operation('create', KEY, { name, value: `${tag}` }, { exists: false }, async () => {
-    const kept = {
-      trashMs: draw.pick([0, HOUR_MS]),
-      policy: draw.pick(['quorum', 'quorum', 'all'] as const),
-    };
-    await client.command(
-      {
-        kind: 'volume-create',
-        name,
-        replicas: draw.pick(counts),
-        objectBytes: 4_096,
-        quotaInodes: tag,
-        ...kept,
-      },
-      program.patience(),
-    );
+    await client.command({ kind: 'volume-create', ...made }, program.patience());
     return true;
   });
 };
@@ -79,12 +67,9 @@ const look: Action = (program, name) =>
 const fill: Action = (program, name) =>
   program.outcome('fill volume', ['not-found', 'exists'], async () => {
     const { client, run } = program;
-    const { contents } = run.state(make);
+    const contents = contentsOf(run);
     const place = { volume: name, path: `/f${program.draw.integer(1, 4)}` };
-    const { attributes } = await client.command(
-      { kind: 'create-file', place, mode: 0o644, ...OWNER, exclusive: true },
-      CALL,
-    );
+    const attributes = await createFile(client, place, true);
     const { inode } = attributes;
     if (contents.has(inode)) run.violation(`inode ${inode} is used twice`);
     const value = run.fresh();
@@ -97,9 +82,8 @@ const read: Action = (program, name) =>
   program.outcome('read volume', ['not-found'], async () => {
     const { client, run } = program;
     const attributes = await client.resolve(name, `/f${program.draw.integer(1, 4)}`, CALL);
-    const { bytes } = await client.openFile(attributes.inode, attributes).read(0, 100, CALL);
-    const text = Buffer.from(bytes).toString('latin1');
-    const own = run.state(make).contents.get(attributes.inode);
+    const text = await textOf(client.openFile(attributes.inode, attributes), 0, 100, CALL);
+    const own = contentsOf(run).get(attributes.inode);
     // What was created without an answer to its program is not known here.
     if (own !== undefined && text !== '' && text !== own)
       run.violation(`file ${attributes.inode} of volume ${name} has ${text}, and ${own} was written`);
@@ -107,14 +91,8 @@ const read: Action = (program, name) =>
 
 const set: Action = (program, name) =>
   program.outcome('set volume', ['not-found'], async () => {
-    const { client, draw, run } = program;
-    const counts = run.cluster.shape.servers >= 5 ? [3, 5] : [3];
-    const trashMs = draw.pick([0, HOUR_MS]);
-    await client.command(
-      { kind: 'volume-set', name, replicas: draw.pick(counts), trashMs },
-      program.patience(),
-    );
-    run.count('volume set');
+    await program.client.command({ kind: 'volume-set', name, ...drawn(program) }, program.patience());
+    program.run.count('volume set');
   });
 
 const ACTIONS: readonly { readonly weight: number; readonly act: Action }[] = [
@@ -126,15 +104,12 @@ const ACTIONS: readonly { readonly weight: number; readonly act: Action }[] = [
   { weight: 1, act: set },
 ];
 
-const DRAWN = ACTIONS.flatMap(({ weight, act }) => Array.from({ length: weight }, () => act));
+const DRAWN = weighted(ACTIONS);
 
 export const volumeLives: Workload = {
   name: 'volume-lives',
   demands: ['volume filled'],
-  async client(program) {
-    while (!program.isEnding) {
-      await program.think(THINK_MS_MAX);
-      await program.draw.pick(DRAWN)(program, `life${program.draw.integer(1, NAMES)}`);
-    }
-  },
+  client: turns(THINK_MS_MAX, (program) =>
+    program.draw.pick(DRAWN).act(program, `life${program.draw.integer(1, NAMES)}`),
+  ),
 };
