@@ -17,7 +17,7 @@ import { Traffic } from '../../client/traffic.ts';
 import { ContentsConnections } from '../../server/http/contents-connections.ts';
 import { octetsOf } from '../../server/http/octets.ts';
 import { CONTENTS_PATH, CONTENTS_PROTOCOL } from '../../wire/http-api.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 
 const BODY_BYTES_MAX = 4 * 1024 * 1024;
 const CONNECT_MS = 5_000;
@@ -66,9 +66,9 @@ async function serve(context: TestContext, isOffered = true): Promise<Served> {
 
 function writesTo(context: TestContext, url: URL): DirectHttp {
   const direct = new DirectHttp(
-    systemWorld,
+    patientWorld,
     url,
-    new Traffic(systemWorld, CONNECT_MS),
+    new Traffic(patientWorld, CONNECT_MS),
     CONNECT_MS,
     2,
     undefined,
@@ -220,7 +220,7 @@ test('a server that has none is written to in the ordinary way', async (context)
   const whole = bytesOf(300_000);
   await assert.rejects(writesTo(context, served.url).request(written([whole])), NoContentsError);
   const events = { lost: () => undefined, elsewhere: () => false };
-  const endpoint = new Endpoint(systemWorld, served.url.origin, true, events, Access.NONE);
+  const endpoint = new Endpoint(patientWorld, served.url.origin, true, events, Access.NONE);
   context.after(() => endpoint.close());
   const responses = await Promise.all(Array.from({ length: 3 }, () => endpoint.request(written([whole]))));
   for (const response of responses) assert.equal(await response.body.text(), digestOf(whole));

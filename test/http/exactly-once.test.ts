@@ -13,7 +13,7 @@ import type { RequestId } from '../../replica/operation.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { HEADER_CATALOG_SEQ } from '../../wire/http-api.ts';
 import { FLUSH_SESSIONS_MAX } from '../../wire/request-limits.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 import { ask } from './ask.ts';
 import { FakeCluster } from './fake-services.ts';
 
@@ -199,7 +199,7 @@ test('writes of one file share a session, and answers of those with a key are ke
 
 test('a client names with each command when its session began, and begins another where it is forgotten', async (t) => {
   const cluster = await started(t);
-  await using client = new ClusterClient({ world: systemWorld, servers: [cluster.server(1).url] });
+  await using client = new ClusterClient({ world: patientWorld, servers: [cluster.server(1).url] });
   const make = (name: string) => {
     const place = { parent: 1, name };
     return client.command({ kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 });
@@ -243,7 +243,7 @@ test('a server names when its own sessions began', async (t) => {
 
 test('a flush names the commands of all epochs of the catalog that were answered, and what it misses is an error once', async (t) => {
   const cluster = await started(t);
-  await using client = new ClusterClient({ world: systemWorld, servers: [cluster.server(0).url] });
+  await using client = new ClusterClient({ world: patientWorld, servers: [cluster.server(0).url] });
   const make = (name: string) => {
     const place = { parent: 1, name };
     return client.command({ kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 });
@@ -273,7 +273,7 @@ test('a flush names the commands of all epochs of the catalog that were answered
 test('a loss that a flush finds is reported although a later request of that flush fails', async (t) => {
   const cluster = await started(t);
   const { url } = cluster.server(0);
-  await using client = new ClusterClient({ world: systemWorld, servers: [url], operationTimeoutMs: 300 });
+  await using client = new ClusterClient({ world: patientWorld, servers: [url], operationTimeoutMs: 300 });
   // Each epoch begins a session; a flush names more of them than fit in one request.
   for (let count = 0; count < FLUSH_SESSIONS_MAX + 5; count++) {
     cluster.catalogEpoch++;
@@ -296,7 +296,7 @@ test('a loss that a flush finds is reported although a later request of that flu
 
 test('commands that were refused, however many, do not make a flush miss one that is there', async (t) => {
   const cluster = await started(t);
-  await using client = new ClusterClient({ world: systemWorld, servers: [cluster.server(0).url] });
+  await using client = new ClusterClient({ world: patientWorld, servers: [cluster.server(0).url] });
   const place = { parent: 1, name: 'a' };
   const make = () => client.command({ kind: 'make-directory', place, mode: 0o755, uid: 0, gid: 0 });
   await make();

@@ -29,7 +29,7 @@ import type {
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { FileState, ServerStatus, WriteResult } from '../../wire/http-api.ts';
 import { rangeFromWire, rangeToWire } from '../../wire/lock-offsets.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 
 interface FakeFile {
   bytes: Buffer;
@@ -93,7 +93,7 @@ export class FakeCluster {
   readonly #operationTimeoutMs: number;
   readonly #createsWithContents: boolean;
   #seq = 0;
-  readonly #changes = new CatalogChanges(systemWorld, 0);
+  readonly #changes = new CatalogChanges(patientWorld, 0);
   #nowNs = 1_700_000_000_000_000_000n;
   #placed = 0;
 
@@ -182,7 +182,7 @@ export class FakeCluster {
   }
 
   async #startServer(id: ServerId, urls: Map<ServerId, string>): Promise<FakeServer> {
-    const metrics = new MetricsRegistry(systemWorld);
+    const metrics = new MetricsRegistry(patientWorld);
     const status: { status: Partial<ServerStatus> } = { status: {} };
     const gateway = new Gateway({
       services: {
@@ -190,7 +190,7 @@ export class FakeCluster {
         files: this.#filesOf(id),
         status: this.#statusOf(id, urls, status),
       },
-      world: systemWorld,
+      world: patientWorld,
       metrics,
     });
     const wholes = this.#createsWithContents ? { wholes: this.#wholeFiles() } : {};

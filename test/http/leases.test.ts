@@ -12,7 +12,7 @@ import { leaseRoutes } from '../../server/http/lease-routes.ts';
 import { handleError, installProblems } from '../../server/http/problems.ts';
 import { NamedLeases } from '../../server/named/named-leases.ts';
 import { WakeQueue } from '../../server/wake-queue.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 import { MemoryNetwork, type MemoryTransport } from '../transport/memory-transport.ts';
 import { type Answer, ask, problemIn } from './ask.ts';
 
@@ -30,17 +30,17 @@ class LeaseServer {
   private constructor(leaseMs: number) {
     const self = 's1' as ServerId;
     const log = pino({ level: 'silent' });
-    const clock = new Clock(systemWorld);
-    const wakes = new WakeQueue(systemWorld, clock);
+    const clock = new Clock(patientWorld);
+    const wakes = new WakeQueue(patientWorld, clock);
     const handlers = {
       message: () => undefined,
       connected: () => undefined,
       disconnected: () => undefined,
       call: async () => new Uint8Array(),
     };
-    const transport: MemoryTransport = new MemoryNetwork(systemWorld).join({ server: self, log, handlers });
+    const transport: MemoryTransport = new MemoryNetwork(patientWorld).join({ server: self, log, handlers });
     this.named = new NamedLeases({
-      world: systemWorld,
+      world: patientWorld,
       self,
       founders: [self],
       urls: new Map([[self, 'http://127.0.0.1:1']]),
@@ -60,10 +60,10 @@ class LeaseServer {
     });
     this.app = fastify({
       routerOptions: { maxParamLength: 1024 },
-      frameworkErrors: (error, request, reply) => handleError(systemWorld, error, request, reply),
+      frameworkErrors: (error, request, reply) => handleError(patientWorld, error, request, reply),
     });
-    installProblems(this.app, systemWorld);
-    leaseRoutes(this.app, this.named, systemWorld);
+    installProblems(this.app, patientWorld);
+    leaseRoutes(this.app, this.named, patientWorld);
     this.#closers.push(
       () => this.named.close(),
       () => wakes.close(),

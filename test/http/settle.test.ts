@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 import { ask, problemIn } from './ask.ts';
 import { FakeCluster } from './fake-services.ts';
 
@@ -15,7 +15,7 @@ const settled: number[] = [];
 before(async () => {
   cluster = await FakeCluster.start({ servers: 3, operationTimeoutMs: 1_500 });
   client = new ClusterClient({
-    world: systemWorld,
+    world: patientWorld,
     servers: cluster.servers.map(({ url }) => url),
     operationTimeoutMs: 5_000,
   });

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { Command, CommandResults } from '../../wire/catalog-api.ts';
+import { patientWorld } from '../patient-world.ts';
 import { ask } from './ask.ts';
 import { FakeCluster, type Interceptor } from './fake-services.ts';
 
@@ -79,7 +80,7 @@ test('a staged file is not collected while it is uploaded, however soon others a
   cluster.intercept = ({ method, request }) => {
     if (method !== 'execute' || request === undefined || !('command' in request)) return;
     if (request.command.kind !== 'replace') return;
-    const beforeNs = String(BigInt(Date.now()) * 1_000_000n);
+    const beforeNs = String(BigInt(patientWorld.wallMs()) * 1_000_000n);
     const { inodes } = cluster.execute({
       session: 7,
       number: 1,

@@ -4,7 +4,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { MetricsRegistry } from '../../server/metrics.ts';
 import type { ClusterStatus, FileInfo, ServerStatus } from '../../wire/http-api.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 import { ask, askJson, problemIn } from './ask.ts';
 import { FakeCluster } from './fake-services.ts';
 
@@ -263,7 +263,7 @@ describe('status over HTTP', () => {
 });
 
 test('metrics in the text form of Prometheus', async () => {
-  const metrics = new MetricsRegistry(systemWorld);
+  const metrics = new MetricsRegistry(patientWorld);
   metrics.counter('leasehold_a_total', 'Things\nwith \\ in it').add();
   const labelled = metrics.counter('leasehold_b_total', 'Things of a kind', ['kind']);
   labelled.add(2, { kind: 'x"y\\z\n' });

@@ -22,7 +22,7 @@ import type { BirthRequest, Birth as NewFile } from '../../wire/births.ts';
 import { ByteWriter } from '../../wire/bytes.ts';
 import type { Command, FileSettings, PlacedFile, Policy, Query } from '../../wire/catalog-api.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 import { MemoryStore } from '../storage/memory-store.ts';
 import { FILE, OBJECT_BYTES, requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
 
@@ -153,11 +153,11 @@ function bearerOf(
     const own = { volume: name, policy, objectBytes, limited: quotaBytes > 0, ...settings.get(inode) };
     return settings.get(inode) === null ? { inode } : { inode, settings: own };
   };
-  const clock = new Clock(systemWorld);
+  const clock = new Clock(patientWorld);
   const realMs = clock.nowMs.bind(clock);
   clock.nowMs = () => realMs() + seen.laterMs;
   const contents = new FirstContents({
-    ...{ world: systemWorld, self: a.id, incarnation: 1 as Incarnation, log, host: a.host, store: a.store },
+    ...{ world: patientWorld, self: a.id, incarnation: 1 as Incarnation, log, host: a.host, store: a.store },
     isConnected: () => true,
     call: async (to, method, payload) => {
       seen.calls.push(method);
@@ -194,7 +194,7 @@ function bearerOf(
   };
   const births = new Births({ ...shared, query, command });
   const wholes = new WholeFiles({
-    ...{ ...shared, world: systemWorld },
+    ...{ ...shared, world: patientWorld },
     isUnderstood: () => seen.isUnderstood,
     flushCatalog: async () => void seen.flushes++,
   });
@@ -528,7 +528,7 @@ async function collected(
 ): Promise<FileId[]> {
   const removed: FileId[] = [];
   const garbage = new Garbage({
-    world: systemWorld,
+    world: patientWorld,
     self: 'a' as ServerId,
     log,
     store,

@@ -10,7 +10,7 @@ import { Clock } from '../../server/clock.ts';
 import type { Maker } from '../../server/services.ts';
 import { PAYLOAD_BYTES_MAX } from '../../server/transport/frame.ts';
 import type { Attributes, Command, CommandRequest } from '../../wire/catalog-api.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 
 type Executed = ReturnType<CatalogServiceParts['subject']['execute']>;
 
@@ -26,8 +26,8 @@ function serviceOf(
   const parts = {
     self: 'a' as ServerId,
     view: { number: 1, members: ['a' as ServerId] },
-    world: systemWorld,
-    clock: new Clock(systemWorld),
+    world: patientWorld,
+    clock: new Clock(patientWorld),
     operationTimeoutMs: 5_000,
     placement: () => [],
     isConnected: () => true,

@@ -7,7 +7,7 @@ import { pino } from 'pino';
 import { freePorts } from '../../client/dev/free-ports.ts';
 import { readConfig } from '../../server/config.ts';
 import { Server } from '../../server/server.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 
 test('a start that fails leaves the database to the next one in this process', async () => {
   const [port] = await freePorts(1);
@@ -16,7 +16,7 @@ test('a start that fails leaves the database to the next one in this process', a
   const config = readConfig([...own, '--clock-skew', '100ms'], {}, () => '');
   const start = (): Promise<Server> =>
     Server.start(config, {
-      world: systemWorld,
+      world: patientWorld,
       log: pino({ level: 'silent' }),
       fatal: (error) => {
         throw error;

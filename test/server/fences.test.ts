@@ -10,7 +10,7 @@ import type { CommandContext } from '../../catalog/command.ts';
 import { type CatalogServiceParts, LocalCatalogService } from '../../server/catalog/catalog-service.ts';
 import { Recaller } from '../../server/catalog/recaller.ts';
 import type { CommandRequest, Query } from '../../wire/catalog-api.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 
 const [DIRECTORY, OTHER] = [5, 6];
 const [A, B] = [1, 2];
@@ -34,10 +34,10 @@ function primary(version: number | null = null) {
   const recaller = new Recaller({
     driver,
     options: { leaseMsMax: 60_000, sessionGrantsMax: 100, grantsMax: 100, draw: () => ++drawn },
-    world: systemWorld,
+    world: patientWorld,
   });
   const service = new LocalCatalogService({
-    ...{ self, world: systemWorld, driver, recaller, operationTimeoutMs: 5_000 },
+    ...{ self, world: patientWorld, driver, recaller, operationTimeoutMs: 5_000 },
     ...{ placement: () => [], isConnected: () => true, commandsVersion: () => version },
     settle: () => Promise.resolve(),
     lease: { view: () => ({ own: true, holder: null }) },

@@ -7,6 +7,7 @@ import { firstEpoch } from '../../replica/birth.ts';
 import { birthOperations } from '../../server/file/borne-file.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { WireLock } from '../../wire/lock-api.ts';
+import { patientWorld } from '../patient-world.ts';
 import { ALL, atPrimary, Client, cutOff, locked, refused, started, type Wish } from './lock-client.ts';
 import {
   FILE,
@@ -73,7 +74,7 @@ test('locks of a client that is silent end with its lease, and those of one that
   const kept: WireLock = { ...ALL, start: 0, end: 9 };
   await dead.lock(a, { start: 10, end: 19 });
   await living.lock(a, kept);
-  const beganMs = performance.now();
+  const beganMs = patientWorld.nowMs();
   let got = false;
   // Each turn waits for a quarter of the lease.
   for (let turn = 0; turn < 12 && !got; turn++) {
@@ -84,7 +85,7 @@ test('locks of a client that is silent end with its lease, and those of one that
     );
   }
   assert.ok(got, 'Nobody keeps it any more');
-  assert.ok(performance.now() - beganMs >= LOCK_LEASE_MS - 50, 'Not before its lease was over');
+  assert.ok(patientWorld.nowMs() - beganMs >= LOCK_LEASE_MS - 50, 'Not before its lease was over');
   assert.deepEqual((await a.files.locks(FILE)).locks.map(({ client }) => client).sort(), [2, 3]);
 });
 
@@ -93,17 +94,17 @@ test('a lock that its client does not know of ends, also where the client waits 
   const [a] = servers;
   const client = new Client(1);
   await client.lock(a, { owner: 'lost' });
-  const beganMs = performance.now();
+  const beganMs = patientWorld.nowMs();
   let got = false;
   // The messages of one that waits renew nothing: a renewal would name the locks.
-  while (!got && performance.now() - beganMs < 3 * LOCK_LEASE_MS) {
+  while (!got && patientWorld.nowMs() - beganMs < 3 * LOCK_LEASE_MS) {
     got = await client.lock(a, { owner: 'waiting' }, LOCK_LEASE_MS).then(
       () => true,
       (error: unknown) => !refused('locked')(error),
     );
   }
   assert.ok(got, 'The lock is kept for as long as its client waits for it');
-  assert.ok(performance.now() - beganMs >= LOCK_LEASE_MS - 50, 'Not before its lease was over');
+  assert.ok(patientWorld.nowMs() - beganMs >= LOCK_LEASE_MS - 50, 'Not before its lease was over');
   assert.deepEqual(
     (await a.files.locks(FILE)).locks.map(({ owner }) => owner),
     ['waiting'],

@@ -8,7 +8,7 @@ import { FileSubject } from '../../server/file/file-subject.ts';
 import type { AskSource } from '../../server/subject.ts';
 import { PAYLOAD_BYTES_MAX } from '../../server/transport/frame.ts';
 import { encodeFileOperation } from '../../wire/file-operation.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 import { MemoryStore } from '../storage/memory-store.ts';
 
 const FILE = 7 as FileId;
@@ -23,7 +23,7 @@ function epochOf(counter: number, server: string): Epoch {
 async function replicaOf(epoch: Epoch, count: number, value: number, objectBytes = OBJECT_BYTES) {
   const store = new MemoryStore();
   store.create(FILE, VIEW, objectBytes);
-  const subject = new FileSubject(systemWorld, FILE, store);
+  const subject = new FileSubject(patientWorld, FILE, store);
   await subject.promise(epoch);
   await subject.install(epoch, 0, new Uint8Array(0), false);
   for (let index = 0; index < count; index++) await write(subject, epoch, index + 1, index, value);
@@ -128,8 +128,8 @@ test('a description longer than a message arrives in pieces', async () => {
   const objects = Array.from({ length: 300_000 }, (_, index) => ({ index, ...entry }));
   Object.assign(store, { describe: () => ({ record, attributes, objects }) });
   const [source, target] = [
-    new FileSubject(systemWorld, FILE, store),
-    new FileSubject(systemWorld, FILE, store),
+    new FileSubject(patientWorld, FILE, store),
+    new FileSubject(patientWorld, FILE, store),
   ];
   let longest = 0;
   const fetched = await target.fetch(async (method, payload) => {

@@ -5,10 +5,10 @@ import { pino } from 'pino';
 import type { ServerId } from '../../base/ids.ts';
 import { LateErrorReports } from '../../server/late-errors.ts';
 import { MetricsRegistry } from '../../server/metrics.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 
 test('operations that this release does not know count together', async () => {
-  const metrics = new MetricsRegistry(systemWorld);
+  const metrics = new MetricsRegistry(patientWorld);
   const parts = {
     self: 's1' as ServerId,
     log: pino({ level: 'silent' }),

@@ -8,7 +8,7 @@ import { test } from 'node:test';
 import { AssertionFailure } from '../../base/assert.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { createLogger, endOnFatal, logDestination } from '../../server/log.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 
 class Process extends EventEmitter {
   readonly exits: number[] = [];
@@ -21,7 +21,7 @@ class Process extends EventEmitter {
 test('a failed assertion that nobody caught is logged and ends the process, once', () => {
   const lines: string[] = [];
   const config = { id: 's1' as ServerId, cluster: 'c', logLevel: 'info' } as const;
-  const log = createLogger(config, systemWorld, { write: (line) => void lines.push(line) });
+  const log = createLogger(config, patientWorld, { write: (line) => void lines.push(line) });
   const mortal = new Process();
   const fatal = endOnFatal(log, mortal);
   log.debug('not at this level');
@@ -42,7 +42,7 @@ test('a log whose disk is full throws at nobody, and does not wait for room', ()
   const fd = openSync('/dev/full', 'w');
   try {
     const config = { id: 's1' as ServerId, cluster: 'c', logLevel: 'info' } as const;
-    const log = createLogger(config, systemWorld, logDestination(fd, systemWorld));
+    const log = createLogger(config, patientWorld, logDestination(fd, patientWorld));
     log.error('a disk refused');
     log.fatal('server ends');
   } finally {
@@ -60,8 +60,8 @@ test('a log that nobody reads holds up nobody, and says later how much of it was
   t.after(() => [reader, writer].forEach(closeSync));
   const log = createLogger(
     { id: 's1' as ServerId, cluster: 'c', logLevel: 'info' },
-    systemWorld,
-    logDestination(writer, systemWorld),
+    patientWorld,
+    logDestination(writer, patientWorld),
   );
   const COUNT = 5_000;
   for (let line = 0; line < COUNT; line++) log.info({ line }, 'a line of some length that nobody reads');

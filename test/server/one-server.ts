@@ -5,7 +5,7 @@ import { pino } from 'pino';
 import { freePorts } from '../../client/dev/free-ports.ts';
 import { readConfig } from '../../server/config.ts';
 import { Server } from '../../server/server.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 
 /** A cluster of one server in this process, without TLS. */
 export class OneServer {
@@ -26,7 +26,7 @@ export class OneServer {
     const own = ['--id', 's1', '--peer', `s1=127.0.0.1:${port}`, '--data', folder, '--lease', '1s'];
     const config = readConfig([...own, '--clock-skew', '100ms', ...flags], {}, () => '');
     const server = await Server.start(config, {
-      world: systemWorld,
+      world: patientWorld,
       log: pino({ level: 'silent' }),
       fatal: (error) => {
         throw error;

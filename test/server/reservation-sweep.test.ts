@@ -7,8 +7,8 @@ import { ReplicaCheck } from '../../server/file/replica-check.ts';
 import { ReservationSweep, type ReservationSweepParts } from '../../server/file/reservation-sweep.ts';
 import type { Query, QueryResults } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
-import { systemWorld } from '../../world/system-world.ts';
 import { Catalog, main } from '../catalog/fixture.ts';
+import { patientWorld } from '../patient-world.ts';
 import { MemoryStore } from '../storage/memory-store.ts';
 
 const QUOTA = 1_000_000;
@@ -32,7 +32,7 @@ class World {
   constructor(t: TestContext) {
     this.catalog.run({ kind: 'volume-set', name: 'main', quotaBytes: QUOTA, trashMs: 3_600_000 });
     const parts: ReservationSweepParts = {
-      world: systemWorld,
+      world: patientWorld,
       log: pino({ level: 'silent' }),
       isCatalogPrimary: () => this.isPrimary,
       query: async <Q extends Query>(query: Q) => this.catalog.query(query) as QueryResults[Q['kind']],

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { ownDescriptors, Shortages } from '../../server/shortages.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 
 test('connections and descriptors that run out are reported once, until there are enough again', async () => {
   let nowMs = 0;
@@ -10,7 +10,7 @@ test('connections and descriptors that run out are reported once, until there ar
   let descriptors: { open: number; max: number } | null = { open: 50, max: 1_000 };
   const changes: (readonly string[])[] = [];
   const shortages = new Shortages({
-    world: systemWorld,
+    world: patientWorld,
     log: pino({ level: 'silent' }),
     connections: () => connections,
     descriptors: async () => descriptors,

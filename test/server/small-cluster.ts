@@ -14,7 +14,7 @@ import { ReplicaHost } from '../../server/replica-host.ts';
 import { CHANNEL_LEASE } from '../../server/transport/transport.ts';
 import { WakeQueue } from '../../server/wake-queue.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 import { MemoryStore } from '../storage/memory-store.ts';
 import { MemoryNetwork, type MemoryTransport } from '../transport/memory-transport.ts';
 
@@ -69,7 +69,7 @@ export class SmallCluster {
   readonly servers: SmallServer[] = [];
   /** What would have ended a process. */
   readonly fatal: unknown[] = [];
-  readonly network = new MemoryNetwork(systemWorld);
+  readonly network = new MemoryNetwork(patientWorld);
   /** Who has said so to the others; their stores take all the same what they are given. */
   readonly full = new Set<ServerId>();
   /** Who synced its index because a primary was about to end, and whether the file was led then. */
@@ -100,8 +100,8 @@ export class SmallCluster {
 
   #server(id: ServerId, catalog: Partial<CatalogAccess>, timing: SmallTiming): SmallServer {
     const { idleMs, leaseMs, heartbeatMs, agrees, mayAcquire } = timing;
-    const clock = new Clock(systemWorld);
-    const wakes = new WakeQueue(systemWorld, clock);
+    const clock = new Clock(patientWorld);
+    const wakes = new WakeQueue(patientWorld, clock);
     const log = pino({ level: 'silent' });
     const store = new MemoryStore();
     const held: FileId[] = [];
@@ -111,7 +111,7 @@ export class SmallCluster {
     const made: { transport?: MemoryTransport } = {};
     const transport = (): MemoryTransport => made.transport as MemoryTransport;
     const host: ReplicaHost = new ReplicaHost({
-      world: systemWorld,
+      world: patientWorld,
       self: id,
       incarnation,
       clock,
@@ -138,7 +138,7 @@ export class SmallCluster {
       fatal,
     });
     const lease: LeaseDriver = new LeaseDriver({
-      world: systemWorld,
+      world: patientWorld,
       self: id,
       peers: this.view.members.filter((member) => member !== id),
       leaseMs,
@@ -164,7 +164,7 @@ export class SmallCluster {
       call: (to, method, payload, timeoutMs) => transport().call(to, method, payload, timeoutMs),
     });
     const files = new LocalFileService({
-      world: systemWorld,
+      world: patientWorld,
       ...(agrees ? { agreed } : {}),
       isServer: (server) => this.view.members.includes(server),
       self: id,
@@ -206,7 +206,7 @@ export class SmallCluster {
       },
     });
     const lockEndings = new LockEndings({
-      world: systemWorld,
+      world: patientWorld,
       log,
       isConnected: (server) => transport().isConnected(server),
       call: (to, method, payload, timeoutMs, deferrable) =>
@@ -214,7 +214,7 @@ export class SmallCluster {
       heard: (ending) => files.leftUnlocked(ending),
     });
     const idle = new IdleFiles({
-      ...{ world: systemWorld, clock, log, host, lease, succession, idleMs },
+      ...{ world: patientWorld, clock, log, host, lease, succession, idleMs },
       settling: files.settling,
     });
     made.transport = this.network.join({

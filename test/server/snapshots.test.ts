@@ -16,7 +16,7 @@ import { SnapshotCut } from '../../server/catalog/snapshot-cut.ts';
 import type { CatalogAccess } from '../../server/file/catalog-access.ts';
 import { ShownFiles } from '../../server/shown-files.ts';
 import type { Command, CommandResults, Query, QueryResults } from '../../wire/catalog-api.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 import { requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
 
 const MEMBERS = ['a', 'b', 'c'] as ServerId[];
@@ -41,7 +41,7 @@ class World {
     };
     this.cluster = new SmallCluster(MEMBERS, catalog, STEADY);
     this.cut = new SnapshotCut({
-      world: systemWorld,
+      world: patientWorld,
       operationTimeoutMs: TIMEOUT_MS,
       nowMs: () => performance.now(),
       query: (query) => this.query(query as never),

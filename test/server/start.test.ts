@@ -8,7 +8,7 @@ import type { World } from '../../base/world.ts';
 import { freePorts } from '../../client/dev/free-ports.ts';
 import { readConfig } from '../../server/config.ts';
 import { Server } from '../../server/server.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 
 test('what is due while a server still starts, as on a busy machine, finds all that it needs', async (t) => {
   const [own, other] = await freePorts(2);
@@ -19,9 +19,9 @@ test('what is due while a server still starts, as on a busy machine, finds all t
   const config = readConfig(['--id', 's1', ...peers, '--data', folder, ...timing], {}, () => '');
   let looks = 0;
   const hurried: World = {
-    ...systemWorld,
+    ...patientWorld,
     every: (_periodMs, run) =>
-      systemWorld.every(1, () => {
+      patientWorld.every(1, () => {
         looks++;
         run();
       }),

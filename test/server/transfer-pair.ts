@@ -7,7 +7,7 @@ import { ObjectDigests } from '../../server/storage/object-digests.ts';
 import type { FileStore } from '../../server/storage/store.ts';
 import type { FetchedState } from '../../server/subject.ts';
 import { encodeFileOperation, type FileOperation, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 import { MemoryStore } from '../storage/memory-store.ts';
 
 export const FILE = 7 as FileId;
@@ -28,7 +28,7 @@ export class LoneReplica<Store extends FileStore = MemoryStore> {
 
   constructor(store: Store) {
     this.store = store;
-    this.subject = new FileSubject(systemWorld, FILE, store);
+    this.subject = new FileSubject(patientWorld, FILE, store);
   }
 
   /** An empty one, with epoch `counter` installed. */

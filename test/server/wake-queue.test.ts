@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Clock } from '../../server/clock.ts';
 import { WakeQueue } from '../../server/wake-queue.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 
 test('sleepers wake in the order of their times, equal ones in the order they came', async () => {
-  const clock = new Clock(systemWorld);
-  const wakes = new WakeQueue(systemWorld, clock);
+  const clock = new Clock(patientWorld);
+  const wakes = new WakeQueue(patientWorld, clock);
   const nowMs = clock.nowMs();
   const order: string[] = [];
   await new Promise<void>((resolve) => {
@@ -23,8 +23,8 @@ test('sleepers wake in the order of their times, equal ones in the order they ca
 });
 
 test('nobody is woken before the lease clock shows the time', async () => {
-  const clock = new Clock(systemWorld);
-  const wakes = new WakeQueue(systemWorld, clock);
+  const clock = new Clock(patientWorld);
+  const wakes = new WakeQueue(patientWorld, clock);
   const times = Array.from({ length: 200 }, (_, place) => clock.nowMs() + ((place * 37) % 40));
   const early = await Promise.all(
     times.map(
@@ -39,8 +39,8 @@ test('nobody is woken before the lease clock shows the time', async () => {
 });
 
 test('a sleeper may ask to be woken again while it is being woken', async () => {
-  const clock = new Clock(systemWorld);
-  const wakes = new WakeQueue(systemWorld, clock);
+  const clock = new Clock(patientWorld);
+  const wakes = new WakeQueue(patientWorld, clock);
   let rounds = 0;
   await new Promise<void>((resolve) => {
     const again = (): void => {
@@ -55,7 +55,7 @@ test('a sleeper may ask to be woken again while it is being woken', async () => 
 });
 
 test('a sleeper that asks for the past again and again lets others have their turn', async () => {
-  const wakes = new WakeQueue(systemWorld, new Clock(systemWorld));
+  const wakes = new WakeQueue(patientWorld, new Clock(patientWorld));
   let rounds = 0;
   const again = (): void => {
     rounds++;

@@ -12,7 +12,7 @@ import { doAllKnowReplacements } from '../../server/file/creations.ts';
 import { FirstContents, type FirstContentsOf } from '../../server/file/first-contents.ts';
 import { WHOLE_BYTES_MAX, WholeFiles } from '../../server/file/whole-files.ts';
 import type { Policy } from '../../wire/catalog-api.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 
 const MEMBERS = ['s1', 's2', 's3'] as ServerId[];
 const BYTES = Buffer.from('the whole of it');
@@ -26,7 +26,7 @@ function started() {
   };
   const owners = new Map<number, readonly ServerId[]>();
   const wholes = new WholeFiles({
-    world: systemWorld,
+    world: patientWorld,
     clock: { wallNs: () => 42n },
     contents: {
       store: async (files) => {
@@ -133,7 +133,7 @@ test('a member that is to sync answers once it has, and refuses what it cannot s
   const order: string[] = [];
   let fails = false;
   const contents = new FirstContents({
-    ...{ self: 's1' as ServerId, incarnation: 1 as Incarnation, world: systemWorld },
+    ...{ self: 's1' as ServerId, incarnation: 1 as Incarnation, world: patientWorld },
     log: pino({ level: 'silent' }),
     host: {
       bear: async (replicas) => {
