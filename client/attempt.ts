@@ -2,25 +2,10 @@ import { ServiceError } from '../base/errors.ts';
 import type { World } from '../base/world.ts';
 import type { Endpoint } from './endpoint.ts';
 import { problemError } from './problem.ts';
+import type { ExchangeRequest } from './request.ts';
 import type { Response } from './response.ts';
-import type { RequestBody } from './server-channel.ts';
 
 /** One request to one server, and what came of it. */
-
-export interface ExchangeRequest {
-  /** Beginning of an error's message: `Cannot read file 12`. */
-  readonly what: string;
-  readonly method: 'GET' | 'PUT' | 'POST' | 'PATCH' | 'DELETE' | 'HEAD';
-  readonly path: string;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly body?: RequestBody;
-  /** Files whose contents it touches: what this client may do with them goes with it. */
-  readonly files?: readonly number[];
-  /** It changes something, so that an attempt without an answer leaves a doubt. */
-  readonly mutation: boolean;
-  /** Called before each attempt is sent. Attempts follow each other, so the last call is about the one that was answered. */
-  readonly onAttempt?: () => void;
-}
 
 export type FailedAttempt =
   | { readonly kind: 'problem'; readonly error: ServiceError }

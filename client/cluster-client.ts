@@ -3,62 +3,37 @@ import type { World } from '../base/world.ts';
 import type { NumbersRequest, ReservedNumbers } from '../wire/birth-numbers.ts';
 import { type Birth, type BirthAnswer, type BirthOutcome, encodeBirths } from '../wire/births.ts';
 import type {
-  AnsweredCommands,
   Attributes,
   CacheAnswer,
-  CacheOwner,
   CacheRequest,
   Command,
-  CommandBody,
+  CommandOf,
   CommandResults,
-  FlushAnswer,
-  FlushRequest,
   Query,
   QueryRequest,
   QueryResults,
   RememberedAnswer,
 } from '../wire/catalog-api.ts';
-import type {
-  CheckPage,
-  ClusterStatus,
-  FileInfo,
-  ScrubStatuses,
-  ServerStatus,
-  TreeCopy,
-} from '../wire/http-api.ts';
+import type { ClusterStatus, FileInfo } from '../wire/http-api.ts';
 import type { LateErrorReport } from '../wire/late-errors.ts';
-import type { LockList } from '../wire/lock-api.ts';
-import type { RevokedList } from '../wire/tokens.ts';
 import { Access } from './access.ts';
-import type { ExchangeRequest } from './attempt.ts';
-import { CommandSession, type OnceOptions } from './command-session.ts';
-import { type CallOptions, Exchanger, type Subject } from './exchange.ts';
+import { AdminClient } from './admin-client.ts';
+import { CatalogCommands, type CommandOptions, type OwnedOptions } from './catalog-commands.ts';
+import type { RequestOf } from './command-session.ts';
+import { describeQuery } from './describe-request.ts';
+import { type CallOptions, Exchanger, type Subject, type TimedAnswer } from './exchange.ts';
 import { FileHandle, type FileOptions } from './file-handle.ts';
 import { FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
 import { LastPrimaries } from './last-primaries.ts';
 import { LocalReads } from './local-reads/local-reads.ts';
-import { encodePath, type RemotePath } from './remote-path.ts';
-import { drawSession, type RequestWindow } from './request-window.ts';
-import { type Response, readJson } from './response.ts';
+import { encodePath } from './remote-path.ts';
+import { bytesRequest, type ExchangeRequest, getRequest, postRequest } from './request.ts';
+import { drawSession } from './request-window.ts';
 import { SettleBatches } from './settle-batches.ts';
-import { CommandsLost, type FlushOutcome, UnflushedCommands } from './unflushed-commands.ts';
 import { UnsyncedFiles } from './unsynced-changes.ts';
 
 const OPERATION_TIMEOUT_MS = 30_000;
 const LIST_COUNT_MAX = 1_000;
-/** A server works on a move of replicas for so long before it answers. */
-const MOVE_ATTEMPT_MS = 70_000;
-/** Of an idempotency key. */
-const KEY_BYTES = 16;
-const JSON_HEADERS = { 'content-type': 'application/json' } as const;
-const OCTETS = { 'content-type': 'application/octet-stream' } as const;
-
-type RemotePlace = Pick<RemotePath, 'volume' | 'path'>;
-
-export interface CopyOptions extends CallOptions {
-  /** Whether what is at the target may be replaced. */
-  readonly overwrite: boolean;
-}
 
 export interface ClusterClientOptions {
   /** The clocks, timers and random numbers of the process: `systemWorld`, or a simulation's. */
@@ -75,18 +50,6 @@ export interface ClusterClientOptions {
   readonly localReads?: boolean;
 }
 
-/** Options of a request that changes what this client remembers, or has delegated to it. */
-export interface OwnedOptions extends OnceOptions {
-  readonly cache?: CacheOwner;
-}
-
-export interface CommandOptions extends OwnedOptions {
-  /** Of live files, what their primaries know counts, in the command and in the answer. @see CommandBody */
-  readonly live?: boolean;
-}
-
-export type FileView = FileInfo['view'];
-
 export interface Entry {
   readonly name: string;
   readonly attributes: Attributes;
@@ -101,34 +64,28 @@ export class ClusterClient {
   readonly world: World;
   /** By which this client's reserved numbers can be used, for births and in `create-file`. */
   readonly inodeOwner: number;
+  readonly admin: AdminClient;
   readonly #exchanger: Exchanger;
   readonly #catalog: Subject = { primary: null };
   readonly #exact: boolean;
   readonly #local: LocalReads | null;
-  readonly #commands: CommandSession;
-  /** Of commands without a time limit: as long as one has no answer, only 63 later ones of its session can be sent. */
-  readonly #unlimited: CommandSession;
+  readonly #commands: CatalogCommands;
   readonly #lockClient: LockClient;
   readonly #primaries = new LastPrimaries();
   readonly #unsynced = new UnsyncedFiles();
   readonly #settling: SettleBatches;
-  readonly #unflushed = new UnflushedCommands();
-  /** A flush found that commands are gone and then failed: the next one that succeeds throws `CommandsLost`. */
-  #isLossDue = false;
 
   constructor(options: ClusterClientOptions) {
-    const { world } = options;
+    const { world, access = Access.NONE, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
     this.world = world;
     this.inodeOwner = drawSession(world);
     this.#lockClient = { id: drawSession(world), stamp: 0, pending: new Map() };
-    const { access = Access.NONE, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
     this.#exchanger = new Exchanger(world, options.servers, operationTimeoutMs, access);
     this.#exact = options.exact ?? false;
     this.#local = options.localReads === true ? new LocalReads(this.#exchanger) : null;
     this.#settling = new SettleBatches(this.#exchanger);
-    const lastOf = (session: number): number => this.#unflushed.lastOf(session);
-    this.#commands = new CommandSession(this.#exchanger, this.#catalog, lastOf);
-    this.#unlimited = new CommandSession(this.#exchanger, this.#catalog, lastOf);
+    this.#commands = new CatalogCommands(this.#exchanger, this.#catalog);
+    this.admin = new AdminClient(this.#exchanger);
   }
 
   /** Base URLs of the servers, in the order in which they were given. */
@@ -143,37 +100,15 @@ export class ClusterClient {
 
   /** Executes a catalog command exactly once; a majority of the catalog's members has it when it resolves. */
   async command<Kind extends Command['kind']>(
-    command: Extract<Command, { kind: Kind }>,
+    command: CommandOf<Kind>,
     options: CommandOptions = {},
   ): Promise<CommandResults[Kind]> {
-    const cache = options.cache === undefined ? {} : { cache: options.cache };
-    const live = options.live === true ? { live: true } : {};
-    const what = `Cannot ${describeCommand(command as Command)}`;
-    const requestOf = ({ session, since }: RequestWindow, number: number) => {
-      const fence = since === undefined ? {} : { since };
-      const body: CommandBody = { session, number, ...fence, ...cache, ...live, command: command as Command };
-      return {
-        method: 'POST',
-        path: '/v1/catalog/commands',
-        headers: JSON_HEADERS,
-        body: JSON.stringify(body),
-        mutation: true,
-      } as const;
-    };
-    const session = options.timeoutMs === Number.POSITIVE_INFINITY ? this.#unlimited : this.#commands;
-    const result = await session.once<CommandResults[Kind]>(
-      this.#catalog,
-      what,
-      requestOf,
-      options,
-      (_, ...name) => this.#unflushed.answered(...name),
-    );
-    return this.#learned(result);
+    return this.#learned(await this.#commands.execute(command, options));
   }
 
   /** Whether commands were answered to this client that a loss of power of all servers may take back, or has, unreported so far. */
   get hasUnflushedCommands(): boolean {
-    return this.#isLossDue || !this.#unflushed.isEmpty;
+    return this.#commands.hasUnflushed;
   }
 
   /**
@@ -181,45 +116,8 @@ export class ClusterClient {
    *
    * @throws CommandsLost once, where commands that were answered to this client are gone
    */
-  async flushCatalog(options?: CallOptions): Promise<void> {
-    let hasLost = false;
-    try {
-      for (const pages = [...this.#unflushed.pages()]; pages.length > 0; ) {
-        const answered = pages.shift() ?? [];
-        const { areLost, again } = await this.#flushCommands(answered, options);
-        hasLost ||= areLost;
-        if (again.length > 0) pages.push(again);
-      }
-    } catch (error) {
-      // A later flush does not ask for these commands again.
-      this.#isLossDue ||= hasLost;
-      throw error;
-    }
-    hasLost ||= this.#isLossDue;
-    this.#isLossDue = false;
-    if (hasLost) throw new CommandsLost();
-  }
-
-  async #flushCommands(
-    answered: readonly AnsweredCommands[],
-    options: CallOptions | undefined,
-  ): Promise<FlushOutcome> {
-    const body: FlushRequest = { answered: [...answered] };
-    const request: ExchangeRequest = {
-      what: 'Cannot flush the catalog',
-      method: 'POST',
-      path: '/v1/catalog/flush',
-      headers: JSON_HEADERS,
-      body: JSON.stringify(body),
-      mutation: false,
-    };
-    const missing = await this.#exchanger.perform(this.#catalog, request, readMissing, options);
-    const outcome = this.#unflushed.flushed(answered, missing);
-    if (outcome.again.length > 0) {
-      // The sessions end, so that only what is under way comes before the next flush.
-      for (const commands of [this.#commands, this.#unlimited]) commands.renew();
-    }
-    return outcome;
+  flushCatalog(options?: CallOptions): Promise<void> {
+    return this.#commands.flush(options);
   }
 
   /**
@@ -232,29 +130,15 @@ export class ClusterClient {
     count: number,
     { volume, ...options }: CallOptions & { readonly volume?: string } = {},
   ): Promise<ReservedNumbers & { readonly untilMs: number }> {
-    let sentMs = this.world.nowMs();
-    const body: NumbersRequest = {
-      owner: this.inodeOwner,
-      count,
-      ...(volume === undefined ? {} : { volume }),
-    };
-    const request: ExchangeRequest = {
-      what: 'Cannot reserve numbers for files',
-      method: 'POST',
-      path: '/v1/births/numbers',
-      headers: JSON_HEADERS,
-      body: JSON.stringify(body),
-      // Numbers that nobody hears of are never used.
-      mutation: false,
-      onAttempt: () => {
-        sentMs = this.world.nowMs();
-      },
-    };
-    const reserved = await this.#exchanger.perform(
-      this.#catalog,
+    const { inodeOwner: owner, world } = this;
+    const body: NumbersRequest = { owner, count, ...(volume === undefined ? {} : { volume }) };
+    // No mutation: numbers that were not received are never used.
+    const request = postRequest('Cannot reserve numbers for files', '/v1/births/numbers', body);
+    const { answer: reserved, sentMs } = await this.#exchanger.askTimed<ReservedNumbers>(
+      () => world.nowMs(),
       request,
-      readJson<ReservedNumbers>,
       options,
+      this.#catalog,
     );
     // Servers of earlier releases choose members anew for a file whose contents may be stored by this number at others.
     if (reserved.sets === undefined)
@@ -278,25 +162,20 @@ export class ClusterClient {
   ): Promise<readonly BirthOutcome[]> {
     const cache = options.cache === undefined ? {} : { cache: options.cache };
     const what = `Cannot make ${births.length} files`;
-    const requestOf = ({ session, since }: RequestWindow, number: number) => ({
-      method: 'POST' as const,
+    const requestOf: RequestOf = ({ session, since }, number) => {
+      const body = encodeBirths({ session, number, owner: this.inodeOwner, ...cache, births });
       // Not in the body: servers of an earlier release pass over it here.
-      path: since === undefined ? '/v1/births' : `/v1/births?since=${since}`,
-      headers: OCTETS,
-      body: encodeBirths({ session, number, owner: this.inodeOwner, ...cache, births }),
-      mutation: true,
-    });
-    const { outcomes } = await this.#commands.once<BirthAnswer>(
-      { primary: bearer },
-      what,
-      requestOf,
-      options,
-      ({ outcomes: known }, ...name) => {
-        // Files that had their names before get contents, for which there is no command.
-        if (known.some(({ kind }, place) => kind === 'born' && births[place]?.isNamed !== true))
-          this.#unflushed.answered(...name);
-      },
-    );
+      return bytesRequest(
+        what,
+        'POST',
+        since === undefined ? '/v1/births' : `/v1/births?since=${since}`,
+        body,
+      );
+    };
+    // Files that had their names before get contents, for which there is no command.
+    const hasCommands = ({ outcomes: known }: BirthAnswer): boolean =>
+      known.some(({ kind }, place) => kind === 'born' && births[place]?.isNamed !== true);
+    const { outcomes } = await this.#commands.executeAt(bearer, what, requestOf, options, hasCommands);
     for (const [index, outcome] of outcomes.entries()) {
       if (outcome.kind !== 'born') continue;
       this.#learned(outcome);
@@ -312,9 +191,7 @@ export class ClusterClient {
     options?: CallOptions,
   ): Promise<QueryResults[Kind]> {
     const request = catalogQuestion({ query: query as Query, ...(this.#exact ? { exact: true } : {}) });
-    return this.#learned(
-      await this.#exchanger.perform(this.#catalog, request, readJson<QueryResults[Kind]>, options),
-    );
+    return this.#learned(await this.#exchanger.ask<QueryResults[Kind]>(request, options, this.#catalog));
   }
 
   /** As `query`, for a client that remembers what is granted, or delegated, to its session; see `CacheSession`. */
@@ -325,11 +202,10 @@ export class ClusterClient {
   ): Promise<RememberedAnswer<QueryResults[Kind]>> {
     const wish = delegate === undefined ? {} : { delegate };
     const request = catalogQuestion({ query: query as Query, cache: session, ...wish });
-    const answer = await this.#exchanger.perform(
-      this.#catalog,
+    const answer = await this.#exchanger.ask<RememberedAnswer<QueryResults[Kind]>>(
       request,
-      readJson<RememberedAnswer<QueryResults[Kind]>>,
       options,
+      this.#catalog,
     );
     this.#learned(answer.result);
     return answer;
@@ -340,24 +216,9 @@ export class ClusterClient {
    *
    * @returns the answer, and when the attempt that it answers was sent (monotonic, in milliseconds)
    */
-  async renewCache(
-    request: CacheRequest,
-    options?: CallOptions,
-  ): Promise<{ readonly answer: CacheAnswer; readonly sentMs: number }> {
-    let sentMs = this.world.nowMs();
-    const exchange: ExchangeRequest = {
-      what: 'Cannot renew what is remembered',
-      method: 'POST',
-      path: '/v1/catalog/cache',
-      headers: JSON_HEADERS,
-      body: JSON.stringify(request),
-      mutation: false,
-      onAttempt: () => {
-        sentMs = this.world.nowMs();
-      },
-    };
-    const answer = await this.#exchanger.perform(this.#catalog, exchange, readJson<CacheAnswer>, options);
-    return { answer, sentMs };
+  renewCache(request: CacheRequest, options?: CallOptions): Promise<TimedAnswer<CacheAnswer>> {
+    const renewal = postRequest('Cannot renew what is remembered', '/v1/catalog/cache', request);
+    return this.#exchanger.askTimed(() => this.world.nowMs(), renewal, options, this.#catalog);
   }
 
   /**
@@ -398,18 +259,6 @@ export class ClusterClient {
     return new FileLocks(this.#exchanger, file, this.#lockClient, options.replicas ?? [], events);
   }
 
-  /** All locks on a file, and how many wait for one, as its primary knows them. */
-  locks(file: number, options?: CallOptions): Promise<LockList> {
-    const request: ExchangeRequest = {
-      what: `Cannot list the locks on file ${file}`,
-      method: 'GET',
-      path: `/v1/data/${file}/locks`,
-      files: [file],
-      mutation: false,
-    };
-    return this.#exchanger.perform({ primary: null }, request, readJson<LockList>, options);
-  }
-
   /** The inode at a path. */
   async resolve(
     volume: string,
@@ -445,117 +294,24 @@ export class ClusterClient {
 
   /** Reports an operation that was acknowledged here and dropped, to a server that makes it known. */
   async reportLateError(error: LateErrorReport, options?: CallOptions): Promise<void> {
-    const request: ExchangeRequest = {
-      ...{ what: 'Cannot report a late error', method: 'POST', path: '/v1/mounts/late-errors' },
-      ...{ headers: JSON_HEADERS, body: JSON.stringify(error), mutation: false },
-    };
+    const request = postRequest('Cannot report a late error', '/v1/mounts/late-errors', error);
     await this.#exchanger.perform({ primary: null }, request, async () => undefined, options);
   }
 
-  /** What a server makes of the whole cluster. */
+  /** The state of the whole cluster, as one server sees it. */
   status(options?: CallOptions): Promise<ClusterStatus> {
-    return this.#get('Cannot ask for the status of the cluster', '/v1/status', options);
-  }
-
-  /** What the server that happens to answer does not believe any more. */
-  revokedCertificates(options?: CallOptions): Promise<RevokedList> {
-    return this.#get('Cannot ask for the revoked certificates', '/v1/certificates/revoked', options);
-  }
-
-  /** What the server that happens to answer says of itself. */
-  selfStatus(options?: CallOptions): Promise<ServerStatus> {
-    return this.#get('Cannot ask a server for its status', '/v1/status/self', options);
-  }
-
-  /**
-   * How far servers are with looking for damaged objects, by server; null for one that does not answer.
-   * @param server only this one; null for all
-   */
-  scrubs(server: string | null, options?: CallOptions): Promise<ScrubStatuses> {
-    return this.#get('Cannot ask for scrubs', scrubPath(server), options);
-  }
-
-  /** Compares the replicas of all servers with the catalog: those of files with numbers after `after`, a page of them. */
-  check(after: number, options?: CallOptions): Promise<CheckPage> {
-    return this.#get('Cannot compare replicas with the catalog', `/v1/check?after=${after}`, options);
-  }
-
-  /** Makes servers look for damaged objects now, where they do not already. @returns as `scrubs` */
-  startScrubs(server: string | null, options?: CallOptions): Promise<ScrubStatuses> {
-    const path = scrubPath(server);
-    const request: ExchangeRequest = { what: 'Cannot start a scrub', method: 'POST', path, mutation: false };
-    return this.#exchanger.perform({ primary: null }, request, readJson<ScrubStatuses>, options);
+    return this.#exchanger.ask(getRequest('Cannot ask for the status of the cluster', '/v1/status'), options);
   }
 
   /** Who holds a file, who is its primary, and how far its replicas are. Opens the file. */
   info(volume: string, path: string, options?: CallOptions): Promise<FileInfo> {
-    return this.#get(
-      `Cannot get information on ${volume}:${path}`,
-      `/v1/info/${encodeURIComponent(volume)}${encodePath(path)}`,
-      options,
-    );
-  }
-
-  /**
-   * Moves a file's replicas to these servers; resolves when they are there. Asked again while a move is under
-   * way, it waits for the same.
-   */
-  async changeMembers(file: number, members: readonly string[], options?: CallOptions): Promise<FileView> {
-    const request: ExchangeRequest = {
-      what: `Cannot move the replicas of file ${file}`,
-      method: 'POST',
-      path: `/v1/data/${file}/members`,
-      headers: JSON_HEADERS,
-      body: JSON.stringify({ members }),
-      mutation: false,
-    };
-    return this.#exchanger.perform({ primary: null }, request, readJson<FileView>, {
-      attemptMs: MOVE_ATTEMPT_MS,
-      ...options,
-    });
-  }
-
-  /** Copies a file within the cluster; its bytes go from server to server. */
-  async copyFile(from: RemotePlace, to: RemotePlace, { overwrite, ...options }: CopyOptions): Promise<void> {
-    const key = { 'idempotency-key': this.world.randomBytes(KEY_BYTES).toString('hex') };
-    const request = { ...copyRequest(from, to, '', { overwrite }), headers: key };
-    await this.#exchanger.perform({ primary: null }, request, async () => undefined, options);
-  }
-
-  /**
-   * Copies a directory with all that is in it. Each answer tells how far it has come; the work is done when the last one is there.
-   *
-   * @param options with `resume` files keep their times, and those that are there with size and time of their sources are left alone
-   * @throws ServiceError that says where to go on, where something cannot be copied
-   */
-  async *copyTree(
-    from: RemotePlace,
-    to: RemotePlace,
-    { overwrite, resume, ...options }: CopyOptions & { readonly resume: boolean },
-  ): AsyncGenerator<TreeCopy, void, undefined> {
-    for (let after: string | undefined = ''; after !== undefined; ) {
-      const request: ExchangeRequest = copyRequest(from, to, '/', {
-        ...{ overwrite, resume },
-        ...(after === '' ? {} : { after }),
-      });
-      const copied: TreeCopy = await this.#exchanger.perform({ primary: null }, request, readJson<TreeCopy>, {
-        attemptMs: MOVE_ATTEMPT_MS,
-        ...options,
-      });
-      yield copied;
-      after = copied.next;
-    }
+    const url = `/v1/info/${encodeURIComponent(volume)}${encodePath(path)}`;
+    return this.#exchanger.ask(getRequest(`Cannot get information on ${volume}:${path}`, url), options);
   }
 
   #learned<Answer>(answer: Answer): Answer {
     this.#exchanger.capabilities.learn(answer);
     return answer;
-  }
-
-  #get<Value>(what: string, path: string, options?: CallOptions): Promise<Value> {
-    const request: ExchangeRequest = { what, method: 'GET', path, mutation: false };
-    // Any server answers, so nobody in particular is asked first.
-    return this.#exchanger.perform({ primary: null }, request, readJson<Value>, options);
   }
 
   /** Ends all connections; calls under way fail. */
@@ -569,168 +325,6 @@ export class ClusterClient {
   }
 }
 
-/** Servers of an earlier release flush, and look for nothing. */
-async function readMissing(response: Response): Promise<FlushAnswer['missing']> {
-  if (response.statusCode === 204) {
-    await response.body.bytes();
-    return [];
-  }
-  return (await readJson<FlushAnswer>(response)).missing;
-}
-
-function copyRequest(
-  from: RemotePlace,
-  to: RemotePlace,
-  slash: '' | '/',
-  search: Readonly<Record<string, string | boolean>>,
-): ExchangeRequest {
-  const query = new URLSearchParams({ 'copy-to': `${to.volume}:${to.path}${slash}` });
-  for (const [name, value] of Object.entries(search)) query.set(name, String(value));
-  const path = from.path === '/' ? '' : encodePath(from.path);
-  return {
-    what: `Cannot copy ${from.volume}:${from.path}`,
-    method: 'POST',
-    path: `/v1/files/${encodeURIComponent(from.volume)}${path}${slash}?${query}`,
-    mutation: true,
-  };
-}
-
-function scrubPath(server: string | null): string {
-  return server === null ? '/v1/scrub' : `/v1/scrub?server=${encodeURIComponent(server)}`;
-}
-
-function describePlace(place: { parent: number; name: string } | { volume: string; path: string }): string {
-  return 'volume' in place ? `${place.volume}:${place.path}` : `"${place.name}" in directory ${place.parent}`;
-}
-
-function describeCommand(command: Command): string {
-  switch (command.kind) {
-    case 'volume-create':
-      return `create the volume "${command.name}"`;
-    case 'volume-set':
-      return `change the volume "${command.name}"`;
-    case 'volume-remove':
-      return `remove the volume "${command.name}"`;
-    case 'create-file':
-    case 'make-directory':
-    case 'make-node':
-    case 'symlink':
-    case 'link':
-      return `create ${describePlace(command.place)}`;
-    case 'replace':
-    case 'replace-with-contents':
-      return `store ${describePlace(command.place)}`;
-    case 'remove-directory':
-    case 'unlink':
-      return `remove ${describePlace(command.place)}`;
-    case 'rename':
-    case 'rename-whiteout':
-      return `rename ${describePlace(command.from)} to ${describePlace(command.to)}`;
-    case 'reserve-inodes':
-      return `reserve ${command.count} numbers for files`;
-    case 'unlink-files':
-    case 'unlink-fenced':
-      return `remove ${command.files.length} files`;
-    case 'note-accesses':
-      return `tell of ${command.accesses.length} reads`;
-    case 'bear':
-      return `make ${command.files.length} files`;
-    case 'forgo':
-      return 'forgo a request';
-    case 'pin-write':
-      return `pin a write of file ${command.inode}`;
-    case 'create-orphan':
-      return `create a file in the volume "${command.volume}"`;
-    case 'settle':
-    case 'collect':
-      return `${command.kind} files`;
-    case 'snapshot-create':
-      return `make the snapshot ${command.volume}@${command.name}`;
-    case 'snapshot-remove':
-      return `remove the snapshot ${command.volume}@${command.name}`;
-    case 'sweep':
-      return 'sweep what only snapshots showed that are gone';
-    case 'keep-orphan':
-    case 'set-attributes':
-    case 'open-for-write':
-    case 'set-xattr':
-    case 'remove-xattr':
-    case 'follow-view':
-    case 'set-replicas':
-      return `change inode ${command.inode} (${command.kind})`;
-    case 'server-register':
-    case 'server-add':
-      return `add server ${command.id}`;
-    case 'server-state':
-    case 'server-zone':
-      return `change server ${command.id}`;
-    case 'server-remove':
-      return `remove server ${command.id}`;
-    case 'set-voters':
-      return 'change who votes on named leases';
-    case 'trash-restore':
-      return `restore file ${command.inode} of the volume "${command.volume}"`;
-    case 'trash-empty':
-      return `empty the trash of the volume "${command.volume}"`;
-  }
-}
-
 function catalogQuestion(body: QueryRequest): ExchangeRequest {
-  return {
-    what: `Cannot ${describeQuery(body.query)}`,
-    method: 'POST',
-    path: '/v1/catalog/queries',
-    headers: JSON_HEADERS,
-    body: JSON.stringify(body),
-    mutation: false,
-  };
-}
-
-function describeQuery(query: Query): string {
-  switch (query.kind) {
-    case 'resolve':
-      return `find ${query.volume}:${query.path}`;
-    case 'lookup':
-      return `find "${query.name}" in directory ${query.parent}`;
-    case 'volume':
-      return `find the volume "${query.name}"`;
-    case 'volumes':
-      return 'list the volumes';
-    case 'outcome':
-      return `ask what became of session ${query.session}`;
-    case 'volume-of':
-      return `find the volume of inode ${query.inode}`;
-    case 'snapshots':
-      return `list the snapshots of volume "${query.volume}"`;
-    case 'sweeps':
-      return 'ask what is left of removed snapshots';
-    case 'live-files':
-      return `ask which files of volume "${query.volume}" are being written`;
-    case 'reservations':
-      return 'ask which files count for more than their size';
-    case 'missing-commands':
-      return 'ask which commands are missing';
-    case 'existing':
-      return 'ask which files exist';
-    case 'paths':
-      return 'ask where files are to be found';
-    case 'placed':
-      return 'ask where files are';
-    case 'servers':
-      return 'list the servers';
-    case 'voters':
-      return 'ask who votes on named leases';
-    case 'files-on':
-      return `list the files on server ${query.server}`;
-    case 'files-miscounted':
-      return 'look for files with too few or too many replicas';
-    case 'trash':
-      return `list the trash of the volume "${query.volume}"`;
-    case 'list':
-      return `list directory ${query.inode}`;
-    case 'attributes':
-    case 'xattr':
-    case 'xattrs':
-      return `read the attributes of inode ${query.inode}`;
-  }
+  return postRequest(`Cannot ${describeQuery(body.query)}`, '/v1/catalog/queries', body);
 }

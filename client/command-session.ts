@@ -1,13 +1,13 @@
 import { ServiceError } from '../base/errors.ts';
-import type { ExchangeRequest } from './attempt.ts';
 import type { CallOptions, Exchanger, Subject } from './exchange.ts';
 import { lostSession } from './file-handle.ts';
 import { inTime, type WaitLimits } from './in-time.ts';
+import { type ExchangeRequest, postRequest } from './request.ts';
 import { RequestWindow } from './request-window.ts';
 import { readJson } from './response.ts';
 
 /** Makes a request of a session of commands. */
-export type RequestOf = (window: RequestWindow, number: number) => Omit<ExchangeRequest, 'what'>;
+export type RequestOf = (window: RequestWindow, number: number) => ExchangeRequest;
 
 export interface OnceOptions extends CallOptions {
   /** Called where the outcome of the command is unknown, before the call fails. */
@@ -60,7 +60,7 @@ export class CommandSession {
       const limits = () => ({ timeoutMs: leftMs(), signal });
       const { commands, window, number } = await this.#acquire(begin, limits, late);
       try {
-        const request = { what, ...requestOf(window, number) };
+        const request = requestOf(window, number);
         const limited = { ...options, timeoutMs: leftMs() };
         const outcome = await this.#exchanger.exchange(subject, request, readJson<Value>, limited);
         if (outcome.kind === 'answered') {
@@ -107,16 +107,9 @@ export class CommandSession {
       // Any question will do, and every user may ask this one: its answer names an operation. Other commands wait for
       // the same, so that neither the signal nor the time limit of this one ends it.
       const { signal: _signal, timeoutMs: _timeoutMs, ...rest } = options;
-      const question: ExchangeRequest = {
-        what,
-        method: 'POST',
-        path: '/v1/catalog/queries',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ query: { kind: 'volumes' } }),
-        mutation: false,
-      };
+      const question = postRequest(what, '/v1/catalog/queries', { query: { kind: 'volumes' } });
       if (anew || this.#exchanger.catalogSeq === null)
-        await this.#exchanger.perform(this.#catalog, question, readJson, rest);
+        await this.#exchanger.ask(question, rest, this.#catalog);
       const { catalogSeq, catalogEpoch } = this.#exchanger;
       return new RequestWindow(this.#exchanger.world, catalogSeq, catalogEpoch);
     };

@@ -1,7 +1,8 @@
 import { assert } from '../base/assert.ts';
 import { Counts } from '../base/counts.ts';
 import type { CacheOwner, HeldDelegation, QueryResults, RememberedAnswer } from '../wire/catalog-api.ts';
-import type { ClusterClient, CommandOptions } from './cluster-client.ts';
+import type { CommandOptions } from './catalog-commands.ts';
+import type { ClusterClient } from './cluster-client.ts';
 import { Delegated } from './delegated.ts';
 import { type GrantedSession, IdleSession } from './idle-session.ts';
 import { RememberingClient } from './remembering-client.ts';
@@ -64,6 +65,7 @@ export class Delegations {
       },
       failed,
       flushed: () => flushed?.() ?? Promise.resolve(),
+      isDelegated: (directory: number) => this.has(directory),
     };
     this.#session =
       client instanceof RememberingClient ? client.share(events) : new IdleSession(client, events);

@@ -2,11 +2,12 @@ import { ServiceError } from '../base/errors.ts';
 import { Retry, type RetryOutcome, type RetryStep } from '../base/retry.ts';
 import type { World } from '../base/world.ts';
 import type { Access } from './access.ts';
-import { type AttemptLimits, type ExchangeRequest, type FailedAttempt, isTrustFailure } from './attempt.ts';
+import { type AttemptLimits, type FailedAttempt, isTrustFailure } from './attempt.ts';
 import { CLIENT_PACE } from './backoff.ts';
 import type { Endpoint } from './endpoint.ts';
 import type { Endpoints } from './endpoints.ts';
 import { PATIENCE_INTERVALS } from './pulse.ts';
+import type { ExchangeRequest } from './request.ts';
 
 /** Longest first attempt: a server that lives and has no answer must not use up the whole operation. */
 const ATTEMPT_FIRST_MS = 5_000;

@@ -8,16 +8,23 @@ import {
   HEADER_PRIMARY,
 } from '../wire/http-api.ts';
 import type { Access } from './access.ts';
-import { type Attempt, type AttemptLimits, attemptOnce, type ExchangeRequest } from './attempt.ts';
+import { type Attempt, type AttemptLimits, attemptOnce } from './attempt.ts';
 import type { Endpoint } from './endpoint.ts';
 import { Endpoints } from './endpoints.ts';
 import { type CourseOptions, ExchangeCourse, type ExchangeFailure, noAnswer } from './exchange-course.ts';
 import { FileCapabilities } from './file-capabilities.ts';
+import { type ExchangeRequest, postRequest } from './request.ts';
 import { type Response, readJson } from './response.ts';
 
 /** What a request is about: a file or the catalog. Remembers who its primary is. */
 export interface Subject {
   primary: string | null;
+}
+
+export interface TimedAnswer<Value> {
+  readonly answer: Value;
+  /** When the attempt was sent that was answered. */
+  readonly sentMs: number;
 }
 
 export interface CallOptions extends CourseOptions {
@@ -50,7 +57,31 @@ export class Exchanger {
     this.operationTimeoutMs = operationTimeoutMs;
   }
 
-  /** Like `attempt`, for callers to whom every failure is the same. */
+  /** As `perform`, for an answer in JSON. @param subject any server answers where it is absent */
+  ask<Value>(
+    request: ExchangeRequest,
+    options?: CallOptions,
+    subject: Subject = { primary: null },
+  ): Promise<Value> {
+    return this.perform(subject, request, readJson<Value>, options);
+  }
+
+  /** As `ask`. @param clock in milliseconds */
+  async askTimed<Value>(
+    clock: () => number,
+    request: ExchangeRequest,
+    options?: CallOptions,
+    subject?: Subject,
+  ): Promise<TimedAnswer<Value>> {
+    let sentMs = clock();
+    const onAttempt = (): void => {
+      sentMs = clock();
+    };
+    const answer = await this.ask<Value>({ ...request, onAttempt }, options, subject);
+    return { answer, sentMs };
+  }
+
+  /** As `exchange`, for callers to whom every failure is the same. */
   async perform<Value>(
     subject: Subject,
     request: ExchangeRequest,
@@ -75,10 +106,10 @@ export class Exchanger {
     read: (response: Response) => Promise<Value>,
     options: CallOptions,
   ): Promise<ExchangeOutcome<Value>> {
-    const { files } = request;
-    if (files === undefined || !this.#access.isNamed) return this.#exchange(subject, request, read, options);
+    const { files = [] } = request;
+    if (files.length === 0 || !this.#access.isNamed) return this.#exchange(subject, request, read, options);
     for (let attempt = 1; ; attempt++) {
-      const shown = await this.#capable(request, files, options);
+      const shown = await this.#capable(request, options);
       if (shown.kind === 'failed') return shown;
       const outcome = await this.#exchange(subject, shown.value, read, options);
       // Servers have other keys now, or other clocks: what is new is good.
@@ -100,51 +131,31 @@ export class Exchanger {
     read: (response: Response) => Promise<Value>,
     options: CallOptions & { readonly timeoutMs: number },
   ): Promise<ExchangeOutcome<Value>> {
-    const { files = [] } = request;
-    const shown: ExchangeOutcome<ExchangeRequest> = this.#access.isNamed
-      ? await this.#capable(request, files, options)
-      : { kind: 'answered', value: request };
+    const shown = await this.#capable(request, options);
     if (shown.kind === 'failed') return shown;
     const limits = { limitMs: options.timeoutMs, patienceIntervals: 0, signal: options.signal };
     const attempt = await this.#attempt(endpoint, subject, shown.value, read, limits);
-    switch (attempt.kind) {
-      case 'answered':
-        return attempt;
-      case 'problem':
-        // Servers may have other keys by now.
-        if (attempt.error.code === 'forbidden') this.capabilities.forget(files);
-        return { kind: 'failed', error: attempt.error, doubtful: false };
-      case 'unreached':
-        endpoint.markDead(this.world.nowMs());
-        return { kind: 'failed', error: noAnswer(this.endpoints, request, attempt.cause), doubtful: false };
-      case 'cut':
-        return {
-          kind: 'failed',
-          error: noAnswer(this.endpoints, request, attempt.cause),
-          doubtful: request.mutation,
-        };
+    if (attempt.kind === 'answered') return attempt;
+    if (attempt.kind === 'problem') {
+      // Servers may have other keys by now.
+      if (attempt.error.code === 'forbidden') this.capabilities.forget(request.files ?? []);
+      return { kind: 'failed', error: attempt.error, doubtful: false };
     }
+    if (attempt.kind === 'unreached') endpoint.markDead(this.world.nowMs());
+    const error = noAnswer(this.endpoints, request, attempt.cause);
+    return { kind: 'failed', error, doubtful: attempt.kind === 'cut' && request.mutation };
   }
 
-  /** @returns the request with what it takes to touch the contents of `files` */
-  async #capable(
-    request: ExchangeRequest,
-    files: readonly number[],
-    options: CallOptions,
-  ): Promise<ExchangeOutcome<ExchangeRequest>> {
+  /** @returns the request with what it takes to touch the contents of its files */
+  async #capable(request: ExchangeRequest, options: CallOptions): Promise<ExchangeOutcome<ExchangeRequest>> {
+    const { what, files = [] } = request;
+    if (!this.#access.isNamed) return { kind: 'answered', value: request };
     const ask = async (wanted: readonly number[]): Promise<ReadonlyMap<number, string>> => {
-      const question: ExchangeRequest = {
-        what: request.what,
-        method: 'POST',
-        path: '/v1/catalog/capabilities',
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ files: wanted }),
-        mutation: false,
-      };
-      // Whoever else waits for the same must not fail because this one was called off.
+      // Other callers wait for the same answer: it does not end with this one's signal.
       const { signal: _, ...rest } = options;
-      const answer = await this.perform({ primary: null }, question, readJson<CapabilityAnswer>, rest);
-      return new Map(answer.capabilities.map(({ file, capability }) => [file, capability]));
+      const question = postRequest(what, '/v1/catalog/capabilities', { files: wanted });
+      const { capabilities } = await this.ask<CapabilityAnswer>(question, rest);
+      return new Map(capabilities.map(({ file, capability }) => [file, capability]));
     };
     try {
       const header = await this.capabilities.headerFor(files, ask);

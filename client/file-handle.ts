@@ -9,15 +9,13 @@ import {
 } from '../wire/file-operation.ts';
 import type { CopyOrder, FileExtent, FileState, Whence, WriteResult } from '../wire/http-api.ts';
 import { HEADER_LOCAL_MISS } from '../wire/locations.ts';
-import type { ExchangeRequest } from './attempt.ts';
 import type { CallOptions, Exchanger, Subject } from './exchange.ts';
 import type { FileLocks } from './file-locks.ts';
 import type { LocalReads, Miss } from './local-reads/local-reads.ts';
+import { bytesRequest, type ExchangeRequest, getRequest, postRequest } from './request.ts';
 import { RequestWindow } from './request-window.ts';
 import { readBytes, readJson } from './response.ts';
 import type { UnsyncedChanges } from './unsynced-changes.ts';
-
-const OCTETS = { 'content-type': 'application/octet-stream' } as const;
 
 /** Bytes that one `read` or `write` takes at the most. */
 export const TRANSFER_BYTES_MAX = WRITE_BYTES_MAX;
@@ -154,14 +152,11 @@ export class FileHandle {
   /** @param miss why they were not read on this machine, where they were to be */
   #read(offset: number, length: number, miss: Miss | null, options?: CallOptions): Promise<ReadResult> {
     assert(length <= TRANSFER_BYTES_MAX, 'A read is one transfer');
-    const request: ExchangeRequest = {
-      what: `Cannot read ${this.#name}`,
-      method: 'GET',
-      path: `${this.#path}?offset=${offset}&length=${length}${this.#shown}`,
-      ...(miss === null ? {} : { headers: { [HEADER_LOCAL_MISS]: miss } }),
+    const path = `${this.#path}?offset=${offset}&length=${length}${this.#shown}`;
+    const request = getRequest(`Cannot read ${this.#name}`, path, {
       files: [this.file],
-      mutation: false,
-    };
+      ...(miss === null ? {} : { headers: { [HEADER_LOCAL_MISS]: miss } }),
+    });
     return this.#exchanger.perform(this.#subject, request, readBytes, options);
   }
 
@@ -176,20 +171,13 @@ export class FileHandle {
     bytes: Uint8Array | readonly Uint8Array[],
     { ifContents, ...options }: WriteOptions = {},
   ): Promise<WriteResult> {
-    const guard = ifContents === undefined ? '' : `&if-contents=${ifContents.epoch}-${ifContents.seq}`;
+    const path = `${this.#path}?offset=${offset}${guardOf(ifContents, '&')}`;
     const length =
       bytes instanceof Uint8Array ? bytes.length : bytes.reduce((sum, one) => sum + one.length, 0);
     assert(length > 0 && length <= TRANSFER_BYTES_MAX, 'A write is one transfer');
+    const what = `Cannot write ${this.#name}`;
     return this.#change(
-      (query) => ({
-        what: `Cannot write ${this.#name}`,
-        method: 'PUT',
-        path: `${this.#path}?offset=${offset}${guard}&${query}`,
-        files: [this.file],
-        headers: OCTETS,
-        body: bytes,
-        mutation: true,
-      }),
+      (query) => bytesRequest(what, 'PUT', `${path}&${query}`, bytes, [this.file]),
       options,
     );
   }
@@ -203,30 +191,15 @@ export class FileHandle {
   writeParts(parts: readonly WritePart[], options?: CallOptions): Promise<WriteResult> {
     assert(parts.length > 0 && parts.length <= WRITE_PARTS_MAX, 'A write has a bounded number of parts');
     const body = encodeWriteParts(parts);
+    const what = `Cannot write ${this.#name}`;
     return this.#change(
-      (query) => ({
-        what: `Cannot write ${this.#name}`,
-        method: 'PUT',
-        path: `${this.#path}/parts?${query}`,
-        headers: OCTETS,
-        body,
-        mutation: true,
-      }),
+      (query) => bytesRequest(what, 'PUT', `${this.#path}/parts?${query}`, body, [this.file]),
       options,
     );
   }
 
   truncate(sizeBytes: number, options?: CallOptions): Promise<WriteResult> {
-    return this.#change(
-      (query) => ({
-        what: `Cannot truncate ${this.#name}`,
-        method: 'POST',
-        path: `${this.#path}/truncate?size=${sizeBytes}&${query}`,
-        files: [this.file],
-        mutation: true,
-      }),
-      options,
-    );
+    return this.#post(`Cannot truncate ${this.#name}`, `truncate?size=${sizeBytes}&`, options);
   }
 
   /**
@@ -236,16 +209,8 @@ export class FileHandle {
    * @param grows whether the file is made to reach to `to`; otherwise its size stays
    */
   punch(from: number, to: number, grows: boolean, options?: CallOptions): Promise<WriteResult> {
-    return this.#change(
-      (query) => ({
-        what: `Cannot punch a hole into ${this.#name}`,
-        method: 'POST',
-        path: `${this.#path}/punch?from=${from}&to=${to}&grows=${grows}&${query}`,
-        files: [this.file],
-        mutation: true,
-      }),
-      options,
-    );
+    const range = `from=${from}&to=${to}&grows=${grows}`;
+    return this.#post(`Cannot punch a hole into ${this.#name}`, `punch?${range}&`, options);
   }
 
   /**
@@ -253,14 +218,8 @@ export class FileHandle {
    * file has a hole at its end.
    */
   extent(offset: number, whence: Whence, options?: CallOptions): Promise<FileExtent> {
-    const request: ExchangeRequest = {
-      what: `Cannot look for ${whence === 'data' ? 'data' : 'a hole'} in ${this.#name}`,
-      method: 'GET',
-      path: `${this.#path}/extents?offset=${offset}&whence=${whence}${this.#shown}`,
-      files: [this.file],
-      mutation: false,
-    };
-    return this.#exchanger.perform(this.#subject, request, readJson<FileExtent>, options);
+    const what = `Cannot look for ${whence === 'data' ? 'data' : 'a hole'} in ${this.#name}`;
+    return this.#ask('GET', what, `extents?offset=${offset}&whence=${whence}${this.#shown}`, options);
   }
 
   /**
@@ -272,18 +231,7 @@ export class FileHandle {
    * @throws ServiceError `bad-request` where both are ranges of one file that overlap
    */
   copyFrom(order: CopyOrder, options?: CallOptions): Promise<WriteResult> {
-    return this.#change(
-      (query) => ({
-        what: `Cannot copy from file ${order.from} to ${this.#name}`,
-        method: 'POST',
-        path: `${this.#path}/copy?${query}`,
-        files: [this.file, order.from],
-        headers: { 'content-type': 'application/json' },
-        body: JSON.stringify(order),
-        mutation: true,
-      }),
-      options,
-    );
+    return this.#post(`Cannot copy from file ${order.from} to ${this.#name}`, 'copy?', options, order);
   }
 
   /**
@@ -294,7 +242,7 @@ export class FileHandle {
    */
   async flush(options?: CallOptions): Promise<FileState> {
     const sent = this.#unsynced.newest;
-    const state = await this.#ask('POST', 'flush', `Cannot flush ${this.#name}`, options);
+    const state = await this.#askState('POST', 'flush', `Cannot flush ${this.#name}`, options);
     this.#unsynced.flushed(state, sent);
     return state;
   }
@@ -304,40 +252,49 @@ export class FileHandle {
    * when it resolves. For files whose policy is `read-only`. With `ifContents` one that was written since is not sealed.
    */
   seal({ ifContents, ...options }: WriteOptions = {}): Promise<FileState> {
-    const guard = ifContents === undefined ? '' : `?if-contents=${ifContents.epoch}-${ifContents.seq}`;
-    return this.#ask('POST', `seal${guard}`, `Cannot seal ${this.#name}`, options);
+    const name = `seal${guardOf(ifContents, '?')}`;
+    return this.#askState('POST', name, `Cannot seal ${this.#name}`, options);
   }
 
   /** The catalog knows size and modification time when it resolves. */
   settle(options?: CallOptions): Promise<FileState> {
-    return this.#ask('POST', 'settle', `Cannot settle ${this.#name}`, options);
+    return this.#askState('POST', 'settle', `Cannot settle ${this.#name}`, options);
   }
 
   state(options?: CallOptions): Promise<FileState> {
-    return this.#ask('GET', 'state', `Cannot open ${this.#name}`, options);
+    return this.#askState('GET', 'state', `Cannot open ${this.#name}`, options);
   }
 
   /** The file is led for that, where nobody leads it. */
   primaryNow(options?: CallOptions): Promise<Leading> {
-    const request: ExchangeRequest = {
-      what: `Cannot open ${this.#name}`,
-      method: 'GET',
-      path: `${this.#path}/standing`,
-      mutation: false,
-      files: [this.file],
-    };
-    return this.#exchanger.perform(this.#subject, request, readJson<Leading>, options);
+    return this.#ask('GET', `Cannot open ${this.#name}`, 'standing', options);
   }
 
   /** Flush, seal, settle and state may be repeated freely, so they need no request id. */
-  async #ask(method: 'GET' | 'POST', name: string, what: string, options?: CallOptions): Promise<FileState> {
-    const request: ExchangeRequest = {
-      ...{ what, method, path: `${this.#path}/${name}${this.#shown.replace('&', '?')}`, mutation: false },
-      files: [this.file],
-    };
-    const state = await this.#exchanger.perform(this.#subject, request, readJson<FileState>, options);
+  async #askState(
+    method: 'GET' | 'POST',
+    name: string,
+    what: string,
+    options?: CallOptions,
+  ): Promise<FileState> {
+    const path = name + this.#shown.replace('&', '?');
+    const state = await this.#ask<FileState>(method, what, path, options);
     this.#knownSeq = Math.max(this.#knownSeq, state.seq);
     return state;
+  }
+
+  #ask<Value>(method: 'GET' | 'POST', what: string, path: string, options?: CallOptions): Promise<Value> {
+    const request = { ...getRequest(what, `${this.#path}/${path}`, { files: [this.file] }), method };
+    return this.#exchanger.ask(request, options, this.#subject);
+  }
+
+  /** @param path ends where the query of the session follows */
+  #post(what: string, path: string, options?: CallOptions, order?: CopyOrder): Promise<WriteResult> {
+    const files = order === undefined ? [this.file] : [this.file, order.from];
+    return this.#change(
+      (query) => postRequest(what, `${this.#path}/${path}${query}`, order, { files, mutation: true }),
+      options,
+    );
   }
 
   async #change(build: (query: string) => ExchangeRequest, options: CallOptions = {}): Promise<WriteResult> {
@@ -396,6 +353,10 @@ export class FileHandle {
     });
     return beginning;
   }
+}
+
+function guardOf(contents: ContentVersion | undefined, separator: '?' | '&'): string {
+  return contents === undefined ? '' : `${separator}if-contents=${contents.epoch}-${contents.seq}`;
 }
 
 /**

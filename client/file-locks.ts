@@ -17,11 +17,9 @@ import type {
 import { LOCK_REQUESTS_PENDING_MAX } from '../wire/lock-limits.ts';
 import { rangeFromWire, rangeToWire } from '../wire/lock-offsets.ts';
 import { isAtOdds, overlap, rangesCover, rangesWith } from '../wire/lock-ranges.ts';
-import type { ExchangeRequest } from './attempt.ts';
-import type { Exchanger, Subject } from './exchange.ts';
-import { readJson } from './response.ts';
+import type { CallOptions, Exchanger, Subject, TimedAnswer } from './exchange.ts';
+import { getRequest, postRequest } from './request.ts';
 
-const JSON_HEADERS = { 'content-type': 'application/json' } as const;
 /** A server waits for less than this before it says that the lock is not free yet. */
 const WAIT_MS = 30_000;
 /** Longest first attempt of a request that waits, in milliseconds. */
@@ -176,12 +174,7 @@ export class FileLocks {
 
   /** @returns a lock that stands in the way, and whether this client has it; or null */
   async holder(wish: LockHeld): Promise<{ readonly lock: LockHeld; readonly own: boolean } | null> {
-    const request = { method: 'GET', path: this.#path(''), files: [this.file], mutation: false } as const;
-    const { locks } = await this.#exchanger.perform(
-      this.#subject,
-      { what: `Cannot list the locks on file ${this.file}`, ...request },
-      readJson<LockList>,
-    );
+    const { locks } = await askLocks(this.#exchanger, this.file, {}, this.#subject);
     const isOther = (lock: LockOfClient): boolean =>
       lock.client !== this.#client.id || lock.owner !== wish.owner;
     const lock = locks
@@ -209,14 +202,14 @@ export class FileLocks {
     const key = keyOf(wish);
     // The first attempt has the number for its stamp; each further question is a newer message.
     const stamp = this.#client.stamp === number ? number : ++this.#client.stamp;
-    let answer: { readonly grant: LockGrant; readonly sentMs: number };
+    let granted: TimedAnswer<LockGrant>;
     try {
-      answer = await this.#send(stamp, number, wish, waitMs, signal);
+      granted = await this.#send(stamp, number, wish, waitMs, signal);
     } catch (error) {
       if (error instanceof ServiceError && (error.code === 'locked' || error.code === 'busy')) return error;
       throw error;
     }
-    const { grant, sentMs } = answer;
+    const { answer: grant, sentMs } = granted;
     this.notice();
     if (this.#lost.has(key)) {
       this.#repair(wish);
@@ -240,28 +233,20 @@ export class FileLocks {
     return 'granted';
   }
 
-  async #send(
+  #send(
     stamp: number,
     number: number,
     wish: LockWish,
     waitMs: number,
     signal?: AbortSignal,
-  ): Promise<{ readonly grant: LockGrant; readonly sentMs: number }> {
+  ): Promise<TimedAnswer<LockGrant>> {
     const { owner, kind, type, pid } = wish;
     const moment = { client: this.#client.id, stamp, pending: [...this.#pending] };
     const body: LockBody = { ...moment, number, owner, kind, type, ...rangeToWire(wish), pid, waitMs };
-    let sentMs = this.#exchanger.world.bootMs();
-    const request: ExchangeRequest = {
-      ...this.#post('', body, `Cannot lock file ${this.file}`),
-      onAttempt: () => {
-        sentMs = this.#exchanger.world.bootMs();
-      },
-    };
-    const grant = await this.#exchanger.perform(this.#subject, request, readJson<LockGrant>, {
+    return this.#post(`Cannot lock file ${this.file}`, '', body, {
       ...(signal === undefined ? {} : { signal }),
       ...(waitMs === 0 ? {} : { attemptMs: WAIT_ATTEMPT_MS }),
     });
-    return { grant, sentMs };
   }
 
   /** The server is told, until it has heard it, that the owner has in the range no more than is known here. */
@@ -383,25 +368,19 @@ export class FileLocks {
       pending: [...this.#pending],
       locks: locks.map((lock) => ({ ...lock, ...rangeToWire(lock) })),
     };
-    let sentMs = this.#exchanger.world.bootMs();
-    const request: ExchangeRequest = {
-      ...this.#post('/renew', body, `Cannot renew the locks on file ${this.file}`),
-      onAttempt: () => {
-        sentMs = this.#exchanger.world.bootMs();
-      },
+    const limits = {
+      timeoutMs: Math.max(1, this.#validUntilMs - this.#exchanger.world.bootMs()),
+      attemptMs: this.#leaseMs / ATTEMPTS_PER_LEASE,
     };
-    const timeoutMs = Math.max(1, this.#validUntilMs - sentMs);
-    let renewal: LockRenewal;
+    let renewed: TimedAnswer<LockRenewal>;
     try {
-      renewal = await this.#exchanger.perform(this.#subject, request, readJson<LockRenewal>, {
-        timeoutMs,
-        attemptMs: this.#leaseMs / ATTEMPTS_PER_LEASE,
-      });
+      renewed = await this.#post(`Cannot renew the locks on file ${this.file}`, '/renew', body, limits);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       // A newer message came first: what this one named may have been given back since.
       return error.code === 'locked' ? 'again' : 'failed';
     }
+    const { answer: renewal, sentMs } = renewed;
     // An answer that comes too late is none: others may have had the locks in between.
     this.notice();
     this.#leaseMs = renewal.leaseMs;
@@ -417,22 +396,26 @@ export class FileLocks {
     return 'renewed';
   }
 
-  #post(name: string, body: unknown, what: string): ExchangeRequest {
-    const path = this.#path(name);
-    return {
-      what,
-      method: 'POST',
-      path,
-      headers: JSON_HEADERS,
-      body: JSON.stringify(body),
-      files: [this.file],
-      mutation: false,
-    };
+  #post<Value>(what: string, name: string, body: unknown, options: CallOptions): Promise<TimedAnswer<Value>> {
+    const { world } = this.#exchanger;
+    const request = postRequest(what, locksPath(this.file) + name, body, { files: [this.file] });
+    return this.#exchanger.askTimed(() => world.bootMs(), request, options, this.#subject);
   }
+}
 
-  #path(name: string): string {
-    return `/v1/data/${this.file}/locks${name}`;
-  }
+/** All locks on a file, and how many wait for one, as its primary knows them. */
+export function askLocks(
+  exchanger: Exchanger,
+  file: number,
+  options?: CallOptions,
+  subject?: Subject,
+): Promise<LockList> {
+  const request = getRequest(`Cannot list the locks on file ${file}`, locksPath(file), { files: [file] });
+  return exchanger.ask(request, options, subject);
+}
+
+function locksPath(file: number): string {
+  return `/v1/data/${file}/locks`;
 }
 
 function keyOf({ kind, owner }: Pick<LockHeld, 'kind' | 'owner'>): string {

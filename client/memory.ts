@@ -1,4 +1,5 @@
 import { Sequencer } from '../base/sequencer.ts';
+import { laterNs } from '../base/times.ts';
 import type { Attributes, CommandOf } from '../wire/catalog-api.ts';
 
 type NotedAccess = CommandOf<'note-accesses'>['accesses'][number];
@@ -38,6 +39,13 @@ interface Directory {
   readonly pages: Map<string, Page>;
 }
 
+interface BeforeOwn {
+  readonly attributes: Attributes;
+  /** The latest time that an own command has given the directory; null before the first was answered. */
+  readonly atNs: string | null;
+  readonly isCertain: boolean;
+}
+
 export interface Page {
   readonly countMax: number;
   readonly names: readonly string[];
@@ -53,8 +61,11 @@ export class Memory {
   readonly #directories = new Map<number, Directory>();
   /** Recalls and own changes: inodes by number, names as text. */
   readonly #sequencer = new Sequencer<number | string>(undefined, CHANGED_MAX);
-  /** Of directories in which one own command is changing names, and nobody else anything: what was known before. */
-  readonly #before = new Map<number, Attributes>();
+  /**
+   * Of directories in which own commands are changing names, and no other client anything: what they are by those commands that
+   * were answered.
+   */
+  readonly #before = new Map<number, BeforeOwn>();
   #names = 0;
 
   /** @see Sequencer.request */
@@ -64,6 +75,14 @@ export class Memory {
 
   attributes(inode: number): Attributes | undefined {
     return this.#attributes.get(inode);
+  }
+
+  /**
+   * A directory in which own commands are changing names, without those that are under way. Valid where no other client can
+   * have seen their effects: as long as the directory is delegated to this one.
+   */
+  beforeOwn(directory: number): Attributes | undefined {
+    return this.#before.get(directory)?.attributes;
   }
 
   /** @returns null for a name that is not there, undefined where that is not known */
@@ -121,11 +140,13 @@ export class Memory {
   accessed({ inode, accessedNs: to, seen }: NotedAccess): void {
     // An answer that is under way may be of before.
     this.#sequencer.changed(inode);
-    for (const known of [this.#attributes, this.#before]) {
-      const attributes = known.get(inode);
-      if (attributes?.accessedNs === seen.accessedNs && attributes.changedNs === seen.changedNs)
-        known.set(inode, { ...attributes, accessedNs: to });
-    }
+    const isSeen = (known?: Attributes): known is Attributes =>
+      known?.accessedNs === seen.accessedNs && known.changedNs === seen.changedNs;
+    const attributes = this.#attributes.get(inode);
+    if (isSeen(attributes)) this.#attributes.set(inode, { ...attributes, accessedNs: to });
+    const before = this.#before.get(inode);
+    if (before !== undefined && isSeen(before.attributes))
+      this.#before.set(inode, { ...before, attributes: { ...before.attributes, accessedNs: to } });
   }
 
   /** From here until `changed`, nothing of it is valid or learned. @returns the sequence number for `changed` */
@@ -134,26 +155,36 @@ export class Memory {
       (parent) => [parent, this.#attributes.get(parent)] as const,
     );
     for (const key of this.#forgetOwn(change)) this.#sequencer.begin(key);
+    const isNamesAlone = (parent: number): boolean => !change.inodes.includes(parent);
     for (const [parent, attributes] of before)
-      if (attributes !== undefined) this.#before.set(parent, attributes);
+      if (attributes !== undefined && isNamesAlone(parent))
+        this.#before.set(parent, { attributes, atNs: null, isCertain: true });
     return this.#sequencer.latest;
   }
 
   /**
-   * The catalog calls nothing back from a client for its own change. What was remembered of a directory is what it was but for that, if
-   * nothing else happened to it meanwhile.
+   * The catalog recalls nothing from a client for its own change. After its own changes, and if nothing else has happened to it,
+   * a directory is what it was but for those.
    *
    * @param since as `changing` has returned it
    * @param outcome null where it is not known what has become of it
    */
   changed(change: OwnChange, since: number, outcome: OwnOutcome | null = null): void {
     const names = (outcome?.names ?? []).filter((place) => this.#isOwnAlone(place, since));
-    const before = [...directoriesOf(change)].map((parent) => [parent, this.#before.get(parent)] as const);
     for (const key of this.#forgetOwn(change)) this.#sequencer.end(key);
+    for (const parent of directoriesOf(change)) this.#changedNames(parent, outcome);
     if (outcome === null) return;
-    for (const [parent, attributes] of before)
-      if (attributes !== undefined) this.#attributes.set(parent, afterwards(attributes, outcome));
     for (const { parent, name, inode } of names) this.learnName(parent, name, inode, this.request());
+  }
+
+  #changedNames(parent: number, outcome: OwnOutcome | null): void {
+    const before = this.#before.get(parent);
+    if (before === undefined) return;
+    this.#before.delete(parent);
+    if (outcome === null) return;
+    const after = afterwards(before, outcome);
+    if (this.#sequencer.changing(parent) > 0) this.#before.set(parent, after);
+    else if (after.isCertain) this.#attributes.set(parent, after.attributes);
   }
 
   /** Whether the directory was known all the time since a change of the name was begun, and no other change of it was under way. */
@@ -174,11 +205,8 @@ export class Memory {
       for (const page of directory?.pages.values() ?? []) this.#names -= page.names.length;
       directory?.pages.clear();
     }
-    for (const key of keys) {
-      if (typeof key !== 'number') continue;
-      this.#attributes.delete(key);
-      this.#before.delete(key);
-    }
+    for (const key of keys) if (typeof key === 'number') this.#attributes.delete(key);
+    for (const inode of inodes) this.#before.delete(inode);
     return keys;
   }
 
@@ -212,9 +240,18 @@ function directoriesOf({ names }: OwnChange): ReadonlySet<number> {
   return new Set(names.map(({ parent }) => parent));
 }
 
-/** @returns a directory's attributes after a change of names in it */
-function afterwards(before: Attributes, { atNs, directories }: OwnOutcome): Attributes {
-  return { ...before, links: before.links + directories, modifiedNs: atNs, changedNs: atNs };
+/**
+ * @returns a directory after a change of names in it. Of two changes at a time the one that was answered first may have been
+ *   executed last: its time is the directory's then if the server's clock was set back in between
+ */
+function afterwards(before: BeforeOwn, { atNs, directories }: OwnOutcome): BeforeOwn {
+  const latestNs = before.atNs === null ? atNs : laterNs(before.atNs, atNs);
+  const links = before.attributes.links + directories;
+  return {
+    attributes: { ...before.attributes, links, modifiedNs: latestNs, changedNs: latestNs },
+    atNs: latestNs,
+    isCertain: before.isCertain && (before.atNs === null || before.atNs === atNs),
+  };
 }
 
 function nameKey(parent: number, name: string): string {

@@ -10,12 +10,8 @@ import type {
   QueryResults,
 } from '../wire/catalog-api.ts';
 import { CacheSession, drawClientNumber } from './cache-session.ts';
-import {
-  ClusterClient,
-  type ClusterClientOptions,
-  type CommandOptions,
-  type OwnedOptions,
-} from './cluster-client.ts';
+import type { CommandOptions, OwnedOptions } from './catalog-commands.ts';
+import { ClusterClient, type ClusterClientOptions } from './cluster-client.ts';
 import type { CallOptions } from './exchange.ts';
 import type { GrantedSession, SessionEvents } from './idle-session.ts';
 import { Memory, type NamedPlace, type OwnChange, type OwnOutcome } from './memory.ts';
@@ -46,7 +42,7 @@ export class RememberingClient extends ClusterClient {
   readonly #forgotten: (inodes: readonly number[]) => Promise<void>;
   readonly #changing: (inodes: readonly number[]) => Promise<void>;
   /** Who else is granted something by the session. */
-  #sharer: Pick<SessionEvents, 'recalled' | 'ended' | 'flushed'> | null = null;
+  #sharer: SessionSharer | null = null;
 
   constructor(options: RememberingClientOptions) {
     super(options);
@@ -83,7 +79,7 @@ export class RememberingClient extends ClusterClient {
   }
 
   /** The session under which this client remembers, for somebody to whom more is granted by it; told of all that is called back. */
-  share(events: Pick<SessionEvents, 'recalled' | 'ended' | 'flushed'>): GrantedSession {
+  share(events: SessionSharer): GrantedSession {
     this.#sharer = events;
     const session = this.#session;
     return {
@@ -199,7 +195,7 @@ export class RememberingClient extends ClusterClient {
     const memory = this.#memory;
     switch (query.kind) {
       case 'attributes': {
-        const attributes = memory.attributes(query.inode);
+        const attributes = this.#attributes(query.inode);
         return attributes === undefined ? undefined : { attributes };
       }
       case 'lookup': {
@@ -268,7 +264,17 @@ export class RememberingClient extends ClusterClient {
   #knownAt(place: Place): Attributes | undefined {
     if ('volume' in place) return undefined;
     const inode = this.#memory.name(place.parent, place.name);
-    return typeof inode === 'number' ? this.#memory.attributes(inode) : undefined;
+    return typeof inode === 'number' ? this.#attributes(inode) : undefined;
+  }
+
+  /**
+   * By grant. A directory that is delegated to this client is also known while own commands change names in it: another client
+   * that asks for the directory or its names has it recalled first, and an answer of it in its parent's listing is not granted.
+   */
+  #attributes(inode: number): Attributes | undefined {
+    const granted = this.#memory.attributes(inode);
+    if (granted !== undefined || this.#sharer?.isDelegated(inode) !== true) return granted;
+    return this.#memory.beforeOwn(inode);
   }
 
   /** What a command names; whatever else it changes is called back from this client as from all others. */
@@ -312,6 +318,11 @@ function isSame(one: CachedAttributes, other: CachedAttributes): boolean {
   if (a.epoch !== b.epoch || a.seq !== b.seq || one.xattrs !== other.xattrs) return false;
   return CACHED.every((key) => one[key] === other[key]);
 }
+
+type SessionSharer = Pick<SessionEvents, 'recalled' | 'ended' | 'flushed'> & {
+  /** Whether no other client changes the directory's names, or sees them. */
+  isDelegated(directory: number): boolean;
+};
 
 type Owned = OwnedOptions & Required<Pick<OwnedOptions, 'cache'>>;
 

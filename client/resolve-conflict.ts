@@ -47,7 +47,7 @@ export async function resolveConflict(
   const { inode } = attributes;
   if (attributes.links !== 1)
     throw refused(`"${path}" has ${attributes.links} names: remove all but one before`);
-  const { findings } = await client.check(inode - 1, call);
+  const { findings } = await client.admin.check(inode - 1, call);
   const histories = historiesOf(attributes, findings);
   if (histories.length < 2) throw refused(`File ${inode} has one member set: there is nothing to resolve`);
   const kept = histories.find(({ servers }) => servers.includes(keep));

@@ -1,10 +1,9 @@
 import { ServiceError } from '../base/errors.ts';
 import type { Timer } from '../base/world.ts';
 import { SETTLE_FILES_MAX, type SettleAnswer } from '../wire/http-api.ts';
-import type { ExchangeRequest } from './attempt.ts';
 import type { Exchanger } from './exchange.ts';
 import type { FileHandle } from './file-handle.ts';
-import { readJson } from './response.ts';
+import { postRequest } from './request.ts';
 
 /**
  * So long files gather before the catalog is told of them, in milliseconds. Whoever asks for their sizes meanwhile is
@@ -59,16 +58,10 @@ export class SettleBatches {
   }
 
   async #settle(primary: string | null, batch: readonly Waiting[]): Promise<void> {
-    const request: ExchangeRequest = {
-      what: `Cannot settle ${batch.length} files`,
-      method: 'POST',
-      path: '/v1/data/settle',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ files: batch.map(({ handle }) => handle.file) }),
-      mutation: false,
-    };
+    const files = batch.map(({ handle }) => handle.file);
+    const request = postRequest(`Cannot settle ${files.length} files`, '/v1/data/settle', { files });
     try {
-      const { failed } = await this.#exchanger.perform({ primary }, request, readJson<SettleAnswer>);
+      const { failed } = await this.#exchanger.ask<SettleAnswer>(request, {}, { primary });
       const failures = new Map(
         failed.map(({ file, code, message }) => [file, new ServiceError(code, message)]),
       );

@@ -1,6 +1,4 @@
 import type { Fence } from '../client/delegations.ts';
-import type { ErrorSequence } from './pending/error-sequence.ts';
-import type { FlushScope } from './pending/pending-ops.ts';
 
 /** The little that the mount needs of the cluster; `cluster-backend.ts` is its real form, tests have one in memory. */
 
@@ -100,7 +98,7 @@ export interface BackendFile {
    *
    * @returns null where it is not
    */
-  range?(offset: number, length: number): Promise<BackendRange | null>;
+  range(offset: number, length: number): Promise<BackendRange | null>;
   /**
    * `parts`, which follow each other, stay untouched until the promise settles, and are the caller's again afterwards.
    *
@@ -128,8 +126,8 @@ export interface BackendFile {
     toOffset: number,
     length: number,
   ): Promise<{ readonly copiedBytes: number; readonly state: FileState }>;
-  /** Whether bytes up to here would stay in this mount's memory, for it is a new file that the cluster does not know of yet. */
-  keeps?(endBytes: number): boolean;
+  /** Whether bytes up to here would stay in this mount's memory: it is a new file that the cluster does not have yet. */
+  keeps(endBytes: number): boolean;
   /**
    * What was acknowledged before is at the cluster: for a new file that has been kept here so far, also its name.
    *
@@ -205,14 +203,18 @@ export interface FileSystemBackend {
   start(): Promise<number>;
   stop(): Promise<void>;
   lookup(parent: number, name: string): Promise<Attributes>;
+  /** Whether `byNumber` finds inodes: not where the mount shows a part of a volume, or a snapshot. */
+  readonly findsNumbers: boolean;
   /**
-   * Finds inodes by their numbers alone, for file handles of the kernel; absent where a mount shows a part of a volume.
+   * Finds an inode by its number alone, for file handles of the kernel.
    *
    * @returns the inode, or the directory that it is in. @throws ServiceError `not-found`, also for inodes of other volumes
    */
-  byNumber?(inode: number, which: 'self' | 'parent'): Promise<Attributes>;
-  /** Whether a `lookup` of the name would not ask the cluster, because it calls back what it has told; absent where it does not. */
-  remembers?(parent: number, name: string): boolean;
+  byNumber(inode: number, which: 'self' | 'parent'): Promise<Attributes>;
+  /** Answers are cached here until the cluster recalls them. */
+  readonly caches: boolean;
+  /** Whether a `lookup` of the name is answered from that cache. */
+  isCached(parent: number, name: string): boolean;
   attributes(inode: number): Promise<Attributes>;
   /** Entries with names after `after`, in the bytewise order of their names. */
   list(inode: number, after: string, countMax: number): Promise<ListedPage>;
@@ -226,33 +228,20 @@ export interface FileSystemBackend {
   ): Promise<{
     readonly attributes: Attributes;
     readonly created: boolean;
-    /** The cluster does not know of it yet; `onNamed` tells when it does. */
+    /** The cluster does not have it yet. */
     readonly uncommitted?: boolean;
   }>;
-  /** @param named is told when a directory got the name of a file that was unborn, or lost one behind; null where the time of that is not known */
-  onNamed?(named: (directory: number, atNs: string | null) => void): void;
-  /** Whether nobody else changes the directory, its names and its own attributes, since `onHeld` told of it. */
-  isHeld?(directory: number): boolean;
-  onHeld?(held: (directory: number) => void): void;
-  /** Whether the cluster has been asked in vain for so long that nothing that can be done without is asked for. */
-  isAway?(): boolean;
-  /**
-   * Resolves when the cluster has the operations that were answered before, @see PendingOps.
-   *
-   * @param only `unlinks`: new files may be unknown to it still
-   */
-  flush(scope: FlushScope, only?: 'unlinks'): Promise<void>;
+  /** Whether requests have failed for so long that only necessary ones are sent. */
+  isAway(): boolean;
   /**
    * Changes of names and attributes that were answered before survive a loss of power of all servers.
    *
    * @param scope `cluster`: all of them. `mount`: renames, links and attributes that this mount has changed, at once where it has changed none
    *   since the last call
    */
-  persistNames?(scope: 'cluster' | 'mount'): Promise<void>;
-  /** Of operations that were acknowledged and then failed. */
-  readonly errors?: ErrorSequence;
-  /** Whether a directory has files that are unborn: its attributes are about to change. */
-  isChanging?(directory: number): boolean;
+  persistNames(scope: 'cluster' | 'mount'): Promise<void>;
+  /** Whether new files of a directory are pending: its attributes are about to change. */
+  isChanging(directory: number): boolean;
   makeDirectory(parent: number, name: string, mode: number, owner: Owner): Promise<Attributes>;
   makeNode(
     parent: number,
@@ -278,7 +267,7 @@ export interface FileSystemBackend {
     readonly inode: number;
     readonly links: number;
     readonly atNs?: string;
-    /** The cluster does not know of it yet: `atNs` is about the time, and `onNamed` tells which it is. */
+    /** The cluster has not executed it yet: `atNs` is an estimate. */
     readonly behind?: boolean;
   }>;
   /**
@@ -302,11 +291,8 @@ export interface FileSystemBackend {
   ): Promise<{ readonly replaced: number | null; readonly atNs?: string }>;
   /** A new owner takes set-user-id, and set-group-id where the group may execute, from what is no directory, unless `mode` is given. */
   setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;
-  /**
-   * What was read: access times become later where nobody has set them since, and nothing else changes. What is gone is passed over. Not there where
-   * nobody keeps them.
-   */
-  noteAccesses?(accesses: readonly NotedAccess[]): Promise<void>;
+  /** Reads: makes access times later that no client has set since, and changes nothing else. Skips inodes that are gone. */
+  noteAccesses(accesses: readonly NotedAccess[]): Promise<void>;
   /** A file without a name is still in use: its time to collection starts anew. */
   keepOrphan(inode: number): Promise<void>;
   xattr(inode: number, name: string): Promise<Uint8Array>;

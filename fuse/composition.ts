@@ -12,8 +12,10 @@ import { isAsStored, presenter } from './cluster/presentation.ts';
 import { readOnlyBackend } from './cluster/read-only.ts';
 import type { Users } from './cluster/users.ts';
 import { messageOf } from './errno.ts';
+import { MetadataCache } from './metadata/cache.ts';
 import { type Mounted, type MountOptions, mountVolume } from './mount.ts';
 import { withPendingNames } from './pending/pending-names.ts';
+import { PendingOps } from './pending/pending-ops.ts';
 import { UNCOMMITTED_MS_MAX } from './pending/uncommitted-files.ts';
 import { UNLINK_STREAK_MS } from './pending/unlink-streaks.ts';
 import type { LateError } from './pending/unlinks.ts';
@@ -87,10 +89,13 @@ export async function mountCluster(
   const plain = clusterBackend(client, volume, path, births?.delegations, users);
   // Facts are of what is there now.
   const whole = isSnapshot(volume) ? plain : withFacts(plain, clusterFacts(client, volume), settings.facts);
+  const ttlMs = settings.cache.kind === 'ttl' ? settings.cache.ageMs : 0;
+  const cache = new MetadataCache(world, ttlMs, (directory) => births?.isDelegated(directory) === true);
+  const pending = new PendingOps(world);
   const changeable =
     births === null
       ? whole
-      : withPendingNames(world, whole, births, log, {
+      : withPendingNames(world, whole, births, { cache, pending }, log, {
           streakMs: clientOptions.exact ? 0 : UNLINK_STREAK_MS,
           waitMsMax: clientOptions.operationTimeoutMs,
           late: (error) => {
@@ -102,14 +107,13 @@ export async function mountCluster(
   const { accessTimes: times, directoryAccessTimes: directories } = settings;
   mounted = await mountVolume(backend, transport, {
     ...{ world, directory, source, limitMs, xattrs, log },
-    writtenBytesMax,
+    ...{ cache, pending, writtenBytesMax },
     kernelOptions: kernelOptions(settings, isRoot),
     present: presenter(settings),
     // Lists speak of the owners and modes that are stored.
     acls: isAsStored(settings),
     flushBehind: settings.flushBehind,
     accessRule: settings.readOnly ? { times: 'noatime', directories: false } : { times, directories },
-    ageMaxMs: settings.cache.kind === 'ttl' ? settings.cache.ageMs : 0,
     ...(grantedMs === undefined ? {} : { grantedMs }),
   });
   return {

@@ -1,13 +1,14 @@
 import type { World } from '../base/world.ts';
 import type { FileSystemBackend } from './backend.ts';
 import { withDeadline } from './deadline.ts';
-import { FileSystem } from './file-system.ts';
-import { ATTRIBUTE_AGE_MAX_MS } from './metadata/cache.ts';
+import { type FileSystem, type FileSystemOptions, fileSystemOf } from './file-system.ts';
+import { MetadataCache } from './metadata/cache.ts';
 import { leasesPolicy, STRICT } from './metadata/validity.ts';
-import type { AccessRule } from './pending/access-times.ts';
 import type { Answered, KernelCache, Log, Transport, TransportOptions } from './transport.ts';
 
-export interface MountOptions extends Partial<Pick<TransportOptions, 'kernelOptions' | 'present'>> {
+export interface MountOptions
+  extends Partial<Pick<TransportOptions, 'kernelOptions' | 'present'>>,
+    FileSystemOptions {
   readonly directory: string;
   readonly source: string;
   readonly world: World;
@@ -17,16 +18,10 @@ export interface MountOptions extends Partial<Pick<TransportOptions, 'kernelOpti
   /** @see TransportOptions.acls; true where it is absent */
   readonly acls?: boolean;
   readonly log: Log;
-  /** For how long names and attributes are believed, as `MetadataCache` has it. */
+  /** How long names and attributes are valid, where no `cache` is given. */
   readonly ageMaxMs?: number;
   /** Of the mode `leases`: how long attributes are valid without a recall, in milliseconds. */
   readonly grantedMs?: (attributes: Answered) => number;
-  /** A close does not wait until the cluster has what was written. */
-  readonly flushBehind?: boolean;
-  /** When reads make access times later; `relatime` where it is absent. */
-  readonly accessRule?: AccessRule;
-  /** Memory for pages of what was written; the least where it is absent. */
-  readonly writtenBytesMax?: number;
 }
 
 export interface Mounted {
@@ -51,27 +46,9 @@ export async function mountVolume(
   transport: Transport,
   options: MountOptions,
 ): Promise<Mounted> {
-  const {
-    world,
-    limitMs,
-    log,
-    ageMaxMs = ATTRIBUTE_AGE_MAX_MS,
-    flushBehind,
-    accessRule,
-    writtenBytesMax,
-  } = options;
+  const { world, limitMs, log, cache = new MetadataCache(world, options.ageMaxMs) } = options;
   const root = await withDeadline(world, backend.start(), limitMs, 'Reaching the cluster');
-  const fileSystem = new FileSystem(
-    world,
-    backend,
-    root,
-    limitMs,
-    log,
-    ageMaxMs,
-    flushBehind,
-    accessRule,
-    writtenBytesMax,
-  );
+  const fileSystem = fileSystemOf(world, backend, root, limitMs, log, { ...options, cache });
   const stop = async (): Promise<void> => {
     await fileSystem.stop();
     await backend.stop();
@@ -82,7 +59,7 @@ export async function mountVolume(
     const { kernelOptions = usualOptions(), present = (same) => same } = options;
     const mounted = await transport(directory, fileSystem, {
       ...{ source, kernelOptions, present, world, limitMs, xattrs, acls, log },
-      cache: policyOf(backend, fileSystem, ageMaxMs, options.grantedMs),
+      cache: policyOf(backend, fileSystem, cache.ttlMs, options.grantedMs),
     });
     fileSystem.mounted(mounted);
     // Should the cluster be away when df asks for the first time, there are numbers to tell.
@@ -111,12 +88,12 @@ export async function mountVolume(
 }
 
 function policyOf(
-  { isChanging = () => false }: Pick<FileSystemBackend, 'isChanging'>,
+  backend: Pick<FileSystemBackend, 'isChanging'>,
   fileSystem: FileSystem,
   ttlMs: number,
   grantedMs: MountOptions['grantedMs'],
 ): KernelCache {
-  if (grantedMs !== undefined) return leasesPolicy(grantedMs, isChanging);
+  if (grantedMs !== undefined) return leasesPolicy(grantedMs, (directory) => backend.isChanging(directory));
   return ttlMs === 0 ? STRICT : fileSystem.ttlPolicy;
 }
 

@@ -85,7 +85,7 @@ export interface FileSystemCalls {
   /** A change of nothing, as by `chown` to whom it belongs already: a time changes, and set-id bits go where it is the caller's to take them. */
   touchStatus(inode: number, caller: Caller): Promise<Answered>;
   /** Whether a lookup of `.` and `..` finds an inode, and its directory, by the number alone. */
-  readonly findsNumbers?: boolean;
+  readonly findsNumbers: boolean;
   /** @param isNamed the caller named it, and has not opened it */
   truncate(inode: number, sizeBytes: number, caller: Caller, isNamed?: boolean): Promise<Answered>;
   readLink(inode: number): Promise<string>;

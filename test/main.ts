@@ -87,7 +87,7 @@ const LONGEST_FIRST = [
   'test/simulation/cluster/cluster.test.ts',
   'test/simulation/cluster/mounts.test.ts',
   'test/simulation/cluster/wholes.test.ts',
-  'test/simulation/planted-replica.test.ts',
+  'test/simulation/planted.test.ts',
   'test/simulation/cluster/schedules.test.ts',
   'test/packaging/npm-package.test.ts',
   'test/repair/failed-disk.test.ts',

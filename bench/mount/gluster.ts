@@ -43,7 +43,7 @@ export class Gluster {
       await stop();
       throw new Missing(`GlusterFS does not start: ${error instanceof Error ? error.message.trim() : error}`);
     }
-    const pids = (): number[] => [...new Set([...processesWith(place), ...processesWith(volume)])];
+    const pids = () => ({ all: [...new Set([...processesWith(place), ...processesWith(volume)])] });
     return { name, directory, pids, stop };
   }
 

@@ -3,15 +3,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { EXIT_FAILURE, wantedOrExit } from '../command-line.ts';
-import { processCpuMs } from '../lease/cpu.ts';
 import { reportText } from '../lease/report.ts';
 import { machineHere, machineText } from '../machine.ts';
 import { documentWith } from '../replication/document.ts';
 import { argumentsOf, USAGE, type Wanted } from './arguments.ts';
+import { type Cost, costOf } from './counts.ts';
 import { Gluster } from './gluster.ts';
 import { CLOSE_ROWS, type SubjectName } from './names.ts';
-import { ownSubject } from './own.ts';
+import { ownSubject, Policies } from './own.ts';
 import { bindfsSubject, diskSubject } from './peers.ts';
+import { run } from './programs.ts';
 import { type Measured, reportOf } from './report.ts';
 import { AMOUNTS, AMOUNTS_QUICK, ROWS } from './rows.ts';
 import { Missing, type Subject } from './subject.ts';
@@ -20,10 +21,13 @@ const DOCUMENT = fileURLToPath(new URL('../../docs/performance.md', import.meta.
 const TITLE = 'Mounts, and what others would use';
 
 const gluster = new Gluster();
-const STARTS: Readonly<Record<SubjectName, () => Promise<Subject>>> = {
+const policies = new Policies();
+const STARTS: Readonly<Record<SubjectName, (mounts: number) => Promise<Subject>>> = {
   native: () => ownSubject('native'),
   kernel: () => ownSubject('kernel'),
   'flush-behind': () => ownSubject('flush-behind'),
+  ttl: (mounts) => policies.subject('ttl', mounts),
+  leases: (mounts) => policies.subject('leases', mounts),
   disk: diskSubject,
   bindfs: bindfsSubject,
   gluster: () => gluster.subject('gluster'),
@@ -40,17 +44,15 @@ async function measureAll(wanted: Wanted, machine: string): Promise<void> {
   try {
     for (const name of wanted.subjects) {
       progress(`starting ${name}`);
-      const subject = await orMissing(name, missing, STARTS[name]);
+      const subject = await orMissing(name, missing, () => STARTS[name](wanted.mounts));
       if (subject !== null) subjects.push(subject);
     }
-    const measured = await measureRows(wanted, subjects, shared, missing);
+    const measured = await measureRows(wanted, subjects, shared, missing, (rows) => {
+      if (wanted.json !== null) writeFileSync(wanted.json, valuesText(wanted, machine, missing, rows));
+    });
     const names = subjects.map(({ name }) => name);
     const report = reportOf(measured, names, missing, wanted.quick);
     process.stdout.write(`\n${reportText(report)}\n`);
-    if (wanted.json !== null) {
-      const values = { machine, quick: wanted.quick, runs: wanted.runs, missing, measured };
-      writeFileSync(wanted.json, `${JSON.stringify(values, null, 2)}\n`);
-    }
     if (wanted.writeDocs) {
       const chapter = { name: '', title: TITLE, report };
       const text = documentWith(readFileSync(DOCUMENT, 'utf8'), machine, [chapter], 'bench:mount');
@@ -62,12 +64,22 @@ async function measureAll(wanted: Wanted, machine: string): Promise<void> {
   }
 }
 
+function valuesText(
+  { quick, runs, mounts }: Wanted,
+  machine: string,
+  missing: readonly string[],
+  measured: readonly Measured[],
+): string {
+  return `${JSON.stringify({ machine, quick, runs, mounts, missing, measured }, null, 2)}\n`;
+}
+
 /** Subjects take turns, so that whatever else the machine does meets all of them. */
 async function measureRows(
   { rows, runs, quick }: Wanted,
   subjects: readonly Subject[],
   shared: string,
   missing: string[],
+  noted: (measured: readonly Measured[]) => void,
 ): Promise<Measured[]> {
   const amounts = quick ? AMOUNTS_QUICK : AMOUNTS;
   const measured: Measured[] = [];
@@ -76,42 +88,49 @@ async function measureRows(
     const of = new Map(
       subjects
         .filter(({ rows: own }) => own?.includes(name) ?? true)
-        .map((subject) => [subject, { values: [] as number[], cpuMs: [] as number[] }]),
+        .map((subject) => [
+          subject,
+          { values: [] as number[], operations: [] as number[], costs: [] as Cost[] },
+        ]),
     );
     for (let turn = 0; turn < runs; turn++) {
-      for (const [subject, { values, cpuMs }] of of) {
+      for (const [subject, { values, operations, costs }] of of) {
         progress(`${name}, ${subject.name}, run ${turn + 1} of ${runs}`);
         const folder = join(subject.directory, name);
+        const others = (subject.others ?? []).map((directory) => join(directory, name));
         const value = await orMissing(`${name} of ${subject.name}`, missing, async () => {
           mkdirSync(folder, { recursive: true });
           const counted = async <Value>(work: () => Promise<Value>): Promise<Value> => {
-            const before = cpuOf(subject);
-            const result = await work();
-            cpuMs.push(cpuOf(subject) - before);
+            for (const other of others) await run('sh', ['-c', 'ls -lR "$0" > /dev/null', other]);
+            const { value: result, cost } = await costOf(subject, work);
+            costs.push(cost);
             return result;
           };
-          return row.measure({ subject, folder, turn, amounts, shared, counted });
+          return row.measure({
+            subject,
+            folder,
+            folders: [folder, ...others],
+            turn,
+            amounts,
+            shared,
+            counted,
+          });
         });
-        if (value === null) of.delete(subject);
-        else values.push(value);
+        if (value === null) {
+          of.delete(subject);
+          continue;
+        }
+        values.push(value);
+        operations.push(row.operations(amounts, value));
       }
     }
     for (const subject of subjects) rmSync(join(subject.directory, name), { recursive: true, force: true });
     const bytes = row.bytes?.(amounts) ?? null;
-    const figures = [...of].map(([{ name: whose }, { values, cpuMs }]) => ({
-      subject: whose,
-      values,
-      cpuMs,
-    }));
+    const figures = [...of].map(([{ name: whose }, figure]) => ({ subject: whose, ...figure }));
     measured.push({ name, bytes, figures });
+    noted(measured);
   }
   return measured;
-}
-
-/** CPU that the subject's processes, and the load, have used so far. */
-function cpuOf(subject: Subject): number {
-  const { user, system } = process.cpuUsage();
-  return processCpuMs(subject.pids().map((pid) => ({ pid }))) + (user + system) / 1000;
 }
 
 /** @returns null where it cannot be measured here, which is told; a failure is told and fails the program as well */

@@ -8,7 +8,10 @@ export const SUBJECT_NAMES = [
   'gluster',
   'gluster-waits',
 ] as const;
-export type SubjectName = (typeof SUBJECT_NAMES)[number];
+/** Cache policies of a mount over the kernel transport, on one cluster; measured where they are asked for. */
+export const POLICY_NAMES = ['ttl', 'leases'] as const;
+export type PolicyName = (typeof POLICY_NAMES)[number];
+export type SubjectName = (typeof SUBJECT_NAMES)[number] | PolicyName;
 
 /** Subjects that are this project, by the transport of their mount. */
 export const OWN_NAMES = ['native', 'kernel'] as const satisfies readonly SubjectName[];

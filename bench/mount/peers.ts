@@ -10,7 +10,7 @@ import { Missing, type Subject } from './subject.ts';
 export async function diskSubject(): Promise<Subject> {
   const directory = mkdtempSync(join(tmpdir(), 'leasehold-bench-disk-'));
   const stop = async () => rmSync(directory, { recursive: true, force: true });
-  return { name: 'disk', directory, pids: () => [], stop };
+  return { name: 'disk', directory, pids: () => ({}), stop };
 }
 
 /** The local disk once more, through FUSE and a process that passes everything on. */
@@ -31,7 +31,7 @@ export async function bindfsSubject(): Promise<Subject> {
   return {
     name: 'bindfs',
     directory,
-    pids: () => (child.pid === undefined ? [] : [child.pid]),
+    pids: () => ({ mount: child.pid === undefined ? [] : [child.pid] }),
     async stop() {
       await run('umount', ['-l', directory]);
       rmSync(folder, { recursive: true, force: true });

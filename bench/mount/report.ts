@@ -1,5 +1,6 @@
 import type { Goal, Report } from '../lease/report.ts';
 import { numberText, summarize } from '../lease/statistics.ts';
+import { type Cost, PROGRAMS, sum } from './counts.ts';
 import { CLOSE_ROWS, OWN_NAMES, type RowName, type SubjectName } from './names.ts';
 import { ROWS, type Row } from './rows.ts';
 
@@ -18,7 +19,9 @@ export interface Measured {
   readonly figures: readonly {
     readonly subject: SubjectName;
     readonly values: readonly number[];
-    readonly cpuMs: readonly number[];
+    /** By measurement: how many operations it was, and what they cost. */
+    readonly operations: readonly number[];
+    readonly costs: readonly Cost[];
   }[];
 }
 
@@ -29,15 +32,18 @@ export function reportOf(
   missing: readonly string[],
   quick: boolean,
 ): Report {
-  const rows = measured.flatMap((each) => [rowOf(each, subjects), ...cpuRowOf(each, subjects)]);
+  const rows = measured.flatMap((each) => [
+    [...rowOf(each, subjects), ...ratioOf(subjects, (subject) => medianOf(each, subject), ROWS[each.name])],
+    ...costRowsOf(each, subjects),
+  ]);
   return {
-    table: { columns: ['', ...subjects], rows },
+    table: { columns: ['', ...subjects, ...(isComparison(subjects) ? [COMPARISON] : [])], rows },
     goals: quick ? [] : goalsOf(measured),
     notes: [
       'In parentheses: so many times as good as the local disk in the same row.',
       'flush-behind is kernel with --flush-behind: a close waits for nothing, as with GlusterFS, whose close does not wait by default either.',
       'gluster-waits is GlusterFS with performance.flush-behind off: a close waits until the bricks have what was written, as it does here by default.',
-      'CPU is that of all processes of the subject and of the load together.',
+      'CPU is that of all processes of the subject and of the load together; requests are those that servers answered over HTTP.',
       'The three servers, or bricks, of a subject share this machine and its one disk: every byte is written three times.',
       ...missing,
     ],
@@ -60,14 +66,62 @@ function rowOf(each: Measured, subjects: readonly SubjectName[]): string[] {
   return [`${row.title}, ${row.unit}`, ...cells];
 }
 
-function cpuRowOf(each: Measured, subjects: readonly SubjectName[]): string[][] {
+const COMPARISON = 'leases : ttl';
+
+function isComparison(subjects: readonly SubjectName[]): boolean {
+  return subjects.includes('ttl') && subjects.includes('leases');
+}
+
+/** @returns the cell that compares the policies; how many times as good, where the row says what is good, else as much */
+function ratioOf(
+  subjects: readonly SubjectName[],
+  median: (subject: SubjectName) => number | null,
+  row?: Row,
+): string[] {
+  if (!isComparison(subjects)) return [];
+  const [value, other] = [median('leases'), median('ttl')];
+  if (value === null || other === null || other === 0) return ['–'];
+  return [figureText(row === undefined ? value / other : betterTimes(row, value, other))];
+}
+
+/** CPU per gigabyte where bytes count, then CPU by process and requests, per operation. */
+function costRowsOf(each: Measured, subjects: readonly SubjectName[]): string[][] {
   const { bytes } = each;
-  if (bytes === null) return [];
-  const cells = subjects.map((subject) => {
-    const cpuMs = each.figures.find((one) => one.subject === subject)?.cpuMs ?? [];
-    return cpuMs.length === 0 ? '–' : figureText((summarize(cpuMs).median / 1000 / bytes) * GB);
-  });
-  return [['… CPU, s/GB', ...cells]];
+  const rowOfCosts = (title: string, costIn: (cost: Cost, operations: number) => number | null): string[] => {
+    const median = (subject: SubjectName): number | null => {
+      const figure = each.figures.find((one) => one.subject === subject);
+      const values =
+        figure?.costs.map((cost, run) => costIn(cost, figure.operations[run] ?? Number.NaN)) ?? [];
+      const known = values.filter((value) => value !== null);
+      return known.length === 0 ? null : summarize(known).median;
+    };
+    const cells = subjects.map((subject) => {
+      const value = median(subject);
+      return value === null ? '–' : figureText(value);
+    });
+    return [title, ...cells, ...ratioOf(subjects, median)];
+  };
+  const cpu = (title: string, isCounted: (name: string) => boolean): string[] =>
+    rowOfCosts(title, ({ cpuMs }, operations) => {
+      const counted = Object.entries(cpuMs).filter(([name]) => isCounted(name));
+      return counted.length === 0 ? null : sum(Object.fromEntries(counted)) / operations;
+    });
+  const perGb =
+    bytes === null ? [] : [rowOfCosts('… CPU, s/GB', ({ cpuMs }) => (sum(cpuMs) / 1000 / bytes) * GB)];
+  return [
+    ...perGb,
+    cpu('… CPU, ms per operation', () => true),
+    ...processesOf(each).map((process) => cpu(`… … ${process}`, (name) => name === process)),
+    rowOfCosts('… requests per operation', ({ requests }, operations) =>
+      requests === null ? null : sum(requests) / operations,
+    ),
+  ];
+}
+
+/** The mount first, then servers, the load last. */
+function processesOf({ figures }: Measured): string[] {
+  const names = figures.flatMap(({ costs }) => costs.flatMap(({ cpuMs }) => Object.keys(cpuMs)));
+  return [...new Set(names.filter((name) => name !== PROGRAMS)), PROGRAMS];
 }
 
 function medianOf(each: Measured, subject: SubjectName): number | null {

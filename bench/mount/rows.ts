@@ -51,6 +51,8 @@ export interface Row {
   readonly kind: 'data' | 'metadata';
   /** Bytes that one measurement moves, where the CPU for them is worth telling. */
   readonly bytes?: (amounts: Amounts) => number;
+  /** @param value as `measure` returned it. @returns how many operations one measurement is */
+  readonly operations: (amounts: Amounts, value: number) => number;
   /**
    * @param at.folder one of this row, on the subject, that stays for the runs that follow
    * @param at.turn the number of the run, from 0
@@ -62,6 +64,8 @@ export interface Row {
 export interface Place {
   readonly subject: Subject;
   readonly folder: string;
+  /** The same folder by way of each mount; jobs take turns. */
+  readonly folders: readonly string[];
   readonly turn: number;
   readonly amounts: Amounts;
   /** Does what the figure is about, and counts the CPU that it costs; what prepares it stays outside. */
@@ -71,6 +75,11 @@ export interface Place {
 }
 
 const sequential = (amounts: Amounts): number => amounts.sequentialMib * MIB;
+const folderOf = ({ folders, folder }: Place, job: number): string => folders[job % folders.length] ?? folder;
+
+function repositoryFiles({ tarFiles }: Amounts): number {
+  return Math.ceil(tarFiles / 4);
+}
 
 function writing(requestBytes: number, fsync: boolean): Row {
   const size = requestBytes === MIB ? '1 MiB' : '128 KiB';
@@ -79,6 +88,7 @@ function writing(requestBytes: number, fsync: boolean): Row {
     unit: 'MB/s',
     kind: 'data',
     bytes: sequential,
+    operations: (amounts) => sequential(amounts) / requestBytes,
     async measure({ folder, amounts, turn, counted }) {
       const path = join(folder, `f${turn}`);
       const order: Order = { kind: 'write', path, bytes: sequential(amounts), requestBytes, fsync };
@@ -94,6 +104,7 @@ function reading(requestBytes: number, cold: boolean): Row {
     unit: 'MB/s',
     kind: 'data',
     bytes: sequential,
+    operations: (amounts) => sequential(amounts) / requestBytes,
     async measure({ folder, amounts, turn, counted }) {
       const path = join(folder, 'file');
       const bytes = sequential(amounts);
@@ -110,7 +121,9 @@ function random(writes: boolean, jobs: number): Row {
     title: `4 KiB random ${writes ? 'writes, then fsync' : 'reads, nothing cached'}, ${jobs === 1 ? '1 job' : `${jobs} jobs`}`,
     unit: '/s',
     kind: 'data',
-    async measure({ folder, amounts, turn, counted }) {
+    operations: ({ randomMs }, value) => (value * randomMs) / 1000,
+    async measure(at) {
+      const { folder, amounts, turn, counted } = at;
       const bytes = amounts.randomMib * MIB;
       const path = join(folder, 'file');
       if (turn === 0) await perform([{ kind: 'write', path, bytes, requestBytes: MIB, fsync: true }]);
@@ -118,7 +131,7 @@ function random(writes: boolean, jobs: number): Row {
       const orders = Array.from({ length: jobs }, (_, job): Order => {
         return {
           kind: 'random',
-          path,
+          path: join(folderOf(at, job), 'file'),
           bytes,
           writes,
           forMs: amounts.randomMs,
@@ -135,12 +148,14 @@ function creating(jobs: number): Row {
     title: `create, write 4 KiB, close, ${jobs === 1 ? '1 job' : `${jobs} jobs`}`,
     unit: 'files/s',
     kind: 'metadata',
-    async measure({ folder, amounts, turn, counted }) {
+    operations: ({ files }) => files,
+    async measure(at) {
+      const { amounts, turn, counted } = at;
       const count = Math.ceil(amounts.files / jobs);
       const orders = Array.from({ length: jobs }, (_, job): Order => {
         return {
           kind: 'create',
-          folder: join(folder, `d${turn}`),
+          folder: join(folderOf(at, job), `d${turn}`),
           from: job * count,
           count,
           bytes: SMALL_BYTES,
@@ -157,6 +172,7 @@ function eachFile(kind: 'stat' | 'unlink'): Row {
     title: kind === 'stat' ? 'stat, nothing cached' : 'unlink',
     unit: 'files/s',
     kind: 'metadata',
+    operations: ({ files }) => files,
     async measure({ folder, amounts, turn, counted }) {
       const files = { folder: join(folder, `d${turn}`), from: 0, count: amounts.files };
       await perform([{ kind: 'create', ...files, bytes: 0 }]);
@@ -187,6 +203,7 @@ export const ROWS: Readonly<Record<RowName, Row>> = {
     unit: 's',
     less: true,
     kind: 'metadata',
+    operations: ({ tarFiles }) => tarFiles,
     async measure({ folder, shared, amounts, turn, counted }) {
       await needs('tar');
       const archive = join(shared, 'files.tar');
@@ -201,10 +218,11 @@ export const ROWS: Readonly<Record<RowName, Row>> = {
     unit: 's',
     less: true,
     kind: 'metadata',
+    operations: repositoryFiles,
     async measure({ folder, shared, amounts, turn, counted }) {
       await needs('git');
       const repository = join(shared, 'repository');
-      await once(repository, () => makeRepository(repository, Math.ceil(amounts.tarFiles / 4)));
+      await once(repository, () => makeRepository(repository, repositoryFiles(amounts)));
       const target = join(folder, `c${turn}`);
       return counted(() => secondsOf(() => run('git', ['clone', '--quiet', `file://${repository}`, target])));
     },
@@ -213,6 +231,8 @@ export const ROWS: Readonly<Record<RowName, Row>> = {
     title: 'dbench, 10 clients',
     unit: 'MB/s',
     kind: 'metadata',
+    // One is a megabyte.
+    operations: ({ dbenchSeconds }, value) => dbenchSeconds * value,
     async measure({ folder, amounts, counted }) {
       await needs('dbench');
       const seconds = `${amounts.dbenchSeconds}`;
@@ -227,6 +247,7 @@ export const ROWS: Readonly<Record<RowName, Row>> = {
     unit: 's',
     less: true,
     kind: 'metadata',
+    operations: ({ listedFiles }) => listedFiles,
     async measure({ folder, amounts, turn, counted }) {
       const count = Math.ceil(amounts.listedFiles / 10);
       if (turn === 0) {

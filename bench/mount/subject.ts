@@ -8,8 +8,12 @@ export interface Subject {
   readonly directory: string;
   /** What is measured of it; absent: all. */
   readonly rows?: readonly RowName[];
-  /** All of its processes, this one's not among them. */
-  pids(): readonly number[];
+  /** The same files by way of further mounts. */
+  readonly others?: readonly string[];
+  /** All of its processes, this one's not among them, by what they are: `mount`, or one of the servers. */
+  pids(): Readonly<Record<string, readonly number[]>>;
+  /** How many HTTP requests its servers have answered so far, by route; absent: not known. */
+  requests?(): Promise<ReadonlyMap<string, number>>;
   stop(): Promise<void>;
 }
 

@@ -116,7 +116,7 @@ function addRevokedCommand(cert: Command): void {
     .option('--out <file>', 'write them to a file, which clients take with --revoked')
     .action(async ({ out }: { readonly out?: string }, command: Command) => {
       await withClient(command, async (client, call) => {
-        const list = await client.revokedCertificates(call);
+        const list = await client.admin.revokedCertificates(call);
         const text = `${JSON.stringify(list, null, 2)}\n`;
         if (out === undefined) return printText(text);
         await writeWhole(out, text, PUBLIC_MODE);

@@ -96,7 +96,7 @@ async function allPages(client: ClusterClient, call?: CallOptions): Promise<Chec
   const unreachable = new Set<string>();
   let compared = 0;
   for (let after: number | null = 0; after !== null; ) {
-    const page = await client.check(after, call);
+    const page = await client.admin.check(after, call);
     findings.push(...page.findings);
     for (const server of page.unreachable) unreachable.add(server);
     compared += page.compared;

@@ -65,7 +65,7 @@ async function copy(
   const target = { volume: to.volume, path };
   const told = { from: `${from.volume}:${from.path}`, to: `${target.volume}:${target.path}` };
   if (source.kind !== 'directory') {
-    await client.copyFile(from, target, { overwrite, ...call });
+    await client.admin.copyFile(from, target, { overwrite, ...call });
     if (json) printJson({ ...told, files: 1 });
     return;
   }
@@ -80,7 +80,7 @@ async function copy(
   const skipped: string[] = [];
   try {
     // Where nothing is replaced a copy cannot be gone on with, and so need not be known again.
-    for await (const part of client.copyTree(from, target, { overwrite, resume: overwrite, ...call })) {
+    for await (const part of client.admin.copyTree(from, target, { overwrite, resume: overwrite, ...call })) {
       sum.files += part.files;
       sum.directories += part.directories;
       sum.links += part.links;

@@ -102,7 +102,10 @@ async function change(
     await assertTaking(client, added, call);
     const { volume } = await client.query({ kind: 'volume', name: info.volume }, call);
     const count = members.length === volume.replicas ? null : members.length;
-    const view = await client.changeMembers(info.file, members, { ...call, timeoutMs: MOVE_TIMEOUT_MS });
+    const view = await client.admin.changeMembers(info.file, members, {
+      ...call,
+      timeoutMs: MOVE_TIMEOUT_MS,
+    });
     await client.command({ kind: 'set-replicas', inode: info.file, count }, call);
     if (options.json) printJson(view);
     else printLine(`${path} is on ${view.members.join(', ')} now`);

@@ -28,10 +28,12 @@ export function addScrubCommand(program: Command): void {
       await withClient(command, async (client, call) => {
         const wanted = server ?? null;
         let told =
-          options.look === true ? await client.scrubs(wanted, call) : await client.startScrubs(wanted, call);
+          options.look === true
+            ? await client.admin.scrubs(wanted, call)
+            : await client.admin.startScrubs(wanted, call);
         while (options.wait === true && Object.values(told).some((scrub) => scrub?.state === 'running')) {
           await systemWorld.sleep(LOOK_MS, call);
-          told = await client.scrubs(wanted, call);
+          told = await client.admin.scrubs(wanted, call);
         }
         if (options.json === true) printJson(told);
         else printScrubs(told);

@@ -117,7 +117,7 @@ function describeState(server: ServerStatus): string {
 /** Null where the primary does not say: it has just changed, or is of a version that knows no locks. */
 async function locksOrNull(client: ClusterClient, file: number, call: CallOptions): Promise<LockList | null> {
   try {
-    return await client.locks(file, { ...call, timeoutMs: LOCKS_TIMEOUT_MS });
+    return await client.admin.locks(file, { ...call, timeoutMs: LOCKS_TIMEOUT_MS });
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     return null;

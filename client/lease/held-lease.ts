@@ -2,8 +2,8 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { LeaseKeys } from '../../wire/named-lease.ts';
 import type { GrantedLease, LeaseEvent } from '../../wire/named-lease-api.ts';
-import type { ExchangeRequest } from '../attempt.ts';
 import type { CallOptions, ExchangeOutcome } from '../exchange.ts';
+import type { ExchangeRequest } from '../request.ts';
 import { type LeaseMoment, leaseLeftMs } from './lease-clock.ts';
 
 /** A lease is refreshed when this part of it is left. */

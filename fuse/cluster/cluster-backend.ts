@@ -68,7 +68,10 @@ export function clusterBackend(
     return result;
   };
   const changes = { answered: 0, flushed: 0 };
+  const findsNumbers = path === '/' && !isSnapshot(volume);
   const byNumber: FileSystemBackend['byNumber'] = async (inode, which) => {
+    if (!findsNumbers)
+      throw new ServiceError('not-found', `Inode ${inode} is not looked up by its number here`);
     if (which === 'parent') return client.resolve(volume, posix.dirname(await pathOf(inode)));
     const { attributes } = await query({ kind: 'attributes', inode });
     // Numbers are those of all volumes, and a handle is whatever a program says.
@@ -108,15 +111,14 @@ export function clusterBackend(
       return client.close();
     },
     isAway: () => reach.isAway,
-    // Each call is answered when the cluster has it.
-    flush: () => Promise.resolve(),
-    ...(path === '/' && !isSnapshot(volume) ? { byNumber } : {}),
+    isChanging: () => false,
+    findsNumbers,
+    byNumber,
     async lookup(parent, name) {
       return (await query({ kind: 'lookup', parent, name, ...shown })).attributes;
     },
-    ...(client instanceof RememberingClient
-      ? { remembers: (parent, name) => client.remembers(parent, name) }
-      : {}),
+    caches: client instanceof RememberingClient,
+    isCached: (parent, name) => client instanceof RememberingClient && client.remembers(parent, name),
     async attributes(inode) {
       return (await query({ kind: 'attributes', inode, ...shown })).attributes;
     },
@@ -319,6 +321,7 @@ function clusterFile(
       return { copiedBytes: state.offset - toOffset, state };
     },
     arrive: async () => undefined,
+    keeps: () => false,
     flush: () => handle.flush(),
     async seal() {
       // Not what another client has written since, however late this request arrives.

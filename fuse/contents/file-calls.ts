@@ -1,13 +1,10 @@
-import type { World } from '../../base/world.ts';
-import type { Attributes, FileSystemBackend } from '../backend.ts';
+import type { Attributes } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
-import type { AccessTimes } from '../pending/access-times.ts';
-import type { ErrorSequence } from '../pending/error-sequence.ts';
-import type { Caller, LockRequest, Log, Opened } from '../transport.ts';
-import { type FileHandle, FileHandles, isForWriting } from './file-handles.ts';
-import type { OpenLocks } from './locks.ts';
+import type { Caller, Opened } from '../transport.ts';
+import { type FileHandle, type FileHandles, isForWriting, throwFailed } from './file-handles.ts';
 import type { OpenFile } from './open-file.ts';
 import type { OpenFiles } from './open-files.ts';
+import type { FileParts } from './parts.ts';
 import { RangeCopies } from './range-copies.ts';
 import { ReadAhead } from './read-ahead.ts';
 
@@ -27,35 +24,20 @@ const FALLOC_FL_ZERO_RANGE = 16;
 
 /** The kernel's calls on files that are open, by handle. */
 export class FileCalls {
-  readonly #world: World;
-  readonly #backend: FileSystemBackend;
+  readonly #parts: FileParts;
   readonly #files: OpenFiles;
-  readonly #accesses: AccessTimes;
-  readonly #log: Log;
-  readonly #ageMaxMs: number;
   readonly #flushBehind: boolean;
   readonly #handles: FileHandles;
   readonly #readAhead: ReadAhead;
   readonly #copies: RangeCopies;
 
   /** @param flushBehind a close waits for nothing, but where there are locks */
-  constructor(
-    world: World,
-    backend: FileSystemBackend,
-    files: OpenFiles,
-    accesses: AccessTimes,
-    errors: ErrorSequence,
-    log: Log,
-    { ageMaxMs, flushBehind }: { readonly ageMaxMs: number; readonly flushBehind: boolean },
-  ) {
-    this.#world = world;
-    this.#backend = backend;
+  constructor(parts: FileParts, files: OpenFiles, handles: FileHandles, flushBehind: boolean) {
+    const { world } = parts;
+    this.#parts = parts;
     this.#files = files;
-    this.#accesses = accesses;
-    this.#log = log;
-    this.#ageMaxMs = ageMaxMs;
     this.#flushBehind = flushBehind;
-    this.#handles = new FileHandles(errors);
+    this.#handles = handles;
     this.#readAhead = new ReadAhead(world, READ_AHEAD_BYTES_MAX);
     const isCurrent = (file: OpenFile): boolean | Promise<boolean> => this.#isCurrent(file, false);
     this.#copies = new RangeCopies(world, this.#readAhead, files.inodes.cache.attributes, isCurrent);
@@ -77,7 +59,9 @@ export class FileCalls {
   /** For how long what was written here is believed: the kernel asks for attributes before it reads, but not where a file is mapped. */
   get #writtenMs(): number {
     if (this.#files.kernel?.asksBeforeReads !== true) return 0;
-    return this.#ageMaxMs === 0 ? ASKED_MS : Math.min(this.#ageMaxMs, WRITTEN_MS_MAX);
+    return this.#files.inodes.cache.ttlMs === 0
+      ? ASKED_MS
+      : Math.min(this.#files.inodes.cache.ttlMs, WRITTEN_MS_MAX);
   }
 
   async read(handle: number, offset: number, length: number): Promise<Uint8Array> {
@@ -103,8 +87,11 @@ export class FileCalls {
    */
   #isCurrent(file: OpenFile, wasAsked: boolean): boolean | Promise<boolean> {
     const strictMs = wasAsked ? ASKED_MS : 0;
-    const ageMaxMs = this.#ageMaxMs === 0 ? strictMs : Math.min(this.#ageMaxMs, FETCHED_MS_MAX);
-    return this.#world.nowMs() - file.confirmedMs < ageMaxMs || this.#files.confirm(file);
+    const ageMaxMs =
+      this.#files.inodes.cache.ttlMs === 0
+        ? strictMs
+        : Math.min(this.#files.inodes.cache.ttlMs, FETCHED_MS_MAX);
+    return this.#parts.world.nowMs() - file.known.confirmedMs < ageMaxMs || this.#files.confirm(file);
   }
 
   /** @see FileSystemCalls.keptPages */
@@ -123,7 +110,7 @@ export class FileCalls {
 
   /** @returns whether the file has another access time by that */
   #noteRead({ file, unnoted }: FileHandle): boolean {
-    return !unnoted && this.#accesses.read(file.latest);
+    return !unnoted && this.#parts.accesses.read(file.latest);
   }
 
   /** The bytes that `read` returned are not used any more. */
@@ -146,7 +133,7 @@ export class FileCalls {
     if (!Number.isSafeInteger(offset + bytes.length))
       throw new ErrnoError('EFBIG', 'The file would be too large');
     opened.failedSync = null;
-    this.#throwFailed(opened);
+    throwFailed(opened);
     file.locks?.assertKept(handle);
     await this.#files.clearPrivileges(file, caller);
     this.#files.inodes.cache.attributes.written(file.inode);
@@ -179,9 +166,9 @@ export class FileCalls {
    * one of them locked until the answer, which must not wait for it.
    */
   #dropBehindAnswer(file: OpenFile): void {
-    this.#world.soon(() => {
+    this.#parts.world.soon(() => {
       this.#appended(file).catch((error: unknown) => {
-        this.#log('debug', 'pages are not dropped', { file: file.inode, error: String(error) });
+        this.#parts.log('debug', 'pages are not dropped', { file: file.inode, error: String(error) });
       });
     });
   }
@@ -191,7 +178,7 @@ export class FileCalls {
     if (opened.persisting) await this.persist(handle);
     else if (this.#files.room.isTight) {
       await opened.file.arrive();
-      this.#throwFailed(opened);
+      throwFailed(opened);
     }
   }
 
@@ -207,42 +194,7 @@ export class FileCalls {
       opened.file.locks?.closed(handle);
     }
     // Reported to the process that closes: it may have a copy of the descriptor, and be about to run another program.
-    if (opened.writing) this.#throwFailed(opened);
-  }
-
-  lockHolder(handle: number, request: LockRequest): Promise<LockRequest | null> {
-    return this.#locksOf(this.#handles.of(handle).file).holder(handle, request);
-  }
-
-  /**
-   * Sets a lock or gives it back, at the file's primary. What was written under it arrives before it is given back; who
-   * gets it sees what was written before.
-   */
-  async lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void> {
-    const opened = this.#handles.of(handle);
-    const { file } = opened;
-    if (request.type === 'unlock') {
-      if (file.locks === null) return;
-      await file.writes.drain();
-      await file.locks.lock(handle, request, false, signal);
-      if (opened.writing) this.#throwFailed(opened);
-      return;
-    }
-    const locks = this.#locksOf(file);
-    await locks.lock(handle, request, waits, signal);
-    try {
-      await file.refresh(() => this.#files.dropPages(file));
-    } catch (error) {
-      // A program that gets an error does not know that there is a lock.
-      await locks.lock(handle, { ...request, type: 'unlock' }, false, signal);
-      throw error;
-    }
-  }
-
-  #locksOf(file: OpenFile): OpenLocks {
-    return file.openLocks((lost) => {
-      this.#log('error', 'locks were lost', { file: file.inode, locks: lost.length });
-    });
+    if (opened.writing) throwFailed(opened);
   }
 
   async persist(handle: number): Promise<void> {
@@ -253,7 +205,7 @@ export class FileCalls {
     const lost = opened.errors.peek();
     if (lost !== undefined) this.#logLost(opened.file.inode, lost);
     // The first flush of a file flushes its name, too; this is for what was changed of names and attributes since.
-    else await Promise.all([opened.file.persist(), this.#backend.persistNames?.('mount')]);
+    else await Promise.all([opened.file.persist(), this.#parts.backend.persistNames('mount')]);
     const error = opened.errors.checkAndAdvance();
     if (error !== undefined) throw error;
     if (failedSync !== null) throw failedSync.error;
@@ -294,14 +246,14 @@ export class FileCalls {
     if (offset < 0 || length <= 0) throw new ErrnoError('EINVAL', `No range: ${length} bytes at ${offset}`);
     const end = offset + length;
     if (!Number.isSafeInteger(end)) throw new ErrnoError('EFBIG', 'The file would be too large');
-    this.#throwFailed(opened);
+    throwFailed(opened);
     file.locks?.assertKept(handle);
     switch (mode) {
       case 0:
       case FALLOC_FL_KEEP_SIZE: {
         const { sizeBytes } = await file.state();
         if (end <= sizeBytes) return this.#touch(file, caller);
-        const space = await this.#backend.space();
+        const space = await this.#parts.backend.space();
         this.#files.room.heard(space);
         const { freeBytes, isQuota } = space;
         if (end - sizeBytes > freeBytes) {
@@ -326,7 +278,7 @@ export class FileCalls {
         throw new ErrnoError('EOPNOTSUPP', `Allocation mode ${mode} is not supported`);
     }
     this.#files.inodes.cache.attributes.forget(file.inode);
-    this.#throwFailed(opened);
+    throwFailed(opened);
   }
 
   /** What was asked for is there, and counts as a change all the same. */
@@ -375,7 +327,7 @@ export class FileCalls {
     if (source === file && Math.abs(fromOffset - toOffset) < wanted) {
       throw new ErrnoError('EINVAL', 'The ranges overlap');
     }
-    this.#throwFailed(opened);
+    throwFailed(opened);
     source.locks?.assertKept(from);
     file.locks?.assertKept(to);
     await this.#files.clearPrivileges(file, caller);
@@ -386,12 +338,7 @@ export class FileCalls {
     return done;
   }
 
-  #throwFailed(opened: FileHandle): void {
-    const error = opened.errors.check();
-    if (error !== undefined) throw error;
-  }
-
   #logLost(inode: number, error: unknown): void {
-    this.#log('error', 'writes failed', { file: inode, error: String(error) });
+    this.#parts.log('error', 'writes failed', { file: inode, error: String(error) });
   }
 }

@@ -59,9 +59,9 @@ export class FileHandles {
       handle,
       // An append lands where the cluster's file ends, which the kernel's cache cannot know.
       directIo: appending,
-      linked: file.attributes.links > 1,
+      linked: file.known.attributes.links > 1,
       // With bytes under way there is no version yet that a later open could find unchanged.
-      version: file.writes.dirty ? null : contentsName(file.inode, file.attributes.contents),
+      version: file.writes.dirty ? null : contentsName(file.inode, file.known.attributes.contents),
     };
   }
 
@@ -75,6 +75,12 @@ export class FileHandles {
   delete(handle: number): void {
     this.#byHandle.delete(handle);
   }
+}
+
+/** @throws the latest error of a write since the last sync of the descriptor */
+export function throwFailed({ errors }: FileHandle): void {
+  const error = errors.check();
+  if (error !== undefined) throw error;
 }
 
 /** @param flags of open(2) */

@@ -1,76 +1,53 @@
 import { constants } from 'node:fs';
 import { assert } from '../../base/assert.ts';
-import type { World } from '../../base/world.ts';
 import { allDone } from '../all-done.ts';
-import type { Attributes, FileSystemBackend } from '../backend.ts';
+import type { Attributes } from '../backend.ts';
 import { ErrnoError, errnoName } from '../errno.ts';
 import { Inodes, withoutPrivileges } from '../metadata/inodes.ts';
-import type { AccessTimes } from '../pending/access-times.ts';
-import { DirtyBudget } from '../pending/dirty-budget.ts';
-import type { ErrorSequence } from '../pending/error-sequence.ts';
 import { Orphans } from '../pending/orphans.ts';
 import { FLUSH_ALL, type FlushScope, type PendingKind } from '../pending/pending-ops.ts';
 import { Settles } from '../pending/settles.ts';
-import type { Answered, Caller, FileKernel, Log } from '../transport.ts';
+import type { Answered, Caller, FileKernel } from '../transport.ts';
 import { CAPABILITY_NAME } from '../xattr-names.ts';
 import { isForWriting } from './file-handles.ts';
-import { OpenFile } from './open-file.ts';
+import { OpenFile, type OpenFileParts } from './open-file.ts';
 import { PageChecks } from './page-checks.ts';
+import type { FileParts } from './parts.ts';
 import { Room } from './room.ts';
 import { WrittenPages } from './written-pages.ts';
-
-const DIRTY_BYTES_MAX = 64 * 1024 * 1024;
 
 /** Files that are open on this mount, from the first open to what there is to do when they are closed. */
 export class OpenFiles implements PendingKind {
   readonly inodes: Inodes;
   readonly room: Room;
-  readonly #world: World;
-  readonly #backend: FileSystemBackend;
-  readonly #limitMs: number;
-  readonly #log: Log;
-  readonly #ageMaxMs: number;
-  readonly #accesses: AccessTimes;
-  readonly #budget: DirtyBudget;
+  readonly #parts: FileParts;
+  readonly #fileParts: OpenFileParts;
   readonly #pages: WrittenPages;
   readonly #open = new Map<number, OpenFile>();
   #pageChecks: PageChecks | null = null;
   readonly #settles: Settles;
-  readonly #errors: ErrorSequence;
   readonly #orphans: Orphans;
   /** Of files that have extended attributes, and no capability among them. */
   readonly #withoutCapability = new WeakSet<Attributes>();
   /** Null before the mount is there. */
   kernel: FileKernel | null = null;
 
-  /**
-   * @param writtenBytesMax memory for pages of what was written
-   * @param isDelegated whether no other client changes the directory now
-   */
-  constructor(
-    world: World,
-    backend: FileSystemBackend,
-    limitMs: number,
-    log: Log,
-    ageMaxMs: number,
-    accesses: AccessTimes,
-    writtenBytesMax: number,
-    errors: ErrorSequence,
-    isDelegated: (directory: number) => boolean,
-  ) {
-    this.#world = world;
-    this.#budget = new DirtyBudget(world, DIRTY_BYTES_MAX);
-    this.#backend = backend;
-    this.#limitMs = limitMs;
-    this.#log = log;
+  /** @param writtenBytesMax memory for pages of what was written */
+  constructor(parts: FileParts, writtenBytesMax: number) {
+    const { world, backend, cache, accesses, log, pending } = parts;
+    this.#parts = parts;
     this.#settles = new Settles(log);
-    this.#ageMaxMs = ageMaxMs;
-    this.#accesses = accesses;
-    this.#errors = errors;
     this.#pages = new WrittenPages(writtenBytesMax);
     const openFile = (inode: number): OpenFile | undefined => this.#open.get(inode);
-    this.inodes = new Inodes(world, backend, openFile, accesses, ageMaxMs, isDelegated);
+    this.inodes = new Inodes(world, backend, cache, openFile, accesses, pending);
     this.room = new Room(world, () => backend.space());
+    const kernel = (): FileKernel | null => this.kernel;
+    this.#fileParts = {
+      ...{ ...parts, room: this.room },
+      get kernel() {
+        return kernel();
+      },
+    };
     this.#orphans = new Orphans(world, backend, () => this.#open.keys(), log);
   }
 
@@ -80,7 +57,8 @@ export class OpenFiles implements PendingKind {
     // The library's transport, with which the kernel does not ask, cannot have it drop pages either.
     if (!kernel.asksBeforeReads) return;
     const check = async (file: OpenFile): Promise<void> => void (await this.confirm(file, true));
-    this.#pageChecks = new PageChecks(this.#world, this.#ageMaxMs, () => this.#open.values(), check);
+    const { world, cache } = this.#parts;
+    this.#pageChecks = new PageChecks(world, cache.ttlMs, () => this.#open.values(), check);
   }
 
   async open(inode: number, flags: number, caller: Caller): Promise<OpenFile> {
@@ -206,7 +184,7 @@ export class OpenFiles implements PendingKind {
     const isOnceMore = isNamed && refusedOpens.isRepetition(thread, inode);
     if (isOnceMore || (isNamed && cache.isNameCached(inode)))
       return this.#attributesToOpen(inode, thread, isOnceMore);
-    return this.#open.get(inode)?.attributes ?? cache.lookedUp(inode) ?? (await this.inodes.ask(inode));
+    return this.#open.get(inode)?.known.attributes ?? cache.lookedUp(inode) ?? (await this.inodes.ask(inode));
   }
 
   /**
@@ -214,15 +192,15 @@ export class OpenFiles implements PendingKind {
    * @returns false where the cluster does not say which contents there are now
    */
   async confirm(file: OpenFile, dropsPages = false): Promise<boolean> {
-    const askedMs = this.#world.nowMs();
+    const askedMs = this.#parts.world.nowMs();
     try {
       const attributes = await this.inodes.ask(file.inode);
-      file.confirm(attributes, askedMs);
+      file.known.confirm(attributes, askedMs);
       if (dropsPages) await file.refreshPages(attributes, () => this.dropPages(file));
       return true;
     } catch (error) {
       // The read itself meets the same error, or does without what was fetched before.
-      this.#log('debug', 'contents are not confirmed', { file: file.inode, error: String(error) });
+      this.#parts.log('debug', 'contents are not confirmed', { file: file.inode, error: String(error) });
       return false;
     }
   }
@@ -255,7 +233,7 @@ export class OpenFiles implements PendingKind {
     for (const file of this.#open.values()) {
       const { failure } = file.writes;
       if (failure !== null)
-        this.#log('error', 'writes were lost', { file: file.inode, error: String(failure.error) });
+        this.#parts.log('error', 'writes were lost', { file: file.inode, error: String(failure.error) });
       // From here on no program writes, although handles may be open.
       file.writerCount = 0;
       if (file.unsettled) this.#settle(file);
@@ -266,19 +244,9 @@ export class OpenFiles implements PendingKind {
   #opened(attributes: Attributes, writing: boolean): OpenFile {
     let file = this.#open.get(attributes.inode);
     if (file === undefined) {
-      const backend = this.#backend.openFile(attributes.inode, attributes.replicas, attributes.contents);
-      const pages = this.#pages.of(attributes.inode, attributes.contents);
-      file = new OpenFile(
-        this.#world,
-        attributes,
-        backend,
-        this.#budget,
-        this.#limitMs,
-        pages,
-        () => this.kernel,
-        this.room,
-        this.#errors,
-      );
+      const { inode, replicas, contents } = attributes;
+      const backend = this.#parts.backend.openFile(inode, replicas, contents);
+      file = new OpenFile(this.#fileParts, attributes, backend, this.#pages.of(inode, contents));
       this.#open.set(attributes.inode, file);
     }
     file.handleCount++;
@@ -287,7 +255,7 @@ export class OpenFiles implements PendingKind {
   }
 
   async clearPrivileges(file: OpenFile, caller: Caller): Promise<void> {
-    const { mode } = file.attributes;
+    const { mode } = file.known.attributes;
     const { killsPrivileges = caller.uid !== 0 } = caller;
     await this.#removeCapability(file);
     if (!killsPrivileges || mode === withoutPrivileges(mode)) return;
@@ -296,11 +264,12 @@ export class OpenFiles implements PendingKind {
 
   /** The kernel removes a capability before a write to its pages, and leaves that to the file system where a write goes past them. */
   async #removeCapability(file: OpenFile): Promise<void> {
-    const { attributes, inode } = file;
+    const { inode } = file;
+    const { attributes } = file.known;
     if (attributes.xattrs === 0 || this.#withoutCapability.has(attributes)) return;
     try {
-      await this.#backend.xattr(inode, CAPABILITY_NAME);
-      await this.#backend.removeXattr(inode, CAPABILITY_NAME);
+      await this.#parts.backend.xattr(inode, CAPABILITY_NAME);
+      await this.#parts.backend.removeXattr(inode, CAPABILITY_NAME);
       this.inodes.cache.attributes.drop(inode);
     } catch (error) {
       if (errnoName(error) !== 'ENODATA') throw error;
@@ -318,11 +287,11 @@ export class OpenFiles implements PendingKind {
     if (file.written || file.writes.failure !== null)
       this.inodes.cache.attributes.closed(file.inode, (heard) => file.since(heard));
     file.locks?.close().catch((error: unknown) => {
-      this.#log('error', 'locks of a closed file could not be given back', { error: String(error) });
+      this.#parts.log('error', 'locks of a closed file could not be given back', { error: String(error) });
     });
     file.closed();
     this.#open.delete(file.inode);
-    if (this.#orphans.has(file.inode)) this.#accesses.forget(file.inode);
+    if (this.#orphans.has(file.inode)) this.#parts.accesses.forget(file.inode);
     this.#orphans.delete(file.inode);
   }
 

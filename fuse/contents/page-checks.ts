@@ -46,8 +46,8 @@ export class PageChecks {
     this.#isRunning = true;
     // Half a period: the kernel's own questions, which confirm a file, come at about the same pace.
     const beforeMs = this.#world.nowMs() - this.#periodMs / 2;
-    const due = [...this.#files()].filter((file) => file.mayHavePages && file.confirmedMs < beforeMs);
-    const first = due.toSorted((a, b) => a.confirmedMs - b.confirmedMs).slice(0, CHECKS_MAX);
+    const due = [...this.#files()].filter((file) => file.mayHavePages && file.known.confirmedMs < beforeMs);
+    const first = due.toSorted((a, b) => a.known.confirmedMs - b.known.confirmedMs).slice(0, CHECKS_MAX);
     await Promise.all(first.map((file) => this.#check(file)));
     this.#isRunning = false;
   }

@@ -1,10 +1,14 @@
 import type { World } from '../../base/world.ts';
+import { type ErrnoName, errnoName } from '../errno.ts';
 import type { AttributeRecords } from '../metadata/attribute-records.ts';
 import type { OpenFile } from './open-file.ts';
 import { type ReadAhead, ReadPosition } from './read-ahead.ts';
 
 /** One call copies for so long at the most, in milliseconds: the program can be interrupted after it. */
 const COPY_MS_MAX = 1_000;
+
+/** With these a piece was certainly not copied. */
+const REFUSALS: ReadonlySet<ErrnoName> = new Set(['EDQUOT', 'ENOSPC', 'EFBIG', 'EROFS']);
 
 /** Copies a range of one open file to another. */
 export class RangeCopies {
@@ -79,10 +83,11 @@ export class RangeCopies {
         if (copied === 0 || this.#world.nowMs() >= untilMs) break;
       }
     } catch (error) {
-      // What was copied before counts; the next call meets the same error again.
-      if (done === 0) throw error;
+      // A short count says that the rest was not copied, nor will be; the next call meets the same error again.
+      if (done === 0 || !REFUSALS.has(errnoName(error))) throw error;
+    } finally {
+      this.#cache.forget(file.inode);
     }
-    this.#cache.forget(file.inode);
     return done;
   }
 }

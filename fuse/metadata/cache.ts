@@ -7,7 +7,7 @@ import { placeKey } from '../place.ts';
 import type { Answered, NamePlace } from '../transport.ts';
 import { Ages, type Learned, RECORDS_MAX, setBounded } from './ages.ts';
 import { AttributeRecords, type Origin } from './attribute-records.ts';
-import { KnownListings } from './known-listings.ts';
+import { DelegatedDirectories } from './delegated-directories.ts';
 
 /** How long names and attributes are valid after their request, where the mount does not say. */
 export const ATTRIBUTE_AGE_MAX_MS = 1000;
@@ -29,8 +29,9 @@ interface NameRecord extends Learned {
  */
 export class MetadataCache {
   readonly attributes: AttributeRecords;
-  /** Whole listings, where no other client changes the directory. */
-  readonly listings: KnownListings;
+  readonly delegations: DelegatedDirectories;
+  /** How long records are valid after their request; 0: not at all. */
+  readonly ttlMs: number;
   /** Names by which the kernel may open an inode without a look-up. */
   readonly kernelNames: CachedNames;
   readonly #ages: Ages;
@@ -41,17 +42,19 @@ export class MetadataCache {
 
   /**
    * @param ttlMs how long records are valid after their request; 0: not here, because the backend caches or nothing shall
-   * @param isDelegated whether no other client changes the directory now
+   * @param isDelegated whether the directory is delegated to this mount now
    */
   constructor(
     world: World,
     ttlMs = ATTRIBUTE_AGE_MAX_MS,
     isDelegated: (directory: number) => boolean = () => false,
   ) {
-    this.#ages = new Ages(world, ttlMs, isDelegated);
+    this.delegations = new DelegatedDirectories(world, ttlMs, isDelegated);
+    const isKnown = (directory: number): boolean => this.delegations.of(directory) !== undefined;
+    this.ttlMs = ttlMs;
+    this.#ages = new Ages(world, ttlMs, isKnown);
     this.#sequencer = new Sequencer(() => world.nowMs(), RECORDS_MAX);
     this.attributes = new AttributeRecords(this.#ages, this.#sequencer);
-    this.listings = new KnownListings(world, ttlMs, isDelegated);
     this.kernelNames = new CachedNames(world);
   }
 
@@ -163,10 +166,14 @@ export class MetadataCache {
     }
   }
 
-  /** From now on, as long as it is delegated, no other client changes the directory. */
-  delegated(directory: number): void {
-    this.#ages.delegated(directory, this.#sequencer.request());
-    this.listings.forget(directory);
+  /**
+   * From now on, as long as it is delegated, no other client changes the directory.
+   *
+   * @param page its first names, as they were when it was delegated
+   */
+  delegated(attributes: Attributes, page: ListedPage): void {
+    this.delegations.begin(attributes, page);
+    this.#ages.delegated(attributes.inode, this.#sequencer.request());
   }
 
   /** A name is about to change: answers about it and its directory that were requested before are void. */
@@ -196,7 +203,6 @@ export class MetadataCache {
    */
   named(directory: number, atNs: string | null): void {
     this.attributes.namesChanged(directory, atNs);
-    if (atNs === null) this.listings.forget(directory);
   }
 
   /**

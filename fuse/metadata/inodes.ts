@@ -5,7 +5,7 @@ import type { AttributeChanges, Attributes, FileSystemBackend, NotedAccess } fro
 import { ErrnoError } from '../errno.ts';
 import { RefusedOpens } from '../kernel-view/refused-opens.ts';
 import type { Answered, AttributeRequest, Caller, NamePlace, TimeChange } from '../transport.ts';
-import { MetadataCache } from './cache.ts';
+import type { MetadataCache } from './cache.ts';
 
 const SET_USER_ID = 0o4000;
 const SET_GROUP_ID = 0o2000;
@@ -20,10 +20,12 @@ export interface OpenInode {
   readonly writes: { drain(): Promise<void> };
   /** @returns attributes together with what is known of the open file */
   present(attributes: Answered): Promise<Answered>;
-  /** Attributes that a change of contents does not touch were changed here. */
-  changed(attributes: Attributes): void;
-  /** The cluster has a read of this mount. @param from the access time before */
-  accessed(from: string, to: string): void;
+  readonly known: {
+    /** Attributes that a change of contents does not touch were changed here. */
+    changedStatus(attributes: Attributes): void;
+    /** The cluster has a read of this mount. @param from the access time before */
+    accessed(from: string, to: string): void;
+  };
 }
 
 /** Access times of reads of this mount that the cluster may not have yet. */
@@ -36,6 +38,11 @@ export interface PendingAccessTimes {
   flush(scope: { readonly kind: 'inode'; readonly inode: number }): Promise<void>;
 }
 
+/** Unlinks that the cluster does not have yet. */
+export interface PendingUnlinks {
+  flush(scope: { readonly kind: 'inode'; readonly inode: number }, kinds: readonly ['unlink']): Promise<void>;
+}
+
 /** Attributes of inodes: as remembered, as the cluster tells them, and with what only this mount knows of open files. */
 export class Inodes {
   readonly cache: MetadataCache;
@@ -44,16 +51,18 @@ export class Inodes {
   readonly #backend: FileSystemBackend;
   readonly #openFile: (inode: number) => OpenInode | undefined;
   readonly #accesses: PendingAccessTimes;
+  readonly #pending: PendingUnlinks;
 
   constructor(
     world: World,
     backend: FileSystemBackend,
+    cache: MetadataCache,
     openFile: (inode: number) => OpenInode | undefined,
     accesses: PendingAccessTimes,
-    ageMaxMs: number,
-    isDelegated: (directory: number) => boolean,
+    pending: PendingUnlinks,
   ) {
-    this.cache = new MetadataCache(world, ageMaxMs, isDelegated);
+    this.#pending = pending;
+    this.cache = cache;
     this.refusedOpens = new RefusedOpens(world);
     this.#world = world;
     this.#backend = backend;
@@ -64,7 +73,7 @@ export class Inodes {
   /** The cluster has a read of this mount: access times that were known before it are replaced. */
   accessed({ inode, accessedNs, seen }: NotedAccess): void {
     this.cache.attributes.accessed(inode, seen.accessedNs, accessedNs);
-    this.#openFile(inode)?.accessed(seen.accessedNs, accessedNs);
+    this.#openFile(inode)?.known.accessed(seen.accessedNs, accessedNs);
   }
 
   isOpen(inode: number): boolean {
@@ -79,7 +88,7 @@ export class Inodes {
   /** As they are at the cluster now. */
   async ask(inode: number): Promise<Answered> {
     // What is heard while removals arrive would be believed by nobody.
-    await this.#backend.flush({ kind: 'inode', inode }, 'unlinks');
+    await this.#pending.flush({ kind: 'inode', inode }, ['unlink']);
     const requestedAt = this.cache.request();
     return this.cache.attributes.learn(await this.#backend.attributes(inode), requestedAt);
   }
@@ -167,7 +176,7 @@ export class Inodes {
     const begunAt = records.changing(inode);
     const attributes = records.changed(await this.#backend.setAttributes(inode, changes), begunAt);
     this.assertNamed(attributes);
-    this.#openFile(inode)?.changed(attributes);
+    this.#openFile(inode)?.known.changedStatus(attributes);
     return this.present(attributes);
   }
 }

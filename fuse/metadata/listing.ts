@@ -1,5 +1,5 @@
 import { assert } from '../../base/assert.ts';
-import type { ListedName } from './known-listings.ts';
+import type { ListedName } from './delegated-directories.ts';
 import { namesCompare } from './name-order.ts';
 
 /** Entries asked for at a time. */

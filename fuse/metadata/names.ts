@@ -3,14 +3,14 @@ import type { World } from '../../base/world.ts';
 import type { FileSystemBackend, ListedPage } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 import type { Answered } from '../transport.ts';
+import type { ListedName } from './delegated-directories.ts';
 import type { Inodes } from './inodes.ts';
-import type { ListedName } from './known-listings.ts';
 import { LookAhead } from './look-ahead.ts';
 
-/** Names that are looked up further apart do not belong together, where what is listed is remembered until it is called back. */
-const REMEMBERED_WINDOW_MS = 1_000;
+/** Look-ups that are further apart do not belong together, where listings are cached until a recall. */
+const CACHED_WINDOW_MS = 1_000;
 
-type NamesBackend = Pick<FileSystemBackend, 'lookup' | 'list' | 'remembers'>;
+type NamesBackend = Pick<FileSystemBackend, 'lookup' | 'list' | 'caches' | 'isCached'>;
 
 /** What names stand for: as remembered, or as the cluster tells, one by one or many at once. */
 export class Names {
@@ -18,11 +18,10 @@ export class Names {
   readonly #inodes: Inodes;
   readonly #lookAhead: LookAhead;
 
-  /** @param ageMaxMs how long an answer is valid; 0: as long as the backend remembers it, or not at all */
-  constructor(world: World, backend: NamesBackend, inodes: Inodes, ageMaxMs: number) {
+  constructor(world: World, backend: NamesBackend, inodes: Inodes) {
     this.#backend = backend;
     this.#inodes = inodes;
-    const windowMs = backend.remembers === undefined ? ageMaxMs : REMEMBERED_WINDOW_MS;
+    const windowMs = backend.caches ? CACHED_WINDOW_MS : inodes.cache.ttlMs;
     this.#lookAhead = new LookAhead(
       world,
       async (parent, after, countMax) => {
@@ -78,8 +77,8 @@ export class Names {
     after: string,
     countMax: number,
   ): Promise<{ readonly entries: readonly ListedName[]; readonly more: boolean }> {
-    const known = after === '' ? this.#inodes.cache.listings.of(parent) : undefined;
-    if (known !== undefined && known.length <= countMax) return { entries: known, more: false };
+    const known = after === '' ? this.#inodes.cache.delegations.listing(parent, countMax) : null;
+    if (known !== null) return { entries: known, more: false };
     const { entries, more } = await this.#ask(parent, after, countMax);
     return {
       entries: entries.map(({ name, attributes: { inode, kind } }) => ({ name, inode, kind })),
@@ -91,10 +90,10 @@ export class Names {
   async #ask(parent: number, after: string, countMax: number): Promise<ListedPage> {
     const { cache } = this.#inodes;
     const requestedAt = cache.request();
-    const listedAt = cache.listings.request();
+    const listedAt = cache.delegations.request();
     const page = await this.#backend.list(parent, after, countMax);
     cache.learnPage(parent, page, requestedAt);
-    if (after === '' && !page.more) cache.listings.learn(parent, page, listedAt);
+    if (after === '' && !page.more) cache.delegations.learnAll(parent, page, listedAt);
     return page;
   }
 
@@ -119,7 +118,7 @@ export class Names {
   /** @returns undefined where the cluster would have to be asked */
   #known(parent: number, name: string): Answered | Promise<Answered> | undefined {
     const attributes = this.#inodes.cache.entry(parent, name);
-    if (attributes === undefined && this.#backend.remembers?.(parent, name) !== true) return undefined;
+    if (attributes === undefined && !this.#backend.isCached(parent, name)) return undefined;
     this.#lookAhead.used(parent);
     return attributes ?? this.#askFor(parent, name);
   }

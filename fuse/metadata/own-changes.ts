@@ -1,7 +1,6 @@
 import type { Attributes, FileSystemBackend, RenameMode } from '../backend.ts';
 import type { Answered, NamePlace } from '../transport.ts';
 import type { MetadataCache } from './cache.ts';
-import type { NameChange } from './known-listings.ts';
 
 type Result<Call extends 'unlink' | 'removeDirectory' | 'rename' | 'createFile'> = Awaited<
   ReturnType<FileSystemBackend[Call]>
@@ -34,9 +33,7 @@ export class OwnChanges {
     const since = cache.request();
     let result: Result<'createFile'>;
     try {
-      result = await cache.listings.changing([place], create, ({ attributes, created }) =>
-        created ? [{ place, now: attributes }] : [],
-      );
+      result = await create();
     } catch (error) {
       cache.forgetEntry(parent, name);
       throw error;
@@ -58,30 +55,20 @@ export class OwnChanges {
   /** @returns the attributes of the file, which has one name more */
   async link(inode: number, place: NamePlace, link: () => Promise<Attributes>): Promise<Answered> {
     const begunAt = this.#cache.attributes.changing(inode);
-    const attributes = await this.#change(
-      [place],
-      link,
-      (now) => [{ place, now }],
-      (now, since) => {
-        // Of a live file its primary tells the times, which are not those of the directory.
-        if (now.live) return false;
-        this.#cache.made(place.parent, place.name, now, since);
-        return true;
-      },
-    );
+    const attributes = await this.#change([place], link, (now, since) => {
+      // Of a live file its primary tells the times, which are not those of the directory.
+      if (now.live) return false;
+      this.#cache.made(place.parent, place.name, now, since);
+      return true;
+    });
     return this.#cache.attributes.changed(attributes, begunAt);
   }
 
   unlink(place: NamePlace, unlink: () => Promise<Result<'unlink'>>): Promise<Result<'unlink'>> {
-    return this.#change(
-      [place],
-      unlink,
-      () => [{ place, now: null }],
-      ({ inode, atNs = null, behind }) => {
-        this.#cache.removed(place.parent, place.name, inode, atNs, behind);
-        return true;
-      },
-    );
+    return this.#change([place], unlink, ({ inode, atNs = null, behind }) => {
+      this.#cache.removed(place.parent, place.name, inode, atNs, behind);
+      return true;
+    });
   }
 
   /**
@@ -99,7 +86,6 @@ export class OwnChanges {
     await this.#change(
       [place],
       () => remove(inode),
-      () => [{ place, now: null }],
       ({ atNs }, since) => {
         if (atNs === undefined || inode === undefined) return false;
         cache.removedDirectory(parent, name, inode, atNs, since);
@@ -128,17 +114,12 @@ export class OwnChanges {
     // A directory is counted by the one that it leaves, and by the one that it comes to.
     const isCounted = kind === undefined || kind === 'directory' || mode === 'exchange';
     let isKnown = false;
-    const { replaced } = await this.#change(
-      [from, to],
-      rename,
-      whitens ? () => null : this.#afterRename(from, to, mode),
-      ({ atNs }, since) => {
-        if (moved === undefined || atNs === undefined || isCounted || whitens) return false;
-        cache.renamed(from, to, moved, atNs, since);
-        isKnown = true;
-        return true;
-      },
-    );
+    const { replaced } = await this.#change([from, to], rename, ({ atNs }, since) => {
+      if (moved === undefined || atNs === undefined || isCounted || whitens) return false;
+      cache.renamed(from, to, moved, atNs, since);
+      isKnown = true;
+      return true;
+    });
     // A rename changes ctime.
     for (const inode of mode === 'exchange' ? [moved, target] : [moved]) {
       if (inode === undefined) cache.forgetAsked();
@@ -151,27 +132,12 @@ export class OwnChanges {
     return { replaced, last };
   }
 
-  /** @returns the names that a rename changes in listings; `null` where they are unknown */
-  #afterRename(from: NamePlace, to: NamePlace, mode: RenameMode): () => readonly NameChange[] | null {
-    const { listings } = this.#cache;
-    const now = listings.entry(from);
-    // Of two names of one file none is gone.
-    const isOther = listings.of(to.parent) !== undefined && listings.entry(to)?.inode !== now?.inode;
-    if (now === undefined || !isOther || mode === 'exchange') return () => null;
-    return () => [
-      { place: from, now: null },
-      { place: to, now },
-    ];
-  }
-
   /**
-   * @param after @see KnownListings.changing
    * @param learn has the cache learn the outcome. @returns false where that is unknown
    */
   async #change<Outcome>(
     places: readonly NamePlace[],
     change: () => Promise<Outcome>,
-    after: (outcome: Outcome) => readonly NameChange[] | null,
     learn: (outcome: Outcome, since: number) => boolean,
   ): Promise<Outcome> {
     const cache = this.#cache;
@@ -179,7 +145,7 @@ export class OwnChanges {
     const since = cache.request();
     let isKnown = false;
     try {
-      const outcome = await cache.listings.changing(places, change, after);
+      const outcome = await change();
       isKnown = learn(outcome, since);
       return outcome;
     } finally {

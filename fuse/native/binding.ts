@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import { constants as osConstants } from 'node:os';
 import Fuse from 'fuse-native';
 import { canonical } from '../../client/mount-table.ts';
-import type { Attributes, Space } from '../backend.ts';
+import type { Attributes } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import { ErrnoError, errnoName, errnoNumber } from '../errno.ts';
 import { KernelPathView } from '../kernel-view/kernel-view.ts';
@@ -11,28 +11,22 @@ import { mountedAt, tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
 import { RecentTimeouts } from '../transport/recent-timeouts.ts';
 import { SpentCallers } from '../transport/spent-callers.ts';
-import {
-  FILE_TYPES,
-  NAME_BYTES_MAX,
-  PREFERRED_IO_BYTES,
-  sectorCount,
-  spaceNumbers,
-} from '../transport/stat.ts';
+import { FILE_TYPES } from '../transport/stat.ts';
 import type {
   Caller,
   FileSystemCalls,
   MountedTransport,
   NamePlace,
   Opened,
-  TimeChange,
   TransportOptions,
 } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
 import { BindingLocks, ownerOf } from './binding-locks.ts';
-import { OpenPaths } from './open-paths.ts';
+import { assertWasUtf8, timeChange, toSafe, toStatfs, toStats } from './conversions.ts';
+import { Paths } from './paths.ts';
 
 /**
- * The one file that knows `fuse-native` (decision 0003). The library is path-based and libfuse below it
+ * The file that calls `fuse-native` (decision 0003). The library is path-based and libfuse below it
  * gives the kernel inodes of its own: one per name. What follows from that is confined to here: paths are
  * walked to inodes, pages may be kept by path, and libfuse's way of removing an open file is undone.
  */
@@ -47,8 +41,6 @@ const SEEK_HOLE = 4;
 const CAPABILITIES_FOR_ACLS = (1 << 19) | (1 << 6);
 const NOT_SUPPORTED = -osConstants.errno.EOPNOTSUPP;
 const RENAME_EXCHANGE = 2;
-const UTIME_NOW = 0x3fff_ffff;
-const UTIME_OMIT = 0x3fff_fffe;
 
 /** libfuse renames an open file that is unlinked to such a name, and unlinks that at the last close. */
 const HIDDEN_NAME = /^\.fuse_hidden[0-9a-f]{8,}$/;
@@ -136,15 +128,14 @@ export async function mountWithBinding(
 class Binding {
   readonly #calls: FileSystemCalls;
   readonly #options: TransportOptions;
-  /** Paths that libfuse believes an unlinked open file has; in truth its name is gone. */
-  readonly #hidden = new Map<string, number>();
-  readonly #open = new OpenPaths();
+  readonly #paths: Paths;
   readonly #view: KernelPathView;
   readonly #timedOut: RecentTimeouts;
   readonly #spent: SpentCallers;
 
   constructor(calls: FileSystemCalls, options: TransportOptions) {
     this.#calls = calls;
+    this.#paths = new Paths(calls);
     this.#options = options;
     this.#view = new KernelPathView(() => options.world.nowMs(), options.cache.attributesMs);
     this.#timedOut = new RecentTimeouts(options.world);
@@ -171,7 +162,7 @@ class Binding {
             if (path !== '/' && this.#spent.has(pid))
               throw new ErrnoError('ETIMEDOUT', 'The root took as long as it may');
             const beganMs = this.#options.world.nowMs();
-            const stored = await this.#repeated(`getattr ${path}`, () => this.#lookedUp(path));
+            const stored = await this.#repeated(`getattr ${path}`, () => this.#paths.lookedUp(path));
             if (path === '/') this.#spent.rootAnswered(pid, beganMs);
             return this.#tell(path, stored, pid);
           },
@@ -180,23 +171,23 @@ class Binding {
       },
       fgetattr: (path, fd, cb) => {
         const pid = context()?.pid ?? 0;
-        this.#answer(cb, async () => this.#tell(path, await this.#attributesOfHandle(path, fd), pid));
+        this.#answer(cb, async () => this.#tell(path, await this.#paths.attributesOfHandle(path, fd), pid));
       },
-      readlink: (path, cb) => this.#answer(cb, async () => calls.readLink(await this.#inode(path))),
+      readlink: (path, cb) => this.#answer(cb, async () => calls.readLink(await this.#paths.inode(path))),
       mknod: (path, mode, device, cb) => {
         const by = caller();
         this.#done(cb, () =>
-          this.#at(path, (at) => calls.makeNode(at.parent, at.name, mode, Number(device), by)),
+          this.#paths.at(path, (at) => calls.makeNode(at.parent, at.name, mode, Number(device), by)),
         );
       },
       mkdir: (path, mode, cb) => {
         const by = caller();
-        this.#done(cb, () => this.#at(path, (at) => calls.makeDirectory(at.parent, at.name, mode, by)));
+        this.#done(cb, () => this.#paths.at(path, (at) => calls.makeDirectory(at.parent, at.name, mode, by)));
       },
       symlink: (target, path, cb) => {
         const by = caller();
         this.#done(cb, () =>
-          this.#at(path, async (at) => {
+          this.#paths.at(path, async (at) => {
             assertWasUtf8(target);
             return calls.symlink(at.parent, at.name, target, by);
           }),
@@ -204,8 +195,8 @@ class Binding {
       },
       link: (from, path, cb) => {
         this.#done(cb, async () => {
-          const inode = await this.#inodeToOpen(from);
-          await this.#at(path, (at) => calls.link(inode, at.parent, at.name));
+          const inode = await this.#paths.inodeToOpen(from);
+          await this.#paths.at(path, (at) => calls.link(inode, at.parent, at.name));
         });
       },
       unlink: (path, cb) => {
@@ -213,29 +204,29 @@ class Binding {
         this.#answer(cb, () => this.#unlink(path, uid));
       },
       rmdir: (path, cb) => {
-        this.#answer(cb, () => this.#at(path, (at) => calls.removeDirectory(at.parent, at.name)));
+        this.#answer(cb, () => this.#paths.at(path, (at) => calls.removeDirectory(at.parent, at.name)));
       },
       renameWithFlags: (from, to, flags, cb) => {
         const { uid } = caller();
         this.#answer(cb, () => this.#rename(from, to, flags, uid));
       },
       chmodWithHandle: (path, fd, mode, cb) => {
-        this.#done(cb, async () => calls.setAttributes(await this.#inodeOf(path, fd), { mode }));
+        this.#done(cb, async () => calls.setAttributes(await this.#paths.inodeOf(path, fd), { mode }));
       },
       chownWithHandle: (path, fd, uid, gid, cb) => {
-        this.#done(cb, async () => calls.setAttributes(await this.#inodeOf(path, fd), { uid, gid }));
+        this.#done(cb, async () => calls.setAttributes(await this.#paths.inodeOf(path, fd), { uid, gid }));
       },
       utimensWithHandle: (path, fd, accessed, modified, cb) => {
         const request = { ...timeChange('accessed', accessed), ...timeChange('modified', modified) };
-        this.#done(cb, async () => calls.setAttributes(await this.#inodeOf(path, fd), request));
+        this.#done(cb, async () => calls.setAttributes(await this.#paths.inodeOf(path, fd), request));
       },
       truncate: (path, size, cb) => {
         const by = caller();
-        this.#done(cb, async () => calls.truncate(await this.#inodeToOpen(path), toSafe(size), by));
+        this.#done(cb, async () => calls.truncate(await this.#paths.inodeToOpen(path), toSafe(size), by));
       },
       ftruncate: (path, fd, size, cb) => {
         const by = caller();
-        this.#done(cb, async () => calls.truncate(await this.#inodeOf(path, fd), toSafe(size), by));
+        this.#done(cb, async () => calls.truncate(await this.#paths.inodeOf(path, fd), toSafe(size), by));
       },
       open: (path, flags, cb) => {
         const by = caller();
@@ -246,7 +237,7 @@ class Binding {
         const by = caller();
         const create = async ({ parent, name }: NamePlace): Promise<OpenedInfo> =>
           this.#opened(path, await calls.create(parent, name, mode, flags, by));
-        this.#answerOpened(cb, () => this.#at(path, create), release);
+        this.#answerOpened(cb, () => this.#paths.at(path, create), release);
       },
       read: (_path, fd, buffer, length, position, cb) => {
         const read = async (): Promise<number> => {
@@ -268,7 +259,11 @@ class Binding {
       },
       fsync: (_path, _dataOnly, fd, cb) => this.#answer(cb, () => calls.persist(Number(fd)), false),
       fsyncdir: (path, _dataOnly, fd, cb) =>
-        this.#answer(cb, async () => calls.persistDirectory(await this.#inode(path), Number(fd)), false),
+        this.#answer(
+          cb,
+          async () => calls.persistDirectory(await this.#paths.inode(path), Number(fd)),
+          false,
+        ),
       release: (_path, fd, cb) => this.#answer(cb, () => this.#release(Number(fd)), false),
       fallocate: (_path, fd, mode, offset, length, cb) => {
         const by = caller();
@@ -290,7 +285,7 @@ class Binding {
         });
       },
       opendir: (path, flags, cb) => {
-        const open = async () => ({ fd: await calls.openDirectory(await this.#inode(path), flags) });
+        const open = async () => ({ fd: await calls.openDirectory(await this.#paths.inode(path), flags) });
         this.#answerOpened(cb, open, (handle) => calls.releaseDirectory(handle));
       },
       readdirPaged: (_path, fd, offset, cb) => this.#readDirectory(Number(fd), toSafe(offset), cb),
@@ -306,7 +301,7 @@ class Binding {
         if (xattrKind(name) === 'acl' && !acls) return cb(NOT_SUPPORTED);
         this.#answer(cb, async () => {
           assertWasUtf8(name);
-          return calls.setXattr(await this.#inode(path), name, bytes, flags);
+          return calls.setXattr(await this.#paths.inode(path), name, bytes, flags);
         });
       },
       getxattr: (path, name, _position, cb) => {
@@ -314,18 +309,18 @@ class Binding {
         if (kind === 'none' || (kind === 'acl' && !acls)) return cb(NOT_SUPPORTED);
         this.#answer(cb, async () => {
           assertWasUtf8(name);
-          const bytes = await calls.xattr(await this.#inode(path), name);
+          const bytes = await calls.xattr(await this.#paths.inode(path), name);
           return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
         });
       },
       listxattr: (path, cb) => {
         const by = { ...caller(), thread: context()?.pid ?? 0 };
-        this.#answer(cb, async () => [...(await calls.xattrs(await this.#inode(path), by))]);
+        this.#answer(cb, async () => [...(await calls.xattrs(await this.#paths.inode(path), by))]);
       },
       removexattr: (path, name, cb) => {
         this.#answer(cb, async () => {
           assertWasUtf8(name);
-          return calls.removeXattr(await this.#inode(path), name);
+          return calls.removeXattr(await this.#paths.inode(path), name);
         });
       },
     };
@@ -400,71 +395,13 @@ class Binding {
     return errnoNumber(error);
   }
 
-  /** Walks to the directory of the last name of `path`. The file system remembers directories for a moment. */
-  async #place(path: string): Promise<NamePlace> {
-    assertWasUtf8(path);
-    const names = path.split('/').slice(1);
-    const name = names.pop();
-    if (name === undefined || name === '') throw new ErrnoError('EBUSY', 'The root has no name');
-    let parent = this.#calls.root;
-    for (const directory of names) {
-      const attributes = await this.#calls.lookup(parent, directory);
-      if (attributes.kind !== 'directory') throw new ErrnoError('ENOTDIR', `"${directory}" is no directory`);
-      parent = attributes.inode;
-    }
-    return { parent, name };
-  }
-
-  async #at<Value>(path: string, call: (at: NamePlace) => Promise<Value>): Promise<Value> {
-    return call(await this.#place(path));
-  }
-
-  async #attributes(path: string | null): Promise<Attributes> {
-    // libfuse has no path for what has lost its name.
-    if (path === null) throw new ErrnoError('ENOENT', 'What is asked about has no name any more');
-    if (path === '/') return this.#calls.attributes(this.#calls.root);
-    const hidden = this.#hidden.get(path);
-    if (hidden !== undefined) return this.#calls.attributes(hidden);
-    const { parent, name } = await this.#place(path);
-    return this.#calls.lookup(parent, name);
-  }
-
-  async #lookedUp(path: string | null): Promise<Attributes> {
-    try {
-      const attributes = await this.#attributes(path);
-      if (path !== null) this.#open.looked(path, true);
-      return attributes;
-    } catch (error) {
-      if (path !== null && errnoName(error) === 'ENOENT') this.#open.looked(path, false);
-      throw error;
-    }
-  }
-
-  async #attributesOfHandle(path: string | null, fd: Fuse.FileHandle): Promise<Attributes> {
-    const inode = await this.#inodeOf(path, fd);
-    // To the kernel they are those of all that is open by the path: who opened it last reads by them.
-    const latest = path === null ? undefined : this.#open.latestOfSeveral(path);
-    return this.#calls.attributes(latest ?? inode);
-  }
-
-  async #inode(path: string | null): Promise<number> {
-    if (path === '/') return this.#calls.root;
-    const hidden = path === null ? undefined : this.#hidden.get(path);
-    return hidden ?? (await this.#attributes(path)).inode;
-  }
-
-  /** By the handle where there is one: the path may be another file's by now. */
-  async #inodeOf(path: string | null, fd: Fuse.FileHandle): Promise<number> {
-    return Number(fd) === 0 ? this.#inode(path) : this.#calls.inodeOf(Number(fd));
-  }
-
   #tell(path: string | null, stored: Attributes, caller: number): Fuse.Stats {
     if (path !== null) this.#view.answered(path, stored, caller);
     return toStats(this.#options.present(stored));
   }
 
   async #openFile(path: string, flags: number, by: Caller, pid: number): Promise<OpenedInfo> {
-    const inode = await this.#inodeToOpen(path);
+    const inode = await this.#paths.inodeToOpen(path);
     const opened = await this.#calls.open(inode, flags, by);
     const { handle, version } = opened;
     // Of a file that is cut to nothing the kernel knows the size.
@@ -476,19 +413,10 @@ class Binding {
     return this.#opened(path, opened);
   }
 
-  /** What has the name now, whatever is remembered of it. */
-  async #inodeToOpen(path: string | null): Promise<number> {
-    if (path === null) throw new ErrnoError('ENOENT', 'What is meant has no name any more');
-    const hidden = this.#hidden.get(path);
-    if (hidden !== undefined) return hidden;
-    const { parent, name } = await this.#place(path);
-    return (await this.#calls.lookupToOpen(parent, name)).inode;
-  }
-
   #opened(path: string, { handle, version, directIo, linked }: Opened): OpenedInfo {
-    this.#open.opened(path, handle, this.#calls.inodeOf(handle));
+    this.#paths.open.opened(path, handle, this.#calls.inodeOf(handle));
     // The pages that the kernel has, and gets, are another file's; that one keeps them for as long as it is open.
-    const isShared = this.#open.latestOfSeveral(path) !== undefined;
+    const isShared = this.#paths.open.latestOfSeveral(path) !== undefined;
     // Each name of a file is an inode of its own to the kernel, with pages of its own.
     const directIO = directIo || linked || isShared;
     const keepCache = this.#view.opened(path, isShared ? null : version) && !directIO;
@@ -500,15 +428,15 @@ class Binding {
     try {
       await this.#calls.release(handle);
     } finally {
-      this.#open.closed(handle);
+      this.#paths.open.closed(handle);
     }
   }
 
   /** The last close of a hidden file: its name is gone already. */
   async #unlink(path: string, uid: number): Promise<void> {
-    if (this.#hidden.delete(path)) return;
+    if (this.#paths.forgetHidden(path)) return;
     this.#view.forgetPages(path);
-    await this.#at(path, (at) => this.#calls.unlink(at.parent, at.name, uid));
+    await this.#paths.at(path, (at) => this.#calls.unlink(at.parent, at.name, uid));
   }
 
   /**
@@ -519,30 +447,15 @@ class Binding {
   async #rename(from: string, to: string, flags: number, uid: number): Promise<void> {
     this.#view.forgetPages(from);
     this.#view.forgetPages(to);
-    const source = await this.#place(from);
-    const target = await this.#place(to);
+    const source = await this.#paths.place(from);
+    const target = await this.#paths.place(to);
     if (HIDDEN_NAME.test(target.name) && flags === 0) {
-      await this.#hide(from, source, to, uid);
+      await this.#paths.hide(from, source, to, uid);
       return;
     }
     await this.#calls.rename(source, target, flags, uid);
-    if (flags === RENAME_EXCHANGE) this.#open.exchanged(from, to);
-    else this.#open.moved(from, to);
-  }
-
-  async #hide(path: string, { parent, name }: NamePlace, hidden: string, uid: number): Promise<void> {
-    let inode = this.#open.latest(path);
-    try {
-      inode ??= (await this.#calls.lookup(parent, name)).inode;
-      await this.#calls.unlink(parent, name, uid);
-    } catch (error) {
-      if (errnoName(error) !== 'ENOENT') throw error;
-      // Another mount has taken the name away. Who was about to do the same is told when it has looked the name up once
-      // more; who was about to give it to another file can.
-      if (!this.#open.isAbsent(path)) throw new ErrnoError('ESTALE', `There is no "${name}" any more`);
-    }
-    if (inode !== undefined) this.#hidden.set(hidden, inode);
-    this.#open.moved(path, hidden);
+    if (flags === RENAME_EXCHANGE) this.#paths.open.exchanged(from, to);
+    else this.#paths.open.moved(from, to);
   }
 
   #readDirectory(
@@ -564,72 +477,4 @@ class Binding {
       (error: unknown) => cb(this.#errno(error)),
     );
   }
-}
-
-/**
- * The library decodes names and link texts and puts U+FFFD for bytes that are not UTF-8, so that several names become one.
- * Its text does not show whether the bytes were those of U+FFFD itself: such names are refused over this transport, too.
- *
- * @throws ErrnoError EILSEQ
- */
-function assertWasUtf8(text: string): void {
-  if (text.includes('\uFFFD')) throw new ErrnoError('EILSEQ', 'A name is not UTF-8');
-}
-
-function toStats(attributes: Attributes): Fuse.Stats {
-  return {
-    mode: FILE_TYPES[attributes.kind] | attributes.mode,
-    uid: attributes.uid,
-    gid: attributes.gid,
-    size: attributes.kind === 'symlink' ? Buffer.byteLength(attributes.target) : attributes.sizeBytes,
-    nlink: attributes.links,
-    ino: attributes.inode,
-    rdev: attributes.device,
-    blksize: PREFERRED_IO_BYTES,
-    blocks: sectorCount(attributes),
-    atime: toTimespec(attributes.accessedNs),
-    mtime: toTimespec(attributes.modifiedNs),
-    ctime: toTimespec(attributes.changedNs),
-  };
-}
-
-function toTimespec(decimalNs: string): Fuse.Timespec {
-  const ns = BigInt(decimalNs);
-  const nanoseconds = ((ns % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
-  return { seconds: (ns - nanoseconds) / 1_000_000_000n, nanoseconds: Number(nanoseconds) };
-}
-
-function timeChange<Key extends 'accessed' | 'modified'>(
-  key: Key,
-  time: Fuse.Timespec,
-): { [K in Key]?: TimeChange } {
-  if (time.nanoseconds === UTIME_OMIT) return {};
-  const change: TimeChange =
-    time.nanoseconds === UTIME_NOW
-      ? { kind: 'now' }
-      : { kind: 'time', ns: BigInt(time.seconds) * 1_000_000_000n + BigInt(time.nanoseconds) };
-  return { [key]: change } as { [K in Key]?: TimeChange };
-}
-
-function toStatfs(space: Space): Fuse.Statfs {
-  const { blockBytes, blocks, freeBlocks, inodes, freeInodes } = spaceNumbers(space);
-  return {
-    bsize: blockBytes,
-    frsize: blockBytes,
-    blocks,
-    bfree: freeBlocks,
-    bavail: freeBlocks,
-    files: inodes,
-    ffree: freeInodes,
-    favail: freeInodes,
-    namemax: NAME_BYTES_MAX,
-  };
-}
-
-/** @param beyond what is answered where no file reaches as far */
-function toSafe(value: number | bigint, beyond: 'EFBIG' | 'ENXIO' = 'EFBIG'): number {
-  const number = Number(value);
-  if (!Number.isSafeInteger(number) || number < 0)
-    throw new ErrnoError(beyond, `${value} is not a file position`);
-  return number;
 }

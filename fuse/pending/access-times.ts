@@ -6,6 +6,7 @@ import { ACCESSES_MAX } from '../../wire/request-limits.ts';
 import type { Attributes, FileSystemBackend, NotedAccess } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import type { Answered, Log } from '../transport.ts';
+import { SHARES } from './budget.ts';
 import { FLUSH_ALL, type FlushScope, type PendingKind } from './pending-ops.ts';
 
 /** When a read makes an access time later, as the options of mount(8) have it. */
@@ -22,8 +23,6 @@ export const ACCESS_RULE_DEFAULT: AccessRule = { times: 'relatime', directories:
 export const GATHER_MS = 5_000;
 /** So many are told of at once. */
 const GATHERED_COUNT = 5_000;
-/** Of more nothing is noted: the next read of each is. */
-const COUNT_MAX = 20_000;
 /** Of those that the cluster was told of, so many are remembered: an answer may be older. */
 const TOLD_COUNT_MAX = 10_000;
 /** What could not be told is told again after so long. */
@@ -75,7 +74,7 @@ export class AccessTimes implements PendingKind {
   ) {
     this.#world = world;
     this.#backend = backend;
-    this.#rule = backend.noteAccesses === undefined ? { ...rule, times: 'noatime' } : rule;
+    this.#rule = rule;
     this.#log = log;
     this.#stored = stored;
   }
@@ -99,7 +98,7 @@ export class AccessTimes implements PendingKind {
     const readNs = nowNs(this.#world);
     if (!this.#isWanted(accessedNs, attributes, readNs)) return false;
     if (this.#world.nowMs() < this.#offUntilMs) return false;
-    if (this.#noted.size >= COUNT_MAX && !this.#noted.has(inode)) return false;
+    if (this.#noted.size >= SHARES['access-time'].countMax && !this.#noted.has(inode)) return false;
     // What was seen here was there before the read, also where the clock of whoever has changed it is ahead.
     const changed = BigInt(changedNs);
     const atNs = readNs > changed ? readNs : changed + 1n;
@@ -192,7 +191,7 @@ export class AccessTimes implements PendingKind {
     this.#sent = promise;
     let failure: unknown;
     try {
-      await this.#backend.noteAccesses?.([...batch].map(([inode, note]) => ({ inode, ...note })));
+      await this.#backend.noteAccesses([...batch].map(([inode, note]) => ({ inode, ...note })));
     } catch (error) {
       failure = error;
     }
@@ -230,7 +229,8 @@ export class AccessTimes implements PendingKind {
     }
     this.#log('debug', 'the cluster could not be told of reads', facts);
     for (const [inode, note] of batch)
-      if (!this.#noted.has(inode) && this.#noted.size < COUNT_MAX) this.#noted.set(inode, note);
+      if (!this.#noted.has(inode) && this.#noted.size < SHARES['access-time'].countMax)
+        this.#noted.set(inode, note);
     this.#againMs = this.#world.nowMs() + AGAIN_MS;
     this.#schedule();
   }

@@ -8,9 +8,10 @@ type Changed = FileState | { readonly state: FileState; readonly contents?: unde
 export interface ContentsEvents {
   /** They are about to be changed, or were. */
   written(): void;
-  /** The catalog knows these as the file's contents. @param mark as it was when they were written last, @see SeenContents.mark */
-  settled(contents: ContentVersion, mark: number): void;
-  mark(): number;
+  /** The catalog knows these as the file's contents. @param writtenAt sequence number from after they were written last */
+  settled(contents: ContentVersion, writtenAt: number): void;
+  /** @returns a sequence number */
+  request(): number;
 }
 
 /**
@@ -20,9 +21,9 @@ export interface ContentsEvents {
 export function afterUnlinks(
   file: BackendFile,
   unlinks: Unlinks,
-  { written, settled, mark }: ContentsEvents,
+  { written, settled, request }: ContentsEvents,
 ): BackendFile {
-  let last: { readonly contents: ContentVersion; readonly mark: number } | null = null;
+  let last: { readonly contents: ContentVersion; readonly writtenAt: number } | null = null;
   const changing = async <Result extends Changed>(change: () => Promise<Result>): Promise<Result> => {
     written();
     try {
@@ -30,7 +31,7 @@ export function afterUnlinks(
       // A second time: what was asked meanwhile may be older.
       written();
       const { contents }: FileState = 'state' in result ? result.state : result;
-      last = { contents, mark: mark() };
+      last = { contents, writtenAt: request() };
       return result;
     } catch (error) {
       written();
@@ -48,7 +49,7 @@ export function afterUnlinks(
     copyFrom: (...range) => changing(() => file.copyFrom(...range)),
     async settle() {
       await file.settle();
-      if (last !== null) settled(last.contents, last.mark);
+      if (last !== null) settled(last.contents, last.writtenAt);
     },
     openLocks: (lost) => locksAfter(file.openLocks(lost), unlinks),
   };

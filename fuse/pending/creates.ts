@@ -1,8 +1,9 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import { BIRTHS_BYTES_MAX } from '../../wire/births.ts';
-import { BIRTHS_MAX, FORGETS_MAX } from '../../wire/request-limits.ts';
+import { BIRTHS_MAX } from '../../wire/request-limits.ts';
 import type { BirthBackend, BirthOutcome, InodeNumbers, NewFile } from '../backend.ts';
+import { SendQueue } from './send-queue.ts';
 
 /** Requests under way at a time at the most. */
 const REQUESTS_MAX = 4;
@@ -20,6 +21,8 @@ function isFull(error: Error): boolean {
 }
 
 interface Waiting {
+  readonly parent: number;
+  readonly bytes: number;
   readonly file: NewFile;
   readonly bearer: string;
   resolve(outcome: BirthOutcome): void;
@@ -39,10 +42,15 @@ export class Creates {
   readonly #world: World;
   readonly #backend: Pick<BirthBackend, 'bear' | 'reserve' | 'bearer'>;
   readonly #failed: (error: unknown) => void;
-  #waiting: Waiting[] = [];
-  #waitingBytes = 0;
-  #underWay = 0;
-  #isAboutToSend = false;
+  readonly #queue = new SendQueue<Waiting>({
+    requestsMax: REQUESTS_MAX,
+    countMax: BIRTHS_MAX,
+    bytesMax: BIRTHS_BYTES_MAX,
+    gatheredBytes: OWN_REQUEST_BYTES,
+    gathersTick: true,
+    isAlike: (one, other) => one.bearer === other.bearer,
+    send: (batch) => this.#send(batch),
+  });
   #numbers: (InodeNumbers & { readonly next: number }) | null = null;
   #isReserving = false;
   #refusedMs = Number.NEGATIVE_INFINITY;
@@ -81,58 +89,13 @@ export class Creates {
 
   /** @returns what became of the file; throws where that is not known */
   bear(file: NewFile, bearer: string): Promise<BirthOutcome> {
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ file, bearer, resolve, reject });
-      this.#waitingBytes += file.contents.length;
-      // Whoever comes in the same turn travels with it.
-      if (!this.#isAboutToSend) queueMicrotask(() => this.#send());
-      this.#isAboutToSend = true;
-    });
+    const { promise, resolve, reject } = Promise.withResolvers<BirthOutcome>();
+    const { parent, contents } = file;
+    this.#queue.add({ parent, bytes: contents.length, file, bearer, resolve, reject });
+    return promise;
   }
 
-  #send(): void {
-    this.#isAboutToSend = false;
-    while (this.#mayLeave) {
-      this.#underWay++;
-      void this.#sendBatch(this.#takeBatch()).finally(() => {
-        this.#underWay--;
-        this.#send();
-      });
-    }
-  }
-
-  get #mayLeave(): boolean {
-    if (this.#waiting.length === 0 || this.#underWay >= REQUESTS_MAX) return false;
-    return this.#underWay === 0 || this.#waitingBytes >= OWN_REQUEST_BYTES;
-  }
-
-  /** At least one, and no more than fit one request. */
-  #takeBatch(): Waiting[] {
-    const batch: Waiting[] = [];
-    const left: Waiting[] = [];
-    const directories = new Set<number>();
-    let bytes = 0;
-    for (const waiting of this.#waiting) {
-      const { parent, contents } = waiting.file;
-      const fits =
-        batch.length < BIRTHS_MAX &&
-        bytes + contents.length <= BIRTHS_BYTES_MAX &&
-        (directories.size < FORGETS_MAX || directories.has(parent)) &&
-        (batch[0] === undefined || batch[0].bearer === waiting.bearer);
-      if (!fits) {
-        left.push(waiting);
-        continue;
-      }
-      batch.push(waiting);
-      bytes += contents.length;
-      directories.add(parent);
-    }
-    this.#waiting = left;
-    this.#waitingBytes -= bytes;
-    return batch;
-  }
-
-  async #sendBatch(batch: readonly Waiting[]): Promise<void> {
+  async #send(batch: readonly Waiting[]): Promise<void> {
     const [first] = batch;
     if (first === undefined) return;
     try {

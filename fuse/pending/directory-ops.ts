@@ -12,15 +12,20 @@ import type {
   NewFile,
   Owner,
 } from '../backend.ts';
-import { type NameState, nameStateOf } from '../metadata/delegated-names.ts';
-import { HeldDirectories } from '../metadata/held-directories.ts';
+import type { MetadataCache } from '../metadata/cache.ts';
+import {
+  type DelegatedDirectories,
+  type NamedInode,
+  type NameState,
+  namedInode,
+} from '../metadata/delegated-directories.ts';
+import { DelegationRequests } from '../metadata/delegation-requests.ts';
 import { Moments } from '../metadata/moments.ts';
 import type { Place } from '../place.ts';
 import type { Log } from '../transport.ts';
 import { afterUnlinks } from './after-unlinks.ts';
 import { Creates, type InodeNumber } from './creates.ts';
-import type { ErrorSequence } from './error-sequence.ts';
-import { FLUSH_ALL, type FlushScope, PendingOps } from './pending-ops.ts';
+import { FLUSH_ALL, type FlushScope, type OperationKind, type PendingOps } from './pending-ops.ts';
 import { SeenContents } from './seen-contents.ts';
 import { UncommittedFile, type UncommittedFileParts } from './uncommitted-file.ts';
 import { emptyFile, pageWith, UncommittedFiles } from './uncommitted-files.ts';
@@ -40,22 +45,27 @@ const WAIT_MS_MAX = 30_000;
 const SET_GROUP_ID = 0o2000;
 const STICKY = 0o1000;
 
+/** What pending operations share with the file system above them. */
+export interface PendingState {
+  readonly cache: MetadataCache;
+  readonly pending: PendingOps;
+}
+
 /**
  * Makes files here, in directories that are delegated to this mount, and has the cluster hear of each as a whole: when it is closed, and before
  * anything else that needs it there. What the mount looks for, it finds here meanwhile. Unlinks in such directories follow behind.
  */
 export class DirectoryOps {
-  /** @see FileSystemBackend.onNamed */
-  named: (directory: number, atNs: string | null) => void = () => undefined;
-  /** @see FileSystemBackend.onHeld */
-  held: (directory: number) => void = () => undefined;
   readonly #world: World;
   readonly #backend: FileSystemBackend;
   readonly #birth: BirthBackend;
+  readonly #cache: MetadataCache;
+  readonly #pending: PendingOps;
   readonly #log: Log;
   readonly #late: (error: LateError) => void;
   readonly #creates: Creates;
-  readonly #directories: HeldDirectories;
+  readonly #delegations: DelegatedDirectories;
+  readonly #requests: DelegationRequests;
   readonly #unlinks: Unlinks;
   readonly #streaks: UnlinkStreaks;
   readonly #contents = new SeenContents();
@@ -71,44 +81,47 @@ export class DirectoryOps {
     world: World,
     backend: FileSystemBackend,
     birth: BirthBackend,
+    { cache, pending }: PendingState,
     log: Log,
     { streakMs = 0, waitMsMax = WAIT_MS_MAX, late = () => undefined }: UnlinkOptions,
   ) {
     this.#world = world;
     this.#backend = backend;
     this.#birth = birth;
+    this.#cache = cache;
+    this.#delegations = cache.delegations;
+    this.#pending = pending;
     this.#log = log;
     this.#late = late;
-    this.#files = new UncommittedFiles(world, log);
+    this.#files = new UncommittedFiles(world, pending, log);
     this.#madeMs = new Moments(world);
     this.#streaks = new UnlinkStreaks(world, streakMs);
     const failed: UnlinkEvents['failed'] = (place, error) => {
       this.#streaks.end(place.parent);
-      this.named(place.parent, null);
-      this.changed(place, 'doubt');
+      cache.named(place.parent, null);
+      this.changed(place, 'unknown');
       const { parent: directory, name, inode: file } = place;
       log('warn', 'a file that was removed is still there', { directory, name, file, error: String(error) });
       late({ operation: 'unlink', directory, name, error });
     };
-    const removed: UnlinkEvents['removed'] = ({ parent }, atNs) => this.named(parent, atNs);
-    this.#unlinks = new Unlinks(world, birth, { removed, failed }, waitMsMax);
+    const removed: UnlinkEvents['removed'] = ({ parent }, atNs) => cache.named(parent, atNs);
+    this.#unlinks = new Unlinks(world, pending, birth, { removed, failed }, waitMsMax);
     this.#creates = new Creates(world, birth, (error) => {
       log('debug', 'no numbers for new files', { error: String(error) });
     });
-    this.#directories = new HeldDirectories(world, backend, birth, log, {
-      held: (directory) => this.held(directory),
-      mark: () => this.#contents.mark,
-      listed: ({ entries }, mark) => {
-        for (const { attributes } of entries) this.#contents.learn(attributes, mark);
+    this.#requests = new DelegationRequests(world, backend, birth, cache, log, {
+      request: () => this.#contents.request(),
+      listed: ({ entries }, requestedAt) => {
+        for (const { attributes } of entries) this.#contents.learn(attributes, requestedAt);
       },
-      settled: async (directory) => {
+      flush: async (directory) => {
         await this.#unlinks.flush({ kind: 'directory', inode: directory }, Number.POSITIVE_INFINITY);
       },
     });
     birth.listen({
       recalled: (directories) => this.#recalled(directories),
       ended: () => {
-        this.#directories.endAll();
+        this.#delegations.endAll();
         // Others may take their names from now on: the sooner the better.
         void this.#files.attempt(FLUSH_ALL);
       },
@@ -128,10 +141,9 @@ export class DirectoryOps {
     return this.#files.isChanging(directory);
   }
 
-  /** @see FileSystemBackend.flush */
-  async flush(scope: FlushScope, only?: 'unlinks'): Promise<void> {
-    const kinds = only === undefined ? [this.#files, this.#unlinks] : [this.#unlinks];
-    await new PendingOps(kinds).flush(scope);
+  /** What was answered in directories, and what is made of it: not the writes that are under way. */
+  flush(scope: FlushScope, kinds: readonly OperationKind[] = ['create', 'unlink']): Promise<void> {
+    return this.#pending.flush(scope, kinds);
   }
 
   /** As `flush`, for a change that does not depend on the new files: of one that is not at the cluster its program learns. */
@@ -140,14 +152,8 @@ export class DirectoryOps {
     await this.#unlinks.flush(scope);
   }
 
-  get errors(): ErrorSequence {
-    return this.#unlinks.errors;
-  }
-
-  /** @returns what is known of the name, if that is a file; else null */
-  fileAt(place: Place): NameState | null {
-    const state = this.#directories.stateOf(place);
-    return state === 'file' || typeof state === 'number' ? state : null;
+  stateOf(place: Place): NameState {
+    return this.#delegations.stateOf(place);
   }
 
   /** @throws ServiceError `exists` */
@@ -158,10 +164,11 @@ export class DirectoryOps {
     exclusive: boolean,
   ): ReturnType<FileSystemBackend['createFile']> {
     const { parent, name } = place;
-    await this.#directories.asked(parent);
+    await this.#requests.settled(parent);
     // The name is given away anew when nobody has it any more, or whoever had it has kept it.
     await this.#unlinks.flush({ kind: 'name', ...place });
-    while (this.#files.isFull && this.isHeld(parent)) await this.#files.fewer();
+    const { budget } = this.#files;
+    while (budget.isFull && this.isHeld(parent)) await budget.released();
     const uncommitted = this.#files.at(place);
     if (uncommitted !== undefined) {
       if (exclusive) throw new ServiceError('exists', `There is a "${name}" already`);
@@ -174,12 +181,12 @@ export class DirectoryOps {
     const made = exclusive ? null : this.#make(place, mode, owner);
     if (made !== null) return { attributes: made, created: true, uncommitted: true };
     this.prepare();
-    const result = await this.changing([place], () =>
-      this.#backend.createFile(parent, name, mode, owner, exclusive),
+    const result = await this.changing(
+      [place],
+      () => this.#backend.createFile(parent, name, mode, owner, exclusive),
+      ({ attributes }) => [namedInode(attributes)],
     );
-    const { attributes, created } = result;
-    this.changed(place, nameStateOf(attributes));
-    if (created) this.#madeAtCluster(parent, attributes);
+    if (result.created) this.#madeAtCluster(parent, result.attributes);
     return result;
   }
 
@@ -193,9 +200,9 @@ export class DirectoryOps {
   #make(place: Place, mode: number, owner: Owner): Attributes | null {
     const { parent } = place;
     const { uid, gid, umask = 0 } = owner;
-    const directory = this.#directories.of(parent);
+    const directory = this.#delegations.of(parent);
     const isPlain = directory?.attributes.xattrs === 0;
-    if (!this.#isPossible || !isPlain || this.#directories.stateOf(place) !== 'free') return null;
+    if (!this.#isPossible || !isPlain || this.#delegations.stateOf(place) !== 'free') return null;
     const number = this.#creates.takeNumber();
     if (number === null) return null;
     this.#birth.use();
@@ -220,7 +227,7 @@ export class DirectoryOps {
    */
   async #createNamed(place: Place, mode: number, owner: Owner): Promise<Attributes | null> {
     const { uid, gid, umask = 0 } = owner;
-    const directory = this.#directories.of(place.parent);
+    const directory = this.#delegations.of(place.parent);
     if (!this.#isPossible || this.#isLimited || directory?.attributes.xattrs !== 0) return null;
     const number = this.#creates.takeNumber();
     if (number?.takesNamed !== true) return null;
@@ -230,16 +237,17 @@ export class DirectoryOps {
       ...{ ...place, inode: number.inode, mode: mode & ~umask, uid, gid },
       ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, contents: new Uint8Array(0) },
     };
-    const made = await this.changing([place], () => this.#birth.make(file, 'catalog')).catch(
-      (error: unknown) => {
-        // The number is void; the catalog has created nothing.
-        if (error instanceof ServiceError && error.code === 'precondition-failed') return null;
-        throw error;
-      },
-    );
+    const made = await this.changing(
+      [place],
+      () => this.#birth.make(file, 'catalog'),
+      ({ attributes }) => [namedInode(attributes)],
+    ).catch((error: unknown) => {
+      // The number is void; the catalog has created nothing.
+      if (error instanceof ServiceError && error.code === 'precondition-failed') return null;
+      throw error;
+    });
     if (made === null) return null;
     const { attributes } = made;
-    this.changed(place, nameStateOf(attributes));
     this.#learn(attributes);
     if (!this.#isPossible || this.#isLimited || !this.isHeld(place.parent)) return attributes;
     this.#keep(place, { ...attributes, live: false }, number, { inheritsGroup: false, isNamed: true });
@@ -254,44 +262,43 @@ export class DirectoryOps {
   ): void {
     const { parent } = place;
     const parts: UncommittedFileParts = {
-      bear: (whole) => this.#create(whole, number.bearer),
-      make: (whole) => this.#birth.make(whole),
+      createWithContents: (whole) => this.#create(whole, number.bearer),
+      create: (whole) => this.#birth.make(whole),
       setAttributes: (inode, changes) => this.#backend.setAttributes(inode, changes),
       open: (there) => {
         const { inode, replicas, contents } = there;
-        this.#contents.learn(there, this.#contents.mark);
+        this.#contents.learn(there, this.#contents.request());
         return this.open(inode, replicas, contents);
       },
-      there: (_, namedNs) => {
+      committed: (_, namedNs) => {
         this.#files.delete(file);
-        if (!isNamed) this.named(parent, namedNs);
+        if (!isNamed) this.#cache.named(parent, namedNs);
       },
       failed: (_, error) => {
-        if (!file.isRefused && !isRefusal(error) && this.isHeld(parent)) return;
+        if (!file.commit.isRefused && !isRefusal(error) && this.isHeld(parent)) return;
         this.#files.dropName(file);
-        this.named(parent, null);
-        this.changed(file, 'doubt');
+        this.#cache.named(parent, null);
+        this.changed(file, 'unknown');
       },
       lost: ({ name, inode }, error, isReported) => {
         this.#files.delete(file);
-        this.named(parent, null);
-        this.changed(file, 'doubt');
+        this.#cache.named(parent, null);
+        this.changed(file, 'unknown');
         if (isReported) return;
         const facts = { directory: parent, name, file: inode, error: String(error) };
         this.#log('error', 'a file that was closed is not stored', facts);
-        this.errors.set({ kind: 'directory', inode: parent }, error);
+        this.#pending.errors.set({ kind: 'directory', inode: parent }, error);
         this.#late({ operation: 'create', directory: parent, name, error });
       },
-      doubted: ({ inode }, error) => {
+      unknown: ({ inode }, error) => {
         this.#log('info', 'a new file is made in the ordinary way', { file: inode, error: String(error) });
       },
-      kept: (bytes) => this.#files.kept(bytes),
-      isFull: () => this.#files.isFull,
+      budget: this.#files.budget,
       inheritsGroup,
     };
     const file: UncommittedFile = new UncommittedFile(this.#world, place, attributes, parts, isNamed);
     this.#files.add(file);
-    this.changed(file, file.inode);
+    this.changed(file, namedInode(attributes));
   }
 
   /** What was refused for want of a quota may have room when what was removed before is: it is made in the ordinary way then, by the same number. */
@@ -307,9 +314,9 @@ export class DirectoryOps {
   open(...which: Parameters<FileSystemBackend['openFile']>): BackendFile {
     const [inode] = which;
     return afterUnlinks(this.#backend.openFile(...which), this.#unlinks, {
-      mark: () => this.#contents.markOf(inode),
+      request: () => this.#contents.request(),
       written: () => this.#contents.written(inode),
-      settled: (contents, mark) => this.#contents.settled(inode, contents, mark),
+      settled: (contents, writtenAt) => this.#contents.settled(inode, contents, writtenAt),
     });
   }
 
@@ -319,12 +326,12 @@ export class DirectoryOps {
   }
 
   isHeld(directory: number): boolean {
-    return this.#directories.of(directory) !== undefined;
+    return this.#delegations.of(directory) !== undefined;
   }
 
-  /** @see HeldDirectories.made */
+  /** @see DelegationRequests.created */
   madeDirectory(attributes: Attributes): void {
-    this.#directories.made(attributes);
+    this.#requests.created(attributes);
   }
 
   async lookup(place: Place): Promise<Attributes> {
@@ -332,18 +339,18 @@ export class DirectoryOps {
     const uncommitted = this.#files.at(place);
     if (uncommitted !== undefined) return uncommitted.attributes;
     if (this.#unlinks.isAt(place)) throw notThere(name);
-    const directory = this.#directories.of(parent);
-    const changes = directory?.changes ?? 0;
-    if (this.#directories.stateOf(place) === 'free') throw notThere(name);
-    const { mark } = this.#contents;
+    const directory = this.#delegations.of(parent);
+    const namedAt = this.#delegations.request();
+    if (this.#delegations.stateOf(place) === 'free') throw notThere(name);
+    const requestedAt = this.#contents.request();
     try {
       const attributes = await this.#backend.lookup(parent, name);
-      if (directory !== undefined && this.isHeld(parent)) this.#contents.learn(attributes, mark);
-      directory?.heard(name, nameStateOf(attributes), changes);
+      if (directory !== undefined && this.isHeld(parent)) this.#contents.learn(attributes, requestedAt);
+      this.#delegations.learnName(place, namedInode(attributes), namedAt);
       return this.uncommitted(attributes.inode)?.attributes ?? attributes;
     } catch (error) {
       if (error instanceof ServiceError && error.code === 'not-found')
-        directory?.heard(name, 'free', changes);
+        this.#delegations.learnName(place, 'free', namedAt);
       throw error;
     }
   }
@@ -360,32 +367,49 @@ export class DirectoryOps {
       : pageWith(page, after, uncommitted, (inode) => this.uncommitted(inode));
   }
 
-  /** @see HeldDirectories.changing */
-  changing<Result>(places: readonly Place[], change: () => Promise<Result>): Promise<Result> {
-    return this.#directories.changing(places, async () => {
-      for (const place of places) await this.#unlinks.flush({ kind: 'name', ...place });
-      return this.#unlinks.withQuota(change);
-    });
+  /** @see DelegatedDirectories.changing */
+  changing<Result>(
+    places: readonly Place[],
+    change: () => Promise<Result>,
+    after: (result: Result) => readonly NameState[],
+  ): Promise<Result> {
+    return this.#delegations.changing(
+      places,
+      async () => {
+        for (const place of places) await this.#unlinks.flush({ kind: 'name', ...place });
+        return this.#unlinks.withQuota(change);
+      },
+      (result) => {
+        const states = after(result);
+        for (const [index, { parent }] of places.entries()) this.#endStreak(parent, states[index]);
+        return states;
+      },
+    );
   }
 
   changed(place: Place, state: NameState): void {
-    if (state !== 'free' && state !== 'doubt') this.#streaks.end(place.parent);
-    this.#directories.changed(place, state);
+    this.#endStreak(place.parent, state);
+    this.#delegations.changed(place, state);
+  }
+
+  /** A name that is given ends the streak of unlinks in its directory. */
+  #endStreak(directory: number, state: NameState = 'unknown'): void {
+    if (state !== 'free' && state !== 'unknown') this.#streaks.end(directory);
   }
 
   /** The file has got a second name here. */
   linked(inode: number): void {
-    this.#directories.linked(inode);
+    this.#delegations.linked(inode);
   }
 
-  /** Whether it has got a second name here since its first one was heard of. */
-  isLinked(inode: number): boolean {
-    return this.#directories.isLinked(inode);
+  /** @see DelegatedDirectories.hasOneName */
+  hasOneName(named: NamedInode): boolean {
+    return this.#delegations.hasOneName(named);
   }
 
   /** Nothing is known any more of the directory's names. */
   letGo(directory: number): void {
-    this.#directories.end(directory);
+    this.#delegations.end(directory);
   }
 
   /** Takes a name away, at once where nobody can tell that from the ordinary way but by the death of this mount. */
@@ -409,7 +433,7 @@ export class DirectoryOps {
     isOpen: (inode: number) => boolean,
   ): ReturnType<FileSystemBackend['unlink']> {
     const { parent, name } = place;
-    await this.#directories.asked(parent);
+    await this.#requests.settled(parent);
     await this.flush({ kind: 'name', ...place });
     await this.#unlinks.room();
     const removable = this.#removable(place, isOpen);
@@ -420,8 +444,11 @@ export class DirectoryOps {
       const atNs = this.#unlinks.add(removable, uid);
       return { inode: removable.inode, links: 0, atNs, behind: true };
     }
-    const left = await this.changing([place], () => this.#backend.unlink(parent, name, uid));
-    this.changed(place, 'free');
+    const left = await this.changing(
+      [place],
+      () => this.#backend.unlink(parent, name, uid),
+      () => ['free'],
+    );
     if (left.atNs !== undefined) this.#unlinks.heard(left.atNs);
     this.#removedAtCluster(parent);
     return left;
@@ -429,10 +456,13 @@ export class DirectoryOps {
 
   /** @returns the file whose removal can be acknowledged ahead of the cluster */
   #removable(place: Place, isOpen: (inode: number) => boolean): FencedName | null {
-    const directory = this.#directories.of(place.parent);
+    const directory = this.#delegations.of(place.parent);
     if (directory === undefined || this.#unlinks.isSlow) return null;
-    const inode = this.#directories.stateOf(place);
-    if (typeof inode !== 'number' || this.#directories.isLinked(inode) || isOpen(inode)) return null;
+    const named = this.#delegations.stateOf(place);
+    if (typeof named === 'string' || named.kind !== 'file' || !this.#delegations.hasOneName(named))
+      return null;
+    const { inode } = named;
+    if (isOpen(inode)) return null;
     const isPlain = (directory.attributes.mode & STICKY) === 0;
     if (!isPlain || this.#streaks.lengthOf(place.parent) < SHOWN_COUNT) return null;
     const contents = this.#contents.of(inode);
@@ -446,19 +476,19 @@ export class DirectoryOps {
     const count = this.#streaks.removed(parent);
     if (count < SHOWN_COUNT) return;
     this.#birth.use();
-    const directory = this.#directories.of(parent);
-    if (directory !== undefined) void this.#directories.learnMore(directory);
-    else if (count >= REMOVED_COUNT) void this.#directories.ask(parent);
+    const directory = this.#delegations.of(parent);
+    if (directory !== undefined) void this.#requests.learnMore(directory);
+    else if (count >= REMOVED_COUNT) void this.#requests.send(parent);
   }
 
   /** The directory itself is about to change, or has. */
   async changingDirectory<Result>(directory: number, change: () => Promise<Result>): Promise<Result> {
-    this.#directories.end(directory);
+    this.#delegations.end(directory);
     await this.flushLogged({ kind: 'directory', inode: directory });
     try {
       return await change();
     } finally {
-      this.#directories.end(directory);
+      this.#delegations.end(directory);
     }
   }
 
@@ -468,7 +498,7 @@ export class DirectoryOps {
   }
 
   async #recalled(directories: readonly number[]): Promise<void> {
-    for (const directory of directories) this.#directories.recalled(directory);
+    for (const directory of directories) this.#requests.recalled(directory);
     const scopes = directories.map((inode): FlushScope => ({ kind: 'directory', inode }));
     await Promise.all(scopes.map((scope) => this.#unlinks.flush(scope, Number.POSITIVE_INFINITY)));
     await Promise.all(scopes.map((scope) => this.#files.attempt(scope)));
@@ -484,7 +514,7 @@ export class DirectoryOps {
     this.prepare();
     const isAgain = this.#madeMs.sinceMs(parent) < AGAIN_MS;
     this.#madeMs.note(parent);
-    if (this.#isPossible && isAgain && !this.isHeld(parent)) void this.#directories.ask(parent);
+    if (this.#isPossible && isAgain && !this.isHeld(parent)) void this.#requests.send(parent);
   }
 }
 

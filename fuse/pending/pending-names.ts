@@ -1,13 +1,17 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import { CommandsLost } from '../../client/unflushed-commands.ts';
-import type { BirthBackend, FileSystemBackend } from '../backend.ts';
-import { nameStateOf } from '../metadata/delegated-names.ts';
+import type { Attributes, BirthBackend, FileSystemBackend } from '../backend.ts';
+import { type NameState, namedInode } from '../metadata/delegated-directories.ts';
 import type { Log } from '../transport.ts';
 import { CAPABILITY_NAME } from '../xattr-names.ts';
-import { DirectoryOps } from './directory-ops.ts';
+import { DirectoryOps, type PendingState } from './directory-ops.ts';
 import { FLUSH_ALL } from './pending-ops.ts';
 import type { UnlinkOptions } from './unlinks.ts';
+
+function named(attributes: Attributes): NameState[] {
+  return [namedInode(attributes)];
+}
 
 /**
  * A volume of which new files are first made here, where that can be: the cluster hears of each with all of its contents
@@ -17,10 +21,11 @@ export function withPendingNames(
   world: World,
   backend: FileSystemBackend,
   birth: BirthBackend,
+  state: PendingState,
   log: Log,
   options: UnlinkOptions = {},
 ): FileSystemBackend {
-  const files = new DirectoryOps(world, backend, birth, log, options);
+  const files = new DirectoryOps(world, backend, birth, state, log, options);
   return {
     ...backend,
     async stop() {
@@ -31,7 +36,7 @@ export function withPendingNames(
     async attributes(inode) {
       const uncommitted = files.uncommitted(inode);
       if (uncommitted !== undefined) return uncommitted.attributes;
-      await files.flush({ kind: 'inode', inode }, 'unlinks');
+      await files.flush({ kind: 'inode', inode }, ['unlink']);
       return backend.attributes(inode);
     },
     list: (inode, after, countMax) => files.list(inode, after, countMax),
@@ -40,32 +45,23 @@ export function withPendingNames(
     async makeDirectory(parent, name, mode, owner) {
       const place = { parent, name };
       files.prepare();
-      const attributes = await files.changing([place], () =>
-        backend.makeDirectory(parent, name, mode, owner),
+      const attributes = await files.changing(
+        [place],
+        () => backend.makeDirectory(parent, name, mode, owner),
+        named,
       );
-      files.changed(place, 'other');
       files.madeDirectory(attributes);
       return attributes;
     },
-    async makeNode(parent, name, ...node) {
-      const place = { parent, name };
-      const attributes = await files.changing([place], () => backend.makeNode(parent, name, ...node));
-      files.changed(place, 'other');
-      return attributes;
-    },
-    async symlink(parent, name, target, owner) {
-      const place = { parent, name };
-      const attributes = await files.changing([place], () => backend.symlink(parent, name, target, owner));
-      files.changed(place, 'other');
-      return attributes;
-    },
+    makeNode: (parent, name, ...node) =>
+      files.changing([{ parent, name }], () => backend.makeNode(parent, name, ...node), named),
+    symlink: (parent, name, target, owner) =>
+      files.changing([{ parent, name }], () => backend.symlink(parent, name, target, owner), named),
     async link(inode, parent, name) {
       const place = { parent, name };
       await Promise.all([files.flush({ kind: 'inode', inode }), files.flush({ kind: 'name', ...place })]);
       files.linked(inode);
-      const attributes = await files.changing([place], () => backend.link(inode, parent, name));
-      files.changed(place, nameStateOf(attributes));
-      return attributes;
+      return files.changing([place], () => backend.link(inode, parent, name), named);
     },
     unlink: (parent, name, uid, isOpen = () => false) => files.unlink({ parent, name }, uid, isOpen),
     async removeDirectory(parent, name, inode) {
@@ -74,29 +70,35 @@ export function withPendingNames(
       await files.flushLogged(FLUSH_ALL);
       // The command says that this mount believes nothing of it any more.
       if (inode !== undefined) files.letGo(inode);
-      const removed = await files.changing([place], () => backend.removeDirectory(parent, name, inode));
-      files.changed(place, 'free');
-      return removed;
+      return files.changing(
+        [place],
+        () => backend.removeDirectory(parent, name, inode),
+        () => ['free'],
+      );
     },
     async rename(from, to, mode, uid) {
-      const isFile = files.fileAt(from) !== null;
+      const before = files.stateOf(from);
+      const isFile = typeof before === 'object' && before.kind === 'file';
       // A directory that is replaced has to be empty.
       const names = [from, to].map((place) => ({ kind: 'name', ...place }) as const);
       if (isFile) await Promise.all(names.map((name) => files.flush(name)));
       else await files.flushLogged(FLUSH_ALL);
-      const file = from.parent === to.parent ? files.fileAt(from) : null;
-      const renamed = await files.changing([from, to], () => backend.rename(from, to, mode, uid));
-      // Of two names of one file none is gone. Which file it was is known where nobody else can have taken the directory meanwhile.
-      if (mode === 'exchange') return renamed;
-      files.changed(to, isFile ? (file ?? 'file') : 'other');
-      if (typeof file === 'number' && !files.isLinked(file)) files.changed(from, 'free');
-      return renamed;
+      // Which inode it is is known where no other client can have changed the name meanwhile.
+      const moved = from.parent === to.parent ? files.stateOf(from) : 'unknown';
+      // Of two names of one file none is gone.
+      const isGone = typeof moved === 'object' && files.hasOneName(moved);
+      const rename = () => backend.rename(from, to, mode, uid);
+      if (mode === 'exchange') return files.changing([from, to], rename, () => []);
+      const after = [isGone ? 'free' : 'unknown', typeof moved === 'object' ? moved : 'taken'] as const;
+      return files.changing([from, to], rename, () => after);
     },
     async renameWhiteout(from, to, mode, owner) {
       await files.flushLogged(FLUSH_ALL);
-      const renamed = await files.changing([from, to], () => backend.renameWhiteout(from, to, mode, owner));
-      for (const place of [from, to]) files.changed(place, 'other');
-      return renamed;
+      return files.changing(
+        [from, to],
+        () => backend.renameWhiteout(from, to, mode, owner),
+        () => ['taken', 'taken'],
+      );
     },
     async setAttributes(inode, changes) {
       const uncommitted = files.uncommitted(inode);
@@ -124,23 +126,14 @@ export function withPendingNames(
       await files.flush({ kind: 'inode', inode });
       await files.changingDirectory(inode, () => backend.removeXattr(inode, name));
     },
-    flush: (scope, only) => files.flush(scope, only),
-    errors: files.errors,
     // Each descriptor of the volume reports the loss, not only the one whose sync has found it.
     async persistNames(scope) {
-      await backend.persistNames?.(scope).catch((error: unknown) => {
+      await backend.persistNames(scope).catch((error: unknown) => {
         if (!(error instanceof CommandsLost)) throw error;
-        files.errors.set('volume', error);
+        state.pending.errors.set('volume', error);
       });
     },
     isChanging: (inode) => files.isChanging(inode),
-    onNamed: (named) => {
-      files.named = named;
-    },
-    isHeld: (directory) => files.isHeld(directory),
-    onHeld: (held) => {
-      files.held = held;
-    },
     openFile: (inode, ...rest) => files.uncommitted(inode) ?? files.open(inode, ...rest),
   };
 }

@@ -1,5 +1,8 @@
 import { unreachable } from '../../base/assert.ts';
+import type { World } from '../../base/world.ts';
 import type { Place } from '../place.ts';
+import { Budget } from './budget.ts';
+import { ErrorSequence } from './error-sequence.ts';
 
 /** The pending operations that a flush waits for: all, those of names in a directory, of an inode, of a name. */
 export type FlushScope =
@@ -14,7 +17,14 @@ export interface OperationKeys extends Place {
   readonly inode: number;
 }
 
-/** Operations that programs were answered before the cluster has them. */
+/**
+ * Kinds of operations in the order in which they are flushed: writes before the new files that they are part of, access times after
+ * the changes that they are judged by.
+ */
+const KINDS = ['write', 'create', 'unlink', 'access-time'] as const;
+export type OperationKind = (typeof KINDS)[number];
+
+/** The pending operations of one kind. */
 export interface PendingKind {
   /** Resolves when the cluster has the operations of before. @throws why one of them failed, unless that is in the error sequence */
   flush(scope: FlushScope): Promise<void>;
@@ -36,19 +46,30 @@ export function isInScope(scope: FlushScope, { parent, name, inode }: OperationK
   }
 }
 
-/** All operations of a mount that the cluster does not have yet. */
-export class PendingOps implements PendingKind {
-  readonly #kinds: readonly PendingKind[];
+/** All operations of a mount that programs were answered and that the cluster does not have yet: one budget, one error sequence. */
+export class PendingOps {
+  readonly budget: Budget;
+  readonly errors = new ErrorSequence();
+  readonly #kinds = new Map<OperationKind, PendingKind>();
 
-  /** @param kinds in the order in which they are flushed: writes before the new files that they are part of */
-  constructor(kinds: readonly PendingKind[]) {
-    this.#kinds = kinds;
+  constructor(world: World) {
+    this.budget = new Budget(world);
+  }
+
+  add(kind: OperationKind, operations: PendingKind): void {
+    this.#kinds.set(kind, operations);
   }
 
   /** @throws the first error of any kind, once all of them are flushed */
-  async flush(scope: FlushScope): Promise<void> {
+  async flush(scope: FlushScope, kinds: readonly OperationKind[] = KINDS): Promise<void> {
     const failures: unknown[] = [];
-    for (const kind of this.#kinds) await kind.flush(scope).catch((error: unknown) => failures.push(error));
+    for (const kind of KINDS) {
+      if (!kinds.includes(kind)) continue;
+      await this.#kinds
+        .get(kind)
+        ?.flush(scope)
+        .catch((error: unknown) => failures.push(error));
+    }
     if (failures.length > 0) throw failures[0];
   }
 }

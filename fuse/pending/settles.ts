@@ -1,6 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Log } from '../transport.ts';
 import type { FlushScope, PendingKind } from './pending-ops.ts';
+import { SendQueue } from './send-queue.ts';
 
 /** Files that are settled at the same time; the backend puts them together. */
 const PARALLEL_MAX = 500;
@@ -16,9 +17,12 @@ export interface ClosedFile {
 }
 
 interface Settle {
-  readonly inode: number;
+  readonly parent: 0;
+  readonly bytes: 0;
+  readonly file: ClosedFile;
   readonly isSealing: boolean;
   readonly over: Promise<void>;
+  readonly end: () => void;
 }
 
 /**
@@ -28,31 +32,37 @@ interface Settle {
 export class Settles implements PendingKind {
   readonly #log: Log;
   readonly #pending = new Set<Settle>();
-  readonly #waiting: (() => void)[] = [];
-  #count = 0;
+  readonly #queue = new SendQueue<Settle>({
+    ...{ requestsMax: PARALLEL_MAX, countMax: 1, gatheredBytes: 0, gathersTick: true },
+    send: ([settle]) => this.#send(settle),
+  });
 
   constructor(log: Log) {
     this.#log = log;
   }
 
   add(file: ClosedFile): void {
-    const { inode, isToBeSealed: isSealing } = file;
-    const over = this.#turn()
-      .then(() => (isSealing ? file.seal() : undefined))
-      .then(() => file.settle())
-      .catch((error: unknown) => {
-        // Removed meanwhile, or written by another client, which seals and settles it in its turn.
-        if (error instanceof ServiceError && NEEDLESS.has(error.code)) return;
-        const what = isSealing ? 'sealed and settled' : 'settled';
-        this.#log('warn', `a closed file is not ${what}`, { file: inode, error: String(error) });
-      })
-      .finally(() => {
-        this.#count--;
-        this.#waiting.shift()?.();
-        this.#pending.delete(settle);
-      });
-    const settle: Settle = { inode, isSealing, over };
+    const { promise: over, resolve: end } = Promise.withResolvers<void>();
+    const settle: Settle = { parent: 0, bytes: 0, file, isSealing: file.isToBeSealed, over, end };
     this.#pending.add(settle);
+    this.#queue.add(settle);
+  }
+
+  async #send(settle: Settle | undefined): Promise<void> {
+    if (settle === undefined) return;
+    const { file, isSealing, end } = settle;
+    try {
+      if (isSealing) await file.seal();
+      await file.settle();
+    } catch (error) {
+      // Removed meanwhile, or written by another client, which seals and settles it in its turn.
+      if (!(error instanceof ServiceError) || !NEEDLESS.has(error.code)) {
+        const what = isSealing ? 'sealed and settled' : 'settled';
+        this.#log('warn', `a closed file is not ${what}`, { file: file.inode, error: String(error) });
+      }
+    }
+    this.#pending.delete(settle);
+    end();
   }
 
   /** Resolves when the file is not being sealed. */
@@ -70,11 +80,6 @@ export class Settles implements PendingKind {
   }
 
   #of(inode: number): Settle[] {
-    return [...this.#pending].filter((settle) => settle.inode === inode);
-  }
-
-  async #turn(): Promise<void> {
-    if (this.#count >= PARALLEL_MAX) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    this.#count++;
+    return [...this.#pending].filter(({ file }) => file.inode === inode);
   }
 }

@@ -4,14 +4,13 @@ import type { Attributes, ListedPage } from '../backend.ts';
 import { namesCompare } from '../metadata/name-order.ts';
 import { type Place, placeKey } from '../place.ts';
 import type { Log } from '../transport.ts';
-import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind } from './pending-ops.ts';
-import type { UncommittedFile, Way } from './uncommitted-file.ts';
+import { type Budget, SHARES } from './budget.ts';
+import type { Way } from './file-commit.ts';
+import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind, type PendingOps } from './pending-ops.ts';
+import type { UncommittedFile } from './uncommitted-file.ts';
 
 /** Another client may not find a file for so long after it was created here, in milliseconds; a part of the time for which a mount caches names. */
 export const UNCOMMITTED_MS_MAX = 250;
-/** Files that the cluster does not have, and their contents: a program that creates more waits. */
-const COUNT_MAX = 2_000;
-const BYTES_MAX = 16 * 1024 * 1024;
 
 /** New files that are kept here until the cluster has them, or until they cannot be stored. */
 export class UncommittedFiles implements PendingKind {
@@ -22,29 +21,21 @@ export class UncommittedFiles implements PendingKind {
   readonly #byPlace = new Map<string, UncommittedFile>();
   /** How many of them a directory has. */
   readonly #counts = new Counts<number>();
-  #keptBytes = 0;
-  /** Programs that would create a file, and wait until there are fewer. */
-  readonly #waiting: (() => void)[] = [];
+  /** A program that would create a file waits while it is full. */
+  readonly budget: Budget;
   #timer: Timer | undefined;
 
-  constructor(world: World, log: Log) {
+  constructor(world: World, pending: PendingOps, log: Log) {
     this.#world = world;
     this.#log = log;
-  }
-
-  get isFull(): boolean {
-    return this.#byInode.size >= COUNT_MAX || this.#keptBytes > BYTES_MAX;
-  }
-
-  /** Resolves when one of them is not kept any more. */
-  fewer(): Promise<void> {
-    return new Promise((resolve) => this.#waiting.push(resolve));
+    this.budget = pending.budget.share(SHARES.create);
+    pending.add('create', this);
   }
 
   /** @returns undefined also where the cluster has the file of this number, and has refused the contents that are kept here */
   of(inode: number): UncommittedFile | undefined {
     const file = this.#byInode.get(inode);
-    return file?.isThere === true ? undefined : file;
+    return file === undefined || file.commit.there === null ? file : undefined;
   }
 
   at(place: Place): UncommittedFile | undefined {
@@ -63,21 +54,16 @@ export class UncommittedFiles implements PendingKind {
   }
 
   add(file: UncommittedFile): void {
+    this.budget.add(1, 0);
     this.#byInode.set(file.inode, file);
     this.#byPlace.set(placeKey(file), file);
     if (!file.isNamed) this.#counts.more(file.parent);
     this.#timer ??= this.#world.after(UNCOMMITTED_MS_MAX, () => this.#age());
   }
 
-  /** So many more bytes are kept; negative: fewer. */
-  kept(bytes: number): void {
-    this.#keptBytes += bytes;
-  }
-
   delete(file: UncommittedFile): void {
     this.dropName(file);
-    this.#byInode.delete(file.inode);
-    for (const go of this.#waiting.splice(0)) go();
+    if (this.#byInode.delete(file.inode)) this.budget.release(0, 1);
   }
 
   /** The cluster answers what is asked of the name from now on; programs that have the file open keep it, and get the error at its close. */
@@ -95,7 +81,7 @@ export class UncommittedFiles implements PendingKind {
 
   /** Resolves when each file is at the cluster, or an attempt to store it has failed, of which its program learns. */
   async attempt(scope: FlushScope): Promise<void> {
-    await Promise.all(this.inScope(scope).map((file) => this.#bring(file, 'born')));
+    await Promise.all(this.inScope(scope).map((file) => this.#commit(file, 'with-contents')));
   }
 
   async stop(): Promise<void> {
@@ -103,10 +89,10 @@ export class UncommittedFiles implements PendingKind {
     await this.attempt(FLUSH_ALL);
   }
 
-  async #bring(file: UncommittedFile, way: Way): Promise<void> {
-    if (file.isRefused) return;
+  async #commit(file: UncommittedFile, way: Way): Promise<void> {
+    if (file.commit.isRefused) return;
     try {
-      await file.come(way);
+      await file.commit.start(way);
     } catch (error) {
       this.#log('warn', 'a new file is not at the cluster', { file: file.inode, error: String(error) });
     }
@@ -117,12 +103,12 @@ export class UncommittedFiles implements PendingKind {
     this.#timer = undefined;
     const nowMs = this.#world.nowMs();
     for (const file of this.#byInode.values()) {
-      const leftMs = file.bornMs + UNCOMMITTED_MS_MAX - nowMs;
+      const leftMs = file.sinceMs + UNCOMMITTED_MS_MAX - nowMs;
       if (leftMs > 0) {
         this.#timer = this.#world.after(leftMs, () => this.#age());
         return;
       }
-      if (file.isUncommitted) void this.#bring(file, 'made');
+      if (file.commit.isUnsent) void this.#commit(file, 'ordinary');
     }
   }
 }

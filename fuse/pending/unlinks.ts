@@ -1,14 +1,14 @@
 import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
-import { FORGETS_MAX, UNLINKS_MAX } from '../../wire/request-limits.ts';
+import { UNLINKS_MAX } from '../../wire/request-limits.ts';
 import type { BirthBackend, FencedName, UnlinkedName, UnlinkOutcome } from '../backend.ts';
 import { type Place, placeKey } from '../place.ts';
-import { ErrorSequence } from './error-sequence.ts';
-import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind } from './pending-ops.ts';
+import { type Budget, SHARES } from './budget.ts';
+import type { ErrorSequence } from './error-sequence.ts';
+import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind, type PendingOps } from './pending-ops.ts';
+import { SendQueue } from './send-queue.ts';
 
-/** Unlinks that the cluster does not have yet: a caller that removes more waits. */
-const COUNT_MAX = 500;
 /** While one is under way for so long, in milliseconds, no other is acknowledged ahead of the cluster. */
 export const SLOW_MS = 1_000;
 /** A request is sent again after so long, in milliseconds, where the client library has no certain answer. */
@@ -16,6 +16,7 @@ const AGAIN_MS = 100;
 
 interface Pending extends FencedName {
   readonly uid: number | undefined;
+  readonly bytes: 0;
   readonly sinceMs: number;
   readonly over: Promise<void>;
   readonly end: () => void;
@@ -51,24 +52,36 @@ export interface UnlinkEvents {
  * reported by `fsync` of the directory (`ErrorSequence`).
  */
 export class Unlinks implements PendingKind {
-  readonly errors = new ErrorSequence();
   readonly #world: World;
+  readonly #budget: Budget;
+  readonly #errors: ErrorSequence;
   readonly #backend: Pick<BirthBackend, 'remove'>;
   readonly #events: UnlinkEvents;
   readonly #waitMsMax: number;
   /** By place, the oldest first. */
   readonly #pending = new Map<string, Pending>();
-  #unsent: Pending[] = [];
-  #isSending = false;
-  /** Callers that would remove more, and wait until there are fewer. */
-  readonly #waiting: (() => void)[] = [];
+  readonly #queue = new SendQueue<Pending>({
+    requestsMax: 1,
+    countMax: UNLINKS_MAX,
+    isAlike: (one, other) => one.uid === other.uid && one.fence.session === other.fence.session,
+    send: (batch) => this.#send(batch),
+  });
   readonly #stopped = new AbortController();
   /** The clock of the server that answers, as far as it is known, is so much ahead of the one here. */
   #aheadNs = 0n;
 
-  /** @param waitMsMax how long a call waits for removals of before, in milliseconds */
-  constructor(world: World, backend: Pick<BirthBackend, 'remove'>, events: UnlinkEvents, waitMsMax: number) {
+  /** @param waitMsMax how long a call waits for earlier unlinks, in milliseconds */
+  constructor(
+    world: World,
+    pending: PendingOps,
+    backend: Pick<BirthBackend, 'remove'>,
+    events: UnlinkEvents,
+    waitMsMax: number,
+  ) {
     this.#world = world;
+    this.#budget = pending.budget.share(SHARES.unlink);
+    this.#errors = pending.errors;
+    pending.add('unlink', this);
     this.#backend = backend;
     this.#events = events;
     this.#waitMsMax = waitMsMax;
@@ -86,11 +99,7 @@ export class Unlinks implements PendingKind {
 
   /** Resolves when one more can be acknowledged. */
   async room(): Promise<void> {
-    while (this.#pending.size >= COUNT_MAX) {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      this.#waiting.push(resolve);
-      await this.#bounded(promise);
-    }
+    while (this.#budget.isFull) await this.#bounded(this.#budget.released());
   }
 
   /**
@@ -100,10 +109,10 @@ export class Unlinks implements PendingKind {
    */
   add(name: FencedName, uid: number | undefined): string {
     const { promise: over, resolve: end } = Promise.withResolvers<void>();
-    const pending = { ...name, uid, sinceMs: this.#world.nowMs(), over, end };
+    const pending: Pending = { ...name, uid, bytes: 0, sinceMs: this.#world.nowMs(), over, end };
     this.#pending.set(placeKey(name), pending);
-    this.#unsent.push(pending);
-    if (!this.#isSending) void this.#send();
+    this.#budget.add(1, 0);
+    this.#queue.add(pending);
     return String(nowNs(this.#world) + this.#aheadNs);
   }
 
@@ -165,48 +174,19 @@ export class Unlinks implements PendingKind {
     await Promise.race([work, late]).finally(() => timer.cancel());
   }
 
-  async #send(): Promise<void> {
-    this.#isSending = true;
-    while (this.#unsent.length > 0) await this.#sendBatch(this.#takeBatch());
-    this.#isSending = false;
-  }
-
-  /** At least one, all by one user and under one session, and no more than fit one request. */
-  #takeBatch(): Pending[] {
-    const batch: Pending[] = [];
-    const left: Pending[] = [];
-    const directories = new Set<number>();
-    for (const pending of this.#unsent) {
-      const [first = pending] = batch;
-      const fits =
-        batch.length < UNLINKS_MAX &&
-        (directories.size < FORGETS_MAX || directories.has(pending.parent)) &&
-        first.uid === pending.uid &&
-        first.fence.session === pending.fence.session;
-      if (!fits) {
-        left.push(pending);
-        continue;
-      }
-      batch.push(pending);
-      directories.add(pending.parent);
-    }
-    this.#unsent = left;
-    return batch;
-  }
-
-  async #sendBatch(batch: readonly Pending[]): Promise<void> {
+  async #send(batch: readonly Pending[]): Promise<void> {
     const { outcomes, atNs } = await this.#outcomes(batch);
     if (atNs !== null) this.heard(atNs);
     for (const [index, pending] of batch.entries()) {
       const outcome = outcomes[index] ?? { kind: 'refused', error: new Error('The answer has no outcome') };
       this.#pending.delete(placeKey(pending));
       if (outcome.kind === 'refused') {
-        this.errors.set({ kind: 'directory', inode: pending.parent }, outcome.error);
+        this.#errors.set({ kind: 'directory', inode: pending.parent }, outcome.error);
         this.#events.failed(pending, outcome.error);
       } else this.#events.removed(pending, outcome.kind === 'removed' ? atNs : null);
       pending.end();
     }
-    for (const go of this.#waiting.splice(0)) go();
+    this.#budget.release(0, batch.length);
   }
 
   async #outcomes(batch: readonly Pending[]): ReturnType<BirthBackend['remove']> {

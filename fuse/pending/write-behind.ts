@@ -4,8 +4,8 @@ import type { Timer, World } from '../../base/world.ts';
 import type { FileState } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import { ErrnoError } from '../errno.ts';
+import type { Budget } from './budget.ts';
 import { CHUNK_BYTES_MAX, type Chunk, Chunks } from './chunks.ts';
-import { DirtyBudget } from './dirty-budget.ts';
 import { SendWindow, WINDOW_BYTES_MAX } from './send-window.ts';
 
 /** Parts that are smaller than this on an average are put together: each costs more than its copy. */
@@ -38,7 +38,8 @@ export interface WriteBehindOptions {
   readonly acknowledged: (state: FileState) => void;
   /** Nobody knows what became of bytes that were taken. */
   readonly failed: (error: unknown) => void;
-  readonly budget: DirtyBudget;
+  /** Of the mount; the file has a share of it. */
+  readonly budget: Budget;
   /** The longest that one write call may wait, and one chunk may travel. */
   readonly limitMs: number;
 }
@@ -57,7 +58,7 @@ export class WriteBehind {
   /** Those among them that are complete and have not left, the oldest first. */
   readonly #large = new Set<Chunk>();
   readonly #small = new Set<Chunk>();
-  readonly #fileBudget: DirtyBudget;
+  readonly #budget: Budget;
   #failure: { readonly error: unknown } | null = null;
   #inFlightCount = 0;
   #inFlightBytes = 0;
@@ -67,7 +68,7 @@ export class WriteBehind {
 
   constructor(options: WriteBehindOptions) {
     this.#options = options;
-    this.#fileBudget = new DirtyBudget(options.world, FILE_DIRTY_BYTES_MAX);
+    this.#budget = options.budget.share({ bytesMax: FILE_DIRTY_BYTES_MAX });
   }
 
   get dirty(): boolean {
@@ -120,30 +121,15 @@ export class WriteBehind {
   }
 
   async #reserve(bytes: number): Promise<void> {
-    const { budget, limitMs } = this.#options;
-    if (this.#fileBudget.tryReserve(bytes)) {
-      if (budget.tryReserve(bytes)) return;
-      this.#fileBudget.release(bytes);
-    }
+    if (this.#budget.tryReserve(bytes)) return;
     const before = this.#failure;
     this.#seal();
-    await this.#fileBudget.reserve(bytes, limitMs);
-    try {
-      await budget.reserve(bytes, limitMs);
-    } catch (error) {
-      this.#fileBudget.release(bytes);
-      throw error;
-    }
-    // The room came from chunks that were given up: what follows them is not to be written either.
+    await this.#budget.reserve(bytes, this.#options.limitMs);
+    // The space came from chunks that were dropped: what follows them is not to be written either.
     if (this.#failure !== null && this.#failure !== before) {
-      this.#release(bytes);
+      this.#budget.release(bytes);
       throw this.#failure.error;
     }
-  }
-
-  #release(bytes: number): void {
-    this.#fileBudget.release(bytes);
-    this.#options.budget.release(bytes);
   }
 
   #take(offset: number, part: Uint8Array, full: boolean): void {
@@ -284,7 +270,7 @@ export class WriteBehind {
     this.#small.delete(chunk);
     this.#large.delete(chunk);
     this.#chunks.remove(chunk);
-    this.#release(chunk.length);
+    this.#budget.release(chunk.length);
     chunk.finish();
   }
 }

@@ -139,7 +139,7 @@ export class FileReplicas {
   /**
    * The catalog calls the file of this replica live already, which is new here.
    *
-   * @param markedIn an epoch of the catalog that was known before it did; a creation's mark is lost with the file alone, in whatever epoch
+   * @param markedIn an epoch of the catalog that was known before it did; absent where this server, its primary, has created the file
    */
   noteLive(
     driver: ReplicaDriver,

@@ -76,24 +76,20 @@ export class NameFlush {
   }
 }
 
-/** Whether the catalog asks the primary for the size of a file, or has these contents, which are those of the replica here. */
+/**
+ * Whether the catalog asks the primary for the size of a file, or has these contents, which are those of the replica here.
+ *
+ * @throws ServiceError `not-found` where the file was removed for good, or a loss of power took its creation from the catalog
+ */
 export async function isInCatalog(
   store: FileStore,
   catalog: CatalogAccess,
   file: FileId,
   contents: ContentVersion,
 ): Promise<boolean> {
+  const known = await catalog.attributes(file);
   const record = store.record(file);
-  const isAsCreated =
-    contents.epoch === 0 || (record !== null && isBirthAlone(record, store.attributes(file)));
-  // Then a loss that takes the contents from the catalog takes the file.
-  if (isAsCreated) return true;
-  try {
-    const known = await catalog.attributes(file);
-    return known.live || contentVersionCompare(known.contents, contents) >= 0;
-  } catch (error) {
-    // A file without a name may be removed.
-    if (error instanceof ServiceError && error.code === 'not-found') return true;
-    throw error;
-  }
+  // A loss that takes the contents with which a file was created takes the file.
+  if (contents.epoch === 0 || (record !== null && isBirthAlone(record, store.attributes(file)))) return true;
+  return known.live || contentVersionCompare(known.contents, contents) >= 0;
 }

@@ -63,6 +63,14 @@ export class WholeFiles {
     this.#owner = drawIncarnation(parts.world);
   }
 
+  /** Whether the volume may have no room for a file of so many bytes, as the volume was a second ago at most. */
+  async mayExceedQuota(volumeName: string, bytes: number): Promise<boolean> {
+    const { volume } = await this.#parts.settings.ofVolume(volumeName);
+    const { quotaBytes, namedBytes, quotaInodes, namedInodes } = volume;
+    const isFull = quotaInodes > 0 && namedInodes >= quotaInodes;
+    return isFull || (quotaBytes > 0 && namedBytes + bytes > quotaBytes);
+  }
+
   /**
    * Stores contents of a new file of the volume.
    *

@@ -13,6 +13,13 @@ import { UPLOAD_IDLE_MS } from './upload.ts';
 /** Of the files of one form that are in memory until they get their names. */
 const WHOLES_BYTES_MAX = 1024 * 1024;
 
+interface StoredFile {
+  readonly name: string;
+  readonly size: number;
+  readonly etag: string;
+  readonly created: boolean;
+}
+
 /**
  * `POST` of a form to a directory: its files go there under their own names. None gets its name before the form is there as
  * a whole; then one after the other does.
@@ -26,29 +33,37 @@ export async function storeForm(
 ): Promise<FastifyReply> {
   const conditions = conditionsOf(request.headers);
   const received: { readonly path: FilePath; readonly file: Received }[] = [];
+  const stored: StoredFile[] = [];
   let leftBytes = WHOLES_BYTES_MAX;
-  request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
-  await receiveForm(request.raw, async (name, body) => {
-    nameCheck(name);
-    const path = { ...directory, names: [...directory.names, name], directory: false };
-    const limits = { wholeBytesMax: leftBytes };
-    const file = await files.receive(path, conditions, body, new DigestCheck([]), limits);
-    if (file.kind === 'whole') leftBytes -= sizeOf(file);
-    received.push({ path, file });
-  }).finally(() => request.raw.setTimeout(0));
-  if (received.length === 0) throw new ServiceError('bad-request', 'The form holds no file');
-  const stored: object[] = [];
-  for (const { path, file } of received) {
-    const { etag, created } = await files.name(
-      path,
-      file,
-      conditions,
-      null,
-      removalOf(request, directory.search),
-    );
-    stored.push({ name: path.names.at(-1), size: sizeOf(file), etag, created });
+  try {
+    request.raw.setTimeout(UPLOAD_IDLE_MS, () => request.raw.destroy());
+    await receiveForm(request.raw, async (name, body) => {
+      nameCheck(name);
+      const path = { ...directory, names: [...directory.names, name], directory: false };
+      const limits = { wholeBytesMax: leftBytes };
+      const file = await files.receive(path, conditions, body, new DigestCheck([]), limits);
+      if (file.kind === 'whole') leftBytes -= sizeOf(file);
+      received.push({ path, file });
+    }).finally(() => request.raw.setTimeout(0));
+    if (received.length === 0) throw new ServiceError('bad-request', 'The form holds no file');
+    const removal = removalOf(request, directory.search);
+    for (const { path, file } of received) {
+      const { etag, created } = await files.name(path, file, conditions, null, removal);
+      stored.push({ name: path.names.at(-1) ?? '', size: sizeOf(file), etag, created });
+    }
+  } catch (error) {
+    await Promise.all(received.map(({ file }) => files.discard(file)));
+    throw brokenOff(error, stored);
   }
   // A browser that sent a form wants to see the directory, and not to send the form again when it is reloaded.
   if (wantsPage(request.headers.accept)) return reply.redirect(directoryUrl(prefix, directory), 303);
   return reply.code(201).send({ stored });
+}
+
+/** @returns what a client learns of a form of which a file was refused its name */
+function brokenOff(error: unknown, stored: readonly StoredFile[]): unknown {
+  if (!(error instanceof ServiceError) || stored.length === 0) return error;
+  const names = stored.map(({ name }) => `"${name}"`).join(', ');
+  const message = `${error.message}. Of the form these files are stored: ${names}`;
+  return new ServiceError(error.code, message, error.details, { cause: error });
 }

@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import { ServiceError } from '../../base/errors.ts';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import { assertBytesAllowed, assertInodeAllowed } from '../../catalog/quota.ts';
 import type { Attributes, CommandResults, Expectation, Place } from '../../wire/catalog-api.ts';
@@ -43,7 +43,17 @@ export interface NamedFile {
 /** What a client has sent for a file: all of its bytes, which nothing but this server has, or the state of a staged file without a name. */
 export type Received =
   | { readonly kind: 'whole'; readonly parent: Attributes; readonly bytes: Buffer }
-  | { readonly kind: 'staged'; readonly state: Pick<FileState, 'file' | 'sizeBytes'> };
+  | {
+      readonly kind: 'staged';
+      readonly state: Pick<FileState, 'file' | 'sizeBytes'>;
+      /** The client may ask for its name once more after a refusal. */
+      readonly isUpload?: true;
+    };
+
+/** With these a staged file gets no name: it is of no use any more. */
+const REFUSALS: ReadonlySet<ErrorCode> = new Set(['quota-exceeded', 'precondition-failed']);
+/** Such a file is collected in the next round. */
+const LONG_AGO_NS = '0';
 
 export interface ReceiveLimits {
   /** How long the file will be, where the client waits for an answer before it sends the contents. */
@@ -132,7 +142,8 @@ export class NewFiles {
       return { kind: 'whole', parent, bytes };
     }
     const file = await this.#stage(path, parent);
-    return { kind: 'staged', state: await this.#uploads.store(file, joined(begun.parts, received), check) };
+    const filled = this.#uploads.store(file, joined(begun.parts, received), check);
+    return { kind: 'staged', state: await this.#orDiscard(file, filled) };
   }
 
   /** @returns the directory of the path @throws ServiceError for what would be refused at the end */
@@ -171,12 +182,21 @@ export class NewFiles {
     return (await this.#gateway[execute](command)).attributes;
   }
 
-  /** @throws ServiceError `quota-exceeded` where the volume has no room for the file now; it is decided when it gets its name */
-  async #assertRoom(name: string, replaced: Attributes | null, bytes: number): Promise<void> {
+  /**
+   * @param removal of the file that is replaced
+   * @throws ServiceError `quota-exceeded` where the volume has no room for the file now; it is decided when it gets its name
+   */
+  async #assertRoom(
+    name: string,
+    replaced: Attributes | null,
+    bytes: number,
+    removal: Removal = {},
+  ): Promise<void> {
     const { volume } = await this.#gateway.queryCatalog({ kind: 'volume', name });
-    const isFreed = replaced !== null && replaced.links === 1 && volume.trashMs === 0;
+    const isKept = volume.trashMs > 0 && removal.trash !== false;
+    const isFreed = replaced !== null && replaced.links === 1 && !isKept;
     if (replaced === null) assertInodeAllowed(volume);
-    assertBytesAllowed(volume, bytes, isFreed ? replaced.sizeBytes : 0);
+    assertBytesAllowed(volume, bytes, isFreed ? (replaced.allowedBytes ?? replaced.sizeBytes) : 0);
   }
 
   /** Work on an upload that comes in pieces. @throws ServiceError `busy` where too many uploads go on */
@@ -191,7 +211,7 @@ export class NewFiles {
 
   /** Fills a staged file with what another file has. @param keepsTime it gets the modification time of the other one, too */
   async copy(file: Attributes, source: Attributes, keepsTime: boolean): Promise<FileState> {
-    const state = await this.#uploads.copy(file, source);
+    const state = await this.#orDiscard(file, this.#uploads.copy(file, source));
     const { modifiedNs } = source;
     // Before it has its name: whoever finds the time finds the contents.
     if (keepsTime) await this.#gateway.command({ kind: 'set-attributes', inode: file.inode, modifiedNs });
@@ -216,12 +236,44 @@ export class NewFiles {
     // What another server has done meanwhile under this key is not done again: others may have the name by now.
     if (commands.result !== null) return namedFile(commands.result as Replaced);
     const change: Change = { path, place, conditions, commands, removal };
-    if (received.kind === 'staged') return this.#nameStaged(received.state.file, change);
+    if (received.kind === 'staged' && received.isUpload) return this.#nameStaged(received.state.file, change);
+    if (received.kind === 'staged') return this.#nameOrDiscard(received.state.file, change);
     const named = await this.#nameWhole(received, change);
     if (named !== null) return named;
     const file = await this.#stage(path, received.parent);
     const { file: inode } = await this.#uploads.store(file, joined([received.bytes]), new DigestCheck([]));
-    return this.#nameStaged(inode, change);
+    return this.#nameOrDiscard(inode, change);
+  }
+
+  async #nameOrDiscard(inode: number, change: Change): Promise<NamedFile> {
+    try {
+      return await this.#nameStaged(inode, change);
+    } catch (error) {
+      if (error instanceof ServiceError && REFUSALS.has(error.code)) await this.#collectSoon(inode);
+      throw error;
+    }
+  }
+
+  /** What was received is not to get a name any more. Nothing happens where it has one. */
+  async discard(received: Received): Promise<void> {
+    if (received.kind === 'staged') await this.#collectSoon(received.state.file);
+  }
+
+  async #orDiscard<Result>({ inode }: Attributes, filling: Promise<Result>): Promise<Result> {
+    try {
+      return await filling;
+    } catch (error) {
+      await this.#collectSoon(inode);
+      throw error;
+    }
+  }
+
+  async #collectSoon(inode: number): Promise<void> {
+    const command = { kind: 'keep-orphan', inode, untilNs: LONG_AGO_NS } as const;
+    await this.#gateway.command(command).catch((error: unknown) => {
+      // It is collected after the time that it was kept for.
+      if (!(error instanceof ServiceError)) throw error;
+    });
   }
 
   async #nameStaged(
@@ -241,8 +293,8 @@ export class NewFiles {
   ): Promise<NamedFile | null> {
     let stored = null as StoredContents | null;
     const change = async (expect: Expectation): Promise<CommandResults['replace-with-contents'] | null> => {
-      // Behind the first judgement of the conditions: what they refuse leaves no contents behind.
-      stored ??= (await this.#wholes?.store(path.volume, bytes)) ?? null;
+      // Behind the first judgement of the conditions and of the quota: what they refuse leaves no contents behind.
+      stored ??= await this.#stored(path, bytes, removal);
       if (stored === null) return null;
       const file = { mode: FILE_MODE, uid, gid, ...stored };
       const command = { kind: 'replace-with-contents', place, ...file, expect, ...removal } as const;
@@ -259,6 +311,16 @@ export class NewFiles {
     this.#wholes?.named(stored.inode);
     const self = this.#gateway.services.status.id;
     return namedFile(result, stored.replicas.includes(self) ? self : null);
+  }
+
+  /** @throws ServiceError `quota-exceeded` where the volume has no room for them: they would stay until their number is void */
+  async #stored(path: FilePath, bytes: Buffer, removal: Removal): Promise<StoredContents | null> {
+    if (this.#wholes === null) return null;
+    if (await this.#wholes.mayExceedQuota(path.volume, bytes.length)) {
+      const replaced = await currentOf(this.#gateway, path, { follow: true, live: false });
+      await this.#assertRoom(path.volume, replaced, bytes.length, removal);
+    }
+    return this.#wholes.store(path.volume, bytes);
   }
 
   /**

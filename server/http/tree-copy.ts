@@ -55,6 +55,10 @@ export class TreeCopier {
   #target = 0;
   /** The last name that is done with all before it. */
   #done: readonly string[];
+  /** What makes the directories and links of this request, in their order. */
+  readonly #makings: (() => Promise<unknown>)[] = [];
+  /** An epoch of the catalog that was known before all of them were there. */
+  #madeIn: number;
 
   constructor(parts: Parts, options: TreeCopyOptions) {
     this.#parts = parts;
@@ -62,6 +66,7 @@ export class TreeCopier {
     this.#options = options;
     this.#conditions = options.overwrite ? NO_CONDITIONS : { ...NO_CONDITIONS, ifNoneMatch: '*' };
     this.#done = options.after;
+    this.#madeIn = parts.gateway.catalogEpoch;
   }
 
   /** @throws ServiceError that says how far it has come, where something cannot be copied */
@@ -73,8 +78,9 @@ export class TreeCopier {
     if (isWithin(from, to)) throw belowItself(from);
     await this.#parts.directories.parentOf(to);
     this.#target = await this.#directory(source, to, this.#options.after.length > 0);
+    this.#makings.push(() => this.#directory(source, to, true));
     const isWhole = await this.#inside(source, from, to, this.#options.after, []);
-    await this.#parts.gateway.flushCatalog();
+    await this.#parts.gateway.findDurably(() => this.#madeAgain());
     const skipped = this.#skipped.slice(0, SKIPPED_TOLD_MAX);
     return {
       ...this.#told,
@@ -82,6 +88,17 @@ export class TreeCopier {
       more: !isWhole,
       ...(isWhole ? {} : { next: this.#done.join('/') }),
     };
+  }
+
+  /** A loss of power of the catalog may have taken what this request has made in an earlier epoch. Files survive it with their names. */
+  async #madeAgain(): Promise<true> {
+    const epoch = this.#parts.gateway.catalogEpoch;
+    if (epoch === this.#madeIn) return true;
+    const told = { ...this.#told };
+    for (const make of this.#makings) await unlessGone(make());
+    Object.assign(this.#told, told);
+    this.#madeIn = epoch;
+    return true;
   }
 
   /**
@@ -163,7 +180,7 @@ export class TreeCopier {
   async #entry(source: Attributes, to: FilePath, at: readonly string[]): Promise<void> {
     switch (source.kind) {
       case 'directory':
-        await this.#directory(source, to, true);
+        await this.#make(() => this.#directory(source, to, true));
         return;
       case 'file': {
         const { removal, resume } = this.#options;
@@ -179,12 +196,17 @@ export class TreeCopier {
         return;
       }
       case 'symlink':
-        await this.#link(source, to);
+        await this.#make(() => this.#link(source, to));
         this.#told.links++;
         return;
       default:
         this.#skipped.push(`/${at.join('/')}`);
     }
+  }
+
+  async #make(make: () => Promise<unknown>): Promise<void> {
+    await make();
+    this.#makings.push(make);
   }
 
   async #isThere(source: Attributes, to: FilePath): Promise<boolean> {

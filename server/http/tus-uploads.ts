@@ -163,7 +163,7 @@ export class TusUploads {
     const path = { volume, names: note.names, directory: false, search };
     try {
       const key = { session: sessionOf(`tus ${file.inode} ${note.secret}`), since: since ?? undefined };
-      await this.#files.name(path, { kind: 'staged', state }, conditions, key);
+      await this.#files.name(path, { kind: 'staged', state, isUpload: true }, conditions, key);
     } catch (error) {
       // Two servers that were asked at the same time both see that all of it has come.
       if (!(await this.#hasName(file.inode))) throw error;

@@ -8,6 +8,7 @@ import { readSource } from './source.ts';
 const WINGS = [
   'kernel',
   'native',
+  'calls',
   'transport',
   'contents',
   'pending',
@@ -22,6 +23,7 @@ const BELOW: Readonly<Record<Wing, readonly Wing[]>> = {
   kernel: ['transport', 'kernel-view'],
   native: ['transport', 'kernel-view'],
   transport: [],
+  calls: ['transport', 'contents', 'pending', 'metadata', 'kernel-view'],
   contents: ['pending', 'metadata', 'kernel-view'],
   pending: ['metadata', 'kernel-view'],
   metadata: ['kernel-view'],

@@ -18,6 +18,7 @@ test('rows and subjects are chosen by name, in the order of their lists', () => 
   const all = {
     rows: ROW_NAMES,
     subjects: SUBJECT_NAMES,
+    mounts: 1,
     quick: false,
     runs: 3,
     json: null,
@@ -46,7 +47,8 @@ function measuredOf(
   values: Partial<Record<SubjectName, number[]>>,
 ): Measured {
   const figures = Object.entries(values).map(([subject, each]) => {
-    return { subject: subject as SubjectName, values: each, cpuMs: each.map(() => 2_000) };
+    const costs = each.map(() => ({ cpuMs: { mount: 1_500, programs: 500 }, requests: { '/v1': 20 } }));
+    return { subject: subject as SubjectName, values: each, operations: each.map(() => 10), costs };
   });
   return { name, bytes, figures };
 }
@@ -68,12 +70,26 @@ test('goals compare with peers, seconds the other way round, and not with who wa
       ['0.5 times disk or better', '0.40 times', false],
     ],
   );
-  assert.deepEqual(report.table.rows.slice(2, 4), [
+  const place = report.table.rows.findIndex(([title]) => title?.startsWith('sequential read'));
+  assert.deepEqual(report.table.rows.slice(place, place + 2), [
     ['sequential read, 1 MiB requests, nothing cached, MB/s', '120 (0.12)', '–', '1,000'],
     ['… CPU, s/GB', '2.00', '–', '2.00'],
   ]);
   assert.equal(report.notes.at(-1), 'Not measured: kernel.');
   assert.deepEqual(reportOf(measured, ['native'], [], true).goals, [], 'a quick run reaches nothing');
+});
+
+test('cache policies are compared: times as good, and as much CPU and as many requests per operation', () => {
+  const measured = [measuredOf('untar', null, { ttl: [4], leases: [5] })];
+  const { table } = reportOf(measured, ['ttl', 'leases'], [], true);
+  assert.deepEqual(table.columns, ['', 'ttl', 'leases', 'leases : ttl']);
+  assert.deepEqual(table.rows, [
+    ['tar -x of many small files, s', '4.00', '5.00', '0.80'],
+    ['… CPU, ms per operation', '200', '200', '1.00'],
+    ['… … mount', '150', '150', '1.00'],
+    ['… … programs', '50.0', '50.0', '1.00'],
+    ['… requests per operation', '2.00', '2.00', '1.00'],
+  ]);
 });
 
 test('each program that measures has a place of its own in the document', () => {

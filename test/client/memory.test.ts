@@ -94,7 +94,7 @@ test('of two changes at a time nobody knows which was the last one', () => {
     mark = memory.changing(other);
   });
   assert.deepEqual(known, AS_BEFORE);
-  memory.changed(other, mark, UNLINKED);
+  memory.changed(other, mark, { ...UNLINKED, atNs: '8' });
   assert.deepEqual([memory.attributes(DIRECTORY), memory.name(DIRECTORY, GONE)], [undefined, undefined]);
 });
 
@@ -106,7 +106,8 @@ test('names that are changed at a time by themselves are known, their directory 
     unlink(memory, () => undefined),
     { attributes: undefined, gone: null, other: undefined },
   );
-  memory.changed(rest, mark, { ...UNLINKED, names: [{ parent: DIRECTORY, name: OTHER, inode: null }] });
+  const names = [{ parent: DIRECTORY, name: OTHER, inode: null }];
+  memory.changed(rest, mark, { ...UNLINKED, names, atNs: '8' });
   assert.deepEqual([memory.attributes(DIRECTORY), memory.name(DIRECTORY, OTHER)], [undefined, null]);
 });
 
@@ -129,4 +130,45 @@ test('a read of the directory meanwhile counts', () => {
   const access = { inode: DIRECTORY, accessedNs: '5', seen: { accessedNs: '1', changedNs } };
   const known = unlink(memory, () => memory.accessed(access));
   assert.deepEqual(known.attributes, { ...CHANGED, accessedNs: '5' });
+});
+
+test('while names are changed, the directory is known by the changes that were answered', () => {
+  const memory = memoryOfTwo();
+  const rest = { names: [{ parent: DIRECTORY, name: OTHER }], inodes: [71] };
+  const [first, second] = [memory.changing(UNLINK), memory.changing(rest)];
+  assert.deepEqual([memory.attributes(DIRECTORY), memory.beforeOwn(DIRECTORY)], [undefined, BEFORE]);
+  memory.changed(rest, second, { ...UNLINKED, names: [{ parent: DIRECTORY, name: OTHER, inode: null }] });
+  assert.deepEqual(memory.beforeOwn(DIRECTORY), CHANGED);
+  // Executed by one request: the time is certain.
+  memory.changed(UNLINK, first, UNLINKED);
+  assert.deepEqual([memory.attributes(DIRECTORY), memory.beforeOwn(DIRECTORY)], [CHANGED, undefined]);
+});
+
+test('of two answers at a time with different times, the later one is shown, and the cluster asked afterwards', () => {
+  const memory = memoryOfTwo();
+  const rest = { names: [{ parent: DIRECTORY, name: OTHER }], inodes: [71] };
+  const [first, second] = [memory.changing(UNLINK), memory.changing(rest)];
+  memory.changed(UNLINK, first, UNLINKED);
+  const third = memory.changing(UNLINK);
+  memory.changed(rest, second, { ...UNLINKED, atNs: '8' });
+  assert.deepEqual(memory.beforeOwn(DIRECTORY), CHANGED);
+  memory.changed(UNLINK, third, UNLINKED);
+  assert.deepEqual([memory.attributes(DIRECTORY), memory.beforeOwn(DIRECTORY)], [undefined, undefined]);
+});
+
+test('what is not certain while names are changed is not known', () => {
+  const rest = { names: [{ parent: DIRECTORY, name: OTHER }], inodes: [71] };
+  const chmod = { names: [], inodes: [DIRECTORY] };
+  const cases: [string, (memory: Memory) => void][] = [
+    ['a recall', (memory) => memory.forget(DIRECTORY)],
+    ['the end of the session', (memory) => memory.forgetAll()],
+    ['an unknown outcome', (memory) => memory.changed(rest, memory.changing(rest))],
+    ['a change of its own attributes', (memory) => void memory.changing(chmod)],
+  ];
+  for (const [what, happens] of cases) {
+    const memory = memoryOfTwo();
+    memory.changing(UNLINK);
+    happens(memory);
+    assert.equal(memory.beforeOwn(DIRECTORY), undefined, what);
+  }
 });

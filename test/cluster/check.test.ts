@@ -8,8 +8,7 @@ import { after, before, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { Finding } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { plantedEnv } from '../simulation/plant.ts';
-import type { Mutation } from '../simulation/planted.ts';
+import { type Mutation, plantedEnv } from '../simulation/plant.ts';
 import { run } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
@@ -54,7 +53,7 @@ function leasehold(...argv: string[]): ReturnType<typeof run> {
 
 /** What the servers find at this moment. */
 async function found(): Promise<readonly Finding[]> {
-  return (await client.check(0)).findings;
+  return (await client.admin.check(0)).findings;
 }
 
 async function textAt(path: string): Promise<string> {

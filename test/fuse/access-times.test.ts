@@ -8,7 +8,7 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes, NotedAccess } from '../../fuse/backend.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { type AccessRule, AccessTimes } from '../../fuse/pending/access-times.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -47,14 +47,18 @@ async function started(t: TestContext, rule = RELATIME, ageMaxMs = 1_000) {
   const births = new MemoryBirths(memory);
   /** Reads that are on their way arrive after this. */
   const way = { open: Promise.resolve() };
+  const state = births.state(WORLD, ageMaxMs);
   const backend = {
-    ...withPendingNames(WORLD, births.backend, births, () => undefined),
+    ...withPendingNames(WORLD, births.backend, births, state, () => undefined),
     noteAccesses: async (noted: readonly NotedAccess[]) => {
       await way.open;
       await memory.noteAccesses(noted);
     },
   };
-  const fileSystem = new FileSystem(WORLD, backend, ROOT, 5_000, () => undefined, ageMaxMs, false, rule);
+  const fileSystem = fileSystemOf(WORLD, backend, ROOT, 5_000, () => undefined, {
+    ...state,
+    accessRule: rule,
+  });
   t.after(async () => {
     await fileSystem.stop();
     await backend.stop();

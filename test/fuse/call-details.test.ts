@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { lentMemory } from '../../base/lent-memory.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
@@ -23,7 +23,7 @@ const OLD_NS = 1n;
 async function started(t: TestContext, mode = 0o644) {
   const backend = new MemoryBackend();
   await backend.start();
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, LIMIT_MS, () => undefined);
   t.after(() => fileSystem.stop());
   const { attributes } = await backend.createFile(ROOT, 'f', mode, USER, true);
   backend.writeFromElsewhere('f', 'hello');

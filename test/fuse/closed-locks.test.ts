@@ -8,7 +8,7 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LOCK_END } from '../../base/lock-end.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import type { LockRequest } from '../../fuse/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
@@ -48,7 +48,7 @@ class SlowUnlocks extends MemoryBackend {
 /** Two handles of one file, of which the first has a lock. */
 async function started(t: TestContext, kind: LockRequest['kind']) {
   const backend = new SlowUnlocks();
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, 5_000, () => undefined);
   const unlocks = Promise.withResolvers<void>();
   t.after(async () => {
     unlocks.resolve();

@@ -10,7 +10,7 @@ import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import { ServiceError } from '../../base/errors.ts';
 import { lend } from '../../base/lent-memory.ts';
 import type { Attributes, BirthOutcome, NewFile } from '../../fuse/backend.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { Creates } from '../../fuse/pending/creates.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -27,16 +27,10 @@ async function started(t: TestContext, flushBehind = false, takesNamed = false) 
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
   births.takesNamed = takesNamed;
-  const backend = withPendingNames(systemWorld, births.backend, births, () => undefined);
-  const fileSystem = new FileSystem(
-    systemWorld,
-    backend,
-    ROOT,
-    LIMIT_MS,
-    () => undefined,
-    1_000,
-    flushBehind,
-  );
+  const state = births.state(systemWorld, 1_000);
+  const backend = withPendingNames(systemWorld, births.backend, births, state, () => undefined);
+  const options = { ...state, flushBehind };
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, options);
   t.after(async () => {
     await fileSystem.stop();
     await backend.stop();
@@ -126,7 +120,7 @@ test('what was set before the close is part of it', async (t) => {
 test('programs here find the file before the cluster does', async (t) => {
   const { backend, fileSystem, directory, create, write, close, textAt } = await started(t);
   const { handle, attributes } = await create('b');
-  assert.ok(backend.isChanging?.(directory), 'Its times are about to be others');
+  assert.ok(backend.isChanging(directory), 'Its times are about to be others');
   await write(handle, 'some text');
   await write(handle, 'TEXT', 5);
   await fileSystem.truncate(attributes.inode, 8, USER);
@@ -146,7 +140,7 @@ test('programs here find the file before the cluster does', async (t) => {
   await close(again.handle);
   assert.equal(textAt('b'), 'some TEX');
   await close(handle);
-  assert.equal(backend.isChanging?.(directory), false);
+  assert.equal(backend.isChanging(directory), false);
 });
 
 test('a file that has nothing in it yet is borne empty at its first close, and written to from then on', async (t) => {

@@ -70,9 +70,10 @@ async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 
   };
   const cluster: FileSystemBackend = births.backend;
   const lines: string[] = [];
-  const backend = withPendingNames(world, cluster, births, (_, message) => lines.push(message), {
-    streakMs: ROW_MS,
-  });
+  const state = births.state(world);
+  const { cache, pending } = state;
+  const log = (_: unknown, message: string): unknown => lines.push(message);
+  const backend = withPendingNames(world, cluster, births, state, log, { streakMs: ROW_MS });
   t.after(async () => {
     for (const release of holds) release();
     await backend.stop();
@@ -102,6 +103,7 @@ async function started(t: TestContext, { mode = 0o755, gid = USER.gid, policy = 
   const isThere = (name: string): boolean => memory.inodeAt(directory, name) !== undefined;
   return {
     ...{ clock, pass, memory, births, cluster, hold, lines, backend, directory },
+    ...{ cache, pending, isDelegated: (inode: number) => cache.delegations.of(inode) !== undefined },
     ...{ make, made, file, unlink, row, isThere },
   };
 }
@@ -154,12 +156,12 @@ test('a time of access that was set on a new file stays, however the cluster hea
 
 test('where a directory has attributes that its files inherit, and in volumes whose files cannot be borne, they are made at the cluster', async (t) => {
   const inheriting = await started(t);
-  const { backend, directory } = inheriting;
+  const { backend, directory, isDelegated } = inheriting;
   await backend.setXattr(directory, 'system.posix_acl_default', Buffer.from('x'), 'set');
   // It is asked for once more when the next ones are made.
   for (const name of ['a', 'b']) assert.equal((await inheriting.make(name)).uncommitted, undefined);
   await settled();
-  assert.ok(backend.isHeld?.(directory));
+  assert.ok(isDelegated(directory));
   assert.equal((await inheriting.make('c')).uncommitted, undefined);
   t.mock.reset();
   const sealing = await started(t, { policy: 'read-only' as 'quorum' });
@@ -167,9 +169,9 @@ test('where a directory has attributes that its files inherit, and in volumes wh
 });
 
 test('the times of a directory are told as others find them, once what was made or removed in it is at the cluster', async (t) => {
-  const { make, memory, births, backend, file, directory, row, made, unlink } = await started(t);
+  const { make, memory, births, file, directory, row, made, unlink, cache } = await started(t);
   const told: (string | null)[] = [];
-  backend.onNamed?.((of, atNs) => {
+  t.mock.method(cache, 'named', (of: number, atNs: string | null) => {
     if (of === directory) told.push(atNs);
   });
   const { attributes } = await make('f');
@@ -299,7 +301,7 @@ test('who makes more files than are kept here waits until there are fewer, unles
 // What others have a part in.
 
 test('what a directory had before it was called back, or the session was over, is not believed when it is had again', async (t) => {
-  const { make, memory, births, cluster, backend, directory, hold, pass } = await started(t);
+  const { make, memory, births, cluster, backend, directory, hold, pass, isDelegated } = await started(t);
   for (const [name, end] of [
     ['called back', () => births.recall(directory)],
     ['over', () => births.end()],
@@ -316,7 +318,7 @@ test('what a directory had before it was called back, or the session was over, i
     assert.equal((await backend.lookup(directory, name)).mode, 0o600, name);
     answer();
     await settled();
-    assert.ok(backend.isHeld?.(directory), name);
+    assert.ok(isDelegated(directory), name);
   }
 });
 
@@ -365,14 +367,14 @@ test('what was asked for before a name was given away is not known of it afterwa
 });
 
 test('a change of a directory counts for what is made in it meanwhile and afterwards, and what was made before is there before', async (t) => {
-  const { make, memory, cluster, backend, file, directory, hold } = await started(t);
+  const { make, memory, cluster, backend, file, directory, hold, isDelegated } = await started(t);
   const { attributes } = await make('before');
   await backend.setAttributes(directory, { modifiedNs: '5000' });
   await file(attributes).settle();
   assert.equal((await memory.attributes(directory)).modifiedNs, '5000');
   for (const name of ['a', 'b']) await make(name);
   await settled();
-  assert.ok(backend.isHeld?.(directory));
+  assert.ok(isDelegated(directory));
   const answer = hold(cluster, 'setAttributes');
   const changing = backend.setAttributes(directory, { mode: 0o2755, gid: 50 });
   await settled();
@@ -486,21 +488,19 @@ test('whatever comes behind removals is done when they are: what the file is ask
 });
 
 test('fsync of a directory tells what was not removed from it, and from no other one', async (t) => {
-  const { births, backend, directory, made, row, unlink } = await started(t);
+  const { births, backend, directory, made, row, unlink, pending } = await started(t);
   await made('a');
   await row();
   births.removalFate = 'refused';
   await unlink('a');
   const { inode: other } = await backend.makeDirectory(ROOT, 'other', 0o755, USER);
-  for (const inode of [other, directory]) await backend.flush({ kind: 'directory', inode });
-  const { errors } = backend;
-  assert.ok(errors !== undefined);
-  assert.equal(errors.checkAndAdvance(other, 0), null);
-  assert.match(String(errors.checkAndAdvance(directory, 0)?.error), /Refused by intent/);
+  for (const inode of [other, directory]) await pending.flush({ kind: 'directory', inode });
+  assert.equal(pending.errors.checkAndAdvance(other, 0), null);
+  assert.match(String(pending.errors.checkAndAdvance(directory, 0)?.error), /Refused by intent/);
 });
 
 test('a directory is asked for anew when what was removed from it before is gone', async (t) => {
-  const { births, make, made, hold, row, unlink, directory, backend } = await started(t);
+  const { births, make, made, hold, row, unlink, directory, isDelegated } = await started(t);
   await made('a');
   await row();
   const answer = hold(births, 'remove');
@@ -512,5 +512,5 @@ test('a directory is asked for anew when what was removed from it before is gone
   assert.equal(births.asked.delegated, delegated);
   answer();
   await settled();
-  assert.deepEqual([births.asked.delegated, backend.isHeld?.(directory)], [delegated + 1, true]);
+  assert.deepEqual([births.asked.delegated, isDelegated(directory)], [delegated + 1, true]);
 });

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { type FactsListing, withFacts } from '../../fuse/cluster/facts.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
@@ -23,13 +23,15 @@ async function started(t: TestContext, listing: FactsListing) {
   const births = new MemoryBirths(memory);
   const facts = async (inode: number, name: string) => (name === 'primary' ? `primary of ${inode}` : null);
   // As a mount has them.
+  const state = births.state(systemWorld);
   const backend = withPendingNames(
     systemWorld,
     withFacts(births.backend, facts, listing),
     births,
+    state,
     () => undefined,
   );
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, 5_000, () => undefined, state);
   t.after(async () => {
     process.title = title;
     await fileSystem.stop();

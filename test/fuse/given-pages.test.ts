@@ -4,7 +4,8 @@ import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { BackendFile } from '../../fuse/backend.ts';
 import { BLOCK_BYTES } from '../../fuse/contents/read-ahead.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
+import { MetadataCache } from '../../fuse/metadata/cache.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
@@ -68,7 +69,9 @@ class GatedBackend extends MemoryBackend {
 async function setUp(t: TestContext, sizeBytes = 2 * BLOCK_BYTES, ageMaxMs?: number) {
   const backend = new GatedBackend();
   await backend.start();
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined, ageMaxMs);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, 5_000, () => undefined, {
+    cache: new MetadataCache(systemWorld, ageMaxMs),
+  });
   t.after(() => fileSystem.stop());
   const given: { offset: number; bytes: Buffer }[] = [];
   const kernel = new Gate();

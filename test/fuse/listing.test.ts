@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ListedName } from '../../fuse/metadata/known-listings.ts';
+import type { ListedName } from '../../fuse/metadata/delegated-directories.ts';
 import { LIST_COUNT, Listing } from '../../fuse/metadata/listing.ts';
 
 const PAGE = 128;

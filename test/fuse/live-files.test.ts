@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import type { Attributes } from '../../fuse/backend.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { type FileSystem, fileSystemOf } from '../../fuse/file-system.ts';
+import { MetadataCache } from '../../fuse/metadata/cache.ts';
 import { type Answered, contentsName } from '../../fuse/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
@@ -21,7 +22,7 @@ const TEXT = 'more than the catalog knows of';
 /** A file that another mount has written and not settled. */
 async function liveFile(t: TestContext, backend = new MemoryBackend()) {
   await backend.start();
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, LIMIT_MS, () => undefined);
   t.after(() => fileSystem.stop());
   const { attributes } = await backend.createFile(ROOT, 'f', 0o644, ROOT_USER, true);
   backend.writeFromElsewhere('f', TEXT);
@@ -198,7 +199,9 @@ test('attributes that were changed here are told from memory, and never those of
 test('where nothing is believed, neither is what a change was answered', async (t) => {
   const { backend, inode } = await liveFile(t);
   await backend.openFile(inode).settle();
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, 0);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, {
+    cache: new MetadataCache(systemWorld, 0),
+  });
   t.after(() => fileSystem.stop());
   await fileSystem.setAttributes(inode, { mode: 0o640 });
   const asked = backend.calls.attributes ?? 0;
@@ -229,7 +232,7 @@ test('an answer that was overtaken by a newer one does not bring old contents ba
 test('a listing that was asked for before a file was written does not tell its size after it was closed', async (t) => {
   const backend = new MemoryBackend();
   await backend.start();
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, LIMIT_MS, () => undefined);
   t.after(() => fileSystem.stop());
   const { attributes } = await backend.createFile(ROOT, 'f', 0o644, ROOT_USER, true);
   const { inode } = attributes;

@@ -6,7 +6,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
+import { MetadataCache } from '../../fuse/metadata/cache.ts';
 import { LookAhead } from '../../fuse/metadata/look-ahead.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
@@ -20,7 +21,9 @@ const WORLD = { ...systemWorld, nowMs: () => time.nowMs };
 /** A directory with files of another mount's making. */
 async function directoryOf(t: TestContext, names: readonly string[], heardMs = AGE_MS) {
   const backend = new MemoryBackend();
-  const fileSystem = new FileSystem(WORLD, backend, 1, 5_000, () => undefined, heardMs);
+  const fileSystem = fileSystemOf(WORLD, backend, 1, 5_000, () => undefined, {
+    cache: new MetadataCache(WORLD, heardMs),
+  });
   t.after(() => fileSystem.stop());
   const { inode } = await backend.makeDirectory(1, 'd', 0o755, OWNER);
   for (const name of names) await backend.symlink(inode, name, 'target', OWNER);

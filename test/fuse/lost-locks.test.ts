@@ -14,7 +14,7 @@ import { LOCK_END } from '../../base/lock-end.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { BackendLock } from '../../fuse/backend.ts';
 import { clusterBackend } from '../../fuse/cluster/cluster-backend.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
@@ -57,7 +57,7 @@ class LosingLocks extends MemoryBackend {
 /** A file with contents, open once, that is locked, and then written without being sent. */
 async function written(t: TestContext) {
   const backend = new LosingLocks();
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, 5_000, () => undefined);
   t.after(() => fileSystem.stop());
   const { handle } = await fileSystem.create(ROOT, 'f', 0o600, constants.O_RDWR, USER);
   await fileSystem.write(handle, 0, Buffer.from('theirs'), USER);

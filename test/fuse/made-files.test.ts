@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
+import { MetadataCache } from '../../fuse/metadata/cache.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
@@ -26,7 +27,9 @@ async function started(t: TestContext) {
   const backend = new CountingBackend();
   await backend.start();
   const { inode } = await backend.makeDirectory(ROOT, 'd', 0o755, ROOT_USER);
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, 60_000);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, {
+    cache: new MetadataCache(systemWorld, 60_000),
+  });
   t.after(() => fileSystem.stop());
   return { backend, fileSystem, inode };
 }

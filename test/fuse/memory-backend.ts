@@ -73,7 +73,26 @@ export class MemoryBackend implements FileSystemBackend {
     this.#make('directory', 0o755, { uid: 0, gid: 0 }, 2);
   }
 
-  async flush(): Promise<void> {}
+  readonly findsNumbers = false;
+  readonly caches = false;
+
+  async persistNames(): Promise<void> {}
+
+  async byNumber(inode: number): Promise<never> {
+    throw new ServiceError('not-found', `Inode ${inode} is not found by its number`);
+  }
+
+  isCached(): boolean {
+    return false;
+  }
+
+  isAway(): boolean {
+    return false;
+  }
+
+  isChanging(): boolean {
+    return false;
+  }
 
   disturb(disturbance: Disturbance): void {
     this.#disturbance = { ...this.#disturbance, ...disturbance };
@@ -318,6 +337,8 @@ export class MemoryBackend implements FileSystemBackend {
 
   openFile(inode: number): BackendFile {
     return {
+      range: async () => null,
+      keeps: () => false,
       read: async (offset, length) => {
         await this.#reach('read');
         return this.#read(this.#get(inode), offset, length);

@@ -1,4 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
+import type { World } from '../../base/world.ts';
 import type { Fence } from '../../client/delegations.ts';
 import {
   type BirthBackend,
@@ -9,6 +10,9 @@ import {
   type NewFile,
   type UnlinkOutcome,
 } from '../../fuse/backend.ts';
+import { MetadataCache } from '../../fuse/metadata/cache.ts';
+import type { PendingState } from '../../fuse/pending/directory-ops.ts';
+import { PendingOps } from '../../fuse/pending/pending-ops.ts';
 import type { MemoryBackend } from './memory-backend.ts';
 
 /** What becomes of the files of a request. */
@@ -51,21 +55,15 @@ export class MemoryBirths implements BirthBackend {
     const memory = this.#backend;
     const names = Object.getOwnPropertyNames(Object.getPrototypeOf(memory)) as Exclude<
       keyof FileSystemBackend,
-      | 'byNumber'
-      | 'onNamed'
-      | 'errors'
-      | 'isHeld'
-      | 'onHeld'
-      | 'isChanging'
-      | 'isAway'
-      | 'remembers'
-      | 'persistNames'
+      'findsNumbers' | 'caches'
     >[];
     const calls = Object.fromEntries(
       names.map((name) => [name, (memory[name] as () => unknown).bind?.(memory)]),
     );
     return {
       ...(calls as unknown as FileSystemBackend),
+      findsNumbers: false,
+      caches: false,
       createFile: async (...made) => {
         this.#changing++;
         try {
@@ -80,6 +78,12 @@ export class MemoryBirths implements BirthBackend {
         return attributes;
       },
     };
+  }
+
+  /** @returns what pending operations share with the file system above them */
+  state(world: World, ttlMs?: number): PendingState {
+    const cache = new MetadataCache(world, ttlMs, (directory) => this.isDelegated(directory));
+    return { cache, pending: new PendingOps(world) };
   }
 
   async recall(directory: number): Promise<void> {

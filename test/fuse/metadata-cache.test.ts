@@ -195,7 +195,7 @@ test('a directory that nobody else changes is believed for as long as that is so
   const held = new Set([1, 2]);
   const cache = new MetadataCache(world, 1_000, (inode) => held.has(inode));
   const mark = cache.request();
-  for (const inode of held) cache.delegated(inode);
+  for (const inode of held) cache.delegated(directory(inode, '1000'), NO_NAMES);
   cache.learnEntry(1, 'd', directory(2, '1000'), mark);
   nowMs = 1_100;
   assert.equal(plain(cache.entry(1, 'd')), undefined, 'It was asked for before');
@@ -265,6 +265,7 @@ test('what is heard is as old as its question', () => {
   assert.deepEqual(plain(cache.lookedUpAt(1, 'b')), file(8));
 });
 
+const NO_NAMES = { entries: [], more: false };
 const PLACES = { a: { parent: 1, name: 'a' }, b: { parent: 1, name: 'b' } };
 
 test('the kernel keeps no name of a file that has several', () => {
@@ -290,7 +291,7 @@ test('a name is certain that was asked for since nobody else changes its directo
   let isHeld = true;
   const cache = new MetadataCache(systemWorld, AGE_MAX_MS, () => isHeld);
   cache.learnEntry(1, 'a', file(7), cache.request(), SERVED);
-  cache.delegated(1);
+  cache.delegated(directory(1, '1000'), NO_NAMES);
   cache.learnEntry(1, 'b', file(8), cache.request(), SERVED);
   const certain = (): boolean[] => [PLACES.a, PLACES.b].map((place) => cache.isCertain(place));
   assert.deepEqual(certain(), [false, true]);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import type { World } from '../../base/world.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
@@ -22,7 +22,7 @@ function started(t: TestContext, ...names: string[]) {
 async function startedIn(world: World, t: TestContext, ...names: string[]) {
   const backend = new MemoryBackend();
   await backend.start();
-  const fileSystem = new FileSystem(world, backend, ROOT, LIMIT_MS, () => undefined);
+  const fileSystem = fileSystemOf(world, backend, ROOT, LIMIT_MS, () => undefined);
   t.after(() => fileSystem.stop());
   const inodes: number[] = [];
   for (const name of names) {

@@ -8,7 +8,7 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { Prng } from '../../base/prng.ts';
 import type { Attributes, FileSystemBackend } from '../../fuse/backend.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
@@ -27,10 +27,11 @@ const EXCHANGE = 2;
 function started(t: TestContext, bears: boolean) {
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
+  const state = births.state(systemWorld, AGE_MS);
   const backend: FileSystemBackend = bears
-    ? withPendingNames(systemWorld, births.backend, births, () => undefined)
+    ? withPendingNames(systemWorld, births.backend, births, state, () => undefined)
     : memory;
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, AGE_MS);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, state);
   t.after(async () => {
     await fileSystem.stop();
     await backend.stop();
@@ -41,7 +42,7 @@ function started(t: TestContext, bears: boolean) {
     await fileSystem.flush(handle);
     await fileSystem.release(handle);
   };
-  const arrived = (): Promise<void> => backend.flush({ kind: 'all' });
+  const arrived = (): Promise<void> => state.pending.flush({ kind: 'all' }, ['create', 'unlink']);
   return { memory, births, fileSystem, file, arrived };
 }
 

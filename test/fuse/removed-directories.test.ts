@@ -5,7 +5,8 @@
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { type FileSystem, fileSystemOf } from '../../fuse/file-system.ts';
+import { MetadataCache } from '../../fuse/metadata/cache.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
@@ -16,7 +17,9 @@ const ALL = 100;
 async function started(t: TestContext) {
   const backend = new MemoryBackend();
   await backend.start();
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined, 0);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, 5_000, () => undefined, {
+    cache: new MetadataCache(systemWorld, 0),
+  });
   t.after(() => fileSystem.stop());
   const { inode } = await fileSystem.makeDirectory(ROOT, 'd', 0o755, USER);
   await fileSystem.makeDirectory(ROOT, 'e', 0o755, USER);

@@ -5,7 +5,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { Space } from '../../fuse/backend.ts';
 import { Room } from '../../fuse/contents/room.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
@@ -30,8 +30,9 @@ async function started(t: TestContext, freeBytes = 1024 * MIB) {
   const memory = new MemoryBackend();
   memory.space = async () => spaceOf(freeBytes);
   const births = new MemoryBirths(memory);
-  const backend = withPendingNames(systemWorld, births.backend, births, () => undefined);
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, 5_000, () => undefined, 1_000);
+  const state = births.state(systemWorld, 1_000);
+  const backend = withPendingNames(systemWorld, births.backend, births, state, () => undefined);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, 5_000, () => undefined, state);
   t.after(async () => {
     await fileSystem.stop();
     await backend.stop();

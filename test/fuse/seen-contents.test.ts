@@ -9,23 +9,23 @@ const NEWER = { epoch: 1, seq: 2 };
 
 test('after a write of the mount the contents are unknown, until the catalog knows the new ones', () => {
   const seen = new SeenContents();
-  seen.learn(FILE, seen.mark);
+  seen.learn(FILE, seen.request());
   assert.deepEqual(seen.of(7), FILE.contents);
-  const before = seen.mark;
+  const before = seen.request();
   seen.written(7);
-  const mark = seen.markOf(7);
+  const writtenAt = seen.request();
   seen.learn(FILE, before);
   assert.equal(seen.of(7), undefined, 'It was asked for before the write');
   seen.written(7);
-  seen.settled(7, NEWER, mark);
+  seen.settled(7, NEWER, writtenAt);
   assert.equal(seen.of(7), undefined, 'It was written again meanwhile');
-  seen.settled(7, NEWER, seen.markOf(7));
+  seen.settled(7, NEWER, seen.request());
   assert.deepEqual(seen.of(7), NEWER);
 });
 
 test('of a live file and of what is no file nothing is known', () => {
   const seen = new SeenContents();
-  seen.learn({ ...FILE, live: true }, seen.mark);
-  seen.learn({ ...FILE, kind: 'symlink' }, seen.mark);
+  seen.learn({ ...FILE, live: true }, seen.request());
+  seen.learn({ ...FILE, kind: 'symlink' }, seen.request());
   assert.equal(seen.of(7), undefined);
 });

@@ -93,7 +93,7 @@ function started(isNamed = false) {
     openLocks: () => locks,
   } as unknown as BackendFile;
   const parts: UncommittedFileParts = {
-    bear: async (whole) => {
+    createWithContents: async (whole) => {
       calls.push('bear');
       const { outcome } = cluster;
       await cluster.answer;
@@ -103,7 +103,7 @@ function started(isNamed = false) {
       if (outcome === 'refused') return { kind: 'refused', error: cluster.refusal };
       return { kind: 'born', attributes: attributesOf(whole.contents.length), namedNs: '3' };
     },
-    make: async () => {
+    create: async () => {
       calls.push('make');
       if (cluster.makeFails !== null) throw cluster.makeFails;
       const { created, foundVersion } = cluster;
@@ -119,17 +119,24 @@ function started(isNamed = false) {
       return BEFORE;
     },
     open: () => there,
-    there: () => void told.there++,
+    committed: () => void told.there++,
     failed: () => void told.failed++,
     lost: (_, __, isReported) => {
       told.lost++;
       told.reported.push(isReported);
     },
-    doubted: () => void told.doubted++,
-    kept: (bytes) => {
-      told.keptBytes += bytes;
+    unknown: () => void told.doubted++,
+    budget: {
+      add: (_, bytes) => {
+        told.keptBytes += bytes;
+      },
+      release: (bytes) => {
+        told.keptBytes -= bytes;
+      },
+      get isFull() {
+        return cluster.isFull;
+      },
     },
-    isFull: () => cluster.isFull,
     inheritsGroup: false,
   };
   const facts: UncommittedFileParts = {
@@ -242,14 +249,14 @@ test('while the cluster is told of it, and where it may know of it, nothing is c
   cluster.outcome = 'unborn';
   cluster.makeFails = new Error('Fails by intent');
   assert.ok(file.takes({ mode: 0o600 }) && file.keeps(1));
-  const coming = assert.rejects(file.come('born'));
+  const coming = assert.rejects(file.commit.start('with-contents'));
   assert.deepEqual([file.takes({ mode: 0o600 }), file.keeps(1)], [false, false], 'On its way');
   resolve();
   await coming;
   assert.deepEqual([file.takes({ mode: 0o600 }), file.keeps(1)], [false, false], 'It may be there');
   cluster.makeFails = null;
   cluster.outcome = 'refused';
-  await file.come('born');
+  await file.commit.start('with-contents');
   assert.deepEqual(calls, ['bear', 'make', 'make'], 'It is not borne beside itself');
 });
 
@@ -275,7 +282,7 @@ test('the catalog is told of what it was not borne with, and of nothing else', a
 
 test('what is not stored is a late error unless its creation, its sync or its close has failed', async () => {
   for (const [meanwhile, isReported] of [
-    [(file: UncommittedFile) => file.come('born'), false],
+    [(file: UncommittedFile) => file.commit.start('with-contents'), false],
     [(file: UncommittedFile) => file.arrive(), false],
     [(file: UncommittedFile) => file.seal(), false],
     [(file: UncommittedFile) => file.arrive(true), true],
@@ -377,7 +384,10 @@ for (const isNamed of [false, true]) {
         await assert.rejects(file.settle(), { errno: 'EIO' });
         await assert.rejects(file.append(bytesOf('more')), { errno: 'EIO' });
         assert.deepEqual(await file.read(0, 9), Uint8Array.of(1));
-        assert.deepEqual([calls.length, told.keptBytes, file.isThere], [made.length + 2, 0, true]);
+        assert.deepEqual(
+          [calls.length, told.keptBytes, file.commit.there !== null],
+          [made.length + 2, 0, true],
+        );
       });
     }
   }
@@ -405,7 +415,10 @@ test('where another client has the name nothing is written to its file, and no a
     await file.append(bytesOf('text'));
     Object.assign(cluster, { outcome, refusal: taken, makeFails: taken });
     await assert.rejects(file.arrive(), taken);
-    assert.deepEqual([file.isUncommitted, file.keeps(9), file.takes({ mode: 0o600 })], [false, false, false]);
+    assert.deepEqual(
+      [file.commit.isUnsent, file.keeps(9), file.takes({ mode: 0o600 })],
+      [false, false, false],
+    );
     Object.assign(cluster, { outcome: 'born', makeFails: null });
     await assert.rejects(file.append(bytesOf('more')), taken);
     await assert.rejects(file.flush(), taken);
@@ -454,6 +467,6 @@ test('what can be done at the cluster alone has it there before', async () => {
     const { file, calls } = started();
     await file.append(bytesOf('text'));
     await work(file);
-    assert.deepEqual([calls, file.isThere], [expected, true]);
+    assert.deepEqual([calls, file.commit.there !== null], [expected, true]);
   }
 });

@@ -8,8 +8,9 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import type { UnlinkedName } from '../../fuse/backend.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { type FileSystem, fileSystemOf } from '../../fuse/file-system.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
+import { PendingOps } from '../../fuse/pending/pending-ops.ts';
 import { Unlinks } from '../../fuse/pending/unlinks.ts';
 import { FORGETS_MAX } from '../../wire/request-limits.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -27,11 +28,11 @@ async function started(t: TestContext, { count = 3, streakMs = 3_600_000, waitMs
   const memory = new MemoryBackend();
   const births = new MemoryBirths(memory);
   const lines: string[] = [];
-  const backend = withPendingNames(systemWorld, births.backend, births, (_, message) => lines.push(message), {
-    streakMs,
-    waitMsMax,
-  });
-  const fileSystem = new FileSystem(systemWorld, backend, ROOT, LIMIT_MS, () => undefined);
+  const state = births.state(systemWorld);
+  const log = (_: unknown, message: string): unknown => lines.push(message);
+  const options = { streakMs, waitMsMax };
+  const backend = withPendingNames(systemWorld, births.backend, births, state, log, options);
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, state);
   let release = (): void => undefined;
   t.after(async () => {
     release();
@@ -455,6 +456,7 @@ function begun(refused: readonly string[] = [], atNs: string | null = null) {
   const { promise, resolve: answer } = Promise.withResolvers<void>();
   const removals = new Unlinks(
     systemWorld,
+    new PendingOps(systemWorld),
     {
       async remove(removed, { uid }) {
         requests.push({ names: removed, uid });

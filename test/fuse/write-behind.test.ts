@@ -5,8 +5,8 @@ import fc from 'fast-check';
 import { ServiceError } from '../../base/errors.ts';
 import { lentMemory } from '../../base/lent-memory.ts';
 import type { FileState } from '../../fuse/backend.ts';
+import { Budget } from '../../fuse/pending/budget.ts';
 import { CHUNK_BYTES_MAX } from '../../fuse/pending/chunks.ts';
-import { DirtyBudget } from '../../fuse/pending/dirty-budget.ts';
 import { WINDOW_BYTES_MIN } from '../../fuse/pending/send-window.ts';
 import { FILE_DIRTY_BYTES_MAX, WriteBehind } from '../../fuse/pending/write-behind.ts';
 import { systemWorld } from '../../world/system-world.ts';
@@ -29,11 +29,11 @@ interface Sent {
 }
 
 /** A write-behind whose chunks arrive when the test says so. */
-function setUp(options: { readonly limitMs?: number; readonly budget?: DirtyBudget } = {}) {
+function setUp(options: { readonly limitMs?: number; readonly budget?: Budget } = {}) {
   const sent: Sent[] = [];
   /** What has arrived, in this order. */
   const arrived: { readonly offset: number; readonly bytes: Uint8Array }[] = [];
-  const budget = options.budget ?? new DirtyBudget(systemWorld, 64 * MEBIBYTE);
+  const budget = options.budget ?? new Budget(systemWorld);
   const send = (parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[]) =>
     new Promise<FileState>((resolve, reject) => {
       const arrive = (): void => {
@@ -288,7 +288,7 @@ test('a chunk that gets no answer is given up after the limit', async () => {
 });
 
 test('a writer waits for room, and is told when there is none in time', async () => {
-  const budget = new DirtyBudget(systemWorld, 2 * CHUNK_BYTES_MAX);
+  const budget = new Budget(systemWorld, { bytesMax: 2 * CHUNK_BYTES_MAX });
   const { sent, writes } = setUp({ budget, limitMs: 60_000 });
   const other = setUp({ budget, limitMs: 60_000 });
   await writes.write(0, Buffer.alloc(2 * CHUNK_BYTES_MAX));

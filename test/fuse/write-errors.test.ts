@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { ContentVersion } from '../../fuse/backend.ts';
-import { FileSystem } from '../../fuse/file-system.ts';
+import { fileSystemOf } from '../../fuse/file-system.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
 
@@ -18,15 +18,7 @@ const noSpace = (error: unknown): boolean => error instanceof ServiceError && er
 
 async function opened(t: TestContext, backend = new MemoryBackend(), flushBehind = false) {
   await backend.start();
-  const fileSystem = new FileSystem(
-    systemWorld,
-    backend,
-    ROOT,
-    LIMIT_MS,
-    () => undefined,
-    undefined,
-    flushBehind,
-  );
+  const fileSystem = fileSystemOf(systemWorld, backend, ROOT, LIMIT_MS, () => undefined, { flushBehind });
   t.after(() => fileSystem.stop());
   const { attributes } = await backend.createFile(ROOT, 'f', 0o644, USER, true);
   const open = async () => (await fileSystem.open(attributes.inode, constants.O_RDWR, USER)).handle;

@@ -85,6 +85,8 @@ export class FakeCluster {
   /** Whether a flush misses all that it names. */
   isLossy = false;
   catalogEpoch = 1;
+  /** Contents that came before their name. */
+  wholesStored = 0;
   readonly logged: string[] = [];
   catalogPrimary: ServerId | null;
   intercept: Interceptor = () => {};
@@ -204,6 +206,7 @@ export class FakeCluster {
   #wholeFiles(): WholeFiles {
     const owner = randomInt(1, 2 ** 47);
     const store: WholeFiles['store'] = async (_volume, bytes) => {
+      this.wholesStored++;
       const replicas = this.#ids.slice(0, 3);
       const command: Command = { kind: 'reserve-inodes', owner, count: 1, members: [replicas] };
       const reserved = this.execute({
@@ -221,7 +224,8 @@ export class FakeCluster {
         ...{ sizeBytes, modifiedNs, contents },
       };
     };
-    return { store, named: () => undefined } as unknown as WholeFiles;
+    const fake = { store, named: () => undefined, mayExceedQuota: async () => true };
+    return fake as unknown as WholeFiles;
   }
 
   #catalogOf(id: ServerId): CatalogService {

@@ -42,6 +42,73 @@ test('a file that an earlier release could not name is staged, with and without 
   assert.equal((await ask(url, 'PUT', PATH, { body: 'x', headers: { 'if-match': etag } })).status, 412);
 });
 
+test('a file for which the quota has no room leaves no contents behind', async (t) => {
+  const cluster = await started(t);
+  const { url, gateway } = cluster.server(1);
+  const put = (path: string, bytes: number) => ask(url, 'PUT', path, { body: 'x'.repeat(bytes) });
+  const set = (changes: { quotaBytes?: number; quotaInodes?: number; trashMs?: number }) =>
+    gateway.command({ kind: 'volume-set', name: 'main', ...changes });
+  assert.equal((await put(PATH, 600)).status, 201);
+  await set({ quotaBytes: 1_000 });
+  assert.equal((await put(`${PATH}-2`, 401)).status, 507);
+  assert.equal(cluster.wholesStored, 1);
+  // What is replaced makes room, unless it is kept.
+  assert.equal((await put(PATH, 1_000)).status, 204);
+  await set({ trashMs: 60_000 });
+  assert.equal((await put(PATH, 1_000)).status, 507);
+  assert.equal(cluster.wholesStored, 2);
+  assert.equal((await put(`${PATH}?trash=false`, 1_000)).status, 204);
+  await set({ quotaBytes: 0, quotaInodes: 2 });
+  assert.equal((await put(`${PATH}-2`, 1)).status, 507);
+  assert.equal(cluster.wholesStored, 3);
+});
+
+test('a staged file for which the quota has no room is collected in the next round', async (t) => {
+  const cluster = await started(t);
+  const { url, gateway } = cluster.server(1);
+  await gateway.command({ kind: 'volume-set', name: 'main', quotaBytes: 1_000 });
+  assert.equal((await ask(url, 'PUT', PATH, { body: 'x'.repeat(700_000) })).status, 507);
+  assert.equal(collected(cluster), 1);
+});
+
+/** @returns how many staged files go in the next round */
+function collected(cluster: FakeCluster): number {
+  const command: Command = { kind: 'collect', beforeNs: '1', countMax: 10 };
+  return (cluster.execute({ session: 7, number: 1, command }) as CommandResults['collect']).inodes.length;
+}
+
+test('a form of which a file is refused names those that are stored, and leaves nothing of the others', async (t) => {
+  const cluster = await started(t);
+  let named = 0;
+  cluster.intercept = ({ method, request }) => {
+    if (method !== 'execute' || request === undefined || !('command' in request)) return;
+    if (request.command.kind === 'replace' && ++named === 2)
+      throw new ServiceError('quota-exceeded', 'planted');
+  };
+  const body = 'x'.repeat(700_000);
+  const boundary = 'xyz';
+  const parts = ['a', 'b', 'c'].map(
+    (name) =>
+      `--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="${name}"\r\n\r\n${body}\r\n`,
+  );
+  const form = {
+    body: `${parts.join('')}--${boundary}--\r\n`,
+    headers: { 'content-type': `multipart/form-data; boundary=${boundary}` },
+  };
+  const answer = await ask(cluster.server(0).url, 'POST', '/v1/files/main/', form);
+  assert.equal(answer.status, 507);
+  assert.match(answer.text, /these files are stored: \\"a\\"/);
+  assert.equal(collected(cluster), 2);
+});
+
+test('a staged file of which the digest is another is collected in the next round', async (t) => {
+  const cluster = await started(t);
+  const digest = { 'content-digest': 'sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:' };
+  const how = { body: 'x'.repeat(700_000), headers: digest };
+  assert.equal((await ask(cluster.server(0).url, 'PUT', PATH, how)).status, 400);
+  assert.equal(collected(cluster), 1);
+});
+
 test('what is left of a body is drained where its file cannot be staged', { timeout: 20_000 }, async (t) => {
   const cluster = await started(t);
   const { url } = cluster.server(0);

@@ -399,7 +399,11 @@ test('the client library gets capabilities by itself, on every server, and survi
     for (const server of cluster.servers.values()) assert.ok(server.reload());
   }
   await handle.write(3, Buffer.from(' two'));
-  assert.equal(Buffer.from((await fresh.read(0, 7)).bytes).toString(), 'one two');
+  await handle.writeParts([
+    { offset: 0, bytes: Buffer.from('O') },
+    { offset: 4, bytes: Buffer.from('T') },
+  ]);
+  assert.equal(Buffer.from((await fresh.read(0, 7)).bytes).toString(), 'One Two');
 });
 
 test('a certificate can take the place of a token', async () => {

@@ -2,10 +2,9 @@
 import { availableParallelism } from 'node:os';
 import { durationParse } from '../../base/duration.ts';
 import { type CommandLine, commandLineOf, countOption, UsageError } from '../../bench/command-line.ts';
+import { LAYER_RUNS, type Layer } from './layer-runs.ts';
 import type { LeaseRunOptions } from './lease-run.ts';
 import { delayParse } from './lease-script.ts';
-import { CAMPAIGN_MODULES, type PlantedLayer } from './planted.ts';
-
 import type { Faults } from './world.ts';
 
 export const USAGE = `Runs simulated servers with the real cores, and faults from a seed.
@@ -46,7 +45,7 @@ is 0 if all is well, 1 if a rule is broken, 2 if the command line or a script is
 /** Seeds to run, and how; `script`, `scale` and `fairness` run something else. */
 export interface Arguments {
   readonly mode: 'seeds' | 'script' | 'scale' | 'fairness';
-  readonly layers: readonly PlantedLayer[];
+  readonly layers: readonly Layer[];
   readonly seed: number | null;
   readonly count: number;
   readonly jobs: number;
@@ -61,7 +60,7 @@ export interface Arguments {
 
 const COUNT_MAX = Number.MAX_SAFE_INTEGER;
 const JOBS_MAX = 1024;
-const LAYERS = Object.keys(CAMPAIGN_MODULES) as PlantedLayer[];
+const LAYERS = Object.keys(LAYER_RUNS) as Layer[];
 const MODES = ['scale', 'fairness'] as const;
 
 type Reader = (text: string, option: string) => LeaseRunOptions;

@@ -5,12 +5,12 @@
 import assert from 'node:assert/strict';
 import { availableParallelism } from 'node:os';
 import { test } from 'node:test';
-import { campaign } from './claim-campaign.ts';
+import { isLong } from '../long.ts';
 import { seedsRun } from './seeds.ts';
 
 const { SEED: given } = process.env;
 const firstSeed = Number(given ?? 1);
-const count = given === undefined ? (campaign.seedsPlayed ?? 0) : 1;
+const count = given === undefined ? (isLong ? 1_000 : 200) : 1;
 
 /** In every run, in the mean. */
 const FAULTS = ['crashes', 'pauses', 'cuts'];

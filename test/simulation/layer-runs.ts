@@ -2,8 +2,10 @@
 import { claimRun } from './claim-run.ts';
 import type { LeaseRunOptions } from './lease-run.ts';
 import { leaseRun } from './lease-run.ts';
-import type { PlantedLayer } from './planted.ts';
 import { replicaRun } from './replica-run.ts';
+
+/** Leases of servers, leases of clients, and groups of replicas. */
+export type Layer = 'lease' | 'claim' | 'replica';
 
 /** How often everything happened, by name: faults, what observers count, and what the cores have traced. */
 export type Counts = Readonly<Record<string, number>>;
@@ -21,7 +23,7 @@ export function countsAdd(sum: Counts, added: Counts): Counts {
 }
 
 export const LAYER_RUNS: Readonly<
-  Record<PlantedLayer, (seed: number, options: LeaseRunOptions, verbose?: boolean) => LayerRun>
+  Record<Layer, (seed: number, options: LeaseRunOptions, verbose?: boolean) => LayerRun>
 > = {
   lease(seed, options, verbose = false) {
     const { violation, world: lease, shape } = leaseRun(seed, { ...options, verbose });

@@ -1,25 +1,30 @@
 /**
- * Plants known bugs: Node loads other code than its files have. No file is changed or copied.
- * Modules of the same process are loaded once for each bug, under an address that names it; a process of its own
- * has one bug (`plant-process.ts`).
+ * Plants known bugs: Node loads other code than its files have. No file is changed or copied. Modules of this process are loaded
+ * once more for each bug, under addresses that name it: those that are changed, and those that import them. All others are shared.
  */
 import { readFileSync } from 'node:fs';
 import { registerHooks, stripTypeScriptTypes } from 'node:module';
 import { LAUNCHER_VARIABLE, SOURCE_LAUNCHER } from '../launcher.ts';
-import { anchoredSource } from './anchor.ts';
-import type { Mutation, Planted } from './planted.ts';
+import { type Anchor, anchoredSource } from './anchor.ts';
 
 const ROOT = new URL('../../', import.meta.url);
-const PACKAGES = new URL('node_modules/', ROOT).href;
+/** What a module with a bug imports in the place of `node:test`. */
+const TESTS = new URL('planted-tests.ts', import.meta.url).href;
 
-/** The variable that gives a process of its own the sources that are other ones, as JSON; read by `plant-process.ts`. */
-const SOURCES_VARIABLE = 'PLANTED_SOURCES';
+/** A change of one expression or statement of the product. */
+export interface Mutation extends Anchor {
+  /** Path from the root of the repository. */
+  readonly file: string;
+}
 
-/** Sources without types that have a bug, by the addresses of their files. */
-export type Sources = ReadonlyMap<string, string>;
+/** Loads a module of the code with a bug, named by its path from the root of the repository. */
+export type Load = (file: string) => Promise<unknown>;
 
-/** @throws Error where the place of a change is not there, or there are several */
-export function plantedSources(mutations: readonly Mutation[]): Sources {
+/**
+ * @returns sources without types, by the addresses of their files
+ * @throws Error where the place of a change is not there, or there are several
+ */
+export function plantedSources(mutations: readonly Mutation[]): ReadonlyMap<string, string> {
   const files = Map.groupBy(mutations, ({ file }) => file);
   return new Map(
     [...files].map(([file, changes]) => {
@@ -29,45 +34,68 @@ export function plantedSources(mutations: readonly Mutation[]): Sources {
   );
 }
 
-/** Of a bug, with the defences that are taken away with it. */
-export function mutationsOf(bug: Planted): readonly Mutation[] {
-  return [bug, ...(bug.also ?? [])];
+/** A file without types, and the addresses of this repository that it imports. */
+interface Module {
+  readonly source: string;
+  readonly imports: readonly string[];
 }
 
-/** The bugs of this process, by the query that stands behind the addresses of modules that have it. */
-const planted = new Map<string, Sources>();
+const modules = new Map<string, Module>();
 
-/** Types are taken out of a file once, however many bugs it is loaded with. */
-const stripped = new Map<string, string>();
-
-function strippedRead(href: string): string {
-  const known = stripped.get(href);
+function moduleRead(href: string): Module {
+  const known = modules.get(href);
   if (known !== undefined) return known;
   const source = stripTypeScriptTypes(readFileSync(new URL(href), 'utf8'));
-  stripped.set(href, source);
-  return source;
+  const found = source.matchAll(/\b(?:from|import)\s*\(?\s*'(\.[^']+\.ts|node:test)'/g);
+  const addressOf = (path = ''): string => (path === 'node:test' ? TESTS : new URL(path, href).href);
+  const module = { source, imports: [...found].map(([, path]) => addressOf(path)) };
+  modules.set(href, module);
+  return module;
 }
 
-function queryOf(href: string): string {
-  return href.slice((href.lastIndexOf('?') + 1 || href.length + 1) - 1);
+/** @returns the modules behind `entry` that import one of `changed`, directly or not, and these */
+function dependentsOf(changed: readonly string[], entry: string): Set<string> {
+  const importers = new Map<string, string[]>();
+  const reached = new Set([entry]);
+  for (const href of reached) {
+    for (const imported of moduleRead(href).imports) {
+      reached.add(imported);
+      importers.set(imported, [...(importers.get(imported) ?? []), href]);
+    }
+  }
+  const dependents = new Set(changed);
+  for (const href of dependents) for (const importer of importers.get(href) ?? []) dependents.add(importer);
+  return dependents;
 }
 
-/** What a module with a bug imports has it as well, unless it comes from a package. */
+/** One bug in this process. */
+interface Planting {
+  readonly sources: ReadonlyMap<string, string>;
+  /** The modules that are loaded once more. */
+  readonly dependents: Set<string>;
+}
+
+/** By the query that stands behind the addresses of modules that have the bug. */
+const plantings = new Map<string, Planting>();
+
+function splitAddress(url = ''): [href: string, planting: Planting | undefined, query: string] {
+  const at = url.lastIndexOf('?planted=');
+  return at < 0 ? [url, undefined, ''] : [url.slice(0, at), plantings.get(url.slice(at)), url.slice(at)];
+}
+
 function hooksRegister(): void {
   registerHooks({
     resolve(specifier, context, nextResolve) {
+      const [parent, planting, query] = splitAddress(context.parentURL);
+      if (planting === undefined || parent === TESTS) return nextResolve(specifier, context);
+      if (specifier === 'node:test') return { url: TESTS + query, format: 'module', shortCircuit: true };
       const resolved = nextResolve(specifier, context);
-      const query = queryOf(context.parentURL ?? '');
-      const isOwn = resolved.url.startsWith(ROOT.href) && !resolved.url.startsWith(PACKAGES);
-      if (!planted.has(query) || !isOwn || queryOf(resolved.url) !== '') return resolved;
-      return { ...resolved, url: resolved.url + query };
+      return planting.dependents.has(resolved.url) ? { ...resolved, url: resolved.url + query } : resolved;
     },
     load(url, context, nextLoad) {
-      const query = queryOf(url);
-      const sources = planted.get(query);
-      if (sources === undefined) return nextLoad(url, context);
-      const href = url.slice(0, -query.length);
-      const source = sources.get(href) ?? strippedRead(href);
+      const [href, planting] = splitAddress(url);
+      if (planting === undefined) return nextLoad(url, context);
+      const source = planting.sources.get(href) ?? moduleRead(href).source;
       return { format: 'module', source, shortCircuit: true };
     },
   });
@@ -75,29 +103,32 @@ function hooksRegister(): void {
 
 /**
  * Plants a bug in this process.
- * @returns a function that loads a module of the code with the bug, named by its path from the root of the repository
  * @throws Error where the place of a change is not there, or there are several
  */
-export function plant(bug: Planted): (file: string) => Promise<unknown> {
-  if (planted.size === 0) hooksRegister();
-  const query = `?planted=${encodeURIComponent(`${bug.layer} ${bug.row}`)}`;
-  planted.set(query, plantedSources(mutationsOf(bug)));
-  return (file) => import(`${new URL(file, ROOT).href}${query}`);
+export function plant(mutations: readonly Mutation[]): Load {
+  if (plantings.size === 0) hooksRegister();
+  const query = `?planted=${plantings.size + 1}`;
+  const planting: Planting = { sources: plantedSources(mutations), dependents: new Set() };
+  plantings.set(query, planting);
+  return (file) => {
+    const { href } = new URL(file, ROOT);
+    for (const one of dependentsOf([...planting.sources.keys(), TESTS], href)) planting.dependents.add(one);
+    return import(planting.dependents.has(href) ? href + query : href);
+  };
 }
 
 /**
- * Gives a process that is about to start, and those that it starts, other code.
+ * Gives a process that is about to start, and those that it starts, other code; see `plant-process.ts`.
  * @returns the variables to start it with
  * @throws Error where the place of a change is not there, or there are several
  */
 export function plantedEnv(mutations: readonly Mutation[]): NodeJS.ProcessEnv {
-  const sources = plantedSources(mutations);
   const { NODE_TEST_CONTEXT: _, NODE_OPTIONS: options = '', ...env } = process.env;
   const hook = new URL('plant-process.ts', import.meta.url).href;
   return {
     ...env,
     NODE_OPTIONS: `${options} --import=${hook}`,
-    [SOURCES_VARIABLE]: JSON.stringify([...sources]),
+    PLANTED_SOURCES: JSON.stringify([...plantedSources(mutations)]),
     [LAUNCHER_VARIABLE]: SOURCE_LAUNCHER,
   };
 }

@@ -1,55 +1,112 @@
-/** What the tests of planted bugs have in common, by layer; see `planted.ts`. */
-import assert from 'node:assert/strict';
-import { describe, test } from 'node:test';
-import type { Planted, PlantedLayer } from './planted.ts';
-import { campaignLoad, pairHunt, plantedHunt } from './planted-hunt.ts';
-import { PLANTED } from './planted-rows.ts';
+/** What notices planted bugs: each kind plays something of the code with the bug, in this process. */
+import { readFileSync } from 'node:fs';
+import type { Load } from './plant.ts';
 
-/** Bugs that tests notice, in processes of their own, at a time: such a test waits more than it computes. */
-const AT_A_TIME = 2;
+/** Where the directed schedules of composed servers, clients and mounts are, as `NAME.txt`. */
+export const SCHEDULES = 'test/testdata/simulation/cluster';
 
-/** Demands that each bug of the layer is noticed, and that the code as it is passes what notices them. */
-export function demandCatches(layer: PlantedLayer): void {
-  const bugs = PLANTED.filter((bug) => bug.layer === layer && !isForTable(bug));
+/** What a run has unless its row says otherwise; a word that comes later counts. */
+const RUN_WORDS = '--servers 3 --clients 0 --mounts 0 --volumes 1 --end-early'.split(' ');
 
-  test(`${layer}: the code as it is passes what catches the planted bugs`, async () => {
-    const campaign = await campaignLoad(layer);
-    for (const [name, scenario] of Object.entries(campaign.scenarios)) {
-      assert.equal(scenario(), null, name);
-    }
-  });
-
-  const hasProcess = ({ caughtBy: { test: tested, schedule } }: Planted): boolean =>
-    (tested ?? schedule) !== undefined;
-  for (const bug of bugs) if (!hasProcess(bug)) demandCatch(layer, bug);
-  const tested = bugs.filter(hasProcess);
-  if (tested.length === 0) return;
-  describe(`${layer}: bugs that tests notice`, { concurrency: AT_A_TIME }, () => {
-    for (const bug of tested) demandCatch(layer, bug);
-  });
+/** A line of a row that names what must notice the bug. */
+export interface Catch {
+  readonly kind: string;
+  readonly text: string;
 }
 
-function demandCatch(layer: PlantedLayer, bug: Planted): void {
-  test(`${layer} ${bug.row} is caught: ${bug.rule}`, async (context) => {
-    const { directed, conversation, test: tested, schedule } = bug.caughtBy;
-    const name = directed ?? tested?.name ?? schedule;
-    assert.ok(name ?? conversation, 'A schedule, a conversation or a test must notice');
-    const { said, told } = await plantedHunt(withoutSeeds(bug));
-    assert.notEqual(told, null, `${conversation} does not notice it`);
-    assert.notEqual(said, null, `"${name}" does not notice it`);
-    if (told !== undefined) context.diagnostic(`${conversation}: ${told}`);
-    if (said !== undefined) context.diagnostic(`${name}: ${said}`);
-    if (bug.paired) assert.deepEqual(await pairHunt(bug), [null, null], 'Each covers the other');
-  });
+interface Kind {
+  /** The parts of a line, which `play` is given. */
+  readonly form: RegExp;
+  /** How a line reads, for errors. */
+  readonly example: string;
+  /** `npm run planted` alone plays it, the tests of each commit do not. */
+  readonly isLong?: true;
+  /** @returns what it says, or null where it notices nothing */
+  play(load: Load, ...parts: string[]): Promise<string | null>;
 }
 
-/** Whether `npm run planted` alone tries it. */
-function isForTable({ caughtBy: { run, ...others } }: Planted): boolean {
-  return others.test?.isLong === true || (run !== undefined && Object.keys(others).length === 0);
-}
+export const KINDS: Readonly<Record<string, Kind>> = {
+  /** A directed run of the pure cores, or a conversation with one replica; it must say `part`, if that is given. */
+  scenario: {
+    form: /^(.+?)(?:, says (.+))?$/,
+    example: 'scenario halves, says L1',
+    async play(load, name = '', part = '') {
+      const { SCENARIOS } = (await load('test/simulation/scenarios.ts')) as typeof import('./scenarios.ts');
+      const scenario = SCENARIOS[name];
+      if (scenario === undefined) throw new Error(`There is no scenario "${name}"`);
+      const said = scenario();
+      return said?.includes(part) ? said : null;
+    },
+  },
+  /** One of the random seeds 1 to N of the pure cores. */
+  seeds: {
+    form: /^(lease|claim|replica) (\d+)$/,
+    example: 'seeds lease 40',
+    isLong: true,
+    async play(load, layer, count) {
+      const { LAYER_RUNS } = (await load(
+        'test/simulation/layer-runs.ts',
+      )) as typeof import('./layer-runs.ts');
+      for (let seed = 1; seed <= Number(count); seed++) {
+        const { violation } = LAYER_RUNS[layer as 'lease'](seed, {});
+        if (violation !== null) return `seed ${seed}: ${violation}`;
+      }
+      return null;
+    },
+  },
+  /** A test of the product, named by its file and a part of its name. */
+  test: {
+    form: /^(\S+): (.+)$/,
+    example: 'test test/base/quorum.test.ts: a majority is more than half',
+    async play(load, file = '', name = '') {
+      await load(file);
+      const { play } = (await load(
+        'test/simulation/planted-tests.ts',
+      )) as typeof import('./planted-tests.ts');
+      return play(name);
+    },
+  },
+  /** A directed schedule of composed servers, clients and mounts. */
+  schedule: {
+    form: /^(\S+)$/,
+    example: 'schedule late-unlink',
+    async play(load, name = '') {
+      const { scheduleParse, schedulePlay } = (await load(
+        'test/simulation/cluster/directed/language.ts',
+      )) as typeof import('./cluster/directed/language.ts');
+      try {
+        await schedulePlay(scheduleParse(readFileSync(`${SCHEDULES}/${name}.txt`, 'utf8'), name));
+        return null;
+      } catch (error) {
+        if (error instanceof Error && error.name === 'ScriptError') return error.message;
+        throw error;
+      }
+    },
+  },
+  /** One of the seeds 1 to N of composed servers, clients and mounts; the words of `npm run simulate:cluster` follow. */
+  run: {
+    form: /^(\d+) seeds?: (.+)$/,
+    example: 'run 4 seeds: --workload quotas --for 10s',
+    isLong: true,
+    async play(load, count, words = '') {
+      const cluster = 'test/simulation/cluster';
+      const { wantedOf } = (await load(`${cluster}/arguments.ts`)) as typeof import('./cluster/arguments.ts');
+      const { runCluster } = (await load(
+        `${cluster}/cluster-run.ts`,
+      )) as typeof import('./cluster/cluster-run.ts');
+      const read = wantedOf([...RUN_WORDS, ...words.split(' ')]);
+      if (!('options' in read)) throw new Error(`Cannot read "${words}"`);
+      for (let seed = 1; seed <= Number(count); seed++) {
+        const [violation] = (await runCluster(read.options(seed))).violations;
+        if (violation !== undefined) return `seed ${seed}: ${violation}`;
+      }
+      return null;
+    },
+  },
+};
 
-/** Seeds cost ten times what all else does: `npm run planted` plays them. */
-function withoutSeeds(bug: Planted): Planted {
-  const { seeds: _, run: __, ...caughtBy } = bug.caughtBy;
-  return { ...bug, caughtBy };
+/** @returns what the play of a line says of the code that `load` loads, or null where it notices nothing */
+export function catchPlay(load: Load, { kind, text }: Catch): Promise<string | null> {
+  const { form, play } = KINDS[kind] as Kind;
+  return play(load, ...(form.exec(text) as RegExpExecArray).slice(1));
 }

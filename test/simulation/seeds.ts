@@ -1,12 +1,11 @@
 /** Many seeds, dealt out to several threads. */
 import { Worker } from 'node:worker_threads';
-import { type Counts, countsAdd } from './layer-runs.ts';
+import { type Counts, countsAdd, type Layer } from './layer-runs.ts';
 import type { LeaseRunOptions } from './lease-run.ts';
-import type { PlantedLayer } from './planted.ts';
 
 /** The seeds of one thread. */
 export interface SeedShare {
-  readonly layers: readonly PlantedLayer[];
+  readonly layers: readonly Layer[];
   readonly options: LeaseRunOptions;
   readonly firstSeed: number;
   readonly step: number;
@@ -14,13 +13,13 @@ export interface SeedShare {
 }
 
 export interface SeedFailure {
-  readonly layer: PlantedLayer;
+  readonly layer: Layer;
   readonly seed: number;
   readonly violation: string;
 }
 
 /** By layer; `runs` is one of the counts. */
-export type LayerCounts = Readonly<Record<PlantedLayer, Counts>>;
+export type LayerCounts = Readonly<Record<Layer, Counts>>;
 
 /** What a thread reports about once a second: what happened since its last report. */
 export interface SeedReport {
@@ -29,7 +28,7 @@ export interface SeedReport {
 }
 
 export interface SeedsOptions {
-  readonly layers: readonly PlantedLayer[];
+  readonly layers: readonly Layer[];
   readonly options?: LeaseRunOptions;
   readonly firstSeed: number;
   /** Infinity: until one fails. */
@@ -48,10 +47,7 @@ export interface SeedsResult {
 export const NO_COUNTS: LayerCounts = { lease: {}, claim: {}, replica: {} };
 
 export function layerCountsAdd(sum: LayerCounts, added: LayerCounts): LayerCounts {
-  const layers = (Object.keys(sum) as PlantedLayer[]).map((layer) => [
-    layer,
-    countsAdd(sum[layer], added[layer]),
-  ]);
+  const layers = (Object.keys(sum) as Layer[]).map((layer) => [layer, countsAdd(sum[layer], added[layer])]);
   return Object.fromEntries(layers) as LayerCounts;
 }
 

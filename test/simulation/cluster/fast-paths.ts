@@ -6,8 +6,8 @@ import { Delegations } from '../../../client/delegations.ts';
 import { RememberingClient } from '../../../client/remembering-client.ts';
 import { PagesOfFile } from '../../../fuse/contents/written-pages.ts';
 import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
-import { HeldDirectories } from '../../../fuse/metadata/held-directories.ts';
-import { KnownListings } from '../../../fuse/metadata/known-listings.ts';
+import { DelegatedDirectories } from '../../../fuse/metadata/delegated-directories.ts';
+import { DelegationRequests } from '../../../fuse/metadata/delegation-requests.ts';
 import { Creates } from '../../../fuse/pending/creates.ts';
 import { UncommittedFile } from '../../../fuse/pending/uncommitted-file.ts';
 import { Unlinks } from '../../../fuse/pending/unlinks.ts';
@@ -63,18 +63,18 @@ function watch<Instance extends object, Name extends Method<Instance>>(
 
 // Mounts.
 watch('path: a file is created with its contents', Creates, 'bear', undefined, ofMountWork);
-watch('path: a directory is delegated', HeldDirectories, 'asked');
+watch('path: a directory is delegated', DelegationRequests, 'settled');
 watch(
   'path: a name is known in a delegated directory',
-  HeldDirectories,
+  DelegatedDirectories,
   'stateOf',
-  (state) => state !== 'doubt',
+  (state) => state !== 'unknown',
 );
-watch('path: a delegation is recalled', HeldDirectories, 'recalled');
+watch('path: a delegation is recalled', DelegationRequests, 'recalled');
 watch('path: a command is fenced by a delegation', Delegations, 'asOwner');
 watch('path: an uncommitted file is written', UncommittedFile, 'writeParts', undefined, rare);
 watch('path: a file is unlinked asynchronously', Unlinks, 'add', undefined, ofMountWork);
-watch('path: a listing is known', KnownListings, 'of', (known) => known !== undefined, rare);
+watch('path: a listing is known', DelegatedDirectories, 'listing', (known) => known !== null, rare);
 watch('path: pages that were written here are read', PagesOfFile, 'read', (bytes) => bytes !== null);
 watch('path: a write is acknowledged before it is sent', WriteBehind, 'write');
 watch('path: the kernel is answered without a look', AbsentLists, 'has', (isAbsent) => isAbsent, ofMountWork);

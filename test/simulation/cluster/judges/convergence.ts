@@ -92,7 +92,7 @@ async function findingsOf(client: ClusterClient, isWhole: boolean): Promise<stri
   const found: Finding[] = [];
   const unreachable = new Set<string>();
   for (let after: number | null = 0; after !== null; ) {
-    const page = await client.check(after, CALL);
+    const page = await client.admin.check(after, CALL);
     found.push(...page.findings.filter(({ kind }) => isWhole || kind !== 'catalog-ahead'));
     for (const server of page.unreachable) unreachable.add(server);
     after = page.next;

@@ -19,7 +19,10 @@ export const moves: Workload = {
     const members = [...run.cluster.serverIds];
     while (members.length > MEMBERS) members.splice(draw.integer(0, members.length - 1), 1);
     const view = await program.attempt('move', () =>
-      client.changeMembers(inode as number, members, { ...program.patience(), attemptMs: ATTEMPT_MS }),
+      client.admin.changeMembers(inode as number, members, {
+        ...program.patience(),
+        attemptMs: ATTEMPT_MS,
+      }),
     );
     const outcome = view === null ? 'unknown' : `in view ${view.number}`;
     run.cluster.tell(`${program.name} moves ${key} to ${members.join()}: ${outcome}`);

@@ -1,0 +1,105 @@
+import { constants } from 'node:fs';
+import { ErrnoError, type ErrnoName, errnoName } from '../errno.ts';
+import type { Directories } from '../metadata/directories.ts';
+import { isGone } from '../metadata/removed-directories.ts';
+import { ErrorCursor, type ErrorScope } from '../pending/error-sequence.ts';
+import { FLUSH_ALL, type FlushScope } from '../pending/pending-ops.ts';
+import type { Answered, DirectoryPage } from '../transport.ts';
+import type { InodeCalls } from './inode-calls.ts';
+import type { CallParts } from './parts.ts';
+
+/** Errors of dropped calls that a program would take for errors of `fsync` itself: it reports them as EIO. */
+const CALL_ERRNOS: ReadonlySet<ErrnoName> = new Set([
+  'EEXIST',
+  'EACCES',
+  'ENOENT',
+  'EISDIR',
+  'ENOTDIR',
+  'EBUSY',
+]);
+
+/** The kernel's calls on open directories. */
+export class DirectoryCalls {
+  readonly #parts: CallParts;
+  readonly #directories: Directories;
+  readonly #inodeCalls: Pick<InodeCalls, 'noteRemoved'>;
+  /** By handle. */
+  readonly #errorCursors = new Map<number, ErrorCursor>();
+
+  constructor(parts: CallParts, directories: Directories, inodeCalls: Pick<InodeCalls, 'noteRemoved'>) {
+    this.#parts = parts;
+    this.#directories = directories;
+    this.#inodeCalls = inodeCalls;
+  }
+
+  async openDirectory(inode: number, flags = 0): Promise<number> {
+    const last = this.#parts.inodes.cache.attributes.lastOf(inode);
+    const unnoted = (flags & constants.O_NOATIME) !== 0;
+    const handle = this.#directories.open(inode, last, unnoted);
+    this.#errorCursors.set(handle, this.#cursorOf(inode));
+    return handle;
+  }
+
+  async readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
+    const { accesses, inodes } = this.#parts;
+    const page = await this.#listedPage(handle, offset, countMax);
+    const inode = this.#directories.isNoted(handle) ? this.#directories.inodeOf(handle) : undefined;
+    const attributes = inode === undefined ? undefined : inodes.cache.attributes.lastOf(inode);
+    // Where a name in it is just being changed here nothing is known of it: its next listing is noted.
+    if (attributes !== undefined) accesses.read(attributes);
+    return page;
+  }
+
+  /** A directory without a name has no entries. */
+  async #listedPage(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
+    const { removed, root } = this.#parts;
+    const inode = this.#directories.inodeOf(handle) ?? root;
+    if (removed.of(inode) !== undefined) return { entries: [] };
+    try {
+      return await this.#directories.read(handle, offset, countMax);
+    } catch (error) {
+      if (!isGone(error) || inode === root) throw error;
+      await this.#inodeCalls.noteRemoved(inode);
+      if (removed.of(inode) === undefined) throw error;
+      return { entries: [] };
+    }
+  }
+
+  /** Of a file that is open here more is known than a listing tells. */
+  listed(parent: number, name: string): Answered | undefined {
+    const { accesses, inodes } = this.#parts;
+    const attributes = inodes.cache.entry(parent, name);
+    if (attributes === undefined || inodes.isOpen(attributes.inode)) return undefined;
+    return accesses.shown(attributes);
+  }
+
+  async releaseDirectory(handle: number): Promise<void> {
+    this.#directories.release(handle);
+    this.#errorCursors.delete(handle);
+  }
+
+  async persistDirectory(inode: number, handle = 0): Promise<void> {
+    const { backend, pending, root } = this.#parts;
+    const scope: FlushScope = inode === root ? FLUSH_ALL : { kind: 'directory', inode };
+    await pending.flush(scope).catch((error: unknown) => {
+      throw syncFailure(error);
+    });
+    await backend.persistNames('cluster');
+    const cursor = this.#errorCursors.get(handle) ?? this.#cursorOf(inode);
+    const error = cursor.checkAndAdvance();
+    if (error !== undefined) throw syncFailure(error);
+  }
+
+  /** Errors of the root are those of the volume. */
+  #cursorOf(directory: number): ErrorCursor {
+    const { pending, root } = this.#parts;
+    const scope: ErrorScope = directory === root ? 'volume' : directory;
+    return new ErrorCursor(pending.errors, scope);
+  }
+}
+
+/** @returns what `fsync` of a directory fails with where a call before it has failed so */
+function syncFailure(error: unknown): unknown {
+  if (!CALL_ERRNOS.has(errnoName(error))) return error;
+  return new ErrnoError('EIO', `What was done before is not stored: ${String(error)}`);
+}

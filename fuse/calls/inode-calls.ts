@@ -1,0 +1,154 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { XattrMode } from '../backend.ts';
+import { ErrnoError, errnoName } from '../errno.ts';
+import type { Directories } from '../metadata/directories.ts';
+import { isGone, staleIfGone } from '../metadata/removed-directories.ts';
+import { NAME_BYTES_MAX } from '../transport/stat.ts';
+import type { Answered, AttributeRequest, Caller } from '../transport.ts';
+import { isNamespaceAlone, isSettable, isTrusted, xattrKind } from '../xattr-names.ts';
+import type { CallParts } from './parts.ts';
+
+const VALUE_BYTES_MAX = 64 * 1024;
+const XATTR_CREATE = 1;
+const XATTR_REPLACE = 2;
+
+/** The kernel's calls on inodes: attributes, extended attributes, targets of symbolic links. */
+export class InodeCalls {
+  readonly #parts: CallParts;
+  readonly #directories: Directories;
+  #rootHeard: Answered | undefined;
+
+  constructor(parts: CallParts, directories: Directories) {
+    this.#parts = parts;
+    this.#directories = directories;
+  }
+
+  async attributes(inode: number): Promise<Answered> {
+    const { inodes, root } = this.#parts;
+    if (inode !== root) return this.#unlessRemoved(inode, {}, () => inodes.attributes(inode));
+    try {
+      this.#rootHeard = await inodes.attributes(inode);
+    } catch (error) {
+      // `df` looks at the root first, and always gets an answer: while the cluster gives none, the last one.
+      if (this.#rootHeard === undefined || errnoName(error) !== 'ETIMEDOUT') throw error;
+    }
+    return this.#rootHeard;
+  }
+
+  async readLink(inode: number): Promise<string> {
+    const { accesses, inodes } = this.#parts;
+    const attributes =
+      inodes.cache.attributes.of(inode) ??
+      inodes.cache.lookedUp(inode) ??
+      (await staleIfGone(inodes.ask(inode)));
+    if (attributes.kind !== 'symlink') throw new ErrnoError('EINVAL', `Inode ${inode} is no symbolic link`);
+    accesses.read(attributes);
+    return attributes.target;
+  }
+
+  setAttributes(inode: number, request: AttributeRequest): Promise<Answered> {
+    return this.#unlessRemoved(inode, request, () => this.#parts.inodes.change(inode, request));
+  }
+
+  touchStatus(inode: number, caller: Caller): Promise<Answered> {
+    return this.#unlessRemoved(inode, {}, () => this.#parts.inodes.touch(inode, caller));
+  }
+
+  /**
+   * Asks the cluster about an inode, or changes its attributes there; not where it is a directory without a name, which is known
+   * here alone. A directory that another mount has removed is one of those if it is open here.
+   */
+  async #unlessRemoved(
+    inode: number,
+    request: AttributeRequest,
+    answer: () => Promise<Answered>,
+  ): Promise<Answered> {
+    const directories = this.#parts.removed;
+    const isChange = Object.keys(request).length > 0;
+    const removed = (): Answered | undefined =>
+      isChange ? directories.change(inode, request) : directories.of(inode);
+    const known = removed();
+    if (known !== undefined) return known;
+    try {
+      const attributes = await answer();
+      if (attributes.kind === 'directory') this.#directories.heard(attributes);
+      return attributes;
+    } catch (error) {
+      if (isGone(error)) await staleIfGone(this.noteRemoved(inode));
+      return removed() ?? staleIfGone(Promise.reject(error));
+    }
+  }
+
+  /**
+   * The cluster does not find an inode. If that is a directory that is open here, or that had a name which was removed here, it is removed;
+   * unless the root is gone, too, as where a snapshot was removed.
+   */
+  async noteRemoved(inode: number): Promise<void> {
+    const { backend, removed, root } = this.#parts;
+    const last = this.#directories.lastOf(inode) ?? removed.likely(inode);
+    if (last === undefined) return;
+    await backend.attributes(root);
+    removed.add(last);
+  }
+
+  async truncate(inode: number, sizeBytes: number, caller: Caller, isNamed = false): Promise<Answered> {
+    const { files, inodes } = this.#parts;
+    await staleIfGone(files.truncate(inode, sizeBytes, caller, isNamed));
+    return staleIfGone(inodes.attributes(inode));
+  }
+
+  async xattr(inode: number, name: string): Promise<Uint8Array> {
+    const kind = assertXattrName(name);
+    const { attributes } = this.#parts.inodes.cache;
+    const isOfKernel = kind === 'acl' || kind === 'security';
+    if ((kind === 'kept' && attributes.hasNoXattrs(inode)) || (isOfKernel && attributes.hasNoAcls(inode)))
+      throw new ErrnoError('ENODATA', `There is no attribute ${name}`);
+    return this.#parts.backend.xattr(inode, name);
+  }
+
+  async xattrs(inode: number, { uid, thread }: Caller): Promise<readonly string[]> {
+    const names = await this.#parts.backend.xattrs(inode, thread);
+    // The kernel refuses these to all others by name, and leaves the list to the file system.
+    return uid === 0 ? names : names.filter((name) => !isTrusted(name));
+  }
+
+  async setXattr(
+    inode: number,
+    name: string,
+    value: Uint8Array,
+    flags: number,
+    clearsSetgid = false,
+  ): Promise<void> {
+    const kind = assertXattrName(name);
+    const { backend, inodes } = this.#parts;
+    if (!isSettable(kind)) throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
+    if (Buffer.byteLength(name) > NAME_BYTES_MAX)
+      throw new ErrnoError('ERANGE', 'The attribute name is too long');
+    if (value.length > VALUE_BYTES_MAX) throw new ErrnoError('E2BIG', 'The attribute value is too large');
+    const mode: XattrMode = flags === XATTR_CREATE ? 'create' : flags === XATTR_REPLACE ? 'replace' : 'set';
+    try {
+      await backend.setXattr(inode, name, value, mode, clearsSetgid);
+    } catch (error) {
+      // The value is small enough: there are too many others.
+      if (!(error instanceof ServiceError) || error.code !== 'too-large') throw error;
+      throw new ErrnoError('ENOSPC', error.message);
+    }
+    inodes.cache.attributes.drop(inode);
+    // A list takes the mode with it, which an open file knows, too. Of a file with attributes a write removes a capability.
+    if (kind !== 'kept' && inodes.isOpen(inode)) await inodes.attributes(inode);
+  }
+
+  async removeXattr(inode: number, name: string): Promise<void> {
+    assertXattrName(name);
+    await this.#parts.backend.removeXattr(inode, name);
+    this.#parts.inodes.cache.attributes.drop(inode);
+  }
+}
+
+/** @throws ErrnoError `EINVAL`, `EOPNOTSUPP` */
+function assertXattrName(name: string): ReturnType<typeof xattrKind> {
+  if (isNamespaceAlone(name)) throw new ErrnoError('EINVAL', `"${name}" has no name behind its namespace`);
+  const kind = xattrKind(name);
+  if (kind === 'none') throw new ErrnoError('EOPNOTSUPP', `Attribute ${name} is not kept`);
+  return kind;
+}

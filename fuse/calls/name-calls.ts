@@ -1,0 +1,205 @@
+import { constants } from 'node:fs';
+import type { Attributes, RenameMode } from '../backend.ts';
+import type { FileCalls } from '../contents/file-calls.ts';
+import { ErrnoError } from '../errno.ts';
+import type { Names } from '../metadata/names.ts';
+import { OwnChanges } from '../metadata/own-changes.ts';
+import { staleIfGone } from '../metadata/removed-directories.ts';
+import { NAME_BYTES_MAX } from '../transport/stat.ts';
+import type { Answered, Caller, Created, NamePlace } from '../transport.ts';
+import type { CallParts } from './parts.ts';
+
+const RENAME_NO_REPLACE = 1;
+const RENAME_EXCHANGE = 2;
+const RENAME_WHITEOUT = 4;
+const RENAME_MODES: ReadonlyMap<number, RenameMode> = new Map([
+  [0, 'replace'],
+  [RENAME_NO_REPLACE, 'no-replace'],
+  [RENAME_EXCHANGE, 'exchange'],
+]);
+
+/** The kernel's calls on names in directories. */
+export class NameCalls {
+  readonly #parts: CallParts;
+  readonly #names: Names;
+  readonly #files: Pick<FileCalls, 'open' | 'created'>;
+  readonly #changes: OwnChanges;
+
+  /** @param files opens what is created */
+  constructor(parts: CallParts, names: Names, files: Pick<FileCalls, 'open' | 'created'>) {
+    this.#parts = parts;
+    this.#names = names;
+    this.#files = files;
+    this.#changes = new OwnChanges(parts.inodes.cache);
+  }
+
+  async lookup(parent: number, name: string, thread = 0): Promise<Answered> {
+    checkName(name);
+    if (name === '.' || name === '..') return this.#lookupNumber(parent, name === '.' ? 'self' : 'parent');
+    return this.#names.lookup(parent, name, thread);
+  }
+
+  /** The kernel has a handle of what it does not know any more. */
+  async #lookupNumber(inode: number, which: 'self' | 'parent'): Promise<Answered> {
+    const { backend, inodes, pending } = this.#parts;
+    await pending.flush({ kind: 'inode', inode }, ['unlink']);
+    const requestedAt = inodes.cache.request();
+    const found = await staleIfGone(backend.byNumber(inode, which));
+    inodes.assertNamed(found);
+    return inodes.present(inodes.cache.attributes.learn(found, requestedAt));
+  }
+
+  async lookupToOpen(parent: number, name: string): Promise<Answered> {
+    checkName(name);
+    return this.#names.lookupToOpen(parent, name);
+  }
+
+  async create(parent: number, name: string, mode: number, flags: number, caller: Caller): Promise<Created> {
+    checkName(name);
+    const { backend, inodes } = this.#parts;
+    const exclusive = (flags & constants.O_EXCL) !== 0;
+    const { attributes, created } = await this.#changes.create({ parent, name }, () =>
+      backend.createFile(parent, name, mode & 0o7777, caller, exclusive),
+    );
+    if (!created) {
+      const opened = await this.#files.open(attributes.inode, flags, caller);
+      return { ...opened, attributes: await inodes.attributes(attributes.inode) };
+    }
+    try {
+      return { ...(await this.#files.created(attributes, flags)), attributes };
+    } catch (error) {
+      inodes.cache.forgetEntry(parent, name);
+      throw error;
+    }
+  }
+
+  async makeNode(
+    parent: number,
+    name: string,
+    mode: number,
+    device: number,
+    caller: Caller,
+  ): Promise<Answered> {
+    checkName(name);
+    const { backend, files } = this.#parts;
+    const type = nodeType(mode);
+    const permissions = mode & 0o7777;
+    if (type !== 'file')
+      return this.#make(parent, name, () =>
+        backend.makeNode(parent, name, type, device, permissions, caller),
+      );
+    const { attributes } = await this.#changes.create({ parent, name }, () =>
+      backend.createFile(parent, name, permissions, caller, true),
+    );
+    await files.made(attributes);
+    return attributes;
+  }
+
+  makeDirectory(parent: number, name: string, mode: number, caller: Caller): Promise<Answered> {
+    const { backend } = this.#parts;
+    return this.#make(parent, name, () => backend.makeDirectory(parent, name, mode & 0o7777, caller));
+  }
+
+  symlink(parent: number, name: string, target: string, caller: Caller): Promise<Answered> {
+    return this.#make(parent, name, () => this.#parts.backend.symlink(parent, name, target, caller));
+  }
+
+  async #make(parent: number, name: string, make: () => Promise<Attributes>): Promise<Answered> {
+    checkName(name);
+    const made = async () => ({ attributes: await make(), created: true });
+    return (await this.#changes.create({ parent, name }, made)).attributes;
+  }
+
+  async link(inode: number, parent: number, name: string, thread = 0): Promise<Answered> {
+    checkName(name);
+    const { backend, files, inodes } = this.#parts;
+    await staleIfGone(inodes.assertMeantToLink(inode, thread));
+    // Nothing else can be missing than the inode, or the directory.
+    const attributes = await staleIfGone(
+      this.#changes.link(inode, { parent, name }, () => backend.link(inode, parent, name)),
+    );
+    files.linked(inode);
+    return inodes.present(attributes);
+  }
+
+  async unlink(parent: number, name: string, uid?: number): Promise<void> {
+    checkName(name);
+    const { accesses, backend, files, inodes } = this.#parts;
+    const isOpen = (file: number): boolean => inodes.isOpen(file);
+    const { inode, links } = await this.#changes.unlink({ parent, name }, () =>
+      backend.unlink(parent, name, uid, isOpen),
+    );
+    if (links > 0) return;
+    files.unlinked(inode);
+    if (!inodes.isOpen(inode)) accesses.forget(inode);
+  }
+
+  async removeDirectory(parent: number, name: string): Promise<void> {
+    checkName(name);
+    const { accesses, backend, removed } = this.#parts;
+    const { inode, last } = await this.#changes.removeDirectory({ parent, name }, (known) =>
+      backend.removeDirectory(parent, name, known),
+    );
+    if (inode === undefined) return;
+    accesses.forget(inode);
+    removed.addLikely(last);
+  }
+
+  async rename(from: NamePlace, to: NamePlace, flags: number, uid?: number, gid = 0): Promise<void> {
+    checkName(from.name);
+    checkName(to.name);
+    const { backend, files, inodes, removed } = this.#parts;
+    const whitens = (flags & RENAME_WHITEOUT) !== 0;
+    const mode = RENAME_MODES.get(flags & ~RENAME_WHITEOUT);
+    if (mode === undefined || (whitens && mode === 'exchange'))
+      throw new ErrnoError('EINVAL', `Rename flags ${flags} are not supported`);
+    const { replaced, last } = await this.#changes.rename(
+      from,
+      to,
+      { mode, whitens },
+      () =>
+        whitens && mode !== 'exchange'
+          ? backend.renameWhiteout(from, to, mode, { uid: uid ?? 0, gid })
+          : backend.rename(from, to, mode, uid),
+      (inode) => inodes.isOpen(inode),
+    );
+    if (replaced === null) return;
+    removed.add(last);
+    if (inodes.isOpen(replaced) && !(await this.#hasName(replaced))) files.unlinked(replaced);
+  }
+
+  /** Where that cannot be found out it is taken for a file that has none, which is kept for as long as it is open. */
+  async #hasName(inode: number): Promise<boolean> {
+    try {
+      return (await this.#parts.inodes.ask(inode)).links > 0;
+    } catch (error) {
+      const facts = { file: inode, error: String(error) };
+      this.#parts.log('debug', 'what a rename replaced is not known', facts);
+      return false;
+    }
+  }
+}
+
+function checkName(name: string): void {
+  if (Buffer.byteLength(name) > NAME_BYTES_MAX) {
+    throw new ErrnoError('ENAMETOOLONG', 'A name is longer than 255 bytes');
+  }
+}
+
+function nodeType(mode: number): 'file' | 'fifo' | 'socket' | 'character' | 'block' {
+  switch (mode & constants.S_IFMT) {
+    case 0:
+    case constants.S_IFREG:
+      return 'file';
+    case constants.S_IFIFO:
+      return 'fifo';
+    case constants.S_IFSOCK:
+      return 'socket';
+    case constants.S_IFCHR:
+      return 'character';
+    case constants.S_IFBLK:
+      return 'block';
+    default:
+      throw new ErrnoError('EINVAL', 'Not a type that can be made');
+  }
+}

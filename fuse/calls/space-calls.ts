@@ -1,0 +1,34 @@
+import type { Space } from '../backend.ts';
+import { withDeadline } from '../deadline.ts';
+import type { CallParts } from './parts.ts';
+
+const SPACE_AGE_MAX_MS = 5_000;
+/** `df` waits this long for fresh numbers; then it gets the last ones. */
+const SPACE_WAIT_MS = 2_000;
+
+/** What `statfs` asks for. */
+export class SpaceCalls {
+  readonly #parts: CallParts;
+  #known: { readonly space: Space; readonly heardMs: number } | undefined;
+
+  constructor(parts: CallParts) {
+    this.#parts = parts;
+  }
+
+  async space(): Promise<Space> {
+    const { backend, files, limitMs, log, world } = this.#parts;
+    const known = this.#known;
+    if (known !== undefined && world.nowMs() - known.heardMs < SPACE_AGE_MAX_MS) return known.space;
+    const asked = backend.space().then((space) => {
+      this.#known = { space, heardMs: world.nowMs() };
+      files.room.heard(space);
+      return space;
+    });
+    try {
+      return await withDeadline(world, asked, Math.min(SPACE_WAIT_MS, limitMs), 'Asking for free space');
+    } catch (error) {
+      log('debug', 'free space is not known', { error: String(error) });
+      return this.#known?.space ?? { totalBytes: 0, freeBytes: 0, inodes: 0 };
+    }
+  }
+}

@@ -1,0 +1,53 @@
+import type { LockRequest, Log } from '../transport.ts';
+import { type FileHandles, throwFailed } from './file-handles.ts';
+import type { OpenLocks } from './locks.ts';
+import type { OpenFile } from './open-file.ts';
+import type { OpenFiles } from './open-files.ts';
+
+/** The kernel's calls for locks of open files, by handle. */
+export class LockCalls {
+  readonly #files: Pick<OpenFiles, 'dropPages'>;
+  readonly #handles: FileHandles;
+  readonly #log: Log;
+
+  constructor(files: Pick<OpenFiles, 'dropPages'>, handles: FileHandles, log: Log) {
+    this.#files = files;
+    this.#handles = handles;
+    this.#log = log;
+  }
+
+  lockHolder(handle: number, request: LockRequest): Promise<LockRequest | null> {
+    return this.#locksOf(this.#handles.of(handle).file).holder(handle, request);
+  }
+
+  /**
+   * Sets a lock or gives it back, at the file's primary. What was written under it arrives before it is given back; who
+   * gets it sees what was written before.
+   */
+  async lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void> {
+    const opened = this.#handles.of(handle);
+    const { file } = opened;
+    if (request.type === 'unlock') {
+      if (file.locks === null) return;
+      await file.writes.drain();
+      await file.locks.lock(handle, request, false, signal);
+      if (opened.writing) throwFailed(opened);
+      return;
+    }
+    const locks = this.#locksOf(file);
+    await locks.lock(handle, request, waits, signal);
+    try {
+      await file.refresh(() => this.#files.dropPages(file));
+    } catch (error) {
+      // A program that gets an error does not know that there is a lock.
+      await locks.lock(handle, { ...request, type: 'unlock' }, false, signal);
+      throw error;
+    }
+  }
+
+  #locksOf(file: OpenFile): OpenLocks {
+    return file.openLocks((lost) => {
+      this.#log('error', 'locks were lost', { file: file.inode, locks: lost.length });
+    });
+  }
+}

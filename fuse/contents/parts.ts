@@ -1,0 +1,18 @@
+import type { World } from '../../base/world.ts';
+import type { FileSystemBackend } from '../backend.ts';
+import type { MetadataCache } from '../metadata/cache.ts';
+import type { AccessTimes } from '../pending/access-times.ts';
+import type { PendingOps } from '../pending/pending-ops.ts';
+import type { Log } from '../transport.ts';
+
+/** What the open files of one mount share. */
+export interface FileParts {
+  readonly world: World;
+  readonly backend: FileSystemBackend;
+  /** The longest that one request to the cluster may take. */
+  readonly limitMs: number;
+  readonly log: Log;
+  readonly cache: MetadataCache;
+  readonly accesses: AccessTimes;
+  readonly pending: PendingOps;
+}

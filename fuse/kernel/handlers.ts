@@ -1,0 +1,164 @@
+import { ErrnoError } from '../errno.ts';
+import type { Answered, FileSystemCalls } from '../transport.ts';
+import type { NodeNumbers } from './replies.ts';
+import { putLockHolder, putOpened, putSpace } from './replies.ts';
+import { type Asked, callerOf, type RequestAnswers, type RequestOf } from './request-answers.ts';
+import type { Request } from './requests.ts';
+
+const SEEK_DATA = 3;
+const SEEK_HOLE = 4;
+
+/** Requests that no call of the file system answers. */
+export type SessionKind = 'init' | 'destroy' | 'interrupt' | 'forget' | 'unknown';
+export type Handlers<Kind extends Request['kind'] = Request['kind']> = {
+  readonly [Of in Kind]: (asked: Asked<RequestOf<Of>>) => void;
+};
+
+/**
+ * The call that answers each request of the kernel, and the form of its answer.
+ *
+ * @param changedXattr called before a change of an extended attribute is answered, also where its outcome is unknown
+ */
+export function handlersOf(
+  calls: FileSystemCalls,
+  answers: RequestAnswers,
+  numbers: NodeNumbers,
+  changedXattr: () => void,
+): Handlers<Exclude<Request['kind'], SessionKind>> {
+  return {
+    lookup(asked) {
+      const { name } = asked.request;
+      answers.entry(asked, name, () => calls.lookup(asked.inode, name, asked.header.pid));
+    },
+    attributes: (asked) => answers.attributes(asked, () => calls.attributes(asked.inode)),
+    'set-attributes': (asked) => answers.changedAttributes(asked, () => setAttributes(calls, asked)),
+    'read-link': (asked) => answers.bytes(asked, async () => Buffer.from(await calls.readLink(asked.inode))),
+    symlink(asked) {
+      const { name, target } = asked.request;
+      answers.entry(asked, name, () => calls.symlink(asked.inode, name, target, callerOf(asked)));
+    },
+    'make-node'(asked) {
+      const { name, mode, device } = asked.request;
+      answers.entry(asked, name, () => calls.makeNode(asked.inode, name, mode, device, callerOf(asked)));
+    },
+    'make-directory'(asked) {
+      const { name, mode } = asked.request;
+      answers.entry(asked, name, () => calls.makeDirectory(asked.inode, name, mode, callerOf(asked)));
+    },
+    link(asked) {
+      const { name, of } = asked.request;
+      answers.entry(asked, name, () => calls.link(numbers.inode(of), asked.inode, name, asked.header.pid));
+    },
+    unlink: (asked) =>
+      answers.done(asked, () => calls.unlink(asked.inode, asked.request.name, asked.header.uid)),
+    'remove-directory': (asked) =>
+      answers.done(asked, () => calls.removeDirectory(asked.inode, asked.request.name)),
+    rename(asked) {
+      const { name, flags, toParent, toName } = asked.request;
+      const { uid, gid } = asked.header;
+      const to = { parent: numbers.inode(toParent), name: toName };
+      answers.done(asked, () => calls.rename({ parent: asked.inode, name }, to, flags, uid, gid));
+    },
+    open(asked) {
+      const { flags, killsPrivileges } = asked.request;
+      answers.opened(asked, () => calls.open(asked.inode, flags, callerOf(asked, killsPrivileges)));
+    },
+    create(asked) {
+      const { name, mode, flags, killsPrivileges } = asked.request;
+      answers.created(asked, name, () =>
+        calls.create(asked.inode, name, mode, flags, callerOf(asked, killsPrivileges)),
+      );
+    },
+    read(asked) {
+      const { handle, offset, length } = asked.request;
+      answers.bytes(
+        asked,
+        () => calls.read(handle, offset, length),
+        (bytes) => calls.taken(bytes),
+      );
+    },
+    write(asked) {
+      const { handle, offset, bytes, appends, killsPrivileges } = asked.request;
+      answers.count(asked, () =>
+        calls.write(handle, offset, bytes, callerOf(asked, killsPrivileges), appends),
+      );
+    },
+    flush: (asked) => answers.done(asked, () => calls.flush(asked.request.handle, asked.request.owner)),
+    persist: (asked) => answers.done(asked, () => calls.persist(asked.request.handle)),
+    'persist-directory': (asked) =>
+      answers.done(asked, () => calls.persistDirectory(asked.inode, asked.request.handle)),
+    release(asked) {
+      const { handle, flockOwner } = asked.request;
+      answers.done(asked, () =>
+        flockOwner === undefined ? calls.release(handle) : calls.release(handle, flockOwner),
+      );
+    },
+    allocate(asked) {
+      const { handle, mode, offset, length } = asked.request;
+      // Not said by the kernel, which leaves it to the file system: as for a write.
+      const by = callerOf(asked, asked.header.uid !== 0);
+      answers.done(asked, () => calls.allocate(handle, mode, offset, length, by));
+    },
+    seek(asked) {
+      const { handle, offset, whence } = asked.request;
+      if (whence !== SEEK_DATA && whence !== SEEK_HOLE)
+        throw new ErrnoError('EINVAL', `Cannot seek by ${whence}`);
+      answers.count(asked, () => calls.seek(handle, offset, whence === SEEK_DATA ? 'data' : 'hole'));
+    },
+    'copy-range'(asked) {
+      const { from, fromOffset, to, toOffset, length, flags } = asked.request;
+      if (flags !== 0) throw new ErrnoError('EINVAL', `Cannot copy with flags ${flags}`);
+      const by = callerOf(asked, asked.header.uid !== 0);
+      answers.count(asked, () => calls.copyRange(from, fromOffset, to, toOffset, length, by));
+    },
+    'open-directory': (asked) =>
+      answers.put(
+        asked,
+        () => calls.openDirectory(asked.inode, asked.request.flags),
+        (reply, at, handle) => putOpened(reply, at, handle, 0),
+        (handle) => calls.releaseDirectory(handle),
+      ),
+    'read-directory': (asked) => answers.listing(asked),
+    'release-directory': (asked) => answers.done(asked, () => calls.releaseDirectory(asked.request.handle)),
+    space: (asked) => answers.put(asked, () => calls.space(), putSpace),
+    xattr: (asked) => answers.sized(asked, () => calls.xattr(asked.inode, asked.request.name)),
+    xattrs: (asked) =>
+      answers.sized(asked, async () => {
+        const names = await calls.xattrs(asked.inode, callerOf(asked));
+        return Buffer.from(names.map((name) => `${name}\0`).join(''));
+      }),
+    'set-xattr'(asked) {
+      const { name, value, flags, clearsSetgid } = asked.request;
+      answers.done(asked, () =>
+        calls.setXattr(asked.inode, name, value, flags, clearsSetgid).finally(changedXattr),
+      );
+    },
+    'remove-xattr': (asked) => answers.done(asked, () => calls.removeXattr(asked.inode, asked.request.name)),
+    'lock-holder': (asked) =>
+      answers.put(asked, () => calls.lockHolder(asked.request.handle, asked.request.lock), putLockHolder),
+    lock(asked) {
+      const { handle, lock, waits } = asked.request;
+      const abort = new AbortController();
+      answers.done(asked, () => calls.lock(handle, lock, waits, abort.signal), abort);
+    },
+  };
+}
+
+async function setAttributes(
+  calls: FileSystemCalls,
+  asked: Asked<RequestOf<'set-attributes'>>,
+): Promise<Answered> {
+  const { inode } = asked;
+  const { sizeBytes, isOpen, killsPrivileges, changes } = asked.request;
+  const by = callerOf(asked, killsPrivileges);
+  if (sizeBytes === undefined) {
+    return Object.keys(changes).length === 0
+      ? calls.touchStatus(inode, by)
+      : calls.setAttributes(inode, changes);
+  }
+  const attributes = await calls.truncate(inode, sizeBytes, by, !isOpen);
+  const { modified, ...others } = changes;
+  // The truncate itself has set the present.
+  const rest = modified === undefined || modified.kind === 'now' ? others : changes;
+  return Object.keys(rest).length === 0 ? attributes : calls.setAttributes(inode, rest);
+}

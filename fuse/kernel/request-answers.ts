@@ -1,0 +1,210 @@
+import type { CacheTimes, KernelView } from '../kernel-view/kernel-view.ts';
+import type {
+  Answered,
+  Caller,
+  Created,
+  FileSystemCalls,
+  NamePlace,
+  Opened,
+  TransportOptions,
+} from '../transport.ts';
+import type { Answers } from './answers.ts';
+import { OPENED_FLAG } from './protocol.ts';
+import { Replier } from './replier.ts';
+import {
+  DIRENT_BYTES_MIN,
+  type NodeNumbers,
+  putAttributesReply,
+  putCount,
+  putEntries,
+  putEntry,
+  putNoEntry,
+  putOpened,
+} from './replies.ts';
+import type { Request, RequestHeader } from './requests.ts';
+
+export type RequestOf<Kind extends Request['kind']> = Extract<Request, { readonly kind: Kind }>;
+
+/** A request of the kernel. */
+export interface Asked<Of extends Request = Request> {
+  readonly header: RequestHeader;
+  readonly request: Of;
+  /** That it is about. */
+  readonly inode: number;
+}
+
+/** The program that has made the call. */
+export function callerOf({ header, request }: Asked, killsPrivileges = false): Caller {
+  return {
+    uid: header.uid,
+    gid: header.gid,
+    thread: header.pid,
+    killsPrivileges,
+    ...('umask' in request ? { umask: request.umask & 0o777 } : {}),
+  };
+}
+
+/** Answers a request with the outcome of a call, in the form that the kernel expects of it. */
+export class RequestAnswers {
+  readonly #calls: Pick<FileSystemCalls, 'keptPages' | 'listed' | 'readDirectory' | 'release'>;
+  readonly #present: TransportOptions['present'];
+  readonly #reply: Replier;
+  readonly #answers: Answers;
+  readonly #view: KernelView;
+  readonly #numbers: NodeNumbers;
+
+  constructor(
+    calls: Pick<FileSystemCalls, 'keptPages' | 'listed' | 'readDirectory' | 'release'>,
+    present: TransportOptions['present'],
+    reply: Replier,
+    answers: Answers,
+    view: KernelView,
+    numbers: NodeNumbers,
+  ) {
+    this.#calls = calls;
+    this.#present = present;
+    this.#reply = reply;
+    this.#answers = answers;
+    this.#view = view;
+    this.#numbers = numbers;
+  }
+
+  done({ header, request }: Asked, ask: () => Promise<unknown>, abort?: AbortController): void {
+    this.#answers.answer(header, request, ask, () => this.#reply.done(header.unique), undefined, abort);
+  }
+
+  /** @param put writes the value at a position of a reply. @returns its end */
+  put<Value>(
+    { header, request }: Asked,
+    ask: () => Promise<Value>,
+    put: (reply: Buffer, at: number, value: Value) => number,
+    late?: (value: Value) => Promise<unknown>,
+  ): void {
+    const reply = (value: Value): void =>
+      this.#reply.put(header.unique, (bytes, at) => put(bytes, at, value));
+    this.#answers.answer(header, request, ask, reply, late);
+  }
+
+  count(asked: Asked, ask: () => Promise<number>): void {
+    this.put(asked, ask, putCount);
+  }
+
+  /** @param taken gets the bytes when the kernel has them */
+  bytes(
+    { header, request }: Asked,
+    ask: () => Promise<Uint8Array>,
+    taken?: (bytes: Uint8Array) => void,
+  ): void {
+    this.#answers.answer(header, request, ask, (bytes) => {
+      this.#reply.bytes(header.unique, bytes);
+      taken?.(bytes);
+    });
+  }
+
+  /** Bytes for a caller that has space for `bytesMax`, or asks with 0 how many there are. */
+  sized({ header, request }: Asked<RequestOf<'xattr' | 'xattrs'>>, ask: () => Promise<Uint8Array>): void {
+    const { bytesMax } = request;
+    this.#answers.answer(header, request, ask, (bytes) => {
+      if (bytesMax === 0) this.#reply.put(header.unique, (reply, at) => putCount(reply, at, bytes.length));
+      else if (bytes.length > bytesMax) this.#reply.error(header.unique, 'ERANGE');
+      else this.#reply.bytes(header.unique, bytes);
+    });
+  }
+
+  attributes({ header, request }: Asked, ask: () => Promise<Answered>): void {
+    this.#answers.answer(header, request, ask, (attributes) =>
+      this.#view.answer(attributes, (times) => this.#putAttributes(header, attributes, times), header.pid),
+    );
+  }
+
+  changedAttributes({ header, request }: Asked, ask: () => Promise<Answered>): void {
+    this.#answers.answer(header, request, ask, (attributes) =>
+      this.#view.answerChange(
+        attributes,
+        (times) => this.#putAttributes(header, attributes, times),
+        header.pid,
+      ),
+    );
+  }
+
+  #putAttributes({ unique }: RequestHeader, attributes: Answered, { attributesMs }: CacheTimes): void {
+    this.#reply.put(unique, (reply, at) =>
+      putAttributesReply(reply, at, this.#present(attributes), attributesMs),
+    );
+  }
+
+  entry({ header, request, inode }: Asked, name: string, ask: () => Promise<Answered>): void {
+    this.#answers.answer(header, request, ask, (stored) => {
+      const node = this.#numbers.node(stored.inode);
+      const put = (times: CacheTimes): void =>
+        this.#reply.put(header.unique, (reply, at) =>
+          putEntry(reply, at, node, this.#present(stored), times),
+        );
+      this.#view.answer(stored, put, header.pid, { parent: inode, name });
+    });
+  }
+
+  opened(asked: Asked, open: () => Promise<Opened>): void {
+    const { inode } = asked;
+    this.put(
+      asked,
+      async () => {
+        const opened = await open();
+        await this.#view.opening(inode, opened.version);
+        return opened;
+      },
+      (reply, at, opened) => putOpened(reply, at, opened.handle, this.#openedFlags(inode, opened)),
+      ({ handle }) => this.#calls.release(handle),
+    );
+  }
+
+  created({ header, request, inode }: Asked, name: string, create: () => Promise<Created>): void {
+    const reply = (created: Created): void => {
+      const { attributes } = created;
+      const node = this.#numbers.node(attributes.inode);
+      const openedFlags = this.#openedFlags(attributes.inode, created);
+      const put = (times: CacheTimes): void =>
+        this.#reply.put(header.unique, (bytes, at) => {
+          const next = putEntry(bytes, at, node, this.#present(attributes), times);
+          return putOpened(bytes, next, created.handle, openedFlags);
+        });
+      this.#view.answer(attributes, put, header.pid, { parent: inode, name });
+    };
+    this.#answers.answer(header, request, create, reply, ({ handle }) => this.#calls.release(handle));
+  }
+
+  #openedFlags(inode: number, opened: Opened): number {
+    const isSame = this.#view.opened(inode, opened.version);
+    if (isSame && !opened.directIo) this.#calls.keptPages(opened.handle);
+    // The kernel flushes at each close: it reports errors of writes, and releases locks.
+    return opened.directIo ? OPENED_FLAG.directIo : isSame ? OPENED_FLAG.keepCache : 0;
+  }
+
+  listing(asked: Asked<RequestOf<'read-directory'>>): void {
+    const { handle, offset, plus } = asked.request;
+    const bytesMax = Math.min(asked.request.bytesMax, Replier.bodyBytesMax);
+    const countMax = Math.ceil(bytesMax / DIRENT_BYTES_MIN[plus ? 'plus' : 'plain']);
+    this.put(
+      asked,
+      () => this.#calls.readDirectory(handle, offset, countMax),
+      (reply, at, { entries }) => {
+        if (!plus) return putEntries(reply, at, entries, bytesMax);
+        return putEntries(reply, at, entries, bytesMax, (entryAt, { name, inode }) =>
+          this.#putListed(reply, entryAt, { parent: asked.inode, name }, inode),
+        );
+      },
+    );
+  }
+
+  /** What a listing told of a name is as good as a look-up, for as long as it is valid. */
+  #putListed(reply: Buffer, at: number, place: NamePlace, inode: number | null): void {
+    const stored = this.#calls.listed(place.parent, place.name);
+    // `.` and `..` are not looked up, and of what was given away meanwhile the listing knows nothing.
+    if (stored === undefined || stored.inode !== inode) {
+      putNoEntry(reply, at);
+      return;
+    }
+    const times = this.#view.listed(stored, place);
+    putEntry(reply, at, this.#numbers.node(stored.inode), this.#present(stored), times);
+  }
+}

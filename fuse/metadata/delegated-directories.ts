@@ -1,0 +1,292 @@
+import { Sequencer } from '../../base/sequencer.ts';
+import type { World } from '../../base/world.ts';
+import type { Attributes, ListedPage, NodeKind } from '../backend.ts';
+import { type Place, placeKey } from '../place.ts';
+import { namesCompare } from './name-order.ts';
+
+/** Delegated directories whose names are cached, and names in one of them. */
+const DIRECTORIES_MAX = 2_000;
+export const NAMES_MAX = 100_000;
+/** Files that got a second name here: where there are more, all names are forgotten. */
+const LINKED_MAX = 10_000;
+
+/** What has a name. */
+export interface NamedInode {
+  readonly inode: number;
+  readonly kind: NodeKind;
+  readonly links: number;
+}
+
+/** `taken`: an unknown inode has the name. `unknown` also while the name is being changed. */
+export type NameState = NamedInode | 'free' | 'taken' | 'unknown';
+
+export interface ListedName {
+  readonly name: string;
+  readonly inode: number;
+  readonly kind: NodeKind;
+}
+
+export function namedInode({ inode, kind, links }: Attributes): NamedInode {
+  return { inode, kind, links };
+}
+
+/** The cached names of a directory that is delegated to this mount. */
+export class DelegatedDirectory {
+  /** Its mode decides about what is created in it. */
+  readonly attributes: Attributes;
+  /** Names up to here, in their order, are known; null: all are, and all others are free. */
+  #knownThrough: string | null = '';
+  readonly #names = new Map<string, NameState>();
+  /** Null where not all names are known, undefined since a change. */
+  #entries: readonly ListedName[] | null | undefined;
+
+  /**
+   * @param page its first names, as they were when it was delegated
+   * @param changed names that may have changed since
+   */
+  constructor(attributes: Attributes, page: ListedPage, changed: Iterable<string> = []) {
+    this.attributes = attributes;
+    for (const name of changed) this.#names.set(name, 'unknown');
+    this.learn(page);
+  }
+
+  /** The name after which others are unknown; null where all are known. */
+  get knownThrough(): string | null {
+    return this.#knownThrough;
+  }
+
+  get count(): number {
+    return this.#names.size;
+  }
+
+  stateOf(name: string): NameState {
+    return this.#names.get(name) ?? (this.#knownThrough === null ? 'free' : 'unknown');
+  }
+
+  /** @returns all entries, in the order of names; null where not all are known */
+  get entries(): readonly ListedName[] | null {
+    if (this.#entries === undefined) this.#entries = this.#knownThrough === null ? listed(this.#names) : null;
+    return this.#entries;
+  }
+
+  /** @param page the names after `knownThrough`, requested since it was delegated: own changes since are newer */
+  learn({ entries, more }: ListedPage): void {
+    for (const { name, attributes } of entries)
+      if (!this.#names.has(name)) this.#names.set(name, namedInode(attributes));
+    this.#knownThrough = more ? (entries.at(-1)?.name ?? this.#knownThrough) : null;
+    this.#entries = undefined;
+  }
+
+  /** @param page all names, requested since the last own change */
+  learnAll(page: ListedPage): void {
+    this.#names.clear();
+    this.learn(page);
+  }
+
+  set(name: string, state: NameState): void {
+    if (state === 'free' && this.#knownThrough === null) this.#names.delete(name);
+    else this.#names.set(name, state);
+    this.#entries = undefined;
+  }
+}
+
+function listed(names: ReadonlyMap<string, NameState>): readonly ListedName[] | null {
+  const entries: ListedName[] = [];
+  for (const [name, state] of names) {
+    if (state === 'free') continue;
+    if (typeof state === 'string') return null;
+    entries.push({ name, inode: state.inode, kind: state.kind });
+  }
+  return entries.sort((one, other) => namesCompare(one.name, other.name));
+}
+
+interface Delegation {
+  readonly directory: DelegatedDirectory;
+  /** Sequence number: answers that were requested before may be older than the delegation. */
+  readonly begunAt: number;
+  /** When all its names were requested last: attributes of its files are valid from then. */
+  listedAt: number;
+}
+
+/**
+ * The directories that are delegated to this mount: while they are, no other client changes their names, so that what was learned
+ * since is valid but for own changes.
+ */
+export class DelegatedDirectories {
+  readonly #world: World;
+  readonly #ttlMs: number;
+  readonly #isDelegated: (directory: number) => boolean;
+  readonly #delegations = new Map<number, Delegation>();
+  /** Directories whose delegation is requested, with the names that were changed meanwhile. */
+  readonly #requested = new Map<number, Set<string>>();
+  readonly #linked = new Set<number>();
+  /** Own changes of names, by place (`placeKey`) and by directory. Sequence numbers are milliseconds. */
+  readonly #sequencer: Sequencer<number | string>;
+  /** Resolve a request that waits until no name of the directory is being changed. */
+  readonly #idle = new Map<number, () => void>();
+
+  /**
+   * @param ttlMs how long attributes are valid
+   * @param isDelegated whether the directory is delegated to this mount now
+   */
+  constructor(world: World, ttlMs: number, isDelegated: (directory: number) => boolean) {
+    this.#world = world;
+    this.#ttlMs = ttlMs;
+    this.#sequencer = new Sequencer(() => world.nowMs());
+    this.#isDelegated = isDelegated;
+  }
+
+  /** @see Sequencer.request */
+  request(): number {
+    return this.#sequencer.request();
+  }
+
+  /** @returns undefined where it is not delegated now */
+  of(directory: number): DelegatedDirectory | undefined {
+    return this.#current(directory)?.directory;
+  }
+
+  #current(directory: number): Delegation | undefined {
+    const known = this.#delegations.get(directory);
+    return known !== undefined && this.#isDelegated(directory) ? known : undefined;
+  }
+
+  stateOf(place: Place): NameState {
+    if (this.#sequencer.changing(placeKey(place)) > 0) return 'unknown';
+    return this.of(place.parent)?.stateOf(place.name) ?? 'unknown';
+  }
+
+  /**
+   * A program that lists a directory looks at its files next: once their attributes are too old, one listing renews them all.
+   *
+   * @returns all entries, in the order of names; null where they are not known, or more than `countMax`
+   */
+  listing(directory: number, countMax: number): readonly ListedName[] | null {
+    const known = this.#current(directory);
+    if (known === undefined || this.#ttlMs === 0 || this.#world.nowMs() - known.listedAt > this.#ttlMs)
+      return null;
+    const { count, entries } = known.directory;
+    return count > countMax || this.isChanging(directory) ? null : entries;
+  }
+
+  /** Whether names of the directory are being changed. */
+  isChanging(directory: number): boolean {
+    return this.#sequencer.changing(directory) > 0;
+  }
+
+  /** Resolves when no name of the directory is being changed; for one caller at a time. */
+  async idle(directory: number): Promise<void> {
+    if (this.isChanging(directory)) await new Promise<void>((idle) => this.#idle.set(directory, idle));
+    this.#idle.delete(directory);
+  }
+
+  /**
+   * An own change of names, which are unknown meanwhile, and where it fails.
+   *
+   * @param after what has become of them, in their order
+   */
+  async changing<Result>(
+    places: readonly Place[],
+    change: () => Promise<Result>,
+    after: (result: Result) => readonly NameState[],
+  ): Promise<Result> {
+    for (const place of places) {
+      this.#sequencer.begin(placeKey(place));
+      this.#sequencer.begin(place.parent);
+    }
+    const begunAt = this.#sequencer.latest;
+    let states: readonly NameState[] = [];
+    try {
+      const result = await change();
+      states = after(result);
+      return result;
+    } finally {
+      const isAlone = places.map((place) => this.#isAlone(placeKey(place), begunAt));
+      for (const [index, place] of places.entries()) {
+        this.#sequencer.end(placeKey(place));
+        this.#sequencer.end(place.parent);
+        if (!this.isChanging(place.parent)) this.#idle.get(place.parent)?.();
+        this.changed(place, isAlone[index] === true ? (states[index] ?? 'unknown') : 'unknown');
+      }
+    }
+  }
+
+  /** Of two changes of a name at a time it is unknown which one the cluster has executed first. */
+  #isAlone(key: string, begunAt: number): boolean {
+    return this.#sequencer.changing(key) === 1 && this.#sequencer.isUnchanged(begunAt, key);
+  }
+
+  /** An own change of a name. */
+  changed(place: Place, state: NameState): void {
+    const { parent, name } = place;
+    this.#sequencer.changed(placeKey(place));
+    this.#sequencer.changed(parent);
+    this.#requested.get(parent)?.add(name);
+    const known = this.#delegations.get(parent)?.directory;
+    known?.set(name, state);
+    if (known !== undefined && known.count > NAMES_MAX) this.#delegations.delete(parent);
+  }
+
+  /** @param requestedAt sequence number of the request that the cluster has answered */
+  learnName(place: Place, state: NameState, requestedAt: number): void {
+    const known = this.#current(place.parent);
+    if (known === undefined || requestedAt < known.begunAt) return;
+    if (this.#sequencer.isValid(requestedAt, placeKey(place))) known.directory.set(place.name, state);
+  }
+
+  /** @param page all names of the directory. @param requestedAt as of `learnName` */
+  learnAll(directory: number, page: ListedPage, requestedAt: number): void {
+    const known = this.#current(directory);
+    if (known === undefined || requestedAt < known.begunAt || page.entries.length > NAMES_MAX) return;
+    if (!this.#sequencer.isValid(requestedAt, directory)) return;
+    known.directory.learnAll(page);
+    known.listedAt = requestedAt;
+  }
+
+  /** The file has a second name, whatever is known of its first one. */
+  linked(inode: number): void {
+    this.#linked.add(inode);
+    if (this.#linked.size <= LINKED_MAX) return;
+    this.#linked.clear();
+    this.endAll();
+  }
+
+  /** Whether no other name of the inode is known. */
+  hasOneName({ inode, kind, links }: NamedInode): boolean {
+    return kind === 'directory' || (links === 1 && !this.#linked.has(inode));
+  }
+
+  /** A delegation is about to be requested: names that are changed from now on are unknown in the answer. */
+  requesting(directory: number): void {
+    this.#requested.set(directory, new Set());
+  }
+
+  /** The request has failed, or `begin` was called. */
+  requested(directory: number): void {
+    this.#requested.delete(directory);
+  }
+
+  /** @param page the first names of the directory, as they were when it was delegated */
+  begin(attributes: Attributes, page: ListedPage): void {
+    const { inode } = attributes;
+    const directory = new DelegatedDirectory(attributes, page, this.#requested.get(inode));
+    this.#delegations.set(inode, {
+      directory,
+      begunAt: this.#sequencer.request(),
+      listedAt: Number.NEGATIVE_INFINITY,
+    });
+    for (const oldest of this.#delegations.keys()) {
+      if (this.#delegations.size <= DIRECTORIES_MAX) return;
+      this.#delegations.delete(oldest);
+    }
+  }
+
+  /** Its names are forgotten. */
+  end(directory: number): void {
+    this.#delegations.delete(directory);
+  }
+
+  endAll(): void {
+    this.#delegations.clear();
+  }
+}

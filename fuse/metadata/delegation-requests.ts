@@ -1,0 +1,126 @@
+import type { World } from '../../base/world.ts';
+import type { Attributes, BirthBackend, FileSystemBackend, ListedPage } from '../backend.ts';
+import type { Log } from '../transport.ts';
+import type { MetadataCache } from './cache.ts';
+import { type DelegatedDirectory, NAMES_MAX } from './delegated-directories.ts';
+import { Moments } from './moments.ts';
+
+/** A recalled directory is not requested again for so long, in milliseconds: another client creates names in it. */
+const RECALLED_MS = 5_000;
+/** The same after a refused request. */
+const REFUSED_MS = 250;
+/** Names that are requested together with a directory. */
+const NAMES_COUNT = 1_000;
+const EMPTY: ListedPage = { entries: [], more: false };
+
+export interface DelegationRequestEvents {
+  /** The cluster has answered names and attributes of a delegated directory. */
+  listed(page: ListedPage, requestedAt: number): void;
+  /** @returns a sequence number for `listed` */
+  request(): number;
+  /** Resolves when the cluster has all changes of the directory that were acknowledged before. */
+  flush(directory: number): Promise<void>;
+}
+
+/** Requests of this mount for the delegation of directories, and for their names. */
+export class DelegationRequests {
+  readonly #backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isAway'>;
+  readonly #births: Pick<BirthBackend, 'delegate' | 'isDelegated'>;
+  readonly #cache: MetadataCache;
+  readonly #log: Log;
+  readonly #events: DelegationRequestEvents;
+  readonly #recalledMs: Moments;
+  readonly #refusedMs: Moments;
+  /** By directory; each resolves at the end of the request. */
+  readonly #underWay = new Map<number, Promise<void>>();
+  /** Directories whose next names are requested. */
+  readonly #learning = new Set<number>();
+
+  constructor(
+    world: World,
+    backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isAway'>,
+    births: Pick<BirthBackend, 'delegate' | 'isDelegated'>,
+    cache: MetadataCache,
+    log: Log,
+    events: DelegationRequestEvents,
+  ) {
+    this.#recalledMs = new Moments(world);
+    this.#refusedMs = new Moments(world);
+    this.#backend = backend;
+    this.#births = births;
+    this.#cache = cache;
+    this.#log = log;
+    this.#events = events;
+  }
+
+  /** A directory that was just created here has no names. */
+  created(attributes: Attributes): void {
+    if (this.#births.isDelegated(attributes.inode)) this.#cache.delegated(attributes, EMPTY);
+  }
+
+  /**
+   * It was recalled for another client, unless this mount is changing a name of it at that moment: then its own command, which
+   * does not say whose it is because the session has ended, has recalled it.
+   */
+  recalled(directory: number): void {
+    const { delegations } = this.#cache;
+    delegations.end(directory);
+    if (!delegations.isChanging(directory)) this.#recalledMs.note(directory);
+  }
+
+  /** Resolves when no request for it is under way: changes that never pause would keep it from being delegated. */
+  async settled(directory: number): Promise<void> {
+    await this.#underWay.get(directory);
+  }
+
+  /** Requests the directory, unless that was refused a moment ago, or it was recalled for another client. */
+  async send(directory: number): Promise<void> {
+    const isTooSoon =
+      this.#recalledMs.sinceMs(directory) < RECALLED_MS || this.#refusedMs.sinceMs(directory) < REFUSED_MS;
+    if (isTooSoon || this.#underWay.has(directory) || this.#backend.isAway()) return;
+    const { delegations } = this.#cache;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#underWay.set(directory, promise);
+    delegations.requesting(directory);
+    try {
+      await delegations.idle(directory);
+      // Those from before a recall, or the end of the session.
+      await this.#events.flush(directory);
+      const requestedAt = this.#events.request();
+      const page = await this.#births.delegate(directory, NAMES_COUNT);
+      if (page === null) {
+        this.#refusedMs.note(directory);
+        return;
+      }
+      // After it was delegated: no other client changes it from then on.
+      const attributes = await this.#backend.attributes(directory);
+      if (!this.#births.isDelegated(directory)) return;
+      this.#events.listed(page, requestedAt);
+      this.#cache.delegated(attributes, page);
+    } catch (error) {
+      this.#log('debug', 'a directory is not delegated', { directory, error: String(error) });
+    } finally {
+      delegations.requested(directory);
+      this.#underWay.delete(directory);
+      resolve();
+    }
+  }
+
+  /** Requests the next names of a directory of which not all are known. */
+  async learnMore(directory: DelegatedDirectory): Promise<void> {
+    const { knownThrough: after, attributes, count } = directory;
+    const { inode } = attributes;
+    if (after === null || count >= NAMES_MAX || this.#learning.has(inode)) return;
+    this.#learning.add(inode);
+    try {
+      const requestedAt = this.#events.request();
+      const page = await this.#backend.list(inode, after, NAMES_COUNT);
+      this.#events.listed(page, requestedAt);
+      directory.learn(page);
+    } catch (error) {
+      this.#log('debug', 'names are not known', { directory: inode, error: String(error) });
+    } finally {
+      this.#learning.delete(inode);
+    }
+  }
+}

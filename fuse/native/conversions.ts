@@ -1,0 +1,84 @@
+import type Fuse from 'fuse-native';
+import type { Attributes, Space } from '../backend.ts';
+import { ErrnoError } from '../errno.ts';
+import {
+  FILE_TYPES,
+  NAME_BYTES_MAX,
+  PREFERRED_IO_BYTES,
+  sectorCount,
+  spaceNumbers,
+} from '../transport/stat.ts';
+import type { TimeChange } from '../transport.ts';
+
+/** Values between the library and the calls of a file system. */
+
+const UTIME_NOW = 0x3fff_ffff;
+const UTIME_OMIT = 0x3fff_fffe;
+
+/**
+ * The library decodes names and link texts and puts U+FFFD for bytes that are not UTF-8, so that several names become one.
+ * Its text does not show whether the bytes were those of U+FFFD itself: such names are refused over this transport, too.
+ *
+ * @throws ErrnoError EILSEQ
+ */
+export function assertWasUtf8(text: string): void {
+  if (text.includes('\uFFFD')) throw new ErrnoError('EILSEQ', 'A name is not UTF-8');
+}
+
+export function toStats(attributes: Attributes): Fuse.Stats {
+  return {
+    mode: FILE_TYPES[attributes.kind] | attributes.mode,
+    uid: attributes.uid,
+    gid: attributes.gid,
+    size: attributes.kind === 'symlink' ? Buffer.byteLength(attributes.target) : attributes.sizeBytes,
+    nlink: attributes.links,
+    ino: attributes.inode,
+    rdev: attributes.device,
+    blksize: PREFERRED_IO_BYTES,
+    blocks: sectorCount(attributes),
+    atime: toTimespec(attributes.accessedNs),
+    mtime: toTimespec(attributes.modifiedNs),
+    ctime: toTimespec(attributes.changedNs),
+  };
+}
+
+function toTimespec(decimalNs: string): Fuse.Timespec {
+  const ns = BigInt(decimalNs);
+  const nanoseconds = ((ns % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
+  return { seconds: (ns - nanoseconds) / 1_000_000_000n, nanoseconds: Number(nanoseconds) };
+}
+
+export function timeChange<Key extends 'accessed' | 'modified'>(
+  key: Key,
+  time: Fuse.Timespec,
+): { [K in Key]?: TimeChange } {
+  if (time.nanoseconds === UTIME_OMIT) return {};
+  const change: TimeChange =
+    time.nanoseconds === UTIME_NOW
+      ? { kind: 'now' }
+      : { kind: 'time', ns: BigInt(time.seconds) * 1_000_000_000n + BigInt(time.nanoseconds) };
+  return { [key]: change } as { [K in Key]?: TimeChange };
+}
+
+export function toStatfs(space: Space): Fuse.Statfs {
+  const { blockBytes, blocks, freeBlocks, inodes, freeInodes } = spaceNumbers(space);
+  return {
+    bsize: blockBytes,
+    frsize: blockBytes,
+    blocks,
+    bfree: freeBlocks,
+    bavail: freeBlocks,
+    files: inodes,
+    ffree: freeInodes,
+    favail: freeInodes,
+    namemax: NAME_BYTES_MAX,
+  };
+}
+
+/** @param beyond what is answered where no file reaches as far */
+export function toSafe(value: number | bigint, beyond: 'EFBIG' | 'ENXIO' = 'EFBIG'): number {
+  const number = Number(value);
+  if (!Number.isSafeInteger(number) || number < 0)
+    throw new ErrnoError(beyond, `${value} is not a file position`);
+  return number;
+}

@@ -1,0 +1,105 @@
+import type Fuse from 'fuse-native';
+import type { Attributes } from '../backend.ts';
+import { ErrnoError, errnoName } from '../errno.ts';
+import type { FileSystemCalls, NamePlace } from '../transport.ts';
+import { assertWasUtf8 } from './conversions.ts';
+import { OpenPaths } from './open-paths.ts';
+
+/** What the paths of the library stand for. */
+export class Paths {
+  readonly open = new OpenPaths();
+  readonly #calls: FileSystemCalls;
+  /** Paths that libfuse assumes an unlinked open file has; in truth its name is gone. */
+  readonly #hidden = new Map<string, number>();
+
+  constructor(calls: FileSystemCalls) {
+    this.#calls = calls;
+  }
+
+  /** Walks to the directory of the last name of `path`. The file system remembers directories for a moment. */
+  async place(path: string): Promise<NamePlace> {
+    assertWasUtf8(path);
+    const names = path.split('/').slice(1);
+    const name = names.pop();
+    if (name === undefined || name === '') throw new ErrnoError('EBUSY', 'The root has no name');
+    let parent = this.#calls.root;
+    for (const directory of names) {
+      const attributes = await this.#calls.lookup(parent, directory);
+      if (attributes.kind !== 'directory') throw new ErrnoError('ENOTDIR', `"${directory}" is no directory`);
+      parent = attributes.inode;
+    }
+    return { parent, name };
+  }
+
+  async at<Value>(path: string, call: (at: NamePlace) => Promise<Value>): Promise<Value> {
+    return call(await this.place(path));
+  }
+
+  async attributes(path: string | null): Promise<Attributes> {
+    // libfuse has no path for what has lost its name.
+    if (path === null) throw new ErrnoError('ENOENT', 'What is asked about has no name any more');
+    if (path === '/') return this.#calls.attributes(this.#calls.root);
+    const hidden = this.#hidden.get(path);
+    if (hidden !== undefined) return this.#calls.attributes(hidden);
+    const { parent, name } = await this.place(path);
+    return this.#calls.lookup(parent, name);
+  }
+
+  async lookedUp(path: string | null): Promise<Attributes> {
+    try {
+      const attributes = await this.attributes(path);
+      if (path !== null) this.open.looked(path, true);
+      return attributes;
+    } catch (error) {
+      if (path !== null && errnoName(error) === 'ENOENT') this.open.looked(path, false);
+      throw error;
+    }
+  }
+
+  async attributesOfHandle(path: string | null, fd: Fuse.FileHandle): Promise<Attributes> {
+    const inode = await this.inodeOf(path, fd);
+    // To the kernel they are those of all that is open by the path: who opened it last reads by them.
+    const latest = path === null ? undefined : this.open.latestOfSeveral(path);
+    return this.#calls.attributes(latest ?? inode);
+  }
+
+  async inode(path: string | null): Promise<number> {
+    if (path === '/') return this.#calls.root;
+    const hidden = path === null ? undefined : this.#hidden.get(path);
+    return hidden ?? (await this.attributes(path)).inode;
+  }
+
+  /** By the handle where there is one: the path may be another file's by now. */
+  async inodeOf(path: string | null, fd: Fuse.FileHandle): Promise<number> {
+    return Number(fd) === 0 ? this.inode(path) : this.#calls.inodeOf(Number(fd));
+  }
+
+  /** What has the name now, whatever is remembered of it. */
+  async inodeToOpen(path: string | null): Promise<number> {
+    if (path === null) throw new ErrnoError('ENOENT', 'What is meant has no name any more');
+    const hidden = this.#hidden.get(path);
+    if (hidden !== undefined) return hidden;
+    const { parent, name } = await this.place(path);
+    return (await this.#calls.lookupToOpen(parent, name)).inode;
+  }
+
+  async hide(path: string, { parent, name }: NamePlace, hidden: string, uid: number): Promise<void> {
+    let inode = this.open.latest(path);
+    try {
+      inode ??= (await this.#calls.lookup(parent, name)).inode;
+      await this.#calls.unlink(parent, name, uid);
+    } catch (error) {
+      if (errnoName(error) !== 'ENOENT') throw error;
+      // Another mount has taken the name away. Who was about to do the same is told when it has looked the name up once
+      // more; who was about to give it to another file can.
+      if (!this.open.isAbsent(path)) throw new ErrnoError('ESTALE', `There is no "${name}" any more`);
+    }
+    if (inode !== undefined) this.#hidden.set(hidden, inode);
+    this.open.moved(path, hidden);
+  }
+
+  /** @returns whether the path was that of a hidden file: its name is gone already */
+  forgetHidden(path: string): boolean {
+    return this.#hidden.delete(path);
+  }
+}

@@ -1,0 +1,88 @@
+import { FORGETS_MAX } from '../../wire/request-limits.ts';
+
+/** What is sent in a request with others. */
+export interface Sendable {
+  /** The directory that it changes. */
+  readonly parent: number;
+  readonly bytes: number;
+}
+
+/** How operations of one kind are sent. */
+export interface Sender<Op extends Sendable> {
+  /** Requests under way at a time. */
+  readonly requestsMax: number;
+  /** Operations, and their bytes, in one request. */
+  readonly countMax: number;
+  readonly bytesMax?: number;
+  /** While a request is under way, operations of fewer bytes gather for the next one. */
+  readonly gatheredBytes?: number;
+  /** Operations of one tick of the event loop travel together. */
+  readonly gathersTick?: boolean;
+  /** Whether an operation can travel in the request of another one. */
+  readonly isAlike?: (one: Op, other: Op) => boolean;
+  /** Never rejects: each operation has its own outcome. */
+  readonly send: (batch: readonly Op[]) => Promise<void>;
+}
+
+/** Operations of one kind that wait for a request, the oldest first. */
+export class SendQueue<Op extends Sendable> {
+  readonly #sender: Sender<Op>;
+  #waiting: Op[] = [];
+  #waitingBytes = 0;
+  #underWay = 0;
+  #isScheduled = false;
+
+  constructor(sender: Sender<Op>) {
+    this.#sender = sender;
+  }
+
+  add(op: Op): void {
+    this.#waiting.push(op);
+    this.#waitingBytes += op.bytes;
+    if (this.#sender.gathersTick !== true) this.#send();
+    else if (!this.#isScheduled) {
+      this.#isScheduled = true;
+      queueMicrotask(() => this.#send());
+    }
+  }
+
+  #send(): void {
+    this.#isScheduled = false;
+    while (this.#mayLeave) {
+      this.#underWay++;
+      void this.#sender.send(this.#takeBatch()).finally(() => {
+        this.#underWay--;
+        this.#send();
+      });
+    }
+  }
+
+  get #mayLeave(): boolean {
+    const { requestsMax, gatheredBytes = Number.POSITIVE_INFINITY } = this.#sender;
+    if (this.#waiting.length === 0 || this.#underWay >= requestsMax) return false;
+    return this.#underWay === 0 || this.#waitingBytes >= gatheredBytes;
+  }
+
+  /** At least one, and no more than fit one request. */
+  #takeBatch(): Op[] {
+    const { countMax, bytesMax = Number.POSITIVE_INFINITY, isAlike = () => true } = this.#sender;
+    const batch: Op[] = [];
+    const left: Op[] = [];
+    const directories = new Set<number>();
+    let bytes = 0;
+    for (const op of this.#waiting) {
+      const isIncluded =
+        batch.length < countMax &&
+        bytes + op.bytes <= bytesMax &&
+        (directories.size < FORGETS_MAX || directories.has(op.parent)) &&
+        (batch[0] === undefined || isAlike(batch[0], op));
+      (isIncluded ? batch : left).push(op);
+      if (!isIncluded) continue;
+      bytes += op.bytes;
+      directories.add(op.parent);
+    }
+    this.#waiting = left;
+    this.#waitingBytes -= bytes;
+    return batch;
+  }
+}
