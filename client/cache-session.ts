@@ -7,10 +7,22 @@ const CLIENT_NUMBER_BYTES = 6;
 const PAUSE_MS = 100;
 /** A poll that is not answered by then is given up; a server answers sooner, or waits for an election. */
 const POLL_MS_MAX = 10_000;
-/** Where nobody hears that a session is left, it ends by itself. */
+/** The primary learns within this time that a session was left; else the session ends by itself. */
 const LEAVE_MS_MAX = 1_000;
 
-export interface CacheSessionParts {
+/** What a session reports. */
+export interface SessionEvents {
+  /** Resolves when nothing of these inodes is cached any more. Nothing requested before the call is cached after it. */
+  recalled(inodes: readonly number[]): Promise<void>;
+  /** Nothing is granted any more. */
+  ended(): void;
+  /** Resolves when no operation is under way that is fenced by a session that has just ended here. */
+  flushed?(): Promise<void>;
+  /** Called where a poll failed; the next one follows. */
+  failed(error: unknown): void;
+}
+
+export interface CacheSessionParts extends SessionEvents {
   readonly world: World;
   /** The same for the whole life of this client, and no other's. */
   readonly client: number;
@@ -19,14 +31,13 @@ export interface CacheSessionParts {
     request: CacheRequest,
     options: { readonly signal: AbortSignal; readonly timeoutMs: number },
   ): Promise<{ readonly answer: CacheAnswer; readonly sentMs: number }>;
-  /** Has forgotten what was heard of these inodes when it resolves. Nothing heard before the call is learned after it. */
-  recalled(inodes: readonly number[]): Promise<void>;
-  /** Forgets everything, at once. */
-  ended(): void;
-  /** Resolves when no operation is under way that is fenced by a session that has just ended here. */
-  flushed?(): Promise<void>;
-  /** Called where a poll failed; polls go on. */
-  failed(error: unknown): void;
+  /** A session that was not used for so long, in milliseconds, is left for another: it has no grants. Absent: it is always in use. */
+  readonly idleMs?: number;
+}
+
+interface Polls {
+  readonly abort: AbortController;
+  readonly over: Promise<void>;
 }
 
 /** @returns a number for a client, for its whole life */
@@ -35,20 +46,24 @@ export function drawClientNumber(world: World): number {
 }
 
 /**
- * The right of this client to believe what it was told, renewed by one poll after the other. It ends by itself, counted from
- * before the poll was sent: then nobody waits any more for what this client has to forget.
+ * The time in which this client may use what it was granted, renewed by one poll after the other. It ends by itself, counted from
+ * before the poll was sent: then no change waits for this client any more.
  */
 export class CacheSession {
   readonly client: number;
   readonly #parts: CacheSessionParts;
-  readonly #abort = new AbortController();
+  /** Null before the first one, and once the session was left. */
+  #polls: Polls | null = null;
+  /** Resolves when the primary knows of the session that was left last, or cannot be told. */
+  #leaving: Promise<void> | null = null;
   #session: number | null = null;
-  /** The one before, of which nothing is believed any more. */
+  /** The one before, of which no grant is used any more. */
   #left: number | null = null;
   #acked = 0;
   #untilMs = -Infinity;
   #timer: Timer | null = null;
-  #running: Promise<void> | null = null;
+  #idle: Timer | undefined;
+  #isClosed = false;
 
   constructor(parts: CacheSessionParts) {
     this.#parts = parts;
@@ -60,13 +75,30 @@ export class CacheSession {
     return this.leftMs > 0 ? this.#session : null;
   }
 
-  /** For how long what was granted may still be believed, in milliseconds; 0 if not. Looked at for each use. */
+  /** For how long grants may still be used, in milliseconds; 0 if not. Asked for each use. */
   get leftMs(): number {
     return Math.max(0, this.#untilMs - this.#parts.world.nowMs());
   }
 
+  /** Begins a session, so that there is one for the first request. */
   start(): void {
-    this.#running ??= this.#run();
+    if (this.#isClosed || this.#polls !== null) return;
+    const abort = new AbortController();
+    const run = (): Promise<void> => this.#run(abort.signal);
+    // A session that is being left has the same client's number.
+    this.#polls = { abort, over: this.#leaving === null ? run() : this.#leaving.then(run) };
+  }
+
+  /** What is granted, or soon to be, is in use. */
+  use(): void {
+    const { world, idleMs } = this.#parts;
+    if (this.#isClosed || idleMs === undefined) return;
+    this.start();
+    this.#idle?.cancel();
+    this.#idle = world.after(idleMs, () => {
+      void this.#leave();
+      this.start();
+    });
   }
 
   /**
@@ -84,26 +116,49 @@ export class CacheSession {
     void (this.#parts.flushed?.() ?? Promise.resolve()).then(left, left);
   }
 
-  /** Believes nothing any more. */
+  /** Uses no grant any more. */
   async stop(): Promise<void> {
-    this.#abort.abort();
+    this.#isClosed = true;
+    const polls = this.#endPolls();
     this.#end();
-    await this.#running;
+    await polls?.over;
   }
 
-  /** Believes nothing any more, and says so, so that nobody waits for it to forget. */
-  async leave(): Promise<void> {
+  /** As `stop`, and reports that to the primary, so that no change waits for this client. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#leave();
+  }
+
+  #endPolls(): Polls | null {
+    this.#idle?.cancel();
+    const polls = this.#polls;
+    polls?.abort.abort();
+    this.#polls = null;
+    return polls;
+  }
+
+  async #leave(): Promise<void> {
     const session = this.#session;
-    await this.stop();
-    if (session === null) return;
+    const polls = this.#endPolls();
+    if (polls === null) return this.#leaving ?? undefined;
+    this.#end();
+    this.#leaving = (this.#leaving ?? Promise.resolve()).then(async () => {
+      await polls.over;
+      [this.#left, this.#acked] = [null, 0];
+      if (session !== null) await this.#reportLeft(session);
+    });
+    await this.#leaving;
+  }
+
+  async #reportLeft(session: number): Promise<void> {
     await this.#parts.flushed?.();
     const request = { client: this.client, left: session, acked: 0, fenced: true };
     const signal = this.#parts.world.timeout(LEAVE_MS_MAX);
     await this.#parts.poll(request, { signal, timeoutMs: LEAVE_MS_MAX }).catch(this.#parts.failed);
   }
 
-  async #run(): Promise<void> {
-    const { signal } = this.#abort;
+  async #run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       try {
         if (await this.#poll(signal)) continue;
@@ -145,7 +200,7 @@ export class CacheSession {
   }
 
   #renew(untilMs: number): void {
-    // What was believed under a right that is over may have changed since.
+    // What was granted under a session that is over may have changed since.
     if (this.leftMs === 0) this.#parts.ended();
     if (untilMs <= this.#untilMs) return;
     this.#untilMs = untilMs;

@@ -1,10 +1,10 @@
 import { assert } from '../base/assert.ts';
 import { Counts } from '../base/counts.ts';
+import { Sequencer } from '../base/sequencer.ts';
 import type { CacheOwner, HeldDelegation, QueryResults, RememberedAnswer } from '../wire/catalog-api.ts';
+import { CacheSession, drawClientNumber, type SessionEvents } from './cache-session.ts';
 import type { CommandOptions } from './catalog-commands.ts';
 import type { ClusterClient } from './cluster-client.ts';
-import { Delegated } from './delegated.ts';
-import { type GrantedSession, IdleSession } from './idle-session.ts';
 import { RememberingClient } from './remembering-client.ts';
 
 /** A delegation by which an operation was acknowledged before the cluster has it. */
@@ -24,61 +24,66 @@ export function fencedBy(fences: readonly Fence[]): CacheOwner {
 
 type OwnedCommand = Pick<CommandOptions, 'cache' | 'unknown'>;
 
-export interface DelegationEvents {
-  /** Others are about to change these directories, or to look at them: resolves when nothing of them is known here alone any more. */
-  recalled(directories: readonly number[]): Promise<void>;
-  /** Nothing is delegated any more. */
-  ended(): void;
-  /** Resolves when no operation is under way that a delegation fences. */
-  flushed?(): Promise<void>;
-  failed(error: unknown): void;
-}
+/** A session whose delegations were not used for so long is left, in milliseconds: no change has to recall them. */
+const IDLE_MS = 5_000;
+/** Directories whose last recall is remembered. */
+const RECALLED_MAX = 10_000;
 
 /**
- * Directories whose names nobody else changes before this client has agreed: each is delegated by the catalog's primary, to the session
- * under which the client remembers, if it does; else to one of their own, which is left when they are not used.
+ * Directories that are delegated to this client: no other client changes their names before they are recalled. The catalog's primary
+ * delegates each to a session: the one under which the client caches, if it does; else one of their own, which is left when they are
+ * not used.
  */
 export class Delegations {
   readonly #client: ClusterClient;
-  readonly #delegated = new Delegated();
-  readonly #session: GrantedSession;
-  /** Called back, and not given back yet: what is changed of them until then is brought to the cluster first, and calls nobody back. */
+  readonly #session: CacheSession;
+  /** Generations of the delegations, by inode. */
+  readonly #generations = new Map<number, number>();
+  /** A delegation that was requested before a recall of its directory is void. */
+  readonly #recalls = new Sequencer<number>(undefined, RECALLED_MAX);
+  /** Recalled and not returned yet: own changes of them until then reach the cluster first, and recall nothing from this client. */
   readonly #returning = new Counts<number>();
 
-  constructor(client: ClusterClient, { recalled, ended, failed, flushed }: DelegationEvents) {
+  constructor(client: ClusterClient, events: SessionEvents) {
     this.#client = client;
-    const events = {
-      recalled: async (inodes: readonly number[]) => {
+    const own: SessionEvents = {
+      ...events,
+      recalled: async (inodes) => {
         for (const inode of inodes) {
-          this.#delegated.recalled(inode);
+          this.#generations.delete(inode);
+          this.#recalls.changed(inode);
           this.#returning.more(inode);
         }
         try {
-          await recalled(inodes);
+          await events.recalled(inodes);
         } finally {
           for (const inode of inodes) this.#returning.fewer(inode);
         }
       },
       ended: () => {
-        this.#delegated.endAll();
-        ended();
+        this.#recalls.changedAll();
+        this.#generations.clear();
+        events.ended();
       },
-      failed,
-      flushed: () => flushed?.() ?? Promise.resolve(),
-      isDelegated: (directory: number) => this.has(directory),
     };
     this.#session =
-      client instanceof RememberingClient ? client.share(events) : new IdleSession(client, events);
+      client instanceof RememberingClient
+        ? client.share({ ...own, isDelegated: (directory) => this.has(directory) })
+        : new CacheSession({
+            ...own,
+            ...{ world: client.world, client: drawClientNumber(client.world), idleMs: IDLE_MS },
+            poll: (request, options) => client.renewCache(request, options),
+          });
   }
 
   /** @see Sequencer.request */
   request(): number {
-    return this.#delegated.request();
+    return this.#recalls.request();
   }
 
-  /** Whether nobody else changes the directory's names, at this moment and until it is called back. */
+  /** Whether no other client changes the directory's names, at this moment and until a recall. */
   has(directory: number): boolean {
-    return this.#delegated.has(directory) && this.#session.leftMs > 0;
+    return this.#generations.has(directory) && this.#session.leftMs > 0;
   }
 
   /** Begins a session, so that there is one when directories are asked for. */
@@ -117,14 +122,16 @@ export class Delegations {
     requestedAt: number,
   ): boolean {
     if (generation === undefined || delegated !== this.#session.session) return false;
-    return this.#delegated.learn(directory, generation, requestedAt);
+    if (!this.#recalls.isValid(requestedAt, directory)) return false;
+    this.#generations.set(directory, generation);
+    return true;
   }
 
   /** What a command of this client says of itself, which changes names in these directories: it is not to call them back from here. */
   asOwner(directories: readonly number[]): OwnedCommand {
     const { client, session } = this.#session;
     const forgets = [...new Set(directories)].filter(
-      (directory) => this.#delegated.has(directory) || this.#returning.has(directory),
+      (directory) => this.#generations.has(directory) || this.#returning.has(directory),
     );
     if (forgets.length === 0 || session === null) return {};
     return { cache: { client, forgets, under: session }, unknown: () => this.#renounce(session) };
@@ -145,7 +152,7 @@ export class Delegations {
    */
   fenceOf(directory: number): Fence | null {
     const { client, session } = this.#session;
-    const generation = this.#delegated.generationOf(directory);
+    const generation = this.#generations.get(directory);
     if (session === null || generation === undefined) return null;
     return { client, session, inode: directory, generation };
   }
@@ -154,8 +161,8 @@ export class Delegations {
     if (this.#session.session === session) this.#session.renounce();
   }
 
-  /** Gives everything back. */
+  /** Returns all delegations; a session that they share is closed by its client. */
   async close(): Promise<void> {
-    await this.#session.close();
+    if (!(this.#client instanceof RememberingClient)) await this.#session.close();
   }
 }

@@ -9,11 +9,10 @@ import type {
   Query,
   QueryResults,
 } from '../wire/catalog-api.ts';
-import { CacheSession, drawClientNumber } from './cache-session.ts';
+import { CacheSession, drawClientNumber, type SessionEvents } from './cache-session.ts';
 import type { CommandOptions, OwnedOptions } from './catalog-commands.ts';
 import { ClusterClient, type ClusterClientOptions } from './cluster-client.ts';
 import type { CallOptions } from './exchange.ts';
-import type { GrantedSession, SessionEvents } from './idle-session.ts';
 import { Memory, type NamedPlace, type OwnChange, type OwnOutcome } from './memory.ts';
 import { outcomeOfBirths, outcomeOfCommand } from './own-outcome.ts';
 
@@ -78,24 +77,10 @@ export class RememberingClient extends ClusterClient {
     return this.#session.session !== null && this.#knownAt({ parent, name }) !== undefined;
   }
 
-  /** The session under which this client remembers, for somebody to whom more is granted by it; told of all that is called back. */
-  share(events: SessionSharer): GrantedSession {
+  /** @param events of further grants under the session. @returns the session under which this client caches; it is closed with this client */
+  share(events: SessionSharer): CacheSession {
     this.#sharer = events;
-    const session = this.#session;
-    return {
-      client: session.client,
-      get session() {
-        return session.session;
-      },
-      get leftMs() {
-        return session.leftMs;
-      },
-      // It is there for as long as the client is: what nobody uses is called back from a client that answers at once.
-      start: () => undefined,
-      use: () => undefined,
-      renounce: () => session.renounce(),
-      close: () => Promise.resolve(),
-    };
+    return this.#session;
   }
 
   override async query<Kind extends Query['kind']>(

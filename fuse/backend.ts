@@ -384,7 +384,7 @@ export type UnlinkOutcome =
  * makes names before it has agreed, and numbers for files.
  */
 export interface BirthBackend {
-  /** To be told, before anything is asked for, what is called back and when all is over. @see DelegationEvents */
+  /** Called before the first request. @see SessionEvents */
   listen(events: {
     recalled(directories: readonly number[]): Promise<void>;
     ended(): void;

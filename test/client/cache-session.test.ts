@@ -20,15 +20,18 @@ class SessionRun {
   nowMs = 0;
   ended = 0;
   readonly recalled: number[] = [];
+  /** A recall is acknowledged after this. */
+  forgotten = Promise.resolve();
   readonly polls: Poll[] = [];
   readonly session: CacheSession;
   readonly #context: TestContext;
 
-  constructor(context: TestContext) {
+  constructor(context: TestContext, idleMs?: number) {
     this.#context = context;
     context.mock.timers.enable({ apis: ['setTimeout'] });
     this.session = new CacheSession({
       client: 7,
+      ...(idleMs === undefined ? {} : { idleMs }),
       poll: (request) => {
         const sentMs = this.nowMs;
         return new Promise((resolve, reject) => {
@@ -45,6 +48,7 @@ class SessionRun {
       },
       recalled: async (inodes) => {
         this.recalled.push(...inodes);
+        await this.forgotten;
       },
       ended: () => {
         this.ended++;
@@ -52,6 +56,11 @@ class SessionRun {
       world: {
         ...systemWorld,
         nowMs: () => this.nowMs,
+        after: (ms, then) => {
+          const timer = setTimeout(then, ms);
+          const handle = { cancel: () => clearTimeout(timer), unref: () => handle };
+          return handle;
+        },
         sleep: (ms, { signal } = {}) =>
           new Promise((resolve) => {
             setTimeout(resolve, ms);
@@ -147,4 +156,35 @@ test('a right that was renewed too late is a new beginning', async (context) => 
   assert.ok(run.ended > ended);
   assert.ok(run.session.leftMs > 0);
   await run.stop();
+});
+
+test('a session that is not used is left for another, which acknowledges its own recalls alone', async (context) => {
+  const run = new SessionRun(context, 5_000);
+  run.session.use();
+  await run.pass(1);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  run.forgotten = promise;
+  run.last().answer({ recalls: [5], through: 3, validMs: 60_000 });
+  await run.pass(4_000);
+  run.session.use();
+  await run.pass(4_999);
+  assert.equal(run.session.session, 1, 'It was used since');
+  const { ended } = run;
+  await run.pass(1);
+  assert.deepEqual([run.session.session, run.ended], [null, ended + 1]);
+  resolve();
+  await turn();
+  assert.deepEqual(run.last().request, { client: 7, left: 1, acked: 0, fenced: true });
+  run.last().answer({ session: null });
+  await turn();
+  assert.deepEqual(run.last().request, { client: 7, acked: 0, fenced: true });
+  run.last().answer({ session: 2 });
+  await turn();
+  assert.deepEqual(run.last().request, { client: 7, session: 2, acked: 0, fenced: true });
+  const closed = run.session.close();
+  run.last().fail();
+  await turn();
+  run.last().answer({ session: null });
+  await closed;
+  assert.deepEqual(run.last().request, { client: 7, left: 2, acked: 0, fenced: true });
 });
