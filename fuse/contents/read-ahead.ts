@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
 import { giveBack } from '../../base/lent-memory.ts';
 import type { World } from '../../base/world.ts';
 import { ReadAround } from './read-around.ts';
@@ -48,7 +49,7 @@ interface Block {
  */
 export class ReadAhead {
   readonly #world: World;
-  readonly #blocks = new Map<string, Block>();
+  readonly #blocks: BoundedMap<string, Block>;
   readonly #blocksMax: number;
   readonly #around = new ReadAround();
   /** The blocks that parts are of which were handed out, and not taken yet. */
@@ -57,6 +58,7 @@ export class ReadAhead {
   constructor(world: World, bytesMax: number) {
     this.#world = world;
     this.#blocksMax = Math.max(1, Math.floor(bytesMax / BLOCK_BYTES));
+    this.#blocks = new BoundedMap(this.#blocksMax);
   }
 
   /**
@@ -224,10 +226,6 @@ export class ReadAhead {
         if (this.#blocks.get(key) === block) this.#blocks.delete(key);
       },
     );
-    for (const oldest of this.#blocks.keys()) {
-      if (this.#blocks.size <= this.#blocksMax) break;
-      this.#blocks.delete(oldest);
-    }
     return block;
   }
 }

@@ -1,3 +1,5 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
+
 /** Blocks of which it is remembered how often they were missed; beyond that, those missed longest ago are forgotten. */
 const BLOCKS_KNOWN_MAX = 16_384;
 /** A block costs at least so many single reads, whatever was measured: one miss says nothing about the next. */
@@ -24,19 +26,14 @@ interface Missed {
  */
 export class ReadAround {
   /** The latest missed last. */
-  readonly #missed = new Map<string, Missed>();
+  readonly #missed = new BoundedMap<string, Missed>(BLOCKS_KNOWN_MAX);
   #singleMs: number | null = null;
   #blockMs: number | null = null;
 
   /** @returns whether the block is to be fetched as a whole */
   missed(key: string): boolean {
     const missed = this.#missed.get(key) ?? { count: 0, reluctance: 1 };
-    this.#missed.delete(key);
     this.#missed.set(key, missed);
-    for (const oldest of this.#missed.keys()) {
-      if (this.#missed.size <= BLOCKS_KNOWN_MAX) break;
-      this.#missed.delete(oldest);
-    }
     missed.count++;
     return missed.count >= this.#price() * missed.reluctance;
   }

@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
 import type { World } from '../../base/world.ts';
 import type { BackendRange } from '../backend.ts';
 
@@ -37,7 +38,7 @@ interface Window {
 export class ReadWindows {
   readonly #source: WindowSource;
   /** By number, in order of last use. */
-  readonly #windows = new Map<number, Window>();
+  readonly #windows = new BoundedMap<number, Window>(WINDOWS_MAX);
 
   constructor(source: WindowSource) {
     this.#source = source;
@@ -65,15 +66,10 @@ export class ReadWindows {
   #window(number: number): Window {
     const { generation } = this.#source;
     const known = this.#windows.get(number);
-    this.#windows.delete(number);
     const isGood =
       known?.generation === generation && known.untilMs - this.#source.world.nowMs() > LEFT_MS_MIN;
     const window = isGood ? known : this.#ask(number, generation);
     this.#windows.set(number, window);
-    for (const oldest of this.#windows.keys()) {
-      if (this.#windows.size <= WINDOWS_MAX) break;
-      this.#windows.delete(oldest);
-    }
     return window;
   }
 

@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
 import { UPTAKE_MS_MAX } from './in-flight.ts';
 
 interface Cached {
@@ -18,11 +19,10 @@ interface Cached {
 export class CachedContents<Key> {
   readonly #nowMs: () => number;
   readonly #looksUp: boolean;
-  readonly #openedMax: number;
   /** The latest last. */
   readonly #cached = new Map<Key, Cached>();
   /** Contents at the last open: the kernel's pages may be of these. */
-  readonly #opened = new Map<Key, string>();
+  readonly #opened: BoundedMap<Key, string>;
 
   /**
    * @param nowMs a clock in milliseconds that never goes back
@@ -32,7 +32,7 @@ export class CachedContents<Key> {
   constructor(nowMs: () => number, looksUp: boolean, openedMax = Number.POSITIVE_INFINITY) {
     this.#nowMs = nowMs;
     this.#looksUp = looksUp;
-    this.#openedMax = openedMax;
+    this.#opened = new BoundedMap(openedMax);
   }
 
   /**
@@ -82,12 +82,8 @@ export class CachedContents<Key> {
   /** @param version null where it is unknown. @returns whether the kernel's pages are of these contents, if it has any */
   opened(key: Key, version: string | null): boolean {
     const isSame = version !== null && this.#opened.get(key) === version;
-    this.#opened.delete(key);
-    if (version !== null) this.#opened.set(key, version);
-    for (const oldest of this.#opened.keys()) {
-      if (this.#opened.size <= this.#openedMax) break;
-      this.#opened.delete(oldest);
-    }
+    if (version === null) this.#opened.delete(key);
+    else this.#opened.set(key, version);
     return isSame;
   }
 

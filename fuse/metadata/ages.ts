@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
 import type { World } from '../../base/world.ts';
 import type { Validity } from '../transport.ts';
 
@@ -19,7 +20,7 @@ export class Ages {
   readonly #world: World;
   readonly #isDelegated: (directory: number) => boolean;
   /** By directory, when it was delegated: what was requested since is valid as long as it is. */
-  readonly #delegatedAt = new Map<number, number>();
+  readonly #delegatedAt = new BoundedMap<number, number>(RECORDS_MAX);
 
   /** @param isDelegated whether no other client changes the directory now */
   constructor(world: World, ttlMs: number, isDelegated: (directory: number) => boolean) {
@@ -34,7 +35,7 @@ export class Ages {
 
   /** @param at sequence number */
   delegated(directory: number, at: number): void {
-    setBounded(this.#delegatedAt, directory, at);
+    this.#delegatedAt.set(directory, at);
   }
 
   /** @param directory which the record is about, or which has the name */
@@ -62,15 +63,4 @@ export class Ages {
   isRecent({ answeredMs }: Learned): boolean {
     return this.nowMs() - answeredMs <= LOOKUP_AGE_MAX_MS;
   }
-}
-
-/** Where there are too many, the one that was added first goes. */
-export function setBounded<Key, Value>(records: Map<Key, Value>, key: Key, value: Value): void {
-  if (records.size >= RECORDS_MAX) {
-    for (const oldest of records.keys()) {
-      records.delete(oldest);
-      break;
-    }
-  }
-  records.set(key, value);
 }

@@ -1,8 +1,9 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
 import type { Sequencer } from '../../base/sequencer.ts';
 import { isLater, laterNs } from '../../base/times.ts';
 import type { Attributes } from '../backend.ts';
 import type { Answered } from '../transport.ts';
-import { type Ages, type Learned, LOOKUP_AGE_MAX_MS, setBounded } from './ages.ts';
+import { type Ages, type Learned, LOOKUP_AGE_MAX_MS, RECORDS_MAX } from './ages.ts';
 
 interface AttributeRecord extends Learned {
   readonly attributes: Answered;
@@ -23,9 +24,9 @@ export class AttributeRecords {
   readonly #ages: Ages;
   /** Own changes, by inode and by name. */
   readonly #sequencer: Sequencer<number | string>;
-  readonly #records = new Map<number, AttributeRecord>();
+  readonly #records = new BoundedMap<number, AttributeRecord>(RECORDS_MAX);
   /** Of files that were written here since, and not learned again. */
-  readonly #beforeWrites = new Map<number, AttributeRecord>();
+  readonly #beforeWrites = new BoundedMap<number, AttributeRecord>(RECORDS_MAX);
 
   constructor(ages: Ages, sequencer: Sequencer<number | string>) {
     this.#ages = ages;
@@ -117,7 +118,7 @@ export class AttributeRecords {
     }
     // Answers overtake each other.
     if (requestedAt < (this.#records.get(inode)?.validity.asOf ?? 0)) return answered;
-    setBounded(this.#records, inode, {
+    this.#records.set(inode, {
       ...{ attributes: answered, validity, answeredMs: this.#ages.nowMs() },
       prefetched: this.#ages.ttlMs > 0 && (prefetched || kind === 'directory'),
       ...{ isUncertain, askedAt },
@@ -142,7 +143,7 @@ export class AttributeRecords {
   /** A file is being written here. Its open file knows more; look-ups and opens are answered by the cluster. */
   written(inode: number): void {
     const record = this.#records.get(inode);
-    if (record !== undefined) setBounded(this.#beforeWrites, inode, record);
+    if (record !== undefined) this.#beforeWrites.set(inode, record);
     this.#records.delete(inode);
     this.#sequencer.changed(inode);
   }

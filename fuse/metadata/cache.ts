@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
 import { Sequencer } from '../../base/sequencer.ts';
 import { laterNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
@@ -5,7 +6,7 @@ import type { Attributes, ListedPage } from '../backend.ts';
 import { CachedNames } from '../kernel-view/cached-names.ts';
 import { placeKey } from '../place.ts';
 import type { Answered, NamePlace } from '../transport.ts';
-import { Ages, type Learned, RECORDS_MAX, setBounded } from './ages.ts';
+import { Ages, type Learned, RECORDS_MAX } from './ages.ts';
 import { AttributeRecords, type Origin } from './attribute-records.ts';
 import { DelegatedDirectories } from './delegated-directories.ts';
 
@@ -36,7 +37,7 @@ export class MetadataCache {
   readonly kernelNames: CachedNames;
   readonly #ages: Ages;
   /** By place (`placeKey`). */
-  readonly #names = new Map<string, NameRecord>();
+  readonly #names = new BoundedMap<string, NameRecord>(RECORDS_MAX);
   /** Own changes, by inode and by place. Sequence numbers are milliseconds. */
   readonly #sequencer: Sequencer<number | string>;
 
@@ -154,7 +155,7 @@ export class MetadataCache {
     const { inode, kind } = attributes;
     const wasValid = before?.inode === inode && this.#ages.leftMs(before) > 0;
     const isKept = prefetched || kind !== 'file' || wasValid;
-    setBounded(this.#names, key, { inode, validity, answeredMs: this.#ages.nowMs(), isKept, isAsked });
+    this.#names.set(key, { inode, validity, answeredMs: this.#ages.nowMs(), isKept, isAsked });
     return answered;
   }
 
@@ -250,7 +251,7 @@ export class MetadataCache {
     }
     if (!this.attributes.renamed(inode, atNs, isPast)) return;
     const learned = { validity: { requestedAt: since, asOf: since }, answeredMs: this.#ages.nowMs() };
-    setBounded(this.#names, placeKey(to), { inode, ...learned, isKept: true, isAsked: false });
+    this.#names.set(placeKey(to), { inode, ...learned, isKept: true, isAsked: false });
   }
 
   /** @returns the inode that had the name when it was learned last */

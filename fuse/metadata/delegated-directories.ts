@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
 import { Sequencer } from '../../base/sequencer.ts';
 import type { World } from '../../base/world.ts';
 import type { Attributes, ListedPage, NodeKind } from '../backend.ts';
@@ -116,7 +117,7 @@ export class DelegatedDirectories {
   readonly #world: World;
   readonly #ttlMs: number;
   readonly #isDelegated: (directory: number) => boolean;
-  readonly #delegations = new Map<number, Delegation>();
+  readonly #delegations = new BoundedMap<number, Delegation>(DIRECTORIES_MAX);
   /** Directories whose delegation is requested, with the names that were changed meanwhile. */
   readonly #requested = new Map<number, Set<string>>();
   readonly #linked = new Set<number>();
@@ -275,10 +276,6 @@ export class DelegatedDirectories {
       begunAt: this.#sequencer.request(),
       listedAt: Number.NEGATIVE_INFINITY,
     });
-    for (const oldest of this.#delegations.keys()) {
-      if (this.#delegations.size <= DIRECTORIES_MAX) return;
-      this.#delegations.delete(oldest);
-    }
   }
 
   /** Its names are forgotten. */

@@ -1,9 +1,9 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
 import type { World } from '../../base/world.ts';
 import type { Attributes, BirthBackend, FileSystemBackend, ListedPage } from '../backend.ts';
 import type { Log } from '../transport.ts';
 import type { MetadataCache } from './cache.ts';
 import { type DelegatedDirectory, NAMES_MAX } from './delegated-directories.ts';
-import { Moments } from './moments.ts';
 
 /** A recalled directory is not requested again for so long, in milliseconds: another client creates names in it. */
 const RECALLED_MS = 5_000;
@@ -11,6 +11,8 @@ const RECALLED_MS = 5_000;
 const REFUSED_MS = 250;
 /** Names that are requested together with a directory. */
 const NAMES_COUNT = 1_000;
+/** Directories of which the last recall and the last refused request are remembered. */
+const DIRECTORIES_MAX = 1_000;
 const EMPTY: ListedPage = { entries: [], more: false };
 
 export interface DelegationRequestEvents {
@@ -29,8 +31,9 @@ export class DelegationRequests {
   readonly #cache: MetadataCache;
   readonly #log: Log;
   readonly #events: DelegationRequestEvents;
-  readonly #recalledMs: Moments;
-  readonly #refusedMs: Moments;
+  readonly #world: World;
+  /** Until when a directory is not requested. */
+  readonly #notBeforeMs = new BoundedMap<number, number>(DIRECTORIES_MAX);
   /** By directory; each resolves at the end of the request. */
   readonly #underWay = new Map<number, Promise<void>>();
   /** Directories whose next names are requested. */
@@ -44,8 +47,7 @@ export class DelegationRequests {
     log: Log,
     events: DelegationRequestEvents,
   ) {
-    this.#recalledMs = new Moments(world);
-    this.#refusedMs = new Moments(world);
+    this.#world = world;
     this.#backend = backend;
     this.#births = births;
     this.#cache = cache;
@@ -65,7 +67,12 @@ export class DelegationRequests {
   recalled(directory: number): void {
     const { delegations } = this.#cache;
     delegations.end(directory);
-    if (!delegations.isChanging(directory)) this.#recalledMs.note(directory);
+    if (!delegations.isChanging(directory)) this.#wait(directory, RECALLED_MS);
+  }
+
+  #wait(directory: number, forMs: number): void {
+    const notBeforeMs = Math.max(this.#world.nowMs() + forMs, this.#notBeforeMs.get(directory) ?? 0);
+    this.#notBeforeMs.set(directory, notBeforeMs);
   }
 
   /** Resolves when no request for it is under way: changes that never pause would keep it from being delegated. */
@@ -75,8 +82,7 @@ export class DelegationRequests {
 
   /** Requests the directory, unless that was refused a moment ago, or it was recalled for another client. */
   async send(directory: number): Promise<void> {
-    const isTooSoon =
-      this.#recalledMs.sinceMs(directory) < RECALLED_MS || this.#refusedMs.sinceMs(directory) < REFUSED_MS;
+    const isTooSoon = this.#world.nowMs() < (this.#notBeforeMs.get(directory) ?? 0);
     if (isTooSoon || this.#underWay.has(directory) || this.#backend.isAway()) return;
     const { delegations } = this.#cache;
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -89,7 +95,7 @@ export class DelegationRequests {
       const requestedAt = this.#events.request();
       const page = await this.#births.delegate(directory, NAMES_COUNT);
       if (page === null) {
-        this.#refusedMs.note(directory);
+        this.#wait(directory, REFUSED_MS);
         return;
       }
       // After it was delegated: no other client changes it from then on.

@@ -1,4 +1,5 @@
 import { assert } from '../../base/assert.ts';
+import { BoundedMap } from '../../base/bounded-map.ts';
 import type { ListedName } from './delegated-directories.ts';
 import { namesCompare } from './name-order.ts';
 
@@ -41,7 +42,7 @@ export class Listing {
   readonly #first: number;
   readonly #stretches: Stretch[] = [];
   /** By the place in `#stretches`, the one that was used last at the end. */
-  readonly #kept = new Map<number, readonly ListedEntry[]>();
+  readonly #kept = new BoundedMap<number, readonly ListedEntry[]>(KEPT_MAX);
   #complete = false;
   #listed: Promise<void> = Promise.resolve();
 
@@ -99,7 +100,7 @@ export class Listing {
     }
     const digests = Uint32Array.from(entries, ({ name }) => digest(name));
     this.#stretches.push({ after, last: end.name, first, digests });
-    this.#keep(
+    this.#kept.set(
       this.#stretches.length - 1,
       entries.map((entry, index) => ({ ...entry, position: first + index })),
     );
@@ -108,7 +109,7 @@ export class Listing {
   async #entries(place: number): Promise<readonly ListedEntry[]> {
     const kept = this.#kept.get(place);
     const entries = kept ?? (await this.#listAgain(this.#stretch(place)));
-    this.#keep(place, entries);
+    this.#kept.set(place, entries);
     return entries;
   }
 
@@ -134,15 +135,6 @@ export class Listing {
 
   #ask(after: string): ReturnType<List> {
     return this.#list(this.#inode, after, LIST_COUNT);
-  }
-
-  #keep(place: number, entries: readonly ListedEntry[]): void {
-    this.#kept.delete(place);
-    this.#kept.set(place, entries);
-    for (const oldest of this.#kept.keys()) {
-      if (this.#kept.size <= KEPT_MAX) break;
-      this.#kept.delete(oldest);
-    }
   }
 }
 

@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
 import type { World } from '../../base/world.ts';
 import { namesCompare } from './name-order.ts';
 
@@ -54,7 +55,7 @@ export class LookAhead {
   readonly #world: World;
   readonly #list: ListPage;
   readonly #windowMs: number;
-  readonly #courses = new Map<number, Course>();
+  readonly #courses = new BoundedMap<number, Course>(DIRECTORIES_MAX);
 
   /** @param windowMs look-ups that are further apart do not belong together; 0: nobody looks ahead */
   constructor(world: World, list: ListPage, windowMs: number) {
@@ -109,12 +110,7 @@ export class LookAhead {
       course = { ...fresh, lookups, isLarge: course?.isLarge ?? false };
     }
     course.lastMs = nowMs;
-    this.#courses.delete(parent);
     this.#courses.set(parent, course);
-    for (const oldest of this.#courses.keys()) {
-      if (this.#courses.size <= DIRECTORIES_MAX) break;
-      this.#courses.delete(oldest);
-    }
     return course;
   }
 

@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
@@ -16,9 +17,9 @@ const REMOVED_MAX = 1_000;
 export class RemovedDirectories {
   readonly #world: World;
   /** The latest last. */
-  readonly #known = new Map<number, Attributes>();
+  readonly #known = new BoundedMap<number, Attributes>(REMOVED_MAX);
   /** Directories whose names were removed here, where another mount may have renamed them before; the latest last. */
-  readonly #likely = new Map<number, Attributes>();
+  readonly #likely = new BoundedMap<number, Attributes>(REMOVED_MAX);
 
   constructor(world: World) {
     this.#world = world;
@@ -29,14 +30,12 @@ export class RemovedDirectories {
     if (last?.kind !== 'directory') return;
     this.#likely.delete(last.inode);
     if (!this.#known.has(last.inode)) this.#known.set(last.inode, { ...last, links: 0 });
-    limit(this.#known);
   }
 
   /** The name that it had was removed, by whichever directory had it then: whether it is gone the cluster answers. */
   addLikely(last: Attributes | undefined): void {
     if (last?.kind !== 'directory') return;
     this.#likely.set(last.inode, last);
-    limit(this.#likely);
   }
 
   /** @returns what was known of a directory that is likely to be gone */
@@ -55,13 +54,6 @@ export class RemovedDirectories {
     const changed = { ...known, ...changesOf(this.#world, request), changedNs: String(nowNs(this.#world)) };
     this.#known.set(inode, changed);
     return changed;
-  }
-}
-
-function limit(directories: Map<number, Attributes>): void {
-  for (const oldest of directories.keys()) {
-    if (directories.size <= REMOVED_MAX) break;
-    directories.delete(oldest);
   }
 }
 

@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
@@ -20,7 +21,6 @@ import {
   namedInode,
 } from '../metadata/delegated-directories.ts';
 import { DelegationRequests } from '../metadata/delegation-requests.ts';
-import { Moments } from '../metadata/moments.ts';
 import type { Place } from '../place.ts';
 import type { Log } from '../transport.ts';
 import { afterUnlinks } from './after-unlinks.ts';
@@ -34,6 +34,8 @@ import { isOverQuota, type LateError, type UnlinkEvents, type UnlinkOptions, Unl
 
 /** Who has made a second file in a directory within this time is about to make more of them. */
 const AGAIN_MS = 2_000;
+/** Directories of which that is remembered. */
+const DIRECTORIES_MAX = 1_000;
 /** So many files in a row are removed in the ordinary way: that shows that they may be. */
 const SHOWN_COUNT = 2;
 /** Who has removed so many in a row is about to remove more: to ask for the directory costs as much as two. */
@@ -71,7 +73,7 @@ export class DirectoryOps {
   readonly #contents = new SeenContents();
   readonly #files: UncommittedFiles;
   /** When a file was made in a directory in the ordinary way. */
-  readonly #madeMs: Moments;
+  readonly #madeMs = new BoundedMap<number, number>(DIRECTORIES_MAX);
   /** Files of the volume can come with their contents; not known before the first of them was made. */
   #isPossible = false;
   /** The volume has a quota: growth is asked for before contents of a file that has its name are stored. */
@@ -94,7 +96,6 @@ export class DirectoryOps {
     this.#log = log;
     this.#late = late;
     this.#files = new UncommittedFiles(world, pending, log);
-    this.#madeMs = new Moments(world);
     this.#streaks = new UnlinkStreaks(world, streakMs);
     const failed: UnlinkEvents['failed'] = (place, error) => {
       this.#streaks.end(place.parent);
@@ -512,8 +513,9 @@ export class DirectoryOps {
   #madeAtCluster(parent: number, attributes: Attributes): void {
     this.#learn(attributes);
     this.prepare();
-    const isAgain = this.#madeMs.sinceMs(parent) < AGAIN_MS;
-    this.#madeMs.note(parent);
+    const nowMs = this.#world.nowMs();
+    const isAgain = nowMs - (this.#madeMs.get(parent) ?? Number.NEGATIVE_INFINITY) < AGAIN_MS;
+    this.#madeMs.set(parent, nowMs);
     if (this.#isPossible && isAgain && !this.isHeld(parent)) void this.#requests.send(parent);
   }
 }
