@@ -1,7 +1,7 @@
-/** The words of the script language of the lease layer: servers, links, cells, kinds of messages. */
-import type { CellId, ServerId } from '../../base/ids.ts';
+/** The words of the script language of the lease layer: cells and kinds of messages. */
+import type { CellId } from '../../base/ids.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
-import { Words } from './script-words.ts';
+import { ServerWords } from './script-words.ts';
 
 export type Kind = LeaseMessage['kind'];
 
@@ -21,24 +21,12 @@ const KINDS: readonly Kind[] = [
 ];
 
 /** One line of a script of the lease layer. */
-export class LeaseWords extends Words {
-  readonly #servers: number;
+export class LeaseWords extends ServerWords {
   readonly #cells: number;
 
   constructor(place: string, line: string, servers: number, cells: number) {
-    super(place, line);
-    this.#servers = servers;
+    super(place, line, servers);
     this.#cells = cells;
-  }
-
-  server(): ServerId {
-    const name = this.next('a server');
-    return this.#named(name);
-  }
-
-  /** `abc`, or `*` for all. */
-  group(): ServerId[] {
-    return this.#group(this.next('servers'));
   }
 
   isCell(): boolean {
@@ -50,46 +38,10 @@ export class LeaseWords extends Words {
     return (this.isCell() ? this.natural('a cell', 1, this.#cells) : 1) as CellId;
   }
 
-  isLink(): boolean {
-    return this.peek().includes('->');
-  }
-
-  /** `a->b`, `ab->c`, `*->*`: from any of the left to any of the right. */
-  link(): { from: ServerId[]; to: ServerId[] } {
-    const text = this.next('a link');
-    const match = /^([a-z]+|\*)->([a-z]+|\*)$/.exec(text);
-    if (match === null) return this.fail(`a link reads like a->b, ab->c or *->*, not "${text}"`);
-    return { from: this.#group(match[1] as string), to: this.#group(match[2] as string) };
-  }
-
-  /** The rest of the line, one link or more, as pairs. */
-  links(): [ServerId, ServerId][] {
-    const pairs: [ServerId, ServerId][] = [];
-    do {
-      const { from, to } = this.link();
-      for (const a of from) for (const b of to) if (a !== b) pairs.push([a, b]);
-    } while (this.isLink());
-    return pairs;
-  }
-
   /** Kinds of messages, as many as follow; none means all. */
   kinds(): Kind[] {
     const kinds: Kind[] = [];
     while (!this.isOver()) kinds.push(this.oneOf('a kind of message', KINDS));
     return kinds;
-  }
-
-  #group(text: string): ServerId[] {
-    const names = text === '*' ? this.#names() : [...text];
-    return names.map((name) => this.#named(name));
-  }
-
-  #named(name: string): ServerId {
-    if (this.#names().includes(name)) return name as ServerId;
-    return this.fail(`there is no server "${name}", only ${this.#names().join(', ')}`);
-  }
-
-  #names(): string[] {
-    return Array.from({ length: this.#servers }, (_, i) => String.fromCharCode(97 + i));
   }
 }

@@ -13,7 +13,7 @@ import type { GroupMessage, Reply } from './replica-messages.ts';
 import type { ReplicaServer } from './replica-server.ts';
 
 /** A read that waits longer is sent to another server. */
-export const READ_WAIT_MS = 80;
+const READ_WAIT_MS = 80;
 
 interface WaitingRead {
   readonly key: string;

@@ -1,42 +1,62 @@
-/** Directed runs of a replica group: what a script can do, and the names that scripts use. */
+/**
+ * Directed runs of a replica group. A script controls leases, network and disks, and `ReplicaObserver` judges. The scripts are in
+ * `test/testdata/simulation/replica`: the name of a case, and below it indented statements, divided by `;`. `#` begins a comment.
+ *
+ *     servers 5, replicas 3          the cluster, first; also: begins made, begins created, resumes, agrees, lease 100ms,
+ *                                    read-lease 1500ms, start-guard 2s, two-leases (two servers may have one)
+ *     lead a [for 200ms]             gives a leases (of 2 s) until it is the primary
+ *     grant a 2s [view 1], revoke a  gives a lease, decided in a view; ends it
+ *     isolate ab, rejoin             no message reaches or leaves a and b; ends that for all
+ *     drop a->bc write, hold *->* other, part ab      what does not pass from now on (`other`: no message of a replica; part: between a
+ *                                    or b and the others); `once`: for one message; `pass` ends it all, and then `deliver [2]` delivers
+ *     write a x, commit a x          a change of a session of its own, and 40 ms; it commits. A value is a letter, `x@1` one of key 1
+ *     change a 91 x                  a change of session 91, which repeats it; also, at once: ask b, flush a, move a acd
+ *     answer change done             what the last change, ask, flush or move was answered: done, unknown, moved, flushed, the value
+ *                                    of an ask, nothing (yet), or `not done`; `ask:b`: of b; position change 1: by which operation
+ *     read a, shown a x              a read, and 40 ms; its value, `empty`, `nothing` (no answer), `something`, or `not x`
+ *     create x [71]                  the creator gets the contents
+ *     run [350ms], crash ab, start a, restart ab, pause a 400ms, open a, stop a
+ *     lose-power ab, wipe a, disk b 20ms [promise]    what was not synced is lost; all is; how long a step of b's disk takes
+ *     role a active, role a not active, serves a yes, guarded a yes, epoch a 2, inherits a 2 | nothing, trust a intact | none,
+ *     count created 1, members abc   what must hold
+ */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { ServerId } from '../../base/ids.ts';
 import type { ReplicaMessage } from '../../replica/messages.ts';
 import type { Write } from './replica-disk.ts';
 import { type GroupOptions, ReplicaGroup } from './replica-group.ts';
 import type { Answer, Reply } from './replica-messages.ts';
 import type { ReplicaServer } from './replica-server.ts';
+import { ServerWords } from './script-words.ts';
 import { Violation } from './violation.ts';
 
-export const A = 'a' as ServerId;
-export const B = 'b' as ServerId;
-export const C = 'c' as ServerId;
-export const D = 'd' as ServerId;
-export const E = 'e' as ServerId;
+const FOLDER = join(import.meta.dirname, '../testdata/simulation/replica');
+const SERVERS_MAX = 5;
 
 /** Longer than what a script does with one primary. A guard of a dead primary lasts as long, and the next one waits. */
 export const LONG_MS = 2_000;
 /** Enough for a reset or a write, and less than a heartbeat. */
-export const SHORT_MS = 40;
-/** Enough for several heartbeats. */
-export const HEARTBEATS_MS = 350;
-
-export const X: Write = { key: '0', value: 'xxxxxxxx' };
-export const Y: Write = { key: '0', value: 'yyyyyyyy' };
-export const Z: Write = { key: '0', value: 'zzzzzzzz' };
-
-/** Where the answer to a request will be. */
-export interface Handle {
-  answer: Answer | null;
-}
+const SHORT_MS = 40;
+const DISK_MS = 0.2;
 
 /** What happens to one message; null for nothing special. `message`: null where it is none of a replica. */
 export type Rule = (from: ServerId, to: ServerId, message: ReplicaMessage | null) => 'hold' | 'drop' | null;
 
+/** A request, with the answer once there is one. */
+export interface Handle {
+  answer: Answer | null;
+}
+
+/** A group under the control of a script. */
 export class Script {
   readonly group: ReplicaGroup;
   /** Servers that no message reaches or leaves. */
   readonly isolated = new Set<ServerId>();
-  rule: Rule = () => null;
+  /** The first that says something decides. */
+  rules: Rule[] = [];
+  /** The last request of each kind. */
+  readonly handles = new Map<string, Handle>();
   #session = 0;
   readonly #asked = new Set<string>();
 
@@ -44,7 +64,12 @@ export class Script {
     this.group = new ReplicaGroup({ seed: 1, servers: 3, leases: 'scripted', ...options });
     this.group.world.intercept = ({ from, to, message }) => {
       if (this.isolated.has(from) || this.isolated.has(to)) return 'drop';
-      return this.rule(from, to, message.kind === 'replica' ? message.frame.message : null) ?? 'pass';
+      const ofReplica = message.kind === 'replica' ? message.frame.message : null;
+      for (const rule of this.rules) {
+        const verdict = rule(from, to, ofReplica);
+        if (verdict !== null) return verdict;
+      }
+      return 'pass';
     };
   }
 
@@ -68,21 +93,12 @@ export class Script {
     return this.group.server(server).replica?.status(0).role;
   }
 
-  /** For how long a majority still keeps the primary's guard. */
-  guardMs(server: ServerId): number {
-    return this.group.server(server).replica?.servesForMs(this.group.processMs(server)) ?? 0;
-  }
-
-  mayServe(server: ServerId): boolean {
-    return this.group.server(server).reads.mayServe;
-  }
-
   /** A change by a session, which repeats it if it is called again. A refusal of the first attempt is final. */
   change(id: ServerId, session: number, write: Write): Handle {
     const request = `${session}.1`;
     const isFirst = !this.#asked.has(request);
     this.#asked.add(request);
-    return this.#ask(id, (server, reply) => {
+    return this.ask('change', id, (server, reply) => {
       server.change({ session, number: 1, since: 0 }, request, write, (answer) => {
         if (answer.kind === 'refused' && isFirst) this.group.observer.refused(request);
         reply(answer);
@@ -97,38 +113,21 @@ export class Script {
     return handle;
   }
 
-  /** As `write`; it commits. */
-  commit(server: ServerId, write: Write): void {
-    this.expect(this.write(server, write).answer?.kind === 'done', `${server} commits ${write.value}`);
-  }
-
-  /** A read, without time for it. */
-  ask(id: ServerId, key = '0'): Handle {
-    return this.#ask(id, (server, reply) => server.reads.read(key, reply));
-  }
-
-  read(server: ServerId, key = '0'): Handle {
-    const handle = this.ask(server, key);
-    this.run();
-    return handle;
-  }
-
-  /** What clients of the server read; null where they get no answer. */
-  shown(server: ServerId, key = '0'): string | null {
-    const { answer } = this.read(server, key);
-    return answer?.kind === 'value' ? answer.value : null;
-  }
-
-  flush(id: ServerId): Handle {
-    return this.#ask(id, (server, reply) => server.flush(reply));
+  /** What a client of the server reads; null where it gets no answer. */
+  shown(id: ServerId, key = '0'): string | null {
+    const { group } = this;
+    const handle = this.ask('read', id, (server, reply) => server.reads.read(key, reply));
+    group.world.runFor(SHORT_MS);
+    return handle.answer?.kind === 'value' ? handle.answer.value : null;
   }
 
   move(id: ServerId, members: readonly ServerId[]): Handle {
-    return this.#ask(id, (server, reply) => server.move(members, reply));
+    return this.ask('move', id, (server, reply) => server.move(members, reply));
   }
 
-  #ask(id: ServerId, ask: (server: ReplicaServer, reply: Reply) => void): Handle {
+  ask(kind: string, id: ServerId, ask: (server: ReplicaServer, reply: Reply) => void): Handle {
     const handle: Handle = { answer: null };
+    this.handles.set(kind, handle).set(`${kind}:${id}`, handle);
     this.group.world.call(id, () => {
       ask(this.group.server(id), (answer) => {
         handle.answer = answer;
@@ -137,47 +136,8 @@ export class Script {
     return handle;
   }
 
-  /** The creator gets the contents of the file, as often as this is called. */
-  create(write: Write, session = 70): void {
-    const { world, creator } = this.group;
-    if (world.isUp(creator))
-      world.call(creator, () => this.group.server(creator).creations.create(`${session}.1`, write));
-  }
-
-  stop(server: ServerId): void {
-    this.group.world.call(server, () => this.group.server(server).stop());
-  }
-
   open(...servers: readonly ServerId[]): void {
     for (const server of servers) this.group.world.call(server, () => this.group.server(server).open());
-  }
-
-  crash(...servers: readonly ServerId[]): void {
-    for (const server of servers) this.group.world.crash(server);
-  }
-
-  start(server: ServerId): void {
-    this.group.world.restart(server);
-  }
-
-  restart(server: ServerId): void {
-    this.crash(server);
-    this.start(server);
-  }
-
-  /** All that was not synced is lost, and the servers start at once. */
-  losePower(...servers: readonly ServerId[]): void {
-    this.group.faults.losePower(servers, () => 0, true);
-  }
-
-  /** Nothing passes between the two. */
-  between(a: ServerId, b: ServerId): Rule {
-    return (from, to) => ((from === a && to === b) || (from === b && to === a) ? 'drop' : null);
-  }
-
-  /** @returns how many messages were held back */
-  deliver(): number {
-    return this.group.world.deliver();
   }
 
   /** What the script relies on; a planted bug may also show here. */
@@ -203,3 +163,232 @@ export function directed(
     }
   };
 }
+
+// The language -----------------------------------------------------------------------------------
+
+type Step = (script: Script) => void;
+
+/** A value is a letter, eight times, of the key 0 or another one. */
+function writeParse(words: ServerWords): Write {
+  const [letter = '', key = '0'] = words.next('a value').split('@');
+  return { key, value: letter.repeat(8) };
+}
+
+const OPTIONS: Readonly<Record<string, (words: ServerWords) => Partial<GroupOptions>>> = {
+  servers: (words) => ({ servers: words.natural('the number of servers', 1, SERVERS_MAX) }),
+  replicas: (words) => ({ replicas: words.natural('the number of replicas', 1, SERVERS_MAX) }),
+  begins: (words) => ({ begins: words.oneOf('how the file begins', ['made', 'created']) }),
+  resumes: () => ({ resumes: true }),
+  agrees: () => ({ agrees: true }),
+  lease: (words) => ({ leaseMs: words.durationMs('the length of a lease') }),
+  'read-lease': (words) => ({ readLeaseMs: words.durationMs('the length of a read lease') }),
+  'start-guard': (words) => ({ startGuardMs: words.durationMs('the guard after a start') }),
+};
+
+/** `drop a->bc write ack`, or once. */
+function ruleParse(words: ServerWords, verdict: 'hold' | 'drop'): Step {
+  const isOnce = words.skip('once');
+  const { from, to } = words.link();
+  const kinds: string[] = [];
+  while (!words.isOver()) kinds.push(words.next('a kind of message'));
+  return ({ rules }) => {
+    let left = isOnce ? 1 : Infinity;
+    rules.push((sender, receiver, message) => {
+      const isMeant = kinds.length === 0 || kinds.includes(message?.kind ?? 'other');
+      return isMeant && from.includes(sender) && to.includes(receiver) && left-- > 0 ? verdict : null;
+    });
+  };
+}
+
+/** A statement about servers, one after the other. */
+const each =
+  (act: (script: Script, server: ServerId) => void) =>
+  (words: ServerWords): Step => {
+    const servers = words.group();
+    return (script) => {
+      for (const server of servers) act(script, server);
+    };
+  };
+
+/** Demands that a server, or what is named, is something, or is not that. */
+const demand =
+  (of: (script: Script, name: string) => unknown) =>
+  (words: ServerWords): Step => {
+    const name = words.next('of what');
+    const isNegated = words.skip('not');
+    const wanted = words.next('what it is');
+    return (script) => {
+      const found = of(script, name) ?? 'nothing';
+      const isThat = wanted === 'something' ? found !== 'nothing' : String(found) === wanted;
+      script.expect(isThat !== isNegated, `${words.place}: it is ${found}`);
+    };
+  };
+
+const handled = (kind: string, ask: (server: ReplicaServer, reply: Reply) => void) =>
+  each((script, server) => void script.ask(kind, server, ask));
+
+const STATEMENTS: Readonly<Record<string, (words: ServerWords) => Step>> = {
+  'two-leases': () => (script) => {
+    script.group.leasesExclude = false;
+  },
+  lead(words) {
+    const server = words.server();
+    const forMs = words.skip('for') ? words.durationMs('how long') : LONG_MS;
+    return (script) => script.lead(server, forMs);
+  },
+  grant(words) {
+    const server = words.server();
+    const forMs = words.durationMs('how long');
+    const view = words.skip('view') ? words.natural('the number of the view') : undefined;
+    return (script) => script.group.grant(server, forMs, view);
+  },
+  revoke: each(({ group }, server) => group.revoke(server)),
+  isolate: each(({ isolated }, server) => void isolated.add(server)),
+  rejoin:
+    () =>
+    ({ isolated }) =>
+      isolated.clear(),
+  drop: (words) => ruleParse(words, 'drop'),
+  hold: (words) => ruleParse(words, 'hold'),
+  part(words) {
+    const side = words.group();
+    return ({ rules }) =>
+      void rules.push((from, to) => (side.includes(from) === side.includes(to) ? null : 'drop'));
+  },
+  pass: () => (script) => {
+    script.rules = [];
+  },
+  deliver(words) {
+    const count = words.isOver() ? null : words.natural('how many');
+    return (script) => {
+      const delivered = script.group.world.deliver();
+      script.expect(
+        count === null ? delivered > 0 : delivered === count,
+        `${words.place}: it delivers ${delivered}`,
+      );
+    };
+  },
+  write(words) {
+    const [server, write] = [words.server(), writeParse(words)];
+    return (script) => void script.write(server, write);
+  },
+  commit(words) {
+    const [server, write] = [words.server(), writeParse(words)];
+    return (script) =>
+      script.expect(script.write(server, write).answer?.kind === 'done', `${words.place}: it commits`);
+  },
+  change(words) {
+    const [server, session, write] = [words.server(), words.natural('a session'), writeParse(words)];
+    return (script) => void script.change(server, session, write);
+  },
+  ask: handled('ask', (server, reply) => server.reads.read('0', reply)),
+  flush: handled('flush', (server, reply) => server.flush(reply)),
+  move(words) {
+    const [server, members] = [words.server(), words.group()];
+    return (script) => void script.move(server, members);
+  },
+  answer: demand(({ handles }, kind) => {
+    const answer = handles.get(kind)?.answer;
+    return answer?.kind === 'value' ? answer.value[0] : answer?.kind;
+  }),
+  position: demand(({ handles }, kind) => {
+    const answer = handles.get(kind)?.answer;
+    return answer?.kind === 'done' ? answer.seq : null;
+  }),
+  read: each((script, server) => void script.shown(server)),
+  shown: demand((script, server) => {
+    const value = script.shown(server as ServerId);
+    return value === '' ? 'empty' : value?.[0];
+  }),
+  create(words) {
+    const write = writeParse(words);
+    const session = words.isOver() ? 70 : words.natural('a session');
+    return ({ group }) => {
+      const { world, creator } = group;
+      if (!world.isUp(creator)) return;
+      world.call(creator, () => group.server(creator).creations.create(`${session}.1`, write));
+    };
+  },
+  run(words) {
+    const forMs = words.isOver() ? SHORT_MS : words.durationMs('how long');
+    return (script) => script.run(forMs);
+  },
+  crash: each(({ group }, server) => group.world.crash(server)),
+  start: each(({ group }, server) => group.world.restart(server)),
+  restart: each(({ group }, server) => {
+    group.world.crash(server);
+    group.world.restart(server);
+  }),
+  pause(words) {
+    const [server, forMs] = [words.server(), words.durationMs('how long')];
+    return ({ group }) => group.world.pause(server, forMs);
+  },
+  open: each((script, server) => script.open(server)),
+  stop: each(({ group }, server) => group.world.call(server, () => group.server(server).stop())),
+  'lose-power'(words) {
+    const servers = words.group();
+    return ({ group }) => group.faults.losePower(servers, () => 0, true);
+  },
+  wipe: each(({ group }, server) => group.faults.wipe(server, 0)),
+  disk(words) {
+    const [slow, slowMs] = [words.server(), words.durationMs('how long')];
+    const slowKind = words.isOver() ? null : words.next('a kind of step');
+    return ({ group }) => {
+      group.diskDelayMs = (server, kind) =>
+        server === slow && (slowKind ?? kind) === kind ? slowMs : DISK_MS;
+    };
+  },
+  role: demand((script, server) => script.role(server as ServerId)),
+  serves: demand(({ group }, server) => (group.server(server as ServerId).reads.mayServe ? 'yes' : 'no')),
+  guarded: demand(({ group }, server) => {
+    const id = server as ServerId;
+    return (group.server(id).replica?.servesForMs(group.processMs(id)) ?? 0) > 0 ? 'yes' : 'no';
+  }),
+  epoch: demand(({ group }, server) => group.server(server as ServerId).replica?.epoch.counter),
+  inherits: demand(({ group }, server) => group.server(server as ServerId).replica?.inheritedFrom?.counter),
+  trust: demand(({ group }, server) => group.disks.get(server as ServerId)?.trust),
+  count: demand(({ group }, name) => ({ ...group.counts, ...group.observer.counts })[name as 'created']),
+  members: demand(({ group }, server) => {
+    const { joint, members } = group.observer.view;
+    return joint !== undefined ? 'changing' : members.includes(server as ServerId) ? 'yes' : 'no';
+  }),
+};
+
+/** Reads a file of scripts. @throws ScriptError naming the line */
+function casesRead(file: string): Cases {
+  const cases = new Map<string, { options: Partial<GroupOptions>; steps: Step[] }>();
+  let last = { options: {}, steps: [] as Step[] };
+  for (const [index, line] of readFileSync(join(FOLDER, file), 'utf8').split('\n').entries()) {
+    const text = line.replace(/#.*/, '');
+    if (text.trim() === '') continue;
+    if (!text.startsWith(' ')) {
+      last = { options: {}, steps: [] };
+      cases.set(text.trim(), last);
+      continue;
+    }
+    for (const statement of text.split(';')) {
+      const words = new ServerWords(`${file}:${index + 1}: ${statement.trim()}`, statement, SERVERS_MAX);
+      const command = words.next('a statement');
+      const option = OPTIONS[command];
+      const step = STATEMENTS[command];
+      if (option !== undefined) last.options = { ...last.options, ...option(words) };
+      else if (step !== undefined) last.steps.push(step(words));
+      else words.fail(`there is no statement "${command}"`);
+      words.end();
+    }
+  }
+  return Object.fromEntries(
+    [...cases].map(([name, { options, steps }]) => [
+      name,
+      directed(options, (script) => {
+        for (const step of steps) step(script);
+      }),
+    ]),
+  );
+}
+
+/** The order of operations; which replicas may answer reads; disks and changes of members. */
+export const REPLICA_SCRIPTS: Cases = Object.assign(
+  {},
+  ...['order.txt', 'reads.txt', 'disks.txt'].map(casesRead),
+);

@@ -1,4 +1,5 @@
-/** The words that all scripts share: numbers, durations; and where a script is mistaken. */
+/** The words that all scripts share: numbers, durations, servers; and where a script is mistaken. */
+import type { ServerId } from '../../base/ids.ts';
 
 /** A script says something that cannot be played. The message begins with file and line. */
 export class ScriptError extends Error {
@@ -90,5 +91,56 @@ export class Words {
   offsetMs(wanted: string): number {
     const text = this.next(wanted);
     return durationParse(text) ?? this.fail(`${wanted} reads like +50ms or -50ms, not "${text}"`);
+  }
+}
+
+/** A line that names servers by one letter each. */
+export class ServerWords extends Words {
+  readonly #names: readonly string[];
+
+  constructor(place: string, line: string, servers: number) {
+    super(place, line);
+    this.#names = Array.from({ length: servers }, (_, i) => String.fromCharCode(97 + i));
+  }
+
+  server(): ServerId {
+    return this.#named(this.next('a server'));
+  }
+
+  /** `abc`, or `*` for all. */
+  group(): ServerId[] {
+    return this.#group(this.next('servers'));
+  }
+
+  isLink(): boolean {
+    return this.peek().includes('->');
+  }
+
+  /** `a->b`, `ab->c`, `*->*`: from any of the left to any of the right. */
+  link(): { from: ServerId[]; to: ServerId[] } {
+    const text = this.next('a link');
+    const match = /^([a-z]+|\*)->([a-z]+|\*)$/.exec(text);
+    if (match === null) return this.fail(`a link reads like a->b, ab->c or *->*, not "${text}"`);
+    return { from: this.#group(match[1] as string), to: this.#group(match[2] as string) };
+  }
+
+  /** The rest of the line, one link or more, as pairs. */
+  links(): [ServerId, ServerId][] {
+    const pairs: [ServerId, ServerId][] = [];
+    do {
+      const { from, to } = this.link();
+      for (const a of from) for (const b of to) if (a !== b) pairs.push([a, b]);
+    } while (this.isLink());
+    return pairs;
+  }
+
+  #group(text: string): ServerId[] {
+    const names = text === '*' ? this.#names : [...text];
+    return names.map((name) => this.#named(name));
+  }
+
+  #named(name: string): ServerId {
+    if (this.#names.includes(name)) return name as ServerId;
+    return this.fail(`there is no server "${name}", only ${this.#names.join(', ')}`);
   }
 }
