@@ -9,40 +9,40 @@ import { parseRemotePath } from './remote-path.ts';
 /** What stands behind `-o`, for the command line, for fstab and for the process of the mount alike. */
 export interface MountSettings {
   /** Base URLs; empty where `-o` names none. */
-  servers: string[];
+  readonly servers: readonly string[];
   /** Files that say who the mount is, and whom it believes. */
-  access: AccessFiles;
+  readonly access: AccessFiles;
   /** What the table of mounts shows as the source; null for `leasehold:VOLUME`. */
-  source: string | null;
-  readOnly: boolean;
+  readonly source: string | null;
+  readonly readOnly: boolean;
   /** Root lets everybody in without being asked. */
-  allowOther: boolean;
+  readonly allowOther: boolean;
   /** Programs may be run from here; set-user-id bits and devices count. */
-  exec: boolean;
-  suid: boolean;
-  devices: boolean;
+  readonly exec: boolean;
+  readonly suid: boolean;
+  readonly devices: boolean;
   /** When reads make access times later. */
-  accessTimes: 'relatime' | 'strictatime' | 'noatime';
+  readonly accessTimes: 'relatime' | 'strictatime' | 'noatime';
   /** Also of directories. */
-  directoryAccessTimes: boolean;
+  readonly directoryAccessTimes: boolean;
   /** Shown instead of what is stored; null for what is stored. */
-  uid: number | null;
-  gid: number | null;
-  fileMask: number | null;
-  directoryMask: number | null;
+  readonly uid: number | null;
+  readonly gid: number | null;
+  readonly fileMask: number | null;
+  readonly directoryMask: number | null;
   /** The longest that a call waits for the cluster, in milliseconds; null for what follows from its lease. */
-  operationTimeoutMs: number | null;
-  xattrs: boolean;
+  readonly operationTimeoutMs: number | null;
+  readonly xattrs: boolean;
   /** Whether `leasehold.*` attributes are part of the list of attributes; `auto`: of what `getfattr` is told. */
-  facts: 'auto' | 'listed' | 'hidden';
-  logLevel: 'error' | 'warn' | 'info' | 'debug';
-  cache: CacheMode;
+  readonly facts: 'auto' | 'listed' | 'hidden';
+  readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
+  readonly cache: CacheMode;
   /** A close waits for nothing. */
-  flushBehind: boolean;
+  readonly flushBehind: boolean;
   /** Contents are read from the disk of a server on this machine where that can be. */
-  localReads: boolean;
+  readonly localReads: boolean;
   /** How the process of the mount speaks with the kernel. */
-  transport: 'auto' | 'kernel' | 'native';
+  readonly transport: 'auto' | 'kernel' | 'native';
 }
 
 /** What a mount believes without asking: nothing, what it heard a moment ago, or what the cluster calls back before it changes. */
@@ -51,235 +51,158 @@ export type CacheMode =
   | { readonly kind: 'ttl'; readonly ageMs: number }
   | { readonly kind: 'leases' };
 
-export interface MountOption {
+interface MountOption {
   readonly name: string;
   /** What stands behind `=`, as the documentation names it; null for an option that is a word by itself. */
   readonly value: string | null;
   /** Its name as an option of `leasehold mount` and of the mount's process, such as `op-timeout`. */
-  readonly flag?: string;
+  readonly flag: string | undefined;
   /** One line for the documentation and for `--help`. */
   readonly effect: string;
-  /** @throws Error that says what is wrong with the value; the caller adds which option it was */
-  readonly apply: (settings: MountSettings, value: string) => void;
+  readonly set: SetOption;
 }
+
+/**
+ * @returns the settings that the option changes
+ * @throws Error that says what is wrong with the value; the caller adds which option it was
+ */
+type SetOption = (value: string, before: MountSettings) => Partial<MountSettings>;
 
 const OPERATION_TIMEOUT_MIN_MS = 100;
 const CACHE_AGE_DEFAULT_MS = 1_000;
 /** Of a server that is named without a port. */
 const SERVER_PORT = 7401;
-const NO_EFFECT = () => undefined;
 
-function word(name: string, effect: string, apply: (settings: MountSettings) => void): MountOption {
-  return { name, value: null, effect, apply };
+const FLAGS: Readonly<Record<string, string>> = {
+  servers: 'servers',
+  op_timeout: 'op-timeout',
+  noxattr: 'no-xattr',
+  cache: 'cache',
+  flush_behind: 'flush-behind',
+  local_reads: 'local-reads',
+  transport: 'transport',
+  log_level: 'log-level',
+};
+
+function valued(name: string, value: string | null, effect: string, set: SetOption): MountOption {
+  return { name, value, flag: FLAGS[name], effect, set };
 }
 
-function relatime(settings: MountSettings): void {
-  settings.accessTimes = 'relatime';
+function word(name: string, effect: string, settings: Partial<MountSettings> = {}): MountOption {
+  return valued(name, null, effect, () => settings);
 }
 
-function ignored(name: string, effect: string, value: string | null = null): MountOption {
-  return { name, value, effect, apply: NO_EFFECT };
+function choice<Value extends string>(
+  name: string,
+  values: readonly Value[],
+  effect: string,
+  set: (value: Value) => Partial<MountSettings>,
+): MountOption {
+  return valued(name, values.join('|'), effect, (text) => {
+    const value = values.find((one) => one === text);
+    if (value !== undefined) return set(value);
+    throw new Error(`"${text}" is not ${values.join(', ').replace(/, ([^,]*)$/, ' or $1')}`);
+  });
 }
 
 function accessFile(name: string, field: keyof AccessFiles, effect: string): MountOption {
-  return {
-    name,
-    value: 'FILE',
-    effect,
-    apply: (settings, value) => {
-      // The process of the mount stands in another folder.
-      settings.access = { ...settings.access, [field]: resolve(value) };
-    },
-  };
+  // The process of the mount has another working directory.
+  return valued(name, 'FILE', effect, (file, { access }) => ({
+    access: { ...access, [field]: resolve(file) },
+  }));
 }
+
+function ignored(name: string, effect: string, value: string | null = null): MountOption {
+  return valued(name, value, effect, () => ({}));
+}
+
+const RELATIME = { accessTimes: 'relatime' } as const;
 
 /** All options there are. A new one is a line here and a field of `MountSettings`. */
 export const MOUNT_OPTIONS: readonly MountOption[] = [
-  {
-    name: 'servers',
-    value: 'URL;URL;…',
-    flag: 'servers',
-    effect: 'base URLs of the cluster; may be given several times',
-    apply: (settings, value) => {
-      settings.servers.push(...serverUrls(value));
-    },
-  },
+  valued(
+    'servers',
+    'URL;URL;…',
+    'base URLs of the cluster; may be given several times',
+    (text, { servers }) => ({ servers: [...servers, ...serverUrls(text)] }),
+  ),
   accessFile('ca', 'ca', 'certificates of the authorities that are trusted'),
   accessFile('token_file', 'tokenFile', 'file with the token that says who mounts'),
   accessFile('client_cert', 'clientCert', 'certificate instead of a token'),
   accessFile('client_key', 'clientKey', 'its key'),
   accessFile('revoked', 'revoked', 'certificates of servers that are no longer trusted'),
-  {
-    name: 'op_timeout',
-    value: 'DURATION',
-    flag: 'op-timeout',
-    effect: 'the longest that a call waits for the cluster; then it fails with `ETIMEDOUT`',
-    apply: (settings, value) => {
-      settings.operationTimeoutMs = timeoutOf(value);
-    },
-  },
-  word('ro', 'nothing can be changed through this mount: `EROFS`', (settings) => {
-    settings.readOnly = true;
-  }),
-  word('rw', 'the default', (settings) => {
-    settings.readOnly = false;
-  }),
-  word('allow_other', 'all users may use the mount; always so where root mounts', (settings) => {
-    settings.allowOther = true;
-  }),
-  {
-    name: 'uid',
-    value: 'NUMBER',
-    effect: 'everything is shown as owned by this user',
-    apply: (settings, value) => {
-      settings.uid = idOf(value);
-    },
-  },
-  {
-    name: 'gid',
-    value: 'NUMBER',
-    effect: 'everything is shown as of this group',
-    apply: (settings, value) => {
-      settings.gid = idOf(value);
-    },
-  },
-  {
-    name: 'umask',
-    value: 'OCTAL',
-    effect: 'files and directories are shown with the permissions 777 without these',
-    apply: (settings, value) => {
-      settings.fileMask = maskOf(value);
-      settings.directoryMask = maskOf(value);
-    },
-  },
-  {
-    name: 'fmask',
-    value: 'OCTAL',
-    effect: 'the same for all but directories',
-    apply: (settings, value) => {
-      settings.fileMask = maskOf(value);
-    },
-  },
-  {
-    name: 'dmask',
-    value: 'OCTAL',
-    effect: 'the same for directories',
-    apply: (settings, value) => {
-      settings.directoryMask = maskOf(value);
-    },
-  },
-  word('noexec', 'no program can be run from here', (settings) => {
-    settings.exec = false;
-  }),
-  word('exec', 'the default', (settings) => {
-    settings.exec = true;
-  }),
-  word('nosuid', 'the default: set-user-id and set-group-id bits give no rights', (settings) => {
-    settings.suid = false;
-  }),
-  word('suid', 'they do; root only', (settings) => {
-    settings.suid = true;
-  }),
-  word('nodev', 'the default: device files are of no use', (settings) => {
-    settings.devices = false;
-  }),
-  word('dev', 'they are devices; root only', (settings) => {
-    settings.devices = true;
-  }),
+  valued(
+    'op_timeout',
+    'DURATION',
+    'the longest that a call waits for the cluster; then it fails with `ETIMEDOUT`',
+    (text) => ({ operationTimeoutMs: timeoutOf(text) }),
+  ),
+  word('ro', 'nothing can be changed through this mount: `EROFS`', { readOnly: true }),
+  word('rw', 'the default', { readOnly: false }),
+  word('allow_other', 'all users may use the mount; always so where root mounts', { allowOther: true }),
+  valued('uid', 'NUMBER', 'everything is shown as owned by this user', (text) => ({ uid: idOf(text) })),
+  valued('gid', 'NUMBER', 'everything is shown as of this group', (text) => ({ gid: idOf(text) })),
+  valued(
+    'umask',
+    'OCTAL',
+    'files and directories are shown with the permissions 777 without these',
+    (text) => ({ fileMask: maskOf(text), directoryMask: maskOf(text) }),
+  ),
+  valued('fmask', 'OCTAL', 'the same for all but directories', (text) => ({ fileMask: maskOf(text) })),
+  valued('dmask', 'OCTAL', 'the same for directories', (text) => ({ directoryMask: maskOf(text) })),
+  word('noexec', 'no program can be run from here', { exec: false }),
+  word('exec', 'the default', { exec: true }),
+  word('nosuid', 'the default: set-user-id and set-group-id bits give no rights', { suid: false }),
+  word('suid', 'they do; root only', { suid: true }),
+  word('nodev', 'the default: device files are of no use', { devices: false }),
+  word('dev', 'they are devices; root only', { devices: true }),
   word(
     'relatime',
     'the default: a read makes the access time later where nothing was read since the last change, or for a day',
-    relatime,
+    RELATIME,
   ),
-  word('strictatime', 'each read does', (settings) => {
-    settings.accessTimes = 'strictatime';
+  word('strictatime', 'each read does', { accessTimes: 'strictatime' }),
+  word('noatime', 'none does: access times change only when a program sets them', { accessTimes: 'noatime' }),
+  word('nodiratime', 'none of a directory does', { directoryAccessTimes: false }),
+  word('diratime', 'the default', { directoryAccessTimes: true }),
+  word('atime', 'as `relatime`', RELATIME),
+  word('norelatime', 'as `relatime`, which the kernel takes then, too', RELATIME),
+  word('nostrictatime', 'the same', RELATIME),
+  word('noxattr', 'no extended attributes; writes of a few KiB cost less', { xattrs: false }),
+  valued(
+    'cache',
+    'strict|leases|ttl:DURATION',
+    'which cached names and attributes are valid: none, those that the cluster has not recalled, or those of a moment ago; `ttl:1s` is the default',
+    (text) => ({ cache: cacheMode(text) }),
+  ),
+  word('flush_behind', '`close` returns before the cluster has what was written; `fsync` does not', {
+    flushBehind: true,
   }),
-  word('noatime', 'none does: access times change only when a program sets them', (settings) => {
-    settings.accessTimes = 'noatime';
-  }),
-  word('nodiratime', 'none of a directory does', (settings) => {
-    settings.directoryAccessTimes = false;
-  }),
-  word('diratime', 'the default', (settings) => {
-    settings.directoryAccessTimes = true;
-  }),
-  word('atime', 'as `relatime`', relatime),
-  word('norelatime', 'as `relatime`, which the kernel takes then, too', relatime),
-  word('nostrictatime', 'the same', relatime),
-  {
-    name: 'noxattr',
-    value: null,
-    flag: 'no-xattr',
-    effect: 'no extended attributes; writes of a few KiB cost less',
-    apply: (settings) => {
-      settings.xattrs = false;
-    },
-  },
-  {
-    name: 'cache',
-    value: 'strict|leases|ttl:DURATION',
-    flag: 'cache',
-    effect:
-      'which cached names and attributes are valid: none, those that the cluster has not recalled, or those of a moment ago; `ttl:1s` is the default',
-    apply: (settings, value) => {
-      settings.cache = cacheMode(value);
-    },
-  },
-  {
-    name: 'flush_behind',
-    value: null,
-    flag: 'flush-behind',
-    effect: '`close` returns before the cluster has what was written; `fsync` does not',
-    apply: (settings) => {
-      settings.flushBehind = true;
-    },
-  },
-  {
-    name: 'local_reads',
-    value: 'auto|off',
-    flag: 'local-reads',
-    effect:
-      'whether contents are read from the disk of a server on the same machine, where the mount may read its data folder, instead of being sent by it; `auto` is the default',
-    apply: (settings, value) => {
-      settings.localReads = oneOf(value, ['auto', 'off']) === 'auto';
-    },
-  },
-  {
-    name: 'transport',
-    value: 'auto|kernel|native',
-    flag: 'transport',
-    effect:
-      'how the mount speaks with the kernel: itself, which only root may, or with a library; `auto`, the default, is `kernel` where it can be',
-    apply: (settings, value) => {
-      settings.transport = oneOf(value, ['auto', 'kernel', 'native']);
-    },
-  },
-  {
-    name: 'facts',
-    value: 'auto|listed|hidden',
-    effect:
-      'whether `leasehold.*` attributes are in the list of attributes; `auto`, the default, is for `getfattr` alone',
-    apply: (settings, value) => {
-      settings.facts = oneOf(value, ['auto', 'listed', 'hidden']);
-    },
-  },
-  {
-    name: 'fsname',
-    value: 'TEXT',
-    effect: 'what `df` and the table of mounts show as the source',
-    apply: (settings, value) => {
-      settings.source = value;
-    },
-  },
-  {
-    name: 'log_level',
-    value: 'error|warn|info|debug',
-    flag: 'log-level',
-    effect: 'how much the mount writes to its log; `info` is the default',
-    apply: (settings, value) => {
-      settings.logLevel = oneOf(value, ['error', 'warn', 'info', 'debug']);
-    },
-  },
+  choice(
+    'local_reads',
+    ['auto', 'off'],
+    'whether contents are read from the disk of a server on the same machine, where the mount may read its data folder, instead of being sent by it; `auto` is the default',
+    (value) => ({ localReads: value === 'auto' }),
+  ),
+  choice(
+    'transport',
+    ['auto', 'kernel', 'native'],
+    'how the mount speaks with the kernel: itself, which only root may, or with a library; `auto`, the default, is `kernel` where it can be',
+    (transport) => ({ transport }),
+  ),
+  choice(
+    'facts',
+    ['auto', 'listed', 'hidden'],
+    'whether `leasehold.*` attributes are in the list of attributes; `auto`, the default, is for `getfattr` alone',
+    (facts) => ({ facts }),
+  ),
+  valued('fsname', 'TEXT', 'what `df` and the table of mounts show as the source', (source) => ({ source })),
+  choice(
+    'log_level',
+    ['error', 'warn', 'info', 'debug'],
+    'how much the mount writes to its log; `info` is the default',
+    (logLevel) => ({ logLevel }),
+  ),
   ignored('default_permissions', 'the kernel checks permissions always'),
   ignored('lazytime', 'access times always follow behind'),
   ignored('nolazytime', 'the same'),
@@ -290,16 +213,37 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
   ignored('auto', 'for `mount -a`'),
   ignored('noauto', 'for `mount -a`'),
   ignored('user', 'for mount(8): who may mount and unmount', '[NAME]'),
-  ignored('nouser', 'the same'),
-  ignored('users', 'the same'),
-  ignored('nousers', 'the same'),
-  ignored('owner', 'the same'),
-  ignored('noowner', 'the same'),
-  ignored('group', 'the same'),
-  ignored('nogroup', 'the same'),
+  ...['nouser', 'users', 'nousers', 'owner', 'noowner', 'group', 'nogroup'].map((name) =>
+    ignored(name, 'the same'),
+  ),
   ignored('comment', 'for people', 'TEXT'),
   ignored('x-*', 'for systemd and others that read fstab', '[TEXT]'),
 ];
+
+const DEFAULTS: MountSettings = {
+  servers: [],
+  access: {},
+  source: null,
+  readOnly: false,
+  allowOther: false,
+  exec: true,
+  suid: false,
+  devices: false,
+  accessTimes: 'relatime',
+  directoryAccessTimes: true,
+  uid: null,
+  gid: null,
+  fileMask: null,
+  directoryMask: null,
+  operationTimeoutMs: null,
+  xattrs: true,
+  facts: 'auto',
+  logLevel: 'info',
+  cache: { kind: 'ttl', ageMs: CACHE_AGE_DEFAULT_MS },
+  flushBehind: false,
+  localReads: true,
+  transport: 'auto',
+};
 
 const BY_NAME = new Map(MOUNT_OPTIONS.map((option) => [option.name, option]));
 
@@ -310,56 +254,28 @@ const BY_NAME = new Map(MOUNT_OPTIONS.map((option) => [option.name, option]));
  * @throws CommandFailure of usage that names the option, and the known one that comes nearest
  */
 export function parseMountOptions(texts: readonly string[], sloppy = false): MountSettings {
-  const settings: MountSettings = {
-    servers: [],
-    access: {},
-    source: null,
-    readOnly: false,
-    allowOther: false,
-    exec: true,
-    suid: false,
-    devices: false,
-    accessTimes: 'relatime',
-    directoryAccessTimes: true,
-    uid: null,
-    gid: null,
-    fileMask: null,
-    directoryMask: null,
-    operationTimeoutMs: null,
-    xattrs: true,
-    facts: 'auto',
-    logLevel: 'info',
-    cache: { kind: 'ttl', ageMs: CACHE_AGE_DEFAULT_MS },
-    flushBehind: false,
-    localReads: true,
-    transport: 'auto',
-  };
   const options = texts.flatMap(splitOptions);
   // First: mount(8) repeats the options of a mount that it is to change, as the kernel has them.
   if (options.some(({ name }) => name === 'remount')) throw remountRefused();
+  let settings = DEFAULTS;
   for (const { name, value } of options) {
     const option = BY_NAME.get(/^x-/i.test(name) ? 'x-*' : name);
-    if (option === undefined) {
-      if (sloppy) continue;
-      throw unknownOption(name);
-    }
-    applyOption(option, settings, value);
+    if (option !== undefined) settings = { ...settings, ...changed(option, value, settings) };
+    else if (!sloppy) throw unknownOption(name);
   }
   return settings;
 }
 
-function applyOption(option: MountOption, settings: MountSettings, value: string | null): void {
-  const optional = option.value?.startsWith('[') === true;
-  if (value === null && option.value !== null && !optional) {
-    throw refusal(option.name, `it needs a value, as in ${option.name}=${option.value}`);
-  }
-  if (value !== null && option.value === null) throw refusal(option.name, 'it takes no value');
+function changed(option: MountOption, value: string | null, before: MountSettings): Partial<MountSettings> {
+  const { name, value: form } = option;
+  if (value === null && form !== null && !form.startsWith('['))
+    throw refusal(name, `it needs a value, as in ${name}=${form}`);
+  if (value !== null && form === null) throw refusal(name, 'it takes no value');
   try {
-    option.apply(settings, value ?? '');
+    return option.set(value ?? '', before);
   } catch (error) {
-    if (error instanceof Error && !(error instanceof CommandFailure))
-      throw refusal(option.name, error.message);
-    throw error;
+    if (!(error instanceof Error) || error instanceof CommandFailure) throw error;
+    throw refusal(name, error.message);
   }
 }
 
@@ -476,7 +392,7 @@ export function serverUrls(text: string): string[] {
 }
 
 /** What is mounted: a volume or a snapshot, or a directory of one. */
-export interface MountSource {
+interface MountSource {
   /** Or `volume@snapshot`. */
   readonly volume: string;
   /** Begins with `/`; `/` alone for the whole volume. */
@@ -526,11 +442,4 @@ function idOf(text: string): number {
 function maskOf(text: string): number {
   if (!/^0?[0-7]{1,3}$/.test(text)) throw new Error(`"${text}" is not an octal number of up to 777`);
   return Number.parseInt(text, 8);
-}
-
-function oneOf<Value extends string>(text: string, values: readonly Value[]): Value {
-  const found = values.find((value) => value === text);
-  if (found === undefined)
-    throw new Error(`"${text}" is not ${values.join(', ').replace(/, ([^,]*)$/, ' or $1')}`);
-  return found;
 }
