@@ -1,15 +1,14 @@
 import { ServiceError } from '../base/errors.ts';
 import type { Attributes } from '../wire/catalog-api.ts';
 import type { FileState } from '../wire/http-api.ts';
+import { ahead } from './ahead.ts';
 import type { ClusterClient } from './cluster-client.ts';
 import { entityTag } from './entity-tag.ts';
 import type { CallOptions } from './exchange.ts';
-import type { FileHandle, ReadResult } from './file-handle.ts';
+import type { FileHandle } from './file-handle.ts';
 
 const PIECE_BYTES = 1024 * 1024;
 const PIECES_IN_FLIGHT_MAX = 4;
-
-export type DownloadOptions = CallOptions;
 
 export interface Download {
   readonly attributes: Attributes;
@@ -28,7 +27,7 @@ export async function downloadFile(
   client: ClusterClient,
   volume: string,
   path: string,
-  options: DownloadOptions = {},
+  options: CallOptions = {},
 ): Promise<Download> {
   const attributes = await client.resolve(volume, path, options);
   if (attributes.kind === 'directory') {
@@ -51,28 +50,20 @@ async function* readPieces(
   file: FileHandle,
   begun: FileState,
   name: string,
-  options: DownloadOptions,
+  options: CallOptions,
 ): AsyncGenerator<Uint8Array, void, undefined> {
-  const pieces: Promise<ReadResult>[] = [];
-  let asked = 0;
+  const offsets = function* (): Generator<number> {
+    for (let offset = 0; offset < begun.sizeBytes; offset += PIECE_BYTES) yield offset;
+  };
+  const lengthAt = (offset: number): number => Math.min(PIECE_BYTES, begun.sizeBytes - offset);
   let yielded = 0;
-  try {
-    while (yielded < begun.sizeBytes) {
-      while (pieces.length < PIECES_IN_FLIGHT_MAX && asked < begun.sizeBytes) {
-        const piece = file.read(asked, Math.min(PIECE_BYTES, begun.sizeBytes - asked), options);
-        // A failure is looked at when the piece's turn comes; until then it is not an unhandled one.
-        piece.catch(() => {});
-        pieces.push(piece);
-        asked += Math.min(PIECE_BYTES, begun.sizeBytes - asked);
-      }
-      const expected = Math.min(PIECE_BYTES, begun.sizeBytes - yielded);
-      const { bytes } = await (pieces.shift() as Promise<ReadResult>);
-      if (bytes.length !== expected) throw changed(name);
-      yielded += bytes.length;
-      yield bytes;
-    }
-  } finally {
-    await Promise.allSettled(pieces);
+  const pieces = ahead(offsets(), PIECES_IN_FLIGHT_MAX, (offset) =>
+    file.read(offset, lengthAt(offset), options),
+  );
+  for await (const { bytes } of pieces) {
+    if (bytes.length !== lengthAt(yielded)) throw changed(name);
+    yielded += bytes.length;
+    yield bytes;
   }
   const ended = await file.state(options);
   const { epoch, seq } = begun.contents;

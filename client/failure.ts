@@ -21,8 +21,18 @@ export const EXIT_USAGE = 2;
 export const EXIT_NOT_FOUND = 3;
 export const EXIT_PRECONDITION = 4;
 export const EXIT_TEMPORARY = 5;
-export const EXIT_AUTHORIZATION = 6;
 export const EXIT_DEGRADED = 7;
+
+const failureWith =
+  (exit: number) =>
+  (message: string, hint?: string, options?: ErrorOptions): CommandFailure =>
+    new CommandFailure(exit, message, hint, options);
+
+export const generalFailure = failureWith(EXIT_FAILED);
+export const usageFailure = failureWith(EXIT_USAGE);
+export const notFoundFailure = failureWith(EXIT_NOT_FOUND);
+export const preconditionFailure = failureWith(EXIT_PRECONDITION);
+export const temporaryFailure = failureWith(EXIT_TEMPORARY);
 
 const HINTS: Partial<Record<ErrorCode, string>> = {
   unauthorized:

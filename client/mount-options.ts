@@ -2,7 +2,7 @@ import { resolve } from 'node:path';
 import { editDistance } from '../base/edit-distance.ts';
 import { isTreeName } from '../wire/access.ts';
 import type { AccessFiles } from './access.ts';
-import { CommandFailure, EXIT_USAGE } from './failure.ts';
+import { CommandFailure, usageFailure } from './failure.ts';
 import { formatDuration, parseDurationMs } from './quantities.ts';
 import { parseRemotePath } from './remote-path.ts';
 
@@ -343,8 +343,7 @@ function cacheMode(value: string): CacheMode {
 }
 
 function remountRefused(): CommandFailure {
-  return new CommandFailure(
-    EXIT_USAGE,
+  return usageFailure(
     'Cannot use the mount option "remount": a mount stays as it was made',
     '"leasehold umount" it, and mount it with the other options',
   );
@@ -356,15 +355,11 @@ function unknownOption(name: string): CommandFailure {
     near === null
       ? '"leasehold mount --help" names the options'
       : `the option that comes nearest is "${near}"`;
-  return new CommandFailure(
-    EXIT_USAGE,
-    `Cannot use the mount option "${name}": there is no such option`,
-    hint,
-  );
+  return usageFailure(`Cannot use the mount option "${name}": there is no such option`, hint);
 }
 
 function refusal(name: string, why: string): CommandFailure {
-  return new CommandFailure(EXIT_USAGE, `Cannot use the mount option "${name}": ${why}`);
+  return usageFailure(`Cannot use the mount option "${name}": ${why}`);
 }
 
 /** @returns the known option that takes the fewest changes of letters, if it takes few */
@@ -407,8 +402,7 @@ export function parseMountSource(text: string): MountSource {
   const volume = text.endsWith(':') ? text.slice(0, -1) : text;
   if (isTreeName(volume)) return { volume, path: '/' };
   if (!text.includes(':')) {
-    throw new CommandFailure(
-      EXIT_USAGE,
+    throw usageFailure(
       `Cannot mount "${text}": that is no VOLUME, VOLUME@SNAPSHOT or VOLUME:/directory`,
       'a volume is 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first',
     );

@@ -9,11 +9,12 @@ import type { AccessFiles } from './access.ts';
 import {
   CommandFailure,
   EXIT_FAILED,
-  EXIT_NOT_FOUND,
-  EXIT_PRECONDITION,
-  EXIT_TEMPORARY,
-  EXIT_USAGE,
+  generalFailure,
   isSystemError,
+  notFoundFailure,
+  preconditionFailure,
+  temporaryFailure,
+  usageFailure,
 } from './failure.ts';
 import { deviceObstacle } from './fuse-device.ts';
 import { createMountLog, nameMountLog, OWN_LOG_VARIABLE } from './mount-log.ts';
@@ -122,8 +123,7 @@ function asksForRoot({ options = [], sloppy }: MountOptions): boolean {
 /** @returns the directory by its real name, with room for the mount */
 async function prepare(options: MountOptions): Promise<string> {
   const obstacle = await mountObstacle();
-  if (obstacle !== null && !asksForRoot(options))
-    throw new CommandFailure(EXIT_FAILED, `Cannot mount: ${obstacle}`);
+  if (obstacle !== null && !asksForRoot(options)) throw generalFailure(`Cannot mount: ${obstacle}`);
   const directory = await canonicalOrFail(options.directory, `make it first: mkdir -p ${options.directory}`);
   await makeRoom(directory);
   return directory;
@@ -213,8 +213,7 @@ function daemonArguments(options: MountOptions, directory: string): string[] {
 async function makeRoom(directory: string): Promise<void> {
   const look = await lookAt(directory);
   if (look === 'missing') {
-    throw new CommandFailure(
-      EXIT_NOT_FOUND,
+    throw notFoundFailure(
       `Cannot mount on "${directory}": there is no such directory`,
       `create it with: mkdir -p ${directory}`,
     );
@@ -226,17 +225,14 @@ async function makeRoom(directory: string): Promise<void> {
   const mounted = await mountAt(directory);
   if (mounted?.type.startsWith('fuse')) {
     const hangs = look === 'hangs' ? ', which does not answer' : '';
-    throw new CommandFailure(
-      EXIT_PRECONDITION,
+    throw preconditionFailure(
       `Cannot mount on "${directory}": ${mounted.source} is mounted there already${hangs}`,
       `"leasehold umount ${hangs === '' ? '' : '--lazy '}${directory}" removes it`,
     );
   }
-  if (look === 'hangs')
-    throw new CommandFailure(EXIT_FAILED, `Cannot mount on "${directory}": it does not answer`);
+  if (look === 'hangs') throw generalFailure(`Cannot mount on "${directory}": it does not answer`);
   if (look === 'other')
-    throw new CommandFailure(
-      EXIT_USAGE,
+    throw usageFailure(
       `Cannot mount on "${directory}": it is not a directory`,
       'make one beside it with mkdir, and name that',
     );
@@ -278,7 +274,7 @@ async function becomeReady(child: ChildProcess, log: string | null, timeoutMs: n
   const abort = new AbortController();
   const late = systemWorld.sleep(timeoutMs, { signal: abort.signal }).then(() => {
     const message = `Cannot mount: it was not usable after ${formatDuration(timeoutMs)}`;
-    throw new CommandFailure(EXIT_TEMPORARY, message, log === null ? '' : `its log is ${log}`);
+    throw temporaryFailure(message, log === null ? '' : `its log is ${log}`);
   });
   ended.catch(() => {});
   late.catch(() => {});
@@ -290,7 +286,7 @@ async function becomeReady(child: ChildProcess, log: string | null, timeoutMs: n
     }
     const { code, message = line, hint = '' } = said.error ?? {};
     if (isErrorCode(code)) throw new ServiceError(code, `Cannot mount: ${String(message)}`);
-    throw new CommandFailure(EXIT_FAILED, `Cannot mount: ${String(message)}`, String(hint));
+    throw generalFailure(`Cannot mount: ${String(message)}`, String(hint));
   } finally {
     abort.abort();
     child.removeAllListeners();

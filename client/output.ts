@@ -34,6 +34,11 @@ export function formatTable(rows: readonly (readonly string[])[]): string[] {
   );
 }
 
+/** @param header of the columns, where they have one */
+export function printTable(rows: readonly (readonly string[])[], header?: readonly string[]): void {
+  for (const line of formatTable(header === undefined ? rows : [header, ...rows])) printLine(line);
+}
+
 /** @returns `name` with characters that could command a terminal replaced, if a terminal is what it goes to */
 export function printable(name: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it is about

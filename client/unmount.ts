@@ -1,13 +1,13 @@
 import { existsSync } from 'node:fs';
 import { systemWorld } from '../world/system-world.ts';
 import {
-  CommandFailure,
-  EXIT_FAILED,
-  EXIT_NOT_FOUND,
-  EXIT_PRECONDITION,
-  EXIT_TEMPORARY,
+  type CommandFailure,
+  generalFailure,
   isSystemError,
+  notFoundFailure,
+  preconditionFailure,
   systemReason,
+  temporaryFailure,
 } from './failure.ts';
 import {
   canonical,
@@ -51,12 +51,11 @@ export async function unmountDirectory(
   const mounted = await mountAt(directory);
   if (mounted === null) {
     if (!existsSync(directory))
-      throw new CommandFailure(EXIT_NOT_FOUND, `Cannot unmount "${directory}": there is no such directory`);
-    throw new CommandFailure(EXIT_PRECONDITION, `Cannot unmount "${directory}": nothing is mounted there`);
+      throw notFoundFailure(`Cannot unmount "${directory}": there is no such directory`);
+    throw preconditionFailure(`Cannot unmount "${directory}": nothing is mounted there`);
   }
   if (!mounted.type.startsWith('fuse')) {
-    throw new CommandFailure(
-      EXIT_PRECONDITION,
+    throw preconditionFailure(
       `Cannot unmount "${directory}": a file system of type ${mounted.type} is mounted there, not a volume`,
     );
   }
@@ -67,8 +66,7 @@ export async function unmountDirectory(
   const stored = await storeFirst(directory, daemons, wait);
   const isLost = stored.kind === 'lost';
   if (isLost && !lazy) {
-    throw new CommandFailure(
-      EXIT_TEMPORARY,
+    throw temporaryFailure(
       `"${directory}" stays mounted, for not all that was written is stored: ${stored.why}`,
       'its log says what; the next "leasehold umount" tries what can still be stored, and --lazy gives it up',
     );
@@ -84,10 +82,7 @@ export async function unmountDirectory(
   else await ended(directory, daemons, wait);
   if (isLost) {
     const why = isElsewhere ? `${stored.why}\n  ${goesOn}` : stored.why;
-    throw new CommandFailure(
-      EXIT_TEMPORARY,
-      `Unmounted "${directory}", and not all that was written is stored: ${why}`,
-    );
+    throw temporaryFailure(`Unmounted "${directory}", and not all that was written is stored: ${why}`);
   }
   return isElsewhere ? `Unmounted "${directory}" here, and all that was written is stored; ${goesOn}` : null;
 }
@@ -121,7 +116,7 @@ function leftToUsers(
       ? 'and not all that was written is stored'
       : 'but it is not known that all that was written is stored';
   const why = left.length === 0 ? stored.why : `${stored.why}\n  ${goesOn}`;
-  throw new CommandFailure(EXIT_TEMPORARY, `Unmounted "${directory}", ${what}: ${why}`);
+  throw temporaryFailure(`Unmounted "${directory}", ${what}: ${why}`);
 }
 
 /** Neither a child of this process nor kept by another namespace: there is no event for its end. */
@@ -181,8 +176,7 @@ async function store(
     if (synced.kind === 'done') return;
     why = synced.kind === 'missing' ? 'the program sync is not installed' : synced.output;
   }
-  throw new CommandFailure(
-    EXIT_TEMPORARY,
+  throw temporaryFailure(
     `Unmounted "${directory}" here, but it is not known that all that was written is stored: ${why}\n  ${goesOn}`,
     'its log, and "leasehold status", say what is wrong',
   );
@@ -198,14 +192,12 @@ function describeHolder({ directory, isHere, processes: entries }: MountHolder):
 function notEnded(directory: string, pids: readonly number[], { timeoutMs }: Wait): CommandFailure {
   const stopped = pids.filter(isStopped).join(' ');
   if (stopped !== '') {
-    return new CommandFailure(
-      EXIT_TEMPORARY,
+    return temporaryFailure(
       `Unmounted "${directory}", but process ${stopped} is stopped, and may not have stored everything`,
       `continue it with "kill -CONT ${stopped}": it stores the rest, and ends; what it holds is lost if it is killed`,
     );
   }
-  return new CommandFailure(
-    EXIT_TEMPORARY,
+  return temporaryFailure(
     `Unmounted "${directory}", but process ${pids.join(', ')} goes on after ${formatDuration(timeoutMs)}, and has not stored everything`,
     'leave it running until the cluster has a majority again; what it holds is lost if it is killed',
   );
@@ -233,8 +225,7 @@ async function inUse(directory: string): Promise<CommandFailure> {
   if (who.length === 0) {
     who.push('nobody that can be seen from here; root sees the processes of all users');
   }
-  return new CommandFailure(
-    EXIT_PRECONDITION,
+  return preconditionFailure(
     `Cannot unmount "${directory}": it is in use\n  ${who.join('\n  ')}`,
     'end these, or use --lazy to detach it all the same',
   );
@@ -250,7 +241,7 @@ export async function detach(directory: string, lazily: boolean): Promise<void> 
   if (result.kind === 'done') return;
   const why = result.kind === 'failed' ? result.output : 'neither fusermount3 nor umount is installed';
   if (/busy/i.test(why)) throw await inUse(directory);
-  throw new CommandFailure(EXIT_FAILED, `Cannot unmount "${directory}": ${why}`);
+  throw generalFailure(`Cannot unmount "${directory}": ${why}`);
 }
 
 /**
@@ -262,8 +253,7 @@ export async function canonicalOrFail(directory: string, whereMissing = ''): Pro
     return await canonical(directory);
   } catch (error) {
     if (!isSystemError(error)) throw error;
-    throw new CommandFailure(
-      EXIT_NOT_FOUND,
+    throw notFoundFailure(
       `Cannot use the directory "${directory}": ${systemReason(error)}`,
       error.code === 'ENOENT' ? whereMissing : '',
     );

@@ -5,7 +5,7 @@ import { type ArchiveMember, readArchive } from '../archive/archive-reader.ts';
 import type { ArchiveEntry } from '../archive/pax.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_FAILED, isOfOneName } from '../failure.ts';
+import { generalFailure, isOfOneName } from '../failure.ts';
 import { joinPath } from '../remote-path.ts';
 import { UnderWay } from '../under-way.ts';
 
@@ -127,8 +127,7 @@ class Restorer {
       if (!(error instanceof ServiceError) || error.code !== 'exists') throw error;
       const there = await this.#client.resolve(place.volume, place.path, this.#call);
       if (there.kind === 'directory') return there.inode;
-      throw new CommandFailure(
-        EXIT_FAILED,
+      throw generalFailure(
         `Cannot restore the directory "${entry.path}": there is a ${there.kind} of that name`,
       );
     }
@@ -229,7 +228,7 @@ class Restorer {
   #placeOf(path: string): { volume: string; path: string } {
     const names = path.split('/').filter((name) => name !== '' && name !== '.');
     if (names.includes('..')) {
-      throw new CommandFailure(EXIT_FAILED, `Cannot restore "${path}": it leads out of the directory`);
+      throw generalFailure(`Cannot restore "${path}": it leads out of the directory`);
     }
     return { volume: this.#target.volume, path: names.reduce(joinPath, this.#target.path) };
   }

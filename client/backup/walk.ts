@@ -1,7 +1,7 @@
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_FAILED } from '../failure.ts';
+import { generalFailure } from '../failure.ts';
 
 /** Something that has a name below the directory that is walked. */
 export interface Found {
@@ -28,8 +28,7 @@ async function* below(
 ): AsyncGenerator<Found, void, undefined> {
   for await (const { name, attributes } of client.list(directory, call)) {
     if (name.includes('/') || name === '.' || name === '..')
-      throw new CommandFailure(
-        EXIT_FAILED,
+      throw generalFailure(
         `Cannot go through "${prefix}": a server says that "${name}" is in it, which is no name`,
       );
     const path = `${prefix}${name}`;

@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import type { ServerId } from '../../base/ids.ts';
 import type { Role } from '../../wire/access.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { CommandFailure, EXIT_PRECONDITION, isSystemError } from '../failure.ts';
+import { isSystemError, preconditionFailure } from '../failure.ts';
 
 /** Folder of what no server and no client gets. */
 export const AUTHORITY_FOLDER = 'authority';
@@ -33,8 +33,7 @@ export async function refuseExisting(paths: readonly string[], force: boolean): 
       if (isSystemError(error) && error.code === 'ENOENT') continue;
       throw error;
     }
-    throw new CommandFailure(
-      EXIT_PRECONDITION,
+    throw preconditionFailure(
       `Cannot write "${path}": it is there already`,
       'choose another --dir, or replace it with --force',
     );

@@ -13,7 +13,7 @@ import {
   tokenText,
 } from '../../wire/tokens.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { CommandFailure, EXIT_NOT_FOUND, EXIT_USAGE, isSystemError } from '../failure.ts';
+import { isSystemError, notFoundFailure, usageFailure } from '../failure.ts';
 import { SECRET_MODE, writeWhole } from './files.ts';
 
 /** What is left to do after a change of the file. */
@@ -66,7 +66,7 @@ export async function readTokenFile(path: string): Promise<TokenFile | null> {
     return parseTokenFile(text);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new CommandFailure(EXIT_USAGE, `Cannot read "${path}" as a file of tokens: ${why}`);
+    throw usageFailure(`Cannot read "${path}" as a file of tokens: ${why}`);
   }
 }
 
@@ -88,8 +88,7 @@ export function tokensOption(command: Command): Command {
 export async function knownTokens(path: string): Promise<TokenFile> {
   const found = await readTokenFile(path);
   if (found !== null) return found;
-  throw new CommandFailure(
-    EXIT_NOT_FOUND,
+  throw notFoundFailure(
     `There is no file of tokens "${path}"`,
     'name it with --tokens; "leasehold token create" makes one',
   );

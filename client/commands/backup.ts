@@ -10,13 +10,12 @@ import { withOwnSnapshot } from '../backup/own-snapshot.ts';
 import { type RestoreReport, restore } from '../backup/restore.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_FAILED, EXIT_PRECONDITION, EXIT_USAGE } from '../failure.ts';
-import { NamedLeaseClient } from '../lease/named-lease-client.ts';
+import { generalFailure, preconditionFailure, usageFailure } from '../failure.ts';
 import { Progress, printable, printJson } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
 import { parseRemotePath } from '../remote-path.ts';
 import { assertNoneFailed } from '../tree/report.ts';
-import { accessOf, addClusterOptions, serversOf, withClient } from './cluster-command.ts';
+import { clusterCommand, leaseClientOf, withClient } from './cluster-command.ts';
 
 interface BackupOptions {
   readonly json?: true;
@@ -27,20 +26,18 @@ interface BackupOptions {
 const GZIP_MAGIC = Buffer.from([0x1f, 0x8b]);
 
 export function addBackupCommands(program: Command): void {
-  addClusterOptions(program.command('backup'))
-    .description('write a volume, or a directory of it, into an archive that tar can read')
+  clusterCommand(program, 'backup', 'write a volume, or a directory of it, into an archive that tar can read')
     .argument('<source>', 'VOLUME, or VOLUME:/directory; of a snapshot, VOLUME@SNAPSHOT')
     .argument('<archive>', 'file to write, compressed if it ends in .gz; - for standard output')
     .option('--no-snapshot', 'of no single moment: make no snapshot for the time of the archive')
     .option('--json', 'print what was archived as JSON')
     .action(async (source: string, archive: string, options: BackupOptions, command: Command) => {
       if (archive === '-' && options.json)
-        throw new CommandFailure(EXIT_USAGE, 'Cannot print JSON: standard output takes the archive');
+        throw usageFailure('Cannot print JSON: standard output takes the archive');
       await withClient(command, (client, call) => runBackup(client, source, archive, options, call, command));
     });
 
-  addClusterOptions(program.command('restore'))
-    .description('store what is in an archive in a volume, or in a directory of it')
+  clusterCommand(program, 'restore', 'store what is in an archive in a volume, or in a directory of it')
     .argument(
       '<archive>',
       'archive of "leasehold backup" or of tar, compressed by gzip or not; - for standard input',
@@ -48,10 +45,8 @@ export function addBackupCommands(program: Command): void {
     .argument('<target>', 'VOLUME, or VOLUME:/directory, which is there')
     .option('--merge', 'also if there is something in it: what has the same name is replaced')
     .option('--json', 'print what was restored as JSON')
-    .action(
-      async (archive: string, target: string, options: { merge?: true; json?: true }, command: Command) => {
-        await withClient(command, (client, call) => runRestore(client, archive, target, options, call));
-      },
+    .run((client, call, archive: string, target: string, options: { merge?: true; json?: true }) =>
+      runRestore(client, archive, target, options, call),
     );
 }
 
@@ -69,11 +64,7 @@ async function runBackup(
     return;
   }
   await client.resolve(volume, path, call);
-  const leases = new NamedLeaseClient({
-    world: systemWorld,
-    servers: serversOf(command),
-    access: accessOf(command),
-  });
+  const leases = leaseClientOf(command);
   const tell = (text: string): void => void process.stderr.write(`leasehold: ${text}\n`);
   try {
     await withOwnSnapshot({ client, leases, tell }, volume, call, async (name, signal) => {
@@ -94,8 +85,7 @@ async function archived(
 ): Promise<void> {
   const top = await client.resolve(volume, path, call);
   if (top.kind !== 'directory')
-    throw new CommandFailure(
-      EXIT_USAGE,
+    throw usageFailure(
       `Cannot archive ${volume}:${path}: it is a ${top.kind}`,
       '"leasehold get" fetches one file',
     );
@@ -121,8 +111,7 @@ async function archived(
   for (const one of leftOut)
     process.stderr.write(`leasehold: left out "${printable(one)}": sockets have no place in an archive\n`);
   if (torn.length > 0) {
-    throw new CommandFailure(
-      EXIT_PRECONDITION,
+    throw preconditionFailure(
       `The archive is written, but these changed whenever they were read, and are of several states in it: ${torn.map(printable).join(', ')}`,
       'stop who writes them, or archive their directory again later',
     );
@@ -155,14 +144,10 @@ async function runRestore(
   const place = placeOf(target);
   const top = await client.resolve(place.volume, place.path, call);
   if (top.kind !== 'directory')
-    throw new CommandFailure(
-      EXIT_USAGE,
-      `Cannot restore to ${place.volume}:${place.path}: it is a ${top.kind}`,
-    );
+    throw usageFailure(`Cannot restore to ${place.volume}:${place.path}: it is a ${top.kind}`);
   if (!options.merge) {
     for await (const { name } of client.list(top, call)) {
-      throw new CommandFailure(
-        EXIT_PRECONDITION,
+      throw preconditionFailure(
         `Cannot restore to ${place.volume}:${place.path}: there is "${printable(name)}" in it`,
         'choose an empty directory, or use --merge to replace what has the same name',
       );
@@ -182,8 +167,7 @@ async function runRestore(
   } catch (error) {
     // Whatever is not of the cluster or of the system is about the archive.
     if (!(error instanceof Error) || error.constructor !== Error) throw error;
-    throw new CommandFailure(
-      EXIT_FAILED,
+    throw generalFailure(
       `Cannot read ${archive}: ${error.message}`,
       `${report.members} of its members were restored`,
       { cause: error },

@@ -5,10 +5,10 @@ import { systemWorld } from '../../world/system-world.ts';
 import { clusterPhases } from '../bench/cluster-phases.ts';
 import { mountPhases } from '../bench/mount-phases.ts';
 import { type Phase, type PhaseResult, runPhase } from '../bench/phase.ts';
-import { CommandFailure, describeFailure, EXIT_FAILED, EXIT_USAGE } from '../failure.ts';
-import { formatTable, printJson, printLine } from '../output.ts';
+import { describeFailure, EXIT_FAILED, usageFailure } from '../failure.ts';
+import { printJson, printTable } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
-import { addClusterOptions, durationOption, size, wholeNumber, withClient } from './cluster-command.ts';
+import { clusterCommand, durationOption, size, wholeNumber, withClient } from './cluster-command.ts';
 import { removeAt } from './tree.ts';
 import { volumeName } from './volume.ts';
 
@@ -24,7 +24,7 @@ interface BenchOptions {
 }
 
 export function addBenchCommand(program: Command): void {
-  addClusterOptions(program.command('bench'))
+  clusterCommand(program, 'bench')
     .description('measure a running cluster, or a mount of it: files per second, bytes per second, times')
     .argument('[volume]', 'volume in which files are made; they are removed at the end', volumeName)
     .option('--dir <dir>', 'measure this folder instead: a mount, or anything to compare it with')
@@ -35,7 +35,7 @@ export function addBenchCommand(program: Command): void {
     .option('--json', 'print one JSON value; with --forever one for each round')
     .action(async (volume: string | undefined, options: BenchOptions, command: Command) => {
       if ((volume === undefined) === (options.dir === undefined)) {
-        throw new CommandFailure(EXIT_USAGE, 'Nothing to measure: give either a volume or --dir');
+        throw usageFailure('Nothing to measure: give either a volume or --dir');
       }
       await withClient(command, async (client, { signal }) => {
         const call = { signal };
@@ -84,7 +84,7 @@ async function rounds(phases: readonly Phase[], options: BenchOptions, signal: A
       if (signal.aborted) return;
     }
     if (options.json) printJson({ workers: options.workers, fileBytes: options.size, phases: results });
-    else for (const line of formatTable([HEADER, ...results.map(rowOf)])) printLine(line);
+    else printTable(results.map(rowOf), HEADER);
     if (last === null) continue;
     for (const line of describeFailure(last).lines) process.stderr.write(`${line}\n`);
     // What is a load to look at goes on; what measures has not measured what it says.
@@ -102,7 +102,6 @@ function rowOf(result: PhaseResult): string[] {
 
 function fileSize(text: string): number {
   const bytes = size(text);
-  if (bytes < 1 || bytes > FILE_BYTES_MAX)
-    throw new CommandFailure(EXIT_USAGE, 'A file to measure with has 1 byte to 1 GiB');
+  if (bytes < 1 || bytes > FILE_BYTES_MAX) throw usageFailure('A file to measure with has 1 byte to 1 GiB');
   return bytes;
 }

@@ -24,9 +24,16 @@ import {
 } from '../certificates/files.ts';
 import type { Authority, Issued } from '../certificates/issue.ts';
 import { knownTokens, RELOAD, tokensOption, writeTokenFile } from '../certificates/token-file.ts';
-import { CommandFailure, EXIT_NOT_FOUND, EXIT_USAGE, isSystemError } from '../failure.ts';
+import {
+  CommandFailure,
+  EXIT_NOT_FOUND,
+  EXIT_USAGE,
+  isSystemError,
+  notFoundFailure,
+  usageFailure,
+} from '../failure.ts';
 import { printLine, printText } from '../output.ts';
-import { addClusterOptions, wholeNumber, withClient } from './cluster-command.ts';
+import { clusterCommand, wholeNumber } from './cluster-command.ts';
 
 const SERIAL = /^(?:[0-9A-Fa-f]{2}:?){8,20}$/;
 const DAYS_MAX = 36_500;
@@ -111,16 +118,13 @@ export function addCertCommands(program: Command): void {
 }
 
 function addRevokedCommand(cert: Command): void {
-  addClusterOptions(cert.command('revoked'))
-    .description('show which certificates the servers do not believe any more')
+  clusterCommand(cert, 'revoked', 'show which certificates the servers do not believe any more')
     .option('--out <file>', 'write them to a file, which clients take with --revoked')
-    .action(async ({ out }: { readonly out?: string }, command: Command) => {
-      await withClient(command, async (client, call) => {
-        const list = await client.admin.revokedCertificates(call);
-        const text = `${JSON.stringify(list, null, 2)}\n`;
-        if (out === undefined) return printText(text);
-        await writeWhole(out, text, PUBLIC_MODE);
-      });
+    .run(async (client, call, { out }: { readonly out?: string }) => {
+      const list = await client.admin.revokedCertificates(call);
+      const text = `${JSON.stringify(list, null, 2)}\n`;
+      if (out === undefined) return printText(text);
+      await writeWhole(out, text, PUBLIC_MODE);
     });
 }
 
@@ -203,12 +207,11 @@ function credentialHolders(
     }),
   );
   const stray = options.host.find(([id]) => !ids.includes(id));
-  if (stray !== undefined)
-    throw new CommandFailure(EXIT_USAGE, `There is no server "${stray[0]}" for its --host`);
+  if (stray !== undefined) throw usageFailure(`There is no server "${stray[0]}" for its --host`);
   const folders = [AUTHORITY_FOLDER, ...ids, ...clients.keys()];
   const twice = folders.find((name, place) => folders.indexOf(name) !== place);
   if (twice !== undefined) {
-    throw new CommandFailure(EXIT_USAGE, `Cannot give two the folder "${twice}": choose other names`);
+    throw usageFailure(`Cannot give two the folder "${twice}": choose other names`);
   }
   return { servers, clients };
 }
@@ -239,7 +242,7 @@ async function sign(
   hosts: readonly string[],
 ): Promise<void> {
   if (name === 'ca') {
-    throw new CommandFailure(EXIT_USAGE, 'Cannot call it "ca": its files would be those of the authority');
+    throw usageFailure('Cannot call it "ca": its files would be those of the authority');
   }
   const { issueCertificate, readAuthority } = await issuing();
   await write(dir, name, force === true, async () => {
@@ -256,8 +259,7 @@ async function authorityFile(dir: string, name: string): Promise<string> {
     return await readFile(join(dir, name), 'utf8');
   } catch (error) {
     if (!isSystemError(error) || error.code !== 'ENOENT') throw error;
-    throw new CommandFailure(
-      EXIT_NOT_FOUND,
+    throw notFoundFailure(
       `Cannot sign: there is no ${join(dir, name)}`,
       '"leasehold cert create-ca" makes an authority, --dir says where it is',
     );

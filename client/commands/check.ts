@@ -5,11 +5,11 @@ import { systemWorld } from '../../world/system-world.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import { type CallOptions, Exchanger } from '../exchange.ts';
 import { EXIT_DEGRADED } from '../failure.ts';
-import { formatTable, printable, printJson, printLine } from '../output.ts';
+import { printable, printJson, printLine, printTable } from '../output.ts';
 import { parseRemotePath } from '../remote-path.ts';
 import { ReplicaReader } from '../replica-reader.ts';
 import { type Resolved, resolveConflict } from '../resolve-conflict.ts';
-import { accessOf, addClusterOptions, withClient } from './cluster-command.ts';
+import { accessOf, clusterCommand } from './cluster-command.ts';
 
 /** What is found is looked at again after this: files are made, moved and removed meanwhile. */
 const AGAIN_MS = 2_000;
@@ -29,34 +29,32 @@ interface Checked {
 }
 
 export function addResolveCommand(program: Command): void {
-  addClusterOptions(program.command('resolve'))
+  clusterCommand(program, 'resolve')
     .description(
       'end a conflict of member sets that "check" has found: one history stays the file, others get second names',
     )
     .argument('<file>', 'VOLUME:/path')
     .requiredOption('--keep <server>', 'id of a server whose history stays the file')
     .option('--json', 'print it as JSON')
-    .action(async (file: string, options: ResolveOptions, command: Command) => {
-      await withClient(command, async (client, call) => {
-        const { servers } = await client.query({ kind: 'servers', counts: false }, call);
-        const urls = new Map(servers.map(({ id, url }) => [id, url]));
-        const access = accessOf(command);
-        const readers: Exchanger[] = [];
-        const readerOf = (server: string, inode: number): ReplicaReader => {
-          const url = urls.get(server);
-          if (url === undefined) throw new ServiceError('not-found', `There is no server ${server}`);
-          const exchanger = new Exchanger(systemWorld, [url], REPLICA_MS, access);
-          readers.push(exchanger);
-          return new ReplicaReader(exchanger, inode);
-        };
-        try {
-          const resolved = await resolveConflict(client, readerOf, parseRemotePath(file), options.keep, call);
-          if (options.json === true) printJson(resolved);
-          else printResolved(file, resolved);
-        } finally {
-          await Promise.all(readers.map((reader) => reader.close()));
-        }
-      });
+    .run(async (client, call, file: string, options: ResolveOptions, command: Command) => {
+      const { servers } = await client.query({ kind: 'servers', counts: false }, call);
+      const urls = new Map(servers.map(({ id, url }) => [id, url]));
+      const access = accessOf(command);
+      const readers: Exchanger[] = [];
+      const readerOf = (server: string, inode: number): ReplicaReader => {
+        const url = urls.get(server);
+        if (url === undefined) throw new ServiceError('not-found', `There is no server ${server}`);
+        const exchanger = new Exchanger(systemWorld, [url], REPLICA_MS, access);
+        readers.push(exchanger);
+        return new ReplicaReader(exchanger, inode);
+      };
+      try {
+        const resolved = await resolveConflict(client, readerOf, parseRemotePath(file), options.keep, call);
+        if (options.json === true) printJson(resolved);
+        else printResolved(file, resolved);
+      } finally {
+        await Promise.all(readers.map((reader) => reader.close()));
+      }
     });
 }
 
@@ -66,18 +64,16 @@ function printResolved(file: string, { kept, others }: Resolved): void {
 }
 
 export function addCheckCommand(program: Command): void {
-  addClusterOptions(program.command('check'))
+  clusterCommand(program, 'check')
     .description(
       'compare the replicas of all servers with the catalog: files with two member sets for one view, contents without a name; 7 if there are some',
     )
     .option('--json', 'print it as JSON')
-    .action(async (options: { readonly json?: true }, command: Command) => {
-      await withClient(command, async (client, call) => {
-        const checked = await check(client, call);
-        if (options.json === true) printJson(checked);
-        else print(checked);
-        if (checked.findings.length > 0 || checked.unreachable.length > 0) process.exitCode = EXIT_DEGRADED;
-      });
+    .run(async (client, call, options: { readonly json?: true }) => {
+      const checked = await check(client, call);
+      if (options.json === true) printJson(checked);
+      else print(checked);
+      if (checked.findings.length > 0 || checked.unreachable.length > 0) process.exitCode = EXIT_DEGRADED;
     });
 }
 
@@ -121,7 +117,7 @@ function print({ findings, compared, unreachable }: Checked): void {
     const rows = findings.map(({ file, path, server, kind, what }) => {
       return [`${file}`, path === null ? '-' : printable(path), server, KINDS[kind], what];
     });
-    for (const line of formatTable([['FILE', 'PATH', 'SERVER', 'FOUND', 'WHAT'], ...rows])) printLine(line);
+    printTable(rows, ['FILE', 'PATH', 'SERVER', 'FOUND', 'WHAT']);
   }
   for (const server of unreachable)
     printLine(`Server ${server} has not answered: its replicas are not compared`);

@@ -1,37 +1,62 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import { Command, InvalidArgumentError, Option } from 'commander';
 import { systemWorld } from '../../world/system-world.ts';
 import { Access, type AccessFiles, accessFiles } from '../access.ts';
 import { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_USAGE } from '../failure.ts';
+import { CommandFailure, usageFailure } from '../failure.ts';
+import { NamedLeaseClient } from '../lease/named-lease-client.ts';
 import { serverUrls } from '../mount-options.ts';
 import { parseDurationMs, parseSize } from '../quantities.ts';
 
 export const DEFAULT_SERVERS = 'http://127.0.0.1:7401,http://127.0.0.1:7402,http://127.0.0.1:7403';
 
-/** Gives a command the options that say where the cluster is. */
-export function addClusterOptions(command: Command): Command {
-  return command
-    .option(
-      '--servers <urls>',
-      'base URLs of the servers, with commas between them (default: LEASEHOLD_SERVERS, else ports 7401 to 7403 of this machine)',
-    )
-    .option(
-      '--ca <file>',
-      'authorities whose certificates are believed (default: LEASEHOLD_CA, else those of the system)',
-    )
-    .option(
-      '--token-file <file>',
-      'file with the token that says who this is (default: LEASEHOLD_TOKEN_FILE, or LEASEHOLD_TOKEN itself)',
-    )
-    .option('--client-cert <file>', 'certificate instead of a token (default: LEASEHOLD_CLIENT_CERT)')
-    .option('--client-key <file>', 'its key (default: LEASEHOLD_CLIENT_KEY)')
-    .option(
-      '--revoked <file>',
-      'certificates of servers that are not believed any more (default: LEASEHOLD_REVOKED); "cert revoked" writes it',
-    )
-    .option('--timeout <duration>', 'how long to try one operation (default: 30s)', duration);
+/** A command that talks to a cluster, with the options that say where it is. */
+class ClusterCommand extends Command {
+  constructor(parent: Command, name: string, description: string) {
+    super(name);
+    this.copyInheritedSettings(parent).description(description);
+    parent.addCommand(this);
+    for (const [flags, effect] of CLUSTER_OPTIONS) this.option(flags, effect);
+    this.option('--timeout <duration>', 'how long to try one operation (default: 30s)', duration);
+  }
+
+  /** Has the command run `action` with a client of the cluster. @see withClient */
+  run<Given extends readonly unknown[]>(
+    action: (client: ClusterClient, call: ClientCall, ...given: Given) => Promise<void>,
+  ): this {
+    return this.action((...all: readonly unknown[]) =>
+      withClient(this, (client, call) => action(client, call, ...(all as unknown as Given))),
+    );
+  }
 }
+
+/** @param description may be given later */
+export function clusterCommand(parent: Command, name: string, description = ''): ClusterCommand {
+  return new ClusterCommand(parent, name, description);
+}
+
+const CLUSTER_OPTIONS: readonly (readonly [flags: string, effect: string])[] = [
+  [
+    '--servers <urls>',
+    'base URLs of the servers, with commas between them (default: LEASEHOLD_SERVERS, else ports 7401 to 7403 of this machine)',
+  ],
+  [
+    '--ca <file>',
+    'authorities whose certificates are believed (default: LEASEHOLD_CA, else those of the system)',
+  ],
+  [
+    '--token-file <file>',
+    'file with the token that says who this is (default: LEASEHOLD_TOKEN_FILE, or LEASEHOLD_TOKEN itself)',
+  ],
+  ['--client-cert <file>', 'certificate instead of a token (default: LEASEHOLD_CLIENT_CERT)'],
+  ['--client-key <file>', 'its key (default: LEASEHOLD_CLIENT_KEY)'],
+  [
+    '--revoked <file>',
+    'certificates of servers that are not believed any more (default: LEASEHOLD_REVOKED); "cert revoked" writes it',
+  ],
+];
+
+export type ClientCall = Required<Pick<CallOptions, 'signal'>>;
 
 interface ClusterOptions extends AccessFiles {
   readonly servers?: string;
@@ -45,8 +70,7 @@ export function serversOf(command: Command): string[] {
   const text =
     servers ?? (fromEnvironment === undefined || fromEnvironment === '' ? DEFAULT_SERVERS : fromEnvironment);
   const urls = serverUrls(text);
-  if (urls.length === 0)
-    throw new CommandFailure(EXIT_USAGE, 'Cannot reach a cluster: --servers names no server');
+  if (urls.length === 0) throw usageFailure('Cannot reach a cluster: --servers names no server');
   return urls;
 }
 
@@ -61,6 +85,20 @@ export function accessOptions(command: Command): AccessFiles {
   return { ca, clientCert, clientKey, tokenFile, revoked };
 }
 
+export function leaseClientOf(
+  command: Command,
+  limits: { operationTimeoutMs?: number } = {},
+): NamedLeaseClient {
+  const [servers, access] = [serversOf(command), accessOf(command)];
+  return new NamedLeaseClient({ world: systemWorld, servers, access, ...limits });
+}
+
+/** @returns `--timeout`, as a client takes it */
+export function timeoutOf(command: Command): { readonly operationTimeoutMs?: number } {
+  const { timeout } = command.optsWithGlobals<ClusterOptions>();
+  return timeout === undefined ? {} : { operationTimeoutMs: timeout };
+}
+
 /**
  * Runs `action` with a client of the cluster. What it has changed of names survives a loss of power of all servers when the
  * command succeeds. SIGINT and SIGTERM abort it, so that it can clean up; the process then ends by that signal.
@@ -73,13 +111,7 @@ export async function withClient(
   servers: readonly string[] = serversOf(command),
   access: Access = accessOf(command),
 ): Promise<void> {
-  const { timeout } = command.optsWithGlobals<ClusterOptions>();
-  const client = new ClusterClient({
-    world: systemWorld,
-    servers,
-    access,
-    ...(timeout === undefined ? {} : { operationTimeoutMs: timeout }),
-  });
+  const client = new ClusterClient({ world: systemWorld, servers, access, ...timeoutOf(command) });
   const controller = new AbortController();
   let received: NodeJS.Signals | null = null;
   const onSignal = (signal: NodeJS.Signals) => {

@@ -1,13 +1,12 @@
 import type { Command } from 'commander';
-import { ServiceError } from '../../base/errors.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_PRECONDITION, EXIT_USAGE } from '../failure.ts';
+import { preconditionFailure, usageFailure } from '../failure.ts';
 import { printable, printJson, printLine } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
-import { baseName, joinPath, looksRemote, parseRemotePath, type RemotePath } from '../remote-path.ts';
-import { addClusterOptions, withClient } from './cluster-command.ts';
-import { resolveIfThere } from './transfer.ts';
+import { looksRemote, parseRemotePath, type RemotePath } from '../remote-path.ts';
+import { clusterCommand, withClient } from './cluster-command.ts';
+import { pathInto } from './transfer.ts';
 
 /** The servers give a large file to each other for as long as it takes. */
 const COPY_TIMEOUT_MS = 30 * 60_000;
@@ -20,8 +19,7 @@ interface CopyFlags {
 }
 
 export function addCopyCommand(program: Command): void {
-  addClusterOptions(program.command('cp'))
-    .description('copy within the cluster, also to another volume')
+  clusterCommand(program, 'cp', 'copy within the cluster, also to another volume')
     .argument('<from>', 'VOLUME:/path')
     .argument('<to>', 'VOLUME:/path; a directory that is there takes it in')
     .option('-r, --recursive', 'copy a directory with all that is in it')
@@ -44,8 +42,7 @@ function refuseLocal(from: string, to: string): void {
   const [fromIsRemote, toIsRemote] = [looksRemote(from), looksRemote(to)];
   if (fromIsRemote === toIsRemote) return;
   const [local, command] = fromIsRemote ? [to, 'get'] : [from, 'put'];
-  throw new CommandFailure(
-    EXIT_USAGE,
+  throw usageFailure(
     `Cannot copy with "${local}": cp copies within the cluster, and that is a file of this machine`,
     `use "leasehold ${command}", with --recursive for a directory`,
   );
@@ -59,9 +56,9 @@ async function copy(
   call: CallOptions,
 ): Promise<void> {
   if (resume && !(recursive && overwrite))
-    throw new CommandFailure(EXIT_USAGE, 'Cannot go on: --resume is for --recursive, without --no-replace');
+    throw usageFailure('Cannot go on: --resume is for --recursive, without --no-replace');
   const source = await client.resolve(from.volume, from.path, call);
-  const path = resume ? to.path : await targetPath(client, from, to, call);
+  const path = resume ? to.path : await pathInto(client, 'copy', from, to, call);
   const target = { volume: to.volume, path };
   const told = { from: `${from.volume}:${from.path}`, to: `${target.volume}:${target.path}` };
   if (source.kind !== 'directory') {
@@ -70,8 +67,7 @@ async function copy(
     return;
   }
   if (!recursive) {
-    throw new CommandFailure(
-      EXIT_PRECONDITION,
+    throw preconditionFailure(
       `Cannot copy ${told.from}: it is a directory`,
       'use --recursive to copy it with all that is in it',
     );
@@ -97,18 +93,4 @@ async function copy(
   for (const path of skipped) printLine(`Not copied, for it has no contents: ${printable(path)}`);
   const there = sum.same === 0 ? '' : `; ${sum.same} were there`;
   printLine(`Copied ${sum.files} files, ${formatBytes(sum.bytes)}, to ${printable(told.to)}${there}`);
-}
-
-async function targetPath(
-  client: ClusterClient,
-  from: RemotePath,
-  to: RemotePath,
-  call: CallOptions,
-): Promise<string> {
-  const there = await resolveIfThere(client, to.volume, to.path, call);
-  if (there?.kind === 'directory')
-    return from.path === '/' ? to.path : joinPath(to.path, baseName(from.path));
-  if (!to.directory) return to.path;
-  const code = there === null ? 'not-found' : 'not-directory';
-  throw new ServiceError(code, `Cannot copy into ${to.volume}:${to.path}/: there is no such directory`);
 }

@@ -3,8 +3,8 @@ import type { Command } from 'commander';
 import { majority } from '../../base/quorum.ts';
 import { DevCluster } from '../dev/dev-cluster.ts';
 import type { ServerProcess } from '../dev/server-process.ts';
-import { CommandFailure, EXIT_USAGE } from '../failure.ts';
-import { formatTable, printJson, printLine } from '../output.ts';
+import { usageFailure } from '../failure.ts';
+import { printJson, printLine, printTable } from '../output.ts';
 import { EndSignal } from '../signals.ts';
 import { durationOption, wholeNumber } from './cluster-command.ts';
 
@@ -47,8 +47,7 @@ export function addDevCommand(program: Command): void {
 
 async function runDev(options: DevOptions): Promise<void> {
   if (options.port + options.servers - 1 > PORT_MAX) {
-    throw new CommandFailure(
-      EXIT_USAGE,
+    throw usageFailure(
       `Cannot use ${options.servers} ports from ${options.port} on: ${PORT_MAX} is the last one`,
     );
   }
@@ -99,7 +98,7 @@ function print(cluster: DevCluster, options: DevOptions): void {
     return;
   }
   const rows = servers.map(({ id, url, pid, data }) => [id, url, `${pid}`, data]);
-  for (const line of formatTable([['SERVER', 'URL', 'PID', 'DATA'], ...rows])) printLine(line);
+  printTable(rows, ['SERVER', 'URL', 'PID', 'DATA']);
   printLine('');
   printLine(`Dashboard: ${servers[0]?.url}/`);
   printLine(

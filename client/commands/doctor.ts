@@ -8,9 +8,9 @@ import { examineDataFolder } from '../doctor/data-folder.ts';
 import type { Finding } from '../doctor/finding.ts';
 import { examineMachine } from '../doctor/machine.ts';
 import { examineSnapshots } from '../doctor/snapshots.ts';
-import { CommandFailure, EXIT_DEGRADED, EXIT_FAILED } from '../failure.ts';
+import { EXIT_DEGRADED, EXIT_FAILED, generalFailure } from '../failure.ts';
 import { printJson, printLine } from '../output.ts';
-import { accessOf, addClusterOptions, serversOf } from './cluster-command.ts';
+import { accessOf, clusterCommand, serversOf } from './cluster-command.ts';
 
 interface DoctorOptions {
   readonly data?: string;
@@ -22,7 +22,7 @@ interface DoctorOptions {
 }
 
 export function addDoctorCommand(program: Command): void {
-  addClusterOptions(program.command('doctor'))
+  clusterCommand(program, 'doctor')
     .description('look for what keeps mounts and servers from working here, and say what to do')
     .option('--data <dir>', 'data folder of a server here (default: LEASEHOLD_DATA; none is looked at else)')
     .option(
@@ -38,8 +38,7 @@ export function addDoctorCommand(program: Command): void {
     )
     .addHelpText('after', '\nExit codes: 0 all is well, 1 something failed, 7 there are warnings only')
     .action(async (options: DoctorOptions, command: Command) => {
-      if (process.platform !== 'linux')
-        throw new CommandFailure(EXIT_FAILED, 'Cannot look: this works on Linux only');
+      if (process.platform !== 'linux') throw generalFailure('Cannot look: this works on Linux only');
       const named = serversOf(command);
       const access = accessOf(command);
       const servers = await everyServer(named, access);

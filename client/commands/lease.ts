@@ -4,13 +4,13 @@ import { ServiceError } from '../../base/errors.ts';
 import { isLeaseKey, isLeaseName, LEASE_KEY_FORM, LEASE_NAME_FORM } from '../../wire/named-lease.ts';
 import type { LeaseEvent, LeaseLook } from '../../wire/named-lease-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { CommandFailure, describeFailure, EXIT_FAILED } from '../failure.ts';
+import { CommandFailure, describeFailure, generalFailure } from '../failure.ts';
 import { exitCodeOf, GuardedCommand, stopMarginMs } from '../lease/guarded-command.ts';
 import type { HeldLease } from '../lease/held-lease.ts';
-import { NamedLeaseClient } from '../lease/named-lease-client.ts';
-import { formatTable, printable, printJson, printLine } from '../output.ts';
+import type { NamedLeaseClient } from '../lease/named-lease-client.ts';
+import { printable, printJson, printLine, printTable } from '../output.ts';
 import { formatDuration } from '../quantities.ts';
-import { accessOf, addClusterOptions, duration, serversOf } from './cluster-command.ts';
+import { clusterCommand, duration, leaseClientOf, timeoutOf } from './cluster-command.ts';
 
 /** Exit codes that say something about the lease; below are those of the catalogue, above those of the command. */
 export const EXIT_LEASE_TAKEN = 120;
@@ -33,7 +33,7 @@ interface AcquireOptions {
 export function addLeaseCommands(program: Command): void {
   const lease = program.command('lease').description('leases under names, for programs of your own');
 
-  addClusterOptions(lease.command('acquire'))
+  clusterCommand(lease, 'acquire')
     .description('run a command while holding a lease; it is stopped when the lease is lost')
     .argument('<name>', 'name of the lease', leaseName)
     .argument('<command...>', 'the command and its arguments, after --')
@@ -52,8 +52,7 @@ export function addLeaseCommands(program: Command): void {
     )
     .action(acquire);
 
-  addClusterOptions(lease.command('look'))
-    .description('show who holds a lease, as a majority of its servers has it')
+  clusterCommand(lease, 'look', 'show who holds a lease, as a majority of its servers has it')
     .argument('<name>', 'name of the lease', leaseName)
     .option('--json', 'print it as JSON')
     .action(async (name: string, options: { readonly json?: true }, command: Command) => {
@@ -64,7 +63,7 @@ export function addLeaseCommands(program: Command): void {
       });
     });
 
-  addClusterOptions(lease.command('ls'))
+  clusterCommand(lease, 'ls')
     .alias('list')
     .description('list the leases that servers know to be held; a hint')
     .argument('[prefix]', 'only names that begin so', '')
@@ -79,7 +78,7 @@ export function addLeaseCommands(program: Command): void {
           formatDuration(remainingMs),
           printable(owner),
         ]);
-        for (const line of formatTable([['NAME', 'TOKEN', 'LEFT', 'OWNER'], ...rows])) printLine(line);
+        printTable(rows, ['NAME', 'TOKEN', 'LEFT', 'OWNER']);
         if (list.more) process.stderr.write('leasehold: There are more; give a longer prefix\n');
         if (list.unreachable.length > 0) {
           process.stderr.write(
@@ -89,8 +88,7 @@ export function addLeaseCommands(program: Command): void {
       });
     });
 
-  addClusterOptions(lease.command('watch'))
-    .description('show what happens to a lease, until Ctrl-C')
+  clusterCommand(lease, 'watch', 'show what happens to a lease, until Ctrl-C')
     .argument('<name>', 'name of the lease', leaseName)
     .option('--json', 'print each event as a line of JSON')
     .action(async (name: string, options: { readonly json?: true }, command: Command) => {
@@ -158,17 +156,13 @@ async function runUnder(held: HeldLease, argv: readonly string[], ttlMs: number)
     const end = await guarded.ended;
     const isLost = held.lost.aborted || (end.kind === 'ended' && end.expired);
     if (end.kind === 'unguarded' && !end.killed) {
-      throw new CommandFailure(
-        EXIT_FAILED,
+      throw generalFailure(
         'The process that guards the command was killed as it began, and the command may go on; its lease is not given back',
       );
     }
     await giveBack(held);
     if (end.kind === 'unguarded') {
-      throw new CommandFailure(
-        EXIT_FAILED,
-        'The process that guards the command was killed, and so is the command',
-      );
+      throw generalFailure('The process that guards the command was killed, and so is the command');
     }
     if (end.kind === 'failed') {
       process.stderr.write(`leasehold: Cannot run "${argv[0]}": ${end.message}\n`);
@@ -195,18 +189,12 @@ async function withLeases(
   command: Command,
   action: (client: NamedLeaseClient, signal: AbortSignal, letSignalsBe: () => void) => Promise<void>,
 ): Promise<void> {
-  const { timeout } = command.optsWithGlobals<{ readonly timeout?: number }>();
-  const client = new NamedLeaseClient({
-    world: systemWorld,
-    servers: serversOf(command),
-    access: accessOf(command),
-    ...(timeout === undefined ? {} : { operationTimeoutMs: timeout }),
-  });
+  const client = leaseClientOf(command, timeoutOf(command));
   const controller = new AbortController();
   let received: NodeJS.Signals | null = null;
   const onSignal = (signal: NodeJS.Signals) => {
     received = signal;
-    controller.abort(new CommandFailure(EXIT_FAILED, `Stopped by ${signal}`));
+    controller.abort(generalFailure(`Stopped by ${signal}`));
   };
   const letSignalsBe = () => {
     for (const signal of SIGNALS) process.off(signal, onSignal);
@@ -241,7 +229,7 @@ function printLook(look: LeaseLook): void {
     ['left', `${formatDuration(look.remainingMs)} unless it is refreshed`],
     ...Object.entries(look.keys).map(([key, value]) => ['key', `${key}=${printable(value)}`]),
   ];
-  for (const line of formatTable(rows)) printLine(line);
+  printTable(rows);
 }
 
 function describeEvent(event: LeaseEvent): string {

@@ -8,7 +8,7 @@ import { happeningLine, stateLines } from '../live/live-text.ts';
 import { printable, printJson, printLine } from '../output.ts';
 import { parseRemotePath } from '../remote-path.ts';
 import { EndSignal } from '../signals.ts';
-import { accessOf, addClusterOptions, serversOf } from './cluster-command.ts';
+import { accessOf, clusterCommand, serversOf } from './cluster-command.ts';
 
 /** A fail-over of the servers' own takes less. */
 const PATIENCE_MS = 5_000;
@@ -18,7 +18,7 @@ const LOOKS = 3;
 const RECENT_MAX = 8;
 
 export function addLiveCommands(program: Command): void {
-  addClusterOptions(program.command('events'))
+  clusterCommand(program, 'events')
     .description('tell what happened in the cluster of late, in sentences that say why it is safe')
     .option('--follow', 'go on until Ctrl-C')
     .option('--json', 'print each as one line of JSON')
@@ -43,7 +43,7 @@ export function addLiveCommands(program: Command): void {
       });
     });
 
-  addClusterOptions(program.command('top'))
+  clusterCommand(program, 'top')
     .description('show servers, traffic and what happens, live; once where the output is no terminal')
     .option('--watch <path>', 'show this file too: VOLUME:/path')
     .option('--once', 'show it once and end')

@@ -3,14 +3,15 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import {
-  CommandFailure,
+  type CommandFailure,
   describeFailure,
-  EXIT_FAILED,
-  EXIT_NOT_FOUND,
-  EXIT_PRECONDITION,
   EXIT_USAGE,
+  generalFailure,
   isSystemError,
+  notFoundFailure,
+  preconditionFailure,
   systemReason,
+  usageFailure,
 } from '../failure.ts';
 import { optionText, parseMountOptions } from '../mount-options.ts';
 import { mountFromTexts } from './mount-request.ts';
@@ -89,8 +90,7 @@ export function refuseCallOfFuse([source, directory, flag, list, ...more]: reado
   if (!isOne || source === 'mount') return;
   // Which says that nothing is mounted anew.
   parseMountOptions([list], true);
-  throw new CommandFailure(
-    EXIT_USAGE,
+  throw usageFailure(
     `Cannot mount "${source}" by the type "fuse.leasehold"`,
     '"leasehold mount --install-helper" has mount(8) find this program: mount -t leasehold VOLUME:/ DIR',
   );
@@ -115,8 +115,7 @@ async function linkHelper(folder: string, name: string): Promise<string> {
       throw notLink;
     });
     if (target !== HELPER) {
-      throw new CommandFailure(
-        EXIT_PRECONDITION,
+      throw preconditionFailure(
         `Cannot install "${path}": there is another one${target === null ? '' : `, a link to ${target}`}`,
         'remove it first',
       );
@@ -129,15 +128,10 @@ async function linkHelper(folder: string, name: string): Promise<string> {
 function notInstalled(path: string, folder: string, error: NodeJS.ErrnoException): CommandFailure {
   if (error.code === 'ENOENT') {
     const make = `make it first: mkdir -p ${folder}; mount(8) looks in ${HELPER_FOLDER}`;
-    return new CommandFailure(
-      EXIT_NOT_FOUND,
-      `Cannot install "${path}": there is no folder "${folder}"`,
-      make,
-    );
+    return notFoundFailure(`Cannot install "${path}": there is no folder "${folder}"`, make);
   }
   const isRefused = error.code === 'EACCES' || error.code === 'EPERM';
-  return new CommandFailure(
-    EXIT_FAILED,
+  return generalFailure(
     `Cannot install "${path}": ${systemReason(error)}`,
     isRefused ? 'run it as root, or name a folder of your own' : '',
   );

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import { Access, accessFiles } from '../access.ts';
 import { othersAllowed } from '../doctor/machine.ts';
-import { CommandFailure, EXIT_FAILED } from '../failure.ts';
+import { generalFailure } from '../failure.ts';
 import { type Mounted, mountInForeground, mountVolume } from '../mount.ts';
 import { parseMountOptions, parseMountSource } from '../mount-options.ts';
 import { accessOptions, serversOf, withClient } from './cluster-command.ts';
@@ -29,8 +29,7 @@ export async function mountFromTexts(request: MountRequest, command: Command): P
   const access = accessFiles({ ...accessOptions(command), ...settings.access });
   const servers = settings.servers.length > 0 ? settings.servers : serversOf(command);
   if (settings.allowOther && process.getuid?.() !== 0 && !(await othersAllowed())) {
-    throw new CommandFailure(
-      EXIT_FAILED,
+    throw generalFailure(
       'Cannot mount with allow_other: /etc/fuse.conf lets only root do that',
       'as root: echo user_allow_other >> /etc/fuse.conf',
     );

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { CommandFailure, EXIT_FAILED, EXIT_USAGE } from '../failure.ts';
+import { generalFailure, usageFailure } from '../failure.ts';
 import type { Mounted } from '../mount.ts';
 import {
   flagOptions,
@@ -11,7 +11,7 @@ import {
 import { type MountStatus, mountStatuses } from '../mount-status.ts';
 import { printJson, printLine } from '../output.ts';
 import { unmountDirectory } from '../unmount.ts';
-import { addClusterOptions, duration } from './cluster-command.ts';
+import { clusterCommand, duration } from './cluster-command.ts';
 import { addMountHelper, HELPER_FOLDER, installHelper } from './mount-helper.ts';
 import { mountFromTexts } from './mount-request.ts';
 
@@ -28,7 +28,7 @@ Options behind -o:
 ${MOUNT_OPTIONS.map(({ name, value, effect }) => `  ${optionTerm(name, value).padEnd(32)} ${effect}`).join('\n')}`;
 
 export function addMountCommands(program: Command): void {
-  const mount = addClusterOptions(program.command('mount'))
+  const mount = clusterCommand(program, 'mount')
     .description('mount a volume or a directory of one; returns when the mount is usable')
     .argument('[source]', 'VOLUME or VOLUME:/directory; "status" without a directory lists the mounts here')
     .argument('[directory]', 'where to mount it; a mount left dead there by a crash is replaced')
@@ -57,8 +57,7 @@ export function addMountCommands(program: Command): void {
           return;
         }
         if (source === undefined || directory === undefined) {
-          throw new CommandFailure(
-            EXIT_USAGE,
+          throw usageFailure(
             'Cannot mount: a volume and a directory are needed',
             '"leasehold mount --help" shows the usage',
           );
@@ -87,8 +86,7 @@ export function addMountCommands(program: Command): void {
     .option('--force', 'the same')
     .option('--wait <duration>', 'how long to wait until everything is stored (default: 60s)', duration)
     .action(async (directory: string, options: { lazy?: true; force?: true; wait?: number }) => {
-      if (process.platform !== 'linux')
-        throw new CommandFailure(EXIT_FAILED, 'Cannot unmount: this works on Linux only');
+      if (process.platform !== 'linux') throw generalFailure('Cannot unmount: this works on Linux only');
       const left = await unmountDirectory(directory, {
         lazy: options.lazy === true || options.force === true,
         ...(options.wait === undefined ? {} : { timeoutMs: options.wait }),

@@ -2,10 +2,10 @@ import type { Command } from 'commander';
 import type { FileInfo } from '../../wire/http-api.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_PRECONDITION, EXIT_USAGE } from '../failure.ts';
-import { formatTable, printJson, printLine } from '../output.ts';
+import { type CommandFailure, preconditionFailure, usageFailure } from '../failure.ts';
+import { printJson, printLine, printTable } from '../output.ts';
 import { parseRemotePath } from '../remote-path.ts';
-import { addClusterOptions, withClient } from './cluster-command.ts';
+import { clusterCommand, withClient } from './cluster-command.ts';
 
 /** A file's replicas are moved in the background where that takes longer than one call; asked again, it is waited for. */
 const MOVE_TIMEOUT_MS = 30 * 60_000;
@@ -20,36 +20,32 @@ type Standing = 'in' | 'draining' | 'out' | 'unknown';
 export function addReplicaCommands(program: Command): void {
   const replica = program.command('replica').description("show and move a file's replicas");
 
-  addClusterOptions(replica.command('ls'))
-    .description('show which servers hold a file, and how far each replica is')
+  clusterCommand(replica, 'ls', 'show which servers hold a file, and how far each replica is')
     .argument('<path>', 'VOLUME:/path')
     .option('--json', 'print it as JSON')
-    .action(async (path: string, options: JsonOption, command: Command) => {
-      await withClient(command, async (client, call) => {
-        const info = await infoOf(client, path, call);
-        const { servers } = await client.query({ kind: 'servers', counts: false }, call);
-        const rows = info.replicas.map((one) => {
-          const server = servers.find(({ id }) => id === one.server);
-          return { ...one, zone: server?.zone ?? '', membership: server?.state ?? 'in' };
-        });
-        if (options.json) return printJson({ file: info.file, view: info.view, replicas: rows });
-        printLine(`View ${info.view.number} of file ${info.file}`);
-        const cells = rows.map((row) => [
-          row.server,
-          row.zone === '' ? '-' : row.zone,
-          row.membership,
-          row.role,
-          row.state,
-          `${row.version}`,
-          row.reachable ? 'yes' : 'no',
-        ]);
-        const header = ['REPLICA', 'ZONE', 'SERVER IS', 'ROLE', 'STATE', 'VERSION', 'REACHABLE'];
-        for (const line of formatTable([header, ...cells])) printLine(line);
+    .run(async (client, call, path: string, options: JsonOption) => {
+      const info = await infoOf(client, path, call);
+      const { servers } = await client.query({ kind: 'servers', counts: false }, call);
+      const rows = info.replicas.map((one) => {
+        const server = servers.find(({ id }) => id === one.server);
+        return { ...one, zone: server?.zone ?? '', membership: server?.state ?? 'in' };
       });
+      if (options.json) return printJson({ file: info.file, view: info.view, replicas: rows });
+      printLine(`View ${info.view.number} of file ${info.file}`);
+      const cells = rows.map((row) => [
+        row.server,
+        row.zone === '' ? '-' : row.zone,
+        row.membership,
+        row.role,
+        row.state,
+        `${row.version}`,
+        row.reachable ? 'yes' : 'no',
+      ]);
+      const header = ['REPLICA', 'ZONE', 'SERVER IS', 'ROLE', 'STATE', 'VERSION', 'REACHABLE'];
+      printTable(cells, header);
     });
 
-  addClusterOptions(replica.command('add'))
-    .description('give a file one replica more')
+  clusterCommand(replica, 'add', 'give a file one replica more')
     .argument('<path>', 'VOLUME:/path')
     .argument('<server>', 'id of the server that shall hold it')
     .option('--json', 'print the new view as JSON')
@@ -60,8 +56,7 @@ export function addReplicaCommands(program: Command): void {
       });
     });
 
-  addClusterOptions(replica.command('rm'))
-    .description('take one replica of a file away')
+  clusterCommand(replica, 'rm', 'take one replica of a file away')
     .argument('<path>', 'VOLUME:/path')
     .argument('<server>', 'id of the server that holds it')
     .option('--json', 'print the new view as JSON')
@@ -73,8 +68,7 @@ export function addReplicaCommands(program: Command): void {
       });
     });
 
-  addClusterOptions(replica.command('move'))
-    .description('move one replica of a file to another server')
+  clusterCommand(replica, 'move', 'move one replica of a file to another server')
     .argument('<path>', 'VOLUME:/path')
     .argument('<from>', 'id of the server that holds it')
     .argument('<to>', 'id of the server that shall hold it')
@@ -134,11 +128,11 @@ async function infoOf(client: ClusterClient, path: string, call: CallOptions): P
   const place = parseRemotePath(path);
   const info = await client.info(place.volume, place.path, call);
   if (info.attributes.kind !== 'file') {
-    throw new CommandFailure(EXIT_USAGE, `"${path}" is a ${info.attributes.kind}: only files have replicas`);
+    throw usageFailure(`"${path}" is a ${info.attributes.kind}: only files have replicas`);
   }
   return info;
 }
 
 function refusal(message: string, hint = ''): CommandFailure {
-  return new CommandFailure(EXIT_PRECONDITION, message, hint);
+  return preconditionFailure(message, hint);
 }

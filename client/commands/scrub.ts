@@ -2,9 +2,9 @@ import type { Command } from 'commander';
 import type { ScrubStatus, ScrubStatuses } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { EXIT_DEGRADED } from '../failure.ts';
-import { formatTable, printable, printJson, printLine } from '../output.ts';
+import { printable, printJson, printLine, printTable } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
-import { addClusterOptions, withClient } from './cluster-command.ts';
+import { clusterCommand } from './cluster-command.ts';
 
 /** How often somebody who waits for the end looks. */
 const LOOK_MS = 1_000;
@@ -16,7 +16,7 @@ interface ScrubOptions {
 }
 
 export function addScrubCommand(program: Command): void {
-  addClusterOptions(program.command('scrub'))
+  clusterCommand(program, 'scrub')
     .description(
       'look for damaged objects on the disks of one server, or of all, and repair them; 7 if some cannot be',
     )
@@ -24,22 +24,20 @@ export function addScrubCommand(program: Command): void {
     .option('--look', 'start nothing, only show how far it is')
     .option('--wait', 'show the end of it')
     .option('--json', 'print it as JSON')
-    .action(async (server: string | undefined, options: ScrubOptions, command: Command) => {
-      await withClient(command, async (client, call) => {
-        const wanted = server ?? null;
-        let told =
-          options.look === true
-            ? await client.admin.scrubs(wanted, call)
-            : await client.admin.startScrubs(wanted, call);
-        while (options.wait === true && Object.values(told).some((scrub) => scrub?.state === 'running')) {
-          await systemWorld.sleep(LOOK_MS, call);
-          told = await client.admin.scrubs(wanted, call);
-        }
-        if (options.json === true) printJson(told);
-        else printScrubs(told);
-        if (Object.values(told).some((scrub) => (scrub?.unrepairable.length ?? 0) > 0))
-          process.exitCode = EXIT_DEGRADED;
-      });
+    .run(async (client, call, server: string | undefined, options: ScrubOptions) => {
+      const wanted = server ?? null;
+      let told =
+        options.look === true
+          ? await client.admin.scrubs(wanted, call)
+          : await client.admin.startScrubs(wanted, call);
+      while (options.wait === true && Object.values(told).some((scrub) => scrub?.state === 'running')) {
+        await systemWorld.sleep(LOOK_MS, call);
+        told = await client.admin.scrubs(wanted, call);
+      }
+      if (options.json === true) printJson(told);
+      else printScrubs(told);
+      if (Object.values(told).some((scrub) => (scrub?.unrepairable.length ?? 0) > 0))
+        process.exitCode = EXIT_DEGRADED;
     });
 }
 
@@ -58,7 +56,7 @@ function printScrubs(told: ScrubStatuses): void {
         ],
   );
   const header = ['SERVER', 'STATE', 'OBJECTS', 'READ', 'DAMAGED', 'REPAIRED', 'LEFT'];
-  for (const line of formatTable([header, ...rows])) printLine(line);
+  printTable(rows, header);
   for (const [server, scrub] of Object.entries(told)) {
     for (const { file, object, path } of scrub?.unrepairable ?? []) {
       const name = path === null ? `file ${file}` : printable(path);

@@ -5,10 +5,10 @@ import type { ClusterStatus } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_NOT_FOUND, EXIT_USAGE } from '../failure.ts';
-import { formatTable, printJson, printLine } from '../output.ts';
+import { notFoundFailure, usageFailure } from '../failure.ts';
+import { printJson, printLine, printTable } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
-import { addClusterOptions, withClient } from './cluster-command.ts';
+import { clusterCommand } from './cluster-command.ts';
 
 const POLL_MS = 500;
 /** Without a file moved for this long, the reason is looked for. */
@@ -30,93 +30,72 @@ export function addServerCommand(program: Command): void {
     .allowUnknownOption()
     .allowExcessArguments()
     .action(() => {
-      throw new CommandFailure(
-        EXIT_USAGE,
-        'Cannot run a server from here',
-        'start it with "npx leasehold server …"',
-      );
+      throw usageFailure('Cannot run a server from here', 'start it with "npx leasehold server …"');
     });
 
-  addClusterOptions(server.command('ls'))
-    .description('list the servers: where they are, what they hold, how much room they have')
+  clusterCommand(server, 'ls', 'list the servers: where they are, what they hold, how much room they have')
     .option('--all', 'also those that were removed')
     .option('--json', 'print the servers as JSON')
-    .action(async (options: { readonly all?: true; readonly json?: true }, command: Command) => {
-      await withClient(command, async (client, call) => {
-        const { servers } = await client.query({ kind: 'servers', counts: true }, call);
-        const status = await client.status(call);
-        const shown = servers.filter(
-          ({ state, replicas }) => options.all || state !== 'out' || replicas !== 0,
-        );
-        if (options.json) return printJson({ servers: shown, moving: status.moving ?? null });
-        for (const line of formatTable([HEADER, ...shown.map((one) => rowOf(one, status))])) printLine(line);
-        const { moving } = status;
-        if (moving !== undefined && moving.done < moving.total)
-          printLine(`Moving: ${describeMoving(moving)}`);
-      });
+    .run(async (client, call, options: { readonly all?: true; readonly json?: true }) => {
+      const { servers } = await client.query({ kind: 'servers', counts: true }, call);
+      const status = await client.status(call);
+      const shown = servers.filter(({ state, replicas }) => options.all || state !== 'out' || replicas !== 0);
+      if (options.json) return printJson({ servers: shown, moving: status.moving ?? null });
+      printTable(
+        shown.map((one) => rowOf(one, status)),
+        HEADER,
+      );
+      const { moving } = status;
+      if (moving !== undefined && moving.done < moving.total) printLine(`Moving: ${describeMoving(moving)}`);
     });
 
-  addClusterOptions(server.command('drain'))
+  clusterCommand(server, 'drain')
     .description('move everything that a server holds to others; waits until nothing is left')
     .argument('<id>', 'id of the server')
     .option('--no-wait', 'begin it, and do not wait')
     .option('--json', 'print the server as JSON at the end')
-    .action(
-      async (id: string, options: { readonly wait: boolean; readonly json?: true }, command: Command) => {
-        await withClient(command, async (client, call) => {
-          await client.command({ kind: 'server-state', id, state: 'draining' }, call);
-          const left = options.wait ? await emptied(client, id, call, true) : await listed(client, id, call);
-          if (options.json) printJson(left);
-          else if (options.wait)
-            printLine(`Server ${id} holds nothing any more: remove it, or stop it as you like`);
-          else printLine(`Server ${id} is being drained: it holds ${left.replicas ?? 0} files`);
-        });
-      },
-    );
-
-  addClusterOptions(server.command('undrain'))
-    .description('let a server that was being drained take replicas again')
-    .argument('<id>', 'id of the server')
-    .action(async (id: string, _options: unknown, command: Command) => {
-      await withClient(command, async (client, call) => {
-        await client.command({ kind: 'server-state', id, state: 'in' }, call);
-        printLine(`Server ${id} takes replicas again`);
-      });
+    .run(async (client, call, id: string, options: { readonly wait: boolean; readonly json?: true }) => {
+      await client.command({ kind: 'server-state', id, state: 'draining' }, call);
+      const left = options.wait ? await emptied(client, id, call, true) : await listed(client, id, call);
+      if (options.json) printJson(left);
+      else if (options.wait)
+        printLine(`Server ${id} holds nothing any more: remove it, or stop it as you like`);
+      else printLine(`Server ${id} is being drained: it holds ${left.replicas ?? 0} files`);
     });
 
-  addClusterOptions(server.command('add'))
+  clusterCommand(server, 'undrain', 'let a server that was being drained take replicas again')
+    .argument('<id>', 'id of the server')
+    .run(async (client, call, id: string, _options: unknown) => {
+      await client.command({ kind: 'server-state', id, state: 'in' }, call);
+      printLine(`Server ${id} takes replicas again`);
+    });
+
+  clusterCommand(server, 'add')
     .description('let a server in: before its first start without --join, or after it was removed')
     .argument('<id>', 'id of the server')
     .argument('<url>', 'its base URL, as the other servers reach it', baseUrl)
     .option('--zone <label>', 'what fails together with it', zone)
-    .action(async (id: string, url: string, options: { readonly zone?: string }, command: Command) => {
-      await withClient(command, async (client, call) => {
-        await client.command({ kind: 'server-add', id, url, ...options }, call);
-        printLine(`Server ${id} at ${url} is one of the servers now`);
-      });
+    .run(async (client, call, id: string, url: string, options: { readonly zone?: string }) => {
+      await client.command({ kind: 'server-add', id, url, ...options }, call);
+      printLine(`Server ${id} at ${url} is one of the servers now`);
     });
 
-  addClusterOptions(server.command('remove'))
+  clusterCommand(server, 'remove')
     .description('take a server out that holds nothing any more, or that is dead and will not come back')
     .argument('<id>', 'id of the server')
     .option('--dead', 'it is lost with all it held: other servers get new replicas; waits until that is done')
-    .action(async (id: string, options: { readonly dead?: true }, command: Command) => {
-      await withClient(command, async (client, call) => {
-        await client.command({ kind: 'server-remove', id, dead: options.dead === true }, call);
-        if (options.dead) await emptied(client, id, call, false);
-        printLine(`Server ${id} is removed`);
-      });
+    .run(async (client, call, id: string, options: { readonly dead?: true }) => {
+      await client.command({ kind: 'server-remove', id, dead: options.dead === true }, call);
+      if (options.dead) await emptied(client, id, call, false);
+      printLine(`Server ${id} is removed`);
     });
 
-  addClusterOptions(server.command('zone'))
-    .description('say what fails together with a server; replicas go to different zones')
+  clusterCommand(server, 'zone', 'say what fails together with a server; replicas go to different zones')
     .argument('<id>', 'id of the server')
     .argument('<label>', 'name of the zone; "-" for none', zone)
-    .action(async (id: string, label: string, _options: unknown, command: Command) => {
-      await withClient(command, async (client, call) => {
-        await client.command({ kind: 'server-zone', id, zone: label === '-' ? '' : label }, call);
-        printLine(label === '-' ? `Server ${id} fails alone` : `Server ${id} is in zone ${label}`);
-      });
+    .run(async (client, call, id: string, label: string, _options: unknown) => {
+      await client.command({ kind: 'server-zone', id, zone: label === '-' ? '' : label }, call);
+      printLine(label === '-' ? `Server ${id} fails alone` : `Server ${id} is in zone ${label}`);
     });
 }
 
@@ -214,7 +193,7 @@ async function whyStuck(client: ClusterClient, id: string, call: Call): Promise<
 async function listed(client: ClusterClient, id: string, call: Call): Promise<ListedServer> {
   const { servers } = await client.query({ kind: 'servers', counts: true }, call);
   const server = servers.find((one) => one.id === id);
-  if (server === undefined) throw new CommandFailure(EXIT_NOT_FOUND, `There is no server ${id}`);
+  if (server === undefined) throw notFoundFailure(`There is no server ${id}`);
   return server;
 }
 

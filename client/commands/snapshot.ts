@@ -2,13 +2,12 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import type { SnapshotInfo } from '../../wire/catalog-api.ts';
-import { systemWorld } from '../../world/system-world.ts';
 import { leftBehind } from '../backup/own-snapshot.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { NamedLeaseClient } from '../lease/named-lease-client.ts';
-import { formatTable, printJson, printLine } from '../output.ts';
-import { accessOf, addClusterOptions, serversOf, wholeNumber, withClient } from './cluster-command.ts';
+import { printJson, printLine, printTable } from '../output.ts';
+import { formatTime } from '../quantities.ts';
+import { clusterCommand, leaseClientOf, wholeNumber } from './cluster-command.ts';
 import { volumeName } from './volume.ts';
 
 interface SnapshotName {
@@ -19,64 +18,51 @@ interface SnapshotName {
 export function addSnapshotCommands(program: Command): void {
   const snapshot = program.command('snapshot').description('make, list and remove snapshots of volumes');
 
-  addClusterOptions(snapshot.command('create'))
+  clusterCommand(snapshot, 'create')
     .description('make a snapshot: all of a volume as it is at one moment, to be read as VOLUME@NAME')
     .argument('<snapshot>', 'VOLUME@NAME; the name as that of a volume', snapshotName)
     .option('--json', 'print the snapshot as JSON')
-    .action(async (wanted: SnapshotName, options: { readonly json?: true }, command: Command) => {
-      await withClient(command, async (client, call) => {
-        const made = await client.command({ kind: 'snapshot-create', ...wanted }, call);
-        if (options.json) printJson(made.snapshot);
-      });
+    .run(async (client, call, wanted: SnapshotName, options: { readonly json?: true }) => {
+      const made = await client.command({ kind: 'snapshot-create', ...wanted }, call);
+      if (options.json) printJson(made.snapshot);
     });
 
-  addClusterOptions(snapshot.command('ls'))
-    .description('list the snapshots of a volume, the oldest first')
+  clusterCommand(snapshot, 'ls', 'list the snapshots of a volume, the oldest first')
     .argument('<volume>', 'name of the volume', volumeName)
     .option('--json', 'print the snapshots as JSON')
-    .action(async (volume: string, options: { readonly json?: true }, command: Command) => {
-      await withClient(command, async (client, call) => {
-        const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
-        const names = snapshots.map(({ name }) => name);
-        const left = await leftBehindOf(volume, names, call, command);
-        if (options.json) {
-          const marked = snapshots.map((one) =>
-            left.includes(one.name) ? { ...one, leftBehind: true } : one,
-          );
-          return printJson({ snapshots: marked });
-        }
-        const rows = snapshots.map(({ name, madeNs }) => [
-          `${volume}@${name}`,
-          `${timeText(madeNs)} UTC`,
-          left.includes(name) ? 'left behind by a backup that was broken off; the next one removes it' : '',
-        ]);
-        for (const line of formatTable(rows)) printLine(line);
-      });
+    .run(async (client, call, volume: string, options: { readonly json?: true }, command: Command) => {
+      const { snapshots } = await client.query({ kind: 'snapshots', volume }, call);
+      const names = snapshots.map(({ name }) => name);
+      const left = await leftBehindOf(volume, names, call, command);
+      if (options.json) {
+        const marked = snapshots.map((one) => (left.includes(one.name) ? { ...one, leftBehind: true } : one));
+        return printJson({ snapshots: marked });
+      }
+      const rows = snapshots.map(({ name, madeNs }) => [
+        `${volume}@${name}`,
+        `${formatTime(madeNs)} UTC`,
+        left.includes(name) ? 'left behind by a backup that was broken off; the next one removes it' : '',
+      ]);
+      printTable(rows);
     });
 
-  addClusterOptions(snapshot.command('rm'))
-    .description('remove a snapshot; what only it shows is removed a little later')
+  clusterCommand(snapshot, 'rm', 'remove a snapshot; what only it shows is removed a little later')
     .argument('<snapshot>', 'VOLUME@NAME', snapshotName)
     .option('-f, --force', 'it is no error if it is not there')
-    .action(async (wanted: SnapshotName, options: { readonly force?: true }, command: Command) => {
-      await withClient(command, (client, call) => remove(client, wanted, options.force === true, call));
-    });
+    .run((client, call, wanted: SnapshotName, options: { readonly force?: true }) =>
+      remove(client, wanted, options.force === true, call),
+    );
 
-  addClusterOptions(snapshot.command('prune'))
-    .description('remove all but the latest snapshots of a volume')
+  clusterCommand(snapshot, 'prune', 'remove all but the latest snapshots of a volume')
     .argument('<volume>', 'name of the volume', volumeName)
     .requiredOption('--keep <count>', 'how many stay', wholeNumber(0, 4_096))
     .option('--prefix <text>', 'only those whose names begin so, and of them so many stay', '')
     .option('--json', 'print what was removed as JSON')
-    .action(
-      async (volume: string, options: { keep: number; prefix: string; json?: true }, command: Command) => {
-        await withClient(command, async (client, call) => {
-          const removed = await prune(client, volume, options, call);
-          if (options.json) printJson({ removed });
-          else for (const { name } of removed) printLine(`removed ${volume}@${name}`);
-        });
-      },
-    );
+    .run(async (client, call, volume: string, options: { keep: number; prefix: string; json?: true }) => {
+      const removed = await prune(client, volume, options, call);
+      if (options.json) printJson({ removed });
+      else for (const { name } of removed) printLine(`removed ${volume}@${name}`);
+    });
 }
 
 /** @returns none where that cannot be found out: the snapshots are listed all the same */
@@ -86,11 +72,7 @@ async function leftBehindOf(
   call: CallOptions,
   command: Command,
 ): Promise<string[]> {
-  const leases = new NamedLeaseClient({
-    world: systemWorld,
-    servers: serversOf(command),
-    access: accessOf(command),
-  });
+  const leases = leaseClientOf(command);
   try {
     return await leftBehind(leases, volume, names, call);
   } catch (error) {
@@ -135,11 +117,4 @@ function snapshotName(text: string): SnapshotName {
       'A snapshot is VOLUME@NAME, each 1 to 63 of a-z, 0-9, ".", "_" and "-", a letter or digit first.',
     );
   return { volume, name };
-}
-
-function timeText(nanoseconds: string): string {
-  return new Date(Number(BigInt(nanoseconds) / 1_000_000n))
-    .toISOString()
-    .replace('T', ' ')
-    .replace(/\..*/, '');
 }

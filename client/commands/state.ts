@@ -5,10 +5,10 @@ import type { LockList } from '../../wire/lock-api.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
 import { EXIT_DEGRADED, EXIT_TEMPORARY } from '../failure.ts';
-import { formatTable, printable, printJson, printLine } from '../output.ts';
+import { printable, printJson, printLine, printTable } from '../output.ts';
 import { formatBytes, formatDuration } from '../quantities.ts';
 import { parseRemotePath } from '../remote-path.ts';
-import { addClusterOptions, withClient } from './cluster-command.ts';
+import { clusterCommand, timeoutOf } from './cluster-command.ts';
 import { describeMoving } from './server.ts';
 
 /** A status is wanted now or not at all. */
@@ -17,36 +17,26 @@ const STATUS_TIMEOUT_MS = 10_000;
 const LOCKS_TIMEOUT_MS = 3_000;
 
 export function addStateCommands(program: Command): void {
-  addClusterOptions(program.command('info'))
-    .description('show who holds a file, who is its primary, and how far its replicas are')
+  clusterCommand(program, 'info', 'show who holds a file, who is its primary, and how far its replicas are')
     .argument('<path>', 'VOLUME:/path')
     .option('--json', 'print it as JSON')
-    .action(async (path: string, options: { json?: true }, command: Command) => {
-      await withClient(command, async (client, call) => {
-        const place = parseRemotePath(path);
-        const info = await client.info(place.volume, place.path, call);
-        const locks = info.primary === null ? null : await locksOrNull(client, info.file, call);
-        if (options.json) printJson({ ...info, locks });
-        else printInfo(info, locks);
-      });
+    .run(async (client, call, path: string, options: { json?: true }) => {
+      const place = parseRemotePath(path);
+      const info = await client.info(place.volume, place.path, call);
+      const locks = info.primary === null ? null : await locksOrNull(client, info.file, call);
+      if (options.json) printJson({ ...info, locks });
+      else printInfo(info, locks);
     });
 
-  addClusterOptions(program.command('status'))
-    .description('show the servers and what is wrong; exit code 7 if degraded, 5 if down')
+  clusterCommand(program, 'status', 'show the servers and what is wrong; exit code 7 if degraded, 5 if down')
     .option('--json', 'print it as JSON')
-    .action(async (options: { json?: true }, command: Command) => {
-      await withClient(command, async (client, call) => {
-        const { timeout } = command.optsWithGlobals<{ timeout?: number }>();
-        const status = await statusOrDown(client, {
-          timeoutMs: timeout ?? STATUS_TIMEOUT_MS,
-          failFast: true,
-          ...call,
-        });
-        if (options.json) printJson(status);
-        else printStatus(status);
-        if (status.verdict === 'degraded') process.exitCode = EXIT_DEGRADED;
-        if (status.verdict === 'down') process.exitCode = EXIT_TEMPORARY;
-      });
+    .run(async (client, call, options: { json?: true }, command: Command) => {
+      const { operationTimeoutMs: timeoutMs = STATUS_TIMEOUT_MS } = timeoutOf(command);
+      const status = await statusOrDown(client, { timeoutMs, failFast: true, ...call });
+      if (options.json) printJson(status);
+      else printStatus(status);
+      if (status.verdict === 'degraded') process.exitCode = EXIT_DEGRADED;
+      if (status.verdict === 'down') process.exitCode = EXIT_TEMPORARY;
     });
 }
 
@@ -91,7 +81,7 @@ function printStatus(status: StatusOrDown): void {
   ]);
   printLine('');
   const header = ['SERVER', 'URL', 'STATE', 'PRIMARY OF', 'BACKUP OF', 'LEASES', 'FREE', 'PID', 'UP'];
-  for (const line of formatTable([header, ...rows])) printLine(line);
+  printTable(rows, header);
   const { primary, epoch, members } = status.catalog;
   printLine('');
   printLine(`Catalog: primary ${primary ?? 'none'}, epoch ${epoch}, on ${members.join(', ')}`);
@@ -143,7 +133,7 @@ function printInfo(info: FileInfo, locks: LockList | null): void {
     ['lease', held],
     ...(locks === null ? [] : [['locks', describeLocks(locks)]]),
   ];
-  for (const line of formatTable(rows)) printLine(line);
+  printTable(rows);
   printLine('');
   const replicas = info.replicas.map((replica) => [
     replica.server,
@@ -153,5 +143,5 @@ function printInfo(info: FileInfo, locks: LockList | null): void {
     replica.reachable ? 'yes' : 'no',
   ]);
   const header = ['REPLICA', 'ROLE', 'STATE', 'VERSION', 'REACHABLE'];
-  for (const line of formatTable([header, ...replicas])) printLine(line);
+  printTable(replicas, header);
 }

@@ -11,8 +11,8 @@ import {
   tokensOption,
   writeTokenFile,
 } from '../certificates/token-file.ts';
-import { CommandFailure, EXIT_NOT_FOUND, EXIT_PRECONDITION } from '../failure.ts';
-import { formatTable, printJson, printLine } from '../output.ts';
+import { notFoundFailure, preconditionFailure } from '../failure.ts';
+import { printJson, printLine, printTable } from '../output.ts';
 import { grantName, roleOption, volume } from './cert.ts';
 import { wholeNumber } from './cluster-command.ts';
 
@@ -50,8 +50,7 @@ export function addTokenCommands(program: Command): void {
     .action(async (name: string, options: CreateOptions) => {
       const known = (await readTokenFile(options.tokens)) ?? emptyTokenFile();
       if (known.tokens.some((one) => one.name === name)) {
-        throw new CommandFailure(
-          EXIT_PRECONDITION,
+        throw preconditionFailure(
           `Cannot make a token "${name}": there is one`,
           `revoke it first, with "leasehold token revoke ${name}", or choose another name`,
         );
@@ -79,8 +78,7 @@ export function addTokenCommands(program: Command): void {
       const rows = shown.map(({ name, role, volumes, createdAt, expiresAt }) => [
         ...[name, role, volumes?.join(',') ?? 'all', createdAt, expiresAt ?? '-'],
       ]);
-      for (const line of formatTable([['NAME', 'ROLE', 'VOLUMES', 'CREATED', 'EXPIRES'], ...rows]))
-        printLine(line);
+      printTable(rows, ['NAME', 'ROLE', 'VOLUMES', 'CREATED', 'EXPIRES']);
     });
 
   tokensOption(token.command('revoke'))
@@ -90,7 +88,7 @@ export function addTokenCommands(program: Command): void {
       const known = await knownTokens(options.tokens);
       const tokens = known.tokens.filter((one) => one.name !== name);
       if (tokens.length === known.tokens.length)
-        throw new CommandFailure(EXIT_NOT_FOUND, `There is no token "${name}" in ${options.tokens}`);
+        throw notFoundFailure(`There is no token "${name}" in ${options.tokens}`);
       await writeTokenFile(options.tokens, { ...known, tokens });
       printLine(`${name} is revoked in ${options.tokens}: ${RELOAD}`);
     });

@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_NOT_FOUND, EXIT_USAGE, isSystemError } from '../failure.ts';
+import { isSystemError, notFoundFailure, usageFailure } from '../failure.ts';
 import { Progress, printable, printJson, printLine } from '../output.ts';
 import { baseName, joinPath, parseRemotePath } from '../remote-path.ts';
 import { getTree } from '../tree/get-tree.ts';
@@ -23,19 +23,14 @@ export async function putDirectory(
   call: CallOptions,
 ): Promise<void> {
   if (options.replace === false)
-    throw new CommandFailure(
-      EXIT_USAGE,
-      'Cannot use --no-replace with --recursive: what differs is replaced',
-    );
+    throw usageFailure('Cannot use --no-replace with --recursive: what differs is replaced');
   const target = parseRemotePath(targetText);
   const stats = await stat(local).catch((error: unknown) => {
     if (isSystemError(error) && error.code === 'ENOENT') return null;
     throw error;
   });
-  if (stats === null)
-    throw new CommandFailure(EXIT_NOT_FOUND, `Cannot put "${local}": there is no such directory here`);
-  if (!stats.isDirectory())
-    throw new CommandFailure(EXIT_USAGE, `Cannot put "${local}" with --recursive: it is no directory`);
+  if (stats === null) throw notFoundFailure(`Cannot put "${local}": there is no such directory here`);
+  if (!stats.isDirectory()) throw usageFailure(`Cannot put "${local}" with --recursive: it is no directory`);
   const keepsName = target.directory && target.path !== '/';
   const path = keepsName ? joinPath(target.path, basename(resolve(local))) : target.path;
   const place = { volume: target.volume, path };
@@ -53,18 +48,14 @@ export async function getDirectory(
   call: CallOptions,
 ): Promise<void> {
   if (localText === '-')
-    throw new CommandFailure(
-      EXIT_USAGE,
+    throw usageFailure(
       'Cannot write a directory to standard output',
       '"leasehold backup" writes it there as an archive',
     );
   const source = parseRemotePath(sourceText);
   const top = await client.resolve(source.volume, source.path, call);
   if (top.kind !== 'directory')
-    throw new CommandFailure(
-      EXIT_USAGE,
-      `Cannot get ${source.volume}:${source.path} with --recursive: it is a ${top.kind}`,
-    );
+    throw usageFailure(`Cannot get ${source.volume}:${source.path} with --recursive: it is a ${top.kind}`);
   const local = localText.endsWith('/') ? join(localText, baseName(source.path)) : localText;
   await told(local, options, (report, onBytes) => getTree(client, top, local, report, call, onBytes));
 }

@@ -12,17 +12,17 @@ import type { Download } from '../download.ts';
 import { downloadFile } from '../download.ts';
 import type { CallOptions } from '../exchange.ts';
 import {
-  CommandFailure,
-  EXIT_FAILED,
-  EXIT_NOT_FOUND,
-  EXIT_PRECONDITION,
-  EXIT_USAGE,
+  type CommandFailure,
+  generalFailure,
   isSystemError,
+  notFoundFailure,
+  preconditionFailure,
+  usageFailure,
 } from '../failure.ts';
 import { Progress, printJson } from '../output.ts';
 import { baseName, joinPath, looksRemote, parseRemotePath, type RemotePath } from '../remote-path.ts';
 import { uploadFile } from '../upload.ts';
-import { addClusterOptions, withClient } from './cluster-command.ts';
+import { clusterCommand, withClient } from './cluster-command.ts';
 import { getDirectory, putDirectory } from './transfer-tree.ts';
 
 /** A file that changes while it is read is read again this many times. */
@@ -37,8 +37,7 @@ interface TransferOptions {
 }
 
 export function addTransferCommands(program: Command): void {
-  addClusterOptions(program.command('put'))
-    .description('store a local file in the cluster, as a whole and durably, or a directory')
+  clusterCommand(program, 'put', 'store a local file in the cluster, as a whole and durably, or a directory')
     .argument('<local>', 'file to read, or - for standard input')
     .argument('<target>', 'VOLUME:/path; with a / at the end the file keeps its name in that directory')
     .option(
@@ -47,15 +46,13 @@ export function addTransferCommands(program: Command): void {
     )
     .option('--no-replace', 'fail if there is something at the path')
     .option('--json', 'print what was stored as JSON')
-    .action(async (local: string, target: string, options: TransferOptions, command: Command) => {
-      await withClient(command, (client, call) =>
-        options.recursive
-          ? putDirectory(client, local, target, options, call)
-          : put(client, local, target, options, call),
-      );
-    });
+    .run((client, call, local: string, target: string, options: TransferOptions) =>
+      options.recursive
+        ? putDirectory(client, local, target, options, call)
+        : put(client, local, target, options, call),
+    );
 
-  addClusterOptions(program.command('get'))
+  clusterCommand(program, 'get')
     .description('fetch a file from the cluster, or a directory; each local file appears when it is whole')
     .argument('<source>', 'VOLUME:/path')
     .argument('<local>', 'file or directory to write to, or - for standard output')
@@ -66,7 +63,7 @@ export function addTransferCommands(program: Command): void {
     .option('--json', 'print what was fetched as JSON')
     .action(async (source: string, local: string, options: TransferOptions, command: Command) => {
       if (local === '-' && options.json) {
-        throw new CommandFailure(EXIT_USAGE, 'Cannot print JSON: standard output takes the file');
+        throw usageFailure('Cannot print JSON: standard output takes the file');
       }
       await withClient(command, (client, call) =>
         options.recursive
@@ -112,13 +109,12 @@ async function openSource(local: string): Promise<{ stream: Readable; stats: Sta
   if (local === '-') return { stream: process.stdin, stats: null };
   const stats = await stat(local).catch((error: unknown) => {
     if (isSystemError(error) && error.code === 'ENOENT') {
-      throw new CommandFailure(EXIT_NOT_FOUND, `Cannot put "${local}": there is no such file here`);
+      throw notFoundFailure(`Cannot put "${local}": there is no such file here`);
     }
     throw error;
   });
   if (stats.isDirectory()) {
-    throw new CommandFailure(
-      EXIT_USAGE,
+    throw usageFailure(
       `Cannot put "${local}": it is a directory, and put takes one file`,
       'use --recursive to put it with all that is in it',
     );
@@ -133,10 +129,7 @@ function targetOf(remote: RemotePath, local: string): { volume: string; path: st
   const { volume, path, directory } = remote;
   if (!directory) return { volume, path };
   if (local === '-') {
-    throw new CommandFailure(
-      EXIT_USAGE,
-      `Cannot put standard input into ${volume}:${path}: it needs a name there`,
-    );
+    throw usageFailure(`Cannot put standard input into ${volume}:${path}: it needs a name there`);
   }
   return { volume, path: joinPath(path, basename(local)) };
 }
@@ -149,8 +142,7 @@ async function checkTarget(
 ): Promise<void> {
   const there = await resolveIfThere(client, target.volume, target.path, call);
   if (there?.kind === 'directory') {
-    throw new CommandFailure(
-      EXIT_PRECONDITION,
+    throw preconditionFailure(
       `Cannot put a file at ${target.volume}:${target.path}: there is a directory`,
       `write ${target.volume}:${joinPath(target.path, '')} to put it into the directory`,
     );
@@ -160,8 +152,7 @@ async function checkTarget(
   const directory = await resolveIfThere(client, target.volume, parent, call);
   if (directory === null) {
     await client.query({ kind: 'volume', name: target.volume }, call);
-    throw new CommandFailure(
-      EXIT_NOT_FOUND,
+    throw notFoundFailure(
       `Cannot put a file at ${target.volume}:${target.path}: the directory ${parent} is not there`,
       `create it with "leasehold mkdir --parents ${target.volume}:${parent}"`,
     );
@@ -181,6 +172,22 @@ export async function resolveIfThere(
     if (error instanceof ServiceError && error.code === 'not-found') return null;
     throw error;
   }
+}
+
+/** @returns the path that `from` gets at `to`: inside of it where that is a directory */
+export async function pathInto(
+  client: ClusterClient,
+  verb: 'copy' | 'move',
+  from: RemotePath,
+  to: RemotePath,
+  call: CallOptions,
+): Promise<string> {
+  const there = await resolveIfThere(client, to.volume, to.path, call);
+  if (there?.kind === 'directory')
+    return from.path === '/' ? to.path : joinPath(to.path, baseName(from.path));
+  if (!to.directory) return to.path;
+  const code = there === null ? 'not-found' : 'not-directory';
+  throw new ServiceError(code, `Cannot ${verb} into ${to.volume}:${to.path}/: there is no such directory`);
 }
 
 async function get(
@@ -228,12 +235,12 @@ async function localTarget(local: string, name: string): Promise<{ path: string;
   });
   if (stats === null) {
     if (local.endsWith('/')) {
-      throw new CommandFailure(EXIT_NOT_FOUND, `Cannot write to "${local}": there is no such directory here`);
+      throw notFoundFailure(`Cannot write to "${local}": there is no such directory here`);
     }
     return { path: local, regular: true };
   }
   if (!stats.isDirectory()) return { path: local, regular: stats.isFile() };
-  if (name === '') throw new CommandFailure(EXIT_USAGE, 'Cannot get the root of a volume: it is a directory');
+  if (name === '') throw usageFailure('Cannot get the root of a volume: it is a directory');
   return { path: join(local, name), regular: true };
 }
 
@@ -247,10 +254,7 @@ async function storeWhole(download: Download, path: string): Promise<void> {
   try {
     file = await open(temporary, 'wx', download.attributes.mode & 0o777).catch((error: unknown) => {
       if (isSystemError(error) && error.code === 'ENOENT') {
-        throw new CommandFailure(
-          EXIT_NOT_FOUND,
-          `Cannot write "${path}": there is no directory "${dirname(path)}" here`,
-        );
+        throw notFoundFailure(`Cannot write "${path}": there is no directory "${dirname(path)}" here`);
       }
       throw error;
     });
@@ -303,7 +307,7 @@ async function* counted(download: Download, progress: Progress): AsyncGenerator<
 }
 
 function shortFile(path: string, found: number, expected: number): CommandFailure {
-  return new CommandFailure(EXIT_FAILED, `Cannot fetch ${path}: ${found} of ${expected} bytes arrived`);
+  return generalFailure(`Cannot fetch ${path}: ${found} of ${expected} bytes arrived`);
 }
 
 /** @throws CommandFailure where the local path stands in the place of the remote one, and the other way round */
@@ -312,8 +316,7 @@ export function refuseSwapped(first: string, second: string, usage: string, remo
     ? !looksRemote(first) && looksRemote(second)
     : looksRemote(first) && !looksRemote(second);
   if (!swapped) return;
-  throw new CommandFailure(
-    EXIT_USAGE,
+  throw usageFailure(
     `Cannot tell which file is here and which in the cluster`,
     `the order is: leasehold ${usage}`,
   );

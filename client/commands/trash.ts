@@ -3,11 +3,11 @@ import { isVolumeName } from '../../wire/access.ts';
 import type { TrashedFile } from '../../wire/catalog-api.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, describeFailure, EXIT_NOT_FOUND, EXIT_PRECONDITION } from '../failure.ts';
-import { formatTable, printable, printJson, printLine } from '../output.ts';
-import { formatBytes } from '../quantities.ts';
+import { describeFailure, notFoundFailure, preconditionFailure } from '../failure.ts';
+import { printable, printJson, printLine, printTable } from '../output.ts';
+import { formatBytes, formatTime } from '../quantities.ts';
 import { parseRemotePath, type RemotePath } from '../remote-path.ts';
-import { addClusterOptions, wholeNumber, withClient } from './cluster-command.ts';
+import { clusterCommand, wholeNumber } from './cluster-command.ts';
 
 const PAGE_COUNT = 1_000;
 
@@ -26,29 +26,26 @@ interface Restored {
 export function addTrashCommands(program: Command): void {
   const trash = program.command('trash').description('list, restore and empty what was removed');
 
-  addClusterOptions(trash.command('ls'))
-    .description('list files that were removed and are kept')
+  clusterCommand(trash, 'ls', 'list files that were removed and are kept')
     .argument('<place>', 'VOLUME, or VOLUME:/path for what was there and below', placeOf)
     .option('--json', 'print them as JSON')
-    .action(async (place: RemotePath, options: { readonly json?: true }, command: Command) => {
-      await withClient(command, async (client, call) => {
-        const files: TrashedFile[] = [];
-        for await (const file of filesBelow(client, place, call)) files.push(file);
-        if (options.json) return printJson({ volume: place.volume, files });
-        const rows = files.map((file) => [
-          `${file.inode}`,
-          formatBytes(file.sizeBytes),
-          timeText(file.removedNs),
-          timeText(file.keptUntilNs),
-          printable(file.removedBy ?? '-'),
-          printable(file.path),
-        ]);
-        const header = ['FILE', 'SIZE', 'REMOVED (UTC)', 'KEPT UNTIL', 'BY', 'PATH'];
-        for (const line of formatTable([header, ...rows])) printLine(line);
-      });
+    .run(async (client, call, place: RemotePath, options: { readonly json?: true }) => {
+      const files: TrashedFile[] = [];
+      for await (const file of filesBelow(client, place, call)) files.push(file);
+      if (options.json) return printJson({ volume: place.volume, files });
+      const rows = files.map((file) => [
+        `${file.inode}`,
+        formatBytes(file.sizeBytes),
+        formatTime(file.removedNs),
+        formatTime(file.keptUntilNs),
+        printable(file.removedBy ?? '-'),
+        printable(file.path),
+      ]);
+      const header = ['FILE', 'SIZE', 'REMOVED (UTC)', 'KEPT UNTIL', 'BY', 'PATH'];
+      printTable(rows, header);
     });
 
-  addClusterOptions(trash.command('restore'))
+  clusterCommand(trash, 'restore')
     .description('give removed files their names again, with the directories that they were in')
     .argument('<path>', 'VOLUME:/path of a file, or of a directory for all that was in it', placeOf)
     .option('--to <path>', 'another path of the volume')
@@ -58,24 +55,19 @@ export function addTrashCommands(program: Command): void {
       wholeNumber(1, Number.MAX_SAFE_INTEGER),
     )
     .option('--json', 'print what was restored as JSON')
-    .action(async (place: RemotePath, options: RestoreOptions, command: Command) => {
-      await withClient(command, (client, call) => restore(client, place, options, call));
-    });
+    .run((client, call, place: RemotePath, options: RestoreOptions) => restore(client, place, options, call));
 
-  addClusterOptions(trash.command('empty'))
-    .description('keep removed files no longer')
+  clusterCommand(trash, 'empty', 'keep removed files no longer')
     .argument('<place>', 'VOLUME, or VOLUME:/path for what was there and below', placeOf)
     .option('--json', 'print how many there were as JSON')
-    .action(async ({ volume, path }: RemotePath, options: { readonly json?: true }, command: Command) => {
-      await withClient(command, async (client, call) => {
-        let removed = 0;
-        for (let last = PAGE_COUNT; last === PAGE_COUNT; removed += last) {
-          const wanted = { kind: 'trash-empty', volume, path, countMax: PAGE_COUNT } as const;
-          last = (await client.command(wanted, call)).removed;
-        }
-        if (options.json) printJson({ removed });
-        else printLine(removed === 1 ? 'Removed 1 file for good' : `Removed ${removed} files for good`);
-      });
+    .run(async (client, call, { volume, path }: RemotePath, options: { readonly json?: true }) => {
+      let removed = 0;
+      for (let last = PAGE_COUNT; last === PAGE_COUNT; removed += last) {
+        const wanted = { kind: 'trash-empty', volume, path, countMax: PAGE_COUNT } as const;
+        last = (await client.command(wanted, call)).removed;
+      }
+      if (options.json) printJson({ removed });
+      else printLine(removed === 1 ? 'Removed 1 file for good' : `Removed ${removed} files for good`);
     });
 }
 
@@ -95,8 +87,7 @@ async function restore(
       newest.set(file.path, file);
   }
   if (newest.size === 0) {
-    throw new CommandFailure(
-      EXIT_NOT_FOUND,
+    throw notFoundFailure(
       `Cannot restore ${volume}:${path}: there is nothing of it in the trash`,
       `"leasehold trash ls ${volume}" lists what there is`,
     );
@@ -117,8 +108,7 @@ async function restore(
   if (json) printJson({ volume, restored });
   else for (const { path: at } of restored) printLine(`Restored ${volume}:${printable(at)}`);
   if (failures.length === 0) return;
-  throw new CommandFailure(
-    EXIT_PRECONDITION,
+  throw preconditionFailure(
     `${failures.length} of ${newest.size} files were not restored:\n${failures.join('\n')}`,
     '--to restores them below another path',
   );
@@ -152,19 +142,11 @@ function movedPath(path: string, from: string, to: string): string {
 function pathOf(volume: string, text: string): string {
   const place = parseRemotePath(text.startsWith('/') ? `${volume}:${text}` : text);
   if (place.volume === volume) return place.path;
-  throw new CommandFailure(
-    EXIT_PRECONDITION,
-    `Cannot restore to ${text}: a file comes back to its volume, ${volume}`,
-  );
+  throw preconditionFailure(`Cannot restore to ${text}: a file comes back to its volume, ${volume}`);
 }
 
 function placeOf(text: string): RemotePath {
   if (text.includes(':')) return parseRemotePath(text);
   if (!isVolumeName(text)) throw new InvalidArgumentError('It is written VOLUME, or VOLUME:/path.');
   return { volume: text, path: '/', directory: true };
-}
-
-function timeText(nanoseconds: string): string {
-  const [day, time = ''] = new Date(Number(BigInt(nanoseconds) / 1_000_000n)).toISOString().split('T');
-  return `${day} ${time.slice(0, 8)}`;
 }

@@ -4,14 +4,14 @@ import type { Attributes } from '../../wire/catalog-api.ts';
 import type { ClusterClient, Entry } from '../cluster-client.ts';
 import { entityTag } from '../entity-tag.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_PRECONDITION, EXIT_USAGE } from '../failure.ts';
-import { formatTable, printable, printJson, printLine } from '../output.ts';
-import { formatBytes } from '../quantities.ts';
+import { preconditionFailure, usageFailure } from '../failure.ts';
+import { printable, printJson, printLine, printTable } from '../output.ts';
+import { formatBytes, formatTime } from '../quantities.ts';
 import { baseName, joinPath, parseRemotePath, type RemotePath } from '../remote-path.ts';
 import { UnderWay } from '../under-way.ts';
 import { whoami } from '../whoami.ts';
-import { addClusterOptions, withClient } from './cluster-command.ts';
-import { resolveIfThere } from './transfer.ts';
+import { clusterCommand } from './cluster-command.ts';
+import { pathInto, resolveIfThere } from './transfer.ts';
 
 /** Files of one directory that are removed at a time. */
 const REMOVALS_IN_FLIGHT_MAX = 16;
@@ -34,53 +34,44 @@ const TYPE_LETTERS: Readonly<Record<Attributes['kind'], string>> = {
 };
 
 export function addTreeCommands(program: Command): void {
-  addClusterOptions(program.command('ls'))
-    .description('list a directory')
+  clusterCommand(program, 'ls', 'list a directory')
     .argument('<path>', 'VOLUME:/path')
     .option('-l, --long', 'with mode, links, owner, size and time')
     .option('--json', 'print the entries as JSON')
-    .action(async (path: string, options: { long?: true; json?: true }, command: Command) => {
-      await withClient(command, (client, call) => list(client, parseRemotePath(path), options, call));
-    });
+    .run((client, call, path: string, options: { long?: true; json?: true }) =>
+      list(client, parseRemotePath(path), options, call),
+    );
 
-  addClusterOptions(program.command('stat'))
-    .description('show the attributes of a file or directory')
+  clusterCommand(program, 'stat', 'show the attributes of a file or directory')
     .argument('<path>', 'VOLUME:/path')
     .option('--json', 'print the attributes as JSON')
-    .action(async (path: string, options: { json?: true }, command: Command) => {
-      await withClient(command, (client, call) => show(client, parseRemotePath(path), options, call));
-    });
+    .run((client, call, path: string, options: { json?: true }) =>
+      show(client, parseRemotePath(path), options, call),
+    );
 
-  addClusterOptions(program.command('mkdir'))
-    .description('create a directory')
+  clusterCommand(program, 'mkdir', 'create a directory')
     .argument('<path>', 'VOLUME:/path')
     .option('-p, --parents', 'create what is missing on the way too; it is no error if it is there')
-    .action(async (path: string, options: { parents?: true }, command: Command) => {
-      await withClient(command, (client, call) =>
-        makeDirectory(client, parseRemotePath(path), options, call),
-      );
-    });
+    .run((client, call, path: string, options: { parents?: true }) =>
+      makeDirectory(client, parseRemotePath(path), options, call),
+    );
 
-  addClusterOptions(program.command('mv'))
-    .description('rename or move within a volume')
+  clusterCommand(program, 'mv', 'rename or move within a volume')
     .argument('<from>', 'VOLUME:/path')
     .argument('<to>', 'VOLUME:/path; a directory that is there takes it in')
     .option('--no-replace', 'fail if there is something at the target')
-    .action(async (from: string, to: string, options: { replace: boolean }, command: Command) => {
-      await withClient(command, (client, call) =>
-        move(client, parseRemotePath(from), parseRemotePath(to), options, call),
-      );
-    });
+    .run((client, call, from: string, to: string, options: { replace: boolean }) =>
+      move(client, parseRemotePath(from), parseRemotePath(to), options, call),
+    );
 
-  addClusterOptions(program.command('rm'))
-    .description('remove a file')
+  clusterCommand(program, 'rm', 'remove a file')
     .argument('<path>', 'VOLUME:/path')
     .option('-r, --recursive', 'remove a directory with all that is in it')
     .option('-f, --force', 'it is no error if it is not there')
     .option('--no-trash', 'for good, also if the volume has a trash')
-    .action(async (path: string, options: RemoveOptions, command: Command) => {
-      await withClient(command, (client, call) => removeAt(client, parseRemotePath(path), options, call));
-    });
+    .run((client, call, path: string, options: RemoveOptions) =>
+      removeAt(client, parseRemotePath(path), options, call),
+    );
 }
 
 async function list(
@@ -105,7 +96,7 @@ async function list(
   }
   const rows = [];
   for await (const entry of entries) rows.push(longRow(entry));
-  for (const line of formatTable(rows)) printLine(line);
+  printTable(rows);
 }
 
 function longRow({ name, attributes }: Entry): string[] {
@@ -135,13 +126,6 @@ export function formatMode({ kind, mode }: Pick<Attributes, 'kind' | 'mode'>): s
   );
 }
 
-function formatTime(nanoseconds: string): string {
-  return new Date(Number(BigInt(nanoseconds) / 1_000_000n))
-    .toISOString()
-    .replace('T', ' ')
-    .replace(/\..*/, '');
-}
-
 async function show(
   client: ClusterClient,
   { volume, path }: RemotePath,
@@ -164,7 +148,7 @@ async function show(
   ];
   if (attributes.kind === 'symlink') rows.push(['target', printable(attributes.target)]);
   if (etag !== null) rows.push(['etag', etag], ['replicas', attributes.replicas.join(', ')]);
-  for (const line of formatTable(rows)) printLine(line);
+  printTable(rows);
 }
 
 async function makeDirectory(
@@ -207,15 +191,7 @@ async function move(
     );
   }
   const { volume } = from;
-  let path = to.path;
-  const there = await resolveIfThere(client, volume, path, call);
-  if (there?.kind === 'directory') path = joinPath(path, baseName(from.path));
-  else if (to.directory) {
-    throw new ServiceError(
-      there === null ? 'not-found' : 'not-directory',
-      `Cannot move into ${volume}:${to.path}/: there is no such directory`,
-    );
-  }
+  const path = await pathInto(client, 'move', from, to, call);
   await client.command(
     {
       kind: 'rename',
@@ -236,8 +212,7 @@ export async function removeAt(
   call: CallOptions,
 ): Promise<void> {
   if (path === '/') {
-    throw new CommandFailure(
-      EXIT_USAGE,
+    throw usageFailure(
       `Cannot remove ${volume}:/: it is the root of the volume`,
       `"leasehold volume rm ${volume}" removes a volume`,
     );
@@ -251,8 +226,7 @@ export async function removeAt(
     return;
   }
   if (!options.recursive) {
-    throw new CommandFailure(
-      EXIT_PRECONDITION,
+    throw preconditionFailure(
       `Cannot remove ${volume}:${path}: it is a directory`,
       'use --recursive to remove it with all that is in it',
     );

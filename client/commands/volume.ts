@@ -3,10 +3,10 @@ import { durationFormat } from '../../base/duration.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { isVolumeName } from '../../wire/access.ts';
 import type { Policy, VolumeInfo } from '../../wire/catalog-api.ts';
-import { CommandFailure, EXIT_PRECONDITION, EXIT_USAGE } from '../failure.ts';
-import { formatTable, printJson, printLine } from '../output.ts';
+import { preconditionFailure, usageFailure } from '../failure.ts';
+import { printJson, printLine, printTable } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
-import { addClusterOptions, duration, size, wholeNumber, withClient } from './cluster-command.ts';
+import { clusterCommand, duration, size, wholeNumber, withClient } from './cluster-command.ts';
 
 const OBJECT_BYTES_MIN = 4096;
 const RETENTION_MS_MAX = 36_525 * 86_400_000;
@@ -45,8 +45,7 @@ function policyOption(): Option {
 export function addVolumeCommands(program: Command): void {
   const volume = program.command('volume').description('create, list and remove volumes');
 
-  addClusterOptions(volume.command('create'))
-    .description('create a volume')
+  clusterCommand(volume, 'create', 'create a volume')
     .argument('<name>', 'name of the volume: a-z, 0-9, ".", "_", "-"', volumeName)
     .option('--replicas <count>', 'servers that hold each file', wholeNumber(1, 15), 3)
     .option('--object-size <size>', 'size of the pieces that files are stored in', objectSize, 128 * 1024)
@@ -61,30 +60,28 @@ export function addVolumeCommands(program: Command): void {
     )
     .option('--if-not-exists', 'it is no error if there is one of that name, which stays as it is')
     .option('--json', 'print the volume as JSON')
-    .action(async (name: string, options: CreateOptions, command: Command) => {
-      await withClient(command, async (client, call) => {
-        const { replicas, objectSize: objectBytes, policy, force = false } = options;
-        const { volume, created } = await client
-          .command(
-            { kind: 'volume-create', name, replicas, objectBytes, policy, force, ...boundsOf(options) },
-            call,
-          )
-          .then(
-            (result) => ({ ...result, created: true }),
-            async (error: unknown) => {
-              if (!options.ifNotExists || !(error instanceof ServiceError) || error.code !== 'exists')
-                throw error;
-              return { ...(await client.query({ kind: 'volume', name }, call)), created: false };
-            },
-          );
-        if (created) assertHasTrash(volume, options.trash);
-        if (options.json) printJson(volume);
-        else if (!created) printLine(`There is a volume ${name} already`);
-        else printLine(`Created the volume ${volume.name} with ${volume.replicas} replicas of each file`);
-      });
+    .run(async (client, call, name: string, options: CreateOptions) => {
+      const { replicas, objectSize: objectBytes, policy, force = false } = options;
+      const { volume, created } = await client
+        .command(
+          { kind: 'volume-create', name, replicas, objectBytes, policy, force, ...boundsOf(options) },
+          call,
+        )
+        .then(
+          (result) => ({ ...result, created: true }),
+          async (error: unknown) => {
+            if (!options.ifNotExists || !(error instanceof ServiceError) || error.code !== 'exists')
+              throw error;
+            return { ...(await client.query({ kind: 'volume', name }, call)), created: false };
+          },
+        );
+      if (created) assertHasTrash(volume, options.trash);
+      if (options.json) printJson(volume);
+      else if (!created) printLine(`There is a volume ${name} already`);
+      else printLine(`Created the volume ${volume.name} with ${volume.replicas} replicas of each file`);
     });
 
-  addClusterOptions(volume.command('set'))
+  clusterCommand(volume, 'set')
     .description(
       'change the quotas of a volume, how many replicas its files have, or the policy of files to come',
     )
@@ -112,10 +109,7 @@ export function addVolumeCommands(program: Command): void {
       const { json, quota: _bytes, quotaFiles: _files, trash: _ms, force, ...rest } = options;
       const changes = { ...rest, ...boundsOf(options) };
       if (Object.keys(changes).length === 0)
-        throw new CommandFailure(
-          EXIT_USAGE,
-          'Nothing to change: give --replicas, --policy, --quota or --trash',
-        );
+        throw usageFailure('Nothing to change: give --replicas, --policy, --quota or --trash');
       await withClient(command, async (client, call) => {
         const { volume } = await client.command(
           { kind: 'volume-set', name, ...changes, ...(force === undefined ? {} : { force }) },
@@ -132,36 +126,29 @@ export function addVolumeCommands(program: Command): void {
       });
     });
 
-  addClusterOptions(volume.command('ls'))
-    .description('list the volumes')
+  clusterCommand(volume, 'ls', 'list the volumes')
     .option('--json', 'print the volumes as JSON')
-    .action(async (options: { readonly json?: true }, command: Command) => {
-      await withClient(command, async (client, call) => {
-        const { volumes } = await client.query({ kind: 'volumes' }, call);
-        if (options.json) return printJson({ volumes });
-        const rows = volumes.map((one) => [
-          one.name,
-          `${one.replicas}`,
-          formatBytes(one.objectBytes),
-          `${one.inodes}`,
-          formatBytes(one.usedBytes),
-          one.policy,
-          one.quotaBytes === 0 ? '–' : `${formatBytes(one.namedBytes)} of ${formatBytes(one.quotaBytes)}`,
-          one.quotaInodes === 0 ? '–' : `${one.namedInodes} of ${one.quotaInodes}`,
-          trashText(one),
-        ]);
-        const table = formatTable([HEADER, ...rows]);
-        for (const line of table) printLine(line);
-      });
+    .run(async (client, call, options: { readonly json?: true }) => {
+      const { volumes } = await client.query({ kind: 'volumes' }, call);
+      if (options.json) return printJson({ volumes });
+      const rows = volumes.map((one) => [
+        one.name,
+        `${one.replicas}`,
+        formatBytes(one.objectBytes),
+        `${one.inodes}`,
+        formatBytes(one.usedBytes),
+        one.policy,
+        one.quotaBytes === 0 ? '–' : `${formatBytes(one.namedBytes)} of ${formatBytes(one.quotaBytes)}`,
+        one.quotaInodes === 0 ? '–' : `${one.namedInodes} of ${one.quotaInodes}`,
+        trashText(one),
+      ]);
+      printTable(rows, HEADER);
     });
 
-  addClusterOptions(volume.command('rm'))
-    .description('remove an empty volume')
+  clusterCommand(volume, 'rm', 'remove an empty volume')
     .argument('<name>', 'name of the volume', volumeName)
-    .action(async (name: string, _options: unknown, command: Command) => {
-      await withClient(command, async (client, call) => {
-        await client.command({ kind: 'volume-remove', name }, call);
-      });
+    .run(async (client, call, name: string, _options: unknown) => {
+      await client.command({ kind: 'volume-remove', name }, call);
     });
 }
 
@@ -199,8 +186,7 @@ function trashText({ trashMs = 0, trashedBytes, trashedInodes = 0 }: Partial<Vol
 /** A server of before passes over what it does not know. */
 function assertHasTrash({ name, trashMs }: Partial<VolumeInfo>, wanted: number | undefined): void {
   if (wanted === undefined || wanted === 0 || trashMs === wanted) return;
-  throw new CommandFailure(
-    EXIT_PRECONDITION,
+  throw preconditionFailure(
     `The volume ${name} has no trash: the server that leads the catalog runs a release that knows none`,
     'upgrade all servers, then set it again',
   );

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { request } from '../../http-parts/undici.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { CommandFailure, EXIT_FAILED, isSystemError } from '../failure.ts';
+import { generalFailure, isSystemError } from '../failure.ts';
 import { type Damage, damageSum, NO_DAMAGE } from './ledger.ts';
 import type { Load } from './load.ts';
 
@@ -61,10 +61,7 @@ async function fetchWhole(url: string): Promise<Uint8Array> {
     const contents = await answer.body.bytes();
     if (answer.statusCode === 200) return contents;
     if (answer.statusCode !== 503 || systemWorld.nowMs() > deadlineMs) {
-      throw new CommandFailure(
-        EXIT_FAILED,
-        `Cannot read ${url} for the comparison: HTTP status ${answer.statusCode}`,
-      );
+      throw generalFailure(`Cannot read ${url} for the comparison: HTTP status ${answer.statusCode}`);
     }
     await systemWorld.sleep(RETRY_MS);
   }

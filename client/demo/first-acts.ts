@@ -1,6 +1,6 @@
 import { request } from '../../http-parts/undici.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { CommandFailure, EXIT_FAILED } from '../failure.ts';
+import { generalFailure } from '../failure.ts';
 import { formatDuration } from '../quantities.ts';
 import { Stage } from './stage.ts';
 
@@ -13,8 +13,7 @@ export async function writeOnce({ servers }: Stage, say: (text: string) => void)
   const startMs = systemWorld.nowMs();
   const answer = await request(`${url}/v1/files/${Stage.VOLUME}${PATH}`, { method: 'PUT', body: GREETING });
   await answer.body.dump();
-  if (answer.statusCode !== 201)
-    throw new CommandFailure(EXIT_FAILED, `PUT ${PATH}: status ${answer.statusCode}`);
+  if (answer.statusCode !== 201) throw generalFailure(`PUT ${PATH}: status ${answer.statusCode}`);
   const took = formatDuration(systemWorld.nowMs() - startMs);
   say(`  PUT ${PATH} to ${id}: a majority has it on disk after ${took}`);
 }
@@ -25,7 +24,7 @@ export async function readAnywhere({ servers }: Stage, say: (text: string) => vo
     const startMs = systemWorld.nowMs();
     const answer = await request(`${plan.url}/v1/files/${Stage.VOLUME}${PATH}`);
     const text = await answer.body.text();
-    if (text !== GREETING) throw new CommandFailure(EXIT_FAILED, `${plan.id} has something else in ${PATH}`);
+    if (text !== GREETING) throw generalFailure(`${plan.id} has something else in ${PATH}`);
     const served = answer.headers['leasehold-served'];
     const how = served === 'forwarded' ? ', which asked another one' : ', from its own disk';
     say(

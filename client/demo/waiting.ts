@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { CommandFailure, EXIT_TEMPORARY } from '../failure.ts';
+import { temporaryFailure } from '../failure.ts';
 import { formatDuration } from '../quantities.ts';
 
 /** Whatever the demo waits for comes within this time, or the demo fails. */
@@ -10,7 +10,7 @@ const POLL_MS = 100;
 export async function within<Value>(promise: Promise<Value>, what: string): Promise<Value> {
   const abort = new AbortController();
   const late = systemWorld.sleep(STEP_TIMEOUT_MS, { signal: abort.signal }).then(() => {
-    throw new CommandFailure(EXIT_TEMPORARY, `Waited ${formatDuration(STEP_TIMEOUT_MS)} in vain for ${what}`);
+    throw temporaryFailure(`Waited ${formatDuration(STEP_TIMEOUT_MS)} in vain for ${what}`);
   });
   late.catch(() => {});
   try {
@@ -31,10 +31,7 @@ export async function eventually<Value>(what: string, ask: () => Promise<Value |
       if (!(error instanceof ServiceError) || error.remedy === 'give-up') throw error;
     }
     if (systemWorld.nowMs() > deadlineMs) {
-      throw new CommandFailure(
-        EXIT_TEMPORARY,
-        `Waited ${formatDuration(STEP_TIMEOUT_MS)} in vain for ${what}`,
-      );
+      throw temporaryFailure(`Waited ${formatDuration(STEP_TIMEOUT_MS)} in vain for ${what}`);
     }
     await systemWorld.sleep(POLL_MS);
   }
@@ -42,7 +39,7 @@ export async function eventually<Value>(what: string, ask: () => Promise<Value |
 
 export function aborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
-    const stop = () => reject(new CommandFailure(EXIT_TEMPORARY, `Stopped by ${String(signal.reason)}`));
+    const stop = () => reject(temporaryFailure(`Stopped by ${String(signal.reason)}`));
     if (signal.aborted) stop();
     else signal.addEventListener('abort', stop, { once: true });
   });

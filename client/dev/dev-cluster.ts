@@ -7,7 +7,7 @@ import type { ServerId } from '../../base/ids.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { Access, type AccessFiles } from '../access.ts';
 import { ClusterClient } from '../cluster-client.ts';
-import { CommandFailure, EXIT_USAGE, isSystemError, systemReason } from '../failure.ts';
+import { isSystemError, systemReason, usageFailure } from '../failure.ts';
 import { type Mounted, mountVolume } from '../mount.ts';
 import { mountAt } from '../mount-table.ts';
 import { unmountDirectory } from '../unmount.ts';
@@ -236,7 +236,7 @@ async function makeFolder(data: string | null): Promise<string> {
     await mkdir(folder, { recursive: true });
   } catch (error) {
     if (!isSystemError(error)) throw error;
-    throw new CommandFailure(EXIT_USAGE, `Cannot use "${data}" for the data: ${systemReason(error)}`);
+    throw usageFailure(`Cannot use "${data}" for the data: ${systemReason(error)}`);
   }
   return folder;
 }
@@ -254,8 +254,7 @@ async function assertPortFree(port: number): Promise<void> {
     const perhapsOurs = 'perhaps a cluster runs here already ("leasehold status" shows it)';
     const others = 'choose others with --port';
     const isUsed = error.code === 'EADDRINUSE';
-    throw new CommandFailure(
-      EXIT_USAGE,
+    throw usageFailure(
       `Cannot use port ${port}: ${isUsed ? 'another program uses it' : systemReason(error)}`,
       isUsed ? `${perhapsOurs}; else ${others}` : others,
     );

@@ -4,7 +4,7 @@ import { open, readFile } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { systemWorld } from '../../world/system-world.ts';
 import type { Access } from '../access.ts';
-import { CommandFailure, EXIT_FAILED, EXIT_TEMPORARY, isSystemError } from '../failure.ts';
+import { CommandFailure, EXIT_FAILED, isSystemError, temporaryFailure } from '../failure.ts';
 import { LAUNCHER, logTail } from '../programs.ts';
 import { formatDuration } from '../quantities.ts';
 import { answersReady } from './answers-ready.ts';
@@ -123,8 +123,7 @@ export class ServerProcess {
         );
       }
       if (systemWorld.nowMs() > deadlineMs) {
-        throw new CommandFailure(
-          EXIT_TEMPORARY,
+        throw temporaryFailure(
           `Cannot start server ${this.plan.id}: it does not serve after ${formatDuration(timeoutMs)}${await logTail(this.plan.log)}`,
         );
       }

@@ -16,7 +16,7 @@ import { walk } from '../backup/walk.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import { entityTag } from '../entity-tag.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_PRECONDITION, isSystemError } from '../failure.ts';
+import { type CommandFailure, isSystemError, preconditionFailure } from '../failure.ts';
 import type { FileHandle } from '../file-handle.ts';
 import { UnderWay } from '../under-way.ts';
 import { ofOne, type TreeReport } from './report.ts';
@@ -110,8 +110,7 @@ class TreeGet {
     await ofOne(this.#report, path, async () => {
       if ((await there(place))?.isDirectory()) throw inTheWay(place);
       for (let attempt = 1; !(await this.#fetched(place, attributes)); attempt++)
-        if (attempt === ATTEMPTS_MAX)
-          throw new CommandFailure(EXIT_PRECONDITION, 'it changes whenever it is read');
+        if (attempt === ATTEMPTS_MAX) throw preconditionFailure('it changes whenever it is read');
     });
   }
 
@@ -183,5 +182,5 @@ function secondsOf(nanoseconds: string): number {
 }
 
 function inTheWay(place: string): CommandFailure {
-  return new CommandFailure(EXIT_PRECONDITION, `there is something else at "${place}"`);
+  return preconditionFailure(`there is something else at "${place}"`);
 }

@@ -8,7 +8,7 @@ import type { Attributes } from '../../wire/catalog-api.ts';
 import { ahead } from '../ahead.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
-import { CommandFailure, EXIT_PRECONDITION } from '../failure.ts';
+import { type CommandFailure, preconditionFailure } from '../failure.ts';
 import type { FileHandle } from '../file-handle.ts';
 import { baseName, joinPath } from '../remote-path.ts';
 import { UnderWay } from '../under-way.ts';
@@ -200,7 +200,7 @@ class TreePut {
     const after = await local.stat({ bigint: true });
     if (after.size !== stats.size || after.mtimeNs !== stats.mtimeNs) {
       if (begun.part !== null) await this.#forget(begun.part);
-      throw new CommandFailure(EXIT_PRECONDITION, 'it changed while it was read');
+      throw preconditionFailure('it changed while it was read');
     }
     await (policy === 'read-only' ? file.seal(this.#call) : file.flush(this.#call));
     await file.settle(this.#call);
@@ -259,8 +259,7 @@ class TreePut {
       const bytes = Buffer.allocUnsafe(length);
       for (let got = 0; got < length; ) {
         const { bytesRead } = await local.read(bytes, got, length - got, offset + got);
-        if (bytesRead === 0)
-          throw new CommandFailure(EXIT_PRECONDITION, 'it became shorter while it was read');
+        if (bytesRead === 0) throw preconditionFailure('it became shorter while it was read');
         got += bytesRead;
       }
       await file.write(offset, bytes, this.#call);
@@ -276,9 +275,9 @@ class TreePut {
 function linkText(bytes: Buffer): string {
   const text = utf8Text(bytes);
   if (text !== null) return text;
-  throw new CommandFailure(EXIT_PRECONDITION, `what it links to is not UTF-8: ${escapedBytes(bytes)}`);
+  throw preconditionFailure(`what it links to is not UTF-8: ${escapedBytes(bytes)}`);
 }
 
 function inTheWay({ volume, path }: Place, { kind }: Attributes): CommandFailure {
-  return new CommandFailure(EXIT_PRECONDITION, `there is a ${kind} at ${volume}:${path}`);
+  return preconditionFailure(`there is a ${kind} at ${volume}:${path}`);
 }

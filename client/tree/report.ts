@@ -1,7 +1,7 @@
 import {
   CommandFailure,
-  EXIT_FAILED,
   EXIT_PRECONDITION,
+  generalFailure,
   isOfOneName,
   isSystemError,
   systemReason,
@@ -64,8 +64,7 @@ export function assertNoneFailed(failed: TreeReport['failed'], verb: 'copy' | 'r
   if (failed.length === 0) return;
   const count = failed.length === 1 ? 'One thing was' : `${failed.length} things were`;
   const done = verb === 'copy' ? 'copied' : 'restored';
-  throw new CommandFailure(
-    EXIT_FAILED,
+  throw generalFailure(
     `${count} not ${done}, for the reasons above`,
     'mend them, and run the same command again',
   );
