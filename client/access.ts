@@ -112,18 +112,10 @@ export class Access {
 
 /** @returns what is given, and what the environment says where nothing is */
 export function accessFiles(given: AccessFiles, env: NodeJS.ProcessEnv = process.env): AccessFiles {
-  const of = (name: keyof AccessFiles): string | undefined => {
-    const variable = env[CLIENT_VARIABLES[name]];
-    return given[name] ?? (variable === '' ? undefined : variable);
-  };
-  return {
-    ca: of('ca'),
-    clientCert: of('clientCert'),
-    clientKey: of('clientKey'),
-    revoked: of('revoked'),
-    tokenFile: of('tokenFile'),
-    token: of('token'),
-  };
+  const of = (name: keyof AccessFiles): string | undefined =>
+    given[name] ?? (env[CLIENT_VARIABLES[name]] || undefined);
+  const names = ['ca', 'clientCert', 'clientKey', 'revoked', 'tokenFile', 'token'] as const;
+  return Object.fromEntries(names.map((name) => [name, of(name)]));
 }
 
 function readFiles({ ca, clientCert, clientKey, tokenFile, token }: AccessFiles): Read {

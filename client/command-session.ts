@@ -1,10 +1,10 @@
 import { ServiceError } from '../base/errors.ts';
-import type { CallOptions, Exchanger, Subject } from './exchange.ts';
-import { lostSession } from './file-handle.ts';
+import type { CallOptions, ExchangeOutcome, Exchanger, Subject } from './exchange.ts';
 import { inTime, type WaitLimits } from './in-time.ts';
 import { type ExchangeRequest, postRequest } from './request.ts';
 import { RequestWindow } from './request-window.ts';
 import { readJson } from './response.ts';
+import { sendOnce, type Ticket } from './send-once.ts';
 
 /** Makes a request of a session of commands. */
 export type RequestOf = (window: RequestWindow, number: number) => ExchangeRequest;
@@ -43,7 +43,7 @@ export class CommandSession {
    * @param what beginning of the message of an error
    * @param answered called with the name of the request that is answered
    */
-  async once<Value>(
+  once<Value>(
     subject: Subject,
     what: string,
     requestOf: RequestOf,
@@ -55,45 +55,47 @@ export class CommandSession {
     const untilMs = world.nowMs() + limitMs;
     const leftMs = () => Math.max(1, untilMs - world.nowMs());
     const late = () => new ServiceError('no-majority', `${what}: no session has begun within ${limitMs} ms`);
-    for (let attempt = 1; ; attempt++) {
-      const begin = () => this.#commands ?? this.#begin(what, attempt > 1, options);
-      const limits = () => ({ timeoutMs: leftMs(), signal });
-      const { commands, window, number } = await this.#acquire(begin, limits, late);
-      try {
-        const request = requestOf(window, number);
-        const limited = { ...options, timeoutMs: leftMs() };
-        const outcome = await this.#exchanger.exchange(subject, request, readJson<Value>, limited);
-        if (outcome.kind === 'answered') {
-          answered(outcome.value, window.session, number);
-          return outcome.value;
-        }
-        if (outcome.error.remedy !== 'reopen') throw outcome.error;
-        if (this.#commands === commands) this.#commands = null;
-        if (outcome.doubtful) throw lostSession(outcome.error);
-        if (attempt === 2) throw outcome.error;
-      } catch (error) {
-        // An answer for good answers all copies of the request; after any other failure one of them may still be executed.
-        if (!(error instanceof ServiceError) || error.remedy !== 'give-up') options.unknown?.();
-        throw error;
-      } finally {
-        window.release(number);
-      }
-    }
+    const limits = () => ({ timeoutMs: leftMs(), signal });
+    const acquire = (isAnother: boolean): Promise<Ticket> => {
+      const begin = () => this.#commands ?? this.#begin(what, isAnother, options);
+      return this.#acquire(begin, limits, late);
+    };
+    const send = async ({ window, number }: Ticket): Promise<ExchangeOutcome<Value>> => {
+      const limited = { ...options, timeoutMs: leftMs() };
+      const request = requestOf(window, number);
+      const outcome = await this.#exchanger.exchange(subject, request, readJson<Value>, limited);
+      if (outcome.kind === 'answered') answered(outcome.value, window.session, number);
+      return outcome;
+    };
+    return sendOnce(acquire, send, (error) => {
+      // An answer for good answers all copies of the request; after any other failure one of them may still be executed.
+      if (!(error instanceof ServiceError) || error.remedy !== 'give-up') options.unknown?.();
+    });
   }
 
   /** @returns a number that may be sent, of a session that began in the newest epoch of the catalog that is known */
-  async #acquire(begin: () => Promise<RequestWindow>, limits: () => WaitLimits, late: () => Error) {
+  async #acquire(
+    begin: () => Promise<RequestWindow>,
+    limits: () => WaitLimits,
+    late: () => Error,
+  ): Promise<Ticket> {
     const isOf = (epoch: number): boolean => epoch >= this.#exchanger.catalogEpoch;
     for (;;) {
       const commands = begin();
       const window = await inTime(this.#exchanger.world, commands, limits(), late);
       if (isOf(window.epoch)) {
         const number = await window.acquire(limits());
-        if (isOf(window.epoch) && number <= this.#lastOf(window.session)) return { commands, window, number };
+        const forgotten = (): void => this.#leave(commands);
+        if (isOf(window.epoch) && number <= this.#lastOf(window.session))
+          return { window, number, forgotten };
         window.release(number);
       }
-      if (this.#commands === commands) this.#commands = null;
+      this.#leave(commands);
     }
+  }
+
+  #leave(commands: Promise<RequestWindow>): void {
+    if (this.#commands === commands) this.#commands = null;
   }
 
   /**
@@ -115,9 +117,7 @@ export class CommandSession {
     };
     const commands = begin();
     this.#commands = commands;
-    commands.catch(() => {
-      if (this.#commands === commands) this.#commands = null;
-    });
+    commands.catch(() => this.#leave(commands));
     return commands;
   }
 }

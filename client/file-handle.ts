@@ -1,5 +1,4 @@
 import { assert } from '../base/assert.ts';
-import { ServiceError } from '../base/errors.ts';
 import type { ContentVersion } from '../wire/catalog-api.ts';
 import {
   encodeWriteParts,
@@ -15,6 +14,7 @@ import type { LocalReads, Miss } from './local-reads/local-reads.ts';
 import { bytesRequest, type ExchangeRequest, getRequest, postRequest } from './request.ts';
 import { RequestWindow } from './request-window.ts';
 import { readBytes, readJson } from './response.ts';
+import { sendOnce, type Ticket } from './send-once.ts';
 import type { UnsyncedChanges } from './unsynced-changes.ts';
 
 /** Bytes that one `read` or `write` takes at the most. */
@@ -48,11 +48,6 @@ export interface Leading {
   readonly epoch: number;
 }
 
-interface Session {
-  readonly window: RequestWindow;
-  readonly since: number;
-}
-
 export interface FileOptions {
   /** Ids of the servers that hold the file, if known; the first is asked first. */
   readonly replicas?: readonly string[];
@@ -84,7 +79,7 @@ export class FileHandle {
   /** Of a URL's query, where a snapshot is read. */
   readonly #shown: string;
   readonly #locks: () => Pick<FileLocks, 'notice' | 'under'> | null;
-  #session: Promise<Session> | null = null;
+  #session: Promise<RequestWindow> | null = null;
   #hadSession = false;
   /** The largest number of a committed operation that is known here. */
   #knownSeq: number;
@@ -305,32 +300,22 @@ export class FileHandle {
   }
 
   async #changed(build: (query: string) => ExchangeRequest, options: CallOptions): Promise<WriteResult> {
-    // A second session is enough: one that has just begun is not forgotten already.
     const { timeoutMs = this.#exchanger.operationTimeoutMs, signal } = options;
     const under = this.#locks()?.under ?? null;
     const locked = under === null ? '' : `&under=${under.client}-${under.stamp}`;
-    for (let attempt = 1; ; attempt++) {
+    const acquire = async (): Promise<Ticket> => {
       this.#session ??= this.#beginSession(options);
       const beginning = this.#session;
-      const session = await beginning;
-      const number = await session.window.acquire({ timeoutMs, signal });
-      try {
-        const query = `session=${session.window.session}&number=${number}&since=${session.since}&answered=${session.window.answered}${locked}`;
-        const outcome = await this.#exchanger.exchange(
-          this.#subject,
-          { ...build(query), onAttempt: () => this.#locks()?.notice() },
-          readJson<WriteResult>,
-          options,
-        );
-        if (outcome.kind === 'answered') return outcome.value;
-        if (outcome.error.remedy !== 'reopen') throw outcome.error;
-        if (this.#session === beginning) this.#session = null;
-        if (outcome.doubtful) throw lostSession(outcome.error);
-        if (attempt === 2) throw outcome.error;
-      } finally {
-        session.window.release(number);
-      }
-    }
+      const window = await beginning;
+      const forgotten = (): void => this.#leave(beginning);
+      return { window, number: await window.acquire({ timeoutMs, signal }), forgotten };
+    };
+    const onAttempt = (): void => this.#locks()?.notice();
+    return sendOnce(acquire, ({ window: { session, since, answered }, number }) => {
+      const query = `session=${session}&number=${number}&since=${since}&answered=${answered}${locked}`;
+      const request = { ...build(query), onAttempt };
+      return this.#exchanger.exchange(this.#subject, request, readJson<WriteResult>, options);
+    });
   }
 
   /**
@@ -338,38 +323,23 @@ export class FileHandle {
    * sessions since then; the next one asks how far the file is, which is a round trip more. To be refused after an attempt
    * without an answer means that nobody can tell whether that was carried out: so the claim should not be older than it has to be.
    */
-  #beginSession(options: CallOptions): Promise<Session> {
+  #beginSession(options: CallOptions): Promise<RequestWindow> {
+    const begun = (since: number): RequestWindow => new RequestWindow(this.#exchanger.world, since);
     if (!this.#hadSession) {
       this.#hadSession = true;
-      return Promise.resolve({ window: new RequestWindow(this.#exchanger.world), since: this.#knownSeq });
+      return Promise.resolve(begun(this.#knownSeq));
     }
-    const beginning = this.state(options).then((state) => ({
-      window: new RequestWindow(this.#exchanger.world),
-      since: state.seq,
-    }));
-    beginning.catch(() => {
-      // Whoever waits for it gets the error; the next change tries anew.
-      if (this.#session === beginning) this.#session = null;
-    });
+    const beginning = this.state(options).then(({ seq }) => begun(seq));
+    // Its callers get the error; the next change tries anew.
+    beginning.catch(() => this.#leave(beginning));
     return beginning;
+  }
+
+  #leave(session: Promise<RequestWindow>): void {
+    if (this.#session === session) this.#session = null;
   }
 }
 
 function guardOf(contents: ContentVersion | undefined, separator: '?' | '&'): string {
   return contents === undefined ? '' : `${separator}if-contents=${contents.epoch}-${contents.seq}`;
-}
-
-/**
- * An attempt may have been carried out, and the table that would know has forgotten the session: sending
- * the request under a new name could do it twice.
- */
-export function lostSession(error: ServiceError): ServiceError {
-  return new ServiceError(
-    'unknown',
-    `${error.message}; whether an earlier attempt succeeded cannot be found out`,
-    error.details,
-    {
-      cause: error,
-    },
-  );
 }

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { Command, CommanderError, type OutputConfiguration } from 'commander';
 import { addBackupCommands } from './commands/backup.ts';
 import { addBenchCommand } from './commands/bench.ts';
@@ -24,6 +23,7 @@ import { addTrashCommands } from './commands/trash.ts';
 import { addTreeCommands } from './commands/tree.ts';
 import { addVolumeCommands } from './commands/volume.ts';
 import { describeFailure, EXIT_USAGE } from './failure.ts';
+import { programVersion } from './programs.ts';
 import type { ServerOption } from './reference/program-tree.ts';
 
 /** What commands end with, for their help and for the manual. */
@@ -80,7 +80,7 @@ export function buildProgram(output: OutputConfiguration = {}, around: Surroundi
   const program = new Command('leasehold');
   program
     .description('A replicated file system whose servers elect a primary for every file among themselves')
-    .version(version())
+    .version(programVersion())
     .exitOverride()
     .configureOutput({
       ...output,
@@ -116,7 +116,7 @@ export function buildProgram(output: OutputConfiguration = {}, around: Surroundi
   addBackupCommands(program);
   addBenchCommand(program);
   addDemoCommand(program);
-  addReferenceCommands(program, { version: version(), exitCodes: EXIT_CODES, ...around });
+  addReferenceCommands(program, { version: programVersion(), exitCodes: EXIT_CODES, ...around });
   addUsageHints(program);
   return program;
 }
@@ -139,11 +139,6 @@ function addUsageHints(command: Command, path = 'leasehold'): void {
     const name = child.name();
     addUsageHints(child, name === HELPER_COMMAND ? HELPER_NAME : `${path} ${name}`);
   }
-}
-
-function version(): string {
-  const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { readonly version: string }).version;
 }
 
 if (import.meta.main) await runCli(process.argv.slice(2));

@@ -15,6 +15,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { systemWorld } from '../world/system-world.ts';
 import { isSystemError } from './failure.ts';
+import { isAlive } from './process-state.ts';
 
 /** Tells the process of a mount that its log is its own to keep small, and to remove at its end. */
 export const OWN_LOG_VARIABLE = 'LEASEHOLD_MOUNT_LOG_OWN';
@@ -85,7 +86,7 @@ async function removeEnded(folder: string): Promise<void> {
   const ended: { readonly path: string; readonly modifiedMs: number }[] = [];
   for (const name of await readdir(folder)) {
     const match = NAME.exec(name);
-    if (match === null || (match[1] !== undefined && isRunning(Number(match[1])))) continue;
+    if (match === null || (match[1] !== undefined && isAlive(Number(match[1])))) continue;
     const path = join(folder, name);
     // It may have been removed meanwhile.
     const modifiedMs = (await stat(path).catch(() => null))?.mtimeMs ?? Number.POSITIVE_INFINITY;
@@ -96,14 +97,5 @@ async function removeEnded(folder: string): Promise<void> {
   for (const { path } of ended.slice(ENDED_KEPT)) {
     await rm(path, { force: true });
     await rm(`${path}.1`, { force: true });
-  }
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return isSystemError(error) && error.code === 'EPERM';
   }
 }

@@ -105,9 +105,18 @@ function choice<Value extends string>(
   });
 }
 
-function accessFile(name: string, field: keyof AccessFiles, effect: string): MountOption {
+/** Options for the files that say who the mount is. */
+const ACCESS_OPTIONS = {
+  ca: 'ca',
+  tokenFile: 'token_file',
+  clientCert: 'client_cert',
+  clientKey: 'client_key',
+  revoked: 'revoked',
+} as const;
+
+function accessFile(field: keyof typeof ACCESS_OPTIONS, effect: string): MountOption {
   // The process of the mount has another working directory.
-  return valued(name, 'FILE', effect, (file, { access }) => ({
+  return valued(ACCESS_OPTIONS[field], 'FILE', effect, (file, { access }) => ({
     access: { ...access, [field]: resolve(file) },
   }));
 }
@@ -126,11 +135,11 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
     'base URLs of the cluster; may be given several times',
     (text, { servers }) => ({ servers: [...servers, ...serverUrls(text)] }),
   ),
-  accessFile('ca', 'ca', 'certificates of the authorities that are trusted'),
-  accessFile('token_file', 'tokenFile', 'file with the token that says who mounts'),
-  accessFile('client_cert', 'clientCert', 'certificate instead of a token'),
-  accessFile('client_key', 'clientKey', 'its key'),
-  accessFile('revoked', 'revoked', 'certificates of servers that are no longer trusted'),
+  accessFile('ca', 'certificates of the authorities that are trusted'),
+  accessFile('tokenFile', 'file with the token that says who mounts'),
+  accessFile('clientCert', 'certificate instead of a token'),
+  accessFile('clientKey', 'its key'),
+  accessFile('revoked', 'certificates of servers that are no longer trusted'),
   valued(
     'op_timeout',
     'DURATION',
@@ -296,6 +305,14 @@ export function kernelOptions(settings: MountSettings, isRoot: boolean): string[
 /** @returns `name=value` in which nothing of the value is taken for a separator */
 export function optionText(name: string, value: string): string {
   return `${name}=${value.replaceAll(/[\\,"]/g, '\\$&')}`;
+}
+
+/** @returns the options that name these files, which may be named relative to this process */
+export function accessTexts(access: AccessFiles): string[] {
+  return Object.entries(ACCESS_OPTIONS).flatMap(([field, name]) => {
+    const file = access[field as keyof typeof ACCESS_OPTIONS];
+    return file === undefined ? [] : [optionText(name, resolve(file))];
+  });
 }
 
 /** @returns options that were given as options of a command (`--op-timeout 5s`), as texts for `parseMountOptions` */

@@ -1,7 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { type FileHandle, open, stat } from 'node:fs/promises';
-import { resolve } from 'node:path';
 import type { Readable } from 'node:stream';
 import { isErrorCode, ServiceError } from '../base/errors.ts';
 import { systemWorld } from '../world/system-world.ts';
@@ -18,7 +17,7 @@ import {
 } from './failure.ts';
 import { deviceObstacle } from './fuse-device.ts';
 import { createMountLog, nameMountLog, OWN_LOG_VARIABLE } from './mount-log.ts';
-import { optionText, parseMountOptions } from './mount-options.ts';
+import { accessTexts, optionText, parseMountOptions } from './mount-options.ts';
 import { mountAt } from './mount-table.ts';
 import { LAUNCHER, logTail } from './programs.ts';
 import { formatDuration } from './quantities.ts';
@@ -182,20 +181,10 @@ async function startDaemon(
 /** The directory comes last: by that the process is found again. */
 function daemonArguments(options: MountOptions, directory: string): string[] {
   const { servers, volume, path = '/', operationTimeoutMs, access = {} } = options;
-  const files = {
-    ca: access.ca,
-    token_file: access.tokenFile,
-    client_cert: access.clientCert,
-    client_key: access.clientKey,
-    revoked: access.revoked,
-  };
   const texts = [
     ...(options.options ?? []),
     optionText('servers', servers.join(';')),
-    ...Object.entries(files).flatMap(([name, file]) =>
-      // The process of the mount stands in another folder.
-      file === undefined ? [] : [optionText(name, resolve(file))],
-    ),
+    ...accessTexts(access),
   ];
   if (operationTimeoutMs !== undefined) texts.push(`op_timeout=${operationTimeoutMs}ms`);
   const sloppy = options.sloppy === true ? ['--sloppy'] : [];

@@ -1,9 +1,16 @@
+import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { isSystemError } from './failure.ts';
 
 /** The program that starts servers and mounts, since a client imports neither. */
 export const LAUNCHER = fileURLToPath(new URL('../bin/leasehold.js', import.meta.url));
+
+/** @returns the version of this package */
+export function programVersion(): string {
+  const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(text) as { readonly version: string }).version;
+}
 
 const TAIL_LINES = 3;
 const CAUSE_LINES = 30;

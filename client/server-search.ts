@@ -3,7 +3,9 @@ import type { ServerStatus } from '../wire/http-api.ts';
 import { Access } from './access.ts';
 import { Endpoint, type EndpointEvents } from './endpoint.ts';
 import { isLoopback } from './loopback.ts';
+import { postRequest } from './request.ts';
 import { readJson } from './response.ts';
+import type { ServerRequest } from './server-channel.ts';
 
 const ID_TIMEOUT_MS = 1_000;
 /** The catalog may have to elect a primary first. */
@@ -61,43 +63,37 @@ export async function findServers(
 
 /** @returns who the server says that it is; null where it does not say so */
 export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<string | null> {
-  try {
-    const response = await endpoint.stream({
-      method: 'GET',
-      path: '/v1/status/self',
-      signal: AbortSignal.any([signal, endpoint.world.timeout(ID_TIMEOUT_MS)]),
-    });
-    if (response.statusCode !== 200) {
-      await response.body.bytes();
-      return null;
-    }
-    const { id } = await readJson<Partial<ServerStatus>>(response);
-    return typeof id === 'string' ? id : null;
-  } catch {
-    // Nobody waits for it, and it is asked again in a while.
-    return null;
-  }
+  const status = await ask<ServerStatus>(
+    endpoint,
+    { method: 'GET', path: '/v1/status/self' },
+    ID_TIMEOUT_MS,
+    signal,
+  );
+  return typeof status?.id === 'string' ? status.id : null;
 }
 
 /** @returns the servers as the catalog has them; null where it cannot be asked through this one */
 async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<readonly Listed[] | null> {
   const body: QueryRequest = { query: { kind: 'servers', counts: false } };
+  const question = postRequest('', '/v1/catalog/queries', body);
+  const listed = await ask<QueryResults['servers']>(endpoint, question, LIST_TIMEOUT_MS, signal);
+  return Array.isArray(listed?.servers) ? listed.servers.filter(isListed) : null;
+}
+
+/** @returns null where there is no good answer: no caller waits for it, and the server is asked again later */
+async function ask<Value>(
+  endpoint: Endpoint,
+  request: Omit<ServerRequest, 'signal'>,
+  timeoutMs: number,
+  signal: AbortSignal,
+): Promise<Partial<Value> | null> {
   try {
-    const response = await endpoint.stream({
-      method: 'POST',
-      path: '/v1/catalog/queries',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(body),
-      signal: AbortSignal.any([signal, endpoint.world.timeout(LIST_TIMEOUT_MS)]),
-    });
-    if (response.statusCode !== 200) {
-      await response.body.bytes();
-      return null;
-    }
-    const { servers } = await readJson<Partial<QueryResults['servers']>>(response);
-    return Array.isArray(servers) ? servers.filter(isListed) : null;
+    const limited = AbortSignal.any([signal, endpoint.world.timeout(timeoutMs)]);
+    const response = await endpoint.stream({ ...request, signal: limited });
+    if (response.statusCode === 200) return await readJson<Partial<Value>>(response);
+    await response.body.bytes();
+    return null;
   } catch {
-    // As with the id: the next search may have better luck.
     return null;
   }
 }

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { everyServer } from '../doctor/asking.ts';
 import { writeBundle } from '../doctor/bundle.ts';
@@ -10,6 +9,7 @@ import { examineMachine } from '../doctor/machine.ts';
 import { examineSnapshots } from '../doctor/snapshots.ts';
 import { EXIT_DEGRADED, EXIT_FAILED, generalFailure } from '../failure.ts';
 import { printJson, printLine } from '../output.ts';
+import { programVersion } from '../programs.ts';
 import { accessOf, clusterCommand, serversOf } from './cluster-command.ts';
 
 interface DoctorOptions {
@@ -73,9 +73,4 @@ function print(findings: readonly Finding[]): void {
     printLine(`${state.padEnd('warning'.length)}  ${name}: ${found}`);
     if (fix !== '') printLine(`         ${fix}`);
   }
-}
-
-function programVersion(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { readonly version: string }).version;
 }
