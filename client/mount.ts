@@ -35,11 +35,8 @@ export interface MountOptions {
   /** Directory of the volume that is mounted; all of it where there is none. */
   readonly path?: string;
   readonly directory: string;
-  /** How long a call on the mount may take before it fails. */
-  readonly operationTimeoutMs?: number;
   /** Where the mount's process writes its log. */
   readonly log?: string;
-  readonly readyTimeoutMs?: number;
   /** Further options, each as it stands behind `-o`. */
   readonly options?: readonly string[];
   /** Unknown ones among them are passed over. */
@@ -166,10 +163,7 @@ async function startDaemon(
     await log?.file.close();
   }
   try {
-    return {
-      child,
-      pid: await becomeReady(child, log?.path ?? null, options.readyTimeoutMs ?? READY_TIMEOUT_MS),
-    };
+    return { child, pid: await becomeReady(child, log?.path ?? null) };
   } catch (error) {
     child.kill('SIGKILL');
     throw error;
@@ -180,13 +174,12 @@ async function startDaemon(
 
 /** The directory comes last: by that the process is found again. */
 function daemonArguments(options: MountOptions, directory: string): string[] {
-  const { servers, volume, path = '/', operationTimeoutMs, access = {} } = options;
+  const { servers, volume, path = '/', access = {} } = options;
   const texts = [
     ...(options.options ?? []),
     optionText('servers', servers.join(';')),
     ...accessTexts(access),
   ];
-  if (operationTimeoutMs !== undefined) texts.push(`op_timeout=${operationTimeoutMs}ms`);
   const sloppy = options.sloppy === true ? ['--sloppy'] : [];
   return [
     LAUNCHER,
@@ -248,7 +241,7 @@ interface ReadyLine {
 }
 
 /** Waits for the line with which the mount's process says that it is ready, or why it is not. */
-async function becomeReady(child: ChildProcess, log: string | null, timeoutMs: number): Promise<number> {
+async function becomeReady(child: ChildProcess, log: string | null): Promise<number> {
   const ended = new Promise<never>((_, reject) => {
     child.once('error', reject);
     // 'close' and not 'exit': by then its last words have been read.
@@ -261,8 +254,8 @@ async function becomeReady(child: ChildProcess, log: string | null, timeoutMs: n
     });
   });
   const abort = new AbortController();
-  const late = systemWorld.sleep(timeoutMs, { signal: abort.signal }).then(() => {
-    const message = `Cannot mount: it was not usable after ${formatDuration(timeoutMs)}`;
+  const late = systemWorld.sleep(READY_TIMEOUT_MS, { signal: abort.signal }).then(() => {
+    const message = `Cannot mount: it was not usable after ${formatDuration(READY_TIMEOUT_MS)}`;
     throw temporaryFailure(message, log === null ? '' : `its log is ${log}`);
   });
   ended.catch(() => {});

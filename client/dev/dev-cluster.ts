@@ -110,7 +110,7 @@ export class DevCluster {
     return this.#mounted;
   }
 
-  async mount(directory: string, options: { readonly operationTimeoutMs?: number } = {}): Promise<Mounted> {
+  async mount(directory: string): Promise<Mounted> {
     await mkdir(directory, { recursive: true }).catch((error: unknown) => {
       // What is there may be a dead mount, which mounting replaces.
       if (!isSystemError(error) || !['EEXIST', 'ENOTCONN'].includes(error.code ?? '')) throw error;
@@ -122,7 +122,6 @@ export class DevCluster {
       directory,
       log,
       ...(this.credentials === null ? {} : { access: filesOf(this.credentials) }),
-      ...options,
     });
     return this.#mounted;
   }
