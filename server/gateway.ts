@@ -802,9 +802,10 @@ function requestText(request: ChangeRequest): string {
 }
 
 /** Read by `guardOf` of the data routes. */
-function guardText({ contents, sizeBytes }: WriteGuard): string {
+function guardText({ contents, sizeBytes, changedNs }: WriteGuard): string {
   const ifContents = contents === undefined ? '' : `&if-contents=${contents.epoch}-${contents.seq}`;
-  return sizeBytes === undefined ? ifContents : `${ifContents}&if-size=${sizeBytes}`;
+  const ifSize = sizeBytes === undefined ? '' : `&if-size=${sizeBytes}`;
+  return `${ifContents}${ifSize}${changedNs === undefined ? '' : `&if-changed=${changedNs}`}`;
 }
 
 function asOfText(asOf: ContentVersion | undefined): string {

@@ -72,10 +72,10 @@ export interface WriteResult extends FileState {
    */
   readonly before?: ContentVersion;
   /**
-   * Whether the file had a name when the mark was set under which the write was ordered. If so, whatever replaced or removed the file
-   * under a condition did so behind the write. Absent where that is not known.
+   * The guard's `changedNs` was compared, and held: what took the name, or moved it, under a condition did so behind the write. Absent
+   * where it was not compared.
    */
-  readonly named?: boolean;
+  readonly sameNames?: true;
   readonly offset: number;
 }
 
@@ -83,6 +83,11 @@ export interface WriteResult extends FileState {
 export interface WriteGuard {
   readonly contents?: ContentVersion;
   readonly sizeBytes?: number;
+  /**
+   * When the inode was changed last, as the catalog has it: the same when the mark was set under which the write is ordered, so that
+   * the file has the same names. Not compared where the primary does not know that, as where it has taken over the mark.
+   */
+  readonly changedNs?: string;
 }
 
 /** Files in one `POST /v1/data/settle` at the most. */

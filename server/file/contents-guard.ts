@@ -9,14 +9,16 @@ import type { WriteGuard } from '../../wire/http-api.ts';
  */
 export function assertGuard(
   file: FileId,
-  { contents, sizeBytes }: WriteGuard,
-  now: Required<WriteGuard>,
+  { contents, sizeBytes, changedNs }: WriteGuard,
+  now: Omit<Required<WriteGuard>, 'changedNs'> & { readonly changedNs: string | null },
 ): void {
   if (sizeBytes !== undefined && sizeBytes !== now.sizeBytes) {
     const why = `it has ${now.sizeBytes} bytes, not ${sizeBytes}`;
     throw new ServiceError('precondition-failed', `Cannot write file ${file}: ${why}`);
   }
-  if (contents === undefined || isSame(contents, now.contents)) return;
+  const hasContents = contents === undefined || isSame(contents, now.contents);
+  const mayHaveNames = changedNs === undefined || now.changedNs === null || changedNs === now.changedNs;
+  if (hasContents && mayHaveNames) return;
   throw new ServiceError('precondition-failed', `Cannot write file ${file}: it was changed meanwhile`);
 }
 

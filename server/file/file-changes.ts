@@ -241,7 +241,7 @@ function resultOf(
     modifiedNs: modifiedNs.toString(),
     contents,
     ...(done.before === undefined ? {} : { before: done.before }),
-    ...(done.named === undefined ? {} : { named: done.named }),
+    ...(done.sameNames === undefined ? {} : { sameNames: done.sameNames }),
     seq: done.seq,
     primary,
     epoch,

@@ -54,7 +54,7 @@ export class FilePrimaries {
     const inCatalog: FileInCatalog = {
       markLive: (mark, growTo) => this.#liveMarks.set(primary, driver.file, mark, growTo),
       allowedBytes: seen?.allowedBytes ?? Infinity,
-      isNamed: seen?.isNamed ?? null,
+      changedNs: seen?.changedNs ?? null,
       nextTurn: () => ++this.#turns,
       isLive: seen !== undefined,
       markedIn: seen?.markedIn ?? null,

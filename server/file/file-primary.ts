@@ -26,8 +26,8 @@ export interface FileInCatalog {
   readonly isLive: boolean;
   /** Where it is live: the size that the file may grow to before the catalog is asked; infinite without a quota. */
   readonly allowedBytes: number;
-  /** Where it is live: whether it had a name when this was learned; null where that is not known. */
-  readonly isNamed: boolean | null;
+  /** Where it is live: when the inode was changed last, as this was learned; null where that is not known. */
+  readonly changedNs: string | null;
   /**
    * Makes the catalog ask this file's primary for its size from now on.
    *
@@ -51,16 +51,16 @@ export interface FileInCatalog {
 export interface Marked {
   /** What the file may grow to from now on. */
   readonly allowedBytes: number;
-  /** Null where that is not known. */
-  readonly isNamed: boolean | null;
+  /** When the inode was changed last; null where that is not known. */
+  readonly changedNs: string | null;
 }
 
 /** A change of the contents that is committed. */
 export interface Change extends Committed {
   /** The version that it has changed; absent where the change was made before, for then that is not known any more. */
   readonly before?: ContentVersion;
-  /** @see WriteResult.named */
-  readonly named?: boolean;
+  /** @see WriteResult.sameNames */
+  readonly sameNames?: true;
 }
 
 /**
@@ -90,10 +90,10 @@ export class FilePrimary {
    */
   #allowedBytes: number;
   /**
-   * Whether the file had a name when the mark was set; null where that is not known. While the mark is set, no command that
-   * expects certain contents takes the name away.
+   * When the inode was changed last before the mark was set; null where that is not known. While the mark is set, no command that
+   * expects certain contents changes the names of the file.
    */
-  #isNamed: boolean | null;
+  #changedNs: string | null;
   readonly #inFlight: ChangesInFlight;
   #live: Promise<void> | null = null;
   /** The mark is an earlier primary's: it is set again, only in case that the catalog lost it with its power. */
@@ -137,7 +137,7 @@ export class FilePrimary {
       this.#unconfirmed = true;
     }
     this.#allowedBytes = catalog.isLive ? catalog.allowedBytes : 0;
-    this.#isNamed = catalog.isLive ? catalog.isNamed : null;
+    this.#changedNs = catalog.isLive ? catalog.changedNs : null;
     this.#sizeBytes = attributes.sizeBytes;
     this.#modifiedNs = attributes.modifiedNs;
     this.#contents = { epoch: attributes.versionEpoch, seq: attributes.versionSeq };
@@ -176,7 +176,9 @@ export class FilePrimary {
       };
       while (this.#mustWait(range().to, [range()])) await this.#prepare(range().to, [range()]);
       // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
-      assertGuard(this.#file, guard, { sizeBytes: this.#sizeBytes, contents: this.#contents });
+      const now = { sizeBytes: this.#sizeBytes, contents: this.#contents, changedNs: this.#changedNs };
+      assertGuard(this.#file, guard, now);
+      const isSame = guard.changedNs !== undefined && guard.changedNs === this.#changedNs;
       const at = offset === 'append' ? this.#sizeBytes : offset;
       if (at > FILE_BYTES_MAX - bytes.length) {
         throw new ServiceError(
@@ -188,7 +190,8 @@ export class FilePrimary {
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'write', offset: at, bytes, modifiedNs });
       const told = tells === 'begin' ? at : at + bytes.length;
-      return await this.#submit(request, body, { offset: told, sizeBytes, modifiedNs });
+      const change = await this.#submit(request, body, { offset: told, sizeBytes, modifiedNs });
+      return change.before === undefined || !isSame ? change : { ...change, sameNames: true };
     } finally {
       done();
     }
@@ -424,12 +427,12 @@ export class FilePrimary {
     const turn = this.#catalog.nextTurn();
     this.#turn = turn;
     const epoch = this.#catalog.epoch();
-    this.#isNamed = null;
-    const { allowedBytes, isNamed } = await this.#catalog.markLive({ epoch: this.epoch.counter, turn });
+    this.#changedNs = null;
+    const { allowedBytes, changedNs } = await this.#catalog.markLive({ epoch: this.epoch.counter, turn });
     // Where a later mark was set meanwhile, the file was settled in between, and what this one allowed has ended.
     if (this.#turn === turn) {
       this.#allowedBytes = allowedBytes;
-      this.#isNamed = isNamed;
+      this.#changedNs = changedNs;
     }
     this.#nameFlush.marked(epoch);
   }
@@ -468,18 +471,18 @@ export class FilePrimary {
   ): Promise<Change> {
     if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw deposed(this.#file);
     if (request.under !== undefined) this.#assertLocked(request.under);
-    let ordered: Pick<Change, 'before' | 'named'> = {};
+    let before: ContentVersion | undefined;
     const committed = await this.#driver.submit(
       { request, result: encodeWriteOutcome(outcome), body },
       () => {
-        ordered = { before: this.#contents, ...(this.#isNamed === null ? {} : { named: this.#isNamed }) };
+        before = this.#contents;
         this.#sizeBytes = outcome.sizeBytes;
         this.#modifiedNs = outcome.modifiedNs;
         this.#contents = { epoch: this.epoch.counter, seq: this.#driver.orderedSeq };
         this.unsettled = true;
       },
     );
-    return { ...committed, ...ordered };
+    return before === undefined ? committed : { ...committed, before };
   }
 
   /** Strictly later than every change before, so that whoever compares times sees each change. */

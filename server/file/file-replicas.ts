@@ -30,7 +30,8 @@ export interface FileReplicasParts extends PrimaryWaiterParts {
 interface SeenLive {
   /** What the file may grow to. */
   readonly allowedBytes: number;
-  readonly isNamed: boolean;
+  /** When the inode was changed last. */
+  readonly changedNs: string;
   /** @see NameFlush */
   readonly markedIn: number;
 }
@@ -143,10 +144,10 @@ export class FileReplicas {
    */
   noteLive(
     driver: ReplicaDriver,
-    { allowedBytes = Infinity, links }: Attributes,
+    { allowedBytes = Infinity, changedNs }: Attributes,
     markedIn: number = this.#parts.catalog.epoch(),
   ): void {
-    this.#seenLive.set(driver, { allowedBytes, isNamed: links > 0, markedIn });
+    this.#seenLive.set(driver, { allowedBytes, changedNs, markedIn });
   }
 
   /** @returns what the catalog had when the replica was new here; absent where the file was not live then */

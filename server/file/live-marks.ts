@@ -75,8 +75,8 @@ export class LiveMarks {
 /** @returns what the answer to `open-for-write` says of the file; in a volume without a quota it names no size */
 function markedIn(result: unknown): Marked {
   const { attributes } = (result ?? {}) as { readonly attributes?: Partial<Attributes> };
-  const { allowedBytes = Infinity, links } = attributes ?? {};
-  return { allowedBytes, isNamed: links === undefined ? null : links > 0 };
+  const { allowedBytes = Infinity, changedNs = null } = attributes ?? {};
+  return { allowedBytes, changedNs };
 }
 
 /** @returns what `open-for-write` wants to be preserved before the file may be written; null where it may be */

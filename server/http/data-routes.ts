@@ -187,13 +187,14 @@ function copyOrderOf(body: unknown): CopyOrder & { readonly from: FileId } {
 
 /** @throws ServiceError `bad-request` where a guard of a write is malformed */
 function guardOf(query: Parameters): WriteGuard {
-  const { 'if-contents': contents, 'if-size': size } = query;
+  const { 'if-contents': contents, 'if-size': size, 'if-changed': changedNs } = query;
   const [epoch, seq] = String(contents).split('-');
   return {
     ...(contents !== undefined && {
       contents: { epoch: integerOf(epoch, 'if-contents'), seq: integerOf(seq, 'if-contents') },
     }),
     ...(size !== undefined && { sizeBytes: integerOf(size, 'if-size') }),
+    ...(changedNs !== undefined && { changedNs: String(changedNs) }),
   };
 }
 

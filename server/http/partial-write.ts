@@ -6,6 +6,7 @@ import type { Attributes } from '../../wire/catalog-api.ts';
 import { FILE_BYTES_MAX, WRITE_BYTES_MAX } from '../../wire/file-operation.ts';
 import type { WriteResult } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
+import { attributesWithState } from '../live-attributes.ts';
 import { setFileHeaders } from './answers.ts';
 import { areConditions, currentOf } from './conditional-change.ts';
 import { type Conditions, checkForChange, conditionsOf, etagOf, httpDate, standingOf } from './conditions.ts';
@@ -25,6 +26,8 @@ export const HEADER_OFFSET = 'leasehold-offset';
 const WRITES_MAX = 128;
 /** A version that no file has: only what was done before is answered. */
 const NO_CONTENTS = { epoch: Number.MAX_SAFE_INTEGER, seq: 0 };
+/** A request is judged so often, while others change the file or its names. */
+const JUDGEMENTS_MAX = 3;
 /** Refusals by what the path names: an earlier attempt may have been before that. */
 const JUDGED: ReadonlySet<ErrorCode> = new Set([
   'precondition-failed',
@@ -42,6 +45,8 @@ const CONTENT_RANGE = /^bytes (\d{1,16})-(\d{1,16})\/(?:\*|(\d{1,16}))$/i;
 interface Judged {
   /** Null where the path names no file. */
   readonly current: Attributes | null;
+  /** When the inode was changed last, as the catalog has it; undefined where the primary is not to compare that. */
+  readonly changedNs?: string | undefined;
   /** Why the file may not be written; null where it may. */
   readonly refusal: ServiceError | null;
 }
@@ -55,6 +60,8 @@ interface Attempt extends Judged {
   readonly bytes: Uint8Array;
   /** The number up to which no attempt asks for answers of the session again. */
   readonly answered: number;
+  /** How often it was judged. */
+  readonly judgements: number;
 }
 
 /**
@@ -96,7 +103,7 @@ export class PartialWrites {
     const key = idempotencyKeyOf(request);
     // Such a client does not send the body if it is refused. With a key, the body is needed to ask what became of an earlier attempt.
     if (key === null && isClientWaiting(request.raw))
-      checkWrite(await this.#fileAt(path, conditions), conditions, place, path);
+      checkWrite((await this.#fileAt(path, conditions)).current, conditions, place, path);
     const bytes = await wholeBodyOf(request, WRITE_BYTES_MAX);
     if (bytes.length === 0) throw new ServiceError('bad-request', 'A write without bytes');
     if (place.kind === 'range' && place.length !== bytes.length) {
@@ -109,7 +116,7 @@ export class PartialWrites {
     // After the conditions were judged: an earlier attempt that has changed what they are about was pinned before.
     const pinned = key === null ? null : await pinnedWrite(this.#gateway, key);
     const send = (write: PinnedWrite, answered: number): Promise<FastifyReply> =>
-      this.#send(reply, write, { path, conditions, place, key, bytes, answered, ...judged });
+      this.#send(reply, write, { path, conditions, place, key, bytes, answered, judgements: 1, ...judged });
     if (pinned !== null) return send(pinned, 0);
     if (judged.refusal !== null) throw judged.refusal;
     assert(judged.current !== null, 'What is not refused is a file');
@@ -127,37 +134,56 @@ export class PartialWrites {
   }
 
   async #send(reply: FastifyReply, write: PinnedWrite, attempt: Attempt): Promise<FastifyReply> {
-    const { path, conditions, place, key, bytes, answered, current, refusal } = attempt;
+    const { path, conditions, place, key, bytes, answered, current, changedNs, refusal } = attempt;
     const { inode, ...request } = write;
     const file = inode as FileId;
     const guarded = areConditions(conditions) || (place.kind === 'range' && place.total !== null);
     // An earlier attempt has changed what the conditions are about, or the name has another file by now: only the answer is repeated.
     const isOver = refusal !== null || current?.inode !== file;
     const contents = isOver ? NO_CONTENTS : current.contents;
-    const written = await this.#gateway
-      .write(file, { ...request, answered }, place.kind === 'append' ? 'append' : place.offset, bytes, {
-        guard: guarded || isOver ? { contents } : {},
-      })
-      .catch((error: unknown) => {
-        throw key === null ? error : keyedFailure(error, { refusal, isOver, path });
-      });
+    const guard = { contents, ...(isOver || changedNs === undefined ? {} : { changedNs }) };
+    const options = { guard: guarded || isOver ? guard : {} };
+    const at = place.kind === 'append' ? 'append' : place.offset;
+    let written: WriteResult;
+    try {
+      written = await this.#gateway.write(file, { ...request, answered }, at, bytes, options);
+    } catch (error) {
+      const isRefused = error instanceof ServiceError && error.code === 'precondition-failed';
+      const again = isRefused && guarded && !isOver ? await this.#judgeAgain(attempt) : null;
+      if (again !== null && again.current?.inode === file) return this.#send(reply, write, again);
+      throw key === null ? error : keyedFailure(error, { refusal, isOver, path });
+    }
     await this.#gateway.flush(file);
-    // A file with several names may have lost this one before the write, and be named all the same.
-    const precedes = written.named === true && current?.links === 1;
-    if (guarded && !precedes) await this.#assertStillThere(path, file);
+    if (guarded && written.sameNames !== true) await this.#assertStillThere(path, file);
     return answer(reply, this.#gateway, file, written);
+  }
+
+  /**
+   * The file was refused as another client has changed it, or its names, since it was judged.
+   *
+   * @returns null where it was judged often enough
+   * @throws ServiceError where the conditions do not hold any more
+   */
+  async #judgeAgain(attempt: Attempt): Promise<Attempt | null> {
+    const { path, conditions, place, judgements, changedNs } = attempt;
+    if (judgements === JUDGEMENTS_MAX) return null;
+    const judged = await this.#judge(path, conditions, place);
+    if (judged.refusal !== null) throw judged.refusal;
+    // The same as before: the mark is older than that change, and stands.
+    const known = judged.changedNs === changedNs ? undefined : judged.changedNs;
+    return { ...attempt, ...judged, changedNs: known, judgements: judgements + 1 };
   }
 
   /** @returns the file, and why it may not be written; `current` is null where the path names no file */
   async #judge(path: FilePath, conditions: Conditions, place: WritePlace): Promise<Judged> {
-    let current: Attributes | null = null;
+    let found: { readonly current: Attributes; readonly changedNs: string } | null = null;
     try {
-      current = await this.#fileAt(path, conditions);
-      checkWrite(current, conditions, place, path);
-      return { current, refusal: null };
+      found = await this.#fileAt(path, conditions);
+      checkWrite(found.current, conditions, place, path);
+      return { ...found, refusal: null };
     } catch (error) {
       if (!(error instanceof ServiceError) || !JUDGED.has(error.code)) throw error;
-      return { current, refusal: error };
+      return { current: found?.current ?? null, refusal: error };
     }
   }
 
@@ -174,15 +200,19 @@ export class PartialWrites {
     }
   }
 
-  async #fileAt(path: FilePath, conditions: Conditions): Promise<Attributes> {
-    const current = await currentOf(this.#gateway, path, { follow: true, live: true });
-    if (current === null) checkForChange(conditions, null, displayPath(path));
-    if (current === null) throw new ServiceError('not-found', `There is no ${displayPath(path)}`);
-    if (current.kind === 'directory') {
-      throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
-    }
-    if (current.kind === 'file') return current;
-    throw new ServiceError('bad-request', `${displayPath(path)} is a ${current.kind}, without contents`);
+  async #fileAt(
+    path: FilePath,
+    conditions: Conditions,
+  ): Promise<{ readonly current: Attributes; readonly changedNs: string }> {
+    const known = await currentOf(this.#gateway, path, { follow: true, live: false });
+    if (known === null) checkForChange(conditions, null, displayPath(path));
+    if (known === null) throw new ServiceError('not-found', `There is no ${displayPath(path)}`);
+    const { kind, changedNs, live } = known;
+    if (kind === 'directory') throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
+    if (kind !== 'file')
+      throw new ServiceError('bad-request', `${displayPath(path)} is a ${kind}, without contents`);
+    const state = live ? await this.#gateway.state(known.inode as FileId) : null;
+    return { current: state === null ? known : attributesWithState(known, state), changedNs };
   }
 
   /** A condition speaks of the name: what is written to a file that has lost it cannot be read. */

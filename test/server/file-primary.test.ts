@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { CatalogAccess } from '../../server/file/catalog-access.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import type { WriteResult } from '../../wire/http-api.ts';
+import type { WriteGuard, WriteResult } from '../../wire/http-api.ts';
 import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 /** A catalog that notes what it is told, and answers only while it is up. */
@@ -280,23 +280,28 @@ test('a write that was done is answered again, although its condition holds no m
   const [a] = servers;
   const { contents } = await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
   const append = () => a.files.write(FILE, requestOf(2), 'append', Uint8Array.of(2), { contents });
-  const { before, named: _, ...done } = await append();
+  const { before, ...done } = await append();
   assert.deepEqual(before, contents);
   assert.deepEqual(await append(), done);
   assert.equal((await a.files.state(FILE)).sizeBytes, 2);
 });
 
-test('a write tells whether the file had a name when it was marked', async (t) => {
-  for (const links of [1, 0]) {
-    const cluster = new SmallCluster(['a', 'b', 'c'], { command: async () => ({ attributes: { links } }) });
-    t.after(() => cluster.close());
-    await cluster.ready();
-    const [a] = cluster.servers as [SmallServer];
-    await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
-    await a.files.settle(FILE);
-    const { named } = await a.files.write(FILE, requestOf(2), 0, Uint8Array.of(2));
-    assert.equal(named, links > 0);
-  }
+test('a write is refused where the names of the file were others when it was marked', async (t) => {
+  let changedNs = '1';
+  const cluster = new SmallCluster(['a', 'b', 'c'], { command: async () => ({ attributes: { changedNs } }) });
+  t.after(() => cluster.close());
+  await cluster.ready();
+  const [a] = cluster.servers as [SmallServer];
+  const write = (number: number, guard?: WriteGuard) =>
+    a.files.write(FILE, requestOf(number), 0, Uint8Array.of(number), guard);
+  assert.equal((await write(1)).sameNames, undefined);
+  await a.files.settle(FILE);
+  changedNs = '2';
+  await assert.rejects(write(2, { changedNs: '1' }), { code: 'precondition-failed' });
+  assert.equal((await write(2, { changedNs })).sameNames, true);
+  // While the mark stands, a command that changes the names has expected no contents.
+  changedNs = '3';
+  assert.equal((await write(3, { changedNs: '2' })).sameNames, true);
 });
 
 test('each change tells which version it has changed, whatever else was ordered meanwhile', async (t) => {

@@ -214,6 +214,7 @@ export const OTHER_OPERATIONS: Operations = {
       ...ORDER,
       'if-contents': text('EPOCH-SEQ of the contents that are expected'),
       'if-size': count('The size that is expected'),
+      'if-changed': text('The changedNs of the inode in the catalog that is expected'),
     },
     body: octets,
     answers: written,
