@@ -1,44 +1,23 @@
 import type { Fence } from '../client/delegations.ts';
+import type { ReservedNumbers } from '../wire/birth-numbers.ts';
+import type { Birth } from '../wire/births.ts';
+import type {
+  Attributes as CatalogAttributes,
+  CommandOf,
+  ContentVersion,
+  NodeKind,
+} from '../wire/catalog-api.ts';
+import type { LockHeld } from '../wire/lock-api.ts';
 
 /** The little that the mount needs of the cluster; `cluster-backend.ts` is its real form, tests have one in memory. */
 
-/** Epoch and sequence number of the last change of a file's contents. */
-export interface ContentVersion {
-  readonly epoch: number;
-  readonly seq: number;
-}
+export type { ContentVersion, NodeKind };
 
-export type NodeKind = 'file' | 'directory' | 'symlink' | 'fifo' | 'socket' | 'character' | 'block';
-
-/** What is known of an inode. Times are decimal nanoseconds since 1970. */
-export interface Attributes {
-  readonly inode: number;
-  readonly kind: NodeKind;
-  /** Permission bits, without the file type. */
-  readonly mode: number;
-  readonly uid: number;
-  readonly gid: number;
-  readonly links: number;
-  readonly sizeBytes: number;
-  readonly accessedNs: string;
-  readonly modifiedNs: string;
-  readonly changedNs: string;
-  /** Target of a symbolic link, else empty. */
-  readonly target: string;
-  /** Device number of a device, else 0. */
-  readonly device: number;
-  /** Servers that hold the file's contents; whoever opens the file asks them first. */
-  readonly replicas: readonly string[];
-  readonly contents: ContentVersion;
-  /** The file's primary, not the catalog, knows size and modification time. */
-  readonly live: boolean;
-  /** How many extended attributes it has; absent where that is not known. */
-  readonly xattrs?: number;
-  /** Of a file: with `read-only` it is sealed once it was written and closed. */
-  readonly policy?: 'quorum' | 'all' | 'read-only';
-  /** Of a file of a volume with a quota: the size that it may grow to before the catalog is asked. */
-  readonly allowedBytes?: number;
-}
+/** What is known of an inode. */
+export type Attributes = Omit<
+  CatalogAttributes,
+  'volume' | 'view' | 'objectBytes' | 'capability' | 'snapshot' | 'source'
+>;
 
 /** What a file's primary says of its contents. */
 export interface FileState {
@@ -51,18 +30,8 @@ export interface FileState {
   readonly sealed?: boolean;
 }
 
-/** A lock that a program has, or would have. */
-export interface BackendLock {
-  /** `posix`: ranges of bytes, of `fcntl`; `flock`: the whole file. The two do not see each other. */
-  readonly kind: 'posix' | 'flock';
-  readonly type: 'shared' | 'exclusive';
-  /** Whose it is, among those of this mount. */
-  readonly owner: string;
-  readonly start: bigint;
-  /** Inclusive; `LOCK_END` is to the end of the file, wherever that is. */
-  readonly end: bigint;
-  readonly pid: number;
-}
+/** A lock that a program has, or would have; its owner is one of this mount. */
+export type BackendLock = LockHeld;
 
 /** Locks of this mount on one file. */
 export interface BackendLocks {
@@ -154,22 +123,11 @@ export interface Owner {
   readonly umask?: number;
 }
 
-export interface AttributeChanges {
-  readonly mode?: number;
-  readonly uid?: number;
-  readonly gid?: number;
-  readonly accessedNs?: string;
-  /** In force until newer contents come than those that there are. */
-  readonly modifiedNs?: string;
-}
+/** A modification time is valid until newer contents come than those that there are. */
+export type AttributeChanges = Omit<CommandOf<'set-attributes'>, 'kind' | 'inode' | 'contents'>;
 
-/** That something was read. */
-export interface NotedAccess {
-  readonly inode: number;
-  readonly accessedNs: string;
-  /** As the cluster knew them then, as far as that is known here. */
-  readonly seen: { readonly accessedNs: string; readonly changedNs: string };
-}
+/** A read. */
+export type NotedAccess = CommandOf<'note-accesses'>['accesses'][number];
 
 export interface Space {
   readonly totalBytes: number;
@@ -312,31 +270,16 @@ export interface FileSystemBackend {
   openFile(inode: number, replicas: readonly string[], contents: ContentVersion): BackendFile;
 }
 
-/** Numbers for files to come, good at one server and until then on the monotonic clock: `first` to before `first + count`. */
-export interface InodeNumbers {
-  readonly first: number;
-  readonly count: number;
-  readonly bearer: string;
+/** Numbers for files to come, good at one server and until then on the monotonic clock. */
+export type InodeNumbers = Pick<ReservedNumbers, 'first' | 'count' | 'bearer' | 'named'> & {
   readonly untilMs: number;
-  /** That server takes contents of files that were created by these numbers. */
-  readonly named?: true;
-}
+};
 
-/** A new file as the cluster first hears of it, with all of its contents. */
-export interface NewFile {
-  readonly parent: number;
-  readonly name: string;
-  /** One of `InodeNumbers`. */
-  readonly inode: number;
-  /** The cluster has it by this number, without contents, and live. */
-  readonly isNamed?: true;
-  readonly mode: number;
-  readonly uid: number;
-  readonly gid: number;
+/** A new file, as the cluster creates it with all of its contents. */
+export interface NewFile extends Birth {
   readonly accessedNs: string;
   readonly modifiedNs: string;
   readonly changedNs: string;
-  readonly contents: Uint8Array;
 }
 
 /** `refused`: not there, and not to be. `unborn`: not there, and can be made in the ordinary way by the same number; of one that has its name it is not known whether it has its contents. */
@@ -422,9 +365,4 @@ export interface BirthBackend {
     how: { readonly uid: number | undefined; readonly signal: AbortSignal },
   ): Promise<{ readonly outcomes: readonly UnlinkOutcome[]; readonly atNs: string | null }>;
   stop(): Promise<void>;
-}
-
-/** Order of versions of one file's contents. */
-export function contentVersionCompare(a: ContentVersion, b: ContentVersion): number {
-  return a.epoch - b.epoch || a.seq - b.seq;
 }

@@ -8,17 +8,17 @@ import type { ClusterClient } from '../../client/cluster-client.ts';
 import type { Delegations } from '../../client/delegations.ts';
 import type { FileLocks } from '../../client/file-locks.ts';
 import { RememberingClient } from '../../client/remembering-client.ts';
-import {
-  type AttributeChanges,
-  type Attributes,
-  type BackendFile,
-  type BackendLock,
-  type ContentVersion,
-  contentVersionCompare,
-  type FileState,
-  type FileSystemBackend,
-  type Owner,
-  type Space,
+import { contentVersionCompare } from '../../wire/content-version.ts';
+import type {
+  AttributeChanges,
+  Attributes,
+  BackendFile,
+  BackendLock,
+  ContentVersion,
+  FileState,
+  FileSystemBackend,
+  Owner,
+  Space,
 } from '../backend.ts';
 import { isLockLoss, lockLost } from '../errno.ts';
 import { CatalogReach } from './catalog-reach.ts';

@@ -1,6 +1,7 @@
 import { laterNs, nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
-import { type Attributes, type ContentVersion, contentVersionCompare, type FileState } from '../backend.ts';
+import { contentVersionCompare } from '../../wire/content-version.ts';
+import type { Attributes, ContentVersion, FileState } from '../backend.ts';
 import type { WriteBehind } from '../pending/write-behind.ts';
 import type { Answered, Validity } from '../transport.ts';
 import { Lineage } from './lineage.ts';

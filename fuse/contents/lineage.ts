@@ -1,4 +1,5 @@
-import { type ContentVersion, contentVersionCompare, type FileState } from '../backend.ts';
+import { contentVersionCompare } from '../../wire/content-version.ts';
+import type { ContentVersion, FileState } from '../backend.ts';
 
 /** More changes of one file are never under way at a time: what is kept beyond that follows something of somebody else. */
 const AHEAD_MAX = 64;

@@ -1,10 +1,5 @@
-import {
-  type Attributes,
-  type BackendFile,
-  type BackendLock,
-  contentVersionCompare,
-  type FileState,
-} from '../backend.ts';
+import { contentVersionCompare } from '../../wire/content-version.ts';
+import type { Attributes, BackendFile, BackendLock, FileState } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import { lockLost } from '../errno.ts';
 import { WriteBehind } from '../pending/write-behind.ts';

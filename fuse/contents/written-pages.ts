@@ -1,5 +1,6 @@
 import { totalmem } from 'node:os';
-import { type ContentVersion, contentVersionCompare } from '../backend.ts';
+import { contentVersionCompare } from '../../wire/content-version.ts';
+import type { ContentVersion } from '../backend.ts';
 
 /** The kernel asks for whole pages of this size. */
 const PAGE_BYTES = 4096;

@@ -1,14 +1,14 @@
 import { ServiceError } from '../../base/errors.ts';
-import {
-  type AttributeChanges,
-  type Attributes,
-  type BackendFile,
-  type BirthBackend,
-  type BirthOutcome,
-  type ContentVersion,
-  contentVersionCompare,
-  type FileState,
-  type NewFile,
+import { contentVersionCompare } from '../../wire/content-version.ts';
+import type {
+  AttributeChanges,
+  Attributes,
+  BackendFile,
+  BirthBackend,
+  BirthOutcome,
+  ContentVersion,
+  FileState,
+  NewFile,
 } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 

@@ -1,18 +1,18 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import type { Fence } from '../../client/delegations.ts';
-import {
-  type BirthBackend,
-  type BirthOutcome,
-  contentVersionCompare,
-  type FencedName,
-  type FileSystemBackend,
-  type NewFile,
-  type UnlinkOutcome,
+import type {
+  BirthBackend,
+  BirthOutcome,
+  FencedName,
+  FileSystemBackend,
+  NewFile,
+  UnlinkOutcome,
 } from '../../fuse/backend.ts';
 import { MetadataCache } from '../../fuse/metadata/cache.ts';
 import type { PendingState } from '../../fuse/pending/directory-ops.ts';
 import { PendingOps } from '../../fuse/pending/pending-ops.ts';
+import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { MemoryBackend } from './memory-backend.ts';
 
 /** What becomes of the files of a request. */
