@@ -1,5 +1,11 @@
 import { existsSync } from 'node:fs';
-import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  chromium,
+  type Page,
+} from 'playwright-core';
 
 /** As Debian installs it; another one is named by `CHROMIUM`. */
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
@@ -13,6 +19,9 @@ const FLAGS = [
   '--disable-component-update',
   '--disable-sync',
   '--no-first-run',
+  // Pages of one context share a process, and none is kept ready.
+  '--renderer-process-limit=1',
+  '--disable-features=SpareRendererForSitePerProcess',
 ];
 
 /** Why no browser can be started here; false where one can. */
@@ -24,12 +33,26 @@ export function startBrowser(): Promise<Browser> {
   return chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
 }
 
-/** Opens a page, and keeps every error that the browser tells. */
-export async function openPage(
-  browser: Browser,
-  options: BrowserContextOptions,
-): Promise<{ readonly page: Page; readonly errors: string[] }> {
-  const context = await browser.newContext(options);
+export interface OpenPage {
+  readonly page: Page;
+  /** Every error that the browser tells of it. */
+  readonly errors: string[];
+}
+
+/**
+ * Where `options` do not say otherwise, what moves on a page moves only when a server says something new: without a graphics card, each
+ * picture costs the processor more than the servers do.
+ */
+export function newContext(browser: Browser, options: BrowserContextOptions): Promise<BrowserContext> {
+  return browser.newContext({ reducedMotion: 'reduce', ...options });
+}
+
+/** Opens a page in a context of its own. */
+export async function openPage(browser: Browser, options: BrowserContextOptions): Promise<OpenPage> {
+  return openPageIn(await newContext(browser, options));
+}
+
+export async function openPageIn(context: BrowserContext): Promise<OpenPage> {
   const page = await context.newPage();
   const errors: string[] = [];
   page.on('console', (message) => {

@@ -167,7 +167,11 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
 
   test('it fits a telephone, in both colour schemes, with letters that can be read', async () => {
     for (const colorScheme of ['light', 'dark'] as const) {
-      const phone = await openPage(browser, { viewport: PHONE, colorScheme });
+      const phone = await openPage(browser, {
+        viewport: PHONE,
+        colorScheme,
+        reducedMotion: 'no-preference',
+      });
       await phone.page.goto(`${cluster.urls[1]}/#${encodeURIComponent('main:/slots')}`);
       await phone.page.locator(SENTENCE, IS_LED).waitFor(WAIT);
       await phone.page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);

@@ -8,7 +8,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { after, before, describe, test } from 'node:test';
-import type { Browser, Page } from 'playwright-core';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { drawToken } from '../../client/certificates/token-file.ts';
 import { DevCluster } from '../../client/dev/dev-cluster.ts';
 import { freePorts } from '../../client/dev/free-ports.ts';
@@ -16,7 +16,7 @@ import { downloadFile } from '../../client/download.ts';
 import { uploadFile } from '../../client/upload.ts';
 import type { Role } from '../../wire/access.ts';
 import { formatTokenFile, type KnownToken, parseTokenFile } from '../../wire/tokens.ts';
-import { NO_BROWSER, openPage, startBrowser } from './browser.ts';
+import { NO_BROWSER, newContext, type OpenPage, openPageIn, startBrowser } from './browser.ts';
 
 const PHONE = { width: 360, height: 780 };
 const DESK = { width: 1280, height: 900 };
@@ -30,7 +30,9 @@ const SILENCE = /net::ERR_(?:CONNECTION_|INCOMPLETE_|EMPTY_|SOCKET_|FAILED)/;
 describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
   let cluster: DevCluster;
   let browser: Browser;
-  const opened: { readonly page: Page; readonly errors: string[] }[] = [];
+  /** A token belongs to one of its pages. */
+  let context: BrowserContext;
+  const opened: OpenPage[] = [];
 
   before(async () => {
     [cluster, browser] = await Promise.all([
@@ -44,6 +46,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       }),
       startBrowser(),
     ]);
+    context = await newContext(browser, { ignoreHTTPSErrors: true });
     await cluster.client.command({ kind: 'volume-set', name: DevCluster.VOLUME, trashMs: 30 * 86_400_000 });
     await store('/letter', 'dear all\n');
     await cluster.client.command({
@@ -77,8 +80,9 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
   }
 
   async function open(viewport = DESK): Promise<Page> {
-    const one = await openPage(browser, { viewport, ignoreHTTPSErrors: true });
+    const one = await openPageIn(context);
     opened.push(one);
+    await one.page.setViewportSize(viewport);
     await one.page.goto(`${cluster.urls[0]}/#${encodeURIComponent('main:/letter')}`);
     return one.page;
   }
@@ -144,7 +148,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.getByRole('button', { name: 'Token' }).click();
     await dialog.getByRole('button', { name: 'Forget it' }).click();
     await dialog.getByText('This cluster asks for a token.').waitFor(WAIT);
-    await page.context().close();
+    await page.close();
   });
 
   test('who may only look is shown nothing that would be refused', async () => {
@@ -168,7 +172,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     const chunks: Buffer[] = [];
     for await (const chunk of await (await downloading).createReadStream()) chunks.push(chunk as Buffer);
     assert.equal(Buffer.concat(chunks).toString(), 'dear all\n');
-    await page.context().close();
+    await page.close();
   });
 
   test('what was removed is found in the trash, given back under its name or another, and thrown away', async () => {
@@ -236,7 +240,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       .getByRole('button', { name: 'Empty it' })
       .click();
     await trash.getByText('Nothing in the trash was in main.').waitFor(WAIT);
-    await page.context().close();
+    await page.close();
   });
 
   test('a snapshot is made, looked at while files change, and removed', async () => {
@@ -271,7 +275,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     // Whoever looked at it sees the volume.
     await page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
     await snapshots.getByText('There is no snapshot of main.').waitFor(WAIT);
-    await page.context().close();
+    await page.close();
   });
 
   test('what others do to trash and snapshots is there by itself, and takes nobody away from where he is', async () => {
@@ -323,7 +327,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       'trash-path',
       'no button is left to have it',
     );
-    await page.context().close();
+    await page.close();
   });
 
   test('who may change files browses, drops and picks files, and watches them', async () => {
@@ -353,7 +357,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await shot(page, 'writer');
     await page.getByRole('button', { name: 'Top folder of main' }).click();
     await page.getByRole('table', { name: 'Files in main:/' }).waitFor(WAIT);
-    await page.context().close();
+    await page.close();
   });
 
   test('an administrator drains, takes in, scrubs, and moves replicas', async () => {
@@ -378,7 +382,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.getByRole('button', { name: `Take in ${free}` }).click();
     await notice(page, `${free} takes replicas again.`);
     await page.getByRole('button', { name: `Drain ${free}` }).waitFor(WAIT);
-    await page.context().close();
+    await page.close();
   });
 
   test('a right that was taken away is refused with the reason, and the page shows what is left', async () => {
@@ -389,13 +393,15 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     tokensBecome((tokens) => tokens.map((one) => (one.name === 'deputy' ? { ...one, role: 'write' } : one)));
     await page.getByText('as deputy, who may change files').waitFor(WAIT);
     assert.equal(await page.getByRole('button', { name: /^Drain/ }).count(), 0);
-    // As a page of which the stream has not been told yet.
-    await page.evaluate("document.body.dataset.role = 'admin'");
-    await page.getByRole('button', { name: 'Scrub s1' }).click();
+    // As a page of which the stream has not been told yet; it is told again at any moment.
+    await page.evaluate(`{
+      document.body.dataset.role = 'admin';
+      document.querySelector('[aria-label="Scrub s1"]').click();
+    }`);
     const dialog = page.getByRole('dialog', { name: 'Token' });
     await dialog.getByText('"deputy" has the role write, and this takes admin.').waitFor(WAIT);
     await shot(page, 'refused');
-    await page.context().close();
+    await page.close();
   });
 
   test('a token that ends, or is revoked, while the page is open ends what it shows, and another goes on', async () => {
@@ -411,7 +417,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.getByText('as guest, who may look').waitFor(WAIT);
     tokensBecome((tokens) => tokens.filter(({ name }) => name !== 'guest'));
     await dialog.getByText('The token is unknown, revoked, or has ended.').waitFor(WAIT);
-    await page.context().close();
+    await page.close();
   });
 
   test('a token for one volume is told why it sees nothing', async () => {
@@ -421,7 +427,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       .getByRole('dialog', { name: 'Token' })
       .getByText(/"scoped" is let in for the volumes main only/)
       .waitFor(WAIT);
-    await page.context().close();
+    await page.close();
   });
 
   test('it goes on with another server over TLS, through kill, pause and a pulled cable', async () => {
@@ -450,7 +456,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
       await page.getByRole('button', { name: `${undo} s1` }).click();
       await page.getByText('All 4 servers serve.').waitFor(WAIT);
     }
-    await page.context().close();
+    await page.close();
   });
 
   test('by keyboard alone a token is given, and it all fits a telephone', async () => {
@@ -475,7 +481,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.keyboard.press('Escape');
     await dialog.waitFor({ ...WAIT, state: 'hidden' });
     assert.equal(await page.evaluate('document.activeElement.id'), 'open-token', 'focus comes back');
-    await page.context().close();
+    await page.close();
   });
 
   test('the browser had nothing to complain of but refusals and servers that were silent', () => {
