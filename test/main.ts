@@ -11,6 +11,7 @@ import { availableParallelism, setPriority } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { parseArgs } from 'node:util';
+import { KEEP_COMPILED_VARIABLE } from './compiled-script.ts';
 import { LAUNCHER_VARIABLE } from './launcher.ts';
 import { isLong } from './long.ts';
 import { LONG_FILES } from './long-files.ts';
@@ -18,8 +19,14 @@ import { LONG_FILES } from './long-files.ts';
 const ROOT = dirname(import.meta.dirname);
 /** What this run makes: `npm test` removes what the run before has left. */
 const CACHE = join(ROOT, 'node_modules/.cache/tests');
-/** The code as the package has it, with other packages in it, for servers, mounts and commands. Each run has its own. */
+/** Servers, mounts and commands with their packages, as test/build.ts makes them. Each run has its own. */
 const BUILT = join(ROOT, `node_modules/.cache/tests-build-${process.pid}`);
+const ENV: NodeJS.ProcessEnv = {
+  ...process.env,
+  // What Node has compiled for one process is good for the others.
+  NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? CACHE,
+  [LAUNCHER_VARIABLE]: join(BUILT, 'bin/leasehold.js'),
+};
 /** Loaded before the tests of a process. */
 const PRELOADED = ['resolve-hook.ts', 'processor-time.ts'].map(
   (file) => `--import=${join(import.meta.dirname, file)}`,
@@ -157,16 +164,7 @@ async function play(unit: Unit): Promise<Outcome> {
   const beganMs = performance.now();
   const flags = ['--test', '--test-isolation=none', `--test-timeout=${TEST_MS_MAX}`, '--test-reporter=spec'];
   const argv = [...PRELOADED, ...(FLAGS[unit.folder] ?? []), ...flags, ...unit.files];
-  const child = spawn(process.execPath, argv, {
-    cwd: ROOT,
-    stdio: ['ignore', 'pipe', 'pipe'],
-    env: {
-      ...process.env,
-      // What Node has compiled for one process is good for the others.
-      NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE ?? CACHE,
-      [LAUNCHER_VARIABLE]: join(BUILT, 'bin/leasehold.js'),
-    },
-  });
+  const child = spawn(process.execPath, argv, { cwd: ROOT, stdio: ['ignore', 'pipe', 'pipe'], env: ENV });
   if (COMPUTES.has(unit.folder) && child.pid !== undefined) setPriority(child.pid, NICENESS);
   const limit = setTimeout(() => child.kill('SIGKILL'), PROCESS_MS_MAX);
   const [out, err, [code, signal]] = await Promise.all([
@@ -213,7 +211,7 @@ const files = found.filter((file) => isLong || positionals.includes(file) || !(f
 if (files.length === 0) throw new Error(`No test file is ${patterns.join(' or ')}`);
 process.on('exit', () => rmSync(BUILT, { recursive: true, force: true }));
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1));
-execFileSync(process.execPath, [join(ROOT, 'packaging/build.ts'), BUILT, '--packages'], { stdio: 'inherit' });
+execFileSync(process.execPath, [join(ROOT, 'test/build.ts'), BUILT], { stdio: 'inherit' });
 const units = unitsOf(files);
 const outcomes: Outcome[] = [];
 const beganMs = performance.now();
@@ -239,7 +237,15 @@ async function playAll(queue: readonly Unit[], atATime: number): Promise<void> {
 const [computing, waiting] = [true, false].map((computes) =>
   units.filter(({ folder }) => COMPUTES.has(folder) === computes),
 ) as [Unit[], Unit[]];
-await Promise.all([playAll(waiting, jobs), playAll(computing, computingJobs)]);
+/** Servers, mounts and commands of tests are compiled once, by what this one runs. Tests work without it, only slower. */
+async function compile(): Promise<void> {
+  const env = { ...ENV, [KEEP_COMPILED_VARIABLE]: '1' };
+  const script = join(import.meta.dirname, 'compile.ts');
+  const [code] = await once(spawn(process.execPath, [script], { env, stdio: 'inherit' }), 'exit');
+  if (code !== 0) console.log(`The programs were not compiled beforehand: ${script} ended with ${code}`);
+}
+
+await Promise.all([compile().then(() => playAll(waiting, jobs)), playAll(computing, computingJobs)]);
 const bad = outcomes.filter(({ isGood }) => !isGood);
 for (const { unit, output } of bad) {
   const failing = output.indexOf('✖ failing tests:');
