@@ -7,9 +7,9 @@ import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { buildProgram, endOf } from '../../client/main.ts';
 import { FakeCluster } from './fake-cluster.ts';
-import { LAUNCHER, runCli } from './run-cli.ts';
+import { LAUNCHER, runCli, runProcess } from './run-cli.ts';
 
-describe('the command line', { concurrency: 2 }, () => {
+describe('the command line', () => {
   let cluster: FakeCluster;
   let folder: string;
   const run = (...argv: string[]) => runCli(argv, { env: { LEASEHOLD_SERVERS: cluster.urls.join(',') } });
@@ -46,7 +46,7 @@ describe('the command line', { concurrency: 2 }, () => {
 
   test('standard input and standard output', async () => {
     const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
-    const stored = await runCli(['put', '-', 'main:/stream'], { env, input: 'hello\n' });
+    const stored = await runProcess(['put', '-', 'main:/stream'], { env, input: 'hello\n' });
     assert.equal(stored.code, 0, stored.stderr);
     assert.equal(stored.stdout, '');
     assert.equal((await run('get', 'main:/stream', '-')).stdout, 'hello\n');
@@ -136,8 +136,11 @@ describe('the command line', { concurrency: 2 }, () => {
 
   test('info and status, and their exit codes', async () => {
     const env = { LEASEHOLD_SERVERS: cluster.urls.join(',') };
-    await runCli(['put', '-', 'main:/known'], { env, input: 'x' });
-    const info = JSON.parse((await run('info', 'main:/known', '--json')).stdout);
+    const put = await runCli(['put', '-', 'main:/known'], { env, input: 'x' });
+    assert.equal(put.code, 0, put.stderr);
+    const known = await run('info', 'main:/known', '--json');
+    assert.equal(known.code, 0, known.stderr);
+    const info = JSON.parse(known.stdout);
     assert.equal(info.primary, 's1');
     const shown = (await run('info', 'main:/known')).stdout;
     assert.match(shown, /lease +s1, 1\.5 s left/);
@@ -243,7 +246,7 @@ describe('wrong usage ends with exit code 2 and says what is wrong', () => {
   }
 
   test('as a program, too', async () => {
-    const { code, stdout, stderr } = await runCli(['status', '--jsno']);
+    const { code, stdout, stderr } = await runProcess(['status', '--jsno']);
     assert.equal(code, 2);
     assert.match(stderr, /^leasehold: unknown option '--jsno'\n\(Did you mean --json\?\)/);
     assert.equal(stdout, '');
@@ -268,7 +271,7 @@ describe('every command explains itself', () => {
   }
 
   test('as a program, too', async () => {
-    const { code, stdout } = await runCli(['--help']);
+    const { code, stdout } = await runProcess(['--help']);
     assert.equal(code, 0);
     assert.match(stdout, /Exit codes: 0 ok/);
   });

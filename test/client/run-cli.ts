@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { LAUNCHER } from '../launcher.ts';
+import { runHere } from './command-here.ts';
 
 export { LAUNCHER };
 
@@ -10,11 +11,46 @@ export interface CliResult {
   readonly stderr: string;
 }
 
+export interface CliOptions {
+  readonly env?: Record<string, string>;
+  readonly input?: string | Buffer;
+}
+
+/** Commands that start others, wait for signals, or are about their own process. */
+const APART: ReadonlySet<string> = new Set([
+  ...[
+    'dev',
+    'demo',
+    'lease',
+    'events',
+    'top',
+    'bench',
+    'doctor',
+    'mount-daemon',
+    'mount-helper',
+    'man',
+    'completion',
+  ],
+]);
+
+/** Runs a command: in this process where that makes no difference. */
+export async function runCli(argv: readonly string[], options: CliOptions = {}): Promise<CliResult> {
+  const [command = '', first = ''] = argv;
+  const isServer = command === 'server' && !/^[a-z]/.test(first);
+  if (isServer || APART.has(command) || argv.includes('--foreground')) return runProcess(argv, options);
+  return { signal: null, ...(await runHere(argv, options)) };
+}
+
+/** @returns what a command printed. @throws {Error} with its code and what it printed where it has failed, as `execFile` does */
+export async function printedBy(argv: readonly string[], options: CliOptions = {}): Promise<string> {
+  const { code, stdout, stderr } = await runCli(argv, options);
+  if (code === 0) return stdout;
+  const error = new Error(`leasehold ${argv.join(' ')}: exit code ${code}\n${stderr}`);
+  throw Object.assign(error, { code, stdout, stderr });
+}
+
 /** Runs the command line as a user does, in a process of its own. */
-export async function runCli(
-  argv: readonly string[],
-  options: { readonly env?: Record<string, string>; readonly input?: string | Buffer } = {},
-): Promise<CliResult> {
+export async function runProcess(argv: readonly string[], options: CliOptions = {}): Promise<CliResult> {
   const child = spawn(process.execPath, [LAUNCHER, ...argv], { env: { ...process.env, ...options.env } });
   child.stdin.on('error', () => {
     // It ended without reading all: the exit code tells.

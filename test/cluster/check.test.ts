@@ -9,8 +9,8 @@ import { ClusterClient } from '../../client/cluster-client.ts';
 import type { Finding } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { type Mutation, plantedEnv } from '../simulation/plant.ts';
-import { run } from './cluster-mount.ts';
-import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
+import { command, type RunResult } from './cluster-mount.ts';
+import { RealCluster, until } from './real-cluster.ts';
 
 const VOLUME = 'v';
 const FIRST = 'the history of the contents that got no name';
@@ -47,8 +47,8 @@ after(async () => {
   await cluster.stop();
 });
 
-function leasehold(...argv: string[]): ReturnType<typeof run> {
-  return run(process.execPath, [LAUNCHER, ...argv, '--servers', cluster.urls.join(',')]);
+function leasehold(...argv: string[]): Promise<RunResult> {
+  return command([...argv, '--servers', cluster.urls.join(',')]);
 }
 
 /** What the servers find at this moment. */

@@ -7,7 +7,8 @@ import { basename, join } from 'node:path';
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { LAUNCHER, launcherOf } from '../launcher.ts';
+import { type CliOptions, runCli } from '../client/run-cli.ts';
+import { launcherOf } from '../launcher.ts';
 import type { RealCluster } from './real-cluster.ts';
 
 const PATIENCE = '120s';
@@ -83,6 +84,21 @@ export async function runOk(
   return result;
 }
 
+/** Runs a command of `leasehold`, in this process where that makes no difference. */
+export async function command(argv: readonly string[], options: CliOptions = {}): Promise<RunResult> {
+  const beganMs = performance.now();
+  const { code, stdout, stderr } = await runCli(argv, options);
+  return { code, text: `${stdout}${stderr}`, tookMs: performance.now() - beganMs };
+}
+
+export async function commandOk(argv: readonly string[], options: CliOptions = {}): Promise<RunResult> {
+  const result = await command(argv, options);
+  if (result.code !== 0) {
+    throw new Error(`leasehold ${argv.join(' ')}: exit code ${result.code}\n${result.text.slice(-4_000)}`);
+  }
+  return result;
+}
+
 /** Options of every mount of a run, as behind `-o`: `MOUNT_OPTIONS=cache=leases,transport=kernel`. Tests that name one keep theirs. */
 const { MOUNT_OPTIONS = '' } = process.env;
 
@@ -116,7 +132,11 @@ export class ClusterMount {
     if (!flags.includes('--op-timeout')) argv.push('--op-timeout', PATIENCE);
     if (MOUNT_OPTIONS !== '') argv.push('-o', MOUNT_OPTIONS);
     try {
-      const { text } = await runOk(process.execPath, [launcherOf(env), ...argv, ...flags], { env });
+      const whole = [...argv, ...flags];
+      const isPlain = Object.keys(env).length === 0;
+      const { text } = isPlain
+        ? await commandOk(whole)
+        : await runOk(process.execPath, [launcherOf(env), ...whole], { env });
       const { pid } = JSON.parse(text) as { pid: number };
       return new ClusterMount(directory, pid, log);
     } catch (error) {
@@ -131,7 +151,7 @@ export class ClusterMount {
 
   /** Unmounts in order. */
   async unmount(): Promise<RunResult> {
-    return runOk(process.execPath, [LAUNCHER, 'umount', this.directory]);
+    return commandOk(['umount', this.directory]);
   }
 
   /** Removes whatever is left, whether it works or not. */

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { mountObstacle } from '../../client/mount.ts';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
-import { ClusterMount, type RunResult, run, runOk } from './cluster-mount.ts';
+import { ClusterMount, command, type RunResult, run, runOk } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster } from './real-cluster.ts';
 
 const NAMES = [
@@ -85,7 +85,7 @@ async function assertStored(directory: string, names: readonly string[] = NAMES)
 }
 
 function cli(...argv: string[]): Promise<RunResult> {
-  return run(process.execPath, [LAUNCHER, ...argv], { env: { LEASEHOLD_SERVERS: cluster.urls.join(',') } });
+  return command(argv, { env: { LEASEHOLD_SERVERS: cluster.urls.join(',') } });
 }
 
 /** By the shell, which can give an argument any byte. */

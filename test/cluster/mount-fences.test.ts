@@ -12,8 +12,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { MountStatus } from '../../client/mount-status.ts';
 import { isLong, SERVERS_OF_FORM } from '../long.ts';
 import { noMounts, transportsOfForm } from '../posix/mounts.ts';
-import { ClusterMount, runOk } from './cluster-mount.ts';
-import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
+import { ClusterMount, commandOk } from './cluster-mount.ts';
+import { RealCluster, until } from './real-cluster.ts';
 
 const VOLUME = 'fences';
 const FILES = 150;
@@ -103,7 +103,7 @@ async function reported(
   paths: readonly string[],
 ): Promise<void> {
   const status = async (): Promise<MountStatus | undefined> => {
-    const { text } = await runOk(process.execPath, [LAUNCHER, 'mount', 'status', '--json']);
+    const { text } = await commandOk(['mount', 'status', '--json']);
     return (JSON.parse(text) as MountStatus[]).find(({ directory }) => directory === mount.directory);
   };
   await until('the status has all of them', async () => {

@@ -8,7 +8,7 @@ import { after, type TestContext, test } from 'node:test';
 import { mountObstacle } from '../../client/mount.ts';
 import { mountAt } from '../../client/mount-table.ts';
 import { isLong } from '../long.ts';
-import { ClusterMount, run, runOk } from './cluster-mount.ts';
+import { ClusterMount, command, commandOk, run, runOk } from './cluster-mount.ts';
 import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 
 /** Goal: how a mount begins, what it shows, and how it ends, as users meet it: options, mount(8), signals, crashes. */
@@ -26,7 +26,7 @@ if (skip === false) await define();
 else test('the life of a mount', { skip }, () => undefined);
 
 function leasehold(...argv: string[]) {
-  return run(process.execPath, [LAUNCHER, ...argv]);
+  return command(argv);
 }
 
 /** A directory for a mount that goes with the test, whatever is left there. */
@@ -286,20 +286,12 @@ async function define(): Promise<void> {
 
   test('its log is in a folder of its own, for its user alone, and goes with it', async (t) => {
     const folder = folderFor(t);
-    const { text } = await runOk(process.execPath, [
-      LAUNCHER,
-      'mount',
-      'main',
-      folder,
-      '-o',
-      servers,
-      '--json',
-    ]);
+    const { text } = await commandOk(['mount', 'main', folder, '-o', servers, '--json']);
     const { log, pid } = JSON.parse(text) as { readonly log: string; readonly pid: number };
     assert.equal(statSync(log).mode & 0o777, 0o600);
     assert.equal(statSync(dirname(log)).mode & 0o022, 0, 'nobody else changes what is in it');
     assert.equal(basename(log), `mount-${basename(folder)}-${pid}.log`);
-    await runOk(process.execPath, [LAUNCHER, 'umount', folder]);
+    await commandOk(['umount', folder]);
     await gone(pid);
     assert.ok(!existsSync(log));
   });

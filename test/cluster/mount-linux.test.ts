@@ -1,10 +1,11 @@
-/** What Linux offers beyond POSIX on a mount of three servers that speaks with the kernel itself. */
+/** What Linux offers beyond POSIX on a mount of a real cluster that speaks with the kernel itself. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
+import { SERVERS_OF_FORM } from '../long.ts';
 import { ClusterMount, run, runOk } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
@@ -44,7 +45,7 @@ print(os.read(fd, 10).decode().strip(), same, inside, removed, refused(private, 
 const skip = kernelObstacle() ?? false;
 
 test('calls of Linux on a mount of a real cluster', { skip, timeout: 300_000 }, async (t) => {
-  const cluster = await RealCluster.start();
+  const cluster = await RealCluster.start({ servers: SERVERS_OF_FORM });
   after(() => cluster.stop());
   await cluster.createVolume('main');
   const mount = await ClusterMount.start(cluster, 'main', ...KERNEL);

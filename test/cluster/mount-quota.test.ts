@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { readFile, stat, unlink } from 'node:fs/promises';
 import { after, test } from 'node:test';
-import { promisify } from 'node:util';
 import { mountObstacle } from '../../client/mount.ts';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { onlyLong, SERVERS_OF_FORM } from '../long.ts';
-import { ClusterMount, run } from './cluster-mount.ts';
-import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
+import { ClusterMount, commandOk, run } from './cluster-mount.ts';
+import { RealCluster, until } from './real-cluster.ts';
 
 /**
  * Goal: a program on a mount hears EDQUOT where it asks: at write, at fsync or close for what was written behind, at truncate and at
@@ -86,7 +84,7 @@ for (const { transport, obstacle } of TRANSPORTS) {
     const replicas = ['--replicas', `${cluster.ids.length}`];
     const argv = ['volume', 'create', transport, ...replicas, '--quota', '1MiB', '--quota-files', '6'];
     const servers = ['--servers', cluster.urls.join(',')];
-    await promisify(execFile)(process.execPath, [LAUNCHER, ...argv, ...servers]);
+    await commandOk([...argv, ...servers]);
     const mount = await ClusterMount.start(cluster, transport, '--transport', transport);
     t.after(() => mount.stop());
     const { code, text } = await run('python3', ['-c', PROGRAM, mount.directory]);
@@ -125,7 +123,7 @@ for (const { transport, obstacle } of TRANSPORTS) {
       const volume = `${transport}-${kind}`;
       const replicas = ['--replicas', `${cluster.ids.length}`];
       const argv = ['volume', 'create', volume, ...replicas, ...quota, '--servers', cluster.urls.join(',')];
-      await promisify(execFile)(process.execPath, [LAUNCHER, ...argv]);
+      await commandOk(argv);
       const mount = await ClusterMount.start(cluster, volume, '--transport', transport);
       t.after(() => mount.stop());
       const { code, text } = await run('sh', ['-c', SCRIPT, mount.directory]);

@@ -31,6 +31,7 @@ import type { TreeReport } from '../../client/tree/report.ts';
 import { uploadFile } from '../../client/upload.ts';
 import type { Command, Query } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
+import { printedBy } from '../client/run-cli.ts';
 import { ask, problemIn } from '../http/ask.ts';
 import {
   alertRules,
@@ -120,12 +121,8 @@ test('promtool finds nothing wrong with the rules', { skip: promtool }, async ()
 });
 
 /** The program, against the cluster. @returns what it printed */
-async function leasehold(...argv: string[]): Promise<string> {
-  const servers = ['--servers', cluster.urls.join(',')];
-  const { stdout } = await run(process.execPath, [LAUNCHER, ...argv, ...servers], {
-    maxBuffer: 64 * 1024 * 1024,
-  });
-  return stdout;
+function leasehold(...argv: string[]): Promise<string> {
+  return printedBy([...argv, '--servers', cluster.urls.join(',')]);
 }
 
 test('a volume becomes an archive that tar reads, and the archive a volume', async (t) => {

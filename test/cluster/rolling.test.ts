@@ -38,7 +38,7 @@ import { RealCluster, until } from './real-cluster.ts';
  * that claim other versions.
  */
 /** Of each of six loads after a step: what is proven needs some steps between two faults. */
-const PAUSE_MS = isLong ? 0 : 20;
+const PAUSE_MS = isLong ? 0 : 60;
 
 const earlier = new Set(['s1', 's2', 's3']);
 const cluster = await RealCluster.start({
