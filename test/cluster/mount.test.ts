@@ -13,7 +13,7 @@ const LEASE_MS = 2_000;
 /** How long a call on the impatient mount waits for the cluster. */
 const MOUNT_TIMEOUT_MS = 3_000;
 const SLACK_MS = 6_000;
-const FILE_MIB = isLong ? 1024 : 48;
+const FILE_MIB = isLong ? 1024 : 24;
 const MEMORY_MIB_MAX = 512;
 
 const TRANSPORTS = [

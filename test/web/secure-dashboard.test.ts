@@ -393,6 +393,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     tokensBecome((tokens) => tokens.map((one) => (one.name === 'deputy' ? { ...one, role: 'write' } : one)));
     await page.getByText('as deputy, who may change files').waitFor(WAIT);
     assert.equal(await page.getByRole('button', { name: /^Drain/ }).count(), 0);
+    await page.locator('[aria-label="Scrub s1"]').waitFor({ ...WAIT, state: 'attached' });
     // As a page of which the stream has not been told yet; it is told again at any moment.
     await page.evaluate(`{
       document.body.dataset.role = 'admin';

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
 import { type Answer, ask } from '../ask.ts';
 
 /** What holds when many ask at the same time, each another server. */
@@ -86,6 +87,8 @@ export async function appendsAdd(servers: Servers, count: number): Promise<void>
 }
 
 const VERSION_BYTES = 300_000;
+/** Readers that ask again at once keep a processor busy, and see no more versions. */
+const READ_PAUSE_MS = 10;
 
 /** A version says in its first bytes what the rest has to be. */
 function version(): Buffer {
@@ -111,6 +114,7 @@ export async function readersSeeWholeVersions(servers: Servers, writes: number):
       assert.equal(answer.status, 200);
       assert.ok(isWhole(answer.bytes), `A mixture, or a part: ${answer.bytes.length} bytes`);
       reads++;
+      await delay(READ_PAUSE_MS);
     }
   };
   const readers = [0, 1, 2].map(reader);
