@@ -2,9 +2,11 @@ import { ServiceError } from '../../../../base/errors.ts';
 import type { ClusterClient } from '../../../../client/cluster-client.ts';
 import type { FileHandle } from '../../../../client/file-handle.ts';
 import type { ChannelAnswer, HttpChannel } from '../../../../http-parts/http-channel.ts';
+import { createFile, textOf } from '../workloads/parts.ts';
 import type { Caller, CallOutcome } from './stage.ts';
 
-type Calls = Readonly<Record<string, (...words: string[]) => Promise<string>>>;
+/** A call without a value gives an empty one. */
+type Calls = Readonly<Record<string, (...words: string[]) => Promise<unknown>>>;
 
 /** https://tus.io */
 const TUS = { 'tus-resumable': '1.0.0' };
@@ -36,7 +38,8 @@ export class ClientCalls implements Caller {
     const run = this.#calls[call];
     if (run === undefined) return { errno: `${call} is none of ${Object.keys(this.#calls).join(', ')}` };
     try {
-      return { value: await run(...values) };
+      const value = await run(...values);
+      return { value: typeof value === 'string' ? value : '' };
     } catch (error) {
       if (error instanceof ServiceError) return { errno: error.code };
       // A connection that broke.
@@ -51,54 +54,24 @@ export class ClientCalls implements Caller {
       if (handle === undefined) throw new ServiceError('bad-request', `There is no open file "${name}"`);
       return handle;
     };
+    const set = (change: { readonly policy?: 'quorum'; readonly quotaBytes?: number }) =>
+      this.#client.command({ kind: 'volume-set', name: this.#volume, ...change });
     return {
       open: async (name = '', path = '') => {
         const { inode, replicas } = await this.#client.resolve(this.#volume, path);
         this.#files.set(name, this.#client.openFile(inode, { replicas }));
-        return '';
       },
-      pread: async (name = '', length = '', offset = '') => {
-        const { bytes } = await file(name).read(Number(offset), Number(length));
-        return Buffer.from(bytes).toString('latin1');
-      },
-      pwrite: async (name = '', text = '', offset = '') => {
-        await file(name).write(Number(offset), Buffer.from(text, 'latin1'));
-        return '';
-      },
-      flush: async (name = '') => {
-        await file(name).flush();
-        return '';
-      },
-      seal: async (name = '') => {
-        await file(name).seal();
-        return '';
-      },
-      create: async (path = '') => {
-        const place = { volume: this.#volume, path };
-        await this.#client.command({
-          kind: 'create-file',
-          place,
-          mode: 0o644,
-          uid: 0,
-          gid: 0,
-          exclusive: true,
-        });
-        return '';
-      },
+      pread: (name = '', length = '', offset = '') => textOf(file(name), Number(offset), Number(length)),
+      pwrite: (name = '', text = '', offset = '') =>
+        file(name).write(Number(offset), Buffer.from(text, 'latin1')),
+      flush: (name = '') => file(name).flush(),
+      seal: (name = '') => file(name).seal(),
+      create: (path = '') => createFile(this.#client, { volume: this.#volume, path }, true, {}),
       /** `policy read-only`: of files that are created from now on */
-      policy: async (policy = '') => {
-        const command = { kind: 'volume-set', name: this.#volume, policy: policy as 'quorum' } as const;
-        await this.#client.command(command);
-        return '';
-      },
-      'make-volume': async (name = '') => {
-        await this.#client.command({ kind: 'volume-create', name, replicas: 3, objectBytes: 4_096 });
-        return '';
-      },
-      quota: async (bytes = '') => {
-        await this.#client.command({ kind: 'volume-set', name: this.#volume, quotaBytes: Number(bytes) });
-        return '';
-      },
+      policy: (policy = '') => set({ policy: policy as 'quorum' }),
+      'make-volume': (name = '') =>
+        this.#client.command({ kind: 'volume-create', name, replicas: 3, objectBytes: 4_096 }),
+      quota: (bytes = '') => set({ quotaBytes: Number(bytes) }),
       /** `usage namedBytes` */
       usage: async (what = '') => {
         const { volume } = await this.#client.query({ kind: 'volume', name: this.#volume });

@@ -27,11 +27,15 @@
  *
  *     pause a [9s], resume a, kill s1, start s1, power s1 s2 (is lost at once, and they start again)
  *     damage s1 /x 0                              a bit of object 0 of the file flips on the disk of s1, which may be down
+ *     damage s1 database                          a bit of its databases flips; s1 is down
+ *     rebuild s1                                  starts it so that it begins anew where it finds its folder damaged
+ *     fail s1 sync objects, failed s1             the next read, write or sync of a file with this text in its path fails; has done
  *     cut a [s1 s2], heal                         no message passes between them, or between a and all others
  *     wait 9s
  *
  * In the end each process runs that the schedule has not ended, and for one file and view there was one set of members.
  */
+import { Prng } from '../../../../base/prng.ts';
 import { ScriptError, Words } from '../../script-words.ts';
 import {
   type CallOutcome,
@@ -170,9 +174,25 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
   },
   damage: (words) => {
     const [server, path] = [words.next('a server'), words.next('a path')];
+    if (path === 'database') return async (stage) => void stage.server(server).disk.rotDatabase(new Prng(1));
     const object = words.natural('an object');
     return (stage) => stage.damage(server, path, object);
   },
+  rebuild: (words) =>
+    ofMachine(words, (stage, name) => {
+      stage.server(name).rebuilds = true;
+      stage.server(name).start();
+    }),
+  fail: (words) => {
+    const server = words.next('a server');
+    const access = words.oneOf('what', ['read', 'write', 'sync']);
+    const of = new RegExp(words.next('a text of the path'));
+    return async (stage) => stage.server(server).disk.failNext(access, of);
+  },
+  failed: (words) =>
+    ofMachine(words, (stage, name) => {
+      if (!stage.server(name).disk.hasFailed) throw new StageError('nothing has failed');
+    }),
   cut: (words) => {
     const [name = words.fail('who is missing'), ...others] = rest(words);
     return async (stage) => {
