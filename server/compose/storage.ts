@@ -1,3 +1,4 @@
+import type { FileId } from '../../base/ids.ts';
 import { type CatalogDisk, openCatalogAtStart } from '../catalog/catalog-seat.ts';
 import { DepartedFiles } from '../file/departed-files.ts';
 import type { CatalogStore } from '../storage/catalog-store.ts';
@@ -17,24 +18,28 @@ export interface StorageParts {
   readonly localProof: LocalProof | null;
   /** Why the disk is not used any more; null while it is. */
   failure(): string | null;
-  /** Calls back once where the disk fails, or has failed: with the reason why it is not used any more. */
-  whenFailed(failed: (reason: string) => void): void;
+}
+
+/** What the stores report, and what they ask for, once all parts of the server are there. */
+export interface StorageEvents {
+  /** The disk failed after it was opened; called once. */
+  failed(reason: string): void;
+  readonly mend: Mender;
 }
 
 /**
  * Opens what is on the disk.
  *
- * @param mend called once all parts of the server are there
  * @throws FolderError where the data folder is damaged, or the disk is full
  */
-export async function openStorage(base: Base, mend: Mender): Promise<StorageParts> {
+export async function openStorage(base: Base, events: StorageEvents): Promise<StorageParts> {
   const { self, bootstrap, known, world, folder, log, metrics, config } = base;
   let failure: string | null = null;
-  let report = (_reason: string): void => undefined;
+  let isOpen = false;
   const failed = (reason: string): void => {
     if (failure !== null) return;
     failure = reason;
-    report(reason);
+    if (isOpen) events.failed(reason);
   };
   const syncs = metrics.durations(
     'leasehold_sync_duration_seconds',
@@ -44,7 +49,7 @@ export async function openStorage(base: Base, mend: Mender): Promise<StoragePart
   const departed = await DepartedFiles.open(folder.file('departed'));
   const store = await DiskStore.open(folder, {
     failed,
-    mender: mend,
+    mender: (file: FileId, entry) => events.mend(file, entry),
     fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'files' })),
     directWrites: {
       mode: config.directWrites,
@@ -68,6 +73,7 @@ export async function openStorage(base: Base, mend: Mender): Promise<StoragePart
     diskFailed: failed,
   };
   const catalogStore = await openCatalogAtStart(catalogDisk);
+  isOpen = true;
   return {
     store,
     departed,
@@ -75,10 +81,6 @@ export async function openStorage(base: Base, mend: Mender): Promise<StoragePart
     catalogStore,
     localProof: localProofOf(base),
     failure: () => failure,
-    whenFailed: (to) => {
-      report = to;
-      if (failure !== null) report(failure);
-    },
   };
 }
 

@@ -2,6 +2,8 @@ import type { Prng } from '../../../base/prng.ts';
 import { DISK_FAULTS } from './disk/disk-faults.ts';
 import { FAIR, FOUL, STORM, type Weather } from './network.ts';
 import type { ClusterShape, SimulatedCluster } from './simulated-cluster.ts';
+import type { SimulatedProcess } from './simulated-process.ts';
+import type { SimulatedServer } from './simulated-server.ts';
 
 /** Something that goes wrong with a cluster for a while. */
 export interface Fault {
@@ -22,15 +24,19 @@ export interface Fault {
 }
 
 const hasClients = ({ clients }: ClusterShape): boolean => clients > 0;
+const hasMounts = ({ mounts }: ClusterShape): boolean => mounts > 0;
+/** Of faults that happen where there are workloads of mounts. */
+const OF_MOUNT_WORK = {
+  weight: 1,
+  isOfMountWork: true,
+  fits: ({ mounts, hasMountWork: works }: ClusterShape): boolean => mounts > 0 && works === true,
+} as const;
 /** Three leases, for which a mount keeps its locks, and some time more. */
 const AWAY_MS_MIN = 6_500;
 
-const hasMountWork = ({ mounts, hasMountWork: works }: ClusterShape): boolean => mounts > 0 && works === true;
-const hasMounts = ({ mounts }: ClusterShape): boolean => mounts > 0;
-
 const seconds = (ms: number): string => `${(ms / 1_000).toFixed(1)} s`;
 
-/** The names between which links are cut, in the sentence of a fault. */
+/** Cuts the links between one and others: in both directions, or only to it, or only from it. */
 function cutBetween(cluster: SimulatedCluster, one: string, others: readonly string[], oneWay: number): void {
   for (const other of others) {
     if (other === one) continue;
@@ -41,18 +47,43 @@ function cutBetween(cluster: SimulatedCluster, one: string, others: readonly str
 
 const WAYS = ['does not reach, and is not reached by,', 'is not reached by', 'does not reach'] as const;
 
+/** A process stops for a while. */
+function paused(cluster: SimulatedCluster, process: SimulatedProcess, durationMs: number): true {
+  process.pause(durationMs);
+  cluster.tell(`${process.name} is paused for ${seconds(durationMs)}`);
+  return true;
+}
+
+/** @param change changes links, and says what it does, or null where nothing happens; the network heals after a while */
+const ofLinks =
+  (change: (cluster: SimulatedCluster, draw: Prng) => string | null, times = 1): Fault['inject'] =>
+  (cluster, draw, durationMs) => {
+    const what = change(cluster, draw);
+    if (what !== null) cluster.tell(`${what} for ${seconds(times * durationMs)}`);
+    cluster.later(durationMs * times, () => cluster.network.heal());
+    return what !== null;
+  };
+
+/** A server is killed, if there are enough others, and starts again after a while. */
+function killed(
+  cluster: SimulatedCluster,
+  server: SimulatedServer | undefined,
+  draw: Prng,
+  durationMs: number,
+  when: string,
+): boolean {
+  if (server === undefined || !cluster.maySpare(server, draw)) return false;
+  server.kill();
+  cluster.tell(`${server.id} is killed${when}, for ${seconds(durationMs)}`);
+  cluster.restartLater(server, durationMs);
+  return true;
+}
+
 export const FAULTS: readonly Fault[] = [
   {
     name: 'kill',
     weight: 2,
-    inject(cluster, draw, durationMs) {
-      const server = draw.pick(cluster.servers);
-      if (!cluster.maySpare(server, draw)) return false;
-      server.kill();
-      cluster.tell(`${server.id} is killed, for ${seconds(durationMs)}`);
-      cluster.restartLater(server, durationMs);
-      return true;
-    },
+    inject: (cluster, draw, durationMs) => killed(cluster, draw.pick(cluster.servers), draw, durationMs, ''),
   },
   {
     name: 'power',
@@ -70,23 +101,15 @@ export const FAULTS: readonly Fault[] = [
     name: 'pause',
     weight: 2,
     inject(cluster, draw, durationMs) {
-      const server = draw.pick(cluster.servers);
-      if (!server.runs) return false;
-      server.process?.pause(durationMs);
-      cluster.tell(`${server.id} is paused for ${seconds(durationMs)}`);
-      return true;
+      const { process, runs } = draw.pick(cluster.servers);
+      return runs && process !== null && paused(cluster, process, durationMs);
     },
   },
   {
     name: 'pause-client',
     weight: 1,
     fits: hasClients,
-    inject(cluster, draw, durationMs) {
-      const client = draw.pick(cluster.clients);
-      client.pause(durationMs);
-      cluster.tell(`${client.name} is paused for ${seconds(durationMs)}`);
-      return true;
-    },
+    inject: (cluster, draw, durationMs) => paused(cluster, draw.pick(cluster.clients), durationMs),
   },
   {
     name: 'kill-client',
@@ -105,31 +128,21 @@ export const FAULTS: readonly Fault[] = [
     name: 'pause-mount',
     weight: 2,
     fits: hasMounts,
-    inject(cluster, draw, durationMs) {
-      const { daemon } = draw.pick(cluster.machines);
-      daemon.pause(durationMs);
-      cluster.tell(`${daemon.name} is paused for ${seconds(durationMs)}`);
-      return true;
-    },
+    inject: (cluster, draw, durationMs) => paused(cluster, draw.pick(cluster.machines).daemon, durationMs),
   },
   {
+    ...OF_MOUNT_WORK,
     name: 'lose-mount',
-    weight: 1,
-    isOfMountWork: true,
-    fits: hasMountWork,
     inject(cluster, draw) {
       // Longer than its sessions, and than the leases of its locks.
       const durationMs = AWAY_MS_MIN + draw.next() * AWAY_MS_MIN;
       const { daemon } = draw.pick(cluster.machines);
-      if (draw.chance(0.5)) {
-        daemon.pause(durationMs);
-        cluster.tell(`${daemon.name} is paused for ${seconds(durationMs)}`);
-        return true;
-      }
-      cutBetween(cluster, daemon.name, cluster.serverIds, 0);
-      cluster.tell(`${daemon.name} reaches no server for ${seconds(durationMs)}`);
-      cluster.later(durationMs, () => cluster.network.heal());
-      return true;
+      if (draw.chance(0.5)) return paused(cluster, daemon, durationMs);
+      const cut = ofLinks(() => {
+        cutBetween(cluster, daemon.name, cluster.serverIds, 0);
+        return `${daemon.name} reaches no server`;
+      });
+      return cut(cluster, draw, durationMs);
     },
   },
   {
@@ -144,10 +157,8 @@ export const FAULTS: readonly Fault[] = [
     },
   },
   {
+    ...OF_MOUNT_WORK,
     name: 'remount',
-    weight: 1,
-    isOfMountWork: true,
-    fits: hasMountWork,
     inject(cluster, draw) {
       const machine = draw.pick(cluster.machines);
       cluster.tell(`${machine.name} is unmounted in good order, and mounts anew`);
@@ -156,10 +167,8 @@ export const FAULTS: readonly Fault[] = [
     },
   },
   {
+    ...OF_MOUNT_WORK,
     name: 'memory-pressure',
-    weight: 1,
-    isOfMountWork: true,
-    fits: hasMountWork,
     inject(cluster, draw) {
       const { kernel, model, name } = draw.pick(cluster.machines);
       cluster.tell(`the kernel of ${name} forgets names and inodes that are not in use`);
@@ -168,9 +177,9 @@ export const FAULTS: readonly Fault[] = [
     },
   },
   {
+    ...OF_MOUNT_WORK,
     name: 'power-of-all',
     weight: 3,
-    isOfMountWork: true,
     fits: ({ losesAllPower }) => losesAllPower === true,
     inject(cluster, draw) {
       // What a sync must not answer too early is lost in the moment behind its answer.
@@ -183,78 +192,61 @@ export const FAULTS: readonly Fault[] = [
     name: 'isolate-mount',
     weight: 2,
     fits: hasMounts,
-    inject(cluster, draw, durationMs) {
+    inject: ofLinks((cluster, draw) => {
       const { daemon } = draw.pick(cluster.machines);
-      const [from, to] = [
-        cluster.serverIds.filter(() => draw.chance(0.8)),
-        cluster.serverIds.filter(() => draw.chance(0.8)),
-      ];
+      const from = cluster.serverIds.filter(() => draw.chance(0.8));
+      const to = cluster.serverIds.filter(() => draw.chance(0.8));
       for (const id of from) cluster.network.cut(id, daemon.name);
       for (const id of to) cluster.network.cut(daemon.name, id);
-      cluster.tell(
-        `${daemon.name} does not reach ${to.join()} and is not reached by ${from.join()}, for ${seconds(durationMs)}`,
-      );
-      cluster.later(durationMs, () => cluster.network.heal());
-      return true;
-    },
+      return `${daemon.name} does not reach ${to.join()} and is not reached by ${from.join()},`;
+    }),
   },
   {
     name: 'isolate',
     weight: 1,
-    inject(cluster, draw, durationMs) {
+    inject: ofLinks((cluster, draw) => {
       const { id } = draw.pick(cluster.servers);
       const oneWay = draw.integer(0, 2);
       cutBetween(cluster, id, cluster.everyone, oneWay);
-      cluster.tell(`${id} ${WAYS[oneWay]} all others, for ${seconds(durationMs)}`);
-      cluster.later(durationMs, () => cluster.network.heal());
-      return true;
-    },
+      return `${id} ${WAYS[oneWay]} all others,`;
+    }),
   },
   {
     name: 'part',
     weight: 2,
-    inject(cluster, draw, durationMs) {
+    inject: ofLinks((cluster, draw) => {
       const server = draw.pick(cluster.servers);
       // Either a server loses the other servers alone, or each machine is on one of two sides.
       if (draw.chance(0.5)) {
         cutBetween(cluster, server.id, cluster.serverIds, 0);
-        cluster.tell(
-          `${server.id} and the other servers do not reach each other, for ${seconds(durationMs)}`,
-        );
-      } else {
-        const side = new Set(cluster.everyone.filter(() => draw.chance(0.5)));
-        const others = cluster.everyone.filter((name) => !side.has(name));
-        for (const one of side) cutBetween(cluster, one, others, 0);
-        cluster.tell(`[${[...side]}] and [${others}] do not reach each other, for ${seconds(durationMs)}`);
+        return `${server.id} and the other servers do not reach each other,`;
       }
-      cluster.later(durationMs, () => cluster.network.heal());
-      return true;
-    },
+      const side = new Set(cluster.everyone.filter(() => draw.chance(0.5)));
+      const others = cluster.everyone.filter((name) => !side.has(name));
+      for (const one of side) cutBetween(cluster, one, others, 0);
+      return `[${[...side]}] and [${others}] do not reach each other,`;
+    }),
   },
   {
     name: 'slow-link',
     weight: 2,
-    inject(cluster, draw, durationMs) {
+    inject: ofLinks((cluster, draw) => {
       const { id } = draw.pick(cluster.servers);
       const slow = cluster.everyone.filter((other) => other !== id && !draw.chance(0.4));
       for (const other of slow) cluster.network.slow(id, other, 5 + draw.next() * 300);
-      cluster.tell(`messages from ${id} to ${slow.join()} are slow for ${seconds(2 * durationMs)}`);
-      cluster.later(durationMs * 2, () => cluster.network.heal());
-      return slow.length > 0;
-    },
+      return slow.length === 0 ? null : `messages from ${id} to ${slow.join()} are slow`;
+    }, 2),
   },
   {
     name: 'cut',
     weight: 1,
-    inject(cluster, draw, durationMs) {
+    inject: ofLinks((cluster, draw) => {
       const { id } = draw.pick(cluster.servers);
       const other = draw.pick(cluster.everyone.filter((name) => name !== id));
       const oneWay = draw.integer(0, 2);
       cutBetween(cluster, id, [other], oneWay);
-      cluster.tell(`${id} ${WAYS[oneWay]} ${other}, for ${seconds(durationMs)}`);
-      cluster.later(durationMs, () => cluster.network.heal());
-      return true;
-    },
+      return `${id} ${WAYS[oneWay]} ${other},`;
+    }),
   },
   { name: 'foul', weight: 2, inject: weather(FOUL, 'requests and answers are lost or late') },
   ...DISK_FAULTS,
@@ -271,10 +263,7 @@ export const NAMED_FAULTS: readonly Fault[] = [
         // Then what the disks have of the change is all that is known of it.
         if (draw.chance(0.3)) return cluster.killEverywhere(draw);
         const server = cluster.servers.find((one) => one.origin === origin);
-        if (server === undefined || !cluster.maySpare(server, draw)) return;
-        server.kill();
-        cluster.tell(`${server.id} is killed as it answers, for ${seconds(durationMs)}`);
-        cluster.restartLater(server, durationMs);
+        killed(cluster, server, draw, durationMs, ' as it answers');
       };
       return true;
     },
@@ -325,20 +314,14 @@ export function faultPlan(
     const draw = cluster.draw(`plan of fault ${index}`);
     atMs += GAP_MS_MIN + draw.next() * gapMs;
     if (atMs >= forMs) break;
-    const fault = weighted(fitting, draw.next() * total);
+    let left = draw.next() * total;
+    const fault = fitting.find(({ weight }) => {
+      left -= weight;
+      return left < 0;
+    }) as Fault;
     const isShort = draw.chance(0.7);
     const durationMs = isShort ? DURATION_MS_MIN + draw.next() * 3_000 : 1_000 + draw.next() * 9_000;
     plan.push({ index, atMs, fault, durationMs });
   }
   return plan;
-}
-
-/** @param at from 0 to the sum of all weights */
-function weighted(table: readonly Fault[], at: number): Fault {
-  let before = 0;
-  const found = table.find(({ weight }) => {
-    before += weight;
-    return at < before;
-  });
-  return found ?? (table[0] as Fault);
 }

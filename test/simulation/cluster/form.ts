@@ -4,7 +4,7 @@ import type { TestContext } from 'node:test';
 import { costText } from './arguments.ts';
 import type { RunOptions } from './cluster-run.ts';
 import { missedIn } from './demands.ts';
-import { runSeeds, type SeedLine } from './seed-pool.ts';
+import { runSeeds, type SeedLine, Totals } from './seed-pool.ts';
 
 const JOBS = 2;
 
@@ -16,40 +16,19 @@ export async function playForm(
   t: TestContext,
   runs: readonly RunOptions[],
   demands: readonly string[],
-): Promise<SeedLine[]> {
+): Promise<readonly SeedLine[]> {
   const left = [...runs];
-  const lines: SeedLine[] = [];
-  const coverage = new Map<string, number>();
-  const failed: { readonly command: string; readonly violations: readonly string[] }[] = [];
-  await runSeeds(
-    JOBS,
-    () => (failed.length > 0 ? null : (left.shift() ?? null)),
-    (line) => {
-      lines.push(line);
-      if (line.violations.length > 0) failed.push(line);
-      for (const [what, count] of Object.entries(line.coverage))
-        coverage.set(what, (coverage.get(what) ?? 0) + count);
-    },
-  );
-  const sum = (amount: (line: SeedLine) => number): number =>
-    lines.reduce((all, line) => all + amount(line), 0);
-  const [simulatedS, operations, events] = [
-    ...[sum((line) => line.simulatedS), sum((line) => line.operations), sum((line) => line.events)],
-  ] as [number, number, number];
-  const cost = costText(
-    simulatedS * 1_000,
-    operations,
-    events,
-    sum(({ cpuS }) => cpuS),
-  );
+  const totals = new Totals();
+  const next = (): RunOptions | null => (totals.failed.length > 0 ? null : (left.shift() ?? null));
+  await runSeeds(JOBS, next, (line) => totals.add(line));
+  const { cpuS, simulatedS, operations, events } = totals.sum;
+  const cost = costText(simulatedS * 1_000, operations, events, cpuS);
   t.diagnostic(
-    `${lines.length} seeds, ${simulatedS.toFixed(0)} s, ${operations} operations, ${events} events; ${cost}`,
+    `${totals.lines.length} seeds, ${simulatedS.toFixed(0)} s, ${operations} operations, ${events} events; ${cost}`,
   );
-  assert.deepEqual(
-    failed.map(({ command, violations }) => ({ command, violations })),
-    [],
-  );
-  const all = JSON.stringify(Object.fromEntries([...coverage].sort()));
-  assert.deepEqual(missedIn(coverage, [...demands]), [], `Of ${all}`);
-  return lines;
+  const failed = totals.failed.map(({ command, violations }) => ({ command, violations }));
+  assert.deepEqual(failed, []);
+  const all = JSON.stringify(Object.fromEntries([...totals.coverage].sort()));
+  assert.deepEqual(missedIn(totals.coverage, [...demands]), [], `Of ${all}`);
+  return totals.lines;
 }

@@ -20,7 +20,7 @@ import tls from 'node:tls';
 import workerThreads from 'node:worker_threads';
 import zlib from 'node:zlib';
 import { guardDatabases } from './disk/guarded-databases.ts';
-import { guardFiles } from './disk/guarded-files.ts';
+import { guardFiles, keepProperties } from './disk/guarded-files.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 import { SimulatedTimer } from './simulated-process.ts';
 import type { VirtualTime } from './virtual-time.ts';
@@ -53,12 +53,7 @@ function replace(
     const process = currentProcess();
     return process === null ? real.apply(this, args) : simulated(process, args);
   };
-  // What Node's own promisify looks for stays.
-  for (const key of Reflect.ownKeys(real)) {
-    const own = Object.getOwnPropertyDescriptor(real, key);
-    if (own?.configurable === true && key !== 'name' && key !== 'length')
-      Object.defineProperty(replaced, key, own);
-  }
+  keepProperties(real, replaced);
   Object.defineProperty(functions, name, { value: replaced, writable: true, configurable: true });
 }
 
@@ -178,15 +173,8 @@ const REFUSED: readonly [holder: object, what: string, names: readonly string[]]
     crypto,
     'the thread pool of crypto',
     [
-      'pbkdf2',
-      'scrypt',
-      'hkdf',
-      'generateKeyPair',
-      'generateKey',
-      'generatePrime',
-      'checkPrime',
-      'argon2',
-      'randomFill',
+      ...['pbkdf2', 'scrypt', 'hkdf', 'generateKeyPair', 'generateKey', 'generatePrime', 'checkPrime'],
+      ...['argon2', 'randomFill'],
     ],
   ],
   [

@@ -4,10 +4,8 @@ import type { RunOptions } from './cluster-run.ts';
 import { demandsOf, missedIn } from './demands.ts';
 import { derived } from './derived.ts';
 import { MOUNT_PATHS, RARE_PATHS } from './fast-paths.ts';
-import type { SeedLine } from './seed-pool.ts';
+import { type SeedLine, Totals } from './seed-pool.ts';
 import { shapeOf } from './shapes.ts';
-
-const SUMMED = ['cpuS', 'simulatedS', 'operations', 'unknown', 'events', 'undecided'] as const;
 
 /** @returns what a seed of a night runs: its shape and its time are drawn from the seed */
 export function nightOptions(seed: number): RunOptions {
@@ -17,12 +15,8 @@ export function nightOptions(seed: number): RunOptions {
 /** What many seeds came to; a night that was stopped continues from its file. */
 export class NightReport {
   readonly #path: string;
+  readonly #totals = new Totals();
   readonly #done = new Set<number>();
-  readonly #coverage = new Map<string, number>();
-  readonly #failed: SeedLine[] = [];
-  readonly #sum: Record<(typeof SUMMED)[number], number> = {
-    ...{ cpuS: 0, simulatedS: 0, operations: 0, unknown: 0, events: 0, undecided: 0 },
-  };
 
   constructor(path: string) {
     this.#path = path;
@@ -43,26 +37,24 @@ export class NightReport {
   }
 
   #count(line: SeedLine): void {
+    this.#totals.add(line);
     this.#done.add(line.seed);
-    for (const name of SUMMED) this.#sum[name] += line[name];
-    for (const [name, count] of Object.entries(line.coverage))
-      this.#coverage.set(name, (this.#coverage.get(name) ?? 0) + count);
-    if (line.violations.length > 0) this.#failed.push(line);
   }
 
   get text(): string {
-    const { cpuS, simulatedS, operations, unknown, events, undecided } = this.#sum;
+    const { coverage, failed, lines, sum } = this.#totals;
+    const { cpuS, simulatedS, operations, unknown, events, undecided } = sum;
     const per = (amount: number): string => (amount / Math.max(cpuS, 1e-9)).toFixed(1);
-    const missed = missedIn(this.#coverage, [...demandsOf(), ...MOUNT_PATHS, ...RARE_PATHS]);
-    const counts = [...this.#coverage].sort(([a], [b]) => (a < b ? -1 : 1));
+    const missed = missedIn(coverage, [...demandsOf(), ...MOUNT_PATHS, ...RARE_PATHS]);
+    const counts = [...coverage].sort(([a], [b]) => (a < b ? -1 : 1));
     return [
-      `${this.#done.size} seeds, ${(simulatedS / 3_600).toFixed(2)} hours of cluster life in ${(cpuS / 3_600).toFixed(2)} hours of CPU`,
+      `${lines.length} seeds, ${(simulatedS / 3_600).toFixed(2)} hours of cluster life in ${(cpuS / 3_600).toFixed(2)} hours of CPU`,
       `${operations} operations (${unknown} with an unknown outcome), ${events} events, ${undecided} keys undecided`,
       `a CPU second has ${per(simulatedS)} simulated seconds, ${per(operations)} operations, ${per(events)} events`,
       `counted: ${counts.map(([name, count]) => `${name} ${count}`).join(', ')}`,
       `not met: ${missed.length === 0 ? 'nothing' : missed.join(', ')}`,
-      `${this.#failed.length} seeds violate a rule`,
-      ...this.#failed.map(
+      `${failed.length} seeds violate a rule`,
+      ...failed.map(
         ({ command, violations: [first = ''] }) =>
           `  ${first.split('\n', 1)[0]?.slice(0, 200)}\n    ${command}`,
       ),

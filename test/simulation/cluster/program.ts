@@ -2,7 +2,7 @@ import { ServiceError } from '../../../base/errors.ts';
 import type { Prng } from '../../../base/prng.ts';
 import type { ClusterClient } from '../../../client/cluster-client.ts';
 import type { Operation } from '../../history/operation.ts';
-import { KernelError } from '../kernel/kernel-error.ts';
+import { ignoreKernelError, KernelError } from '../kernel/kernel-error.ts';
 import { Mutex } from '../kernel/kernel-locks.ts';
 import type { Process } from '../kernel/process.ts';
 import type { Run } from './run.ts';
@@ -195,15 +195,10 @@ export class MountProgram extends Program {
   }
 
   /** Programs of this mount that take a turn with the same name have it one after the other. */
-  async inTurn<Value>(name: string, use: () => Promise<Value>): Promise<Value> {
+  inTurn<Value>(name: string, use: () => Promise<Value>): Promise<Value> {
     const turn = this.#turns.get(name) ?? new Mutex();
     this.#turns.set(name, turn);
-    await turn.lock();
-    try {
-      return await use();
-    } finally {
-      turn.unlock();
-    }
+    return turn.hold(use);
   }
 
   /** Opens a file, uses it, and closes it. The error of a close counts where the use had none. */
@@ -224,8 +219,4 @@ export class MountProgram extends Program {
     if (!(error instanceof KernelError)) return { code: 'surprise', isSurprise: true };
     return { code: error.errno, isSurprise: !UNKNOWN_ERRNOS.has(error.errno) };
   }
-}
-
-export function ignoreKernelError(error: unknown): void {
-  if (!(error instanceof KernelError)) throw error;
 }

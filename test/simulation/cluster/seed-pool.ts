@@ -6,18 +6,40 @@ import { commandOf } from './arguments.ts';
 import type { RunOptions } from './cluster-run.ts';
 import { foldersOf } from './in-simulation.ts';
 
+/** What of several runs is summed up. */
+const NOTHING = { cpuS: 0, simulatedS: 0, operations: 0, unknown: 0, events: 0, undecided: 0 };
+type Sums = Readonly<typeof NOTHING>;
+
 /** What came of a seed. */
-export interface SeedLine {
+export interface SeedLine extends Sums {
   readonly seed: number;
   readonly command: string;
-  readonly cpuS: number;
-  readonly simulatedS: number;
-  readonly operations: number;
-  readonly unknown: number;
-  readonly events: number;
-  readonly undecided: number;
   readonly violations: readonly string[];
   readonly coverage: Readonly<Record<string, number>>;
+}
+
+/** @returns the line of a run of which nothing but this is known */
+export function seedLine(options: RunOptions, known: Partial<SeedLine>): SeedLine {
+  const { seed } = options;
+  return { seed, command: commandOf(options), ...NOTHING, violations: [], coverage: {}, ...known };
+}
+
+/** What several runs came to together. */
+export class Totals {
+  readonly lines: SeedLine[] = [];
+  readonly coverage = new Map<string, number>();
+  readonly sum = { ...NOTHING };
+
+  add(line: SeedLine): void {
+    this.lines.push(line);
+    for (const name of Object.keys(NOTHING) as (keyof Sums)[]) this.sum[name] += line[name];
+    for (const [name, count] of Object.entries(line.coverage))
+      this.coverage.set(name, (this.coverage.get(name) ?? 0) + count);
+  }
+
+  get failed(): SeedLine[] {
+    return this.lines.filter(({ violations }) => violations.length > 0);
+  }
 }
 
 const WORKER = join(import.meta.dirname, 'seed-worker.ts');
@@ -40,17 +62,7 @@ function ask(worker: ChildProcess, options: RunOptions): Promise<SeedLine> {
     const lost = (why: string): void => {
       worker.kill('SIGKILL');
       removeFolders(worker.pid);
-      done({
-        ...{
-          seed: options.seed,
-          command: commandOf(options),
-          cpuS: 0,
-          simulatedS: 0,
-          operations: 0,
-          unknown: 0,
-        },
-        ...{ events: 0, undecided: 0, violations: [why], coverage: {} },
-      });
+      done(seedLine(options, { violations: [why] }));
     };
     const timer = setTimeout(
       () => lost(`the run hangs: ${SEED_MS_MAX / 60_000} minutes have passed`),

@@ -155,14 +155,11 @@ export class NameChanges {
     const run = (): Promise<void> => this.#renameLocked(call, from, to, how, flags);
     const [a, b] = [from.parent, to.parent];
     if (a.inode === b.inode) return a.inode.lock.exclusive(run);
-    await this.#renames.lock();
-    try {
+    await this.#renames.hold(() => {
       // Those above before those below.
       const [first, second] = isBelow(a.dentry, b.dentry) ? [b.inode, a.inode] : [a.inode, b.inode];
-      await first.lock.exclusive(() => second.lock.exclusive(run));
-    } finally {
-      this.#renames.unlock();
-    }
+      return first.lock.exclusive(() => second.lock.exclusive(run));
+    });
   }
 
   async #renameLocked(

@@ -1,6 +1,7 @@
 import { chmod, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Prng } from '../../../base/prng.ts';
 import type { World } from '../../../base/world.ts';
 import type { FileSystemBackend } from '../../../fuse/backend.ts';
 import { mountVolume } from '../../../fuse/mount.ts';
@@ -210,18 +211,6 @@ class RootedProgram implements Maker {
 
 // What is drawn.
 
-/** Numbers from a seed, evenly from 0 to below 1 (the generator "mulberry32"). */
-function randomOf(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = state;
-    t = Math.imul(t ^ (t >>> 15), t | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 const FOLDERS = ['', '/d', '/e', '/d/s'] as const;
 const NAMES = ['a', 'b', 'c'] as const;
 const HANDLES = ['f', 'g'] as const;
@@ -236,19 +225,9 @@ const LOCKS = ['shared', 'exclusive', 'unlock'] as const;
 /** Each draws one call. */
 type Draw = (random: Draws) => Omit<Step, 'process'>;
 
-class Draws {
-  readonly #random: () => number;
-
-  constructor(random: () => number) {
-    this.#random = random;
-  }
-
+class Draws extends Prng {
   below(limit: number): number {
-    return Math.floor(this.#random() * limit);
-  }
-
-  pick<Value>(values: readonly Value[]): Value {
-    return values[this.below(values.length)] as Value;
+    return this.integer(0, limit - 1);
   }
 
   /** Of a file, a directory, or nothing. */
@@ -353,7 +332,7 @@ const OPENING: readonly Step[] = [
 ];
 
 function drawProgram(seed: number, count: number): Step[] {
-  const draws = new Draws(randomOf(seed));
+  const draws = new Draws(seed);
   const sum = DRAWS.reduce((total, [weight]) => total + weight, 0);
   const drawn = Array.from({ length: count }, (): Step => {
     let left = draws.below(sum);

@@ -14,6 +14,11 @@ export class KernelError extends Error {
   }
 }
 
+/** For a promise whose failure a program does not look at; other errors are faults of the model or the test. */
+export function ignoreKernelError(error: unknown): void {
+  if (!(error instanceof KernelError)) throw error;
+}
+
 /** Several names have one number on Linux; these are the ones in use here. */
 const NAMES: ReadonlyMap<number, ErrnoName> = new Map(
   (Object.entries(constants.errno) as [ErrnoName, number][])

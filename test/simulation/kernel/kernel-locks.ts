@@ -7,6 +7,15 @@ export class Mutex {
     if (!this.tryLock()) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
+  async hold<Value>(run: () => Promise<Value>): Promise<Value> {
+    await this.lock();
+    try {
+      return await run();
+    } finally {
+      this.unlock();
+    }
+  }
+
   tryLock(): boolean {
     if (this.#isLocked) return false;
     this.#isLocked = true;

@@ -2,7 +2,7 @@ import { OPCODE } from '../../../fuse/kernel/protocol.ts';
 import type { Dentry } from './dentries.ts';
 import type { Call, FuseClient } from './fuse-client.ts';
 import { type Inode, STALE } from './inode.ts';
-import { KernelError } from './kernel-error.ts';
+import { ignoreKernelError, KernelError } from './kernel-error.ts';
 import { type DirectoryEntry, type Entry, nameBytes } from './messages.ts';
 import { MAY } from './permissions.ts';
 
@@ -290,8 +290,4 @@ export class Names {
 
 function kindOf(name: string): LastName['kind'] {
   return name === '.' ? 'dot' : name === '..' ? 'dotdot' : 'name';
-}
-
-function ignoreKernelError(error: unknown): void {
-  if (!(error instanceof KernelError)) throw error;
 }

@@ -9,7 +9,7 @@ import { killCapability, setLocked } from './attributes.ts';
 import type { Dentry } from './dentries.ts';
 import type { Call, FuseClient } from './fuse-client.ts';
 import { type Inode, STALE, STALE_WRITTEN } from './inode.ts';
-import { KernelError } from './kernel-error.ts';
+import { ignoreKernelError, KernelError } from './kernel-error.ts';
 import { Mutex } from './kernel-locks.ts';
 import { LocalLocks } from './local-locks.ts';
 import { type DirectoryEntry, longs, readDirectoryEntries, readLong, words } from './messages.ts';
@@ -210,9 +210,7 @@ export class OpenFile {
     inode.references++;
     client.queue
       .request(KERNEL, opcode, inode.node, body, { force: true, background: true })
-      .catch((error: unknown) => {
-        if (!(error instanceof KernelError)) throw error;
-      })
+      .catch(ignoreKernelError)
       .finally(() => client.put(inode));
   }
 

@@ -12,7 +12,7 @@ import {
 import type { Dentry } from './dentries.ts';
 import type { Call, FuseClient } from './fuse-client.ts';
 import { type Inode, STALE } from './inode.ts';
-import { KernelError } from './kernel-error.ts';
+import { ignoreKernelError, KernelError } from './kernel-error.ts';
 import type { LocalLocks } from './local-locks.ts';
 import { type DirectoryEntry, type Inode64, longs, name as nameWithZero, words } from './messages.ts';
 import type { LastName, LookupFlags, Names, Place } from './names.ts';
@@ -453,7 +453,7 @@ export class Process implements Credentials {
   read(descriptor: number, length: number): Promise<Buffer> {
     return this.#onFile(descriptor, async (call, file) => {
       checkReadable(file);
-      return locked(file, async () => {
+      return file.positionLock.hold(async () => {
         const bytes = await file.read(call, file.position, length);
         file.position += bytes.length;
         return bytes;
@@ -472,7 +472,7 @@ export class Process implements Credentials {
   write(descriptor: number, bytes: Uint8Array): Promise<number> {
     return this.#onFile(descriptor, async (call, file) => {
       checkWritable(file);
-      return locked(file, async () => {
+      return file.positionLock.hold(async () => {
         const { count, end } = await file.write(call, file.position, bytes);
         if (count > 0) file.position = end;
         return count;
@@ -482,7 +482,7 @@ export class Process implements Credentials {
 
   seek(descriptor: number, offset: number, whence: number): Promise<number> {
     return this.#onFile(descriptor, (call, file) =>
-      locked(file, async () => {
+      file.positionLock.hold(async () => {
         const { client } = this.#machine;
         const size = async (): Promise<number> => {
           if (!file.inode.isDirectory)
@@ -805,7 +805,7 @@ export class Process implements Credentials {
   entries(descriptor: number): Promise<readonly DirectoryEntry[]> {
     return this.#onFile(descriptor, async (call, file) => {
       if (!file.inode.isDirectory) throw new KernelError('ENOTDIR');
-      return locked(file, () => file.entries(call));
+      return file.positionLock.hold(() => file.entries(call));
     });
   }
 
@@ -921,15 +921,6 @@ function changedXattr(inode: Inode, isAcl: boolean): void {
   } else inode.invalidate(STALE.modified);
 }
 
-async function locked<Value>(file: OpenFile, run: () => Promise<Value>): Promise<Value> {
-  await file.positionLock.lock();
-  try {
-    return await run();
-  } finally {
-    file.positionLock.unlock();
-  }
-}
-
 function checkReadable(file: OpenFile): void {
   if (!file.isReadable) throw new KernelError('EBADF');
   if (file.inode.isDirectory) throw new KernelError('EISDIR');
@@ -937,8 +928,4 @@ function checkReadable(file: OpenFile): void {
 
 function checkWritable(file: OpenFile): void {
   if (!file.isWritable) throw new KernelError('EBADF');
-}
-
-function ignoreKernelError(error: unknown): void {
-  if (!(error instanceof KernelError)) throw error;
 }

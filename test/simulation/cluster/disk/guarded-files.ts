@@ -27,6 +27,15 @@ export interface SimulatedDisk {
   copyBack(database: Database.Database, isSynced: boolean, mayRemove: boolean, run: () => unknown): unknown;
 }
 
+/** What Node's own `promisify` looks for stays. */
+export function keepProperties(real: object, replaced: object): void {
+  for (const key of Reflect.ownKeys(real)) {
+    const own = Object.getOwnPropertyDescriptor(real, key);
+    if (own?.configurable === true && key !== 'name' && key !== 'length')
+      Object.defineProperty(replaced, key, own);
+  }
+}
+
 const disks = new WeakMap<SimulatedProcess, SimulatedDisk>();
 
 /** Gives a process its disk; one without a disk has no files. */
@@ -84,12 +93,7 @@ export function guardFiles(
       const process = isInside() ? null : currentProcess();
       return process === null ? real(...args) : simulated(process, args);
     };
-    // What Node's own `promisify` looks for stays.
-    for (const own of Reflect.ownKeys(real)) {
-      const property = Object.getOwnPropertyDescriptor(real, own);
-      if (property?.configurable === true && own !== 'name' && own !== 'length')
-        Object.defineProperty(guarded, own, property);
-    }
+    keepProperties(real, guarded);
     holder[key] = guarded;
   };
   const performed = new Set(FILE_CALLS);

@@ -1,8 +1,8 @@
 import { constants } from 'node:fs';
-import type { KernelError } from '../../kernel/kernel-error.ts';
+import { ignoreKernelError, type KernelError } from '../../kernel/kernel-error.ts';
 import type { Process } from '../../kernel/process.ts';
 import type { Change } from '../judges/one-writer.ts';
-import { ignoreKernelError, type MountProgram } from '../program.ts';
+import type { MountProgram } from '../program.ts';
 import type { Workload } from '../workload.ts';
 import { type OwnFile, oneWriterFilesOf, readAllFiles, succeeds } from './one-writer-files.ts';
 

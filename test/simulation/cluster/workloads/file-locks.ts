@@ -1,8 +1,8 @@
 import { constants } from 'node:fs';
 import type { Operation } from '../../../history/operation.ts';
-import type { KernelError } from '../../kernel/kernel-error.ts';
+import { ignoreKernelError, type KernelError } from '../../kernel/kernel-error.ts';
 import type { FileLock, LockType, Process } from '../../kernel/process.ts';
-import { ignoreKernelError, type MountProgram } from '../program.ts';
+import type { MountProgram } from '../program.ts';
 import type { Workload } from '../workload.ts';
 import { succeeds } from './one-writer-files.ts';
 import { perRun, Rotation } from './parts.ts';

@@ -2,8 +2,9 @@ import { constants } from 'node:fs';
 import { ServiceError } from '../../../../base/errors.ts';
 import type { ClusterClient } from '../../../../client/cluster-client.ts';
 import type { Operation } from '../../../history/operation.ts';
+import { ignoreKernelError } from '../../kernel/kernel-error.ts';
 import type { Process } from '../../kernel/process.ts';
-import { type ClientProgram, ignoreKernelError, type MountProgram, READ_TIMEOUT_MS } from '../program.ts';
+import { type ClientProgram, type MountProgram, READ_TIMEOUT_MS } from '../program.ts';
 import type { Run } from '../run.ts';
 import type { Workload } from '../workload.ts';
 import { createFile, perRun, ROOT_OWNS, Rotation, turns } from './parts.ts';
@@ -187,7 +188,7 @@ async function mountTurn(program: MountProgram): Promise<void> {
   await turn(program, folder, {
     ...{ missing: 'ENOENT', exists: 'EEXIST', ways: Object.fromEntries(ways) },
     // Two unlinks and more of files, in a row, of one directory may be acknowledged ahead of the cluster with `cache=ttl`.
-    isAhead: machine.cache !== 'strict' && !isOfDirectories,
+    isAhead: machine.cache === 'ttl' && !isOfDirectories,
     lookup: async (path) => `u${(await process.lstat(path)).uid}`,
     remove: (path) => (isOfDirectories ? process.rmdir(path) : process.unlink(path)),
     rename: (from, to, noReplace) => process.rename(from, to, noReplace ? RENAME_NOREPLACE : 0),
