@@ -1,15 +1,13 @@
 import { constants } from 'node:fs';
-import { access, mkdir, open, rename, unlink } from 'node:fs/promises';
+import { access, mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { ServerId } from '../../base/ids.ts';
 import type { Role } from '../../wire/access.ts';
-import { systemWorld } from '../../world/system-world.ts';
 import { isSystemError, preconditionFailure } from '../failure.ts';
+import { writeWholeFile } from '../whole-file.ts';
 
 /** Folder of what no server and no client gets. */
 export const AUTHORITY_FOLDER = 'authority';
-/** Random, in the name of a file that is being written. */
-const SUFFIX_BYTES = 16;
 
 /** Who is to have credentials. */
 export interface CredentialHolders {
@@ -43,18 +41,9 @@ export async function refuseExisting(paths: readonly string[], force: boolean): 
 /** Writes a file that never has more readers than `mode` says; after a crash there is the old text or the new one. */
 export async function writeWhole(path: string, text: string, mode: number): Promise<void> {
   await mkdir(dirname(path), { recursive: true });
-  const fresh = `${path}.${systemWorld.randomBytes(SUFFIX_BYTES).toString('hex')}`;
-  const file = await open(fresh, 'wx', mode);
-  try {
+  await writeWholeFile(path, mode, async (file) => {
     // A narrower umask than ours is none of our business for what is public, but a certificate has to be read.
     await file.chmod(mode);
     await file.writeFile(text);
-    await file.sync();
-  } catch (error) {
-    await unlink(fresh);
-    throw error;
-  } finally {
-    await file.close();
-  }
-  await rename(fresh, path);
+  });
 }

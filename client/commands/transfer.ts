@@ -1,12 +1,11 @@
 import { createReadStream, type Stats } from 'node:fs';
-import { type FileHandle, open, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, open, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
-import { systemWorld } from '../../world/system-world.ts';
 import type { ClusterClient } from '../cluster-client.ts';
 import type { Download } from '../download.ts';
 import { downloadFile } from '../download.ts';
@@ -22,6 +21,7 @@ import {
 import { Progress, printJson } from '../output.ts';
 import { baseName, joinPath, looksRemote, parseRemotePath, type RemotePath } from '../remote-path.ts';
 import { uploadFile } from '../upload.ts';
+import { writeWholeFile } from '../whole-file.ts';
 import { clusterCommand, withClient } from './cluster-command.ts';
 import { getDirectory, putDirectory } from './transfer-tree.ts';
 
@@ -244,31 +244,17 @@ async function localTarget(local: string, name: string): Promise<{ path: string;
   return { path: join(local, name), regular: true };
 }
 
-/** Writes beside the target and renames, so that the target is the old file or the whole new one. */
+/** The target is the old file or the whole new one. */
 async function storeWhole(download: Download, path: string): Promise<void> {
-  const temporary = join(
-    dirname(path),
-    `.${basename(path)}.${systemWorld.randomBytes(6).toString('hex')}.part`,
-  );
-  let file: FileHandle | null = null;
   try {
-    file = await open(temporary, 'wx', download.attributes.mode & 0o777).catch((error: unknown) => {
-      if (isSystemError(error) && error.code === 'ENOENT') {
-        throw notFoundFailure(`Cannot write "${path}": there is no directory "${dirname(path)}" here`);
-      }
-      throw error;
+    await writeWholeFile(path, download.attributes.mode & 0o777, async (file) => {
+      await writeAll(download, file, path);
+      const { size } = await file.stat();
+      if (size !== download.sizeBytes) throw shortFile(path, size, download.sizeBytes);
     });
-    await writeAll(download, file, path);
-    await file.sync();
-    const { size } = await file.stat();
-    if (size !== download.sizeBytes) throw shortFile(path, size, download.sizeBytes);
-    await file.close();
-    file = null;
-    await rename(temporary, path);
   } catch (error) {
-    await file?.close();
-    await rm(temporary, { force: true });
-    throw error;
+    if (!isSystemError(error) || error.code !== 'ENOENT') throw error;
+    throw notFoundFailure(`Cannot write "${path}": there is no directory "${dirname(path)}" here`);
   }
 }
 

@@ -114,6 +114,7 @@ const PROGRAMS: Readonly<Record<string, string>> = {
   'client/output.ts': 'the terminal',
   'client/signals.ts': 'the terminal',
   'client/unmount.ts': 'ends the process of a mount',
+  'client/whole-file.ts': 'files that commands write',
   'fuse/main.ts': 'the process of a mount',
   'fuse/kernel/reader-thread.ts': 'the thread that reads /dev/fuse',
   'server/main.ts': 'the process of a server',

@@ -1,0 +1,34 @@
+import { type FileHandle, open, rename, rm } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { systemWorld } from '../world/system-world.ts';
+
+/** Random, in the name of a file that is being written. */
+const SUFFIX_BYTES = 8;
+
+/**
+ * Writes a file beside its place, syncs it and renames it: after a crash there is what was there before, or all of the new file.
+ *
+ * @param mode of a new file, less what the umask takes
+ */
+export async function writeWholeFile(
+  path: string,
+  mode: number,
+  write: (file: FileHandle) => Promise<void>,
+): Promise<void> {
+  const draft = join(
+    dirname(path),
+    `.${basename(path)}.${systemWorld.randomBytes(SUFFIX_BYTES).toString('hex')}.part`,
+  );
+  const file = await open(draft, 'wx', mode);
+  try {
+    await write(file);
+    await file.sync();
+    // Some file systems say only here that something is not stored.
+    await file.close();
+    await rename(draft, path);
+  } catch (error) {
+    await file.close();
+    await rm(draft, { force: true });
+    throw error;
+  }
+}
