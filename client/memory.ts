@@ -168,11 +168,19 @@ export class Memory {
    *
    * @param since as `changing` has returned it
    * @param outcome null where it is not known what has become of it
+   * @param granted attributes as the change has left them
    */
-  changed(change: OwnChange, since: number, outcome: OwnOutcome | null = null): void {
+  changed(
+    change: OwnChange,
+    since: number,
+    outcome: OwnOutcome | null = null,
+    granted: Attributes | null = null,
+  ): void {
+    const isCurrent = granted !== null && !granted.live && this.#isChangedAlone(granted.inode, since);
     const names = (outcome?.names ?? []).filter((place) => this.#isOwnAlone(place, since));
     for (const key of this.#forgetOwn(change)) this.#sequencer.end(key);
     for (const parent of directoriesOf(change)) this.#changedNames(parent, outcome);
+    if (isCurrent) this.#attributes.set(granted.inode, granted);
     if (outcome === null) return;
     for (const { parent, name, inode } of names) this.learnName(parent, name, inode, this.request());
   }
@@ -191,7 +199,11 @@ export class Memory {
   #isOwnAlone({ parent, name }: NamedPlace, since: number): boolean {
     const isKnown = this.#directories.has(parent) || this.#before.has(parent);
     if (!isKnown || !this.#sequencer.isValid(since, directoryKey(parent))) return false;
-    const key = nameKey(parent, name);
+    return this.#isChangedAlone(nameKey(parent, name), since);
+  }
+
+  /** Whether nothing else has changed the subject since an own change of it was begun, nor is about to. */
+  #isChangedAlone(key: number | string, since: number): boolean {
     return this.#sequencer.changing(key) === 1 && this.#sequencer.isUnchanged(since, key);
   }
 

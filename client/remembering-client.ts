@@ -103,12 +103,16 @@ export class RememberingClient extends ClusterClient {
     }
     const moved =
       command.kind === 'rename' ? this.#knownAt((command as CommandOf<'rename'>).from) : undefined;
-    const forgets = [...new Set([...change.inodes, ...change.names.map(({ parent }) => parent)])];
+    const parents = new Set(change.names.map(({ parent }) => parent));
+    const drops = [...new Set([...change.inodes, ...parents])];
+    // The primary knows that files of a fenced unlink are forgotten: there are more of them than a request may name.
+    const forgets = command.kind === 'unlink-fenced' ? [...parents] : drops;
     return this.#change(
       change,
-      forgets,
+      { drops, forgets },
       (owned) => super.command<Kind>(command, { ...options, ...ownedBy(options, owned) }),
       (result) => outcomeOfCommand(command as Command, result, moved),
+      (result) => (command.kind === 'set-attributes' ? (result as CommandResults['set-attributes']) : null),
     );
   }
 
@@ -119,9 +123,10 @@ export class RememberingClient extends ClusterClient {
   ): Promise<readonly BirthOutcome[]> {
     const names = births.map(({ parent, name }) => ({ parent, name }));
     const change = { names, inodes: births.map(({ inode }) => inode) };
+    const parents = [...new Set(names.map(({ parent }) => parent))];
     return this.#change(
       change,
-      [...new Set(names.map(({ parent }) => parent))],
+      { drops: parents, forgets: parents },
       (owned) => super.bear(bearer, births, { ...options, ...ownedBy(options, owned) }),
       (outcomes) => outcomeOfBirths(births, outcomes),
     );
@@ -132,17 +137,22 @@ export class RememberingClient extends ClusterClient {
     await super.close();
   }
 
-  /** @param forgets what of it nobody here believes any more when it is asked for: for that this client is not called back */
+  /**
+   * @param how.drops inodes of which nothing is cached any more when the change is requested
+   * @param how.forgets those that the request names: they are not recalled from this client
+   */
   async #change<Result>(
     change: OwnChange,
-    forgets: readonly number[],
+    { drops, forgets }: { readonly drops: readonly number[]; readonly forgets: readonly number[] },
     ask: (owned: Owned) => Promise<Result>,
     outcomeOf: (result: Result) => OwnOutcome | null,
+    grantOf: (result: Result) => CommandResults['set-attributes'] | null = () => null,
   ): Promise<Result> {
     const begunAt = this.#memory.changing(change);
     let outcome: OwnOutcome | null = null;
+    let grant: CommandResults['set-attributes'] | null = null;
     try {
-      await this.#changing(forgets);
+      await this.#changing(drops);
       const { client, session } = this.#session;
       const cache = { client, forgets: [...forgets] };
       // Without a session nothing is remembered, and what the last one was granted is recalled.
@@ -153,9 +163,12 @@ export class RememberingClient extends ClusterClient {
         },
       });
       outcome = outcomeOf(result);
+      grant = grantOf(result);
       return result;
     } finally {
-      this.#memory.changed(change, begunAt, outcome);
+      const { session } = this.#session;
+      const granted = session !== null && grant?.granted === session ? grant.attributes : null;
+      this.#memory.changed(change, begunAt, outcome, granted);
     }
   }
 
@@ -201,13 +214,18 @@ export class RememberingClient extends ClusterClient {
         return { entries, more: page.more };
       }
       case 'xattrs':
-        return memory.attributes(query.inode)?.xattrs === 0 ? { names: [] } : undefined;
+        return this.#hasNoXattrs(query.inode) ? { names: [] } : undefined;
       case 'xattr':
-        if (memory.attributes(query.inode)?.xattrs !== 0) return undefined;
+        if (!this.#hasNoXattrs(query.inode)) return undefined;
         throw new ServiceError('no-attribute', `Inode ${query.inode} has no attribute "${query.name}"`);
       default:
         return undefined;
     }
+  }
+
+  /** By grant; own changes of names in a directory leave its extended attributes as they are. */
+  #hasNoXattrs(inode: number): boolean {
+    return (this.#memory.attributes(inode) ?? this.#memory.beforeOwn(inode))?.xattrs === 0;
   }
 
   #learn(
@@ -279,7 +297,10 @@ export class RememberingClient extends ClusterClient {
     }
     if ('inode' in command) inodes.push(command.inode);
     if (command.kind === 'unlink-files' || command.kind === 'unlink-fenced')
-      for (const file of command.files) add(file);
+      for (const { parent, name, inode } of command.files) {
+        places.push({ parent, name });
+        inodes.push(inode);
+      }
     return { names: places, inodes };
   }
 }

@@ -96,7 +96,7 @@ export async function mountCluster(
     births === null
       ? whole
       : withPendingNames(world, whole, births, { cache, pending }, log, {
-          streakMs: clientOptions.exact ? 0 : UNLINK_STREAK_MS,
+          streakMs: isAheadOfCluster(settings.cache) ? UNLINK_STREAK_MS : 0,
           waitMsMax: clientOptions.operationTimeoutMs,
           late: (error) => {
             hasDropped = true;
@@ -122,6 +122,14 @@ export async function mountCluster(
       return hasDropped;
     },
   };
+}
+
+/**
+ * Whether unlinks of a streak are acknowledged ahead of the cluster: not for programs that ask for the present each time, nor
+ * for a time that is shorter than the unlinks may take.
+ */
+function isAheadOfCluster(cache: MountSettings['cache']): boolean {
+  return cache.kind === 'leases' || (cache.kind === 'ttl' && cache.ageMs >= UNCOMMITTED_MS_MAX);
 }
 
 /** The client of a mount, and for how long its answers stay true. */

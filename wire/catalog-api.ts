@@ -819,7 +819,11 @@ export interface CommandResults {
   readonly 'rename-whiteout': { readonly replaced: number | null; readonly atNs?: string };
   readonly symlink: { readonly attributes: Attributes; readonly atNs?: string };
   readonly link: { readonly attributes: Attributes; readonly atNs?: string };
-  readonly 'set-attributes': { readonly attributes: Attributes };
+  /**
+   * `granted`: the session of the command's client to which the attributes are granted, as by a query; absent where they are
+   * not, and from servers of the release before.
+   */
+  readonly 'set-attributes': { readonly attributes: Attributes; readonly granted?: number };
   /** How many access times are later now. */
   readonly 'note-accesses': { readonly noted: number };
   /** `preserve`: the file is not marked yet. Its contents, if of this version, are to be preserved as the inode first. */
@@ -922,6 +926,7 @@ export interface ChangesAnswer {
 /** A client that remembers, and inodes that it has forgotten, and does not learn anew, until its command is answered. */
 export const CacheOwner = Type.Object({
   client: CacheNumber,
+  /** Inodes that the client has forgotten; the files of an `unlink-fenced`, too, which are not listed. */
   forgets: Type.Array(Inode, { maxItems: FORGETS_MAX }),
   /** The session of the client to which a directory that the command makes is delegated, where that can be. */
   session: Type.Optional(CacheNumber),

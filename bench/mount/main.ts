@@ -14,7 +14,7 @@ import { ownSubject, Policies } from './own.ts';
 import { bindfsSubject, diskSubject } from './peers.ts';
 import { run } from './programs.ts';
 import { type Measured, reportOf } from './report.ts';
-import { AMOUNTS, AMOUNTS_QUICK, ROWS } from './rows.ts';
+import { amountsOf, ROWS } from './rows.ts';
 import { Missing, type Subject } from './subject.ts';
 
 const DOCUMENT = fileURLToPath(new URL('../../docs/performance.md', import.meta.url));
@@ -65,23 +65,23 @@ async function measureAll(wanted: Wanted, machine: string): Promise<void> {
 }
 
 function valuesText(
-  { quick, runs, mounts }: Wanted,
+  { quick, part, runs, mounts }: Wanted,
   machine: string,
   missing: readonly string[],
   measured: readonly Measured[],
 ): string {
-  return `${JSON.stringify({ machine, quick, runs, mounts, missing, measured }, null, 2)}\n`;
+  return `${JSON.stringify({ machine, quick, part, runs, mounts, missing, measured }, null, 2)}\n`;
 }
 
 /** Subjects take turns, so that whatever else the machine does meets all of them. */
 async function measureRows(
-  { rows, runs, quick }: Wanted,
+  { rows, runs, quick, part }: Wanted,
   subjects: readonly Subject[],
   shared: string,
   missing: string[],
   noted: (measured: readonly Measured[]) => void,
 ): Promise<Measured[]> {
-  const amounts = quick ? AMOUNTS_QUICK : AMOUNTS;
+  const amounts = amountsOf(quick, part);
   const measured: Measured[] = [];
   for (const name of rows) {
     const row = ROWS[name];

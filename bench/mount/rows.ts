@@ -21,7 +21,7 @@ export interface Amounts {
   readonly dbenchSeconds: number;
 }
 
-export const AMOUNTS: Amounts = {
+const AMOUNTS: Amounts = {
   sequentialMib: 256,
   randomMib: 256,
   randomMs: 5_000,
@@ -31,7 +31,7 @@ export const AMOUNTS: Amounts = {
   dbenchSeconds: 20,
 };
 
-export const AMOUNTS_QUICK: Amounts = {
+const AMOUNTS_QUICK: Amounts = {
   sequentialMib: 4,
   randomMib: 2,
   randomMs: 200,
@@ -40,6 +40,13 @@ export const AMOUNTS_QUICK: Amounts = {
   listedFiles: 20,
   dbenchSeconds: 2,
 };
+
+/** @param part one such part of everything is done */
+export function amountsOf(quick: boolean, part: number): Amounts {
+  if (quick) return AMOUNTS_QUICK;
+  const divided = Object.entries(AMOUNTS).map(([name, amount]) => [name, Math.ceil(amount / part)]);
+  return { ...AMOUNTS, ...Object.fromEntries(divided) };
+}
 
 /** What is measured of one subject. */
 export interface Row {

@@ -87,8 +87,8 @@ export class Inodes {
 
   /** As they are at the cluster now. */
   async ask(inode: number): Promise<Answered> {
-    // What is heard while removals arrive would be believed by nobody.
-    await this.#pending.flush({ kind: 'inode', inode }, ['unlink']);
+    // What is requested while unlinks arrive is not valid here; a backend that caches answers knows what is.
+    if (!this.#backend.caches) await this.#pending.flush({ kind: 'inode', inode }, ['unlink']);
     const requestedAt = this.cache.request();
     return this.cache.attributes.learn(await this.#backend.attributes(inode), requestedAt);
   }

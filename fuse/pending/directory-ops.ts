@@ -1,6 +1,6 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { nowNs } from '../../base/times.ts';
+import { laterNs, nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import type {
   Attributes,
@@ -137,9 +137,26 @@ export class DirectoryOps {
     return this.#files.of(inode);
   }
 
-  /** Whether the cluster is going to hear of new names in the directory. */
+  /** Whether the cluster is going to execute pending changes of names in the directory. */
   isChanging(directory: number): boolean {
-    return this.#files.isChanging(directory);
+    return this.#files.isChanging(directory) || this.#unlinks.timesOf(directory) !== null;
+  }
+
+  /**
+   * A directory with pending unlinks, for a backend that answers what it was granted without asking the cluster. No other
+   * client sees the directory before they are executed: it is delegated.
+   *
+   * @returns null where the cluster has to have them first
+   */
+  async withUnlinks(directory: number): Promise<Attributes | null> {
+    if (!this.#backend.caches || !this.isHeld(directory) || this.#unlinks.timesOf(directory) === null)
+      return null;
+    const attributes = await this.#backend.attributes(directory);
+    const atNs = this.#unlinks.timesOf(directory);
+    // Once the cluster has them, its times count.
+    if (atNs === null || !this.isHeld(directory)) return null;
+    const estimatedNs = laterNs(String(BigInt(attributes.changedNs) + 1n), atNs);
+    return { ...attributes, modifiedNs: estimatedNs, changedNs: estimatedNs };
   }
 
   /** What was answered in directories, and what is made of it: not the writes that are under way. */

@@ -36,6 +36,8 @@ export function withPendingNames(
     async attributes(inode) {
       const uncommitted = files.uncommitted(inode);
       if (uncommitted !== undefined) return uncommitted.attributes;
+      const estimated = await files.withUnlinks(inode);
+      if (estimated !== null) return estimated;
       await files.flush({ kind: 'inode', inode }, ['unlink']);
       return backend.attributes(inode);
     },

@@ -60,6 +60,8 @@ export class Unlinks implements PendingKind {
   readonly #waitMsMax: number;
   /** By place, the oldest first. */
   readonly #pending = new Map<string, Pending>();
+  /** Of directories with pending unlinks: how many, and the times of the directory since the last one. */
+  readonly #directories = new Map<number, { readonly count: number; readonly atNs: string }>();
   readonly #queue = new SendQueue<Pending>({
     requestsMax: 1,
     countMax: UNLINKS_MAX,
@@ -111,9 +113,16 @@ export class Unlinks implements PendingKind {
     const { promise: over, resolve: end } = Promise.withResolvers<void>();
     const pending: Pending = { ...name, uid, bytes: 0, sinceMs: this.#world.nowMs(), over, end };
     this.#pending.set(placeKey(name), pending);
+    const atNs = String(nowNs(this.#world) + this.#aheadNs);
+    this.#directories.set(name.parent, { count: (this.#directories.get(name.parent)?.count ?? 0) + 1, atNs });
     this.#budget.add(1, 0);
     this.#queue.add(pending);
-    return String(nowNs(this.#world) + this.#aheadNs);
+    return atNs;
+  }
+
+  /** @returns the times of a directory with pending unlinks, as near as they are known here; null where it has none */
+  timesOf(directory: number): string | null {
+    return this.#directories.get(directory)?.atNs ?? null;
   }
 
   /** @param atNs when the cluster changed something a moment ago */
@@ -180,6 +189,7 @@ export class Unlinks implements PendingKind {
     for (const [index, pending] of batch.entries()) {
       const outcome = outcomes[index] ?? { kind: 'refused', error: new Error('The answer has no outcome') };
       this.#pending.delete(placeKey(pending));
+      this.#ended(pending.parent);
       if (outcome.kind === 'refused') {
         this.#errors.set({ kind: 'directory', inode: pending.parent }, outcome.error);
         this.#events.failed(pending, outcome.error);
@@ -187,6 +197,12 @@ export class Unlinks implements PendingKind {
       pending.end();
     }
     this.#budget.release(0, batch.length);
+  }
+
+  #ended(parent: number): void {
+    const known = this.#directories.get(parent);
+    if (known === undefined || known.count === 1) this.#directories.delete(parent);
+    else this.#directories.set(parent, { ...known, count: known.count - 1 });
   }
 
   async #outcomes(batch: readonly Pending[]): ReturnType<BirthBackend['remove']> {

@@ -381,23 +381,31 @@ export class LocalCatalogService implements CatalogService {
       this.#answered?.add(1, { kind, outcome: outcome.kind === 'done' ? 'done' : outcome.code });
       for (const file of making[place] ?? []) waiting.maker.made(file);
       if (outcome.kind === 'done')
-        waiting.resolve(this.#told(waiting, changes[place], outcome.result, nowNs));
+        waiting.resolve(this.#told(waiting, changes.slice(place), outcome.result, nowNs));
       else waiting.reject(refusalOf(outcome));
     }
   }
 
   /**
    * What is told beside what a retry is told. A directory that was made this very moment, of which nobody has heard, is delegated to
-   * its maker, if that is wanted.
+   * its maker, if that is wanted. Attributes that a client has changed are granted to it.
+   *
+   * @param changes of the command, and of those that the batch has executed after it
    */
   #told(
     { request: { command, cache } }: Waiting,
-    change: BlockedChange | undefined,
+    [change, ...later]: readonly BlockedChange[],
     result: CommandResult,
     nowNs: bigint,
   ): CommandResult {
     // A retry is answered with what was made before, and touches nothing.
     if (change?.inodes.length === 0) return result;
+    if (command.kind === 'set-attributes') {
+      const { attributes } = result as CommandResults['set-attributes'];
+      const isLatest = !later.some(({ inodes }) => inodes.includes(attributes.inode));
+      const granted = isLatest && this.#parts.recaller.grants(cache?.under, attributes);
+      return granted ? { attributes, granted: cache?.under } : result;
+    }
     if (!TIMED.some((kind) => kind === command.kind)) return result;
     const timed = { ...(result as CommandResults[TimedKind]), atNs: String(nowNs) };
     if (command.kind !== 'make-directory' || cache?.session === undefined) return timed;
@@ -493,5 +501,10 @@ function madeBy(
 }
 
 function changeOf({ request }: Waiting, inodes: readonly number[] | undefined): BlockedChange {
-  return { inodes: inodes ?? [], owner: request.cache ?? null };
+  const { cache = null, command } = request;
+  const owner =
+    cache === null || command.kind !== 'unlink-fenced'
+      ? cache
+      : { ...cache, forgets: [...cache.forgets, ...command.files.map(({ inode }) => inode)] };
+  return { inodes: inodes ?? [], owner };
 }

@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import type {
+  Attributes,
   CacheAnswer,
   CacheOwner,
   CacheRequest,
@@ -112,6 +113,12 @@ export class Recaller {
     const result = presentOrNull(query, ask);
     const inode = directoryOf(query);
     return { result, granted: null, ...(inode === null ? {} : this.delegate(session, inode)) };
+  }
+
+  /** Grants what a command of a session's client has left of an inode. To be called in the tick in which that is committed. */
+  grants(session: number | undefined, { inode, live }: Pick<Attributes, 'inode' | 'live'>): boolean {
+    if (session === undefined || live) return false;
+    return this.#caches.grant(session, [inode], this.#parts.world.nowMs())?.length === 0;
   }
 
   /** @returns the session, where the directory is delegated to it; nothing where that cannot be */

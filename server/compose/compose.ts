@@ -29,13 +29,10 @@ export async function compose(
   const base = baseOf(plan, folder, security, surroundings);
   // A start that finds its folder damaged or its disk full begins anew in this process: so all that may find that comes
   // before the first part that has a timer.
-  const storage = await openStorage(base, {
-    failed: (reason) => endLeases(base, cores, reason),
-    mend: async (file, entry) => {
-      const bytes = await background.repairer.fetch(file, entry);
-      if (bytes !== null) base.happenings.tell(SENTENCES.repaired(base.self, file, entry.index));
-      return bytes;
-    },
+  const storage = await openStorage(base, async (file, entry) => {
+    const bytes = await background.repairer.fetch(file, entry);
+    if (bytes !== null) base.happenings.tell(SENTENCES.repaired(base.self, file, entry.index));
+    return bytes;
   });
   // Nothing is awaited until the transport is there: the timers of these parts send.
   const cores: CoreParts = makeCores(base, storage, {
@@ -51,8 +48,7 @@ export async function compose(
     shortages: () => face.shortages.current,
   });
   const background: BackgroundParts = makeBackground(base, storage, cores, services);
-  const failure = storage.failure();
-  if (failure !== null) endLeases(base, cores, failure);
+  storage.whenFailed((reason) => endLeases(base, cores, reason));
   const below = { ...base, ...storage, ...cores, ...services, ...background };
   const face: FaceParts = await makeFace(below);
   const parts = { ...below, ...face };

@@ -48,22 +48,12 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     'From an operation of this primary until a majority had it',
     ['of'],
   );
-  const observer = new Observer({
-    self,
-    world,
-    leaseMs: config.leaseMs,
-    clockSkewMaxMs: config.clockSkewMaxMs,
-    happenings,
-    nowMs: () => clock.nowMs(),
-    servers: () => [...known.urls.keys()],
-    isConnected,
-  });
-  known.onChange(() => observer.membershipIs(known.stateOf(self)));
   const conflicts = new ViewConflicts({
     log,
     isHere: (file) => file === CATALOG_CELL || store.record(file) !== null,
     found: (file, what) => happenings.tell(SENTENCES.viewConflict(self, file, what)),
   });
+  // Reads the index, which may be found damaged: before the first part that has a timer.
   const host = new ReplicaHost({
     ...{ self, incarnation, world, clock, wakes, log, store, departed },
     ...timing,
@@ -96,6 +86,17 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     isClockSound: () => lease.isClockSound(),
     fatal,
   });
+  const observer: Observer = new Observer({
+    self,
+    world,
+    leaseMs: config.leaseMs,
+    clockSkewMaxMs: config.clockSkewMaxMs,
+    happenings,
+    nowMs: () => clock.nowMs(),
+    servers: () => [...known.urls.keys()],
+    isConnected,
+  });
+  known.onChange(() => observer.membershipIs(known.stateOf(self)));
   // Once neither files nor names have leases of an earlier start, its timing is forgotten.
   const recovered = (): void => {
     if (lease.recoveringMs() === 0 && named.driver.recoveringMs() === 0) {

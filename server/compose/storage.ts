@@ -1,4 +1,3 @@
-import type { FileId } from '../../base/ids.ts';
 import { type CatalogDisk, openCatalogAtStart } from '../catalog/catalog-seat.ts';
 import { DepartedFiles } from '../file/departed-files.ts';
 import type { CatalogStore } from '../storage/catalog-store.ts';
@@ -18,28 +17,24 @@ export interface StorageParts {
   readonly localProof: LocalProof | null;
   /** Why the disk is not used any more; null while it is. */
   failure(): string | null;
-}
-
-/** What the stores report, and what they ask for, once all parts of the server are there. */
-export interface StorageEvents {
-  /** The disk failed after it was opened; called once. */
-  failed(reason: string): void;
-  readonly mend: Mender;
+  /** Calls back once where the disk fails, or has failed: with the reason why it is not used any more. */
+  whenFailed(failed: (reason: string) => void): void;
 }
 
 /**
  * Opens what is on the disk.
  *
+ * @param mend called once all parts of the server are there
  * @throws FolderError where the data folder is damaged, or the disk is full
  */
-export async function openStorage(base: Base, events: StorageEvents): Promise<StorageParts> {
+export async function openStorage(base: Base, mend: Mender): Promise<StorageParts> {
   const { self, bootstrap, known, world, folder, log, metrics, config } = base;
   let failure: string | null = null;
-  let isOpen = false;
+  let report = (_reason: string): void => undefined;
   const failed = (reason: string): void => {
     if (failure !== null) return;
     failure = reason;
-    if (isOpen) events.failed(reason);
+    report(reason);
   };
   const syncs = metrics.durations(
     'leasehold_sync_duration_seconds',
@@ -49,7 +44,7 @@ export async function openStorage(base: Base, events: StorageEvents): Promise<St
   const departed = await DepartedFiles.open(folder.file('departed'));
   const store = await DiskStore.open(folder, {
     failed,
-    mender: (file: FileId, entry) => events.mend(file, entry),
+    mender: mend,
     fileOps: syncsTimed(diskFileOps, () => syncs.begin({ of: 'files' })),
     directWrites: {
       mode: config.directWrites,
@@ -73,7 +68,6 @@ export async function openStorage(base: Base, events: StorageEvents): Promise<St
     diskFailed: failed,
   };
   const catalogStore = await openCatalogAtStart(catalogDisk);
-  isOpen = true;
   return {
     store,
     departed,
@@ -81,6 +75,10 @@ export async function openStorage(base: Base, events: StorageEvents): Promise<St
     catalogStore,
     localProof: localProofOf(base),
     failure: () => failure,
+    whenFailed: (to) => {
+      report = to;
+      if (failure !== null) report(failure);
+    },
   };
 }
 

@@ -20,6 +20,7 @@ test('rows and subjects are chosen by name, in the order of their lists', () => 
     subjects: SUBJECT_NAMES,
     mounts: 1,
     quick: false,
+    part: 1,
     runs: 3,
     json: null,
     writeDocs: false,

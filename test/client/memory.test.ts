@@ -172,3 +172,23 @@ test('what is not certain while names are changed is not known', () => {
     assert.equal(memory.beforeOwn(DIRECTORY), undefined, what);
   }
 });
+
+test('attributes that an own change was granted are known, unless something else became of the inode meanwhile', () => {
+  const chmod = { names: [], inodes: [70] };
+  const granted = { ...BEFORE, inode: 70, kind: 'file', mode: 0o600 } as Attributes;
+  const cases: [string, Attributes, (memory: Memory) => void, Attributes | undefined][] = [
+    ['nothing', granted, () => undefined, granted],
+    ['a live file', { ...granted, live: true }, () => undefined, undefined],
+    ['a recall', granted, (memory) => memory.forget(70), undefined],
+    ['the end of the session', granted, (memory) => memory.forgetAll(), undefined],
+    ['another own change', granted, (memory) => void memory.changing(chmod), undefined],
+    ['one that has ended', granted, (memory) => memory.changed(chmod, memory.changing(chmod)), undefined],
+  ];
+  for (const [what, attributes, happens, expected] of cases) {
+    const memory = new Memory();
+    const since = memory.changing(chmod);
+    happens(memory);
+    memory.changed(chmod, since, null, attributes);
+    assert.deepEqual(memory.attributes(70), expected, what);
+  }
+});

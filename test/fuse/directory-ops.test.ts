@@ -407,6 +407,26 @@ test('a name that was removed is gone for all who look, also when delegations ar
   assert.equal(isThere('a'), false);
 });
 
+test('a mount with leases answers for a directory with pending unlinks itself, as long as it is delegated', async (t) => {
+  const { made, row, hold, births, cluster, memory, backend, unlink, directory } = await started(t);
+  Object.assign(cluster, { caches: true });
+  await made('a', 'b');
+  await row();
+  const before = await backend.attributes(directory);
+  const remove = hold(births, 'remove');
+  await unlink('a');
+  assert.ok(backend.isChanging(directory), 'The kernel caches no times of it');
+  const estimated = await backend.attributes(directory);
+  assert.ok(BigInt(estimated.modifiedNs) > BigInt(before.modifiedNs));
+  assert.equal(estimated.changedNs, estimated.modifiedNs);
+  births.end();
+  const waiting = backend.attributes(directory);
+  assert.equal(await hasEnded(waiting), false, 'Others may have seen it since');
+  remove();
+  assert.deepEqual(await waiting, await memory.attributes(directory));
+  assert.equal(backend.isChanging(directory), false);
+});
+
 test('a name that was removed in the ordinary way can be given to a new file at once', async (t) => {
   const { make, made, unlink } = await started(t);
   await made('a');

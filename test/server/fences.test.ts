@@ -15,6 +15,11 @@ import { patientWorld } from '../patient-world.ts';
 const [DIRECTORY, OTHER] = [5, 6];
 const [A, B] = [1, 2];
 
+const resultOf = (request?: CommandRequest) =>
+  request?.command.kind === 'set-attributes' ? { attributes: { inode: OTHER, live: isLive } } : {};
+/** Of files of which attributes are set. */
+let isLive = false;
+
 /** @param version of commands, which another member of the catalog knows */
 function primary(version: number | null = null) {
   const executed: number[] = [];
@@ -51,9 +56,9 @@ function primary(version: number | null = null) {
         return {
           body: staged.length === 0 ? null : new Uint8Array(1),
           touched: refused.map((error) => (error === null ? [DIRECTORY, OTHER] : [])),
-          outcomes: refused.map((error) =>
+          outcomes: refused.map((error, index) =>
             error === null
-              ? { kind: 'done', result: {} }
+              ? { kind: 'done', result: resultOf(requests[index]) }
               : { kind: 'refused', code: error.code, message: '' },
           ),
         };
@@ -135,4 +140,41 @@ test('sessions begin only where clients name them, and where all members of the 
   assert.notEqual((await service.cache({ client: A, acked: 0, fenced: true })).session, null);
   const older = primary(4);
   assert.equal((await older.service.cache({ client: A, acked: 0, fenced: true })).session, null);
+});
+
+test('files of a fenced unlink are not recalled from the client that removes them', async () => {
+  const { service, executed, begin, delegated } = primary();
+  const session = await begin(A);
+  const generation = await delegated(session);
+  await service.queryRemembered({ kind: 'attributes', inode: OTHER }, session);
+  const file = { parent: DIRECTORY, name: 'x', inode: OTHER };
+  const command = { kind: 'unlink-fenced' as const, files: [file], contents: [null] };
+  const fence = [{ inode: DIRECTORY, generation }];
+  const cache = { client: A, forgets: [DIRECTORY], under: session, fence };
+  await service.execute({ session: 9, number: 1, command, cache });
+  assert.deepEqual(executed, [1]);
+  const { recalls } = await service.cache({ client: A, session, acked: 0, fenced: true });
+  assert.deepEqual(recalls, []);
+});
+
+test('attributes are granted to the client that has set them, unless the file is live, or changed by the same batch', async (t) => {
+  t.after(() => {
+    isLive = false;
+  });
+  const { service, begin } = primary();
+  const session = await begin(A);
+  const changes = { mode: 0o600 };
+  const command = { kind: 'set-attributes', inode: OTHER, changes } as unknown as CommandRequest['command'];
+  const cache = { client: A, forgets: [OTHER, DIRECTORY], under: session };
+  let number = 0;
+  const set = async (owner: object = { cache }): Promise<unknown> => {
+    const result = await service.execute({ session: 9, number: ++number, command, ...owner });
+    return (result as { granted?: number }).granted;
+  };
+  assert.equal(await set({}), undefined, 'Its client remembers nothing');
+  assert.equal(await set({ cache: { ...cache, under: session + 1 } }), undefined, 'There is no such session');
+  assert.equal(await set(), session);
+  assert.deepEqual(await Promise.all([set(), set(), set()]), [undefined, undefined, session]);
+  isLive = true;
+  assert.equal(await set(), undefined);
 });

@@ -64,3 +64,25 @@ test('a start on a full disk uses the reserved space, and without any is left to
     return true;
   });
 });
+
+test('a start whose index is found damaged once it is open begins anew with --rebuild', async (t) => {
+  const first = await OneServer.start();
+  const { folder } = first;
+  t.after(() => fs.rmSync(folder, { recursive: true, force: true }));
+  await first.end();
+  let isDamaged = true;
+  const { prepare } = Database.prototype;
+  t.mock.method(Database.prototype, 'prepare', function (this: Database.Database, text: string) {
+    const statement = prepare.call(this, text);
+    if (!text.includes("json_extract(view, '$.number') >") || !isDamaged) return statement;
+    isDamaged = false;
+    return Object.assign(statement, {
+      all: () => {
+        throw Object.assign(new Error('database disk image is malformed'), { code: 'SQLITE_CORRUPT' });
+      },
+    });
+  });
+  const second = await OneServer.start(['--rebuild'], folder);
+  assert.ok(fs.existsSync(join(folder, 'damaged-1')));
+  await second.end();
+});

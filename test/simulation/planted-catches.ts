@@ -6,7 +6,7 @@ import type { Load } from './plant.ts';
 export const SCHEDULES = 'test/testdata/simulation/cluster';
 
 /** What a run has unless its row says otherwise; a word that comes later counts. */
-const RUN_WORDS = '--servers 3 --clients 0 --mounts 0 --volumes 1 --end-early'.split(' ');
+export const RUN_WORDS = '--servers 3 --clients 0 --mounts 0 --volumes 1 --end-early'.split(' ');
 
 /** A line of a row that names what must notice the bug. */
 export interface Catch {

@@ -5,8 +5,9 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { wantedOf } from './cluster/arguments.ts';
 import { plant, plantedSources } from './plant.ts';
-import { catchPlay, KINDS } from './planted-catches.ts';
+import { catchPlay, KINDS, RUN_WORDS } from './planted-catches.ts';
 import { PLANTED, plantedRead } from './planted-rows.ts';
 import { SCENARIOS } from './scenarios.ts';
 
@@ -38,6 +39,15 @@ for (const { row, rule, mutations, catches } of PLANTED) {
     });
   }
 }
+
+test('runs that are to notice a bug are asked for in words that are known', () => {
+  for (const { row, catches } of PLANTED) {
+    for (const { text } of catches.filter(({ kind }) => kind === 'run')) {
+      const words = text.replace(/^.*?: /, '').split(' ');
+      assert.equal(wantedOf([...RUN_WORDS, ...words]).kind, 'run', row);
+    }
+  }
+});
 
 test('no two bugs have one name', () => {
   const names = PLANTED.map(({ row }) => row);

@@ -188,7 +188,7 @@ async function mountTurn(program: MountProgram): Promise<void> {
   await turn(program, folder, {
     ...{ missing: 'ENOENT', exists: 'EEXIST', ways: Object.fromEntries(ways) },
     // Two unlinks and more of files, in a row, of one directory may be acknowledged ahead of the cluster with `cache=ttl`.
-    isAhead: machine.cache === 'ttl' && !isOfDirectories,
+    isAhead: machine.cache !== 'strict' && !isOfDirectories,
     lookup: async (path) => `u${(await process.lstat(path)).uid}`,
     remove: (path) => (isOfDirectories ? process.rmdir(path) : process.unlink(path)),
     rename: (from, to, noReplace) => process.rename(from, to, noReplace ? RENAME_NOREPLACE : 0),

@@ -192,7 +192,7 @@ class SmallFilesProgram {
     const { draw, process, run, machine } = this.#program;
     if (directory.files.length < 3) return;
     const removed = directory.files.splice(0, draw.integer(1, directory.files.length));
-    const isAhead = (atNs: number): boolean => machine.cache === 'ttl' && machine.unmountedNs >= atNs;
+    const isAhead = (atNs: number): boolean => machine.cache !== 'strict' && machine.unmountedNs >= atNs;
     const opened = await Promise.all([this.#opened(directory), this.#opened(directory)]);
     for (const { path, judge } of removed) {
       const change = judge.begin(null, { isAtomic: true, isAhead });
