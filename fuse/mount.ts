@@ -1,10 +1,11 @@
 import type { World } from '../base/world.ts';
+import type { Answered, KernelCache } from './answered.ts';
 import type { FileSystemBackend } from './backend.ts';
 import { withDeadline } from './deadline.ts';
 import { type FileSystem, type FileSystemOptions, fileSystemOf } from './file-system.ts';
 import { MetadataCache } from './metadata/cache.ts';
 import { leasesPolicy, STRICT } from './metadata/validity.ts';
-import type { Answered, KernelCache, Log, Transport, TransportOptions } from './transport.ts';
+import type { Log, Transport, TransportOptions } from './transport.ts';
 
 export interface MountOptions
   extends Partial<Pick<TransportOptions, 'kernelOptions' | 'present'>>,
@@ -59,6 +60,7 @@ export async function mountVolume(
     const { kernelOptions = usualOptions(), present = (same) => same } = options;
     const mounted = await transport(directory, fileSystem, {
       ...{ source, kernelOptions, present, world, limitMs, xattrs, acls, log },
+      view: cache.kernel,
       cache: policyOf(backend, fileSystem, cache.ttlMs, options.grantedMs),
     });
     fileSystem.mounted(mounted);

@@ -1,5 +1,7 @@
 import type { World } from '../base/world.ts';
-import type { Attributes, ContentVersion, NodeKind, Space } from './backend.ts';
+import type { Answered, KernelCache } from './answered.ts';
+import type { Attributes, NodeKind, Space } from './backend.ts';
+import type { KernelView } from './kernel-view/kernel-view.ts';
 
 /**
  * The calls of the kernel, by inode and not by path, as the FUSE protocol itself has them. `binding.ts`
@@ -175,35 +177,11 @@ export interface NamePlace {
   readonly name: string;
 }
 
-/**
- * How old an answer is: a value that is copied with it. Sequence numbers of a mount are milliseconds of its monotonic clock
- * (`Sequencer`).
- */
-export interface Validity {
-  /** Sequence number of the request: the answer may be as old as that. */
-  readonly requestedAt: number;
-  /** Sequence number of the latest own change that the answer includes, or of the request; it names the cached record. */
-  readonly asOf: number;
-}
-
-/** Attributes with their validity; absent where they are not to be cached. */
-export interface Answered extends Attributes {
-  readonly validity?: Validity;
-}
-
-/** How long the kernel may cache an answer, in milliseconds. */
-export interface KernelCache {
-  /** Attributes that are the outcome of a change, and all where a transport cannot tell one answer from the other. */
-  readonly attributesMs: number;
-  /** How long these attributes are valid unless `invalidateInode` is called; 0 if that is unknown, or newer ones were learned. */
-  readonly validMs: (attributes: Answered) => number;
-  /** How long the name is valid for this inode; null: the kernel caches no names. */
-  readonly nameValidMs: ((parent: number, name: string, inode: number) => number) | null;
-}
-
 export interface TransportOptions {
   readonly world: World;
   readonly cache: KernelCache;
+  /** What the kernel may have cached: the transport notes what it answers. */
+  readonly view: KernelView;
   /** What `mount` and `df` show as the source. */
   readonly source: string;
   /** Words for the kernel and for fusermount3: `ro`, `noexec`, `allow_other` … */
@@ -258,8 +236,3 @@ export type Transport = (
 
 export type LogLevel = 'error' | 'warn' | 'info' | 'debug';
 export type Log = (level: LogLevel, message: string, facts?: Readonly<Record<string, unknown>>) => void;
-
-/** @returns a name for these contents of a file, see `Opened.version` */
-export function contentsName(inode: number, { epoch, seq }: ContentVersion): string {
-  return `${inode}:${epoch}:${seq}`;
-}

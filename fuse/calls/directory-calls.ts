@@ -1,10 +1,11 @@
 import { constants } from 'node:fs';
+import type { Answered } from '../answered.ts';
 import { ErrnoError, type ErrnoName, errnoName } from '../errno.ts';
 import type { Directories } from '../metadata/directories.ts';
 import { isGone } from '../metadata/removed-directories.ts';
 import { ErrorCursor, type ErrorScope } from '../pending/error-sequence.ts';
 import { FLUSH_ALL, type FlushScope } from '../pending/pending-ops.ts';
-import type { Answered, DirectoryPage } from '../transport.ts';
+import type { DirectoryPage } from '../transport.ts';
 import type { InodeCalls } from './inode-calls.ts';
 import type { CallParts } from './parts.ts';
 

@@ -1,10 +1,11 @@
 import { ServiceError } from '../../base/errors.ts';
+import type { Answered } from '../answered.ts';
 import type { XattrMode } from '../backend.ts';
 import { ErrnoError, errnoName } from '../errno.ts';
 import type { Directories } from '../metadata/directories.ts';
 import { isGone, staleIfGone } from '../metadata/removed-directories.ts';
 import { NAME_BYTES_MAX } from '../transport/stat.ts';
-import type { Answered, AttributeRequest, Caller } from '../transport.ts';
+import type { AttributeRequest, Caller } from '../transport.ts';
 import { isNamespaceAlone, isSettable, isTrusted, xattrKind } from '../xattr-names.ts';
 import type { CallParts } from './parts.ts';
 

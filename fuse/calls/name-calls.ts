@@ -1,4 +1,5 @@
 import { constants } from 'node:fs';
+import type { Answered } from '../answered.ts';
 import type { Attributes, RenameMode } from '../backend.ts';
 import type { FileCalls } from '../contents/file-calls.ts';
 import { ErrnoError } from '../errno.ts';
@@ -6,7 +7,7 @@ import type { Names } from '../metadata/names.ts';
 import { OwnChanges } from '../metadata/own-changes.ts';
 import { staleIfGone } from '../metadata/removed-directories.ts';
 import { NAME_BYTES_MAX } from '../transport/stat.ts';
-import type { Answered, Caller, Created, NamePlace } from '../transport.ts';
+import type { Caller, Created, NamePlace } from '../transport.ts';
 import type { CallParts } from './parts.ts';
 
 const RENAME_NO_REPLACE = 1;

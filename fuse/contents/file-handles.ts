@@ -1,7 +1,8 @@
 import { constants } from 'node:fs';
+import { contentsName } from '../answered.ts';
 import { ErrnoError } from '../errno.ts';
 import { ErrorCursor, type ErrorSequence } from '../pending/error-sequence.ts';
-import { contentsName, type Opened } from '../transport.ts';
+import type { Opened } from '../transport.ts';
 import type { OpenFile } from './open-file.ts';
 import { ReadPosition } from './read-ahead.ts';
 

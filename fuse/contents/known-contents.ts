@@ -1,9 +1,9 @@
 import { laterNs, nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
+import type { Answered, Validity } from '../answered.ts';
 import type { Attributes, ContentVersion, FileState } from '../backend.ts';
 import type { WriteBehind } from '../pending/write-behind.ts';
-import type { Answered, Validity } from '../transport.ts';
 import { Lineage } from './lineage.ts';
 import type { ReadSource } from './read-source.ts';
 import type { PagesOfFile } from './written-pages.ts';

@@ -1,9 +1,10 @@
 import { contentVersionCompare } from '../../wire/content-version.ts';
+import type { Answered } from '../answered.ts';
 import type { Attributes, BackendFile, BackendLock, FileState } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import { lockLost } from '../errno.ts';
 import { WriteBehind } from '../pending/write-behind.ts';
-import type { Answered, MountedTransport } from '../transport.ts';
+import type { MountedTransport } from '../transport.ts';
 import { KnownContents } from './known-contents.ts';
 import { OpenLocks } from './locks.ts';
 import type { FileParts } from './parts.ts';

@@ -1,13 +1,14 @@
 import { constants } from 'node:fs';
 import { assert } from '../../base/assert.ts';
 import { allDone } from '../all-done.ts';
+import type { Answered } from '../answered.ts';
 import type { Attributes } from '../backend.ts';
 import { ErrnoError, errnoName } from '../errno.ts';
 import { Inodes, withoutPrivileges } from '../metadata/inodes.ts';
 import { Orphans } from '../pending/orphans.ts';
 import { FLUSH_ALL, type FlushScope, type PendingKind } from '../pending/pending-ops.ts';
 import { Settles } from '../pending/settles.ts';
-import type { Answered, Caller, FileKernel } from '../transport.ts';
+import type { Caller, FileKernel } from '../transport.ts';
 import { CAPABILITY_NAME } from '../xattr-names.ts';
 import { isForWriting } from './file-handles.ts';
 import { OpenFile, type OpenFileParts } from './open-file.ts';
@@ -66,7 +67,7 @@ export class OpenFiles implements PendingKind {
     // As Linux has it, whatever the file is opened for: the kernel asks for the right to write.
     const truncates = (flags & constants.O_TRUNC) !== 0;
     const { thread = 0 } = caller;
-    const isOnceMore = this.inodes.refusedOpens.isRepetition(thread, inode);
+    const isOnceMore = this.inodes.cache.kernel.refusedOpens.isRepetition(thread, inode);
     const attributes = await this.#attributesToOpen(inode, thread, isOnceMore);
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
@@ -103,7 +104,8 @@ export class OpenFiles implements PendingKind {
    */
   #assertMeant({ inode, links }: Attributes, thread: number, isOnceMore: boolean): void {
     if (links > 0 || isOnceMore || this.#orphans.has(inode)) return;
-    const { cache, refusedOpens } = this.inodes;
+    const { cache } = this.inodes;
+    const { refusedOpens } = cache.kernel;
     if (this.#open.has(inode) && !cache.isNameCached(inode)) return;
     refusedOpens.refuse(thread, inode, cache.namesOf(inode));
     cache.attributes.drop(inode);
@@ -180,7 +182,8 @@ export class OpenFiles implements PendingKind {
 
   /** What is named is meant as by an open: what has the name now. */
   async #attributesToTruncate(inode: number, { thread = 0 }: Caller, isNamed: boolean): Promise<Attributes> {
-    const { cache, refusedOpens } = this.inodes;
+    const { cache } = this.inodes;
+    const { refusedOpens } = cache.kernel;
     const isOnceMore = isNamed && refusedOpens.isRepetition(thread, inode);
     if (isOnceMore || (isNamed && cache.isNameCached(inode)))
       return this.#attributesToOpen(inode, thread, isOnceMore);

@@ -1,13 +1,12 @@
 import type { World } from '../../base/world.ts';
-import { placeKey } from '../place.ts';
-import type { NamePlace } from '../transport.ts';
+import { type Place, placeKey } from '../place.ts';
 import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from './in-flight.ts';
 
 /** The kernel is answered whole milliseconds, and rounds them by its own clock. */
 const ROUNDING_MS = 5;
 
 interface CachedName {
-  readonly place: NamePlace;
+  readonly place: Place;
   readonly key: string;
   readonly inode: number;
   /** Until then the kernel surely has the name, unless it lacked memory. */
@@ -38,7 +37,7 @@ export class CachedNames {
    *
    * @param leftMs how long it may cache that, in milliseconds; 0: only what it does at the moment
    */
-  answered(place: NamePlace, inode: number, leftMs: number): void {
+  answered(place: Place, inode: number, leftMs: number): void {
     const nowMs = this.#world.nowMs();
     this.#forgetPast(nowMs);
     const key = placeKey(place);
@@ -55,7 +54,7 @@ export class CachedNames {
    * The kernel is about to be answered otherwise, or not to cache the answer. It may be about to take up an earlier answer, and
    * an open by that be on its way here.
    */
-  notCached(place: NamePlace): void {
+  notCached(place: Place): void {
     const key = placeKey(place);
     const name = this.#current.get(key);
     if (name === undefined) return;
@@ -65,7 +64,7 @@ export class CachedNames {
   }
 
   /** @returns the names by which the kernel may open the inode */
-  of(inode: number): readonly NamePlace[] {
+  of(inode: number): readonly Place[] {
     const nowMs = this.#world.nowMs();
     const all = this.#byInode.get(inode) ?? [];
     return all.filter(({ untilMs }) => untilMs >= nowMs).map(({ place }) => place);
@@ -79,13 +78,13 @@ export class CachedNames {
   }
 
   /** Whether the kernel surely has the name: if it looks it up all the same, a program wants the cluster's answer. */
-  isCached(place: NamePlace): boolean {
+  isCached(place: Place): boolean {
     const name = this.#current.get(placeKey(place));
     return name !== undefined && name.cachedMs >= this.#world.nowMs();
   }
 
   /** The kernel caches the new name of what this mount has renamed, as long as it would have cached the old one. */
-  moved(from: NamePlace, to: NamePlace, isExchange: boolean): void {
+  moved(from: Place, to: Place, isExchange: boolean): void {
     const [one, other] = [from, to].map((place) => this.#current.get(placeKey(place)));
     for (const place of [from, to]) this.gone(place);
     if (one !== undefined) this.#add({ ...one, place: to, key: placeKey(to) });
@@ -93,7 +92,7 @@ export class CachedNames {
   }
 
   /** This mount has removed the name, and so has the kernel. */
-  gone(place: NamePlace): void {
+  gone(place: Place): void {
     const name = this.#current.get(placeKey(place));
     if (name !== undefined) this.#forget(name);
   }

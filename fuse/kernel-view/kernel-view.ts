@@ -1,7 +1,11 @@
-import { type Answered, contentsName, type KernelCache, type NamePlace } from '../transport.ts';
+import type { World } from '../../base/world.ts';
+import { type Answered, contentsName, type KernelCache } from '../answered.ts';
+import type { Place } from '../place.ts';
 import type { AbsentLists } from './absent-lists.ts';
 import { CachedContents } from './cached-contents.ts';
+import { CachedNames } from './cached-names.ts';
 import { InFlight, UPTAKE_SLACK_MS } from './in-flight.ts';
+import { RefusedOpens } from './refused-opens.ts';
 
 /** How long the kernel may cache an answer, in whole milliseconds. */
 export interface CacheTimes {
@@ -9,8 +13,34 @@ export interface CacheTimes {
   readonly attributesMs: number;
 }
 
-/** What a kernel that knows inodes may have cached, over a transport that has it drop things. */
+/**
+ * What the kernel may have cached of a mount: names by which it may open inodes, opens that it repeats, and, as the transport has
+ * it, contents by inode or by path.
+ */
 export class KernelView {
+  readonly names: CachedNames;
+  readonly refusedOpens: RefusedOpens;
+  readonly #nowMs: () => number;
+
+  constructor(world: World) {
+    this.#nowMs = () => world.nowMs();
+    this.names = new CachedNames(world);
+    this.refusedOpens = new RefusedOpens(world);
+  }
+
+  /** @see InodeView */
+  byInode(cache: KernelCache, drop: (inode: number) => Promise<void>, absent: AbsentLists | null): InodeView {
+    return new InodeView(cache, drop, absent, this.#nowMs);
+  }
+
+  /** @see PathView */
+  byPath(cachedMs: number): PathView {
+    return new PathView(this.#nowMs, cachedMs);
+  }
+}
+
+/** What a kernel that knows inodes may have cached, over a transport that has it drop things. */
+export class InodeView {
   readonly #nowMs: () => number;
   readonly #cache: KernelCache;
   readonly #drop: (inode: number) => Promise<void>;
@@ -44,7 +74,7 @@ export class KernelView {
    * @param caller thread that asked; 0 where that is unknown
    * @param place the name that was looked up; absent where the kernel asked for attributes alone
    */
-  answer(attributes: Answered, put: (times: CacheTimes) => void, caller: number, place?: NamePlace): void {
+  answer(attributes: Answered, put: (times: CacheTimes) => void, caller: number, place?: Place): void {
     const { inode } = attributes;
     const beganMs = this.#nowMs();
     const times = this.#times(attributes, place);
@@ -57,7 +87,7 @@ export class KernelView {
   }
 
   /** @returns how long the kernel may cache an entry of a page of a directory that it is about to be answered */
-  listed(attributes: Answered, place: NamePlace): CacheTimes {
+  listed(attributes: Answered, place: Place): CacheTimes {
     const times = this.#times(attributes, place);
     this.#note(attributes, times.attributesMs, 0);
     this.#noteAbsent(attributes, times);
@@ -101,7 +131,7 @@ export class KernelView {
     this.#inFlight.forget(inode);
   }
 
-  #times(attributes: Answered, place?: NamePlace): CacheTimes {
+  #times(attributes: Answered, place?: Place): CacheTimes {
     const { validMs, nameValidMs } = this.#cache;
     const isNamed = place !== undefined && nameValidMs !== null;
     return {
@@ -132,7 +162,7 @@ const OPENED_MAX = 50_000;
  * What a kernel that knows paths may have cached, over a transport that cannot have it drop anything. It looks up each path
  * before it opens it, so that an open can be refused until it has.
  */
-export class KernelPathView {
+export class PathView {
   readonly #nowMs: () => number;
   readonly #cachedMs: number;
   readonly #contents: CachedContents<string>;

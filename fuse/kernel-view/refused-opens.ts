@@ -1,7 +1,6 @@
 import type { World } from '../../base/world.ts';
 import type { Attributes } from '../backend.ts';
-import { placeKey } from '../place.ts';
-import type { NamePlace } from '../transport.ts';
+import { type Place, placeKey } from '../place.ts';
 
 /** The kernel looks the path up at once, and opens what it finds at once; between two steps at most, in milliseconds. */
 const STEP_MS_MAX = 1_000;
@@ -52,7 +51,7 @@ export class RefusedOpens {
   }
 
   /** @returns whether the thread looks up again what it was refused, and needs the cluster's answer */
-  looksUp(thread: number, place: NamePlace): boolean {
+  looksUp(thread: number, place: Place): boolean {
     const refused = this.#current(thread);
     if (refused === undefined) return false;
     // The kernel looks up twice what is another inode than before.
@@ -68,7 +67,7 @@ export class RefusedOpens {
   }
 
   /** @param attributes the cluster's answer; null: there is nothing, or that is unknown */
-  found(thread: number, place: NamePlace, attributes: Attributes | null): void {
+  found(thread: number, place: Place, attributes: Attributes | null): void {
     const refused = this.#refused.get(thread);
     if (refused === undefined) return;
     refused.atMs = this.#world.nowMs();

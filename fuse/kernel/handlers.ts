@@ -1,5 +1,6 @@
+import type { Answered } from '../answered.ts';
 import { ErrnoError } from '../errno.ts';
-import type { Answered, FileSystemCalls } from '../transport.ts';
+import type { FileSystemCalls } from '../transport.ts';
 import type { NodeNumbers } from './replies.ts';
 import { putLockHolder, putOpened, putSpace } from './replies.ts';
 import { type Asked, callerOf, type RequestAnswers, type RequestOf } from './request-answers.ts';

@@ -1,13 +1,6 @@
-import type { CacheTimes, KernelView } from '../kernel-view/kernel-view.ts';
-import type {
-  Answered,
-  Caller,
-  Created,
-  FileSystemCalls,
-  NamePlace,
-  Opened,
-  TransportOptions,
-} from '../transport.ts';
+import type { Answered } from '../answered.ts';
+import type { CacheTimes, InodeView } from '../kernel-view/kernel-view.ts';
+import type { Caller, Created, FileSystemCalls, NamePlace, Opened, TransportOptions } from '../transport.ts';
 import type { Answers } from './answers.ts';
 import { OPENED_FLAG } from './protocol.ts';
 import { Replier } from './replier.ts';
@@ -50,7 +43,7 @@ export class RequestAnswers {
   readonly #present: TransportOptions['present'];
   readonly #reply: Replier;
   readonly #answers: Answers;
-  readonly #view: KernelView;
+  readonly #view: InodeView;
   readonly #numbers: NodeNumbers;
 
   constructor(
@@ -58,7 +51,7 @@ export class RequestAnswers {
     present: TransportOptions['present'],
     reply: Replier,
     answers: Answers,
-    view: KernelView,
+    view: InodeView,
     numbers: NodeNumbers,
   ) {
     this.#calls = calls;

@@ -1,6 +1,6 @@
 import { errnoName } from '../errno.ts';
 import type { AbsentLists } from '../kernel-view/absent-lists.ts';
-import { KernelView } from '../kernel-view/kernel-view.ts';
+import type { InodeView } from '../kernel-view/kernel-view.ts';
 import { logUnforeseen } from '../log.ts';
 import type { FileSystemCalls, TransportOptions } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
@@ -37,7 +37,7 @@ export class Session {
   readonly #answers: Answers;
   readonly #handlers: Handlers;
   readonly #start = Promise.withResolvers<number>();
-  readonly #view: KernelView;
+  readonly #view: InodeView;
 
   constructor(calls: FileSystemCalls, options: SessionOptions, send: Send) {
     this.#calls = calls;
@@ -46,9 +46,9 @@ export class Session {
     this.numbers = new NodeNumbers(calls.root);
     this.started = this.#start.promise;
     this.#answers = new Answers(this.#reply, options);
-    const { cache, absentLists, present, world } = options;
+    const { cache, absentLists, present, view } = options;
     const drop = (inode: number): Promise<void> => options.drop(inode);
-    this.#view = new KernelView(cache, drop, absentLists, () => world.nowMs());
+    this.#view = view.byInode(cache, drop, absentLists);
     const answers = new RequestAnswers(
       ...([calls, present, this.#reply, this.#answers, this.#view, this.numbers] as const),
     );
@@ -64,7 +64,7 @@ export class Session {
     };
   }
 
-  /** @see KernelView.isInFlight */
+  /** @see InodeView.isInFlight */
   isInFlight(inode: number): boolean {
     return this.#view.isInFlight(inode);
   }

@@ -1,6 +1,6 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
 import type { World } from '../../base/world.ts';
-import type { Validity } from '../transport.ts';
+import type { Validity } from '../answered.ts';
 
 /** The kernel opens a file right after it has looked up its name: one request serves both. */
 export const LOOKUP_AGE_MAX_MS = 50;

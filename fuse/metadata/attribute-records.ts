@@ -1,8 +1,8 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
 import type { Sequencer } from '../../base/sequencer.ts';
 import { isLater, laterNs } from '../../base/times.ts';
+import type { Answered } from '../answered.ts';
 import type { Attributes } from '../backend.ts';
-import type { Answered } from '../transport.ts';
 import { type Ages, type Learned, LOOKUP_AGE_MAX_MS, RECORDS_MAX } from './ages.ts';
 
 interface AttributeRecord extends Learned {

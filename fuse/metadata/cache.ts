@@ -2,10 +2,11 @@ import { BoundedMap } from '../../base/bounded-map.ts';
 import { Sequencer } from '../../base/sequencer.ts';
 import { laterNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
+import type { Answered } from '../answered.ts';
 import type { Attributes, ListedPage } from '../backend.ts';
-import { CachedNames } from '../kernel-view/cached-names.ts';
+import { KernelView } from '../kernel-view/kernel-view.ts';
 import { placeKey } from '../place.ts';
-import type { Answered, NamePlace } from '../transport.ts';
+import type { NamePlace } from '../transport.ts';
 import { Ages, type Learned, RECORDS_MAX } from './ages.ts';
 import { AttributeRecords, type Origin } from './attribute-records.ts';
 import { DelegatedDirectories } from './delegated-directories.ts';
@@ -33,8 +34,7 @@ export class MetadataCache {
   readonly delegations: DelegatedDirectories;
   /** How long records are valid after their request; 0: not at all. */
   readonly ttlMs: number;
-  /** Names by which the kernel may open an inode without a look-up. */
-  readonly kernelNames: CachedNames;
+  readonly kernel: KernelView;
   readonly #ages: Ages;
   /** By place (`placeKey`). */
   readonly #names = new BoundedMap<string, NameRecord>(RECORDS_MAX);
@@ -56,7 +56,7 @@ export class MetadataCache {
     this.#ages = new Ages(world, ttlMs, isKnown);
     this.#sequencer = new Sequencer(() => world.nowMs(), RECORDS_MAX);
     this.attributes = new AttributeRecords(this.#ages, this.#sequencer);
-    this.kernelNames = new CachedNames(world);
+    this.kernel = new KernelView(world);
   }
 
   /** @see Sequencer.request */
@@ -83,7 +83,7 @@ export class MetadataCache {
   /** What was looked up this very moment; undefined where the kernel may mean the inode by another name. */
   lookedUp(inode: number): Answered | undefined {
     const asked = this.attributes.justAsked(inode);
-    return asked !== undefined && this.kernelNames.isOnly(inode, asked.at) ? asked.attributes : undefined;
+    return asked !== undefined && this.kernel.names.isOnly(inode, asked.at) ? asked.attributes : undefined;
   }
 
   /** As `lookedUp`, for the open that follows; the next open may come without a look-up, as by way of `/proc/self/fd`. */
@@ -114,20 +114,20 @@ export class MetadataCache {
     const leftMs = isKept ? this.#ages.leftMs(record, parent) : 0;
     // What is answered from the cache may be opened right now, also if it is valid no longer.
     const isRemembered = record?.inode === inode && !(record.isAsked && this.#ages.isRecent(record));
-    if (isKept || isRemembered) this.kernelNames.answered(place, inode, leftMs);
-    else this.kernelNames.notCached(place);
+    if (isKept || isRemembered) this.kernel.names.answered(place, inode, leftMs);
+    else this.kernel.names.notCached(place);
     return leftMs;
   }
 
   /** @returns keys (`placeKey`) of the names by which the kernel may have come to the inode */
   namesOf(inode: number): string[] {
     const asked = this.attributes.askedAt(inode);
-    return [...this.kernelNames.of(inode).map(placeKey), ...(asked === undefined ? [] : [asked])];
+    return [...this.kernel.names.of(inode).map(placeKey), ...(asked === undefined ? [] : [asked])];
   }
 
   /** Whether the kernel may open the inode by a cached name. */
   isNameCached(inode: number): boolean {
-    return this.kernelNames.of(inode).length > 0;
+    return this.kernel.names.of(inode).length > 0;
   }
 
   /**
@@ -231,7 +231,7 @@ export class MetadataCache {
   }
 
   #gone(parent: number, name: string, inode: number): void {
-    this.kernelNames.gone({ parent, name });
+    this.kernel.names.gone({ parent, name });
     this.changingName(parent, name);
     this.attributes.drop(inode);
   }

@@ -1,10 +1,10 @@
 import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
+import type { Answered } from '../answered.ts';
 import type { AttributeChanges, Attributes, FileSystemBackend, NotedAccess } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
-import { RefusedOpens } from '../kernel-view/refused-opens.ts';
-import type { Answered, AttributeRequest, Caller, NamePlace, TimeChange } from '../transport.ts';
+import type { AttributeRequest, Caller, NamePlace, TimeChange } from '../transport.ts';
 import type { MetadataCache } from './cache.ts';
 
 const SET_USER_ID = 0o4000;
@@ -46,7 +46,6 @@ export interface PendingUnlinks {
 /** Attributes of inodes: as remembered, as the cluster tells them, and with what only this mount knows of open files. */
 export class Inodes {
   readonly cache: MetadataCache;
-  readonly refusedOpens: RefusedOpens;
   readonly #world: World;
   readonly #backend: FileSystemBackend;
   readonly #openFile: (inode: number) => OpenInode | undefined;
@@ -63,7 +62,6 @@ export class Inodes {
   ) {
     this.#pending = pending;
     this.cache = cache;
-    this.refusedOpens = new RefusedOpens(world);
     this.#world = world;
     this.#backend = backend;
     this.#openFile = openFile;
@@ -109,13 +107,13 @@ export class Inodes {
    */
   async askToOpen(inode: number, thread: number, isLink = false): Promise<Answered> {
     const requestedAt = this.cache.request();
-    const names = this.cache.kernelNames.of(inode);
+    const names = this.cache.kernel.names.of(inode);
     if (names.length === 0) return this.ask(inode);
     const found = await Promise.all(names.map((name) => this.#lookup(name)));
     const lost = names.filter((_, place) => found[place]?.inode !== inode);
     const [attributes] = found;
     if (lost.length === 0 && attributes != null) return this.cache.attributes.learn(attributes, requestedAt);
-    this.refusedOpens.refuse(thread, inode, this.cache.namesOf(inode), isLink);
+    this.cache.kernel.refusedOpens.refuse(thread, inode, this.cache.namesOf(inode), isLink);
     for (const name of lost) this.cache.lost(name, inode);
     throw new ErrnoError(
       'ESTALE',
@@ -125,7 +123,7 @@ export class Inodes {
 
   /** As by an open, of a file that is to get a second name. @throws ErrnoError `ESTALE` */
   async assertMeantToLink(inode: number, thread: number): Promise<void> {
-    if (this.refusedOpens.isRepetition(thread, inode) || !this.cache.isNameCached(inode)) return;
+    if (this.cache.kernel.refusedOpens.isRepetition(thread, inode) || !this.cache.isNameCached(inode)) return;
     await this.askToOpen(inode, thread, true);
   }
 

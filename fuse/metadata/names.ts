@@ -1,8 +1,8 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
+import type { Answered } from '../answered.ts';
 import type { FileSystemBackend, ListedPage } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
-import type { Answered } from '../transport.ts';
 import type { ListedName } from './delegated-directories.ts';
 import type { Inodes } from './inodes.ts';
 import { LookAhead } from './look-ahead.ts';
@@ -37,11 +37,12 @@ export class Names {
    * @throws ServiceError `not-found`
    */
   async lookup(parent: number, name: string, thread: number): Promise<Answered> {
-    const { cache, refusedOpens } = this.#inodes;
+    const { cache } = this.#inodes;
+    const { names, refusedOpens } = cache.kernel;
     const place = { parent, name };
     const isOnceMore = refusedOpens.looksUp(thread, place);
     // Whoever asks for what the kernel believes wants to make it, or to be sure; or the kernel had no room for it.
-    const isForced = cache.kernelNames.isCached(place) && !cache.isCertain(place);
+    const isForced = names.isCached(place) && !cache.isCertain(place);
     const isAsked = isOnceMore || isForced;
     try {
       const found = await (isAsked ? this.#askFor(parent, name) : this.#find(parent, name));

@@ -1,5 +1,6 @@
+import type { Answered } from '../answered.ts';
 import type { Attributes, FileSystemBackend, RenameMode } from '../backend.ts';
-import type { Answered, NamePlace } from '../transport.ts';
+import type { NamePlace } from '../transport.ts';
 import type { MetadataCache } from './cache.ts';
 
 type Result<Call extends 'unlink' | 'removeDirectory' | 'rename' | 'createFile'> = Awaited<
@@ -125,7 +126,7 @@ export class OwnChanges {
       if (inode === undefined) cache.forgetAsked();
       else if (!isKnown || isOpen(inode)) cache.attributes.drop(inode);
     }
-    cache.kernelNames.moved(from, to, mode === 'exchange');
+    cache.kernel.names.moved(from, to, mode === 'exchange');
     if (replaced === null) return { replaced, last: undefined };
     const last = replaced === target ? targetLast : cache.attributes.lastOf(replaced);
     cache.attributes.drop(replaced);

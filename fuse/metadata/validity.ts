@@ -1,4 +1,4 @@
-import type { Answered, KernelCache } from '../transport.ts';
+import type { Answered, KernelCache } from '../answered.ts';
 import type { MetadataCache } from './cache.ts';
 
 /** The cache modes of a mount, as policies over the validity of answers: how long the kernel may cache each. */

@@ -5,7 +5,7 @@ import { canonical } from '../../client/mount-table.ts';
 import type { Attributes } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import { ErrnoError, errnoName, errnoNumber } from '../errno.ts';
-import { KernelPathView } from '../kernel-view/kernel-view.ts';
+import type { PathView } from '../kernel-view/kernel-view.ts';
 import { logUnforeseen } from '../log.ts';
 import { mountedAt, tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
@@ -129,7 +129,7 @@ class Binding {
   readonly #calls: FileSystemCalls;
   readonly #options: TransportOptions;
   readonly #paths: Paths;
-  readonly #view: KernelPathView;
+  readonly #view: PathView;
   readonly #timedOut: RecentTimeouts;
   readonly #spent: SpentCallers;
 
@@ -137,7 +137,7 @@ class Binding {
     this.#calls = calls;
     this.#paths = new Paths(calls);
     this.#options = options;
-    this.#view = new KernelPathView(() => options.world.nowMs(), options.cache.attributesMs);
+    this.#view = options.view.byPath(options.cache.attributesMs);
     this.#timedOut = new RecentTimeouts(options.world);
     this.#spent = new SpentCallers(options.world, options.limitMs);
   }

@@ -3,9 +3,10 @@ import { ServiceError } from '../../base/errors.ts';
 import { isLater, nowNs } from '../../base/times.ts';
 import type { Timer, World } from '../../base/world.ts';
 import { ACCESSES_MAX } from '../../wire/request-limits.ts';
+import type { Answered } from '../answered.ts';
 import type { Attributes, FileSystemBackend, NotedAccess } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
-import type { Answered, Log } from '../transport.ts';
+import type { Log } from '../transport.ts';
 import { SHARES } from './budget.ts';
 import { FLUSH_ALL, type FlushScope, type PendingKind } from './pending-ops.ts';
 

@@ -32,7 +32,17 @@ const BELOW: Readonly<Record<Wing, readonly Wing[]>> = {
 };
 
 /** Interfaces between the wings, and words that all of them use. */
-const SHARED = ['all-done', 'backend', 'deadline', 'errno', 'log', 'place', 'transport', 'xattr-names'];
+const SHARED = [
+  'all-done',
+  'answered',
+  'backend',
+  'deadline',
+  'errno',
+  'log',
+  'place',
+  'transport',
+  'xattr-names',
+];
 
 const ROOT = resolve(import.meta.dirname, '../../fuse');
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Answered } from '../../fuse/answered.ts';
 import type { Attributes } from '../../fuse/backend.ts';
 import { MetadataCache } from '../../fuse/metadata/cache.ts';
 import { placeKey } from '../../fuse/place.ts';
-import type { Answered } from '../../fuse/transport.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const AGE_MAX_MS = 60_000;
@@ -306,11 +306,11 @@ test('a name that the kernel keeps moves with what is renamed here, and is over 
     return cache.entryLeftMs(1, name, inode);
   };
   assert.ok(keep('a', 7) > 0 && keep('b', 8) > 0);
-  const { kernelNames } = cache;
-  kernelNames.moved(PLACES.a, PLACES.b, true);
-  const place = (inode: number): string | undefined => kernelNames.of(inode)[0]?.name;
+  const { names } = cache.kernel;
+  names.moved(PLACES.a, PLACES.b, true);
+  const place = (inode: number): string | undefined => names.of(inode)[0]?.name;
   assert.deepEqual([place(7), place(8)], ['b', 'a']);
-  kernelNames.moved(PLACES.a, PLACES.b, false);
+  names.moved(PLACES.a, PLACES.b, false);
   assert.deepEqual([place(7), place(8)], [undefined, 'b']);
   cache.removed(1, 'b', 8, null);
   assert.equal(place(8), undefined);

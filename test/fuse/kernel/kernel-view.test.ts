@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { contentsName } from '../../../fuse/answered.ts';
 import type { Attributes } from '../../../fuse/backend.ts';
 import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from '../../../fuse/kernel-view/in-flight.ts';
-import { KernelView } from '../../../fuse/kernel-view/kernel-view.ts';
-import { contentsName } from '../../../fuse/transport.ts';
+import { type InodeView, KernelView } from '../../../fuse/kernel-view/kernel-view.ts';
+import { systemWorld } from '../../../world/system-world.ts';
 
 const LEFT_MS = UPTAKE_SLACK_MS + 10;
 const INODE = 7;
@@ -25,7 +26,7 @@ function believing(leftMs: number) {
   const drop = async (inode: number): Promise<void> => {
     dropped.push(inode);
   };
-  const view = new KernelView(cache, drop, null, () => nowMs);
+  const view = new KernelView({ ...systemWorld, nowMs: () => nowMs }).byInode(cache, drop, null);
   const pass = (ms: number): void => {
     nowMs += ms;
   };
@@ -33,7 +34,7 @@ function believing(leftMs: number) {
 }
 
 /** Every way by which the kernel is told attributes. */
-const WAYS: Record<string, (view: KernelView, stored: Attributes) => void> = {
+const WAYS: Record<string, (view: InodeView, stored: Attributes) => void> = {
   lookup: (view, stored) => view.answer(stored, () => undefined, ONE, PLACE),
   attributes: (view, stored) => view.answer(stored, () => undefined, ONE),
   listing: (view, stored) => void view.listed(stored, PLACE),

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { World } from '../../../base/world.ts';
+import type { KernelCache } from '../../../fuse/answered.ts';
 import type { Attributes } from '../../../fuse/backend.ts';
 import { Notifier } from '../../../fuse/kernel/notifier.ts';
 import { IN_HEADER_BYTES, INIT_FLAG, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
@@ -8,7 +9,8 @@ import { Session } from '../../../fuse/kernel/session.ts';
 import { pendingIn, pendingSignals } from '../../../fuse/kernel/signals.ts';
 import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { UPTAKE_SLACK_MS } from '../../../fuse/kernel-view/in-flight.ts';
-import type { FileSystemCalls, KernelCache } from '../../../fuse/transport.ts';
+import { KernelView } from '../../../fuse/kernel-view/kernel-view.ts';
+import type { FileSystemCalls } from '../../../fuse/transport.ts';
 import { systemWorld } from '../../../world/system-world.ts';
 
 const ROOT = 500;
@@ -63,6 +65,7 @@ class Exchange {
     };
     const options = {
       world,
+      view: new KernelView(world),
       ...{ source: 'test', kernelOptions: [], present: (same: Attributes) => same, limitMs: LIMIT_MS },
       ...{ xattrs: true, acls: true, log: () => undefined, backgroundMax: 64, cache },
       drop: async (inode: number) => void this.dropped.push(inode),
