@@ -165,12 +165,14 @@ export class PartialWrites {
    * @throws ServiceError where the conditions do not hold any more
    */
   async #judgeAgain(attempt: Attempt): Promise<Attempt | null> {
-    const { path, conditions, place, judgements, changedNs } = attempt;
+    const { path, conditions, place, judgements, changedNs, current } = attempt;
     if (judgements === JUDGEMENTS_MAX) return null;
     const judged = await this.#judge(path, conditions, place);
     if (judged.refusal !== null) throw judged.refusal;
-    // The same as before: the mark is older than that change, and stands.
-    const known = judged.changedNs === changedNs ? undefined : judged.changedNs;
+    const { contents, inode } = judged.current ?? {};
+    const isOther = inode !== current?.inode || contents?.seq !== current?.contents.seq;
+    // Where nothing is other than before, the mark is older than the change of the inode, and stands.
+    const known = isOther || judged.changedNs !== changedNs ? judged.changedNs : undefined;
     return { ...attempt, ...judged, changedNs: known, judgements: judgements + 1 };
   }
 
