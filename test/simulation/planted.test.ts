@@ -4,7 +4,7 @@
  * same: tests and schedules have files of their own, scenarios are played here. What takes long is left to `npm run planted`.
  */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, before, type TestContext, test } from 'node:test';
 import { wantedOf } from './cluster/arguments.ts';
 import { plant, plantedSources } from './plant.ts';
 import { catchPlay, KINDS, RUN_WORDS } from './planted-catches.ts';
@@ -12,27 +12,36 @@ import { PLANTED, plantedRead } from './planted-rows.ts';
 import { SCENARIOS } from './scenarios.ts';
 
 const TEST_MS_MAX = 120_000;
+/** The reporter has written everything by then. */
+const EXIT_MS = 2_000;
 
 // What a bug leaves behind unhandled is no failure of the test that noticed it.
 before(() => {
   for (const event of ['unhandledRejection', 'uncaughtException'])
     process.removeAllListeners(event).on(event, () => undefined);
 });
-// What was played with a bug may leave timers and servers behind.
-after(() => void setTimeout(() => process.exit(), 100));
+// What was played with a bug may leave timers and servers behind. Node may not have its own exit code by then.
+let [begun, passed] = [0, 0];
+after(() => void setTimeout(() => process.exit(begun > passed ? 1 : undefined), EXIT_MS));
+
+function prove(name: string, run: (context: TestContext) => unknown): void {
+  test(name, { timeout: TEST_MS_MAX }, async (context) => {
+    begun++;
+    await run(context);
+    passed++;
+  });
+}
 
 for (const [name, scenario] of Object.entries(SCENARIOS)) {
-  test(`scenario ${name}`, () => assert.equal(scenario(), null));
+  prove(`scenario ${name}`, () => assert.equal(scenario(), null));
 }
 
 for (const { row, rule, mutations, catches } of PLANTED) {
   const short = catches.filter(({ kind }) => !KINDS[kind]?.isLong);
   if (short.length === 0)
-    test(`${row} has its place in the code: ${rule}`, () => void plantedSources(mutations));
+    prove(`${row} has its place in the code: ${rule}`, () => void plantedSources(mutations));
   for (const one of short) {
-    test(`${row} is noticed by ${one.kind} ${one.text}: ${rule}`, {
-      timeout: TEST_MS_MAX,
-    }, async (context) => {
+    prove(`${row} is noticed by ${one.kind} ${one.text}: ${rule}`, async (context) => {
       const said = await catchPlay(plant(mutations), one);
       assert.notEqual(said, null);
       context.diagnostic(said ?? '');
@@ -40,7 +49,7 @@ for (const { row, rule, mutations, catches } of PLANTED) {
   }
 }
 
-test('runs that are to notice a bug are asked for in words that are known', () => {
+prove('runs that are to notice a bug are asked for in words that are known', () => {
   for (const { row, catches } of PLANTED) {
     for (const { text } of catches.filter(({ kind }) => kind === 'run')) {
       const words = text.replace(/^.*?: /, '').split(' ');
@@ -49,12 +58,12 @@ test('runs that are to notice a bug are asked for in words that are known', () =
   }
 });
 
-test('no two bugs have one name', () => {
+prove('no two bugs have one name', () => {
   const names = PLANTED.map(({ row }) => row);
   assert.equal(new Set(names).size, names.length);
 });
 
-test('a row is read as it says', () => {
+prove('a row is read as it says', () => {
   const text = `# Of halves.
 half  A majority is more than half.
   in base/quorum.ts majority
@@ -95,7 +104,7 @@ const MISTAKES: Readonly<Record<string, RegExp>> = {
   [`${ROW}${CHANGE}  test quorum.test.ts`]: /^lease\.txt:4: "quorum.test.ts" does not read like test /,
 };
 
-test('a mistake in a row is reported with its file and line', () => {
+prove('a mistake in a row is reported with its file and line', () => {
   for (const [text, message] of Object.entries(MISTAKES)) {
     assert.throws(() => plantedRead(text, 'lease.txt'), { name: 'ScriptError', message }, text);
   }
