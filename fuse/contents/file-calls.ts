@@ -144,7 +144,7 @@ export class FileCalls {
     else await file.write(offset, bytes);
     if (isAppend && opened.appending) await this.#appended(file);
     try {
-      await this.#written(handle, opened);
+      await this.#written(opened);
     } catch (error) {
       if (opened.persisting && !isAppend) opened.failedSync = { error };
       throw error;
@@ -174,8 +174,8 @@ export class FileCalls {
   }
 
   /** What was taken of a write has to be at the cluster before it is answered where the program wants that, or may be told that there is no room. */
-  async #written(handle: number, opened: FileHandle): Promise<void> {
-    if (opened.persisting) await this.persist(handle);
+  async #written(opened: FileHandle): Promise<void> {
+    if (opened.persisting) await this.#persist(opened);
     else if (this.#files.room.isTight) {
       await opened.file.arrive();
       throwFailed(opened);
@@ -188,7 +188,10 @@ export class FileCalls {
     if (this.#flushBehind && opened.file.locks === null) return;
     try {
       // Who gets the lock next shall find what was written under it.
-      if (opened.writing) await opened.file.arrive(true);
+      if (opened.writing) {
+        await opened.file.arrive(true);
+        await opened.file.lostPagesDropped();
+      }
       if (owner !== undefined) await opened.file.locks?.flush(owner);
     } finally {
       opened.file.locks?.closed(handle);
@@ -199,6 +202,14 @@ export class FileCalls {
 
   async persist(handle: number): Promise<void> {
     const opened = this.#handles.of(handle);
+    try {
+      await this.#persist(opened);
+    } finally {
+      await opened.file.lostPagesDropped();
+    }
+  }
+
+  async #persist(opened: FileHandle): Promise<void> {
     const { failedSync } = opened;
     opened.failedSync = null;
     await opened.file.writes.drain();
@@ -334,7 +345,7 @@ export class FileCalls {
     const done = await this.#copies.copy(source, fromOffset, file, toOffset, wanted);
     read.hasRead = true;
     if (done > 0) this.#noteRead(read);
-    await this.#written(to, opened);
+    await this.#written(opened);
     return done;
   }
 

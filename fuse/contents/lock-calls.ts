@@ -30,6 +30,7 @@ export class LockCalls {
     if (request.type === 'unlock') {
       if (file.locks === null) return;
       await file.writes.drain();
+      await file.lostPagesDropped();
       await file.locks.lock(handle, request, false, signal);
       if (opened.writing) throwFailed(opened);
       return;
@@ -37,6 +38,8 @@ export class LockCalls {
     const locks = this.#locksOf(file);
     await locks.lock(handle, request, waits, signal);
     try {
+      await file.writes.drain();
+      await file.lostPagesDropped();
       await file.refresh(() => this.#files.dropPages(file));
     } catch (error) {
       // A program that gets an error does not know that there is a lock.

@@ -21,6 +21,8 @@ const PAGE_BYTES = 4096;
 export interface OpenFileParts extends Pick<FileParts, 'world' | 'limitMs' | 'pending'> {
   /** Null before the mount is there. */
   readonly kernel: Pick<MountedTransport, 'givePages'> | null;
+  /** Makes the kernel drop its pages of the inode, where the transport can. */
+  readonly dropPages: (inode: number) => Promise<void>;
   /** Learns of errors. */
   readonly room: Pick<Room, 'failed'>;
 }
@@ -45,6 +47,8 @@ export class OpenFile {
   /** Null before the first lock. */
   locks: OpenLocks | null = null;
   #appended: Promise<unknown> = Promise.resolve();
+  /** @see lostPagesDropped */
+  #lostDropped: Promise<void> = Promise.resolve();
 
   /** @param pages what was written to it before, of the same contents */
   constructor(parts: OpenFileParts, attributes: Answered, backend: BackendFile, pages: PagesOfFile) {
@@ -71,6 +75,7 @@ export class OpenFile {
         pages.clear();
         room.failed(error);
         pending.errors.set({ kind: 'file', inode }, error);
+        this.#lostDropped = this.#parts.dropPages(inode);
       },
       budget: pending.budget,
       limitMs,
@@ -103,6 +108,14 @@ export class OpenFile {
   async write(offset: number, bytes: Uint8Array): Promise<void> {
     this.known.writing();
     await this.writes.write(offset, bytes);
+  }
+
+  /**
+   * Resolves when the kernel has no pages of bytes that were lost before. No write waits for it: the kernel keeps the pages of a write
+   * locked until the answer, and drops none that is locked.
+   */
+  lostPagesDropped(): Promise<void> {
+    return this.#lostDropped;
   }
 
   /** Appends go out one by one, each in one piece, after everything that was written before. */

@@ -48,6 +48,7 @@ export class OpenFiles implements PendingKind {
       get kernel() {
         return kernel();
       },
+      dropPages: (inode) => this.#dropLost(inode),
     };
     this.#orphans = new Orphans(world, backend, () => this.#open.keys(), log);
   }
@@ -208,9 +209,19 @@ export class OpenFiles implements PendingKind {
     }
   }
 
-  async dropPages({ inode }: OpenFile): Promise<void> {
+  async dropPages({ inode }: Pick<OpenFile, 'inode'>): Promise<void> {
     this.inodes.cache.attributes.forget(inode);
     await this.kernel?.invalidateInode(inode);
+  }
+
+  /** Bytes of the inode were lost that the kernel has in its pages. The library's transport cannot drop them. */
+  async #dropLost(inode: number): Promise<void> {
+    if (this.kernel?.asksBeforeReads !== true) return;
+    try {
+      await this.dropPages({ inode });
+    } catch (error) {
+      this.#parts.log('warn', 'pages of lost bytes are not dropped', { file: inode, error: String(error) });
+    }
   }
 
   /**

@@ -162,8 +162,9 @@ class LockUser {
     if (held === null) return;
     if (isEnded) held.endedNs = run.nowNs();
     run.count(`lock ended by ${how}`);
-    // The end of a process reports no error; nor does a call after an fsync that has reported it.
-    const isKept = isSynced || (isEnded && how !== 'exit' && !syncs);
+    // The end of a process reports no error, the close of a descriptor none from before it was opened, and a call none that an fsync has reported.
+    const isReported = how !== 'exit' && how !== 'close of another descriptor' && !syncs;
+    const isKept = isSynced || (isEnded && isReported);
     for (const change of changes) if (isKept) Object.assign(change, { status: 'ok', return: run.nowNs() });
     if (how === 'close of another descriptor') await world.sleep(draw.next() * OPEN_MS_MAX);
   }
