@@ -270,8 +270,10 @@ export interface FileSystemBackend {
   openFile(inode: number, replicas: readonly string[], contents: ContentVersion): BackendFile;
 }
 
-/** Numbers for files to come, good at one server and until then on the monotonic clock. */
-export type InodeNumbers = Pick<ReservedNumbers, 'first' | 'count' | 'bearer' | 'named'> & {
+/** Numbers for files to come, valid at one server and until then on the monotonic clock. */
+export type InodeNumbers = Pick<ReservedNumbers, 'first' | 'count' | 'named'> & {
+  /** That creates files with them. */
+  readonly server: string;
   readonly untilMs: number;
 };
 
@@ -282,10 +284,13 @@ export interface NewFile extends Birth {
   readonly changedNs: string;
 }
 
-/** `refused`: not there, and not to be. `unborn`: not there, and can be made in the ordinary way by the same number; of one that has its name it is not known whether it has its contents. */
-export type BirthOutcome =
+/**
+ * `refused`: not there, and not to be. `not-created`: not there, and can be created in the ordinary way by the same number; of one that
+ * has its name it is not known whether it has its contents.
+ */
+export type CreateOutcome =
   | {
-      readonly kind: 'born';
+      readonly kind: 'created';
       readonly attributes: Attributes;
       /** When it got its name, which is its directory's time. */
       readonly namedNs: string;
@@ -293,9 +298,9 @@ export type BirthOutcome =
       readonly renew?: true;
     }
   | { readonly kind: 'refused'; readonly error: Error }
-  | { readonly kind: 'unborn' };
+  | { readonly kind: 'not-created' };
 
-export interface MadeFile {
+export interface CreatedFile {
   readonly attributes: Attributes;
   /** False: an earlier request has created it. */
   readonly created: boolean;
@@ -323,17 +328,17 @@ export type UnlinkOutcome =
   | { readonly kind: 'refused'; readonly error: unknown };
 
 /**
- * What it takes to make and remove files here before the cluster hears of them: directories that are delegated to this mount, in which nobody else
- * makes names before it has agreed, and numbers for files.
+ * What a mount needs to create and remove files ahead of the cluster: directories that are delegated to it, in which no other client
+ * creates names before the mount has returned them, and numbers for files.
  */
-export interface BirthBackend {
+export interface DelegationBackend {
   /** Called before the first request. @see SessionEvents */
   listen(events: {
     recalled(directories: readonly number[]): Promise<void>;
     ended(): void;
     flushed(): Promise<void>;
   }): void;
-  /** Whether nobody else changes the directory's names at this moment, nor until `recalled` has resolved. */
+  /** Whether no other client changes the directory's names at this moment, nor until `recalled` has resolved. */
   isDelegated(directory: number): boolean;
   /** The delegation of a directory at this moment, for what is acknowledged now and sent later; null where there is none. */
   fenceOf(directory: number): Fence | null;
@@ -342,10 +347,10 @@ export interface BirthBackend {
   /** @returns the first names of the directory, which is delegated from now on; null where it is not */
   delegate(directory: number, countMax: number): Promise<ListedPage | null>;
   reserve(count: number): Promise<InodeNumbers>;
-  /** The server at which numbers are good now, as far as that is known. */
-  bearer(): string | null;
+  /** The server at which numbers are valid now, as far as that is known. */
+  creatingServer(): string | null;
   /** @returns what became of each, in their order; throws where that is not known */
-  bear(bearer: string, files: readonly NewFile[]): Promise<readonly BirthOutcome[]>;
+  createWithContents(server: string, files: readonly NewFile[]): Promise<readonly CreateOutcome[]>;
   /**
    * Creates the file without its contents, or finds that an earlier request has created it by its number.
    *
@@ -353,14 +358,14 @@ export interface BirthBackend {
    * @returns `namedNs`: the times of its directory since, where they are known
    * @throws ServiceError `exists` where another file has the name
    */
-  make(file: NewFile, times?: 'own' | 'catalog'): Promise<MadeFile>;
+  create(file: NewFile, times?: 'own' | 'catalog'): Promise<CreatedFile>;
   /**
-   * Takes names from inodes while the delegations are held that the names carry, all of one session. Asks until the cluster answers.
+   * Takes names from inodes while the delegations last that the names carry, all of one session. Asks until the cluster answers.
    *
    * @returns what became of each, in their order, and the times of their directories since, where they are known; throws where nothing was removed,
    *   or where that is not known
    */
-  remove(
+  unlink(
     names: readonly FencedName[],
     how: { readonly uid: number | undefined; readonly signal: AbortSignal },
   ): Promise<{ readonly outcomes: readonly UnlinkOutcome[]; readonly atNs: string | null }>;

@@ -6,7 +6,7 @@ import { kernelOptions, type MountSettings } from '../client/mount-options.ts';
 import { LATE_ERROR_MESSAGE } from '../client/mount-status.ts';
 import { RememberingClient, type RememberingClientOptions } from '../client/remembering-client.ts';
 import { clusterBackend, isSnapshot } from './cluster/cluster-backend.ts';
-import { ClusterBirths } from './cluster/cluster-births.ts';
+import { ClusterDelegations } from './cluster/cluster-delegations.ts';
 import { clusterFacts, withFacts } from './cluster/facts.ts';
 import { isAsStored, presenter } from './cluster/presentation.ts';
 import { readOnlyBackend } from './cluster/read-only.ts';
@@ -82,20 +82,20 @@ export async function mountCluster(
     changing: (inodes) => mounted?.changing(inodes) ?? Promise.resolve(),
     failed,
   });
-  const births =
+  const delegated =
     settings.cache.kind !== 'strict' && !settings.readOnly
-      ? new ClusterBirths(client, volume, failed, users)
+      ? new ClusterDelegations(client, volume, failed, users)
       : null;
-  const plain = clusterBackend(client, volume, path, births?.delegations, users);
+  const plain = clusterBackend(client, volume, path, delegated?.delegations, users);
   // Facts are of what is there now.
   const whole = isSnapshot(volume) ? plain : withFacts(plain, clusterFacts(client, volume), settings.facts);
   const ttlMs = settings.cache.kind === 'ttl' ? settings.cache.ageMs : 0;
-  const cache = new MetadataCache(world, ttlMs, (directory) => births?.isDelegated(directory) === true);
+  const cache = new MetadataCache(world, ttlMs, (directory) => delegated?.isDelegated(directory) === true);
   const pending = new PendingOps(world);
   const changeable =
-    births === null
+    delegated === null
       ? whole
-      : withPendingNames(world, whole, births, { cache, pending }, log, {
+      : withPendingNames(world, whole, delegated, { cache, pending }, log, {
           streakMs: isAheadOfCluster(settings.cache) ? UNLINK_STREAK_MS : 0,
           waitMsMax: clientOptions.operationTimeoutMs,
           late: (error) => {

@@ -1,6 +1,6 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
 import type { World } from '../../base/world.ts';
-import type { Attributes, BirthBackend, FileSystemBackend, ListedPage } from '../backend.ts';
+import type { Attributes, DelegationBackend, FileSystemBackend, ListedPage } from '../backend.ts';
 import type { Log } from '../transport.ts';
 import type { MetadataCache } from './cache.ts';
 import { type DelegatedDirectory, NAMES_MAX } from './delegated-directories.ts';
@@ -27,7 +27,7 @@ export interface DelegationRequestEvents {
 /** Requests of this mount for the delegation of directories, and for their names. */
 export class DelegationRequests {
   readonly #backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isAway'>;
-  readonly #births: Pick<BirthBackend, 'delegate' | 'isDelegated'>;
+  readonly #delegation: Pick<DelegationBackend, 'delegate' | 'isDelegated'>;
   readonly #cache: MetadataCache;
   readonly #log: Log;
   readonly #events: DelegationRequestEvents;
@@ -42,14 +42,14 @@ export class DelegationRequests {
   constructor(
     world: World,
     backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isAway'>,
-    births: Pick<BirthBackend, 'delegate' | 'isDelegated'>,
+    delegation: Pick<DelegationBackend, 'delegate' | 'isDelegated'>,
     cache: MetadataCache,
     log: Log,
     events: DelegationRequestEvents,
   ) {
     this.#world = world;
     this.#backend = backend;
-    this.#births = births;
+    this.#delegation = delegation;
     this.#cache = cache;
     this.#log = log;
     this.#events = events;
@@ -57,7 +57,7 @@ export class DelegationRequests {
 
   /** A directory that was just created here has no names. */
   created(attributes: Attributes): void {
-    if (this.#births.isDelegated(attributes.inode)) this.#cache.delegated(attributes, EMPTY);
+    if (this.#delegation.isDelegated(attributes.inode)) this.#cache.delegated(attributes, EMPTY);
   }
 
   /**
@@ -93,14 +93,14 @@ export class DelegationRequests {
       // Those from before a recall, or the end of the session.
       await this.#events.flush(directory);
       const requestedAt = this.#events.request();
-      const page = await this.#births.delegate(directory, NAMES_COUNT);
+      const page = await this.#delegation.delegate(directory, NAMES_COUNT);
       if (page === null) {
         this.#wait(directory, REFUSED_MS);
         return;
       }
       // After it was delegated: no other client changes it from then on.
       const attributes = await this.#backend.attributes(directory);
-      if (!this.#births.isDelegated(directory)) return;
+      if (!this.#delegation.isDelegated(directory)) return;
       this.#events.listed(page, requestedAt);
       this.#cache.delegated(attributes, page);
     } catch (error) {

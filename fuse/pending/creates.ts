@@ -2,7 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import { BIRTHS_BYTES_MAX } from '../../wire/births.ts';
 import { BIRTHS_MAX } from '../../wire/request-limits.ts';
-import type { BirthBackend, BirthOutcome, InodeNumbers, NewFile } from '../backend.ts';
+import type { CreateOutcome, DelegationBackend, InodeNumbers, NewFile } from '../backend.ts';
 import { SendQueue } from './send-queue.ts';
 
 /** Requests under way at a time at the most. */
@@ -24,15 +24,15 @@ interface Waiting {
   readonly parent: number;
   readonly bytes: number;
   readonly file: NewFile;
-  readonly bearer: string;
-  resolve(outcome: BirthOutcome): void;
+  readonly server: string;
+  resolve(outcome: CreateOutcome): void;
   reject(error: unknown): void;
 }
 
-/** A number for a file to come, and the server that can bear it. */
+/** A number for a file to come, and the server that creates it. */
 export interface InodeNumber {
   readonly inode: number;
-  readonly bearer: string;
+  readonly server: string;
   /** That server also takes the contents of a file that was created by this number. */
   readonly takesNamed: boolean;
 }
@@ -40,7 +40,7 @@ export interface InodeNumber {
 /** Brings new files to the cluster: while a request is under way the next ones gather, and travel together; many bytes do not wait for that. */
 export class Creates {
   readonly #world: World;
-  readonly #backend: Pick<BirthBackend, 'bear' | 'reserve' | 'bearer'>;
+  readonly #backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'creatingServer'>;
   readonly #failed: (error: unknown) => void;
   readonly #queue = new SendQueue<Waiting>({
     requestsMax: REQUESTS_MAX,
@@ -48,8 +48,8 @@ export class Creates {
     bytesMax: BIRTHS_BYTES_MAX,
     gatheredBytes: OWN_REQUEST_BYTES,
     gathersTick: true,
-    isAlike: (one, other) => one.bearer === other.bearer,
-    send: (batch) => this.#send(batch),
+    isAlike: (one, other) => one.server === other.server,
+    send: (batch) => this.#sendBatch(batch),
   });
   #numbers: (InodeNumbers & { readonly next: number }) | null = null;
   #isReserving = false;
@@ -58,7 +58,7 @@ export class Creates {
   /** @param failed is told why numbers could not be had */
   constructor(
     world: World,
-    backend: Pick<BirthBackend, 'bear' | 'reserve' | 'bearer'>,
+    backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'creatingServer'>,
     failed: (error: unknown) => void,
   ) {
     this.#world = world;
@@ -73,7 +73,7 @@ export class Creates {
       numbers !== null &&
       numbers.next < numbers.first + numbers.count &&
       this.#world.nowMs() < numbers.untilMs - MARGIN_MS &&
-      numbers.bearer === this.#backend.bearer();
+      numbers.server === this.#backend.creatingServer();
     if (!isGood) this.#numbers = null;
     if (!isGood || numbers.first + numbers.count - numbers.next <= NUMBERS_LEFT_MIN) this.#reserve();
   }
@@ -84,27 +84,27 @@ export class Creates {
     const numbers = this.#numbers;
     if (numbers === null) return null;
     this.#numbers = { ...numbers, next: numbers.next + 1 };
-    return { inode: numbers.next, bearer: numbers.bearer, takesNamed: numbers.named === true };
+    return { inode: numbers.next, server: numbers.server, takesNamed: numbers.named === true };
   }
 
   /** @returns what became of the file; throws where that is not known */
-  bear(file: NewFile, bearer: string): Promise<BirthOutcome> {
-    const { promise, resolve, reject } = Promise.withResolvers<BirthOutcome>();
+  send(file: NewFile, server: string): Promise<CreateOutcome> {
+    const { promise, resolve, reject } = Promise.withResolvers<CreateOutcome>();
     const { parent, contents } = file;
-    this.#queue.add({ parent, bytes: contents.length, file, bearer, resolve, reject });
+    this.#queue.add({ parent, bytes: contents.length, file, server, resolve, reject });
     return promise;
   }
 
-  async #send(batch: readonly Waiting[]): Promise<void> {
+  async #sendBatch(batch: readonly Waiting[]): Promise<void> {
     const [first] = batch;
     if (first === undefined) return;
     try {
-      const outcomes = await this.#backend.bear(
-        first.bearer,
+      const outcomes = await this.#backend.createWithContents(
+        first.server,
         batch.map(({ file }) => file),
       );
       for (const [place, waiting] of batch.entries()) {
-        const outcome = outcomes[place] ?? ({ kind: 'unborn' } as const);
+        const outcome = outcomes[place] ?? ({ kind: 'not-created' } as const);
         this.#judge(waiting.file, outcome);
         waiting.resolve(outcome);
       }
@@ -121,11 +121,11 @@ export class Creates {
    *
    * @param outcome null where it is unknown
    */
-  #judge({ inode }: NewFile, outcome: BirthOutcome | null): void {
+  #judge({ inode }: NewFile, outcome: CreateOutcome | null): void {
     const numbers = this.#numbers;
     // It is of numbers that have been replaced since.
     if (numbers === null || inode < numbers.first || inode >= numbers.first + numbers.count) return;
-    if (outcome?.kind === 'born') {
+    if (outcome?.kind === 'created') {
       if (outcome.renew === true) this.#reserve();
     } else if (outcome?.kind !== 'refused' || isFull(outcome.error)) {
       this.#numbers = null;

@@ -4,9 +4,9 @@ import type {
   AttributeChanges,
   Attributes,
   BackendFile,
-  BirthBackend,
-  BirthOutcome,
   ContentVersion,
+  CreateOutcome,
+  DelegationBackend,
   FileState,
   NewFile,
 } from '../backend.ts';
@@ -26,8 +26,8 @@ const FINAL: ReadonlySet<string> = new Set(['exists', 'not-found', 'not-director
 
 /** The requests by which the cluster gets a file. */
 export interface CommitRequests {
-  readonly createWithContents: (file: NewFile) => Promise<BirthOutcome>;
-  readonly create: BirthBackend['make'];
+  readonly createWithContents: (file: NewFile) => Promise<CreateOutcome>;
+  readonly create: DelegationBackend['create'];
   readonly setAttributes: (inode: number, changes: AttributeChanges) => Promise<Attributes>;
   /** The file as the cluster has it. */
   readonly open: (attributes: Attributes) => BackendFile;
@@ -130,7 +130,7 @@ export class FileCommit {
 
   /** @returns null where it has to be created in the ordinary way */
   async #createWithContents(file: NewFile): Promise<Arrived | null> {
-    let outcome: BirthOutcome;
+    let outcome: CreateOutcome;
     try {
       outcome = await this.#requests.createWithContents(file);
     } catch (error) {
@@ -139,7 +139,7 @@ export class FileCommit {
       this.#attempted = 'with-contents';
       return null;
     }
-    if (outcome.kind === 'unborn') return null;
+    if (outcome.kind === 'not-created') return null;
     if (outcome.kind === 'refused') throw outcome.error;
     const { attributes, namedNs } = outcome;
     const there = this.#requests.open(attributes);

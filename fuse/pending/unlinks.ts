@@ -2,7 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import { UNLINKS_MAX } from '../../wire/request-limits.ts';
-import type { BirthBackend, FencedName, UnlinkedName, UnlinkOutcome } from '../backend.ts';
+import type { DelegationBackend, FencedName, UnlinkedName, UnlinkOutcome } from '../backend.ts';
 import { type Place, placeKey } from '../place.ts';
 import { type Budget, SHARES } from './budget.ts';
 import type { ErrorSequence } from './error-sequence.ts';
@@ -47,7 +47,7 @@ export interface UnlinkEvents {
 
 /**
  * Asynchronous unlinks: names that were acknowledged as gone, and that the cluster has still. Their requests leave at once; while one is under
- * way the next names gather. The fence: each is acknowledged under a delegation of its directory and has effect only while that delegation is held,
+ * way the next names gather. The fence: each is acknowledged under a delegation of its directory and has effect only while that delegation lasts,
  * and only on the file and the contents that were there. An unlink is sent until the cluster answers. One that is refused is dropped, and
  * reported by `fsync` of the directory (`ErrorSequence`).
  */
@@ -55,7 +55,7 @@ export class Unlinks implements PendingKind {
   readonly #world: World;
   readonly #budget: Budget;
   readonly #errors: ErrorSequence;
-  readonly #backend: Pick<BirthBackend, 'remove'>;
+  readonly #backend: Pick<DelegationBackend, 'unlink'>;
   readonly #events: UnlinkEvents;
   readonly #waitMsMax: number;
   /** By place, the oldest first. */
@@ -76,7 +76,7 @@ export class Unlinks implements PendingKind {
   constructor(
     world: World,
     pending: PendingOps,
-    backend: Pick<BirthBackend, 'remove'>,
+    backend: Pick<DelegationBackend, 'unlink'>,
     events: UnlinkEvents,
     waitMsMax: number,
   ) {
@@ -205,11 +205,11 @@ export class Unlinks implements PendingKind {
     else this.#directories.set(parent, { ...known, count: known.count - 1 });
   }
 
-  async #outcomes(batch: readonly Pending[]): ReturnType<BirthBackend['remove']> {
+  async #outcomes(batch: readonly Pending[]): ReturnType<DelegationBackend['unlink']> {
     const { signal } = this.#stopped;
     for (;;) {
       try {
-        return await this.#backend.remove(batch, { uid: batch[0]?.uid, signal });
+        return await this.#backend.unlink(batch, { uid: batch[0]?.uid, signal });
       } catch (error) {
         const isAnswered = error instanceof ServiceError && error.remedy === 'give-up';
         if (isAnswered || signal.aborted)

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { ErrorCode } from '../../base/errors.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
-import { ClusterBirths } from '../../fuse/cluster/cluster-births.ts';
+import { ClusterDelegations } from '../../fuse/cluster/cluster-delegations.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { FakeCluster, type Reaction } from '../client/fake-cluster.ts';
@@ -33,7 +33,7 @@ async function started(t: TestContext, react: (command: Command) => object | Err
       return { kind: 'answer', status: 200, text: JSON.stringify(answer) };
     };
   const client = new ClusterClient({ world: systemWorld, servers: cluster.urls });
-  const births = new ClusterBirths(client, 'v', () => undefined);
+  const births = new ClusterDelegations(client, 'v', () => undefined);
   t.after(async () => {
     await births.stop();
     await client.close();
@@ -47,7 +47,7 @@ test('names go together, each with the inode that is meant, and who removes them
     files: [0, { code: 'precondition-failed', message: 'b' }, { code: 'storage', message: 'c' }],
   };
   const { births, commands, owners } = await started(t, () => ({ ...told, atNs: '7' }));
-  const { outcomes, atNs } = await births.remove(NAMES, { uid: 12_345, signal });
+  const { outcomes, atNs } = await births.unlink(NAMES, { uid: 12_345, signal });
   assert.deepEqual(
     outcomes.map(({ kind }) => kind),
     ['removed', 'gone', 'refused'],
@@ -69,6 +69,6 @@ test('names go together, each with the inode that is meant, and who removes them
 
 test('where the fence is lost nothing is asked for once more', async (t) => {
   const { births, commands } = await started(t, () => 'fence-lost');
-  await assert.rejects(births.remove(NAMES, { uid: undefined, signal }), { code: 'fence-lost' });
+  await assert.rejects(births.unlink(NAMES, { uid: undefined, signal }), { code: 'fence-lost' });
   assert.equal(commands.length, 1);
 });

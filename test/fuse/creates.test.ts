@@ -9,7 +9,7 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import { lend } from '../../base/lent-memory.ts';
-import type { Attributes, BirthOutcome, NewFile } from '../../fuse/backend.ts';
+import type { Attributes, CreateOutcome, NewFile } from '../../fuse/backend.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';
 import { Creates } from '../../fuse/pending/creates.ts';
 import { withPendingNames } from '../../fuse/pending/pending-names.ts';
@@ -290,14 +290,14 @@ test('while no attempt succeeds and the delegation is over, the cluster says wha
   await write(handle, 'mine');
   await fileSystem.attributes(attributes.inode);
   births.fate = 'lost-before';
-  const make = births.make.bind(births);
-  births.make = () => Promise.reject(new ServiceError('unknown', 'Lost by intent'));
+  const make = births.create.bind(births);
+  births.create = () => Promise.reject(new ServiceError('unknown', 'Lost by intent'));
   births.end();
   await assert.rejects(fileSystem.flush(handle), { code: 'unknown' });
   await memory.createFile(directory, 'a', 0o600, USER, true);
   assert.equal((await fileSystem.lookup(directory, 'a')).sizeBytes, 0);
   await fileSystem.unlink(directory, 'a');
-  Object.assign(births, { make });
+  Object.assign(births, { create: make });
   await close(handle);
   assert.equal(textAt('a'), 'mine');
 });
@@ -393,11 +393,11 @@ for (const fate of ['born', 'unborn', 'lost-before', 'lost-after'] as const) {
       await write(handle, 'mine, and long');
       const theirs = () => memory.openFile(attributes.inode).write(0, [Buffer.from('theirs')]);
       const isFirst = fate === 'born';
-      const bear = births.bear.bind(births);
-      births.bear = async (...asked) => {
+      const send = births.createWithContents.bind(births);
+      births.createWithContents = async (...asked) => {
         if (isFirst && isWritten) await theirs();
         try {
-          return await bear(...asked);
+          return await send(...asked);
         } finally {
           if (!isFirst && isWritten) await theirs();
         }
@@ -415,8 +415,8 @@ test('what another mount has written since a birth of which no answer came stays
   births.fate = 'lost-after';
   const { handle, attributes } = await create('a');
   await write(handle, 'mine, and long');
-  const make = births.make.bind(births);
-  births.make = async (file) => {
+  const make = births.create.bind(births);
+  births.create = async (file) => {
     await memory.openFile(attributes.inode).write(0, [Buffer.from('theirs')]);
     return make(file);
   };
@@ -557,7 +557,7 @@ test('where numbers are refused, they are not asked for with each file', async (
   };
   const numbers = new Creates(
     systemWorld,
-    { reserve, bearer: () => 's1', bear: () => Promise.reject(refused) },
+    { reserve, creatingServer: () => 's1', createWithContents: () => Promise.reject(refused) },
     (error) => failures.push(error),
   );
   assert.equal(numbers.takeNumber(), null);
@@ -569,13 +569,13 @@ test('where numbers are refused, they are not asked for with each file', async (
 
 test('numbers whose servers took no file are not used further, and better ones replace those of a server that is away', async () => {
   let reserved = 0;
-  let outcome: BirthOutcome = { kind: 'unborn' };
+  let outcome: CreateOutcome = { kind: 'not-created' };
   const backend = {
     reserve: async (count: number) => {
-      return { first: 1_000 * ++reserved, count, bearer: 's1', untilMs: Number.POSITIVE_INFINITY };
+      return { first: 1_000 * ++reserved, count, server: 's1', untilMs: Number.POSITIVE_INFINITY };
     },
-    bearer: () => 's1',
-    bear: async () => [outcome],
+    creatingServer: () => 's1',
+    createWithContents: async () => [outcome],
   };
   const numbers = new Creates(systemWorld, backend, assert.ifError);
   const next = async (): Promise<number> => {
@@ -583,16 +583,16 @@ test('numbers whose servers took no file are not used further, and better ones r
     await turn();
     return numbers.takeNumber()?.inode ?? 0;
   };
-  const bear = async (inode: number, told: BirthOutcome): Promise<void> => {
+  const bear = async (inode: number, told: CreateOutcome): Promise<void> => {
     outcome = told;
-    await numbers.bear({ inode, contents: Buffer.alloc(1) } as unknown as NewFile, 's1');
+    await numbers.send({ inode, contents: Buffer.alloc(1) } as unknown as NewFile, 's1');
     await turn();
   };
   const [first, second] = [await next(), await next()];
-  await bear(first, { kind: 'unborn' });
+  await bear(first, { kind: 'not-created' });
   const third = await next();
   assert.deepEqual([first, second, third], [1_000, 1_001, 2_000]);
-  const born = { kind: 'born', attributes: {} as Attributes, namedNs: '1' } as const;
+  const born = { kind: 'created', attributes: {} as Attributes, namedNs: '1' } as const;
   await bear(second, { ...born, renew: true });
   assert.equal(await next(), 2_001, 'What is said of numbers that are replaced says nothing of these');
   await bear(third, born);

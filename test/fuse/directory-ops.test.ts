@@ -394,7 +394,7 @@ test('a name that was removed is gone for all who look, also when delegations ar
   const { made, births, backend, directory, hold, row, unlink, isThere } = await started(t);
   await made('a', 'b');
   await row();
-  const answer = hold(births, 'remove');
+  const answer = hold(births, 'unlink');
   assert.equal((await unlink('a')).behind, true);
   await assert.rejects(backend.lookup(directory, 'a'), isNotFound);
   const again = unlink('a');
@@ -449,7 +449,7 @@ test('nothing more is told as removed while the cluster has not answered for lon
   const names = Array.from({ length: 14 }, (_, number) => `f${number}`);
   await made(...names);
   await row();
-  const answer = hold(births, 'remove');
+  const answer = hold(births, 'unlink');
   const stepMs = ROW_MS - 1;
   for (const [place, name] of names.entries()) {
     assert.equal((await unlink(name)).behind, place * stepMs > SLOW_MS ? undefined : true, name);
@@ -481,7 +481,7 @@ test('whatever comes behind removals is done when they are: what the file is ask
   /** What is begun after a removal, and may be done when that is. */
   const behind = async (name: string, begin: () => Promise<unknown>): Promise<unknown> => {
     await row();
-    const answer = hold(births, 'remove');
+    const answer = hold(births, 'unlink');
     assert.equal((await unlink(name)).behind, true, name);
     const begun = begin();
     assert.equal(await hasEnded(begun), false, name);
@@ -497,9 +497,9 @@ test('whatever comes behind removals is done when they are: what the file is ask
       isThere('b') ? Promise.reject(quota) : symlink(...argv),
   });
   await behind('b', () => backend.symlink(directory, 'l', 'target', USER));
-  const bear = births.bear.bind(births);
-  births.bear = async (bearer, files) =>
-    files[0]?.name === 'new' ? [{ kind: 'refused', error: quota }] : bear(bearer, files);
+  const send = births.createWithContents.bind(births);
+  births.createWithContents = async (server, files) =>
+    files[0]?.name === 'new' ? [{ kind: 'refused', error: quota }] : send(server, files);
   const { attributes } = await make('new');
   await behind('c', () => backend.openFile(attributes.inode, [], attributes.contents).settle());
   await backend.unlink(directory, 'new');
@@ -523,7 +523,7 @@ test('a directory is asked for anew when what was removed from it before is gone
   const { births, make, made, hold, row, unlink, directory, isDelegated } = await started(t);
   await made('a');
   await row();
-  const answer = hold(births, 'remove');
+  const answer = hold(births, 'unlink');
   await unlink('a');
   births.end();
   const { delegated } = births.asked;

@@ -2,8 +2,8 @@ import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import type { Fence } from '../../client/delegations.ts';
 import type {
-  BirthBackend,
-  BirthOutcome,
+  CreateOutcome,
+  DelegationBackend,
   FencedName,
   FileSystemBackend,
   NewFile,
@@ -19,10 +19,10 @@ import type { MemoryBackend } from './memory-backend.ts';
 export type Fate = 'born' | 'refused' | 'unborn' | 'lost-before' | 'lost-after';
 
 /** New files and delegated directories of a cluster in memory: whatever is asked for is delegated, until a test calls it back. */
-export class MemoryBirths implements BirthBackend {
+export class MemoryBirths implements DelegationBackend {
   readonly #backend: MemoryBackend;
   readonly #delegated = new Set<number>();
-  #events: Parameters<BirthBackend['listen']>[0] = {
+  #events: Parameters<DelegationBackend['listen']>[0] = {
     recalled: async () => undefined,
     ended: () => undefined,
     flushed: async () => undefined,
@@ -98,7 +98,7 @@ export class MemoryBirths implements BirthBackend {
     this.#events.ended();
   }
 
-  listen(events: Parameters<BirthBackend['listen']>[0]): void {
+  listen(events: Parameters<DelegationBackend['listen']>[0]): void {
     this.#events = events;
   }
 
@@ -129,22 +129,22 @@ export class MemoryBirths implements BirthBackend {
   async reserve(count: number) {
     const named = this.takesNamed ? { named: true as const } : {};
     const first = this.#backend.reserve(count);
-    return { first, count, bearer: 's1', untilMs: Number.POSITIVE_INFINITY, ...named };
+    return { first, count, server: 's1', untilMs: Number.POSITIVE_INFINITY, ...named };
   }
 
-  bearer(): string {
+  creatingServer(): string {
     return 's1';
   }
 
-  async bear(_bearer: string, files: readonly NewFile[]): Promise<readonly BirthOutcome[]> {
+  async createWithContents(_server: string, files: readonly NewFile[]): Promise<readonly CreateOutcome[]> {
     this.requests.push(files.length);
     await this.held;
     const { fate } = this;
     if (fate === 'lost-before') throw new ServiceError('unknown', 'Lost by intent');
-    if (fate === 'unborn') return files.map(() => ({ kind: 'unborn' }));
+    if (fate === 'unborn') return files.map(() => ({ kind: 'not-created' }));
     const refused = new ServiceError('quota-exceeded', 'Refused by intent');
     if (fate === 'refused') return files.map(() => ({ kind: 'refused', error: refused }));
-    const outcomes: BirthOutcome[] = [];
+    const outcomes: CreateOutcome[] = [];
     for (const file of files) {
       try {
         const attributes =
@@ -152,11 +152,11 @@ export class MemoryBirths implements BirthBackend {
             ? await this.#backend.fillNumbered(file)
             : await this.#backend.makeNumbered(file, true);
         if (attributes === null) {
-          outcomes.push({ kind: 'unborn' });
+          outcomes.push({ kind: 'not-created' });
           continue;
         }
         const { changedNs } = await this.#backend.attributes(file.parent);
-        outcomes.push({ kind: 'born', attributes, namedNs: changedNs });
+        outcomes.push({ kind: 'created', attributes, namedNs: changedNs });
       } catch (error) {
         if (!(error instanceof ServiceError)) throw error;
         outcomes.push({ kind: 'refused', error });
@@ -166,14 +166,14 @@ export class MemoryBirths implements BirthBackend {
     return outcomes;
   }
 
-  async make(file: NewFile) {
+  async create(file: NewFile) {
     const created = this.#backend.inodeAt(file.parent, file.name) !== file.inode;
     const attributes = await this.#backend.makeNumbered(file, false);
     const { changedNs: namedNs } = await this.#backend.attributes(file.parent);
     return { attributes, created, namedNs };
   }
 
-  async remove(names: readonly FencedName[], { signal }: Parameters<BirthBackend['remove']>[1]) {
+  async unlink(names: readonly FencedName[], { signal }: Parameters<DelegationBackend['unlink']>[1]) {
     this.removals.push(names.map(({ name }) => name));
     await Promise.race([this.held, aborted(signal)]);
     const fate = this.removalFate;

@@ -10,8 +10,8 @@ import { Prng } from '../../base/prng.ts';
 import type {
   Attributes,
   BackendFile,
-  BirthOutcome,
   ContentVersion,
+  CreateOutcome,
   FileState,
   NewFile,
 } from '../../fuse/backend.ts';
@@ -28,7 +28,7 @@ const BEFORE: Attributes = {
   contents: { epoch: 0, seq: 0 },
 };
 
-type Outcome = BirthOutcome['kind'] | 'unknown';
+type Outcome = CreateOutcome['kind'] | 'unknown';
 
 /** A new file, and what the cluster was told. */
 function started(isNamed = false) {
@@ -36,7 +36,7 @@ function started(isNamed = false) {
   const told = { keptBytes: 0, failed: 0, lost: 0, reported: [] as boolean[], doubted: 0, there: 0 };
   const cluster = {
     /** What becomes of its birth. */
-    outcome: 'born' as Outcome,
+    outcome: 'created' as Outcome,
     /** Bytes that a file made in the ordinary way has already. */
     foundBytes: 0,
     /** Whether such a file is made by that request. */
@@ -99,9 +99,9 @@ function started(isNamed = false) {
       await cluster.answer;
       cluster.born = { ...whole, contents: Uint8Array.from(whole.contents) };
       if (outcome === 'unknown') throw new Error('Lost by intent');
-      if (outcome === 'unborn') return { kind: 'unborn' };
+      if (outcome === 'not-created') return { kind: 'not-created' };
       if (outcome === 'refused') return { kind: 'refused', error: cluster.refusal };
-      return { kind: 'born', attributes: attributesOf(whole.contents.length), namedNs: '3' };
+      return { kind: 'created', attributes: attributesOf(whole.contents.length), namedNs: '3' };
     },
     create: async () => {
       calls.push('make');
@@ -246,7 +246,7 @@ test('while the cluster is told of it, and where it may know of it, nothing is c
   const { file, cluster, calls } = started();
   const { promise, resolve } = Promise.withResolvers<void>();
   cluster.answer = promise;
-  cluster.outcome = 'unborn';
+  cluster.outcome = 'not-created';
   cluster.makeFails = new Error('Fails by intent');
   assert.ok(file.takes({ mode: 0o600 }) && file.keeps(1));
   const coming = assert.rejects(file.commit.start('with-contents'));
@@ -275,7 +275,7 @@ test('the catalog is told of what it was not borne with, and of nothing else', a
   await borne.file.settle();
   assert.deepEqual(borne.calls, ['bear', 'append', 'settle']);
   const made = started();
-  made.cluster.outcome = 'unborn';
+  made.cluster.outcome = 'not-created';
   await made.file.settle();
   assert.deepEqual(made.calls, ['bear', 'make', 'settle']);
 });
@@ -304,15 +304,15 @@ test('what is given up takes no memory, and neither does what comes to the clust
   cluster.outcome = 'refused';
   for (let round = 0; round < 2; round++) await assert.rejects(file.settle(), /Refused/);
   assert.deepEqual([told.keptBytes, told.lost], [0, 2]);
-  cluster.outcome = 'born';
+  cluster.outcome = 'created';
   await file.settle();
   assert.equal(told.keptBytes, 0);
 });
 
 test('where it is made in the ordinary way it has the times that programs have seen', async () => {
   for (const [outcome, isTouched, text, expected] of [
-    ['unborn', false, '', ['bear', 'make']],
-    ['unborn', true, '', ['bear', 'make', 'times 5']],
+    ['not-created', false, '', ['bear', 'make']],
+    ['not-created', true, '', ['bear', 'make', 'times 5']],
     ['unknown', true, 'text', ['bear', 'make', 'write on 0.0', 'times 5']],
   ] as const) {
     const { file, cluster, calls } = started();
@@ -364,7 +364,7 @@ for (const isNamed of [false, true]) {
       test(`contents are written to the file as it was created, or not at all (${isNamed ? 'named, ' : ''}${attempt}, ${since})`, async () => {
         const { file, cluster, calls, told } = started(isNamed);
         await file.append(bytesOf('text'));
-        cluster.outcome = 'unborn';
+        cluster.outcome = 'not-created';
         if (!isFirst) {
           if (isNamed) cluster.outcome = 'unknown';
           else {
@@ -408,7 +408,7 @@ test('where another client has the name nothing is written to its file, and no a
   const taken = new ServiceError('exists', 'Taken by intent');
   for (const [outcome, expected] of [
     ['refused', ['bear']],
-    ['unborn', ['bear', 'make']],
+    ['not-created', ['bear', 'make']],
     ['unknown', ['bear', 'make']],
   ] as const) {
     const { file, cluster, calls, told } = started();
@@ -419,7 +419,7 @@ test('where another client has the name nothing is written to its file, and no a
       [file.commit.isUnsent, file.keeps(9), file.takes({ mode: 0o600 })],
       [false, false, false],
     );
-    Object.assign(cluster, { outcome: 'born', makeFails: null });
+    Object.assign(cluster, { outcome: 'created', makeFails: null });
     await assert.rejects(file.append(bytesOf('more')), taken);
     await assert.rejects(file.flush(), taken);
     assert.deepEqual(Buffer.from(await file.read(0, 9)), bytesOf('text'), 'Its own programs read it still');

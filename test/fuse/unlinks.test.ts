@@ -458,7 +458,7 @@ function begun(refused: readonly string[] = [], atNs: string | null = null) {
     systemWorld,
     new PendingOps(systemWorld),
     {
-      async remove(removed, { uid }) {
+      async unlink(removed, { uid }) {
         requests.push({ names: removed, uid });
         await promise;
         const outcome = (name: string) =>

@@ -62,7 +62,7 @@ function watch<Instance extends object, Name extends Method<Instance>>(
 }
 
 // Mounts.
-watch('path: a file is created with its contents', Creates, 'bear', undefined, ofMountWork);
+watch('path: a file is created with its contents', Creates, 'send', undefined, ofMountWork);
 watch('path: a directory is delegated', DelegationRequests, 'settled');
 watch(
   'path: a name is known in a delegated directory',

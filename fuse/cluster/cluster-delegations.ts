@@ -2,8 +2,8 @@ import { ServiceError } from '../../base/errors.ts';
 import type { ClusterClient } from '../../client/cluster-client.ts';
 import { Delegations, type Fence, fencedBy } from '../../client/delegations.ts';
 import type {
-  BirthBackend,
-  BirthOutcome,
+  CreateOutcome,
+  DelegationBackend,
   FencedName,
   InodeNumbers,
   ListedPage,
@@ -12,13 +12,13 @@ import type {
 } from '../backend.ts';
 import { NAMELESS_USERS, type Users } from './users.ts';
 
-type Events = Parameters<BirthBackend['listen']>[0];
+type Events = Parameters<DelegationBackend['listen']>[0];
 
 /** A removal is sent again after so long, in milliseconds, however long the cluster has been silent. */
 const ATTEMPT_MS_MAX = 10_000;
 
 /** New files and delegated directories of a real cluster, through the client library. */
-export class ClusterBirths implements BirthBackend {
+export class ClusterDelegations implements DelegationBackend {
   readonly delegations: Delegations;
   readonly #client: ClusterClient;
   readonly #volume: string;
@@ -64,28 +64,29 @@ export class ClusterBirths implements BirthBackend {
     return this.delegations.ask(directory, countMax);
   }
 
-  reserve(count: number): Promise<InodeNumbers> {
-    return this.#client.reserveInodes(count, { volume: this.#volume });
+  async reserve(count: number): Promise<InodeNumbers> {
+    const { bearer, ...numbers } = await this.#client.reserveInodes(count, { volume: this.#volume });
+    return { ...numbers, server: bearer };
   }
 
-  bearer(): string | null {
+  creatingServer(): string | null {
     return this.#client.catalogPrimary;
   }
 
-  async bear(bearer: string, files: readonly NewFile[]): Promise<readonly BirthOutcome[]> {
+  async createWithContents(server: string, files: readonly NewFile[]): Promise<readonly CreateOutcome[]> {
     const owner = this.delegations.asOwner(files.map(({ parent }) => parent));
-    const outcomes = await this.#client.bear(bearer, files, owner);
-    return outcomes.map((outcome): BirthOutcome => {
-      if (outcome.kind === 'unborn') return outcome;
+    const outcomes = await this.#client.bear(server, files, owner);
+    return outcomes.map((outcome): CreateOutcome => {
+      if (outcome.kind === 'unborn') return { kind: 'not-created' };
       if (outcome.kind === 'born') {
-        this.#client.noteMaker(outcome.attributes, bearer);
-        return outcome;
+        this.#client.noteMaker(outcome.attributes, server);
+        return { ...outcome, kind: 'created' };
       }
       return { kind: 'refused', error: new ServiceError(outcome.code, outcome.message) };
     });
   }
 
-  async make(file: NewFile, whose: 'own' | 'catalog' = 'own'): ReturnType<BirthBackend['make']> {
+  async create(file: NewFile, whose: 'own' | 'catalog' = 'own'): ReturnType<DelegationBackend['create']> {
     const { parent, name, inode, mode, uid, gid, accessedNs, modifiedNs, changedNs } = file;
     const reserved = { inode, owner: this.#client.inodeOwner };
     const times = whose === 'own' ? { times: { accessedNs, modifiedNs, changedNs } } : {};
@@ -100,10 +101,10 @@ export class ClusterBirths implements BirthBackend {
     return this.delegations.fenceOf(directory);
   }
 
-  async remove(
+  async unlink(
     names: readonly FencedName[],
-    { uid, signal }: Parameters<BirthBackend['remove']>[1],
-  ): ReturnType<BirthBackend['remove']> {
+    { uid, signal }: Parameters<DelegationBackend['unlink']>[1],
+  ): ReturnType<DelegationBackend['unlink']> {
     const command = {
       kind: 'unlink-fenced' as const,
       files: names.map(({ parent, name, inode }) => ({ parent, name, inode })),

@@ -1,0 +1,93 @@
+import type { FencedName, FileSystemBackend } from '../backend.ts';
+import type { Place } from '../place.ts';
+import type { DirectoryOps, DirectoryParts } from './directory-ops.ts';
+
+/** So many files of a streak are removed at the cluster before others are ahead of it. */
+const SHOWN_COUNT = 2;
+/** After so many in a streak more are likely to follow: to ask for the directory costs as much as two. */
+const REMOVED_COUNT = 8;
+const STICKY = 0o1000;
+
+/** Unlinks: of streaks in directories that are delegated to this mount, ahead of the cluster, else at the cluster. */
+export class AsyncUnlinks {
+  readonly #parts: DirectoryParts;
+  readonly #ops: DirectoryOps;
+
+  constructor(parts: DirectoryParts, ops: DirectoryOps) {
+    this.#parts = parts;
+    this.#ops = ops;
+  }
+
+  /** Removes a name; ahead of the cluster where only the death of this mount shows the difference. */
+  async unlink(
+    place: Place,
+    uid: number | undefined,
+    isOpen: (inode: number) => boolean,
+  ): ReturnType<FileSystemBackend['unlink']> {
+    this.#ops.streaks.began(place.parent);
+    try {
+      return await this.#unlink(place, uid, isOpen);
+    } catch (error) {
+      this.#ops.streaks.end(place.parent);
+      throw error;
+    }
+  }
+
+  async #unlink(
+    place: Place,
+    uid: number | undefined,
+    isOpen: (inode: number) => boolean,
+  ): ReturnType<FileSystemBackend['unlink']> {
+    const { parent, name } = place;
+    await this.#ops.requests.settled(parent);
+    await this.#ops.flush({ kind: 'name', ...place });
+    await this.#ops.unlinks.room();
+    const removable = this.#removable(place, isOpen);
+    if (removable !== null) {
+      this.#parts.delegation.use();
+      this.#ops.streaks.removed(parent);
+      this.#ops.changed(place, 'free');
+      const atNs = this.#ops.unlinks.add(removable, uid);
+      return { inode: removable.inode, links: 0, atNs, behind: true };
+    }
+    const left = await this.#ops.changing(
+      [place],
+      () => this.#parts.backend.unlink(parent, name, uid),
+      () => ['free'],
+    );
+    if (left.atNs !== undefined) this.#ops.unlinks.heard(left.atNs);
+    this.#removedAtCluster(parent);
+    return left;
+  }
+
+  /** @returns the file whose removal can be acknowledged ahead of the cluster */
+  #removable(place: Place, isOpen: (inode: number) => boolean): FencedName | null {
+    const directory = this.#parts.cache.delegations.of(place.parent);
+    if (directory === undefined || this.#ops.unlinks.isSlow) return null;
+    const named = this.#parts.cache.delegations.stateOf(place);
+    if (
+      typeof named === 'string' ||
+      named.kind !== 'file' ||
+      !this.#parts.cache.delegations.hasOneName(named)
+    )
+      return null;
+    const { inode } = named;
+    if (isOpen(inode)) return null;
+    const isPlain = (directory.attributes.mode & STICKY) === 0;
+    if (!isPlain || this.#ops.streaks.lengthOf(place.parent) < SHOWN_COUNT) return null;
+    const contents = this.#ops.contents.of(inode);
+    const fence = this.#parts.delegation.fenceOf(place.parent);
+    if (contents === undefined || fence === null) return null;
+    const { parent, name } = place;
+    return { parent, name, inode, contents, fence };
+  }
+
+  #removedAtCluster(parent: number): void {
+    const count = this.#ops.streaks.removed(parent);
+    if (count < SHOWN_COUNT) return;
+    this.#parts.delegation.use();
+    const directory = this.#parts.cache.delegations.of(parent);
+    if (directory !== undefined) void this.#ops.requests.learnMore(directory);
+    else if (count >= REMOVED_COUNT) void this.#ops.requests.send(parent);
+  }
+}

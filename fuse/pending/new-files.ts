@@ -1,0 +1,216 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
+import { ServiceError } from '../../base/errors.ts';
+import { nowNs } from '../../base/times.ts';
+import type { Attributes, CreateOutcome, FileSystemBackend, NewFile, Owner } from '../backend.ts';
+import { namedInode } from '../metadata/delegated-directories.ts';
+import type { Place } from '../place.ts';
+import { Creates, type InodeNumber } from './creates.ts';
+import type { DirectoryOps, DirectoryParts } from './directory-ops.ts';
+import { FLUSH_ALL } from './pending-ops.ts';
+import { UncommittedFile, type UncommittedFileParts } from './uncommitted-file.ts';
+import { emptyFile } from './uncommitted-files.ts';
+import { isOverQuota } from './unlinks.ts';
+
+/** A second file in a directory within this time: more are likely to be created there. */
+const AGAIN_MS = 2_000;
+/** Directories of which that is remembered. */
+const DIRECTORIES_MAX = 1_000;
+const SET_GROUP_ID = 0o2000;
+
+/** Creates files: here, in directories that are delegated to this mount, else at the cluster. */
+export class NewFiles {
+  readonly #parts: DirectoryParts;
+  readonly #ops: DirectoryOps;
+  readonly #creates: Creates;
+  /** When a file was created in a directory at the cluster. */
+  readonly #createdMs = new BoundedMap<number, number>(DIRECTORIES_MAX);
+  /** Files of the volume can be created with contents; not known before the first of them was created. */
+  #isPossible = false;
+  /** The volume has a quota: growth is asked for before contents of a file that has its name are stored. */
+  #isLimited = false;
+
+  constructor(parts: DirectoryParts, ops: DirectoryOps) {
+    const { world, delegation, log } = parts;
+    this.#parts = parts;
+    this.#ops = ops;
+    this.#creates = new Creates(world, delegation, (error) => {
+      log('debug', 'no numbers for new files', { error: String(error) });
+    });
+  }
+
+  /** @throws ServiceError `exists` */
+  async create(
+    place: Place,
+    mode: number,
+    owner: Owner,
+    exclusive: boolean,
+  ): ReturnType<FileSystemBackend['createFile']> {
+    const { parent, name } = place;
+    await this.#ops.requests.settled(parent);
+    // The name is free once its last file has lost it at the cluster, or has kept it.
+    await this.#ops.unlinks.flush({ kind: 'name', ...place });
+    const { budget } = this.#ops.files;
+    while (budget.isFull && this.#ops.isDelegated(parent)) await budget.released();
+    const uncommitted = this.#ops.files.at(place);
+    if (uncommitted !== undefined) {
+      if (exclusive) throw new ServiceError('exists', `There is a "${name}" already`);
+      return { attributes: uncommitted.attributes, created: false };
+    }
+    // A program takes an exclusive create for a lock: the answer is the catalog's. This process may be paused between any check
+    // of its delegation and the answer, while another client creates the name.
+    const named = exclusive ? await this.#createNamed(place, mode, owner) : null;
+    if (named !== null) return { attributes: named, created: true };
+    const here = exclusive ? null : this.#createHere(place, mode, owner);
+    if (here !== null) return { attributes: here, created: true, uncommitted: true };
+    this.prepare();
+    const result = await this.#ops.changing(
+      [place],
+      () => this.#parts.backend.createFile(parent, name, mode, owner, exclusive),
+      ({ attributes }) => [namedInode(attributes)],
+    );
+    if (result.created) this.#createdAtCluster(parent, result.attributes);
+    return result;
+  }
+
+  /** Names are about to be created: directories can be delegated, and files have numbers. */
+  prepare(): void {
+    this.#parts.delegation.use();
+    if (this.#isPossible) this.#creates.prepare();
+  }
+
+  /** @returns the attributes of a new file that only this mount has; null where it has to be created at the cluster */
+  #createHere(place: Place, mode: number, owner: Owner): Attributes | null {
+    const { parent } = place;
+    const { uid, gid, umask = 0 } = owner;
+    const directory = this.#parts.cache.delegations.of(parent);
+    const isPlain = directory?.attributes.xattrs === 0;
+    if (!this.#isPossible || !isPlain || this.#parts.cache.delegations.stateOf(place) !== 'free') return null;
+    const number = this.#creates.takeNumber();
+    if (number === null) return null;
+    this.#parts.delegation.use();
+    const inheritsGroup = (directory.attributes.mode & SET_GROUP_ID) !== 0;
+    const group = inheritsGroup ? directory.attributes.gid : gid;
+    const attributes = emptyFile(
+      number.inode,
+      mode & ~umask,
+      { uid, gid: group },
+      String(nowNs(this.#parts.world)),
+    );
+    this.#keep(place, attributes, number, { inheritsGroup, isNamed: false });
+    return attributes;
+  }
+
+  /**
+   * Has the catalog create a file by a reserved number, and keeps its contents until it is closed: they travel as those of files that
+   * only this mount has.
+   *
+   * @returns null where that cannot be
+   * @throws ServiceError `exists`
+   */
+  async #createNamed(place: Place, mode: number, owner: Owner): Promise<Attributes | null> {
+    const { uid, gid, umask = 0 } = owner;
+    const directory = this.#parts.cache.delegations.of(place.parent);
+    if (!this.#isPossible || this.#isLimited || directory?.attributes.xattrs !== 0) return null;
+    const number = this.#creates.takeNumber();
+    if (number?.takesNamed !== true) return null;
+    this.#parts.delegation.use();
+    const atNs = String(nowNs(this.#parts.world));
+    const file: NewFile = {
+      ...{ ...place, inode: number.inode, mode: mode & ~umask, uid, gid },
+      ...{ accessedNs: atNs, modifiedNs: atNs, changedNs: atNs, contents: new Uint8Array(0) },
+    };
+    const made = await this.#ops
+      .changing(
+        [place],
+        () => this.#parts.delegation.create(file, 'catalog'),
+        ({ attributes }) => [namedInode(attributes)],
+      )
+      .catch((error: unknown) => {
+        // The number is void; the catalog has created nothing.
+        if (error instanceof ServiceError && error.code === 'precondition-failed') return null;
+        throw error;
+      });
+    if (made === null) return null;
+    const { attributes } = made;
+    this.#learn(attributes);
+    if (!this.#isPossible || this.#isLimited || !this.#ops.isDelegated(place.parent)) return attributes;
+    this.#keep(place, { ...attributes, live: false }, number, { inheritsGroup: false, isNamed: true });
+    return attributes;
+  }
+
+  #keep(
+    place: Place,
+    attributes: Attributes,
+    number: InodeNumber,
+    { inheritsGroup, isNamed }: { readonly inheritsGroup: boolean; readonly isNamed: boolean },
+  ): void {
+    const { parent } = place;
+    const parts: UncommittedFileParts = {
+      createWithContents: (whole) => this.#send(whole, number.server),
+      create: (whole) => this.#parts.delegation.create(whole),
+      setAttributes: (inode, changes) => this.#parts.backend.setAttributes(inode, changes),
+      open: (there) => {
+        const { inode, replicas, contents } = there;
+        this.#ops.contents.learn(there, this.#ops.contents.request());
+        return this.#ops.open(inode, replicas, contents);
+      },
+      committed: (_, namedNs) => {
+        this.#ops.files.delete(file);
+        if (!isNamed) this.#parts.cache.named(parent, namedNs);
+      },
+      failed: (_, error) => {
+        if (!file.commit.isRefused && !isRefusal(error) && this.#ops.isDelegated(parent)) return;
+        this.#ops.files.dropName(file);
+        this.#ops.lost(file);
+      },
+      lost: ({ name, inode }, error, isReported) => {
+        this.#ops.files.delete(file);
+        this.#ops.lost(file);
+        if (isReported) return;
+        const facts = { directory: parent, name, file: inode, error: String(error) };
+        this.#parts.log('error', 'a file that was closed is not stored', facts);
+        this.#parts.pending.errors.set({ kind: 'directory', inode: parent }, error);
+        this.#parts.late({ operation: 'create', directory: parent, name, error });
+      },
+      unknown: ({ inode }, error) => {
+        this.#parts.log('info', 'a new file is created in the ordinary way', {
+          file: inode,
+          error: String(error),
+        });
+      },
+      budget: this.#ops.files.budget,
+      inheritsGroup,
+    };
+    const file: UncommittedFile = new UncommittedFile(this.#parts.world, place, attributes, parts, isNamed);
+    this.#ops.files.add(file);
+    this.#ops.changed(file, namedInode(attributes));
+  }
+
+  /** A file that was refused for want of a quota may have space once earlier unlinks are executed: it is created in the ordinary way then. */
+  async #send(file: NewFile, server: string): Promise<CreateOutcome> {
+    const { isEmpty } = this.#ops.unlinks;
+    const outcome = await this.#creates.send(file, server);
+    if (isEmpty || outcome.kind !== 'refused' || !isOverQuota(outcome.error)) return outcome;
+    await this.#ops.unlinks.flush(FLUSH_ALL);
+    return { kind: 'not-created' };
+  }
+
+  #learn({ policy = 'quorum', allowedBytes }: Attributes): void {
+    this.#isPossible = policy === 'quorum';
+    this.#isLimited = allowedBytes !== undefined;
+  }
+
+  #createdAtCluster(parent: number, attributes: Attributes): void {
+    this.#learn(attributes);
+    this.prepare();
+    const nowMs = this.#parts.world.nowMs();
+    const isAgain = nowMs - (this.#createdMs.get(parent) ?? Number.NEGATIVE_INFINITY) < AGAIN_MS;
+    this.#createdMs.set(parent, nowMs);
+    if (this.#isPossible && isAgain && !this.#ops.isDelegated(parent)) void this.#ops.requests.send(parent);
+  }
+}
+
+/** The cluster has answered that it does not have the file. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof ServiceError && error.remedy === 'give-up';
+}
