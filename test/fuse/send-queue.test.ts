@@ -1,0 +1,104 @@
+/** Goal: operations of a kind travel together as its row says, and all kinds count in one budget. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { Budget } from '../../fuse/pending/budget.ts';
+import { type Sender, SendQueue } from '../../fuse/pending/send-queue.ts';
+import { FORGETS_MAX } from '../../wire/request-limits.ts';
+import { systemWorld } from '../../world/system-world.ts';
+
+interface Op {
+  readonly parent: number;
+  readonly bytes: number;
+}
+
+/** A queue of one kind, and its requests; each is answered once `answer` is called for it. */
+function started(row: Partial<Sender<Op>>) {
+  const requests: { readonly batch: readonly Op[]; readonly answer: () => void }[] = [];
+  const queue = new SendQueue<Op>({
+    ...{ requestsMax: 1, countMax: 100, ...row },
+    send: (batch) => new Promise((answer) => requests.push({ batch, answer })),
+  });
+  const add = (bytes: number, parent = 1): void => queue.add({ parent, bytes });
+  const sizes = (): number[][] => requests.map(({ batch }) => batch.map(({ bytes }) => bytes));
+  return { add, requests, sizes };
+}
+
+test('the first operation leaves at once, and the next ones gather until it is answered', async () => {
+  const { add, requests, sizes } = started({});
+  for (const bytes of [1, 2, 3]) add(bytes);
+  assert.deepEqual(sizes(), [[1]]);
+  requests[0]?.answer();
+  await turn();
+  assert.deepEqual(sizes(), [[1], [2, 3]]);
+});
+
+test('operations of one tick travel together, and many bytes do not wait for a request under way', async () => {
+  const { add, sizes } = started({ gathersTick: true, requestsMax: 2, gatheredBytes: 10 });
+  for (const bytes of [1, 2]) add(bytes);
+  assert.deepEqual(sizes(), []);
+  await turn();
+  add(9);
+  await turn();
+  assert.deepEqual(sizes(), [[1, 2]], 'They gather');
+  add(1);
+  await turn();
+  assert.deepEqual(sizes(), [
+    [1, 2],
+    [9, 1],
+  ]);
+  add(100);
+  await turn();
+  assert.equal(sizes().length, 2, 'No more requests at a time');
+});
+
+test('a request has no more operations, bytes and directories than it may, and only such as are alike', async () => {
+  const isAlike = (one: Op, other: Op): boolean => one.bytes % 2 === other.bytes % 2;
+  const { add, requests, sizes } = started({ countMax: 3, bytesMax: 10, isAlike });
+  add(1);
+  for (const bytes of [2, 4, 3, 6, 2, 0]) add(bytes);
+  for (let request = 0; request < 4; request++) {
+    requests[request]?.answer();
+    await turn();
+  }
+  assert.deepEqual(sizes(), [[1], [2, 4, 2], [3], [6, 0]]);
+  const wide = started({});
+  wide.add(1);
+  for (let parent = 0; parent <= FORGETS_MAX; parent++) wide.add(1, parent);
+  wide.requests[0]?.answer();
+  await turn();
+  assert.equal(wide.requests[1]?.batch.length, FORGETS_MAX);
+});
+
+test('a share counts in the whole budget, and what its release admits', async () => {
+  const whole = new Budget(systemWorld, { bytesMax: 10 });
+  const creates = whole.share({ countMax: 2, bytesMax: 8 });
+  const writes = whole.share({ bytesMax: 10 });
+  creates.add(1, 6);
+  assert.deepEqual([creates.isFull, whole.bytes, writes.tryReserve(5)], [false, 6, false]);
+  let isAdmitted = false;
+  const waiting = writes.reserve(5, 60_000).then(() => {
+    isAdmitted = true;
+  });
+  await turn();
+  assert.deepEqual([isAdmitted, writes.bytes, whole.bytes], [false, 5, 6]);
+  const released = creates.released();
+  creates.release(6, 1);
+  await Promise.all([waiting, released]);
+  assert.deepEqual([writes.bytes, whole.bytes], [5, 5]);
+  creates.add(2, 0);
+  assert.ok(creates.isFull, 'By its operations');
+  creates.release(0, 2);
+  creates.add(0, 6);
+  assert.ok(creates.isFull, 'The whole is over its limit');
+});
+
+test('bytes that are not admitted in time are given back', async () => {
+  const whole = new Budget(systemWorld, { bytesMax: 10 });
+  const file = whole.share({ bytesMax: 10 });
+  whole.add(0, 10);
+  await assert.rejects(file.reserve(5, 10), { errno: 'ETIMEDOUT' });
+  assert.equal(file.bytes, 0);
+  whole.release(10);
+  assert.ok(file.tryReserve(10));
+});
