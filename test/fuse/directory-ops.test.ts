@@ -413,7 +413,7 @@ test('a mount with leases answers for a directory with pending unlinks itself, a
   await made('a', 'b');
   await row();
   const before = await backend.attributes(directory);
-  const remove = hold(births, 'remove');
+  const remove = hold(births, 'unlink');
   await unlink('a');
   assert.ok(backend.isChanging(directory), 'The kernel caches no times of it');
   const estimated = await backend.attributes(directory);
