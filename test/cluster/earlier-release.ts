@@ -52,7 +52,7 @@ const EARLIER_CLIENT: readonly Mutation[] = [
   { file: 'client/main.ts', find: 'addTrashCommands($program);', replace: '' },
   {
     file: 'fuse/composition.ts',
-    find: 'new ClusterBirths($client, $volume, $failed, $users)',
+    find: 'new ClusterDelegations($client, $volume, $failed, $users)',
     replace: 'null',
   },
 ];
