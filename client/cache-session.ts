@@ -103,17 +103,19 @@ export class CacheSession {
 
   /**
    * Ends the session here at once and begins another: the outcome of a command that names this one is unknown, and the command may still
-   * be executed without a recall of what this session was granted. The primary learns of the end when nothing fenced is under way any more.
+   * be executed without a recall of what this session was granted. The primary learns of the end when nothing fenced is under way any more,
+   * and the session's time is over: until then the kernel uses attributes that were granted under it.
    */
   renounce(): void {
     const session = this.#session;
     if (session === null) return;
+    const flushed = this.#parts.flushed?.() ?? Promise.resolve();
+    const over = this.#parts.world.sleep(this.leftMs);
     this.#end();
     this.#acked = 0;
-    const left = (): void => {
+    void Promise.allSettled([flushed, over]).then(() => {
       this.#left = session;
-    };
-    void (this.#parts.flushed?.() ?? Promise.resolve()).then(left, left);
+    });
   }
 
   /** Uses no grant any more. */
