@@ -2,7 +2,7 @@ import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { Answered } from '../answered.ts';
 import type { Attributes, BackendFile, BackendLock, FileState } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
-import { lockLost } from '../errno.ts';
+import { ErrnoError, errnoName, lockLost, messageOf } from '../errno.ts';
 import { WriteBehind } from '../pending/write-behind.ts';
 import type { MountedTransport } from '../transport.ts';
 import { KnownContents } from './known-contents.ts';
@@ -179,8 +179,14 @@ export class OpenFile {
     pages.closed(isOwn && !this.writes.dirty ? newest : null);
   }
 
+  /** @throws ErrnoError `EIO` where the cluster has lost the file: fsync has no error of its own for that */
   async persist(): Promise<void> {
-    this.known.learn(await this.#bounded(this.#backend.flush(), 'A flush'));
+    try {
+      this.known.learn(await this.#bounded(this.#backend.flush(), 'A flush'));
+    } catch (error) {
+      if (errnoName(error) !== 'ENOENT') throw error;
+      throw new ErrnoError('EIO', `What was written before is not stored: ${messageOf(error)}`);
+    }
   }
 
   /**

@@ -3,6 +3,7 @@ import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
 import { ServiceError } from '../../base/errors.ts';
 import type { ContentVersion } from '../../fuse/backend.ts';
+import { ErrnoError } from '../../fuse/errno.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryBackend } from './memory-backend.ts';
@@ -132,4 +133,17 @@ test('a sync of all returns an error of a file to each descriptor of the root th
     await fileSystem.persistDirectory(ROOT, root);
   }
   await fileSystem.persistDirectory(ROOT, await fileSystem.openDirectory(ROOT));
+});
+
+test('a sync of a file that the cluster has lost fails as one of a disk', async (t) => {
+  class Losing extends MemoryBackend {
+    override openFile(inode: number) {
+      const file = super.openFile(inode);
+      const flush = () => Promise.reject(new ServiceError('not-found', `There is no inode ${inode}`));
+      return { ...file, flush };
+    }
+  }
+  const { fileSystem, open } = await opened(t, new Losing());
+  const isEio = (error: unknown): boolean => error instanceof ErrnoError && error.errno === 'EIO';
+  await assert.rejects(fileSystem.persist(await open()), isEio);
 });
