@@ -14,7 +14,7 @@ export interface RenameKind {
 }
 
 /**
- * Changes of names by this mount. While one is under way, answers about its names and directories are not cached; after it, the
+ * Changes of names by this mount. Answers about its names and directories that were requested before one are not cached; after it, the
  * cache has what the cluster has answered, or nothing where the outcome is unknown.
  */
 export class OwnChanges {
