@@ -57,6 +57,8 @@ class PatientTimer implements Timer {
   }
 
   #look(): void {
+    // Cancelled while a test had replaced `clearTimeout`: Node's timer was left.
+    if (this.#dueMs === Number.POSITIVE_INFINITY) return;
     const leftMs = this.#dueMs - nowMs();
     if (leftMs > 0) {
       this.#timer = this.#wait(leftMs);

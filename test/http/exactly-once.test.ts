@@ -20,8 +20,11 @@ import { FakeCluster } from './fake-services.ts';
 const TUS = { 'tus-resumable': '1.0.0' };
 const PATH = '/v1/files/main/x';
 
-async function started(t: { after(work: () => Promise<void>): void }): Promise<FakeCluster> {
-  const cluster = await FakeCluster.start();
+async function started(
+  t: { after(work: () => Promise<void>): void },
+  options: Parameters<typeof FakeCluster.start>[0] = {},
+): Promise<FakeCluster> {
+  const cluster = await FakeCluster.start(options);
   t.after(() => cluster.close());
   return cluster;
 }
@@ -306,7 +309,8 @@ test('commands that were refused, however many, do not make a flush miss one tha
 });
 
 test('a command that waits for its flush is remembered, whatever else its server executes meanwhile', async (t) => {
-  const cluster = await started(t);
+  // The held request waits for as long as all others take.
+  const cluster = await started(t, { operationTimeoutMs: 120_000 });
   const { url } = cluster.server(0);
   assert.equal((await ask(url, 'PUT', PATH, { body: 'x' })).status, 201);
   const { promise: held, resolve: reached } = Promise.withResolvers<void>();
