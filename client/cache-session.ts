@@ -110,7 +110,8 @@ export class CacheSession {
     const session = this.#session;
     if (session === null) return;
     const flushed = this.#parts.flushed?.() ?? Promise.resolve();
-    const over = this.#parts.world.sleep(this.leftMs);
+    // No process stays for it: a session that nobody renews ends by itself.
+    const over = this.#parts.world.sleep(this.leftMs, { unref: true });
     this.#end();
     this.#acked = 0;
     void Promise.allSettled([flushed, over]).then(() => {

@@ -142,7 +142,7 @@ function movedPath(path: string, from: string, to: string): string {
 function pathOf(volume: string, text: string): string {
   const place = parseRemotePath(text.startsWith('/') ? `${volume}:${text}` : text);
   if (place.volume === volume) return place.path;
-  throw preconditionFailure(`Cannot restore to ${text}: a file comes back to its volume, ${volume}`);
+  throw preconditionFailure(`Cannot restore to ${text}: a file is restored to its volume, ${volume}`);
 }
 
 function placeOf(text: string): RemotePath {

@@ -12,7 +12,7 @@ import type { PagesOfFile } from './written-pages.ts';
 export class KnownContents {
   /** As learned last; permission bits for clearing set-user-id, and the version of what was read. */
   attributes: Attributes;
-  /** The size that the kernel was told last. */
+  /** The size in the last answer to the kernel. */
   toldSizeBytes: number;
   readonly pages: PagesOfFile;
   readonly #world: World;
@@ -21,7 +21,7 @@ export class KnownContents {
   #state: FileState | undefined;
   /** When the last dirty byte was written, for as long as the primary's time for it is not known. */
   #writtenNs = 0n;
-  /** What the kernel has, and the pages: as it was told last, and all changes of this mount that followed. */
+  /** The version of what the kernel and the pages have: of the last answer to the kernel, and all changes of this mount that followed. */
   readonly #lineage: Lineage;
   /** When attributes that no other client had changed were presented last (monotonic), and their validity. */
   #heardMs: number;
@@ -69,7 +69,7 @@ export class KnownContents {
   }
 
   /**
-   * What was fetched of earlier contents is not served any more. The kernel is told nothing.
+   * What was fetched of earlier contents is not served any more. The kernel gets no notice.
    *
    * @param askedMs when the cluster was asked for them (monotonic, in milliseconds)
    */

@@ -38,9 +38,8 @@ export class LockCalls {
     const locks = this.#locksOf(file);
     await locks.lock(handle, request, waits, signal);
     try {
-      await file.writes.drain();
-      await file.lostPagesDropped();
       await file.refresh(() => this.#files.dropPages(file));
+      await file.lostPagesDropped();
     } catch (error) {
       // A program that gets an error does not know that there is a lock.
       await locks.lock(handle, { ...request, type: 'unlock' }, false, signal);

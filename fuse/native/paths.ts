@@ -90,8 +90,8 @@ export class Paths {
       await this.#calls.unlink(parent, name, uid);
     } catch (error) {
       if (errnoName(error) !== 'ENOENT') throw error;
-      // Another mount has taken the name away. Who was about to do the same is told when it has looked the name up once
-      // more; who was about to give it to another file can.
+      // Another mount has removed the name. A program that was about to do the same learns so when the kernel has looked the name
+      // up once more; one that was about to give it to another file can.
       if (!this.open.isAbsent(path)) throw new ErrnoError('ESTALE', `There is no "${name}" any more`);
     }
     if (inode !== undefined) this.#hidden.set(hidden, inode);

@@ -62,15 +62,11 @@ export class AsyncUnlinks {
 
   /** @returns the file whose removal can be acknowledged ahead of the cluster */
   #removable(place: Place, isOpen: (inode: number) => boolean): FencedName | null {
-    const directory = this.#parts.cache.delegations.of(place.parent);
+    const { delegations } = this.#parts.cache;
+    const directory = delegations.of(place.parent);
     if (directory === undefined || this.#ops.unlinks.isSlow) return null;
-    const named = this.#parts.cache.delegations.stateOf(place);
-    if (
-      typeof named === 'string' ||
-      named.kind !== 'file' ||
-      !this.#parts.cache.delegations.hasOneName(named)
-    )
-      return null;
+    const named = delegations.stateOf(place);
+    if (typeof named === 'string' || named.kind !== 'file' || !delegations.hasOneName(named)) return null;
     const { inode } = named;
     if (isOpen(inode)) return null;
     const isPlain = (directory.attributes.mode & STICKY) === 0;

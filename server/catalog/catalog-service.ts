@@ -381,7 +381,7 @@ export class LocalCatalogService implements CatalogService {
       this.#answered?.add(1, { kind, outcome: outcome.kind === 'done' ? 'done' : outcome.code });
       for (const file of making[place] ?? []) waiting.maker.made(file);
       if (outcome.kind === 'done')
-        waiting.resolve(this.#told(waiting, changes.slice(place), outcome.result, nowNs));
+        waiting.resolve(this.#told(waiting, changes, place, outcome.result, nowNs));
       else waiting.reject(refusalOf(outcome));
     }
   }
@@ -390,19 +390,20 @@ export class LocalCatalogService implements CatalogService {
    * What is told beside what a retry is told. A directory that was made this very moment, of which nobody has heard, is delegated to
    * its maker, if that is wanted. Attributes that a client has changed are granted to it.
    *
-   * @param changes of the command, and of those that the batch has executed after it
+   * @param changes of all commands of the batch, in the order in which they were executed; the command's is at `place`
    */
   #told(
     { request: { command, cache } }: Waiting,
-    [change, ...later]: readonly BlockedChange[],
+    changes: readonly BlockedChange[],
+    place: number,
     result: CommandResult,
     nowNs: bigint,
   ): CommandResult {
     // A retry is answered with what was made before, and touches nothing.
-    if (change?.inodes.length === 0) return result;
+    if (changes[place]?.inodes.length === 0) return result;
     if (command.kind === 'set-attributes') {
       const { attributes } = result as CommandResults['set-attributes'];
-      const isLatest = !later.some(({ inodes }) => inodes.includes(attributes.inode));
+      const isLatest = changes.findLastIndex(({ inodes }) => inodes.includes(attributes.inode)) <= place;
       const granted = isLatest && this.#parts.recaller.grants(cache?.under, attributes);
       return granted ? { attributes, granted: cache?.under } : result;
     }

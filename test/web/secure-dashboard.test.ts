@@ -394,7 +394,7 @@ describe('the dashboard over TLS and with tokens', { skip: NO_BROWSER }, () => {
     await page.getByText('as deputy, who may change files').waitFor(WAIT);
     assert.equal(await page.getByRole('button', { name: /^Drain/ }).count(), 0);
     await page.locator('[aria-label="Scrub s1"]').waitFor({ ...WAIT, state: 'attached' });
-    // As a page of which the stream has not been told yet; it is told again at any moment.
+    // As a page that the stream has not reached yet; it sends again at any moment.
     await page.evaluate(`{
       document.body.dataset.role = 'admin';
       document.querySelector('[aria-label="Scrub s1"]').click();
