@@ -70,9 +70,10 @@ export class SendQueue<Op extends Sendable> {
     const left: Op[] = [];
     const directories = new Set<number>();
     let bytes = 0;
-    for (const op of this.#waiting) {
+    let index = 0;
+    for (; index < this.#waiting.length && batch.length < countMax; index++) {
+      const op = this.#waiting[index] as Op;
       const isIncluded =
-        batch.length < countMax &&
         bytes + op.bytes <= bytesMax &&
         (directories.size < FORGETS_MAX || directories.has(op.parent)) &&
         (batch[0] === undefined || isAlike(batch[0], op));
@@ -81,7 +82,7 @@ export class SendQueue<Op extends Sendable> {
       bytes += op.bytes;
       directories.add(op.parent);
     }
-    this.#waiting = left;
+    this.#waiting = left.concat(this.#waiting.slice(index));
     this.#waitingBytes -= bytes;
     return batch;
   }
