@@ -69,22 +69,26 @@ export class Answers {
     this.#underWay.begin(call);
     let asked: Promise<Value>;
     try {
-      asked = ask();
+      asked = Promise.resolve(ask());
     } catch (error) {
       asked = Promise.reject(error);
     }
     asked.then(
       (value) => {
         const isAwaited = this.#underWay.end(call);
-        // Whoever was told before that it took too long asks anew by now.
-        if (isAwaited && request.kind === 'attributes' && header.node === ROOT_NODE)
+        if (!isAwaited) {
+          // Whoever was told before that it took too long asks anew by now.
+          late?.(value).catch((error: unknown) => logUnforeseen(this.#options.log, error));
+          return;
+        }
+        this.#replied(header, () => reply(value));
+        if (request.kind === 'attributes' && header.node === ROOT_NODE)
           this.#spent.rootAnswered(header.pid, beganMs);
-        if (isAwaited) this.#replied(header, () => reply(value));
-        else late?.(value).catch((error: unknown) => logUnforeseen(this.#options.log, error));
       },
       (error: unknown) => {
-        logUnforeseen(this.#options.log, error);
+        // The reply comes first: it must not depend on the log.
         if (this.#underWay.end(call)) this.#failed(call, errnoName(error));
+        logUnforeseen(this.#options.log, error);
       },
     );
   }
@@ -109,8 +113,8 @@ export class Answers {
     try {
       reply();
     } catch (error) {
-      logUnforeseen(this.#options.log, error);
       this.#reply.error(header.unique, 'EIO');
+      logUnforeseen(this.#options.log, error);
     }
   }
 

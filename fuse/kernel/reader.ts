@@ -46,14 +46,18 @@ export function readRequests(
     received(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
   });
   const turn = (): void => {
-    for (let count = 0; count < TURN_COUNT; count++) {
-      const request = ring.take();
-      if (request === null) break;
-      received(request);
+    try {
+      for (let count = 0; count < TURN_COUNT; count++) {
+        const request = ring.take();
+        if (request === null) break;
+        received(request);
+      }
+    } finally {
+      // Also behind an error: the requests that follow get their replies.
+      const more = ring.more();
+      if (more === undefined) world.soon(turn);
+      else void more.then(turn);
     }
-    const more = ring.more();
-    if (more === undefined) world.soon(turn);
-    else void more.then(turn);
   };
   turn();
   return new Promise((resolve, reject) => {

@@ -89,8 +89,8 @@ export class Session {
     try {
       this.#serve(header, decodeRequest(header, bytes));
     } catch (error) {
-      logUnforeseen(this.#options.log, error);
       this.#reply.error(header.unique, errnoName(error));
+      logUnforeseen(this.#options.log, error);
     }
   }
 

@@ -10,7 +10,7 @@ import { pendingIn, pendingSignals } from '../../../fuse/kernel/signals.ts';
 import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { UPTAKE_SLACK_MS } from '../../../fuse/kernel-view/in-flight.ts';
 import { KernelView } from '../../../fuse/kernel-view/kernel-view.ts';
-import type { FileSystemCalls } from '../../../fuse/transport.ts';
+import type { FileSystemCalls, Log } from '../../../fuse/transport.ts';
 import { systemWorld } from '../../../world/system-world.ts';
 
 const ROOT = 500;
@@ -18,6 +18,7 @@ const LIMIT_MS = 1000;
 const EINTR = -4;
 const ETIMEDOUT = -110;
 const ENOSYS = -38;
+const EIO = -5;
 
 const FILE: Attributes = {
   inode: 7,
@@ -54,7 +55,7 @@ class Exchange {
   readonly session: Session;
   #unique = 0;
 
-  constructor(calls: Partial<FileSystemCalls>, times: Partial<KernelCache>) {
+  constructor(calls: Partial<FileSystemCalls>, times: Partial<KernelCache>, log: Log = () => undefined) {
     const { attributesMs = 0 } = times;
     // An answer is cached for a little less: it may lie in the kernel for a moment.
     const cache = {
@@ -67,7 +68,7 @@ class Exchange {
       world,
       view: new KernelView(world),
       ...{ source: 'test', kernelOptions: [], present: (same: Attributes) => same, limitMs: LIMIT_MS },
-      ...{ xattrs: true, acls: true, log: () => undefined, backgroundMax: 64, cache },
+      ...{ xattrs: true, acls: true, log, backgroundMax: 64, cache },
       drop: async (inode: number) => void this.dropped.push(inode),
       absentLists: this.absentLists,
       signals: pendingSignals,
@@ -208,6 +209,53 @@ test('a call that takes too long is answered, and what it opened is closed', asy
   await settled();
   assert.deepEqual(released, [11]);
   assert.equal(exchange.answers.length, 3, 'Nothing is answered twice');
+});
+
+/** A request whose caller has no reply cannot be killed, and hangs all who look at mounts. */
+test('whatever fails while a request is answered, its caller gets EIO', async () => {
+  const thrown: unknown[] = [];
+  const log: Log = () => {
+    const error = new Error('The log is broken, too');
+    thrown.push(error);
+    throw error;
+  };
+  const failsLater: Partial<FileSystemCalls> = {
+    attributes: async () => {
+      throw new TypeError('Not foreseen');
+    },
+  };
+  const failsAtOnce: Partial<FileSystemCalls> = {
+    attributes() {
+      throw new TypeError('Not foreseen');
+    },
+  };
+  const hasNoCall: Partial<FileSystemCalls> = {};
+  const isNoPromise = { attributes: () => undefined } as unknown as Partial<FileSystemCalls>;
+  const hasNoBytes: Partial<FileSystemCalls> = {
+    attributes: async () => ({ ...FILE, modifiedNs: 'yesterday' }),
+  };
+  const unhandled: unknown[] = [];
+  const others = process.listeners('unhandledRejection');
+  process.removeAllListeners('unhandledRejection');
+  process.on('unhandledRejection', (error) => unhandled.push(error));
+  for (const calls of [failsLater, failsAtOnce, hasNoCall, isNoPromise, hasNoBytes]) {
+    const exchange = new Exchange(calls, STRICT, log);
+    const unique = exchange.ask(OPCODE.getattr, 7, Buffer.alloc(16));
+    await settled();
+    assert.deepEqual(
+      exchange.answers.map(({ unique: of, error }) => [of, error]),
+      [[unique, EIO]],
+    );
+    // Nothing of it is under way any more.
+    exchange.session.stop();
+  }
+  const cutShort = new Exchange({}, STRICT, log);
+  cutShort.ask(OPCODE.read, 7, Buffer.alloc(3));
+  assert.equal(cutShort.last().error, EIO);
+  process.removeAllListeners('unhandledRejection');
+  for (const listener of others) process.on('unhandledRejection', listener);
+  assert.equal(thrown.length, 5, 'The log was asked each time');
+  assert.deepEqual(unhandled, thrown, 'What is wrong with the log is not kept secret');
 });
 
 test('pages are kept from one open to the next while the version is the same', async () => {
