@@ -5,6 +5,8 @@ import { epochHue, formatSeconds } from './format.js';
 
 const RADIUS = 70;
 const RIM = 2 * Math.PI * RADIUS;
+/** The remaining time of a lease is shown in tenths of a second. */
+const SHRINK_MS = 100;
 const STATES = {
   current: ['●', 'current'],
   'catching-up': ['◐', 'catching up'],
@@ -27,6 +29,9 @@ export class FileView {
   #add;
   #addSelect;
   #drawn = '';
+  /** Of the next picture; null where none is due. */
+  #frame = null;
+  #shrinks = 0;
 
   /** @param {{ replica: (what: 'add' | 'remove', server: string) => void }} actions */
   constructor(actions) {
@@ -67,7 +72,6 @@ export class FileView {
         h('div', { class: 'file-facts' }, this.#sentence, replicas, this.#add),
       ),
     );
-    requestAnimationFrame(() => this.#draw());
   }
 
   timing(timing) {
@@ -94,11 +98,18 @@ export class FileView {
     const root = document.documentElement.style;
     root.setProperty('--epoch-hue', String(epochHue(file?.epoch ?? 0)));
     root.setProperty('--epoch-chroma', file?.epoch > 0 ? '0.12' : '0.02');
+    this.#drawSoon();
   }
 
-  /** Between two words of the server the lease shrinks all the same. */
+  #drawSoon() {
+    this.#frame ??= requestAnimationFrame(() => {
+      this.#frame = null;
+      this.#draw();
+    });
+  }
+
+  /** A lease shrinks between two states of the server too: it is drawn again when its text changes, until it has ended. */
   #draw() {
-    requestAnimationFrame(() => this.#draw());
     const lease = this.#file?.lease ?? { holder: null, remainingMs: 0 };
     const isStill = matchMedia('(prefers-reduced-motion: reduce)').matches;
     const since = isStill ? 0 : performance.now() - this.#atMs;
@@ -110,6 +121,8 @@ export class FileView {
       held ? lease.holder : 'no lease',
       held ? formatSeconds(remainingMs) : '',
     ];
+    clearTimeout(this.#shrinks);
+    if (held && !isStill) this.#shrinks = setTimeout(() => this.#drawSoon(), SHRINK_MS);
     const drawn = `${share.toFixed(3)} ${texts} ${this.#file?.primary}`;
     if (drawn === this.#drawn) return;
     this.#drawn = drawn;

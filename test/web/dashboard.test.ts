@@ -100,6 +100,13 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     assert.ok(await page.getByLabel('Upload files here').isVisible());
   });
 
+  test('it draws when something has changed, and not with every frame', async () => {
+    await page.locator(SENTENCE, IS_LED).waitFor(WAIT);
+    const frames = (await page.evaluate(FRAMES)) as number;
+    // States come four times a second. A page that draws with every frame asks for 120.
+    assert.ok(frames >= 1 && frames <= 30, `${frames} frames in two seconds`);
+  });
+
   test('a file is uploaded, listed, and comes back byte for byte', async () => {
     const buffer = Buffer.from('from a browser\n'.repeat(1_000));
     await page
@@ -270,6 +277,19 @@ describe('the dashboard in a real browser', { skip: NO_BROWSER }, () => {
     return cluster.servers.find(({ plan }) => plan.id === primary)?.plan.url ?? '';
   }
 });
+
+/** Runs in the page: how many frames it asks for in two seconds. */
+const FRAMES = `(async () => {
+  const original = window.requestAnimationFrame;
+  let frames = 0;
+  window.requestAnimationFrame = (draw) => {
+    frames++;
+    return original.call(window, draw);
+  };
+  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  window.requestAnimationFrame = original;
+  return frames;
+})()`;
 
 /** Runs in the page: contrast of an element's text with what is behind it, as WCAG 2 counts it. */
 const CONTRAST = `(selector) => {
