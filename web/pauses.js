@@ -5,9 +5,13 @@ import { formatSeconds } from './format.js';
 /** A pause that is shorter is none; one that is longer is the end of the load. */
 const PAUSE_S_MIN = 0.6;
 const PAUSE_S_MAX = 20;
-/** A load is steady when it was heard to write so often in so many seconds: servers are asked four times a second. */
+/**
+ * A load is steady when this share of the states of the last seconds reported new writes. States come four times a second,
+ * and less often from a busy server or to a busy page, so a number of writes would not do.
+ */
 const STEADY_S = 2;
-const STEADY_WRITES = 6;
+const STEADY_STATES_MIN = 4;
+const STEADY_SHARE = 0.7;
 /** Why it was may be told a moment after it is over. */
 const REASON_S = 3;
 
@@ -18,7 +22,9 @@ export class Pauses {
   #teller = '';
   #version = null;
   #lastS = 0;
-  #writes = [];
+  /** The last states: when each came, and whether it reported new writes. */
+  #states = [];
+  #isSteady = false;
 
   /**
    * @param state of the cluster, as a server tells it
@@ -27,15 +33,15 @@ export class Pauses {
    */
   add(state, teller, reason) {
     const nowS = state.atMs / 1000;
-    this.#noteWrites(state, teller, nowS);
+    this.#noteState(state, teller, nowS);
     if (this.#lastS === 0) return;
     const last = this.all.at(-1);
     if (last !== undefined && last.toS === null) {
       if (this.#lastS > last.fromS) last.toS = this.#lastS;
       else if (nowS - this.#lastS > PAUSE_S_MAX) this.all.pop();
-    } else if (nowS - this.#lastS >= PAUSE_S_MIN && this.#writes.length >= STEADY_WRITES) {
+    } else if (nowS - this.#lastS >= PAUSE_S_MIN && this.#isSteady) {
       this.all.push({ fromS: this.#lastS, toS: null, reason: '', name: this.#name });
-      this.#writes = [];
+      this.#isSteady = false;
     }
     const shown = this.all.at(-1);
     if (shown !== undefined && reason !== '' && (shown.toS === null || nowS - shown.toS < REASON_S)) {
@@ -43,9 +49,22 @@ export class Pauses {
     }
   }
 
-  /** Forgets those that ended before. */
+  /** Forgets those that ended before, but for the last one: the page names it for as long as there is no other. */
   forget(beforeS) {
-    this.all = this.all.filter(({ toS }) => toS === null || toS > beforeS);
+    this.all = this.all.filter(
+      ({ toS }, at, { length }) => toS === null || toS > beforeS || at === length - 1,
+    );
+  }
+
+  #noteState(state, teller, nowS) {
+    const beforeS = this.#lastS;
+    this.#noteWrites(state, teller, nowS);
+    const hasWrites = this.#lastS > beforeS;
+    const isRecent = ({ atS }, at, { length }) => atS > nowS - STEADY_S || at >= length - STEADY_STATES_MIN;
+    this.#states = [...this.#states, { atS: nowS, hasWrites }].filter(isRecent);
+    if (!hasWrites) return;
+    const wrote = this.#states.filter((one) => one.hasWrites).length;
+    this.#isSteady = this.#states.length >= STEADY_STATES_MIN && wrote >= STEADY_SHARE * this.#states.length;
   }
 
   /** The pause is that of the file that is watched; where none is, of all together. */
@@ -56,7 +75,8 @@ export class Pauses {
       this.#name = name;
       this.#version = null;
       this.#lastS = 0;
-      this.#writes = [];
+      this.#states = [];
+      this.#isSteady = false;
     }
     if (name === '') {
       if (sinceWriteMs !== null) this.#wrote(nowS - sinceWriteMs / 1000);
@@ -71,9 +91,7 @@ export class Pauses {
   }
 
   #wrote(atS) {
-    if (atS <= this.#lastS) return;
-    this.#lastS = atS;
-    this.#writes = [...this.#writes.filter((time) => time > atS - STEADY_S), atS];
+    this.#lastS = Math.max(this.#lastS, atS);
   }
 }
 

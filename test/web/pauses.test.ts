@@ -19,6 +19,7 @@ interface State {
 interface PausesOfPage {
   readonly all: readonly Pause[];
   add(state: State, teller: string, reason: string): void;
+  forget(beforeS: number): void;
 }
 
 // The page's modules have no types: they are what a browser runs.
@@ -29,12 +30,12 @@ const { Pauses, pauseText } = (await import(new URL('../../web/pauses.js', impor
 
 const TICK_MS = 250;
 
-/** A page that is told of one file, four times a second. */
-function page() {
+/** A page that is told of one file, four times a second unless the server or the page is busy. */
+function page(tickMs = TICK_MS) {
   const pauses = new Pauses();
   const time = { ms: 100_000 };
   const tell = (version: number | null, teller = 's1', reason = '') => {
-    time.ms += TICK_MS;
+    time.ms += tickMs;
     const file = { path: 'main:/a', replicas: [{ version }, { version: null }] };
     pauses.add({ atMs: time.ms, sinceWriteMs: null, file }, teller, reason);
   };
@@ -42,7 +43,7 @@ function page() {
     for (let tick = 0; tick < seconds * 4; tick++) tell(from + tick, teller);
     return from + seconds * 4 - 1;
   };
-  return { pauses, tell, load };
+  return { pauses, tell, load, time };
 }
 
 test('a steady load that stands still for two seconds', () => {
@@ -64,6 +65,32 @@ test('another server that knows of newer writes has not heard a new one', () => 
   tell(null, 's2');
   for (let tick = 0; tick < 6; tick++) tell(version + 3, 's2');
   tell(version + 4, 's2');
+  assert.equal(pauseText(pauses.all[0] as Pause), '2.0 s without writes of main:/a');
+});
+
+test('a load of which states come seldom is steady, too', () => {
+  for (const tickMs of [400, 1_000]) {
+    const { pauses, tell, load } = page(tickMs);
+    const version = load(1, 4);
+    for (let tick = 0; tick < 3; tick++) tell(version);
+    tell(version + 1);
+    assert.equal(
+      pauseText(pauses.all[0] as Pause),
+      `${(tickMs / 250).toFixed(1)} s without writes of main:/a`,
+    );
+  }
+});
+
+test('the last pause is named when its time has left the chart', () => {
+  const { pauses, tell, load, time } = page();
+  let version = load(1, 4);
+  for (let round = 0; round < 2; round++) {
+    for (let tick = 0; tick < 7; tick++) tell(version);
+    version = load(version + 1, 4);
+  }
+  assert.equal(pauses.all.length, 2);
+  pauses.forget(time.ms / 1_000);
+  assert.equal(pauses.all.length, 1);
   assert.equal(pauseText(pauses.all[0] as Pause), '2.0 s without writes of main:/a');
 });
 
