@@ -100,7 +100,21 @@ export function makeBackground(
     idleMs: config.leaseIdleMs,
   });
   const membership = new Membership({
-    ...{ config, folder, world, log, known, store, host, gateway, catalog, placement, idle, transport },
+    ...{
+      config,
+      folder,
+      world,
+      log,
+      known,
+      store,
+      departed,
+      host,
+      gateway,
+      catalog,
+      placement,
+      idle,
+      transport,
+    },
     conflicts,
     named: named.driver,
     founders: [...bootstrap.urls.keys()],

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { World } from '../../base/world.ts';
@@ -22,6 +23,8 @@ const SHORT_PERIOD_MS = 5_000;
 const PAGE = 1_000;
 /** Pages of files without a name, and of what removed snapshots showed, in one round. */
 const PAGES_MAX = 100;
+/** Files that have moved, whose members are asked at the same time. */
+const PARALLEL = 8;
 
 export interface GarbageParts {
   readonly self: ServerId;
@@ -121,7 +124,7 @@ export class Garbage {
 
   async #removeUnknown(): Promise<void> {
     const { store, query } = this.#parts;
-    const moved = new Set<FileId>();
+    const moved = new Map<FileId, PlacedFile>();
     let after = 0 as FileId;
     for (;;) {
       const page = store.list(after, PAGE);
@@ -133,22 +136,40 @@ export class Garbage {
       // Contents come before their name: what is reserved may be a file yet. What is not can never be one again.
       const awaited = new Set(reserved);
       for (const file of page) {
-        const place = placed.get(file);
+        const place = placed.get(file) ?? null;
         if (awaited.has(file)) continue;
-        if (place === undefined) {
-          await this.#remove(file, 'removed the replica of a deleted file');
-        } else if (place.members.length === 0) {
-          // It preserves another's contents in a moment.
-        } else if (this.#isConflicting(file, place)) {
+        if (place !== null && this.#isConflicting(file, place)) {
           // Which of two histories is the file's is not decided by who asks first.
-        } else if (this.#hasMoved(file, place)) {
-          moved.add(file);
-          await this.#removeMoved(file, place);
+        } else if (place !== null && this.#hasMoved(file, place)) {
+          moved.set(file, place);
+          if (!this.#movedSinceMs.has(file)) this.#movedSinceMs.set(file, this.#parts.nowMs());
+        } else if (place === null) {
+          await this.#attempt(file, () => this.#remove(file, 'removed the replica of a deleted file'));
         }
       }
     }
+    await this.#removeAllMoved(moved);
     for (const file of this.#movedSinceMs.keys()) if (!moved.has(file)) this.#movedSinceMs.delete(file);
     await this.#forgetDeparted();
+  }
+
+  /** Each file on its own: one whose other members do not answer delays none of the others. */
+  async #removeAllMoved(moved: ReadonlyMap<FileId, PlacedFile>): Promise<void> {
+    const waiting = moved.entries();
+    const worker = async (): Promise<void> => {
+      // The workers share one iterator: each file is taken by the first that is free.
+      for (const [file, place] of waiting) await this.#attempt(file, () => this.#removeMoved(file, place));
+    };
+    await Promise.all(Array.from({ length: PARALLEL }, worker));
+  }
+
+  async #attempt(file: FileId, work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      this.#parts.log.debug({ file, err: error }, 'a replica that is not needed stays until the next round');
+    }
   }
 
   async #forgetDeparted(): Promise<void> {
@@ -173,30 +194,36 @@ export class Garbage {
   /** The catalog follows the file's own record: a record that is newer than what the catalog has decides. */
   #hasMoved(file: FileId, place: PlacedFile): boolean {
     const record = this.#parts.store.record(file);
-    if (record === null || place.members.includes(this.#parts.self)) return false;
+    // Without members it preserves another file's contents in a moment.
+    const isPlaced = place.members.length > 0 && !place.members.includes(this.#parts.self);
+    if (record === null || !isPlaced) return false;
     return record.view.number <= place.view || !viewVoters(record.view).includes(this.#parts.self);
   }
 
   async #removeMoved(file: FileId, place: PlacedFile): Promise<void> {
-    const { self, store, holds, nowMs } = this.#parts;
+    const { store, nowMs } = this.#parts;
     const sinceMs = this.#movedSinceMs.get(file) ?? nowMs();
-    this.#movedSinceMs.set(file, sinceMs);
     if (nowMs() - sinceMs < this.#graceMs) return;
     const record = store.record(file);
     // A replica that is in use has learned something since, or others still learn from it.
     if (record === null || this.#parts.host.loaded(file) !== null) return;
-    const members = (place.members as readonly ServerId[]).filter((member) => member !== self);
-    const answers = await Promise.allSettled(
-      members.map((member) => holds(member, file, positionOf(record))),
-    );
-    const whole = answers.filter((answer) => answer.status === 'fulfilled' && answer.value).length;
-    if (whole < majority(place.members.length) || store.record(file)?.seq !== record.seq) return;
+    // What never installed an epoch has nothing that others could lack.
+    const isEmpty = record.installed.counter === 0;
+    if (!isEmpty && !(await this.#isHeldByMajority(file, place, positionOf(record)))) return;
     const { view: number, members: names } = place;
     await this.#parts.departed.add(file, { number, members: names as readonly ServerId[] });
     // Somebody may have made this server a member again meanwhile.
     if (this.#parts.host.loaded(file) !== null || !isUnchanged(store.record(file), record)) return;
     await this.#remove(file, 'removed the replica of a file that others hold now');
     this.#movedSinceMs.delete(file);
+  }
+
+  async #isHeldByMajority(file: FileId, { members }: PlacedFile, position: Position): Promise<boolean> {
+    const { self, holds } = this.#parts;
+    const others = (members as readonly ServerId[]).filter((member) => member !== self);
+    const answers = await Promise.allSettled(others.map((member) => holds(member, file, position)));
+    const whole = answers.filter((answer) => answer.status === 'fulfilled' && answer.value).length;
+    return whole >= majority(members.length);
   }
 
   async #remove(file: FileId, why: string): Promise<void> {

@@ -67,6 +67,8 @@ export interface AntiEntropyParts {
   /** Files with a replica here, in ascending order. */
   list(after: FileId, countMax: number): readonly FileId[];
   record(file: FileId): ReplicaRecord | null;
+  /** Number of the view by which the file's replica was removed here; 0 where none was. */
+  departedView(file: FileId): number;
   sizeBytes(file: FileId): number;
   readonly conflicts: Pick<ViewConflicts, 'compare'>;
   /** In use here: whoever is its primary knows where its replicas stand, and sends what they lack. */
@@ -130,6 +132,8 @@ export class AntiEntropy {
     const behind: Behind[] = [];
     for (const { file, position, view } of decodeAsked(payload)) {
       const record = this.#parts.record(file);
+      // By a later view this server is no member: it lacks nothing.
+      if (record === null && view !== undefined && view.number <= this.#parts.departedView(file)) continue;
       if (record === null) behind.push([file, null]);
       else if (view !== undefined && this.#parts.conflicts.compare(file, record.view, view, from)) continue;
       else if (positionCompare(positionOf(record), position) < 0) behind.push([file, record.seq]);
@@ -145,7 +149,7 @@ export class AntiEntropy {
 
   /** Compares all replicas that this server and `peer` both should have, and opens the files of those behind. */
   async compare(peer: ServerId): Promise<void> {
-    const { record, sizeBytes, isInUse, list, log } = this.#parts;
+    const { self, record, sizeBytes, isInUse, list, log } = this.#parts;
     const before = this.#behind.get(peer);
     const found = new Map<FileId, BehindReplica>();
     for (let after = 0 as FileId; !this.#closed; ) {
@@ -157,7 +161,10 @@ export class AntiEntropy {
         if (isInUse(file)) return [];
         const own = record(file);
         // What was never written is nowhere behind.
-        if (own === null || own.installed.counter === 0 || !viewVoters(own.view).includes(peer)) return [];
+        if (own === null || own.installed.counter === 0) return [];
+        // A replica left here by members that have changed says nothing about theirs.
+        const voters = viewVoters(own.view);
+        if (!voters.includes(self) || !voters.includes(peer)) return [];
         return [{ file, position: positionOf(own), seq: own.seq, view: own.view }];
       });
       if (asked.length === 0) continue;

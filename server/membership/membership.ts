@@ -9,6 +9,7 @@ import type { ClusterServers, Moving, ReplicaLag } from '../../wire/http-api.ts'
 import type { Address } from '../address.ts';
 import type { CatalogHolder } from '../catalog/catalog-holder.ts';
 import type { ServerConfig } from '../config.ts';
+import type { DepartedFiles } from '../file/departed-files.ts';
 import type { IdleFiles } from '../file/idle-files.ts';
 import type { ViewConflicts } from '../file/view-conflicts.ts';
 import type { Gateway } from '../gateway.ts';
@@ -43,6 +44,7 @@ export interface MembershipParts {
   readonly log: Logger;
   readonly known: KnownServers;
   readonly store: FileStore;
+  readonly departed: Pick<DepartedFiles, 'view'>;
   readonly host: ReplicaHost;
   readonly gateway: Gateway;
   readonly catalog: CatalogHolder;
@@ -130,6 +132,7 @@ export class Membership {
       everyMs: config.compareEveryMs,
       list: (after, countMax) => store.list(after, countMax),
       record: (file) => store.record(file),
+      departedView: (file) => parts.departed.view(file)?.number ?? 0,
       sizeBytes: (file) => store.attributes(file).sizeBytes,
       conflicts: parts.conflicts,
       isInUse: (file) => host.loaded(file) !== null,

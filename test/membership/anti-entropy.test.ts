@@ -26,6 +26,7 @@ interface Standing {
 class Host {
   readonly replicas = new Map<number, Standing>();
   readonly inUse = new Set<number>();
+  readonly departed = new Map<number, number>();
   readonly opened: number[] = [];
   readonly conflicts: [file: number, where: string][] = [];
   readonly antiEntropy: AntiEntropy;
@@ -45,6 +46,7 @@ class Host {
           .toSorted((x, y) => x - y)
           .slice(0, countMax) as FileId[],
       record: (file) => this.#record(file),
+      departedView: (file) => this.departed.get(file) ?? 0,
       sizeBytes: () => 100,
       conflicts: {
         compare: (file, here, there, where) => {
@@ -121,6 +123,24 @@ test('a replica with other members for the same view is reported and neither beh
   await a.antiEntropy.compare(B);
   assert.deepEqual(b.conflicts, [[1, A]]);
   assert.deepEqual(a.opened, [2], 'The order of members says nothing');
+});
+
+test('a server that is no member is neither ahead nor behind', async (t) => {
+  const [a, b] = pair();
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  a.replicas
+    .set(1, { epoch: 2, seq: 5, members: [B, C] })
+    .set(2, { epoch: 2, seq: 5 })
+    .set(3, { epoch: 2, seq: 5 });
+  b.departed.set(2, 1);
+  await a.antiEntropy.compare(B);
+  assert.deepEqual(a.opened, [3]);
+  assert.equal(a.antiEntropy.lag().files, 1);
+  assert.equal(
+    await a.antiEntropy.holds(B, 2 as FileId, { epoch: epochOf(2), seq: 5 }),
+    false,
+    'What has left holds nothing',
+  );
 });
 
 test('who was found behind is told of until it has come along, or there is nothing to come along with', async (t) => {

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { pino } from 'pino';
 import { ServiceError } from '../../base/errors.ts';
-import type { FileId, ServerId } from '../../base/ids.ts';
+import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
+import type { Position } from '../../replica/epoch.ts';
+import type { ReplicaRecord } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
 import { Garbage, type GarbageParts } from '../../server/file/garbage.ts';
 import type { PlacedFile } from '../../wire/catalog-api.ts';
@@ -21,10 +24,15 @@ class World {
   /** Servers that hold all that is here; all others lack something. */
   whole = new Set<string>();
   away = new Set<string>();
+  readonly failing = new Set<number>();
+  /** Servers that never answer. */
+  silent = new Set<string>();
   placed: PlacedFile[] = [];
   nowMs = 0;
   readonly garbage: Garbage;
 
+  /** Its replicas never installed an epoch. */
+  isEmpty = false;
   isRoomShort = false;
   /** Files without a name, and how many commands have collected some of them; null: another server does that. */
   orphans: number | null = null;
@@ -32,11 +40,17 @@ class World {
 
   constructor(view: View, graceMs = GRACE_MS) {
     this.store.create(1 as FileId, view, 4_096);
+    const { store } = this;
+    const epoch = { counter: 1, server: 's2' as ServerId, incarnation: 1 as Incarnation };
+    const record = (file: FileId): ReplicaRecord | null => {
+      const found = store.record(file);
+      return found === null || this.isEmpty ? found : { ...found, promised: epoch, installed: epoch, seq: 1 };
+    };
     this.garbage = new Garbage({
       world: systemWorld,
       self: SELF,
       log: pino({ level: 'silent' }),
-      store: this.store,
+      store: { list: (after: FileId, countMax: number) => store.list(after, countMax), record },
       departed: {
         add: async (file: FileId) => void this.departed.push(file),
         files: () => [],
@@ -45,6 +59,7 @@ class World {
       host: {
         loaded: (file: FileId) => (this.loaded.has(file) ? {} : null),
         remove: async (file: FileId) => {
+          if (this.failing.has(file)) throw new ServiceError('storage', 'The disk refused');
           this.removed.push(file);
           await this.store.remove(file);
         },
@@ -64,7 +79,9 @@ class World {
       },
       query: async () => ({ files: this.placed, pending: false }),
       conflicts: { compare: () => false },
-      holds: async (server: ServerId) => {
+      holds: async (server: ServerId, _file: FileId, position: Position) => {
+        assert.ok(position.epoch.counter > 0, 'No other server is asked for what nobody has written');
+        if (this.silent.has(server)) return new Promise(() => undefined);
         if (this.away.has(server)) throw new ServiceError('no-majority', 'It is away');
         return this.whole.has(server);
       },
@@ -154,6 +171,45 @@ test('it stays while it is in use, while members change, and where it is a membe
   member.place(3, ['s1', 's2', 's4']);
   member.whole = new Set(['s2', 's4']);
   assert.deepEqual(await member.rounds(), []);
+});
+
+test('one in which no epoch was installed goes without a question to the others', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  world.isEmpty = true;
+  world.place(3, ['s2', 's3', 's4']);
+  world.away = new Set(['s2', 's3', 's4']);
+  assert.deepEqual(await world.rounds(), [1]);
+  assert.deepEqual(world.departed, [1], 'It voted once, and votes by no older view again');
+});
+
+test('it stays where it preserves contents of another file', async () => {
+  const world = new World(viewOf(1, 's1'));
+  world.place(1, []);
+  assert.deepEqual(await world.rounds(), []);
+});
+
+test('a file whose members do not answer delays none of the others', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  world.store.create(2 as FileId, viewOf(1, 's1', 's5'), 4_096);
+  world.place(3, ['s2', 's3', 's4']);
+  world.placed = [...world.placed, { inode: 2, members: ['s5'], view: 3, wanted: 1, sizeBytes: 0 }];
+  world.silent = new Set(['s2', 's3', 's4']);
+  world.whole.add('s5');
+  await world.garbage.run();
+  world.nowMs += GRACE_MS;
+  void world.garbage.run();
+  await turn();
+  world.garbage.close();
+  assert.deepEqual(world.removed, [2]);
+});
+
+test('a replica that cannot be removed keeps none of those behind it', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  world.store.create(2 as FileId, viewOf(1, 's1', 's2', 's3'), 4_096);
+  world.failing.add(1);
+  await world.garbage.run();
+  world.garbage.close();
+  assert.deepEqual(world.removed, [2], 'The catalog knows neither');
 });
 
 test('the grace begins anew where the file came back in between', async () => {
