@@ -130,6 +130,7 @@ export function makeBackground(
     command: (command: Command) => gateway.command(command),
     query: (query) => gateway.queryCatalog(query),
     holds: (server, file, position) => membership.holds(server, file, position),
+    placeAt: (server, file) => membership.placeAt(server, file),
   });
   const sweepOf = (which: Pick<ReservationSweepParts, 'live' | 'periodMs'>): ReservationSweep =>
     new ReservationSweep({

@@ -4,7 +4,7 @@ import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { World } from '../../base/world.ts';
 import type { Position } from '../../replica/epoch.ts';
-import { positionCompare } from '../../replica/epoch.ts';
+import { epochEqual, positionCompare } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type { Command, CommandResults, PlacedFile, Query, QueryResults } from '../../wire/catalog-api.ts';
@@ -13,10 +13,16 @@ import type { ReplicaHost } from '../replica-host.ts';
 import { Rounds } from '../rounds.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { DepartedFiles } from './departed-files.ts';
+import { isOutdatedBy, type ReplicaPlace } from './replica-place.ts';
 import type { ViewConflicts } from './view-conflicts.ts';
 
 /** Where room is short, in milliseconds. Mounts say of what they have open without a name every two minutes that it is in use. */
 const SHORT_GRACE_MS = 5 * 60_000;
+/**
+ * A replica by members that were never committed asks for the file's lease, and cannot serve what it is asked for then: it stays for so
+ * long, in milliseconds.
+ */
+const UNCOMMITTED_GRACE_MS = 60_000;
 /** Between rounds while disk space is short, in milliseconds. */
 const SHORT_PERIOD_MS = 5_000;
 /** Files compared with the catalog in one query, and collected by one command. */
@@ -47,6 +53,8 @@ export interface GarbageParts {
   readonly conflicts: Pick<ViewConflicts, 'compare'>;
   /** Whether a server's replica of the file stands at `position` or further. */
   holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
+  /** Where a server's replica of the file is; null where it has none. */
+  placeAt(server: ServerId, file: FileId): Promise<ReplicaPlace | null>;
 }
 
 /**
@@ -56,7 +64,8 @@ export interface GarbageParts {
  * once its number is void.
  *
  * Replicas of files that have moved to other servers go, too: after the same time, and only once a majority of
- * those who hold the file now have all that is here.
+ * those who hold the file now have all that is here. A replica of a change of members that broke off, and one that is still asked for its
+ * file, go once a majority of the members is in a later epoch without this server.
  */
 export class Garbage {
   readonly #parts: GarbageParts;
@@ -191,31 +200,65 @@ export class Garbage {
     return this.#parts.conflicts.compare(file, record.view, there, 'the catalog');
   }
 
-  /** The catalog follows the file's own record: a record that is newer than what the catalog has decides. */
+  /**
+   * Whether the replica is left over, as far as is known without the members. The catalog follows the file's own record: a record that is
+   * newer than what the catalog has decides, unless it is of a change of members that may never have been committed.
+   */
   #hasMoved(file: FileId, place: PlacedFile): boolean {
     const record = this.#parts.store.record(file);
     // Without members it preserves another file's contents in a moment.
     const isPlaced = place.members.length > 0 && !place.members.includes(this.#parts.self);
     if (record === null || !isPlaced) return false;
-    return record.view.number <= place.view || !viewVoters(record.view).includes(this.#parts.self);
+    return !this.#isAhead(record, place) || record.view.joint !== undefined;
+  }
+
+  #isAhead({ view }: ReplicaRecord, place: PlacedFile): boolean {
+    return view.number > place.view && viewVoters(view).includes(this.#parts.self);
   }
 
   async #removeMoved(file: FileId, place: PlacedFile): Promise<void> {
-    const { store, nowMs } = this.#parts;
-    const sinceMs = this.#movedSinceMs.get(file) ?? nowMs();
-    if (nowMs() - sinceMs < this.#graceMs) return;
+    const { store, host, nowMs } = this.#parts;
     const record = store.record(file);
-    // A replica that is in use has learned something since, or others still learn from it.
-    if (record === null || this.#parts.host.loaded(file) !== null) return;
-    // What never installed an epoch has nothing that others could lack.
-    const isEmpty = record.installed.counter === 0;
-    if (!isEmpty && !(await this.#isHeldByMajority(file, place, positionOf(record)))) return;
+    if (record === null) return;
+    const isAhead = this.#isAhead(record, place);
+    const graceMs = isAhead ? Math.min(this.#graceMs, UNCOMMITTED_GRACE_MS) : this.#graceMs;
+    if (nowMs() - (this.#movedSinceMs.get(file) ?? nowMs()) < graceMs || !this.#isAtRest(file)) return;
+    // A replica that is in use may have learned something since, or others still learn from it.
+    const isStale =
+      isAhead || host.loaded(file) !== null
+        ? await this.#isOutdated(file, place, record)
+        : await this.#isHeld(file, place, record);
+    if (!isStale) return;
     const { view: number, members: names } = place;
     await this.#parts.departed.add(file, { number, members: names as readonly ServerId[] });
     // Somebody may have made this server a member again meanwhile.
-    if (this.#parts.host.loaded(file) !== null || !isUnchanged(store.record(file), record)) return;
+    if (!this.#isAtRest(file) || !isUnchanged(store.record(file), record)) return;
     await this.#remove(file, 'removed the replica of a file that others hold now');
     this.#movedSinceMs.delete(file);
+  }
+
+  /** Nothing is ordered by the replica, and nothing of it is under way to the disk. */
+  #isAtRest(file: FileId): boolean {
+    const driver = this.#parts.host.loaded(file);
+    return driver === null || (driver.idle && !driver.leads && !driver.orders);
+  }
+
+  /** Whether a majority of the members is in a later epoch, in which this server does not vote. */
+  async #isOutdated(file: FileId, { members }: PlacedFile, record: ReplicaRecord): Promise<boolean> {
+    const { self, placeAt } = this.#parts;
+    const places = await Promise.allSettled(
+      (members as readonly ServerId[]).map((one) => placeAt(one, file)),
+    );
+    const later = places.filter(
+      (place) =>
+        place.status === 'fulfilled' && place.value !== null && isOutdatedBy(self, record, place.value),
+    ).length;
+    return later >= majority(members.length);
+  }
+
+  async #isHeld(file: FileId, place: PlacedFile, record: ReplicaRecord): Promise<boolean> {
+    // What never installed an epoch has nothing that others could lack.
+    return record.installed.counter === 0 || this.#isHeldByMajority(file, place, positionOf(record));
   }
 
   async #isHeldByMajority(file: FileId, { members }: PlacedFile, position: Position): Promise<boolean> {
@@ -236,6 +279,7 @@ export class Garbage {
 
 function isUnchanged(now: ReplicaRecord | null, before: ReplicaRecord): boolean {
   if (now === null || now.view.number !== before.view.number) return false;
+  if (!epochEqual(now.promised, before.promised)) return false;
   return positionCompare(positionOf(now), positionOf(before)) === 0;
 }
 

@@ -11,6 +11,13 @@ import type { CatalogHolder } from '../catalog/catalog-holder.ts';
 import type { ServerConfig } from '../config.ts';
 import type { DepartedFiles } from '../file/departed-files.ts';
 import type { IdleFiles } from '../file/idle-files.ts';
+import {
+  decodePlace,
+  encodePlaceRequest,
+  REPLICA_PLACE_CALL,
+  type ReplicaPlace,
+  servePlace,
+} from '../file/replica-place.ts';
 import type { ViewConflicts } from '../file/view-conflicts.ts';
 import type { Gateway } from '../gateway.ts';
 import type { NamedLeaseDriver } from '../named/named-lease-driver.ts';
@@ -191,11 +198,20 @@ export class Membership {
     return this.#antiEntropy.holds(peer, file, position);
   }
 
+  /** Where the replica of a peer is; null where it has none. */
+  async placeAt(peer: ServerId, file: FileId): Promise<ReplicaPlace | null> {
+    return decodePlace(
+      await this.#parts.transport.call(peer, REPLICA_PLACE_CALL, encodePlaceRequest(file), CALL_MS),
+    );
+  }
+
   /** Answers a peer's call; null where it is none of membership's. */
   serve(from: ServerId, method: string, payload: Uint8Array): Promise<Uint8Array> | null {
     switch (method) {
       case POSITIONS_CALL:
         return Promise.resolve(this.#antiEntropy.serve(from, payload));
+      case REPLICA_PLACE_CALL:
+        return Promise.resolve(servePlace(payload, (file) => this.#parts.store.record(file)));
       case SERVERS_CALL:
         this.#takeList(payload);
         return Promise.resolve(new Uint8Array(0));

@@ -8,6 +8,7 @@ import type { Position } from '../../replica/epoch.ts';
 import type { ReplicaRecord } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
 import { Garbage, type GarbageParts } from '../../server/file/garbage.ts';
+import type { ReplicaPlace } from '../../server/file/replica-place.ts';
 import type { PlacedFile } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import { MemoryStore } from '../storage/memory-store.ts';
@@ -31,6 +32,11 @@ class World {
   nowMs = 0;
   readonly garbage: Garbage;
 
+  driver = { idle: true, leads: false, orders: false };
+  /** Where the others' replicas are. */
+  places = new Map<string, ReplicaPlace>();
+  /** The epoch that the replica here promised, and to whom; the one that is installed where it is null. */
+  promised: readonly [counter: number, server: string] | null = null;
   /** Its replicas never installed an epoch. */
   isEmpty = false;
   isRoomShort = false;
@@ -44,7 +50,10 @@ class World {
     const epoch = { counter: 1, server: 's2' as ServerId, incarnation: 1 as Incarnation };
     const record = (file: FileId): ReplicaRecord | null => {
       const found = store.record(file);
-      return found === null || this.isEmpty ? found : { ...found, promised: epoch, installed: epoch, seq: 1 };
+      if (found === null || this.isEmpty) return found;
+      const [counter, server] = this.promised ?? [epoch.counter, epoch.server];
+      const promised = { ...epoch, counter, server: server as ServerId };
+      return { ...found, promised, installed: epoch, seq: 1 };
     };
     this.garbage = new Garbage({
       world: systemWorld,
@@ -57,7 +66,7 @@ class World {
         forget: async () => undefined,
       },
       host: {
-        loaded: (file: FileId) => (this.loaded.has(file) ? {} : null),
+        loaded: (file: FileId) => (this.loaded.has(file) ? this.driver : null),
         remove: async (file: FileId) => {
           if (this.failing.has(file)) throw new ServiceError('storage', 'The disk refused');
           this.removed.push(file);
@@ -84,6 +93,10 @@ class World {
         if (this.silent.has(server)) return new Promise(() => undefined);
         if (this.away.has(server)) throw new ServiceError('no-majority', 'It is away');
         return this.whole.has(server);
+      },
+      placeAt: async (server: ServerId) => {
+        if (this.away.has(server)) throw new ServiceError('no-majority', 'It is away');
+        return this.places.get(server) ?? null;
       },
     } as unknown as GarbageParts);
   }
@@ -171,6 +184,83 @@ test('it stays while it is in use, while members change, and where it is a membe
   member.place(3, ['s1', 's2', 's4']);
   member.whole = new Set(['s2', 's4']);
   assert.deepEqual(await member.rounds(), []);
+});
+
+/** Says of these servers that they are in an epoch whose voters are s2, s3 and s4, or others. */
+function placesAt(epoch: number, servers: string, voters = 's2 s3 s4'): Map<string, ReplicaPlace> {
+  const place = { epoch, voters: voters.split(' ') as ServerId[] };
+  return new Map(servers.split(' ').map((server) => [server, place]));
+}
+
+/** A change of members that broke off: this server was to become one. */
+function joining(): World {
+  const world = new World({ ...viewOf(65_536, 's2', 's3', 's4'), joint: ['s1', 's2', 's3'] as ServerId[] });
+  world.place(3, ['s2', 's3', 's4']);
+  world.whole = new Set(['s2', 's3', 's4']);
+  return world;
+}
+
+test('one of a change of members that broke off goes once a majority is in a later epoch without this server', async () => {
+  const later = joining();
+  later.places = placesAt(2, 's2 s4');
+  later.loaded.add(1);
+  assert.deepEqual(await later.rounds(), [1], 'Also while it asks for the lease');
+
+  for (const [why, places] of [
+    ['an earlier member alone', placesAt(2, 's3')],
+    ['the epoch of the change may still commit it', placesAt(1, 's2 s3 s4')],
+    ['the change was committed', placesAt(2, 's2 s3 s4', 's1 s2 s3 s4')],
+    ['they have no replicas', new Map<string, ReplicaPlace>()],
+  ] as const) {
+    const world = joining();
+    world.places = new Map(places);
+    assert.deepEqual(await world.rounds(), [], why);
+  }
+});
+
+test('one that learns by a change of members that is under way stays, one that asks for the lease itself goes', async () => {
+  const learner = joining();
+  learner.places = placesAt(4, 's2 s3 s4');
+  learner.promised = [4, 's2'];
+  assert.deepEqual(await learner.rounds(), []);
+  const candidate = joining();
+  candidate.places = placesAt(4, 's2 s3 s4');
+  candidate.promised = [9, SELF];
+  assert.deepEqual(await candidate.rounds(), [1]);
+  const same = joining();
+  same.places = placesAt(1, 's2 s3 s4');
+  same.promised = [9, SELF];
+  assert.deepEqual(await same.rounds(), [], 'Its own epoch may have committed the change');
+});
+
+test('one of a change that broke off keeps the lease of its file from others for a minute at the most', async () => {
+  const world = new World(
+    { ...viewOf(65_536, 's2', 's3', 's4'), joint: ['s1', 's2', 's3'] as ServerId[] },
+    3_600_000,
+  );
+  world.place(3, ['s2', 's3', 's4']);
+  world.places = placesAt(2, 's2 s3 s4');
+  await world.garbage.run();
+  world.nowMs = 60_000;
+  await world.garbage.run();
+  world.garbage.close();
+  assert.deepEqual(world.removed, [1]);
+});
+
+test('one that is asked for its file goes while it is in use, unless something of it is under way', async () => {
+  for (const [driver, removed] of [
+    [{ idle: true, leads: false, orders: false }, [1]],
+    [{ idle: false, leads: false, orders: false }, []],
+    [{ idle: true, leads: true, orders: true }, []],
+    [{ idle: true, leads: false, orders: true }, []],
+  ] as const) {
+    const world = new World(viewOf(1, 's1', 's2', 's3'));
+    world.place(3, ['s2', 's3', 's4']);
+    world.places = placesAt(2, 's2 s3');
+    world.loaded.add(1);
+    world.driver = driver;
+    assert.deepEqual(await world.rounds(), removed, JSON.stringify(driver));
+  }
 });
 
 test('one in which no epoch was installed goes without a question to the others', async () => {

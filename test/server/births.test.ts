@@ -543,6 +543,7 @@ async function collected(
     command: async () => ({}),
     query: async () => ({ files, reserved }) as never,
     holds: async () => true,
+    placeAt: async () => null,
     conflicts,
   });
   await garbage.run();
