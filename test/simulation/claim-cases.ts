@@ -1,6 +1,16 @@
 /**
- * Directed cases of the leases that clients hold: three servers that vote and one that only asks, each
- * message in a frame of its own. Each case is the smallest in which one planted bug shows.
+ * Directed runs of the leases that clients hold, scripts in `test/testdata/simulation/claim/cases.txt`: three servers that vote and
+ * one that only asks, or voters that change; each message in a frame of its own. In all of them no two sessions hold the cell, a
+ * session keeps its token, and in Flease tokens rise.
+ *
+ *     algorithm paxoslease, voters abc      first; `voters`: those that vote in the beginning, where that changes
+ *     acquire a 1 [50ms] granted            asks a for session 1, for a whole lease if no span is given, and demands the outcome, or `any`
+ *     refresh a 1 [50ms] granted, release a 1 free, look a seen
+ *     begin a acquire 1 [50ms]; not granted          asks, and does not wait; later: nothing was granted
+ *     change bcd                            the voters begin to change to these
+ *     changed abc [or end] [while STATEMENT]         these servers learn who votes until there is a new view; the case ends if there
+ *                                           is none; meanwhile something happens again and again
+ *     hold a->* *->a [write]; pass; deliver; run 20ms
  */
 import type { CellId, ServerId } from '../../base/ids.ts';
 import type { LeaseOrder, LeaseOutcome } from '../../lease/actions.ts';
@@ -10,23 +20,34 @@ import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import type { VoterSet } from '../../lease/voters.ts';
 import { ClaimServers } from './claim-servers.ts';
 import { CHANGE_MS_MAX, type ClaimVoters } from './claim-voters.ts';
+import type { LeaseWords } from './lease-words.ts';
 import { CLOCK_SKEW_MAX_MS, LEASE_MS, RECOVERY_MS } from './lease-world.ts';
+import { type Cases, casesRead, type Statements, type Step } from './script-cases.ts';
 import { Violation, violationOf } from './violation.ts';
 
-const [A, B, C, D, E] = ['a', 'b', 'c', 'd', 'e'] as [ServerId, ServerId, ServerId, ServerId, ServerId];
-const MEMBERS = [A, B, C];
+const MEMBERS = ['a', 'b', 'c'] as ServerId[];
 const CELL = 1 as CellId;
 const INTERVAL_MS = LEASE_MS - CLOCK_SKEW_MAX_MS;
 const PATIENCE_MS = 500;
+const OUTCOMES = ['granted', 'taken', 'free', 'seen', 'any'] as const;
+
+interface ClaimOptions {
+  readonly algorithm?: LeaseAlgorithm;
+  /** Servers that vote in the beginning, where that changes. */
+  readonly voters?: readonly ServerId[];
+}
 
 class ClaimStage extends ClaimServers {
   readonly #outcomes = new Map<number, LeaseOutcome>();
+  readonly #algorithm: LeaseAlgorithm;
+  /** What was granted last. */
+  #held = { session: 0, token: 0, untilMs: 0 };
   #asked = 0;
 
-  /** @param first servers that vote in the beginning, where that changes */
-  constructor(algorithm: LeaseAlgorithm = 'flease', first: readonly ServerId[] | null = null) {
-    super({ algorithm }, { seed: 1, servers: first === null ? 4 : 5 });
-    if (first !== null) this.changeVoters({ servers: first, perCell: 3 });
+  constructor({ algorithm = 'flease', voters }: ClaimOptions) {
+    super({ algorithm }, { seed: 1, servers: voters === undefined ? 4 : 5 });
+    this.#algorithm = algorithm;
+    if (voters !== undefined) this.changeVoters({ servers: voters, perCell: 3 });
     this.world.start();
     this.world.runFor(RECOVERY_MS + INTERVAL_MS);
     // A little after the beginning of a ballot interval.
@@ -34,10 +55,28 @@ class ClaimStage extends ClaimServers {
   }
 
   /** Asks and waits for the outcome. */
-  ask(server: ServerId, order: LeaseOrder): LeaseOutcome {
+  ask(server: ServerId, order: LeaseOrder): LeaseOutcome['kind'] {
+    const askedMs = this.world.nowMs;
     const ask = this.asking(server, order);
     this.world.runFor(PATIENCE_MS + 1, () => this.#outcomes.has(ask));
-    return this.#outcomes.get(ask) ?? { kind: 'unknown' };
+    const outcome = this.#outcomes.get(ask) ?? { kind: 'unknown' };
+    if (outcome.kind === 'granted' && 'spanMs' in order)
+      this.#granted(order.session, outcome.lease.token, askedMs + order.spanMs);
+    else if (order.kind === 'release' && outcome.kind === 'free') this.#held.untilMs = -Infinity;
+    return outcome.kind;
+  }
+
+  #granted(session: number, token: number, untilMs: number): void {
+    const held = this.#held;
+    if (session === held.session) {
+      if (token !== held.token) throw new Violation('A refresh keeps its token');
+      held.untilMs = Math.max(held.untilMs, untilMs);
+      return;
+    }
+    if (this.world.nowMs < held.untilMs) throw new Violation('Two sessions hold one cell');
+    if (token <= held.token && this.#algorithm === 'flease')
+      throw new Violation(`Token ${token} follows ${held.token}`);
+    this.#held = { session, token, untilMs };
   }
 
   /** Asks. @returns the number of the order */
@@ -50,12 +89,9 @@ class ClaimStage extends ClaimServers {
     return ask;
   }
 
-  outcome(ask: number): LeaseOutcome | null {
-    return this.#outcomes.get(ask) ?? null;
-  }
-
-  acquire(server: ServerId, session: number, spanMs = LEASE_MS): LeaseOutcome {
-    return this.ask(server, { kind: 'acquire', session, spanMs, note: '' });
+  /** How the last order has ended, or that it has not. */
+  get outcome(): LeaseOutcome['kind'] | null {
+    return this.#outcomes.get(this.#asked)?.kind ?? null;
   }
 
   /** Begins to change the voters. */
@@ -89,14 +125,6 @@ class ClaimStage extends ClaimServers {
     return this.voters;
   }
 
-  /** What does not pass from now on. */
-  hold(matches: (from: ServerId, to: ServerId, kind: LeaseMessage['kind']) => boolean): void {
-    this.world.intercept = ({ from, to, message }) => {
-      const kind = message.messages[0]?.kind;
-      return kind !== undefined && matches(from, to, kind) ? 'hold' : 'pass';
-    };
-  }
-
   protected members(): ServerId[] {
     return MEMBERS;
   }
@@ -113,152 +141,90 @@ class ClaimStage extends ClaimServers {
   }
 }
 
-/** @throws Violation */
-function demand(outcome: LeaseOutcome | null, kinds: readonly LeaseOutcome['kind'][], what: string): void {
-  const got = outcome?.kind ?? 'nothing';
-  if (!kinds.some((kind) => kind === got)) throw new Violation(`${what}: ${got}, not ${kinds.join(' or ')}`);
+// The language -----------------------------------------------------------------------------------
+
+function orderParse(words: LeaseWords, kind: LeaseOrder['kind']): LeaseOrder {
+  if (kind === 'look') return { kind };
+  const session = words.natural('a session');
+  if (kind === 'release') return { kind, session };
+  const spanMs = /^\d+m?s$/.test(words.peek()) ? words.durationMs('how long') : LEASE_MS;
+  return kind === 'acquire' ? { kind, session, spanMs, note: '' } : { kind, session, spanMs, note: null };
 }
 
-/** @throws Violation */
-function tokenOf(outcome: LeaseOutcome): number {
-  demand(outcome, ['granted'], 'A free cell is acquired');
-  return 'lease' in outcome && outcome.lease !== null ? outcome.lease.token : 0;
-}
-
-const CASES: Readonly<Record<string, () => void>> = {
-  /** d, which has no vote, has not seen a's ballot and draws one that is larger by its name only. */
-  'tokens rise': () => {
-    const stage = new ClaimStage();
-    const first = tokenOf(stage.acquire(A, 1, 50));
-    stage.world.runFor(50 + CLOCK_SKEW_MAX_MS + 5);
-    const second = tokenOf(stage.acquire(D, 2));
-    if (second <= first) throw new Violation(`Token ${second} follows ${first}`);
-  },
-
-  'what is over is not refreshed': () => {
-    const stage = new ClaimStage();
-    stage.acquire(A, 1, 50);
-    stage.world.runFor(50 + CLOCK_SKEW_MAX_MS / 2);
-    const outcome = stage.ask(B, { kind: 'refresh', session: 1, spanMs: LEASE_MS, note: null });
-    demand(outcome, ['free'], 'A refresh after the end');
-  },
-
-  /** What is over on b's clock may run on that of the server that granted it. */
-  'grace is waited out': () => {
-    const stage = new ClaimStage();
-    stage.acquire(A, 1, 200);
-    stage.world.runFor(200 + CLOCK_SKEW_MAX_MS / 2);
-    demand(stage.acquire(B, 2), ['taken'], 'Another asks in the grace period');
-  },
-
-  'what is given back is free': () => {
-    const stage = new ClaimStage();
-    stage.acquire(A, 1);
-    demand(stage.ask(B, { kind: 'release', session: 1 }), ['free'], 'It is given back');
-    demand(stage.acquire(C, 2), ['granted'], 'Another asks for what was given back');
-  },
-
-  /** a's WRITE reaches only a. b is told so by {a, b}; then c is asked, who hears from {b, c}. */
-  'what was seen stays': () => {
-    const stage = new ClaimStage();
-    stage.hold((from, _to, kind) => from === A && kind === 'write');
-    stage.asking(A, { kind: 'acquire', session: 1, spanMs: LEASE_MS, note: '' });
-    stage.world.runFor(20);
-    stage.hold((from, to) => from === C || to === C);
-    demand(stage.ask(B, { kind: 'look' }), ['seen'], 'b looks');
-    stage.hold((from, to) => from === A || to === A);
-    demand(stage.ask(C, { kind: 'look' }), ['seen'], 'c looks');
-  },
-
-  'a stranger extends nothing': () => {
-    const stage = new ClaimStage();
-    stage.acquire(A, 1);
-    demand(stage.acquire(B, 2), ['taken'], 'Another asks for a lease that runs');
-  },
-
-  /** A majority's answers come when what it has granted is over. */
-  'a grant runs': () => {
-    const stage = new ClaimStage();
-    const spanMs = 20;
-    const waitMs = 40;
-    stage.hold((_from, to, kind) => to === A && kind === 'ack-write');
-    const ask = stage.asking(A, { kind: 'acquire', session: 1, spanMs, note: '' });
-    stage.world.runFor(waitMs);
-    stage.world.intercept = null;
-    stage.world.deliver();
-    const outcome = stage.outcome(ask);
-    if (outcome?.kind === 'granted') throw new Violation(`${spanMs} ms are granted after ${waitMs} ms`);
-  },
-
-  /** a, the only voter, has granted a lease; then b, c and d vote, who know nothing of it. */
-  'a lease outlasts the joint voters': () => {
-    const stage = new ClaimStage('flease', [A]);
-    stage.change([B, C, D]);
-    const untilMs = stage.world.nowMs + LEASE_MS;
-    const first = tokenOf(stage.acquire(A, 1));
-    if (!stage.changed([A, B, C, D])) throw new Violation('A change of voters ends');
-    const outcome = stage.acquire(D, 2);
-    if (stage.world.nowMs < untilMs && outcome.kind === 'granted') {
-      throw new Violation('Two sessions hold one cell');
-    }
-    if (tokenOf(outcome) <= first) throw new Violation('A token of the voters after does not rise');
-  },
-
-  /** a, the only voter, does not learn of the change, and votes on. */
-  'a voter that knows nothing of a change': () => {
-    const stage = new ClaimStage('flease', [A]);
-    stage.change([B, C, D]);
-    if (!stage.changed([B, C, D])) return;
-    demand(stage.acquire(A, 1), ['granted'], 'a is a majority of the voters that it knows');
-    if (stage.acquire(D, 2).kind === 'granted') throw new Violation('Two sessions hold one cell');
-  },
-
-  /** Of five, three of which vote on the cell, two know nothing of the change: they are a majority of its voters. */
-  'a majority of all is none of each cell': () => {
-    const stage = new ClaimStage('flease', [A, B, C, D, E]);
-    stage.change([D]);
-    // Cell 1 has the voters b, c and d.
-    stage.hold((from, to) => [B, C].includes(from) !== [B, C].includes(to));
-    if (!stage.changed([A, D, E])) return;
-    demand(stage.acquire(B, 1), ['granted'], 'b and c are a majority of the voters that they know');
-    if (stage.acquire(D, 2).kind === 'granted') throw new Violation('Two sessions hold one cell');
-  },
-
-  /** a learns nothing of the change, and asks b, which votes by the later view and has never heard of the cell. */
-  'a vote is of one view': () => {
-    const stage = new ClaimStage('flease', [A, B, C]);
-    stage.change([B, C, D]);
-    if (!stage.changed([B, C, D])) throw new Violation('A change of voters ends without a minority');
-    stage.hold((from, to) => (from === B && to === D) || (from === D && to === B));
-    demand(stage.acquire(D, 1), ['granted'], 'c and d are a majority');
-    stage.hold((from, to) => from === C || to === C);
-    if (stage.acquire(A, 2).kind === 'granted') throw new Violation('Two sessions hold one cell');
-  },
-
-  /** A lease is acquired by one voter, refreshed while voters change, and known to those after. */
-  'a lease is kept through a change of voters': () => {
-    const stage = new ClaimStage('flease', [A]);
-    const refresh = { kind: 'refresh', session: 1, spanMs: LEASE_MS, note: null } as const;
-    const token = tokenOf(stage.acquire(A, 1));
-    stage.change([B, C, D]);
-    const kept = (): void => {
-      if (tokenOf(stage.ask(B, refresh)) !== token) throw new Violation('A refresh keeps its token');
+const order =
+  (kind: LeaseOrder['kind']) =>
+  (words: LeaseWords): Step<ClaimStage> => {
+    const [server, asked] = [words.server(), orderParse(words, kind)];
+    const wanted = words.oneOf('the outcome', OUTCOMES);
+    return (stage) => {
+      const outcome = stage.ask(server, asked);
+      if (wanted !== 'any' && outcome !== wanted) throw new Violation(`${words.place}: ${outcome}`);
     };
-    if (!stage.changed([A, B, C, D], kept)) throw new Violation('A change of voters ends');
-    demand(stage.acquire(D, 2), ['taken'], 'Another asks after the change');
-    kept();
-  },
+  };
 
-  /** PaxosLease: the client does not hear that it was given less than it still has. */
-  'a shorter refresh that nobody heard of': () => {
-    const stage = new ClaimStage('paxoslease');
-    stage.acquire(A, 1);
-    stage.ask(B, { kind: 'refresh', session: 1, spanMs: 100, note: null });
-    stage.world.runFor(300);
-    demand(stage.acquire(C, 2), ['taken'], 'Another asks before the end of the first grant');
+const STATEMENTS: Statements<Step<ClaimStage>> = {
+  acquire: order('acquire'),
+  refresh: order('refresh'),
+  release: order('release'),
+  look: order('look'),
+  begin(words) {
+    const server = words.server();
+    const asked = orderParse(words, words.oneOf('an order', ['acquire', 'refresh'] as const));
+    return (stage) => stage.asking(server, asked);
+  },
+  not(words) {
+    const kind = words.oneOf('the outcome', OUTCOMES);
+    return ({ outcome }) => {
+      if (outcome === kind) throw new Violation(`${words.place}: it is`);
+    };
+  },
+  change(words) {
+    const servers = words.group();
+    return (stage) => stage.change(servers);
+  },
+  changed(words) {
+    const informed = words.group();
+    const mayEnd = words.skip('or') && words.skip('end');
+    const meanwhile = words.skip('while') ? STATEMENTS[words.next('a statement')]?.(words) : undefined;
+    return (stage) => {
+      if (stage.changed(informed, () => meanwhile?.(stage))) return null;
+      if (mayEnd) return 'end';
+      throw new Violation('A change of voters ends');
+    };
+  },
+  hold(words) {
+    const [links, kinds] = [words.links(), words.kinds()];
+    return ({ world }) => {
+      world.intercept = ({ from, to, message }) => {
+        const kind = message.messages[0]?.kind;
+        const isMeant = kind !== undefined && (kinds.length === 0 || kinds.includes(kind));
+        return isMeant && links.some(([a, b]) => a === from && b === to) ? 'hold' : 'pass';
+      };
+    };
+  },
+  pass:
+    () =>
+    ({ world }) => {
+      world.intercept = null;
+    },
+  deliver:
+    () =>
+    ({ world }) =>
+      world.deliver(),
+  run(words) {
+    const forMs = words.durationMs('how long');
+    return ({ world }) => world.runFor(forMs);
   },
 };
 
-export const CLAIM_CASES: Readonly<Record<string, () => string | null>> = Object.fromEntries(
-  Object.entries(CASES).map(([name, play]) => [name, () => violationOf(play)]),
+const OPTIONS: Statements<ClaimOptions> = {
+  algorithm: (words) => ({ algorithm: words.oneOf('the algorithm', ['flease', 'paxoslease']) }),
+  voters: (words) => ({ voters: words.group() }),
+};
+
+export const CLAIM_CASES: Cases = casesRead(
+  'claim/cases.txt',
+  OPTIONS,
+  STATEMENTS,
+  (options, play) => () => violationOf(() => play(new ClaimStage(options))),
 );

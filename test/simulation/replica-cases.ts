@@ -1,6 +1,7 @@
 /** Directed runs of a replica group that follow who is primary, or look at each message; all others are scripts (`replica-script.ts`). */
 import type { ServerId } from '../../base/ids.ts';
-import { type Cases, directed, LONG_MS, REPLICA_SCRIPTS, type Script } from './replica-script.ts';
+import { directed, LONG_MS, REPLICA_SCRIPTS, type Script } from './replica-script.ts';
+import type { Cases } from './script-cases.ts';
 
 const [A, B, C, D] = ['a', 'b', 'c', 'd'] as unknown as readonly [ServerId, ServerId, ServerId, ServerId];
 const X = { key: '0', value: 'xxxxxxxx' };

@@ -20,19 +20,21 @@
  *     role a active, role a not active, serves a yes, guarded a yes, epoch a 2, inherits a 2 | nothing, trust a intact | none,
  *     count created 1, members abc   what must hold
  */
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import type { ServerId } from '../../base/ids.ts';
 import type { ReplicaMessage } from '../../replica/messages.ts';
 import type { Write } from './replica-disk.ts';
 import { type GroupOptions, ReplicaGroup } from './replica-group.ts';
 import type { Answer, Reply } from './replica-messages.ts';
 import type { ReplicaServer } from './replica-server.ts';
-import { ServerWords } from './script-words.ts';
+import {
+  type Step as CaseStep,
+  type Cases,
+  casesRead,
+  SERVERS_MAX,
+  type Statements,
+} from './script-cases.ts';
+import type { ServerWords } from './script-words.ts';
 import { Violation } from './violation.ts';
-
-const FOLDER = join(import.meta.dirname, '../testdata/simulation/replica');
-const SERVERS_MAX = 5;
 
 /** Longer than what a script does with one primary. A guard of a dead primary lasts as long, and the next one waits. */
 export const LONG_MS = 2_000;
@@ -146,8 +148,6 @@ export class Script {
   }
 }
 
-export type Cases = Readonly<Record<string, () => string | null>>;
-
 /** @returns a run that reports the first violation, or null */
 export function directed(
   options: Partial<GroupOptions>,
@@ -166,7 +166,7 @@ export function directed(
 
 // The language -----------------------------------------------------------------------------------
 
-type Step = (script: Script) => void;
+type Step = CaseStep<Script>;
 
 /** A value is a letter, eight times, of the key 0 or another one. */
 function writeParse(words: ServerWords): Write {
@@ -174,7 +174,7 @@ function writeParse(words: ServerWords): Write {
   return { key, value: letter.repeat(8) };
 }
 
-const OPTIONS: Readonly<Record<string, (words: ServerWords) => Partial<GroupOptions>>> = {
+const OPTIONS: Statements<Partial<GroupOptions>> = {
   servers: (words) => ({ servers: words.natural('the number of servers', 1, SERVERS_MAX) }),
   replicas: (words) => ({ replicas: words.natural('the number of replicas', 1, SERVERS_MAX) }),
   begins: (words) => ({ begins: words.oneOf('how the file begins', ['made', 'created']) }),
@@ -227,7 +227,7 @@ const demand =
 const handled = (kind: string, ask: (server: ReplicaServer, reply: Reply) => void) =>
   each((script, server) => void script.ask(kind, server, ask));
 
-const STATEMENTS: Readonly<Record<string, (words: ServerWords) => Step>> = {
+const STATEMENTS: Statements<Step> = {
   'two-leases': () => (script) => {
     script.group.leasesExclude = false;
   },
@@ -354,41 +354,10 @@ const STATEMENTS: Readonly<Record<string, (words: ServerWords) => Step>> = {
   }),
 };
 
-/** Reads a file of scripts. @throws ScriptError naming the line */
-function casesRead(file: string): Cases {
-  const cases = new Map<string, { options: Partial<GroupOptions>; steps: Step[] }>();
-  let last = { options: {}, steps: [] as Step[] };
-  for (const [index, line] of readFileSync(join(FOLDER, file), 'utf8').split('\n').entries()) {
-    const text = line.replace(/#.*/, '');
-    if (text.trim() === '') continue;
-    if (!text.startsWith(' ')) {
-      last = { options: {}, steps: [] };
-      cases.set(text.trim(), last);
-      continue;
-    }
-    for (const statement of text.split(';')) {
-      const words = new ServerWords(`${file}:${index + 1}: ${statement.trim()}`, statement, SERVERS_MAX);
-      const command = words.next('a statement');
-      const option = OPTIONS[command];
-      const step = STATEMENTS[command];
-      if (option !== undefined) last.options = { ...last.options, ...option(words) };
-      else if (step !== undefined) last.steps.push(step(words));
-      else words.fail(`there is no statement "${command}"`);
-      words.end();
-    }
-  }
-  return Object.fromEntries(
-    [...cases].map(([name, { options, steps }]) => [
-      name,
-      directed(options, (script) => {
-        for (const step of steps) step(script);
-      }),
-    ]),
-  );
-}
-
 /** The order of operations; which replicas may answer reads; disks and changes of members. */
 export const REPLICA_SCRIPTS: Cases = Object.assign(
   {},
-  ...['order.txt', 'reads.txt', 'disks.txt'].map(casesRead),
+  ...['order', 'reads', 'disks'].map((name) =>
+    casesRead(`replica/${name}.txt`, OPTIONS, STATEMENTS, directed),
+  ),
 );
