@@ -83,7 +83,12 @@ export class Delegations {
 
   /** Whether no other client changes the directory's names, at this moment and until a recall. */
   has(directory: number): boolean {
-    return this.#generations.has(directory) && this.#session.leftMs > 0;
+    return this.leftMs(directory) > 0;
+  }
+
+  /** For how long that is certain without a recall, in milliseconds. */
+  leftMs(directory: number): number {
+    return this.#generations.has(directory) ? this.#session.leftMs : 0;
   }
 
   /** Begins a session, so that there is one when directories are asked for. */

@@ -72,9 +72,20 @@ export class RememberingClient extends ClusterClient {
     return cached !== undefined && isSame(cached, attributes) ? this.#session.leftMs : 0;
   }
 
-  /** Whether it is known, without asking anybody, what has the name, and its attributes. */
-  remembers(parent: number, name: string): boolean {
-    return this.#session.session !== null && this.#knownAt({ parent, name }) !== undefined;
+  /** @returns the attributes of what has the name; undefined where the cluster would have to be asked */
+  granted(parent: number, name: string): Attributes | undefined {
+    return this.#session.session === null ? undefined : this.#knownAt({ parent, name });
+  }
+
+  /** How long the name is this inode's at least unless `forgotten` is called, in milliseconds; 0 if that is unknown. */
+  nameValidMs(parent: number, name: string, inode: number): number {
+    return this.#memory.name(parent, name) === inode ? this.#session.leftMs : 0;
+  }
+
+  /** Whether the catalog's primary recalls the directory from this client before another client changes it. */
+  isGranted(directory: number): boolean {
+    const isKnown = this.#memory.attributes(directory) ?? this.#memory.beforeOwn(directory);
+    return this.#session.session !== null && isKnown !== undefined;
   }
 
   /** @param events of further grants under the session. @returns the session under which this client caches; it is closed with this client */

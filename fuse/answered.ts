@@ -26,6 +26,11 @@ export interface KernelCache {
   readonly validMs: (attributes: Answered) => number;
   /** How long the name is valid for this inode; null: the kernel caches no names. */
   readonly nameValidMs: ((parent: number, name: string, inode: number) => number) | null;
+  /**
+   * Whether no other client changes names of the directory before it is recalled; names are valid as long as that. Null: they are valid for their
+   * time alone.
+   */
+  readonly isGranted: ((directory: number) => boolean) | null;
 }
 
 /** @returns a name for these contents of a file, see `Opened.version` */

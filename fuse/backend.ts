@@ -173,6 +173,12 @@ export interface FileSystemBackend {
   readonly caches: boolean;
   /** Whether a `lookup` of the name is answered from that cache. */
   isCached(parent: number, name: string): boolean;
+  /** @returns what `lookup` would answer from that cache; undefined where it, or a pending operation, has to be asked */
+  granted(parent: number, name: string): Attributes | undefined;
+  /** How long the name is this inode's without a recall of the directory, in milliseconds; 0 if that is unknown. */
+  nameGrantedMs(parent: number, name: string, inode: number): number;
+  /** Whether no other client changes names of the directory before it is recalled from this mount. */
+  isGranted(directory: number): boolean;
   attributes(inode: number): Promise<Attributes>;
   /** Entries with names after `after`, in the bytewise order of their names. */
   list(inode: number, after: string, countMax: number): Promise<ListedPage>;
@@ -340,6 +346,8 @@ export interface DelegationBackend {
   }): void;
   /** Whether no other client changes the directory's names at this moment, nor until `recalled` has resolved. */
   isDelegated(directory: number): boolean;
+  /** For how long it certainly is without a recall, in milliseconds; 0 if it is not. */
+  delegatedMs(directory: number): number;
   /** The delegation of a directory at this moment, for what is acknowledged now and sent later; null where there is none. */
   fenceOf(directory: number): Fence | null;
   /** What is delegated is in use. */

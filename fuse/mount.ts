@@ -75,9 +75,10 @@ export async function mountVolume(
       forgotten: async (inodes) => {
         await Promise.all(inodes.map((inode) => fileSystem.forget(inode)));
         // Of what is written here the kernel holds pages while it waits for us, who wait for those who wait for this.
-        await Promise.all(
-          inodes.map((inode) => mounted.invalidateInode(inode, !fileSystem.isWritten(inode))),
-        );
+        await Promise.all([
+          mounted.expireNames(inodes),
+          ...inodes.map((inode) => mounted.invalidateInode(inode, !fileSystem.isWritten(inode))),
+        ]);
       },
       changing: async (inodes) => {
         await Promise.all(inodes.map((inode) => mounted.dropAttributes(inode)));
@@ -90,12 +91,12 @@ export async function mountVolume(
 }
 
 function policyOf(
-  backend: Pick<FileSystemBackend, 'isChanging'>,
+  backend: FileSystemBackend,
   fileSystem: FileSystem,
   ttlMs: number,
   grantedMs: MountOptions['grantedMs'],
 ): KernelCache {
-  if (grantedMs !== undefined) return leasesPolicy(grantedMs, (directory) => backend.isChanging(directory));
+  if (grantedMs !== undefined) return leasesPolicy(grantedMs, backend);
   return ttlMs === 0 ? STRICT : fileSystem.ttlPolicy;
 }
 

@@ -208,6 +208,8 @@ export interface MountedTransport {
    * @param pages false: attributes only, which waits for nobody who reads or writes
    */
   invalidateInode(inode: number, pages?: boolean): Promise<void>;
+  /** Resolves when the kernel caches no names of these directories under a grant (`KernelCache.isGranted`). */
+  expireNames(directories: readonly number[]): Promise<void>;
   /** Resolves when the kernel believes nothing of an inode's attributes by `KernelCache.validMs`; at once where it does not. */
   dropAttributes(inode: number): Promise<void>;
   /**

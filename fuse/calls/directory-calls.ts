@@ -68,8 +68,8 @@ export class DirectoryCalls {
 
   /** Of a file that is open here more is known than a listing tells. */
   listed(parent: number, name: string): Answered | undefined {
-    const { accesses, inodes } = this.#parts;
-    const attributes = inodes.cache.entry(parent, name);
+    const { accesses, backend, inodes } = this.#parts;
+    const attributes = inodes.cache.entry(parent, name) ?? backend.granted(parent, name);
     if (attributes === undefined || inodes.isOpen(attributes.inode)) return undefined;
     return accesses.shown(attributes);
   }

@@ -55,6 +55,7 @@ export function clusterBackend(
   delegations: Delegations | null = null,
   users: Users = NAMELESS_USERS,
 ): FileSystemBackend {
+  const remembering = client instanceof RememberingClient ? client : null;
   const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
   /** Which snapshot is meant, in each question; found out at the start. */
   let shown: { readonly snapshot?: number } = {};
@@ -117,8 +118,11 @@ export function clusterBackend(
     async lookup(parent, name) {
       return (await query({ kind: 'lookup', parent, name, ...shown })).attributes;
     },
-    caches: client instanceof RememberingClient,
-    isCached: (parent, name) => client instanceof RememberingClient && client.remembers(parent, name),
+    caches: remembering !== null,
+    isCached: (parent, name) => remembering?.granted(parent, name) !== undefined,
+    granted: (parent, name) => remembering?.granted(parent, name),
+    nameGrantedMs: (parent, name, inode) => remembering?.nameValidMs(parent, name, inode) ?? 0,
+    isGranted: (directory) => remembering?.isGranted(directory) ?? false,
     async attributes(inode) {
       return (await query({ kind: 'attributes', inode, ...shown })).attributes;
     },

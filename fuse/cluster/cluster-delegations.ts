@@ -56,6 +56,10 @@ export class ClusterDelegations implements DelegationBackend {
     return this.delegations.has(directory);
   }
 
+  delegatedMs(directory: number): number {
+    return this.delegations.leftMs(directory);
+  }
+
   use(): void {
     this.delegations.use();
   }

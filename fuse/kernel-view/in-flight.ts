@@ -3,10 +3,14 @@ export const UPTAKE_SLACK_MS = 20;
 /** After that the kernel has taken up an answer, and its time has begun to count. */
 export const UPTAKE_MS_MAX = 200;
 
-/** Entries that the kernel was answered a moment ago: it may not know their inodes yet, and cache them all the same. */
-export class InFlight {
-  /** When, by inode, the oldest first. */
-  readonly #answeredMs = new Map<number, number>();
+/**
+ * Entries that the kernel was answered a moment ago: it may not know their inodes yet, and cache them all the same.
+ *
+ * @typeParam Key an inode, or a place (`placeKey`)
+ */
+export class InFlight<Key = number> {
+  /** When, the oldest first. */
+  readonly #answeredMs = new Map<Key, number>();
   readonly #nowMs: () => number;
 
   /** @param nowMs a clock in milliseconds that never goes back */
@@ -14,22 +18,30 @@ export class InFlight {
     this.#nowMs = nowMs;
   }
 
-  answered(inode: number): void {
+  answered(key: Key): void {
     const nowMs = this.#nowMs();
     for (const [oldest, answeredMs] of this.#answeredMs) {
       if (nowMs - answeredMs <= UPTAKE_MS_MAX) break;
       this.#answeredMs.delete(oldest);
     }
-    this.#answeredMs.delete(inode);
-    this.#answeredMs.set(inode, nowMs);
+    this.#answeredMs.delete(key);
+    this.#answeredMs.set(key, nowMs);
   }
 
   /** The kernel knew the inode, and has freed it. */
-  forget(inode: number): void {
-    this.#answeredMs.delete(inode);
+  forget(key: Key): void {
+    this.#answeredMs.delete(key);
   }
 
-  has(inode: number): boolean {
-    return this.#nowMs() - (this.#answeredMs.get(inode) ?? Number.NEGATIVE_INFINITY) <= UPTAKE_MS_MAX;
+  has(key: Key): boolean {
+    return this.leftMs(key) > 0;
+  }
+
+  /** @returns after how many milliseconds the kernel has taken up the latest answer; 0 if it has */
+  leftMs(key: Key): number {
+    const answeredMs = this.#answeredMs.get(key);
+    if (answeredMs === undefined) return 0;
+    // The whole of the last millisecond counts.
+    return Math.max(0, answeredMs + UPTAKE_MS_MAX + 1 - this.#nowMs());
   }
 }

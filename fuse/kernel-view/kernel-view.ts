@@ -4,6 +4,7 @@ import type { Place } from '../place.ts';
 import type { AbsentLists } from './absent-lists.ts';
 import { CachedContents } from './cached-contents.ts';
 import { CachedNames } from './cached-names.ts';
+import { GrantedNames } from './granted-names.ts';
 import { InFlight, UPTAKE_SLACK_MS } from './in-flight.ts';
 import { RefusedOpens } from './refused-opens.ts';
 
@@ -20,51 +21,72 @@ export interface CacheTimes {
 export class KernelView {
   readonly names: CachedNames;
   readonly refusedOpens: RefusedOpens;
-  readonly #nowMs: () => number;
+  readonly #world: World;
 
   constructor(world: World) {
-    this.#nowMs = () => world.nowMs();
+    this.#world = world;
     this.names = new CachedNames(world);
     this.refusedOpens = new RefusedOpens(world);
   }
 
   /** @see InodeView */
-  byInode(cache: KernelCache, drop: (inode: number) => Promise<void>, absent: AbsentLists | null): InodeView {
-    return new InodeView(cache, drop, absent, this.#nowMs);
+  byInode(cache: KernelCache, notices: Notices, absent: AbsentLists | null): InodeView {
+    return new InodeView(cache, notices, absent, this.#world);
   }
 
   /** @see PathView */
   byPath(cachedMs: number): PathView {
-    return new PathView(this.#nowMs, cachedMs);
+    return new PathView(() => this.#world.nowMs(), cachedMs);
   }
+}
+
+/** What a transport has the kernel drop. */
+export interface Notices {
+  /** Resolves when the kernel has dropped the attributes of an inode. */
+  drop(inode: number): Promise<void>;
+  /** @see GrantedNamesParts.expire */
+  expire(place: Place, isWanted: () => boolean): Promise<void>;
 }
 
 /** What a kernel that knows inodes may have cached, over a transport that has it drop things. */
 export class InodeView {
   readonly #nowMs: () => number;
   readonly #cache: KernelCache;
-  readonly #drop: (inode: number) => Promise<void>;
+  readonly #notices: Notices;
   readonly #absent: AbsentLists | null;
   readonly #contents: CachedContents<number>;
   readonly #inFlight: InFlight;
+  /** Null where names end with their time alone. */
+  readonly #granted: GrantedNames | null;
+  #canExpire = true;
+  /** Entries of the page that is being answered. */
+  readonly #page: { readonly inode: number; readonly place: Place; readonly times: CacheTimes }[] = [];
 
   /**
-   * @param drop has the kernel drop the attributes of an inode
    * @param absent inodes without access control lists, as the kernel may have cached them; null where it is never asked
-   * @param nowMs a clock in milliseconds that never goes back
    */
-  constructor(
-    cache: KernelCache,
-    drop: (inode: number) => Promise<void>,
-    absent: AbsentLists | null,
-    nowMs: () => number,
-  ) {
+  constructor(cache: KernelCache, notices: Notices, absent: AbsentLists | null, world: World) {
+    const nowMs = (): number => world.nowMs();
     this.#nowMs = nowMs;
     this.#cache = cache;
-    this.#drop = drop;
+    this.#notices = notices;
+    const { isGranted } = cache;
+    this.#granted =
+      isGranted === null
+        ? null
+        : new GrantedNames({ world, isGranted, expire: (...which) => notices.expire(...which) });
     this.#absent = absent;
     this.#contents = new CachedContents(nowMs, false);
     this.#inFlight = new InFlight(nowMs);
+  }
+
+  /** The kernel knows no expiry of names: under grants it caches none. */
+  cannotExpire(): void {
+    this.#canExpire = false;
+  }
+
+  get cachesNames(): boolean {
+    return this.#cache.nameValidMs !== null && (this.#granted === null || this.#canExpire);
   }
 
   /**
@@ -72,26 +94,57 @@ export class InodeView {
    *
    * @param put sends the answer with its times
    * @param caller thread that asked; 0 where that is unknown
-   * @param place the name that was looked up; absent where the kernel asked for attributes alone
+   * @param place the name that was looked up, or created; absent where the kernel asked for attributes alone
+   * @param isLookup false: it was created
    */
-  answer(attributes: Answered, put: (times: CacheTimes) => void, caller: number, place?: Place): void {
+  answer(
+    attributes: Answered,
+    put: (times: CacheTimes) => void,
+    caller: number,
+    place?: Place,
+    isLookup = true,
+  ): void {
     const { inode } = attributes;
     const beganMs = this.#nowMs();
-    const times = this.#times(attributes, place);
+    const times = this.#times(attributes, place, isLookup);
     this.#note(attributes, times.attributesMs, caller);
     this.#noteAbsent(attributes, times);
     if (place !== undefined && times.attributesMs > 0) this.#inFlight.answered(inode);
     put(times);
     const isLate = this.#nowMs() - beganMs > UPTAKE_SLACK_MS;
-    if (times.attributesMs > 0 && isLate) void this.#drop(inode);
+    if (times.attributesMs > 0 && isLate) void this.#notices.drop(inode);
+    if (times.nameMs > 0 && isLate && place !== undefined) void this.#granted?.answeredLate(place);
+  }
+
+  /** @param put sends a page of a directory, and calls `listed` for each of its entries. @see answer */
+  page(put: () => void): void {
+    const beganMs = this.#nowMs();
+    this.#page.length = 0;
+    put();
+    if (this.#nowMs() - beganMs <= UPTAKE_SLACK_MS) return;
+    for (const { inode, place, times } of this.#page) {
+      if (times.attributesMs > 0) void this.#notices.drop(inode);
+      if (times.nameMs > 0) void this.#granted?.answeredLate(place);
+    }
   }
 
   /** @returns how long the kernel may cache an entry of a page of a directory that it is about to be answered */
   listed(attributes: Answered, place: Place): CacheTimes {
-    const times = this.#times(attributes, place);
+    const times = this.#times(attributes, place, false);
     this.#note(attributes, times.attributesMs, 0);
     this.#noteAbsent(attributes, times);
+    this.#page.push({ inode: attributes.inode, place, times });
     return times;
+  }
+
+  /** @see GrantedNames.renaming */
+  async renaming(from: Place, to: Place, isExchange: boolean): Promise<void> {
+    await this.#granted?.renaming(from, to, isExchange);
+  }
+
+  /** @see GrantedNames.recalled */
+  async recalled(inodes: readonly number[]): Promise<void> {
+    await this.#granted?.recalled(inodes);
   }
 
   /** The kernel takes the outcome of a change for the newest, whatever it was made to drop meanwhile. */
@@ -110,7 +163,7 @@ export class InodeView {
   async dropAttributes(inode: number): Promise<void> {
     const cached = this.#contents.current(inode);
     if (cached === undefined) return;
-    await this.#drop(inode);
+    await this.#notices.drop(inode);
     // Who comes meanwhile waits for the same.
     this.#contents.dropped(inode, cached);
   }
@@ -131,13 +184,16 @@ export class InodeView {
     this.#inFlight.forget(inode);
   }
 
-  #times(attributes: Answered, place?: Place): CacheTimes {
-    const { validMs, nameValidMs } = this.#cache;
-    const isNamed = place !== undefined && nameValidMs !== null;
-    return {
-      nameMs: isNamed ? whole(nameValidMs(place.parent, place.name, attributes.inode)) : 0,
-      attributesMs: whole(validMs(attributes)),
-    };
+  #times(attributes: Answered, place: Place | undefined, isLookup: boolean): CacheTimes {
+    const attributesMs = whole(this.#cache.validMs(attributes));
+    return { nameMs: place === undefined ? 0 : this.#nameMs(attributes, place, isLookup), attributesMs };
+  }
+
+  #nameMs({ inode }: Answered, place: Place, isLookup: boolean): number {
+    const { nameValidMs } = this.#cache;
+    if (nameValidMs === null || !this.cachesNames) return 0;
+    const leftMs = nameValidMs(place.parent, place.name, inode);
+    return this.#granted === null ? whole(leftMs) : this.#granted.answered(place, leftMs, isLookup);
   }
 
   #note({ inode, contents }: Answered, forMs: number, caller: number): void {

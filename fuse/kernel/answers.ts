@@ -98,6 +98,11 @@ export class Answers {
     return this.#underWay.readsAnswered(node);
   }
 
+  /** @see CallsUnderWay.directoryCallsAnswered */
+  directoryCallsAnswered(node: number): Promise<void> {
+    return this.#underWay.directoryCallsAnswered(node);
+  }
+
   /** A signal came for the caller. */
   interrupt(unique: number): void {
     this.#underWay.interrupt(unique);

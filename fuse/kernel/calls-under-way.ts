@@ -47,8 +47,8 @@ export class CallsUnderWay {
   readonly #interrupted = new Map<CallUnderWay, number>();
   readonly #broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void;
   readonly #signals: Signals;
-  /** Waits of `readsAnswered`, each with the reads that have no answer yet. */
-  readonly #readWaits = new Map<Set<CallUnderWay>, () => void>();
+  /** Waits of `#answered`, each with the calls that have no answer yet. */
+  readonly #waits = new Map<Set<CallUnderWay>, () => void>();
   #timer: Timer | undefined;
 
   /** @param broken gives the kernel the answer of a call that is waited for no longer */
@@ -72,9 +72,9 @@ export class CallsUnderWay {
     if (this.#calls.get(call.header.unique) !== call) return false;
     this.#calls.delete(call.header.unique);
     if (this.#interrupted.size > 0) this.#interrupted.delete(call);
-    for (const [reads, resolve] of this.#readWaits) {
-      if (!reads.delete(call) || reads.size > 0) continue;
-      this.#readWaits.delete(reads);
+    for (const [calls, resolve] of this.#waits) {
+      if (!calls.delete(call) || calls.size > 0) continue;
+      this.#waits.delete(calls);
       resolve();
     }
     return true;
@@ -82,11 +82,21 @@ export class CallsUnderWay {
 
   /** Resolves when each read of the node that is under way now has its answer. */
   readsAnswered(node: number): Promise<void> {
-    const isRead = ({ header, request }: CallUnderWay): boolean =>
-      request.kind === 'read' && header.node === node;
-    const reads = new Set([...this.#calls.values()].filter(isRead));
-    if (reads.size === 0) return Promise.resolve();
-    return new Promise((resolve) => this.#readWaits.set(reads, resolve));
+    return this.#answered(({ header, request }) => request.kind === 'read' && header.node === node);
+  }
+
+  /** As `readsAnswered`, of each call on a directory, for which the kernel may have locked it. */
+  directoryCallsAnswered(node: number): Promise<void> {
+    return this.#answered(
+      ({ header, request }) =>
+        header.node === node || (request.kind === 'rename' && request.toParent === node),
+    );
+  }
+
+  #answered(isAwaited: (call: CallUnderWay) => boolean): Promise<void> {
+    const calls = new Set([...this.#calls.values()].filter(isAwaited));
+    if (calls.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#waits.set(calls, resolve));
   }
 
   /** The kernel says this once of each call, whatever signals follow. */
@@ -106,8 +116,8 @@ export class CallsUnderWay {
     for (const { abort } of this.#calls.values()) abort?.abort();
     this.#calls.clear();
     this.#interrupted.clear();
-    for (const resolve of this.#readWaits.values()) resolve();
-    this.#readWaits.clear();
+    for (const resolve of this.#waits.values()) resolve();
+    this.#waits.clear();
   }
 
   #look(): void {

@@ -1,6 +1,7 @@
 import type { AbsentLists } from '../kernel-view/absent-lists.ts';
+import type { Place } from '../place.ts';
 import { BACKGROUND_MAX } from '../transport/kernel-tuning.ts';
-import type { FileKernel, FileSystemCalls, TransportOptions } from '../transport.ts';
+import type { FileKernel, FileSystemCalls, MountedTransport, TransportOptions } from '../transport.ts';
 import { Notifier, type Write } from './notifier.ts';
 import type { Send } from './replier.ts';
 import { Session } from './session.ts';
@@ -22,7 +23,7 @@ export interface KernelDevice {
 /** A file system connected with the kernel, whatever the two are connected by. */
 export interface KernelConnection {
   /** What the file system asks of the kernel. */
-  readonly notices: FileKernel;
+  readonly notices: FileKernel & Pick<MountedTransport, 'expireNames'>;
   /** @see Session.started */
   readonly started: Promise<number>;
   /** @param request as the kernel wrote it, in memory of its own */
@@ -59,11 +60,24 @@ export function connectKernel(
       return false;
     }
   };
-  const drop = (inode: number): Promise<void> =>
-    invalidateInode(inode, false).catch((error: unknown) => {
-      log('error', 'the kernel keeps what it is to drop', { inode, error: String(error) });
-    });
-  const how = { ...options, backgroundMax: BACKGROUND_MAX, drop, absentLists, signals };
+  const kept = (inode: number) => (error: unknown) => {
+    log('error', 'the kernel keeps what it is to drop', { inode, error: String(error) });
+  };
+  const drop = (inode: number): Promise<void> => invalidateInode(inode, false).catch(kept(inode));
+  const expire = async ({ parent, name }: Place, isWanted: () => boolean): Promise<void> => {
+    const node = session.numbers.node(parent);
+    // While the kernel waits for the directory's lock, a thread of this process does: if the process were killed then, nothing would answer the
+    // call that has the lock, and end the mount.
+    const ready = async (): Promise<boolean> => {
+      if (isWanted()) await session.directoryCallsAnswered(node);
+      return isWanted();
+    };
+    await notifier.expireEntry(node, name, ready).catch(kept(parent));
+  };
+  const how = {
+    ...{ ...options, backgroundMax: BACKGROUND_MAX, absentLists, signals },
+    notices: { drop, expire },
+  };
   const session = new Session(calls, how, send);
   return {
     started: session.started,
@@ -72,6 +86,7 @@ export function connectKernel(
     notices: {
       asksBeforeReads: true,
       invalidateInode,
+      expireNames: (directories) => session.expireNames(directories),
       dropAttributes: (inode) => session.dropAttributes(inode),
       givePages,
     },

@@ -8,6 +8,7 @@ import type { Request } from './requests.ts';
 
 const SEEK_DATA = 3;
 const SEEK_HOLE = 4;
+const RENAME_EXCHANGE = 2;
 
 /** Requests that no call of the file system answers. */
 export type SessionKind = 'init' | 'destroy' | 'interrupt' | 'forget' | 'unknown';
@@ -58,7 +59,10 @@ export function handlersOf(
       const { name, flags, toParent, toName } = asked.request;
       const { uid, gid } = asked.header;
       const to = { parent: numbers.inode(toParent), name: toName };
-      answers.done(asked, () => calls.rename({ parent: asked.inode, name }, to, flags, uid, gid));
+      const from = { parent: asked.inode, name };
+      answers.renamed(asked, from, to, (flags & RENAME_EXCHANGE) !== 0, () =>
+        calls.rename(from, to, flags, uid, gid),
+      );
     },
     open(asked) {
       const { flags, killsPrivileges } = asked.request;

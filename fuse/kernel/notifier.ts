@@ -1,7 +1,9 @@
-import { invalidateInodeNotice, storeNotice } from './replies.ts';
+import { expireEntryNotice, invalidateInodeNotice, storeNotice } from './replies.ts';
 
 /** Notices on their way at the same time: each may occupy a thread of the process's pool, which others need too. */
 const IN_FLIGHT_MAX = 2;
+/** Names beside them: each waits for the lock of its directory, and nothing else is to wait for that. */
+const EXPIRIES_IN_FLIGHT_MAX = 1;
 /** Pages on their way beside them: who waits for the kernel to forget something does not wait for those. */
 const GIFTS_IN_FLIGHT_MAX = 1;
 
@@ -23,6 +25,7 @@ export type Write = (
 export class Notifier {
   readonly #write: Write;
   readonly #drops = new Turns(IN_FLIGHT_MAX);
+  readonly #expiries = new Turns(EXPIRIES_IN_FLIGHT_MAX);
   readonly #gifts = new Turns(GIFTS_IN_FLIGHT_MAX);
 
   constructor(write: Write) {
@@ -36,6 +39,17 @@ export class Notifier {
    */
   invalidateInode(node: number, pages = true): Promise<boolean> {
     return this.#drops.run(() => this.#notify([invalidateInodeNotice(node, pages)]));
+  }
+
+  /**
+   * Resolves when the kernel looks the name up at its next use.
+   *
+   * @param node of its directory
+   * @param ready awaited when it is the name's turn. @returns whether it is still wanted
+   * @returns false where the kernel does not know the name
+   */
+  expireEntry(node: number, name: string, ready: () => Promise<boolean>): Promise<boolean> {
+    return this.#expiries.run(async () => (await ready()) && this.#notify([expireEntryNotice(node, name)]));
   }
 
   /**

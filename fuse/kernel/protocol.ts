@@ -5,6 +5,8 @@ export const MAJOR = 7;
 export const MINOR = 38;
 /** The first with all that is relied on: 1 MiB requests, INIT with 64 flags, KILLPRIV_V2 (Linux 5.17). */
 export const MINOR_MIN = 36;
+/** The first that knows `EXPIRE_ONLY` (Linux 6.2). */
+export const MINOR_EXPIRES = 38;
 
 /** The number that every mount's root has. */
 export const ROOT_NODE = 1;
@@ -104,4 +106,6 @@ export const OPENED_FLAG = {
   noFlush: 1 << 5,
 } as const;
 
-export const NOTIFY = { invalidateInode: 2, store: 4 } as const;
+export const NOTIFY = { invalidateInode: 2, invalidateEntry: 3, store: 4 } as const;
+/** Of `invalidateEntry`: the name stays, and with it what is mounted below; it is looked up at its next use. */
+export const EXPIRE_ONLY = 1 << 0;

@@ -9,7 +9,7 @@ import {
   spaceNumbers,
 } from '../transport/stat.ts';
 import type { DirectoryPage, LockRequest } from '../transport.ts';
-import { INIT_FLAG, MAJOR, MINOR, NOTIFY, OUT_HEADER_BYTES, ROOT_NODE } from './protocol.ts';
+import { EXPIRE_ONLY, INIT_FLAG, MAJOR, MINOR, NOTIFY, OUT_HEADER_BYTES, ROOT_NODE } from './protocol.ts';
 
 /** What the kernel is answered, in bytes. Each function writes at `at` and returns where it ended. */
 
@@ -248,6 +248,18 @@ export function invalidateInodeNotice(node: number, pages = true): Buffer {
   putNumber(notice, OUT_HEADER_BYTES, node);
   // From offset 0 with length 0 is all of it, from a negative one nothing.
   if (!pages) notice.writeBigInt64LE(-1n, OUT_HEADER_BYTES + 8);
+  return notice;
+}
+
+/** A name is to be looked up at its next use. @param node of its directory */
+export function expireEntryNotice(node: number, name: string): Buffer {
+  const nameBytes = Buffer.byteLength(name);
+  const notice = Buffer.alloc(OUT_HEADER_BYTES + 16 + nameBytes + 1);
+  putHeader(notice, notice.length, NOTIFY.invalidateEntry, 0);
+  putNumber(notice, OUT_HEADER_BYTES, node);
+  notice.writeUInt32LE(nameBytes, OUT_HEADER_BYTES + 8);
+  notice.writeUInt32LE(EXPIRE_ONLY, OUT_HEADER_BYTES + 12);
+  notice.write(name, OUT_HEADER_BYTES + 16, 'utf8');
   return notice;
 }
 

@@ -133,7 +133,21 @@ export class RequestAnswers {
         this.#reply.put(header.unique, (reply, at) =>
           putEntry(reply, at, node, this.#present(stored), times),
         );
-      this.#view.answer(stored, put, header.pid, { parent: inode, name });
+      this.#view.answer(stored, put, header.pid, { parent: inode, name }, request.kind === 'lookup');
+    });
+  }
+
+  /** @param rename is called once the kernel may have the new name for as long as the old one */
+  renamed(
+    asked: Asked,
+    from: NamePlace,
+    to: NamePlace,
+    isExchange: boolean,
+    rename: () => Promise<void>,
+  ): void {
+    this.done(asked, async () => {
+      await this.#view.renaming(from, to, isExchange);
+      await rename();
     });
   }
 
@@ -161,7 +175,7 @@ export class RequestAnswers {
           const next = putEntry(bytes, at, node, this.#present(attributes), times);
           return putOpened(bytes, next, created.handle, openedFlags);
         });
-      this.#view.answer(attributes, put, header.pid, { parent: inode, name });
+      this.#view.answer(attributes, put, header.pid, { parent: inode, name }, false);
     };
     this.#answers.answer(header, request, create, reply, ({ handle }) => this.#calls.release(handle));
   }
@@ -177,16 +191,17 @@ export class RequestAnswers {
     const { handle, offset, plus } = asked.request;
     const bytesMax = Math.min(asked.request.bytesMax, Replier.bodyBytesMax);
     const countMax = Math.ceil(bytesMax / DIRENT_BYTES_MIN[plus ? 'plus' : 'plain']);
-    this.put(
-      asked,
-      () => this.#calls.readDirectory(handle, offset, countMax),
-      (reply, at, { entries }) => {
+    const { header, request } = asked;
+    const ask = () => this.#calls.readDirectory(handle, offset, countMax);
+    this.#answers.answer(header, request, ask, ({ entries }) => {
+      const put = (reply: Buffer, at: number): number => {
         if (!plus) return putEntries(reply, at, entries, bytesMax);
         return putEntries(reply, at, entries, bytesMax, (entryAt, { name, inode }) =>
           this.#putListed(reply, entryAt, { parent: asked.inode, name }, inode),
         );
-      },
-    );
+      };
+      this.#view.page(() => this.#reply.put(header.unique, put));
+    });
   }
 
   /** What a listing told of a name is as good as a look-up, for as long as it is valid. */

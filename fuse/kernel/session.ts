@@ -1,12 +1,12 @@
 import { errnoName } from '../errno.ts';
 import type { AbsentLists } from '../kernel-view/absent-lists.ts';
-import type { InodeView } from '../kernel-view/kernel-view.ts';
+import type { InodeView, Notices } from '../kernel-view/kernel-view.ts';
 import { logUnforeseen } from '../log.ts';
 import type { FileSystemCalls, TransportOptions } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
 import { Answers } from './answers.ts';
 import { type Handlers, handlersOf } from './handlers.ts';
-import { MAJOR, MINOR_MIN } from './protocol.ts';
+import { MAJOR, MINOR_EXPIRES, MINOR_MIN } from './protocol.ts';
 import { Replier, type Send } from './replier.ts';
 import { initFlags, NodeNumbers, putInit } from './replies.ts';
 import { type Asked, RequestAnswers, type RequestOf } from './request-answers.ts';
@@ -19,8 +19,8 @@ export const REQUEST_BYTES_MAX = WRITE_BYTES_MAX + 4096;
 
 export interface SessionOptions extends TransportOptions {
   readonly backgroundMax: number;
-  /** Takes back what the kernel was told of the inode's attributes; reports a failure itself. */
-  drop(inode: number): Promise<void>;
+  /** Take back what the kernel was answered; they report a failure themselves. */
+  readonly notices: Notices;
   /** Of which inodes the lists are not asked for here; null where all are. */
   readonly absentLists: AbsentLists | null;
   readonly signals: Signals;
@@ -46,9 +46,8 @@ export class Session {
     this.numbers = new NodeNumbers(calls.root);
     this.started = this.#start.promise;
     this.#answers = new Answers(this.#reply, options);
-    const { cache, absentLists, present, view } = options;
-    const drop = (inode: number): Promise<void> => options.drop(inode);
-    this.#view = view.byInode(cache, drop, absentLists);
+    const { cache, absentLists, present, view, notices } = options;
+    this.#view = view.byInode(cache, notices, absentLists);
     const answers = new RequestAnswers(
       ...([calls, present, this.#reply, this.#answers, this.#view, this.numbers] as const),
     );
@@ -72,6 +71,16 @@ export class Session {
   /** @see CallsUnderWay.readsAnswered */
   readsAnswered(node: number): Promise<void> {
     return this.#answers.readsAnswered(node);
+  }
+
+  /** @see CallsUnderWay.directoryCallsAnswered */
+  directoryCallsAnswered(node: number): Promise<void> {
+    return this.#answers.directoryCallsAnswered(node);
+  }
+
+  /** @see MountedTransport.expireNames */
+  expireNames(directories: readonly number[]): Promise<void> {
+    return this.#view.recalled(directories);
   }
 
   /** @see MountedTransport.dropAttributes */
@@ -135,12 +144,13 @@ export class Session {
       );
       return;
     }
+    if (minor < MINOR_EXPIRES) this.#view.cannotExpire();
     const negotiated = {
       readAheadBytes,
       flags: initFlags(flags, {
         acls: this.#options.acls,
         numbers: this.#calls.findsNumbers === true,
-        names: this.#options.cache.nameValidMs !== null,
+        names: this.#view.cachesNames,
       }),
       backgroundMax: this.#options.backgroundMax,
       writeBytesMax: WRITE_BYTES_MAX,

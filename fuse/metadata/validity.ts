@@ -1,4 +1,5 @@
 import type { Answered, KernelCache } from '../answered.ts';
+import type { FileSystemBackend } from '../backend.ts';
 import type { MetadataCache } from './cache.ts';
 
 /** The cache modes of a mount, as policies over the validity of answers: how long the kernel may cache each. */
@@ -6,7 +7,7 @@ import type { MetadataCache } from './cache.ts';
 type TtlPolicy = KernelCache & { readonly nameValidMs: NonNullable<KernelCache['nameValidMs']> };
 
 /** Nothing is cached. */
-export const STRICT: KernelCache = { attributesMs: 0, validMs: () => 0, nameValidMs: null };
+export const STRICT: KernelCache = { attributesMs: 0, validMs: () => 0, nameValidMs: null, isGranted: null };
 
 /** Answers are valid for a time after their request; what is cached here for a while, the kernel caches for the rest of it. */
 export function ttlPolicy(cache: MetadataCache, ttlMs: number): TtlPolicy {
@@ -14,22 +15,24 @@ export function ttlPolicy(cache: MetadataCache, ttlMs: number): TtlPolicy {
     attributesMs: ttlMs,
     validMs: (attributes) => cache.attributes.leftMs(attributes),
     nameValidMs: (parent, name, inode) => cache.entryLeftMs(parent, name, inode),
+    isGranted: null,
   };
 }
 
 /**
- * Answers are valid until a recall, as long as the session lasts. The kernel caches no names.
+ * Answers are valid until a recall, as long as the session lasts.
  *
  * @param grantedMs how long attributes are valid without a recall
- * @param isChanging whether this mount is about to change the directory: no recall comes for that
+ * @param backend knows how long names are valid without a recall, and which directories this mount is about to change: no recall comes for that
  */
 export function leasesPolicy(
   grantedMs: (attributes: Answered) => number,
-  isChanging: (directory: number) => boolean,
+  backend: Pick<FileSystemBackend, 'isChanging' | 'nameGrantedMs' | 'isGranted'>,
 ): KernelCache {
   return {
     attributesMs: 0,
-    validMs: (attributes) => (isChanging(attributes.inode) ? 0 : grantedMs(attributes)),
-    nameValidMs: null,
+    validMs: (attributes) => (backend.isChanging(attributes.inode) ? 0 : grantedMs(attributes)),
+    nameValidMs: (parent, name, inode) => backend.nameGrantedMs(parent, name, inode),
+    isGranted: (directory) => backend.isGranted(directory),
   };
 }

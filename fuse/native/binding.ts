@@ -121,6 +121,8 @@ export async function mountWithBinding(
     // The library cannot tell the kernel to drop an inode: it is dropped when its time is up.
     invalidateInode: () => world.sleep(options.cache.attributesMs),
     // Nor to believe one answer longer than another.
+    // The library's kernel looks each name up.
+    expireNames: () => Promise.resolve(),
     dropAttributes: () => Promise.resolve(),
   };
 }

@@ -98,6 +98,16 @@ export class DirectoryOps {
     return this.files.isChanging(directory) || this.unlinks.timesOf(directory) !== null;
   }
 
+  /** Whether the cluster does not have yet what has the name, or that it has none. */
+  isPendingAt(place: Place): boolean {
+    return this.files.at(place) !== undefined || this.unlinks.isAt(place);
+  }
+
+  /** Whether the cluster does not have yet what the attributes of the inode are here. */
+  isPendingOf(inode: number): boolean {
+    return this.files.of(inode) !== undefined || this.unlinks.timesOf(inode) !== null;
+  }
+
   /**
    * A directory with pending unlinks, for a backend that answers what it was granted without asking the cluster. No other
    * client sees the directory before they are executed: it is delegated.

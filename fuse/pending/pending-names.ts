@@ -48,6 +48,16 @@ export function withPendingNames(
       await ops.flush({ kind: 'inode', inode }, ['unlink']);
       return backend.attributes(inode);
     },
+    granted(parent, name) {
+      const attributes = ops.isPendingAt({ parent, name }) ? undefined : backend.granted(parent, name);
+      return attributes === undefined || ops.isPendingOf(attributes.inode) ? undefined : attributes;
+    },
+    nameGrantedMs(parent, name, inode) {
+      const place = { parent, name };
+      if (!ops.isPendingAt(place)) return backend.nameGrantedMs(parent, name, inode);
+      return ops.files.at(place)?.inode === inode ? delegation.delegatedMs(parent) : 0;
+    },
+    isGranted: (directory) => delegation.isDelegated(directory) || backend.isGranted(directory),
     list: (inode, after, countMax) => ops.list(inode, after, countMax),
     createFile: (parent, name, mode, owner, exclusive) =>
       newFiles.create({ parent, name }, mode, owner, exclusive),

@@ -86,6 +86,18 @@ export class MemoryBackend implements FileSystemBackend {
     return false;
   }
 
+  granted(): undefined {
+    return undefined;
+  }
+
+  nameGrantedMs(): number {
+    return 0;
+  }
+
+  isGranted(): boolean {
+    return false;
+  }
+
   isAway(): boolean {
     return false;
   }

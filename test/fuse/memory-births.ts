@@ -18,6 +18,9 @@ import type { MemoryBackend } from './memory-backend.ts';
 /** What becomes of the files of a request. */
 export type Fate = 'born' | 'refused' | 'unborn' | 'lost-before' | 'lost-after';
 
+/** What is left of the session at any time. */
+const DELEGATED_MS = 5_000;
+
 /** New files and delegated directories of a cluster in memory: whatever is asked for is delegated, until a test calls it back. */
 export class MemoryBirths implements DelegationBackend {
   readonly #backend: MemoryBackend;
@@ -104,6 +107,10 @@ export class MemoryBirths implements DelegationBackend {
 
   isDelegated(directory: number): boolean {
     return this.#delegated.has(directory);
+  }
+
+  delegatedMs(directory: number): number {
+    return this.isDelegated(directory) ? DELEGATED_MS : 0;
   }
 
   use(): void {}

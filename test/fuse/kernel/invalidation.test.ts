@@ -78,7 +78,7 @@ test('the kernel asks once, and again when it is told to', { skip: kernelObstacl
       acls: false,
       log: (level: string, message: string) => assert.notEqual(level, 'error', message),
     },
-    cache: { attributesMs: 0, validMs: () => LONG_MS, nameValidMs: null },
+    cache: { attributesMs: 0, validMs: () => LONG_MS, nameValidMs: null, isGranted: null },
   });
   t.after(async () => {
     await mounted.unmount();
@@ -123,4 +123,47 @@ test('the kernel asks once, and again when it is told to', { skip: kernelObstacl
   await t.test('what the kernel was told of, and does not know any more, is not waited for', async () => {
     await mounted.invalidateInode(4711);
   });
+});
+
+test('the kernel looks up a granted name once, and again when it is recalled', {
+  skip: kernelObstacle() ?? false,
+}, async (t) => {
+  const file = new OneFile();
+  const directory = await mkdtemp(join(tmpdir(), 'leasehold-granted-'));
+  const mounted = await mountWithKernel(directory, file.calls() as FileSystemCalls, {
+    world: systemWorld,
+    view: new KernelView(systemWorld),
+    ...{ source: 'test', kernelOptions: ['nosuid'], present: (same: Attributes) => same, limitMs: 10_000 },
+    ...{ xattrs: false, acls: false, log: () => undefined },
+    cache: {
+      ...{ attributesMs: 0, validMs: () => LONG_MS, nameValidMs: () => LONG_MS },
+      isGranted: () => true,
+    },
+  });
+  t.after(async () => {
+    await mounted.unmount();
+    await rmdir(directory);
+  });
+  const path = join(directory, 'file');
+  const below = join(directory, 'below');
+  const lookups = async (): Promise<number> => {
+    const before = file.asked.lookup ?? 0;
+    await stat(path);
+    return (file.asked.lookup ?? 0) - before;
+  };
+  // On a busy machine the time of the name may be over between two calls.
+  const counted: number[] = [];
+  while (counted.at(-1) !== 0 && counted.length < 20) counted.push(await lookups());
+  assert.equal(counted.at(-1), 0, 'The kernel has the name');
+  assert.ok((await stat(below)).isDirectory());
+  await run('mount', ['-t', 'tmpfs', 'none', below]);
+  try {
+    const { dev: device } = await stat(below);
+    await mounted.expireNames([ROOT]);
+    assert.equal(await lookups(), 1);
+    assert.equal(await lookups(), 1, 'Others change the directory');
+    assert.equal((await stat(below)).dev, device, 'What is mounted below stays');
+  } finally {
+    await run('umount', [below]);
+  }
 });

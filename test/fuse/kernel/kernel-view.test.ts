@@ -21,12 +21,16 @@ function version(seq: number): string {
 
 function believing(leftMs: number) {
   const dropped: number[] = [];
-  const cache = { attributesMs: 1000, validMs: () => leftMs, nameValidMs: null };
+  const cache = { attributesMs: 1000, validMs: () => leftMs, nameValidMs: null, isGranted: null };
   let nowMs = 1_000;
   const drop = async (inode: number): Promise<void> => {
     dropped.push(inode);
   };
-  const view = new KernelView({ ...systemWorld, nowMs: () => nowMs }).byInode(cache, drop, null);
+  const view = new KernelView({ ...systemWorld, nowMs: () => nowMs }).byInode(
+    cache,
+    { drop, expire: async () => undefined },
+    null,
+  );
   const pass = (ms: number): void => {
     nowMs += ms;
   };

@@ -10,6 +10,7 @@ import { pendingIn, pendingSignals } from '../../../fuse/kernel/signals.ts';
 import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { UPTAKE_SLACK_MS } from '../../../fuse/kernel-view/in-flight.ts';
 import { KernelView } from '../../../fuse/kernel-view/kernel-view.ts';
+import type { Place } from '../../../fuse/place.ts';
 import type { FileSystemCalls, Log } from '../../../fuse/transport.ts';
 import { systemWorld } from '../../../world/system-world.ts';
 
@@ -51,6 +52,7 @@ let world: World = systemWorld;
 class Exchange {
   readonly answers: Answer[] = [];
   readonly dropped: number[] = [];
+  readonly expired: string[] = [];
   readonly absentLists = new AbsentLists(AbsentLists.memory(), systemWorld.nowMs);
   readonly session: Session;
   #unique = 0;
@@ -62,6 +64,7 @@ class Exchange {
       attributesMs,
       validMs: () => attributesMs + UPTAKE_SLACK_MS,
       nameValidMs: null,
+      isGranted: null,
       ...times,
     };
     const options = {
@@ -69,7 +72,10 @@ class Exchange {
       view: new KernelView(world),
       ...{ source: 'test', kernelOptions: [], present: (same: Attributes) => same, limitMs: LIMIT_MS },
       ...{ xattrs: true, acls: true, log, backgroundMax: 64, cache },
-      drop: async (inode: number) => void this.dropped.push(inode),
+      notices: {
+        drop: async (inode: number) => void this.dropped.push(inode),
+        expire: async ({ name }: Place) => void this.expired.push(name),
+      },
       absentLists: this.absentLists,
       signals: pendingSignals,
     };

@@ -6,6 +6,7 @@ import { Delegations } from '../../../client/delegations.ts';
 import { RememberingClient } from '../../../client/remembering-client.ts';
 import { PagesOfFile } from '../../../fuse/contents/written-pages.ts';
 import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
+import { GrantedNames } from '../../../fuse/kernel-view/granted-names.ts';
 import { DelegatedDirectories } from '../../../fuse/metadata/delegated-directories.ts';
 import { DelegationRequests } from '../../../fuse/metadata/delegation-requests.ts';
 import { Creates } from '../../../fuse/pending/creates.ts';
@@ -78,7 +79,8 @@ watch('path: a listing is known', DelegatedDirectories, 'listing', (known) => kn
 watch('path: pages that were written here are read', PagesOfFile, 'read', (bytes) => bytes !== null);
 watch('path: a write is acknowledged before it is sent', WriteBehind, 'write');
 watch('path: the kernel is answered without a look', AbsentLists, 'has', (isAbsent) => isAbsent, ofMountWork);
-watch('path: a client answers from its cache', RememberingClient, 'remembers', (isKnown) => isKnown);
+watch('path: a client answers from its cache', RememberingClient, 'granted', (known) => known !== undefined);
+watch('path: the kernel caches a granted name', GrantedNames, 'answered', (forMs) => forMs > 0, ofMountWork);
 
 // Servers.
 watch('path: numbers are reserved', ServerBirths, 'reserve');

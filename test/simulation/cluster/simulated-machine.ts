@@ -44,6 +44,8 @@ export class SimulatedMachine {
   hasEnded = false;
   /** When it was unmounted in good order, and all that was acknowledged was stored: nanoseconds of true time. */
   unmountedNs = Number.POSITIVE_INFINITY;
+  /** Each caller runs so long after its reply, in milliseconds; null: now and then a little later, by the seed. */
+  wakesAfterMs: number | null = null;
   #mount: ClusterMount | null = null;
 
   constructor(cluster: SimulatedCluster, index: number, life: number, volume: string, cache: Cache) {
@@ -60,7 +62,7 @@ export class SimulatedMachine {
     this.model = new ModelKernel(this.kernel, {
       below: this.daemon,
       seen: ({ opcode, node, pid }) => time.note(`${pid} asks for ${opcodeName(opcode)} of ${node}`),
-      wakeMs: () => (wakes.chance(WAKE) ? wakes.next() * WAKE_MS_MAX : 0),
+      wakeMs: () => this.wakesAfterMs ?? (wakes.chance(WAKE) ? wakes.next() * WAKE_MS_MAX : 0),
     });
     this.daemon.onEndOnce(() => this.model.abort());
   }

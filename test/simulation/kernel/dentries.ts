@@ -59,7 +59,7 @@ export class Dentries {
   add(parent: Dentry, name: string, inode: Inode | null): Dentry {
     const old = parent.children.get(name);
     if (old !== undefined) this.drop(old);
-    const alias = inode?.isDirectory ? this.#aliasOf(inode) : undefined;
+    const alias = inode?.isDirectory ? this.aliasOf(inode) : undefined;
     if (alias !== undefined) {
       for (let at: Dentry | null = parent; at !== null; at = at.parent)
         if (at === alias) throw new KernelError('ELOOP', `"${name}" would be in itself`);
@@ -123,7 +123,8 @@ export class Dentries {
     this.#relocate(b, one.parent, one.name);
   }
 
-  #aliasOf(inode: Inode): Dentry | undefined {
+  /** d_find_alias */
+  aliasOf(inode: Inode): Dentry | undefined {
     return this.#aliases.get(inode)?.values().next().value;
   }
 

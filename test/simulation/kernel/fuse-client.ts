@@ -321,6 +321,29 @@ export class FuseClient {
     }
   }
 
+  /**
+   * fuse_reverse_inval_entry with FUSE_EXPIRE_ONLY: behind all calls under way that have locked the directory.
+   *
+   * @returns false where the kernel does not know the name
+   */
+  async expireName(node: number, name: string): Promise<boolean> {
+    const directory = this.#inodes.get(node);
+    if (directory === undefined) return false;
+    directory.references++;
+    try {
+      return await directory.lock.exclusive(async () => {
+        const alias = this.dentries.aliasOf(directory);
+        const dentry = alias === undefined ? undefined : this.dentries.find(alias, name);
+        if (dentry === undefined) return false;
+        this.directoryChanged(directory);
+        dentry.validUntilMs = Number.NEGATIVE_INFINITY;
+        return true;
+      });
+    } finally {
+      this.put(directory);
+    }
+  }
+
   /** fuse_notify_store */
   async store(node: number, offset: number, bytes: Uint8Array): Promise<boolean> {
     const inode = this.#inodes.get(node);

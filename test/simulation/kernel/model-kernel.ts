@@ -1,7 +1,7 @@
 import type { World } from '../../../base/world.ts';
 import { connectKernel, type KernelConnection, type KernelDevice } from '../../../fuse/kernel/connection.ts';
 import { promptAnswer } from '../../../fuse/kernel/prompt-answers.ts';
-import { NOTIFY, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
+import { EXPIRE_ONLY, NOTIFY, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
 import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import type { MountedTransport, Transport } from '../../../fuse/transport.ts';
 import { NameChanges } from './changes.ts';
@@ -127,8 +127,18 @@ export class ModelKernel implements Machine {
       const length = Number(bytes.readBigInt64LE(OUT_HEADER_BYTES + 16));
       return this.client.invalidateInode(node, offset, length);
     }
+    if (code === NOTIFY.invalidateEntry) return this.#noticeOfName(node, bytes);
     if (code === NOTIFY.store) return this.client.store(node, offset, bytes.subarray(OUT_HEADER_BYTES + 24));
     throw new KernelError('EINVAL', `Notice ${code} is not modelled`);
+  }
+
+  /** fuse_notify_inval_entry */
+  async #noticeOfName(node: number, bytes: Buffer): Promise<boolean> {
+    const [nameBytes, flags] = [8, 12].map((at) => bytes.readUInt32LE(OUT_HEADER_BYTES + at));
+    const name = bytes.subarray(OUT_HEADER_BYTES + 16, bytes.length - 1);
+    if (flags !== EXPIRE_ONLY || name.length !== nameBytes)
+      throw new KernelError('EINVAL', 'The mount has names expire, and drops none');
+    return this.client.expireName(node, name.toString());
   }
 }
 

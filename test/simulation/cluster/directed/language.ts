@@ -25,6 +25,7 @@
  *     await R                                     waits until the rule has met one
  *     release R, drop R                           what is held arrives, whether or not its caller still waits; or is lost
  *
+ *     wake a 100ms                                from now on the kernel of a takes each reply up so much later
  *     pause a [9s], resume a, kill s1, start s1, power s1 s2 (is lost at once, and they start again)
  *     damage s1 /x 0                              a bit of object 0 of the file flips on the disk of s1, which may be down
  *     damage s1 database                          a bit of its databases flips; s1 is down
@@ -156,6 +157,11 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
     const name = words.next('who');
     const forMs = words.isOver() ? Number.POSITIVE_INFINITY : words.durationMs('how long');
     return async (stage) => stage.victim(name).pause(forMs);
+  },
+  wake: (words) => {
+    const name = words.next('a mount');
+    const delayMs = words.durationMs('how much later');
+    return async (stage) => stage.wakeAfter(name, delayMs);
   },
   resume: (words) => ofMachine(words, (stage, name) => stage.victim(name).resume()),
   kill: (words) =>

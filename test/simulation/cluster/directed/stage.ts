@@ -45,6 +45,8 @@ interface Actor {
   readonly victim: SimulatedProcess;
   /** @returns a further program of the same machine */
   readonly program: () => Caller;
+  /** Of a mount. */
+  readonly machine?: SimulatedMachine;
 }
 
 /** What a schedule demands is not so. */
@@ -131,7 +133,14 @@ export class Stage {
     await this.wait(MOUNT_MS_MAX, () => outcome !== undefined);
     if (outcome !== null) throw new StageError(`cannot mount: ${outcome?.message ?? 'it takes too long'}`);
     const program = (): Caller => new ModelProgram(machine.model, USERS.root);
-    this.#actors.set(name, { process: machine.kernel, victim: machine.daemon, program });
+    this.#actors.set(name, { process: machine.kernel, victim: machine.daemon, program, machine });
+  }
+
+  /** From now on each caller on the mount runs so long after its reply. */
+  wakeAfter(name: string, delayMs: number): void {
+    const machine = this.#actors.get(name)?.machine;
+    if (machine === undefined) throw new StageError(`there is no mount "${name}"`);
+    machine.wakesAfterMs = delayMs;
   }
 
   /** A machine with a client library. */
