@@ -18,6 +18,8 @@ export interface SessionEvents {
   ended(): void;
   /** Resolves when no operation is under way that is fenced by a session that has just ended here. */
   flushed?(): Promise<void>;
+  /** Resolves when nothing is used that was granted so far. Called before `ended`, where the primary ends the session before its time. */
+  unused?(): Promise<void>;
   /** Called where a poll failed; the next one follows. */
   failed(error: unknown): void;
 }
@@ -190,7 +192,13 @@ export class CacheSession {
     // A server of an earlier release obeys no fence: nothing is to be granted by it.
     const answer = polled.fenced === true ? polled : { ...polled, session: null };
     if (answer.session !== session) {
+      const { leftMs } = this;
+      const unused = leftMs > 0 ? this.#parts.unused?.() : undefined;
       this.#end();
+      // Before a handover the primary waits until the next poll says that the session was left.
+      if (unused !== undefined)
+        await Promise.race([unused, this.#parts.world.sleep(leftMs, { unref: true })]);
+      if (signal.aborted) return false;
       this.#left = session ?? this.#left;
       this.#session = answer.session;
       this.#acked = 0;

@@ -77,6 +77,11 @@ export class Memory {
     return this.#attributes.get(inode);
   }
 
+  /** Of which attributes are known. */
+  get inodes(): readonly number[] {
+    return [...this.#attributes.keys(), ...this.#before.keys()];
+  }
+
   /**
    * A directory in which own commands are changing names, without those that are under way. Valid where no other client can
    * have seen their effects: as long as the directory is delegated to this one.

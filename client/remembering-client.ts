@@ -55,6 +55,7 @@ export class RememberingClient extends ClusterClient {
         this.#memory.forgetAll();
         this.#sharer?.ended();
       },
+      unused: () => this.#forgotten(this.#memory.inodes),
       flushed: () => this.#sharer?.flushed?.() ?? Promise.resolve(),
       world: this.world,
       failed: options.failed ?? (() => undefined),

@@ -22,6 +22,8 @@ class SessionRun {
   readonly recalled: number[] = [];
   /** A recall is acknowledged after this. */
   forgotten = Promise.resolve();
+  /** Nothing granted is used after this. */
+  unused = Promise.resolve();
   readonly polls: Poll[] = [];
   readonly session: CacheSession;
   readonly #context: TestContext;
@@ -53,6 +55,7 @@ class SessionRun {
       ended: () => {
         this.ended++;
       },
+      unused: () => this.unused,
       world: {
         ...systemWorld,
         nowMs: () => this.nowMs,
@@ -139,6 +142,23 @@ test('a session that a primary does not know ends at once, with all that it gran
     { client: 7, left: 2, acked: 0, fenced: true },
     'It says what it believes no more',
   );
+  await run.stop();
+});
+
+test('a session that its primary ends is left when nothing is used that was granted', async (context) => {
+  const run = new SessionRun(context);
+  await run.pass(1);
+  run.last().answer({});
+  await run.pass(1);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  run.unused = promise;
+  run.last().answer({ session: null, validMs: 0 });
+  await run.pass(1);
+  const { ended, polls } = run;
+  assert.deepEqual([ended > 0, run.session.session, polls.length], [true, null, 2]);
+  resolve();
+  await run.pass(0);
+  assert.equal(run.last().request.left, 1);
   await run.stop();
 });
 
