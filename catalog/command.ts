@@ -79,7 +79,23 @@ export function prepareCommand(
       'precondition-failed',
       'Numbers are reserved with the servers that hold their files',
     );
-  return { command, atNs: context.nowNs.toString(), replicas: replicasOf(tables, command, context) };
+  return {
+    command: preservedByView(tables, command),
+    atNs: context.nowNs.toString(),
+    replicas: replicasOf(tables, command, context),
+  };
+}
+
+/**
+ * Contents are preserved at the members of the file's view. A command that comes after the members have changed names servers that may
+ * have left the cluster: the contents are preserved once more. The primary decides it, so that members of all releases execute the same.
+ */
+function preservedByView(tables: Tables, command: Command): Command {
+  if (command.kind !== 'open-for-write' || typeof command.preserved !== 'object') return command;
+  const { inode, view } = command.preserved;
+  const file = tables.inode(command.inode);
+  if (file === undefined || file.preserving !== inode || view.number >= file.view) return command;
+  return { ...command, preserved: 'again' };
 }
 
 /** Chooses servers for the file that the command makes, if it makes one; those of a reserved number were chosen with it. */

@@ -11,6 +11,7 @@ import {
 } from './attributes.ts';
 import { isCounted } from './charges.ts';
 import { noAttribute } from './commands/attributes.ts';
+import { isSweepPending } from './commands/snapshots.ts';
 import { pathCheck } from './commands/trash.ts';
 import type { NameRow } from './entry-tables.ts';
 import { nameCheck } from './names.ts';
@@ -83,7 +84,7 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       return { snapshots: tables.snapshots.all(volume.id).map((row) => snapshotInfoOf(volume, row)) };
     }
     case 'sweeps':
-      return { pending: tables.sweeps.isPending() || tables.inodeLists.preserving().length > 0 };
+      return { pending: isSweepPending(tables) };
     case 'live-files':
       return { inodes: tables.inodeLists.live(volumeOf(tables, query.volume).id, query.countMax) };
     case 'reservations': {

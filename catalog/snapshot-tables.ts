@@ -51,7 +51,7 @@ export class SnapshotTables {
     this.#statements = statements;
   }
 
-  /** To be called at the beginning of each command. */
+  /** To be called at the beginning of each command, and of what asks for contents between commands. */
   begin(): void {
     this.#any = this.#statements.get('SELECT 1 FROM snapshots LIMIT 1') !== undefined;
   }

@@ -68,6 +68,12 @@ export function sweep(tables: Tables, command: CommandOf<'sweep'>): CommandResul
   return { rows, more };
 }
 
+/** Whether `sweep` has something to do. What is about to be preserved for a snapshot that is there still stays. */
+export function isSweepPending(tables: Tables): boolean {
+  tables.snapshots.begin();
+  return tables.sweeps.isPending() || tables.inodeLists.preserving().some((file) => !isShown(tables, file));
+}
+
 /** Removes a file without a name, unless snapshots show its contents: then it stays for them. @returns whether it is gone */
 export function isCollected(tables: Tables, orphan: InodeRow): boolean {
   if (isShown(tables, orphan)) {

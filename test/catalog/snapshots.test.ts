@@ -420,3 +420,45 @@ test('what was begun for a snapshot that is gone is not gone on with after a cha
   assert.notEqual(next?.inode, begun.inode);
   assert.deepEqual(next?.contents, { epoch: 1, seq: 2 });
 });
+
+test('contents that were preserved at members that have changed since are preserved once more', () => {
+  const catalog = new Replicated();
+  catalog.run({ kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4_096 });
+  const place = { volume: 'main', path: '/f' };
+  const { inode } = catalog.run({
+    ...{ kind: 'create-file', place, mode: 0, uid: 0, gid: 0, exclusive: true },
+  }).attributes;
+  const contents = { epoch: 1, seq: 1 };
+  catalog.run({ kind: 'settle', files: [{ inode, sizeBytes: 1, modifiedNs: '1', contents }] });
+  catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
+  const open = { kind: 'open-for-write', inode, mark: { epoch: 1, turn: 1 }, preserves: true } as const;
+  const first = catalog.run(open).preserve;
+  assert.ok(first !== undefined);
+  catalog.run({ kind: 'follow-view', inode, view: { number: 3, members: ['s2', 's3', 's4'] } });
+  const view = { number: 1, members: ['s1', 's2', 's3'] };
+  const second = catalog.run({ ...open, preserved: { inode: first.inode, view } }).preserve;
+  assert.ok(second !== undefined && second.inode !== first.inode, 'The servers may be gone');
+  catalog.run({ ...open, preserved: { inode: first.inode, view } });
+  assert.deepEqual(catalog.run(open).preserve, second, 'A command that comes late undoes nothing of it');
+  const now = { number: 3, members: ['s2', 's3', 's4'] };
+  assert.equal(catalog.run({ ...open, preserved: { inode: second.inode, view: now } }).preserve, undefined);
+  const shown = runQuery(catalog.db, { kind: 'resolve', volume: 'main@one', path: '/f', follow: true });
+  assert.deepEqual(shown.attributes.replicas, now.members);
+  assert.deepEqual([...dumpCatalog(catalog.db)], [...dumpCatalog(catalog.other)]);
+});
+
+test('contents that are about to be preserved leave nothing to sweep as long as a snapshot shows them', () => {
+  const catalog = new Catalog();
+  const place = { volume: 'main', path: '/f' };
+  const made = catalog.run({ kind: 'create-file', place, mode: 0, uid: 0, gid: 0, exclusive: true });
+  const { inode } = made.attributes;
+  const contents = { epoch: 1, seq: 1 };
+  catalog.run({ kind: 'settle', files: [{ inode, sizeBytes: 1, modifiedNs: '1', contents }] });
+  catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
+  catalog.run({ kind: 'open-for-write', inode, mark: { epoch: 1, turn: 1 }, preserves: true });
+  assert.equal(catalog.query({ kind: 'sweeps' }).pending, false);
+  catalog.run({ kind: 'snapshot-remove', volume: 'main', name: 'one' });
+  assert.equal(catalog.query({ kind: 'sweeps' }).pending, true);
+  while (catalog.run({ kind: 'sweep', countMax: 10 }).more);
+  assert.equal(catalog.query({ kind: 'sweeps' }).pending, false);
+});
