@@ -76,7 +76,11 @@ export function makeServices(
   const agreed = new AgreedFiles({ ...{ self, clock, log, store, host, isConnected }, call });
   const files = new LocalFileService({
     ...{ agreed, self, world, clock, log, store, host, lease, traffic, operationTimeoutMs, isConnected },
-    isServer: (server) => known.urls.has(server),
+    isServer: (server) =>
+      known.find(
+        server,
+        async () => (await gateway.queryCatalog({ kind: 'servers', counts: false })).servers,
+      ),
     catalog: {
       attributes: async (file) =>
         (await gateway.queryCatalog({ kind: 'attributes', inode: file })).attributes,

@@ -58,7 +58,7 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   /** Counts what is done for clients; absent where it is not counted. */
   readonly traffic?: Traffic;
   /** Whether the cluster has a server of this name. */
-  isServer(server: ServerId): boolean;
+  isServer(server: ServerId): Promise<boolean>;
 }
 
 /** Contents of files: each call goes to the part of the service whose subject it is. `authority.ts` decides who orders and who answers. */
@@ -177,8 +177,9 @@ export class LocalFileService implements FileService {
     if (members.length === 0 || members.length > MEMBERS_MAX || new Set(members).size !== members.length) {
       throw new ServiceError('bad-request', `A file has 1 to ${MEMBERS_MAX} replicas at different servers`);
     }
-    const stranger = members.find((member) => !this.#parts.isServer(member));
-    if (stranger !== undefined) throw new ServiceError('bad-request', `There is no server "${stranger}"`);
+    for (const member of members)
+      if (!(await this.#parts.isServer(member)))
+        throw new ServiceError('bad-request', `There is no server "${member}"`);
     const driver = await this.replicas.primary(file);
     const view = await driver.changeMembers(members);
     // Not by the next primary alone: there may be none for a while.

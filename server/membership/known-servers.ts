@@ -117,6 +117,16 @@ export class KnownServers {
       this.#adopt([...this.#servers, ...unknown], place);
   }
 
+  /**
+   * Whether there is such a server. A server that has just joined may be known to the catalog alone: its list is taken over then.
+   *
+   * @param listed the servers as the catalog has them now
+   */
+  async find(server: ServerId, listed: () => Promise<readonly ServerInfo[]>): Promise<boolean> {
+    if (!this.urls.has(server)) this.take((await listed()).map(knownServerOf), null, null);
+    return this.urls.has(server);
+  }
+
   #adopt(servers: readonly KnownServer[], catalogView: CatalogPlace | null): void {
     this.#servers = servers.map(({ id, url, zone, state }) => ({ id, url, zone, state }));
     const moved = catalogView !== null && catalogView.number > this.#catalogView.number;

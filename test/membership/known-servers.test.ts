@@ -64,6 +64,20 @@ test('what another server knows adds servers and a newer view of the catalog, an
   assert.equal(changes, 1);
 });
 
+test('a server that has just joined is found in the catalog, which is asked only where none is known here', async (t) => {
+  const known = makeKnown(temporary(t));
+  const rows = [S1, S2, S3].map((id) => ({ ...server(id), storageId: 1, freeBytes: 0, totalBytes: 0 }));
+  let asked = 0;
+  const listed = async (): Promise<ServerInfo[]> => {
+    asked++;
+    return rows as unknown as ServerInfo[];
+  };
+  assert.deepEqual([await known.find(S2, listed), asked], [true, 0]);
+  assert.deepEqual([await known.find(S3, listed), asked], [true, 1]);
+  assert.deepEqual([await known.find(S3, listed), asked], [true, 1], 'Requests to it have an address now');
+  assert.deepEqual([await known.find('s4' as ServerId, listed), asked], [false, 2]);
+});
+
 test('servers come, leave, and are remembered', (t) => {
   const folder = temporary(t);
   const known = makeKnown(folder);

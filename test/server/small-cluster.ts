@@ -166,7 +166,7 @@ export class SmallCluster {
     const files = new LocalFileService({
       world: patientWorld,
       ...(agrees ? { agreed } : {}),
-      isServer: (server) => this.view.members.includes(server),
+      isServer: async (server) => this.view.members.includes(server),
       self: id,
       clock,
       log,
