@@ -19,6 +19,7 @@ import { rename, renameWhiteout } from './commands/rename.ts';
 import { replace, replaceWithContents } from './commands/replace.ts';
 import {
   followView,
+  planMembers,
   serverAdd,
   serverRegister,
   serverRemove,
@@ -240,6 +241,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return serverRemove(tables, command);
     case 'follow-view':
       return followView(tables, command);
+    case 'plan-members':
+      return planMembers(tables, command);
     case 'set-voters':
       return setVoters(tables, command);
     case 'set-replicas':

@@ -172,6 +172,7 @@ export class InodeTables {
     this.#statements.run('DELETE FROM xattrs WHERE inode = ?', inode.id);
     this.#statements.run('DELETE FROM inodes WHERE id = ?', inode.id);
     if (inode.replicas !== '') this.#servers.displace(inode.id, inode.replicas);
+    this.#servers.endPlan(inode.id, Number.MAX_SAFE_INTEGER);
     this.#volumes.count(inode.volume, -1, inode.kind === KIND_FILE ? -inode.sizeBytes : 0);
   }
 
@@ -192,6 +193,7 @@ export class InodeTables {
     this.#changes.touch(inode.id);
     this.#servers.displace(inode.id, inode.replicas);
     this.#servers.place(inode.id, replicas);
+    this.#servers.endPlan(inode.id, view);
     this.#statements.run('UPDATE inodes SET view = ?, replicas = ? WHERE id = ?', view, replicas, inode.id);
   }
 

@@ -133,6 +133,11 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       ).filter((file) => file.members.length !== file.wanted);
       return { files, next: rows.length < query.countMax ? null : (rows.at(-1)?.id ?? null) };
     }
+    case 'plans': {
+      const rows = tables.servers.plannedFiles(query.after, query.countMax);
+      const next = rows.length < query.countMax ? null : (rows.at(-1)?.id ?? null);
+      return { files: placedFiles(tables, rows), next, begun: tables.servers.hasPlanned };
+    }
     case 'placed': {
       const rows = query.inodes.flatMap((inode) => tables.servers.placed(inode) ?? []);
       const placed = new Set(rows.map(({ id }) => id));
@@ -168,10 +173,12 @@ function pathOf(tables: Tables, { inode, parent, name }: NameRow): FoundPath | n
 function placedFiles(tables: Tables, rows: readonly PlacedRow[], settings = false): PlacedFile[] {
   // Many files are of few volumes: each is looked up once.
   const volumes = new Map<number, VolumeRow>();
+  const arePlanned = tables.servers.hasPlanned;
   return rows.map((row) => {
     const volume = volumes.get(row.volume) ?? tables.volumes.row(row.volume);
     volumes.set(row.volume, volume);
-    const placed = placedFileOf(row, volume.replicas);
+    const plan = arePlanned ? tables.servers.planOf(row.id) : null;
+    const placed = { ...placedFileOf(row, volume.replicas), ...(plan === null ? {} : { planned: plan }) };
     return settings ? { ...placed, settings: fileSettingsOf(row, volume) } : placed;
   });
 }

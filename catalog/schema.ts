@@ -5,7 +5,7 @@ import { ServiceError } from '../base/errors.ts';
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables below, kept as the database's `user_version`. */
-export const SCHEMA_VERSION = 5;
+export const SCHEMA_VERSION = 6;
 
 /** Kinds of inodes as the tables number them. A number is given once and never reused. */
 export const KIND_FILE = 1;
@@ -319,6 +319,23 @@ const VOTERS = `
   ) STRICT;
 `;
 
+/** What came with version 6: in a new database, and in one of version 5. */
+const PLANS = `
+  -- servers that are to become members of files: the file's view when the change of its members was planned, and when that was
+  CREATE TABLE planned_members (
+    server  TEXT NOT NULL COLLATE BINARY,
+    inode   INTEGER NOT NULL,
+    view    INTEGER NOT NULL,
+    -- epoch of the file's primary, and how often it had planned in it
+    epoch   INTEGER NOT NULL,
+    turn    INTEGER NOT NULL,
+    PRIMARY KEY (server, inode)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX planned_files ON planned_members (inode, server);
+  -- 1 from the first plan on: all members of the catalog know of plans
+  ALTER TABLE counters ADD COLUMN planned INTEGER NOT NULL DEFAULT 0;
+`;
+
 /** From version 1 to 2. Servers come by themselves, when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -334,6 +351,15 @@ const MIGRATION_2 = `
   INSERT INTO placements SELECT server, inode FROM members WHERE server <> '';
 `;
 
+/** What brings a database of version 1 to version 2, and so on. */
+const MIGRATIONS: readonly string[] = [
+  MIGRATION_2,
+  QUOTAS,
+  RESERVATIONS + TRASH + SNAPSHOTS,
+  RESERVED_MEMBERS + TIMED_SESSIONS + RESERVING_FILES + VOTERS,
+  PLANS,
+];
+
 /** Tables of the catalog, each with its columns in the order of the canonical dump. */
 export const TABLE_KEYS = {
   counters: 'id',
@@ -347,6 +373,7 @@ export const TABLE_KEYS = {
   servers: 'id',
   replaced_stores: 'storage_id',
   placements: 'server, inode',
+  planned_members: 'server, inode',
   voters: 'id',
   reserved: 'first',
   trash: 'inode',
@@ -364,17 +391,14 @@ export const TABLE_KEYS = {
 export function ensureSchema(db: CatalogDatabase): void {
   const version = db.pragma('user_version', { simple: true });
   if (version === SCHEMA_VERSION) return;
-  if (version !== 0 && version !== 1 && version !== 2 && version !== 3 && version !== 4) {
+  if (typeof version !== 'number' || version < 0 || version > SCHEMA_VERSION) {
     throw new ServiceError(
       'storage',
       `Cannot use a catalog of schema version ${version}: this program knows versions up to ${SCHEMA_VERSION}`,
     );
   }
-  const before = { 0: TABLES + SERVER_TABLES + QUOTAS, 1: MIGRATION_2 + QUOTAS, 2: QUOTAS, 3: '', 4: '' }[
-    version
-  ];
-  const version4 = version === 4 ? '' : RESERVATIONS + TRASH + SNAPSHOTS;
-  db.exec(
-    `BEGIN IMMEDIATE; ${before} ${version4} ${RESERVED_MEMBERS + TIMED_SESSIONS + RESERVING_FILES + VOTERS} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`,
-  );
+  // A new database has at once what came with version 2.
+  const [first, from] = version === 0 ? [TABLES + SERVER_TABLES, 2] : ['', version];
+  const steps = MIGRATIONS.slice(from - 1).join('');
+  db.exec(`BEGIN IMMEDIATE; ${first} ${steps} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);
 }

@@ -1,4 +1,4 @@
-import type { ServerInfo, Voters } from '../wire/catalog-api.ts';
+import type { PlanMark, PlannedMembers, ServerInfo, Voters } from '../wire/catalog-api.ts';
 import { KIND_FILE } from './schema.ts';
 import type { Statements } from './statements.ts';
 
@@ -26,6 +26,8 @@ const PLACED_COLUMNS =
   'id, replicas, view, wanted, volume, size AS sizeBytes, policy, object_bytes AS objectBytes';
 // Made once: a statement is found by its text, and a text that is put together anew is hashed and compared anew.
 const PLACED = `SELECT ${PLACED_COLUMNS} FROM inodes WHERE id = ? AND kind = ${KIND_FILE}`;
+const HELD = 'SELECT 1 FROM placements WHERE server = ? LIMIT 1';
+const PLANNED = 'SELECT 1 FROM planned_members WHERE server = ? LIMIT 1';
 
 /** The servers, and which files each holds. Straight access, no rules. */
 export class ServerTables {
@@ -90,17 +92,65 @@ export class ServerTables {
       this.#statements.run('DELETE FROM placements WHERE server = ? AND inode = ?', server, inode);
   }
 
+  /** Also files of which the server is to become a member. */
   holds(server: string): boolean {
-    return this.#statements.get('SELECT 1 FROM placements WHERE server = ? LIMIT 1', server) !== undefined;
+    return [HELD, PLANNED].some((query) => this.#statements.get(query, server) !== undefined);
   }
 
-  /** How many files a server holds; looks at each of them. */
+  /** How many files a server holds, or is to hold; looks at each of them. */
   count(server: string): number {
     const row = this.#statements.get<{ count: number }>(
-      'SELECT COUNT(*) AS count FROM placements WHERE server = ?',
+      `SELECT COUNT(*) AS count FROM (SELECT inode FROM placements WHERE server = ?
+       UNION SELECT inode FROM planned_members WHERE server = ?)`,
+      server,
       server,
     );
     return row?.count ?? 0;
+  }
+
+  // Changes of members that may be under way ----------------------------------------------------
+
+  /** These servers, and no others, are to become members of a file. */
+  plan(inode: number, servers: readonly string[], view: number, { epoch, turn }: PlanMark): void {
+    if (!this.hasPlanned) this.#statements.run('UPDATE counters SET planned = 1');
+    this.endPlan(inode, Number.MAX_SAFE_INTEGER);
+    for (const server of servers)
+      this.#statements.run(
+        'INSERT INTO planned_members (server, inode, view, epoch, turn) VALUES (?, ?, ?, ?, ?)',
+        ...[server, inode, view, epoch, turn],
+      );
+  }
+
+  /** Whether there was ever a plan. */
+  get hasPlanned(): boolean {
+    return this.#statements.counter('SELECT planned FROM counters') === 1;
+  }
+
+  planOf(inode: number): PlannedMembers | null {
+    const rows = this.#statements.all<{ server: string; view: number; epoch: number; turn: number }>(
+      'SELECT server, view, epoch, turn FROM planned_members WHERE inode = ? ORDER BY server',
+      inode,
+    );
+    const [first] = rows;
+    if (first === undefined) return null;
+    const { view, epoch, turn } = first;
+    return { servers: rows.map(({ server }) => server), view, mark: { epoch, turn } };
+  }
+
+  /** A change that began with a view below `view` is over. */
+  endPlan(inode: number, view: number): void {
+    this.#statements.run('DELETE FROM planned_members WHERE inode = ? AND view < ?', inode, view);
+  }
+
+  /** Files of which members are planned, in the order of their numbers. */
+  plannedFiles(after: number, countMax: number): PlacedRow[] {
+    return this.#statements
+      .all<{ inode: number }>(
+        'SELECT DISTINCT inode FROM planned_members WHERE inode > ? ORDER BY inode LIMIT ?',
+        after,
+        countMax,
+      )
+      .flatMap(({ inode }) => this.placed(inode) ?? []);
   }
 
   filesOn(server: string, after: number, countMax: number): PlacedRow[] {

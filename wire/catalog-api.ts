@@ -41,6 +41,10 @@ export const LiveMark = Type.Object({
 });
 export type LiveMark = Static<typeof LiveMark>;
 
+/** The mark of a plan for new members of a file: the epoch of the file's primary, and how often it had planned in it. */
+export const PlanMark = LiveMark;
+export type PlanMark = LiveMark;
+
 /** Who must have a change of a file before it is answered: a majority, all, or a majority until the file is sealed. */
 export const Policy = Type.Union([Type.Literal('quorum'), Type.Literal('all'), Type.Literal('read-only')]);
 export type Policy = Static<typeof Policy>;
@@ -481,6 +485,19 @@ export const Command = Type.Union([
       members: Members,
     }),
   }),
+  /**
+   * A file's primary tells which servers are to become members of the file, before it changes them: these are not removed until the
+   * change is over. They take the place of those of an earlier plan, by its mark; none: no change is under way. Refused with
+   * `precondition-failed` where a server is out.
+   */
+  Type.Object({
+    kind: Type.Literal('plan-members'),
+    inode: Inode,
+    /** The file's view that is to be changed: void where the catalog has a newer one. */
+    view: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+    mark: PlanMark,
+    members: Type.Array(ServerName, { maxItems: 120 }),
+  }),
   /** The next view of the servers that vote on named leases. Refused with `precondition-failed` unless it follows the present one. */
   Type.Object({ kind: Type.Literal('set-voters'), view: Voters }),
   /** Only where no file of the volume is live; the catalog's primary sees to that before. */
@@ -603,6 +620,16 @@ export interface PlacedFile {
   readonly sizeBytes: number;
   /** Where the query asks for them. Absent from servers of earlier releases. */
   readonly settings?: FileSettings;
+  /** Absent where no members are planned, and from servers of earlier releases. */
+  readonly planned?: PlannedMembers;
+}
+
+/** Servers that are to become members of a file by a change that may be under way. */
+export interface PlannedMembers {
+  readonly servers: readonly string[];
+  /** The view that the change begins with. */
+  readonly view: number;
+  readonly mark: PlanMark;
 }
 
 /** How a file is stored, and in which volume, as the catalog has it now. */
@@ -733,6 +760,12 @@ export const Query = Type.Union([
     after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
     countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
   }),
+  /** Files of which members are planned, in ascending order, with numbers above `after`. `begun`: plans were ever made. */
+  Type.Object({
+    kind: Type.Literal('plans'),
+    after: Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+    countMax: Type.Integer({ minimum: 1, maximum: 10_000 }),
+  }),
   /** Where those of `inodes` are that are files and exist. `settings`: with those of each file. */
   Type.Object({
     kind: Type.Literal('placed'),
@@ -840,6 +873,8 @@ export interface CommandResults {
   readonly 'server-remove': { readonly server: ServerInfo };
   /** `followed`: it was newer than what the catalog had. */
   readonly 'follow-view': { readonly followed: boolean };
+  /** The servers that are planned now: others than those of the command where a later plan or view was there. */
+  readonly 'plan-members': { readonly planned: readonly string[] };
   readonly 'set-voters': Record<string, never>;
   readonly 'set-replicas': Record<string, never>;
   readonly 'trash-restore': { readonly attributes: Attributes; readonly path: string };
@@ -886,6 +921,11 @@ export interface QueryResults {
   /** `next`: where to go on, or null at the end. */
   readonly 'files-miscounted': { readonly files: readonly PlacedFile[]; readonly next: number | null };
   /** `reserved`: those that may still come to be files. */
+  readonly plans: {
+    readonly files: readonly PlacedFile[];
+    readonly next: number | null;
+    readonly begun: boolean;
+  };
   readonly placed: { readonly files: readonly PlacedFile[]; readonly reserved: readonly number[] };
   readonly trash: { readonly files: readonly TrashedFile[]; readonly more: boolean };
 }

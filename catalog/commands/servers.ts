@@ -1,5 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
-import type { CommandOf, CommandResults, ServerInfo, Voters } from '../../wire/catalog-api.ts';
+import type { CommandOf, CommandResults, PlanMark, ServerInfo, Voters } from '../../wire/catalog-api.ts';
 import { KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
@@ -103,7 +103,7 @@ export function serverRemove(
   if (!command.dead && tables.servers.holds(before.id)) {
     throw new ServiceError(
       'precondition-failed',
-      `Server ${before.id} holds replicas of ${tables.servers.count(before.id)} files: drain it first`,
+      `Server ${before.id} holds or is to hold replicas of ${tables.servers.count(before.id)} files: drain it first`,
     );
   }
   if (!command.dead && isNeededVoter(tables, before.id)) {
@@ -139,6 +139,31 @@ export function followView(tables: Tables, command: CommandOf<'follow-view'>): C
   if (inode === undefined || inode.kind !== KIND_FILE || number <= inode.view) return { followed: false };
   tables.inodes.setView(inode, number, members.join(','));
   return { followed: true };
+}
+
+/**
+ * What is planned holds servers in the cluster: a change under way ends with them as members. A mark is of the primary's epoch, in
+ * which that primary has committed `view`, so no change of an earlier epoch is under way.
+ */
+export function planMembers(
+  tables: Tables,
+  { inode: id, view, mark, members }: CommandOf<'plan-members'>,
+): CommandResults['plan-members'] {
+  const inode = inodeOf(tables, id);
+  if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${id} is no file`);
+  if (new Set(members).size !== members.length)
+    throw new ServiceError('bad-request', 'A plan names each of its servers once');
+  const out = members.find((member) => tables.servers.server(member)?.state === 'out');
+  if (out !== undefined) throw new ServiceError('precondition-failed', `Server ${out} is removed`);
+  const before = tables.servers.planOf(id);
+  const isLater = before === null || comparePlans(mark, before.mark) >= 0;
+  if (!isLater || view < inode.view) return { planned: before?.servers ?? [] };
+  tables.servers.plan(id, members, view, mark);
+  return { planned: members };
+}
+
+function comparePlans(a: PlanMark, b: PlanMark): number {
+  return a.epoch - b.epoch || a.turn - b.turn;
 }
 
 /** Views follow each other, so that all servers know one by each number. */

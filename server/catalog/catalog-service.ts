@@ -2,7 +2,7 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import { type Outcome, refusalOf } from '../../catalog/sessions.ts';
-import { commandVersion, FENCES_VERSION, SESSIONS_VERSION } from '../../catalog/versions.ts';
+import { commandVersion, FENCES_VERSION, PLANS_VERSION, SESSIONS_VERSION } from '../../catalog/versions.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type {
@@ -115,6 +115,8 @@ export class LocalCatalogService implements CatalogService {
   /** Commands that wait until clients have forgotten what they change; others go on meanwhile. */
   #recalling = 0;
   #executing = false;
+  /** Members of the catalog that have run a release with plans in this life of the server. Their disks do not serve an earlier one. */
+  readonly #planning = new Set<ServerId>();
 
   constructor(parts: CatalogServiceParts) {
     this.#parts = parts;
@@ -170,7 +172,7 @@ export class LocalCatalogService implements CatalogService {
   #assertUnderstood(command: Command): void {
     const version = commandVersion(command);
     if (version === 1) return;
-    const older = this.#olderThan(version);
+    const older = command.kind === 'plan-members' ? this.#withoutPlans() : this.#olderThan(version);
     if (older.length === 0) return;
     const runs = older.length === 1 ? `Server ${older[0]} runs` : `Servers ${older.join(', ')} run`;
     throw new ServiceError(
@@ -178,6 +180,22 @@ export class LocalCatalogService implements CatalogService {
       `${runs} a release that does not know this ("${command.kind}", command version ${version}): upgrade first`,
       { outdated: older },
     );
+  }
+
+  /**
+   * Members of the catalog that may run a release before plans. Servers plan without being asked to: a member that is away, and would have
+   * to be upgraded to return, counts as one of these, unless there were plans already.
+   */
+  #withoutPlans(): readonly ServerId[] {
+    const { self, subject, commandsVersion } = this.#parts;
+    const older = this.#olderThan(PLANS_VERSION);
+    if (older.length > 0) return older;
+    const members = viewVoters(this.#view);
+    for (const member of members) if (commandsVersion(member) !== null) this.#planning.add(member);
+    const unknown = members.filter((member) => member !== self && !this.#planning.has(member));
+    if (unknown.length === 0) return [];
+    const { begun } = subject.query({ kind: 'plans', after: 0, countMax: 1 }) as QueryResults['plans'];
+    return begun ? [] : unknown;
   }
 
   /** Members of the catalog that are known to run a release before the version of commands. */

@@ -37,6 +37,7 @@ import { GivenAway } from './given-away.ts';
 import type { LockEnding } from './lock-endings.ts';
 import type { LockBounds } from './lock-shares.ts';
 import { MemberNews } from './member-news.ts';
+import { MemberPlans } from './member-plans.ts';
 
 export interface FileServiceParts extends PrimaryWaiterParts {
   readonly log: Logger;
@@ -70,6 +71,7 @@ export class LocalFileService implements FileService {
   readonly #reads: FileReads;
   readonly #changes: FileChanges;
   readonly #memberNews: MemberNews;
+  readonly #plans: MemberPlans;
   readonly #locks: FileLocks;
 
   constructor(parts: FileServiceParts) {
@@ -88,6 +90,7 @@ export class LocalFileService implements FileService {
     });
     this.#creations = new FileCreations({ ...parts, authorities, replicas });
     this.#memberNews = new MemberNews(parts);
+    this.#plans = new MemberPlans(parts);
     this.#reads = reads;
     this.#locks = locks;
     this.replicas = replicas;
@@ -181,7 +184,7 @@ export class LocalFileService implements FileService {
       if (!(await this.#parts.isServer(member)))
         throw new ServiceError('bad-request', `There is no server "${member}"`);
     const driver = await this.replicas.primary(file);
-    const view = await driver.changeMembers(members);
+    const view = await this.#plans.change(driver, members);
     // Not by the next primary alone: there may be none for a while.
     await this.#memberNews.follow(file, view);
     return view;

@@ -205,9 +205,12 @@ export class Garbage {
    * newer than what the catalog has decides, unless it is of a change of members that may never have been committed.
    */
   #hasMoved(file: FileId, place: PlacedFile): boolean {
-    const record = this.#parts.store.record(file);
+    const { self, store } = this.#parts;
+    const record = store.record(file);
+    // A server that becomes a member may be cut off from the primary for long, which counts on what it has.
+    if (place.planned?.servers.includes(self) === true) return false;
     // Without members it preserves another file's contents in a moment.
-    const isPlaced = place.members.length > 0 && !place.members.includes(this.#parts.self);
+    const isPlaced = place.members.length > 0 && !place.members.includes(self);
     if (record === null || !isPlaced) return false;
     return !this.#isAhead(record, place) || record.view.joint !== undefined;
   }

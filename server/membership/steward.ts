@@ -33,6 +33,10 @@ const REBALANCE_FILES_MAX = 100;
 const RETRY_FIRST_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
 const RETRIES_REMEMBERED_MAX = 10_000;
+/** A plan for new members is taken up by the steward after so long: whoever made it is not at it any more, or the change takes long. */
+const PLAN_MS = 120_000;
+/** So is one that names a server which leaves: the server is not removed before. */
+const LEAVING_PLAN_MS = 5_000;
 
 /** Failures by which nothing is known against the move: it goes on, or somebody else is at it. */
 const UNFINISHED: ReadonlySet<string> = new Set(['unknown', 'busy']);
@@ -64,6 +68,13 @@ interface Retry {
   readonly pauseMs: number;
 }
 
+interface SeenPlan {
+  /** As text. */
+  readonly mark: string;
+  /** When it was found, or taken up last. */
+  readonly sinceMs: number;
+}
+
 /**
  * Sees to it that every file is where it should be. It runs at the catalog's primary and keeps nothing but
  * counters and pauses: what is to be done follows from the catalog, so that the next primary goes on.
@@ -78,6 +89,8 @@ export class Steward {
   readonly #awaySinceMs = new Map<string, number>();
   readonly #retries = new Map<number, Retry>();
   readonly #current = new Set<number>();
+  /** By file. */
+  #plans = new Map<number, SeenPlan>();
   #done = 0;
   #failed = 0;
   /** Files that are still to be moved, as counted last. */
@@ -130,6 +143,7 @@ export class Steward {
     for (const { id } of leaving) {
       if ((counts.get(id) ?? 0) > 0) moved += await this.#moveAll(this.#filesOn(id));
     }
+    moved += await this.#moveAll(this.#planned(leaving));
     moved += await this.#count(standings);
     await this.#moveCatalog(standings);
     if (moved === 0 && this.#left === 0) moved += await this.#rebalance(standings);
@@ -207,6 +221,29 @@ export class Steward {
     }
   }
 
+  /** Files of which somebody has planned new members, and has not come to an end for long. */
+  async *#planned(leaving: readonly ServerStanding[]): AsyncGenerator<PlacedFile> {
+    const leave = new Set<string>(leaving.map(({ id }) => id));
+    const found = new Map<number, SeenPlan>();
+    const due: PlacedFile[] = [];
+    for (let after: number | null = 0; after !== null; ) {
+      const page: QueryResults['plans'] = await this.#parts.query({ kind: 'plans', after, countMax: PAGE });
+      for (const file of page.files) {
+        const nowMs = this.#parts.world.nowMs();
+        const mark = JSON.stringify(file.planned?.mark);
+        const before = this.#plans.get(file.inode);
+        const sinceMs = before?.mark === mark ? before.sinceMs : nowMs;
+        const waitMs = file.planned?.servers.some((id) => leave.has(id)) ? LEAVING_PLAN_MS : PLAN_MS;
+        const isDue = nowMs - sinceMs >= waitMs;
+        found.set(file.inode, { mark, sinceMs: isDue ? nowMs : sinceMs });
+        if (isDue) due.push(file);
+      }
+      after = page.next;
+    }
+    this.#plans = found;
+    yield* due;
+  }
+
   /** @returns how many files were moved */
   async #moveAll(files: AsyncGenerator<PlacedFile>, putOff: () => void = () => undefined): Promise<number> {
     let moved = 0;
@@ -218,7 +255,8 @@ export class Steward {
         // Asked anew for each file: a campaign lasts, and servers come and go meanwhile.
         const { servers } = await this.#parts.query({ kind: 'servers', counts: false });
         const members = wantedMembers(holdingOf(file), this.standings(servers), file.wanted);
-        if (isSame(members, file.members)) continue;
+        // That the members are to stay as they are ends a change that somebody has planned.
+        if (isSame(members, file.members) && file.planned === undefined) continue;
         const outcome = await this.#move(file.inode as FileId, members);
         if (outcome === 'moved') moved += 1;
         if (outcome === 'put-off') putOff();
@@ -309,6 +347,7 @@ export class Steward {
   #forget(): void {
     this.#awaySinceMs.clear();
     this.#retries.clear();
+    this.#plans.clear();
     this.#counted = '';
     this.#countedMs = Number.NEGATIVE_INFINITY;
     this.#done = 0;

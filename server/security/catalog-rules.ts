@@ -40,6 +40,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'server-zone': 'admin',
   'server-remove': 'admin',
   'follow-view': 'server',
+  'plan-members': 'server',
   'set-replicas': 'admin',
   'set-voters': 'server',
   'trash-restore': 'write',
@@ -74,6 +75,7 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'everybody'
   voters: 'cluster',
   'files-on': 'cluster',
   'files-miscounted': 'cluster',
+  plans: 'cluster',
   placed: 'cluster',
   trash: 'volume',
 };

@@ -1,7 +1,17 @@
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 
-/** Takes away from a database of today what came with version 5. */
+/** Takes away from a database of today what came with version 6. */
+export function asVersion5(db: CatalogDatabase): void {
+  db.exec(`
+    DROP TABLE planned_members;
+    ALTER TABLE counters DROP COLUMN planned;
+    PRAGMA user_version = 5;
+  `);
+}
+
+/** And what came with version 5. */
 export function asVersion4(db: CatalogDatabase): void {
+  asVersion5(db);
   db.exec(`
     ALTER TABLE reserved DROP COLUMN members;
     DROP INDEX reserving_files;

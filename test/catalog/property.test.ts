@@ -301,6 +301,13 @@ const serverCommand: fc.Arbitrary<Command> = fc.oneof(
     }),
   }),
   fc.record({
+    kind: fc.constant('plan-members' as const),
+    inode,
+    view: fc.integer({ min: 1, max: 5 }),
+    mark: fc.record({ epoch: fc.integer({ min: 1, max: 3 }), turn: fc.integer({ min: 1, max: 3 }) }),
+    members: fc.uniqueArray(server, { maxLength: 4 }),
+  }),
+  fc.record({
     kind: fc.constant('set-voters' as const),
     view: fc.record({
       number: fc.integer({ min: 1, max: 3 }),

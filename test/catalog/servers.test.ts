@@ -246,3 +246,58 @@ test('a server is not removed, unless it is dead, while names need its vote', ()
   catalog.refuse('precondition-failed', { kind: 'server-remove', id: 's2', dead: false });
   assert.equal(catalog.run({ kind: 'server-remove', id: 's2', dead: true }).server.state, 'out');
 });
+
+test('a server that is to become a member of a file is not removed, unless it is dead', () => {
+  const catalog = new Catalog();
+  for (const id of SERVERS) register(catalog, id);
+  const { inode } = catalog.file('/a');
+  const remove = (id: string) => ({ kind: 'server-remove', id, dead: false }) as const;
+  const plan = (turn: number, members: string[], view = 1) =>
+    catalog.run({ kind: 'plan-members', inode, view, mark: { epoch: 3, turn }, members }).planned;
+  assert.deepEqual(catalog.query({ kind: 'plans', after: 0, countMax: 9 }), {
+    ...{ files: [], next: null },
+    begun: false,
+  });
+  assert.deepEqual(plan(2, ['s4']), ['s4']);
+  const [file] = catalog.query({ kind: 'plans', after: 0, countMax: 9 }).files;
+  assert.deepEqual(file?.planned, { servers: ['s4'], view: 1, mark: { epoch: 3, turn: 2 } });
+  assert.deepEqual(catalog.query({ kind: 'placed', inodes: [inode] }).files[0]?.planned, file?.planned);
+  catalog.refuse('precondition-failed', remove('s4'));
+  const held = catalog.query({ kind: 'servers', counts: true }).servers.map(({ replicas }) => replicas);
+  assert.deepEqual(held, [1, 1, 1, 1, 0]);
+  assert.deepEqual(plan(1, ['s5']), ['s4'], 'An earlier plan that arrives late');
+  assert.deepEqual(plan(3, []), []);
+  assert.equal(catalog.run(remove('s4')).server.state, 'out');
+  catalog.refuse('precondition-failed', {
+    ...{ kind: 'plan-members', inode, view: 1 },
+    ...{ mark: { epoch: 3, turn: 4 }, members: ['s4'] },
+  });
+  plan(5, ['s5']);
+  catalog.run({ kind: 'server-remove', id: 's5', dead: true });
+});
+
+test('a plan is over once the catalog follows a later view, and with its file', () => {
+  const catalog = new Catalog();
+  for (const id of SERVERS) register(catalog, id);
+  const { inode } = catalog.file('/a');
+  const plan = (view: number, members: string[]) =>
+    catalog.run({ kind: 'plan-members', inode, view, mark: { epoch: view, turn: 1 }, members }).planned;
+  const planned = () => catalog.query({ kind: 'placed', inodes: [inode] }).files[0]?.planned?.servers ?? [];
+  const follow = (number: number, members: string[]) =>
+    catalog.run({ kind: 'follow-view', inode, view: { number, members } });
+  plan(1, ['s4']);
+  follow(3, ['s1', 's2', 's4']);
+  assert.deepEqual(planned(), []);
+  assert.deepEqual(plan(1, ['s5']), [], 'A plan for a view that is over');
+  plan(5, ['s5']);
+  follow(5, ['s1', 's2', 's3']);
+  assert.deepEqual(planned(), ['s5'], 'Its change begins with the view that the catalog has just learned');
+  catalog.refuse('bad-request', {
+    ...{ kind: 'plan-members', inode, view: 5 },
+    ...{ mark: { epoch: 9, turn: 1 }, members: ['s4', 's4'] },
+  });
+  catalog.run({ kind: 'unlink', place: main('/a') });
+  catalog.run({ kind: 'collect', beforeNs: (catalog.timeNs + 1n).toString(), countMax: 10 });
+  assert.deepEqual(catalog.query({ kind: 'plans', after: 0, countMax: 9 }).files, []);
+  assert.equal(catalog.run({ kind: 'server-remove', id: 's5', dead: false }).server.state, 'out');
+});

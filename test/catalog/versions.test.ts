@@ -47,6 +47,8 @@ test('what servers of before know, they are told as before, and nothing else', (
   const names = { from: main('/a'), to: main('/b'), mode: 'replace' } as const;
   assert.equal(commandVersion({ kind: 'rename', ...names }), 1);
   assert.equal(commandVersion({ kind: 'rename-whiteout', ...names, uid: 0, gid: 0 }), 5);
+  const mark = { epoch: 1, turn: 1 };
+  assert.equal(commandVersion({ kind: 'plan-members', inode: 5, view: 1, mark, members: [] }), 6);
 });
 
 test('what a server of before passed over is passed over here', () => {
@@ -68,7 +70,7 @@ test('a batch of a later version is refused before any of it is executed, with w
   assert.throws(() => decodeBatch(bytes), {
     code: 'storage',
     message:
-      /^Cannot execute commands of version 6: this release knows versions up to 5\. Start the newer release/,
+      /^Cannot execute commands of version 7: this release knows versions up to 6\. Start the newer release/,
   });
 });
 

@@ -11,7 +11,7 @@ const EARLIER: readonly Mutation[] = [
     find: 'String(COMMANDS_VERSION)',
     replace: "''",
   },
-  { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '5', replace: '1' },
+  { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '6', replace: '1' },
   {
     file: 'server/catalog/catalog-service.ts',
     find: 'if ($version === 1) return;',
@@ -21,13 +21,13 @@ const EARLIER: readonly Mutation[] = [
     file: 'server/http/catalog-routes.ts',
     find: 'Command.anyOf',
     replace:
-      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-|rename-whiteout)/.test(properties.kind.const))',
+      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-|rename-whiteout|plan-)/.test(properties.kind.const))',
   },
   {
     file: 'server/http/catalog-routes.ts',
     find: 'Query.anyOf',
     replace:
-      'Query.anyOf.filter(({ properties }) => !/^(snapshots|trash|sweeps)/.test(properties.kind.const))',
+      'Query.anyOf.filter(({ properties }) => !/^(snapshots|trash|sweeps|plans)/.test(properties.kind.const))',
   },
   {
     file: 'server/http/app.ts',

@@ -302,6 +302,20 @@ test('a replica that cannot be removed keeps none of those behind it', async () 
   assert.deepEqual(world.removed, [2], 'The catalog knows neither');
 });
 
+test('it stays while this server is to become a member, however long its primary is out of reach', async () => {
+  const world = new World(viewOf(3, 's2', 's3', 's4'));
+  world.place(3, ['s2', 's3', 's4']);
+  world.whole = new Set(['s2', 's3', 's4']);
+  const plan = { servers: ['s1'], view: 3, mark: { epoch: 5, turn: 1 } };
+  world.placed = world.placed.map((file) => ({ ...file, planned: plan }));
+  assert.deepEqual(await world.rounds(), []);
+  world.placed = world.placed.map((file) => ({ ...file, planned: { ...plan, servers: ['s5'] } }));
+  await world.garbage.run();
+  world.nowMs += GRACE_MS;
+  await world.garbage.run();
+  assert.deepEqual(world.removed, [1], 'Another one is planned');
+});
+
 test('the grace begins anew where the file came back in between', async () => {
   const world = new World(viewOf(1, 's1', 's2', 's3'));
   world.whole = new Set(['s2', 's3', 's4']);

@@ -260,3 +260,23 @@ test('a file that is gone meanwhile is no failure', async (t) => {
   await world.steward.turn();
   assert.equal(world.steward.moving()?.failed, 0);
 });
+
+test('a plan that nobody carries out is taken up after a while: at once where its server leaves', async (t) => {
+  const world = new World();
+  t.after(() => world.steward.close());
+  const [a, b] = [world.file('/a'), world.file('/b')];
+  const plan = (inode: number, server: string) =>
+    world.run({ kind: 'plan-members', inode, view: 1, mark: { epoch: 1, turn: 1 }, members: [server] });
+  plan(a, 's4');
+  plan(b, 's5');
+  await world.settle();
+  world.run({ kind: 'server-state', id: 's5', state: 'draining' });
+  await world.settle();
+  assert.deepEqual(world.moves, [], 'Their changes may be under way');
+  world.nowMs += 5_000;
+  await world.settle();
+  assert.deepEqual(world.moves, [[b, world.members(b)]]);
+  world.nowMs += 120_000;
+  await world.settle();
+  assert.deepEqual(world.moves.slice(1), [[a, world.members(a)]]);
+});

@@ -21,6 +21,7 @@ function serviceOf(
   replicated: () => Promise<void> = nextTurn,
   others: ReadonlyMap<string, number | null> = new Map(),
   prepare: () => void = () => undefined,
+  query: () => unknown = () => undefined,
 ) {
   const members = ['a', ...others.keys()] as ServerId[];
   const parts = {
@@ -50,6 +51,7 @@ function serviceOf(
       record: () => ({ view: { number: 1, members } }),
       execute,
       prepare,
+      query,
       abandon: () => undefined,
     },
   } as unknown as CatalogServiceParts;
@@ -63,6 +65,37 @@ function makerOf(told: string[], attempt: string): Maker {
   };
   return { making: note('making'), made: note('made'), unmade: note('unmade') };
 }
+
+test('members of files are planned only where all members of the catalog are known to keep that', async () => {
+  const outcome = { kind: 'done', result: { planned: [] } } as unknown as Outcome;
+  let begun = false;
+  const others = new Map<string, number | null>([
+    ['b', 6],
+    ['c', null],
+  ]);
+  const service = serviceOf(
+    () => ({ body: Buffer.from('x'), outcomes: [outcome], touched: [[]] }),
+    [],
+    nextTurn,
+    others,
+    () => undefined,
+    () => ({ begun }),
+  );
+  const mark = { epoch: 1, turn: 1 };
+  const command = { kind: 'plan-members', inode: 5, view: 1, mark, members: [] as string[] } as const;
+  const plan = (number: number) => service.execute({ session: 1, number, command });
+  const isOutdated = (error: ServiceError) => error.details.outdated?.join() === 'c';
+  await assert.rejects(plan(1), isOutdated, 'It may be of an earlier release');
+  begun = true;
+  await plan(2);
+  begun = false;
+  others.set('c', 5);
+  await assert.rejects(plan(3), isOutdated);
+  others.set('c', 6);
+  await plan(4);
+  others.set('c', null);
+  await plan(5);
+});
 
 test('the commit of a batch is prepared while others execute it, when it has left', async () => {
   const order: string[] = [];

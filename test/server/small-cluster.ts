@@ -13,7 +13,7 @@ import { LeaseDriver } from '../../server/lease-driver.ts';
 import { ReplicaHost } from '../../server/replica-host.ts';
 import { CHANNEL_LEASE } from '../../server/transport/transport.ts';
 import { WakeQueue } from '../../server/wake-queue.ts';
-import type { Attributes } from '../../wire/catalog-api.ts';
+import type { Attributes, Command } from '../../wire/catalog-api.ts';
 import { patientWorld } from '../patient-world.ts';
 import { MemoryStore } from '../storage/memory-store.ts';
 import { MemoryNetwork, type MemoryTransport } from '../transport/memory-transport.ts';
@@ -176,8 +176,8 @@ export class SmallCluster {
       catalog: {
         attributes: async () => attributesOf(this.view),
         justMade: () => null,
-        command: async () => ({}),
-        durably: async (command) => catalog.command?.(command) ?? {},
+        command: async (command) => answerTo(command),
+        durably: async (command) => catalog.command?.(command) ?? answerTo(command),
         flush: async () => undefined,
         epoch: () => 1,
         ...catalog,
@@ -246,6 +246,10 @@ export class SmallCluster {
     });
     return { id, store, host, lease, files, idle, held, conflicts, yieldsTo: null, transport: transport() };
   }
+}
+
+function answerTo(command: Command): object {
+  return command.kind === 'plan-members' ? { planned: command.members } : {};
 }
 
 function attributesOf(view: View): Attributes {

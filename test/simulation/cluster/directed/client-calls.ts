@@ -1,4 +1,5 @@
 import { ServiceError } from '../../../../base/errors.ts';
+import type { ServerId } from '../../../../base/ids.ts';
 import type { ClusterClient } from '../../../../client/cluster-client.ts';
 import type { FileHandle } from '../../../../client/file-handle.ts';
 import type { ChannelAnswer, HttpChannel } from '../../../../http-parts/http-channel.ts';
@@ -16,6 +17,7 @@ export class ClientCalls implements Caller {
   readonly #client: ClusterClient;
   readonly #volume: string;
   readonly #channel: (server: string) => HttpChannel;
+  readonly #serverId: (name: string) => string;
   readonly #files = new Map<string, FileHandle>();
   /** Their paths; all programs know them. */
   readonly #uploads: Map<string, string>;
@@ -26,11 +28,13 @@ export class ClientCalls implements Caller {
     volume: string,
     uploads: Map<string, string>,
     channel: (server: string) => HttpChannel,
+    serverId: (name: string) => string,
   ) {
     this.#client = client;
     this.#volume = volume;
     this.#uploads = uploads;
     this.#channel = channel;
+    this.#serverId = serverId;
     this.#calls = this.#table();
   }
 
@@ -66,6 +70,15 @@ export class ClientCalls implements Caller {
         file(name).write(Number(offset), Buffer.from(text, 'latin1')),
       flush: (name = '') => file(name).flush(),
       seal: (name = '') => file(name).seal(),
+      /** `replicate /x s4`: the file gets one more replica */
+      replicate: async (path = '', server = '') => {
+        const { inode, replicas } = await this.#client.resolve(this.#volume, path);
+        await this.#client.admin.changeMembers(inode, [...replicas, this.#serverId(server)] as ServerId[]);
+      },
+      drain: (server = '') =>
+        this.#client.command({ kind: 'server-state', id: this.#serverId(server), state: 'draining' }),
+      remove: (server = '') =>
+        this.#client.command({ kind: 'server-remove', id: this.#serverId(server), dead: false }),
       create: (path = '') => createFile(this.#client, { volume: this.#volume, path }, true, {}),
       /** `policy read-only`: of files that are created from now on */
       policy: (policy = '') => set({ policy: policy as 'quorum' }),

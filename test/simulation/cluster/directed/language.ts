@@ -5,7 +5,7 @@
  *     servers 5, replicas 5, seed 2               the cluster; before everything else
  *     mount a cache=ttl:1s,op_timeout=6s          a machine with a mount, and what stands behind `-o`
  *     client c 20s                                one with a client library, and its limit of an operation
- *     let p be catalog-primary                    also: catalog-backup, one that is not
+ *     let p be catalog-primary                    also: catalog-backup, one that is not; stranger /x, one without a replica
  *
  *     a: open f /x creat|excl|wronly              a program's call, which succeeds; words of test/posix/calls.py for mounts,
  *                                                 of client-calls.ts for clients; x{30000} is so many x
@@ -135,7 +135,12 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
   let: (words) => {
     const name = words.next('a name');
     words.expect('be');
-    const isPrimary = words.oneOf('what it is', ['catalog-primary', 'catalog-backup']) === 'catalog-primary';
+    const what = words.oneOf('what it is', ['catalog-primary', 'catalog-backup', 'stranger']);
+    if (what === 'stranger') {
+      const path = words.next('a path');
+      return async (stage) => stage.alias(name, await stage.stranger(path));
+    }
+    const isPrimary = what === 'catalog-primary';
     return async (stage) => {
       const primary = await stage.catalogPrimary();
       const backup = stage.cluster.serverIds.find((id) => id !== primary) as string;

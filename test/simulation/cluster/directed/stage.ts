@@ -150,7 +150,13 @@ export class Stage {
     const ask = (server: string) => cluster.http.channel(process, name, this.origin(server));
     const volume = cluster.volumes[0] as string;
     const program = (): Caller =>
-      new ClientCalls(cluster.client(process, operationTimeoutMs), volume, this.#uploads, ask);
+      new ClientCalls(
+        cluster.client(process, operationTimeoutMs),
+        volume,
+        this.#uploads,
+        ask,
+        (server) => this.server(server).id,
+      );
     this.#actors.set(name, { process, victim: process, program });
   }
 
@@ -197,6 +203,16 @@ export class Stage {
       ({ primary } = (await client.status()).catalog);
     });
     return primary ?? fail('the catalog has no primary');
+  }
+
+  /** @returns a server that has no replica of a file */
+  async stranger(path: string): Promise<string> {
+    let replicas: readonly string[] = [];
+    await this.#ask(async (client) => {
+      ({ replicas } = await client.resolve(this.cluster.volumes[0] as string, path));
+    });
+    const other = this.cluster.serverIds.find((id) => !replicas.includes(id));
+    return other ?? fail(`each server has a replica of ${path}`);
   }
 
   /** Flips a bit of an object of a file that was never changed, on the disk of a server. */

@@ -1,3 +1,4 @@
+import { ServiceError } from '../../../../base/errors.ts';
 import type { Workload } from '../workload.ts';
 import { sharedFilesOf } from './files.ts';
 import { turns } from './parts.ts';
@@ -5,6 +6,8 @@ import { turns } from './parts.ts';
 const MEMBERS = 3;
 const THINK_MS_MAX = 2_500;
 const ATTEMPT_MS = 5_000;
+/** A server joins or is removed meanwhile. */
+const REFUSALS: ReadonlySet<string> = new Set(['bad-request', 'precondition-failed']);
 
 /** The replicas of the files of `files` move to other servers, where there are more servers than members. */
 export const moves: Workload = {
@@ -16,12 +19,16 @@ export const moves: Workload = {
     const current = sharedFilesOf(run).current.filter(({ inode }) => inode !== null);
     if (current.length === 0) return;
     const { inode, key } = draw.pick(current);
-    const members = [...run.cluster.serverIds];
+    const members = run.cluster.servers.filter(({ isRetired }) => !isRetired).map(({ id }) => id);
     while (members.length > MEMBERS) members.splice(draw.integer(0, members.length - 1), 1);
+    const move = client.admin.changeMembers(inode as number, members, {
+      ...program.patience(),
+      attemptMs: ATTEMPT_MS,
+    });
     const view = await program.attempt('move', () =>
-      client.admin.changeMembers(inode as number, members, {
-        ...program.patience(),
-        attemptMs: ATTEMPT_MS,
+      move.catch((error: unknown) => {
+        if (error instanceof ServiceError && REFUSALS.has(error.code)) return null;
+        throw error;
       }),
     );
     const outcome = view === null ? 'unknown' : `in view ${view.number}`;

@@ -1,0 +1,118 @@
+import type { Logger } from 'pino';
+import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import type { View } from '../../replica/view.ts';
+import type { CommandResults } from '../../wire/catalog-api.ts';
+import type { ReplicaDriver } from '../replica-driver.ts';
+import type { CatalogAccess } from './catalog-access.ts';
+
+const RETRY_MS = 100;
+
+interface MemberPlansParts {
+  readonly log: Logger;
+  readonly catalog: Pick<CatalogAccess, 'command' | 'durably'>;
+}
+
+/** What this primary has planned in its present epoch. */
+interface Plans {
+  readonly epoch: number;
+  /** How often it has planned. */
+  turn: number;
+  /** Members to come of the change that the replica was last asked for: it replaces an earlier one that has not counted yet. */
+  asked: readonly ServerId[];
+  /** Members to come of changes that are still being planned. */
+  readonly planning: Map<symbol, readonly ServerId[]>;
+}
+
+/**
+ * Changes the members of files, each planned in the catalog first: a server that becomes a member cannot be removed from the cluster
+ * meanwhile. Else the file would have a member that is gone for good, and with one more its majority. A plan ends when the catalog follows
+ * the view of the changed file, and when a primary finds that nothing came of the change.
+ */
+export class MemberPlans {
+  readonly #parts: MemberPlansParts;
+  readonly #plans = new WeakMap<ReplicaDriver, Plans>();
+
+  constructor(parts: MemberPlansParts) {
+    this.#parts = parts;
+  }
+
+  /** @see ReplicaDriver.changeMembers */
+  async change(driver: ReplicaDriver, members: readonly ServerId[]): Promise<View> {
+    const { view } = driver;
+    // Members to come of a joint view were planned before it.
+    if (view.joint !== undefined) return driver.changeMembers(members);
+    const added = members.filter((member) => !view.members.includes(member));
+    if (added.length > 0) await this.#plan(driver, view, added);
+    const plans = this.#of(driver);
+    plans.asked = added;
+    const changed = await driver.changeMembers(members);
+    // The members were these already, and no change was under way.
+    if (changed.number === view.number) await this.#takeBack(driver, plans, view);
+    return changed;
+  }
+
+  #of(driver: ReplicaDriver): Plans {
+    const { counter } = driver.epoch;
+    const known = this.#plans.get(driver);
+    if (known?.epoch === counter) return known;
+    const plans: Plans = { epoch: counter, turn: 0, asked: [], planning: new Map() };
+    this.#plans.set(driver, plans);
+    return plans;
+  }
+
+  /** Resolves once the catalog keeps these servers, and this server may have them become members by the view. */
+  async #plan(driver: ReplicaDriver, view: View, added: readonly ServerId[]): Promise<void> {
+    // A primary whose epoch has committed an operation by this view ends every change of an earlier epoch that has not counted.
+    await driver.committed(driver.epoch, driver.orderedSeq);
+    const plans = this.#of(driver);
+    const key = Symbol();
+    plans.planning.set(key, added);
+    try {
+      const planned = await this.#send(driver, plans, view, true);
+      if (planned !== null && added.some((server) => !planned.includes(server))) throw isBusy(driver);
+    } finally {
+      plans.planning.delete(key);
+    }
+    // A change that was made meanwhile has ended the plan in the catalog.
+    if (this.#of(driver) !== plans || driver.view.number !== view.number) throw isBusy(driver);
+  }
+
+  async #takeBack(driver: ReplicaDriver, plans: Plans, view: View): Promise<void> {
+    await driver.committed(driver.epoch, driver.orderedSeq);
+    if (this.#of(driver) === plans) await this.#send(driver, plans, view, false);
+  }
+
+  /** @returns the servers that are planned now; null where members of the catalog run an earlier release */
+  async #send(
+    { file }: ReplicaDriver,
+    plans: Plans,
+    view: View,
+    durably: boolean,
+  ): Promise<readonly string[] | null> {
+    const { catalog, log } = this.#parts;
+    const servers = new Set([...plans.planning.values(), plans.asked].flat());
+    const members = [...servers].filter((server) => !view.members.includes(server));
+    const mark = { epoch: plans.epoch, turn: ++plans.turn };
+    const command = { kind: 'plan-members', inode: file, view: view.number, mark, members } as const;
+    try {
+      const result = await (durably ? catalog.durably(command) : catalog.command(command));
+      return (result as CommandResults['plan-members']).planned;
+    } catch (error) {
+      if (!(error instanceof ServiceError) || !isUnknown(error)) throw error;
+      log.debug({ file, err: error }, 'members of a file change without a plan, as in earlier releases');
+      return null;
+    }
+  }
+}
+
+/** A primary of the catalog of an earlier release knows no such command; one of this release names the members that do not. */
+function isUnknown({ code, details }: ServiceError): boolean {
+  return code === 'bad-request' || details.outdated !== undefined;
+}
+
+function isBusy({ file }: ReplicaDriver): ServiceError {
+  return new ServiceError('busy', `The members of file ${file} have just changed`, {
+    retryAfterMs: RETRY_MS,
+  });
+}

@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
+import type { ServerId } from '../../base/ids.ts';
+import type { Command } from '../../wire/catalog-api.ts';
+import { FILE, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
+
+type Plan = Extract<Command, { kind: 'plan-members' }>;
+
+/** Servers a, b and c hold the file with d, which leaves it and comes back. @param answer to each plan */
+async function clusterOf(answer: (plan: Plan) => Promise<object>) {
+  const said: string[] = [];
+  const command = async (one: Command): Promise<object> => {
+    if (one.kind === 'follow-view') said.push(`is ${one.view.members.join('')}`);
+    if (one.kind !== 'plan-members') return {};
+    said.push(`plan ${one.members.join('')}`);
+    return answer(one);
+  };
+  const cluster = new SmallCluster(['a', 'b', 'c', 'd'], { command, durably: command }, STEADY);
+  await cluster.ready();
+  const [a] = cluster.servers as [SmallServer];
+  const change = (members: string) => a.files.changeMembers(FILE, [...members] as ServerId[]);
+  await change('abc');
+  return { cluster, said, change };
+}
+
+test('a change of members is planned before, and what nothing came of is taken back', async (t) => {
+  const { cluster, said, change } = await clusterOf(async ({ members }) => ({ planned: members }));
+  t.after(() => cluster.close());
+  assert.deepEqual([...new Set(said.splice(0))], ['is abc'], 'No member comes');
+  await change('abcd');
+  assert.deepEqual([...new Set(said.splice(0))], ['plan d', 'is abcd']);
+  await change('abcd');
+  assert.deepEqual(said.at(-1) === 'is abcd' ? said.slice(0, 1) : said, ['plan ']);
+});
+
+test('members do not change where the plan is refused, or a later one is there', async (t) => {
+  let answer: () => Promise<object> = async () => ({ planned: [] });
+  const { cluster, said, change } = await clusterOf(() => answer());
+  t.after(() => cluster.close());
+  await assert.rejects(change('abcd'), { code: 'busy' });
+  answer = () => Promise.reject(new ServiceError('precondition-failed', 'Server d is removed'));
+  await assert.rejects(change('abcd'), { code: 'precondition-failed' });
+  assert.ok(!said.includes('is abcd'));
+});
+
+test('beside members of the catalog of an earlier release members change without a plan', async (t) => {
+  const refusals = [
+    new ServiceError('precondition-failed', 'Upgrade first', { outdated: ['c'] }),
+    new ServiceError('bad-request', 'There is no such command'),
+  ];
+  const { cluster, said, change } = await clusterOf(() => Promise.reject(refusals.shift()));
+  t.after(() => cluster.close());
+  assert.deepEqual((await change('abcd')).members.toSorted(), ['a', 'b', 'c', 'd']);
+  await change('abc');
+  assert.deepEqual((await change('abcd')).members.toSorted(), ['a', 'b', 'c', 'd']);
+  assert.ok(said.includes('plan d'));
+});
