@@ -131,6 +131,7 @@ export function makeBackground(
     query: (query) => gateway.queryCatalog(query),
     holds: (server, file, position) => membership.holds(server, file, position),
     placeAt: (server, file) => membership.placeAt(server, file),
+    open: (file) => gateway.standing(file),
   });
   const sweepOf = (which: Pick<ReservationSweepParts, 'live' | 'periodMs'>): ReservationSweep =>
     new ReservationSweep({

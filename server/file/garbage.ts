@@ -55,6 +55,8 @@ export interface GarbageParts {
   holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
   /** Where a server's replica of the file is; null where it has none. */
   placeAt(server: ServerId, file: FileId): Promise<ReplicaPlace | null>;
+  /** Resolves once the file has a primary, which reports its members to the catalog. */
+  open(file: FileId): Promise<unknown>;
 }
 
 /**
@@ -66,6 +68,8 @@ export interface GarbageParts {
  * Replicas of files that have moved to other servers go, too: after the same time, and only once a majority of
  * those who hold the file now have all that is here. A replica of a change of members that broke off, and one that is still asked for its
  * file, go once a majority of the members is in a later epoch without this server.
+ *
+ * A file whose members have changed without the catalog's knowledge is opened, so that it has a primary, which reports them.
  */
 export class Garbage {
   readonly #parts: GarbageParts;
@@ -134,6 +138,7 @@ export class Garbage {
   async #removeUnknown(): Promise<void> {
     const { store, query } = this.#parts;
     const moved = new Map<FileId, PlacedFile>();
+    const unreported: FileId[] = [];
     let after = 0 as FileId;
     for (;;) {
       const page = store.list(after, PAGE);
@@ -152,32 +157,39 @@ export class Garbage {
         } else if (place !== null && this.#hasMoved(file, place)) {
           moved.set(file, place);
           if (!this.#movedSinceMs.has(file)) this.#movedSinceMs.set(file, this.#parts.nowMs());
+        } else if (place !== null && this.#isUnreported(file, place)) {
+          unreported.push(file);
         } else if (place === null) {
           await this.#attempt(file, () => this.#remove(file, 'removed the replica of a deleted file'));
         }
       }
     }
-    await this.#removeAllMoved(moved);
+    await this.#attemptAll(moved, ([file, place]) => [file, () => this.#removeMoved(file, place)]);
+    await this.#attemptAll(unreported, (file) => [file, () => this.#parts.open(file)]);
     for (const file of this.#movedSinceMs.keys()) if (!moved.has(file)) this.#movedSinceMs.delete(file);
     await this.#forgetDeparted();
   }
 
   /** Each file on its own: one whose other members do not answer delays none of the others. */
-  async #removeAllMoved(moved: ReadonlyMap<FileId, PlacedFile>): Promise<void> {
-    const waiting = moved.entries();
+  async #attemptAll<Item>(
+    items: Iterable<Item>,
+    task: (item: Item) => readonly [file: FileId, work: () => Promise<unknown>],
+  ): Promise<void> {
+    // The workers share one iterator: each item is taken by the first that is free.
+    const waiting = items[Symbol.iterator]();
     const worker = async (): Promise<void> => {
-      // The workers share one iterator: each file is taken by the first that is free.
-      for (const [file, place] of waiting) await this.#attempt(file, () => this.#removeMoved(file, place));
+      for (let next = waiting.next(); next.done !== true; next = waiting.next())
+        await this.#attempt(...task(next.value));
     };
     await Promise.all(Array.from({ length: PARALLEL }, worker));
   }
 
-  async #attempt(file: FileId, work: () => Promise<void>): Promise<void> {
+  async #attempt(file: FileId, work: () => Promise<unknown>): Promise<void> {
     try {
       await work();
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      this.#parts.log.debug({ file, err: error }, 'a replica that is not needed stays until the next round');
+      this.#parts.log.debug({ file, err: error }, 'the replica of a file is left for the next round');
     }
   }
 
@@ -213,6 +225,16 @@ export class Garbage {
     const isPlaced = place.members.length > 0 && !place.members.includes(self);
     if (record === null || !isPlaced) return false;
     return !this.#isAhead(record, place) || record.view.joint !== undefined;
+  }
+
+  /**
+   * Whether the members have changed, as is certain by the replica here, and the catalog does not know it. The primary that changed them may
+   * have ended before it reported that, or may be none of them now; nobody else does while nobody uses the file.
+   */
+  #isUnreported(file: FileId, place: PlacedFile): boolean {
+    const record = this.#parts.store.record(file);
+    if (record === null || record.view.joint !== undefined || !this.#isAhead(record, place)) return false;
+    return this.#parts.host.loaded(file)?.leads !== true;
   }
 
   #isAhead({ view }: ReplicaRecord, place: PlacedFile): boolean {

@@ -21,6 +21,7 @@ class World {
   readonly store = new MemoryStore();
   readonly removed: number[] = [];
   readonly departed: number[] = [];
+  readonly opened: number[] = [];
   readonly loaded = new Set<number>();
   /** Servers that hold all that is here; all others lack something. */
   whole = new Set<string>();
@@ -98,6 +99,10 @@ class World {
         if (this.away.has(server)) throw new ServiceError('no-majority', 'It is away');
         return this.places.get(server) ?? null;
       },
+      open: async (file: FileId) => {
+        if (this.failing.has(file)) throw new ServiceError('no-majority', 'Nobody leads it');
+        this.opened.push(file);
+      },
     } as unknown as GarbageParts);
   }
 
@@ -156,6 +161,36 @@ test('it stays while the catalog is behind the own record, which names this serv
   world.place(3, ['s2', 's3', 's4']);
   world.whole = new Set(['s2', 's3', 's4']);
   assert.deepEqual(await world.rounds(), []);
+});
+
+test('a file whose members changed without the knowledge of the catalog is opened, so that its primary reports them', async () => {
+  const world = new World(viewOf(3, 's1', 's2', 's4'));
+  const file2 = 2 as FileId;
+  world.store.create(file2, viewOf(3, 's1', 's2', 's4'), 4_096);
+  const place = { members: ['s1', 's2', 's3'], view: 2, wanted: 3, sizeBytes: 0 };
+  world.placed = [1, 2].map((inode) => ({ ...place, inode }));
+  world.failing.add(1);
+  await world.garbage.run();
+  assert.deepEqual(world.opened, [2], 'One that cannot be opened delays none behind it');
+  world.failing.clear();
+  world.loaded.add(2);
+  world.driver = { idle: true, leads: true, orders: false };
+  await world.garbage.run();
+  assert.deepEqual(world.opened, [2, 1], 'Who leads a file reports its members without being asked');
+  world.placed = [1, 2].map((inode) => ({ ...place, inode, view: 3 }));
+  await world.garbage.run();
+  assert.deepEqual(world.opened, [2, 1]);
+  assert.deepEqual(world.removed, []);
+  world.garbage.close();
+});
+
+test('a change of members that is under way is reported by nobody', async () => {
+  const { members: joint } = viewOf(2, 's1', 's2', 's3');
+  const world = new World({ ...viewOf(3, 's1', 's2', 's4'), joint });
+  world.place(2, ['s1', 's2', 's3']);
+  await world.garbage.run();
+  assert.deepEqual(world.opened, []);
+  world.garbage.close();
 });
 
 test('it goes where the own record is ahead, and says that this server is out', async () => {

@@ -544,6 +544,7 @@ async function collected(
     query: async () => ({ files, reserved }) as never,
     holds: async () => true,
     placeAt: async () => null,
+    open: async () => undefined,
     conflicts,
   });
   await garbage.run();
