@@ -268,6 +268,8 @@ test('locked, deadlock and lock-limit', async () => {
       else if (answer.status === 200) held.push(starts[place] as number);
       else last ??= answer;
     }
+    // A renewal may tell of locks that are lost by now, and were not when one more was refused.
+    if (last !== null) break;
     if (performance.now() - renewedMs < RENEW_MS && answers.every(({ status }) => status === 200)) continue;
     held = await many.renew(held);
     renewedMs = performance.now();
