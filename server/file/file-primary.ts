@@ -336,7 +336,11 @@ export class FilePrimary {
     // First: what others have made of the contents, in an epoch before the one that is led now, is not known here.
     if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw deposed(this.#file);
     const { epoch, seq } = this.#contents;
-    if (epoch !== contents.epoch || seq !== contents.seq) return 'lost';
+    if (epoch !== contents.epoch || seq !== contents.seq) {
+      // A primary whose lease is over has given up what it had: the next one may have the contents.
+      if (!this.#driver.leads) throw deposed(this.#file);
+      return 'lost';
+    }
     if (this.#driver.view.joint !== undefined) throw moving(this.#file);
     const body = encodeFileOperation({ kind: 'preserve', as: inode as FileId, contents });
     const ordered = this.#driver.submit({ request: null, result: new Uint8Array(0), body });
