@@ -77,7 +77,7 @@ export class Answers {
       (value) => {
         const isAwaited = this.#underWay.end(call);
         if (!isAwaited) {
-          // Whoever was told before that it took too long asks anew by now.
+          // The caller was answered that it took too long, and asks anew by now.
           late?.(value).catch((error: unknown) => logUnforeseen(this.#options.log, error));
           return;
         }

@@ -29,7 +29,7 @@ const SHORT_PERIOD_MS = 5_000;
 const PAGE = 1_000;
 /** Pages of files without a name, and of what removed snapshots showed, in one round. */
 const PAGES_MAX = 100;
-/** Files that have moved, whose members are asked at the same time. */
+/** Files whose members are asked at the same time. */
 const PARALLEL = 8;
 
 export interface GarbageParts {
@@ -229,7 +229,7 @@ export class Garbage {
 
   /**
    * Whether the members have changed, as is certain by the replica here, and the catalog does not know it. The primary that changed them may
-   * have ended before it reported that, or may be none of them now; nobody else does while nobody uses the file.
+   * have ended before it reported that, or may be none of them now; an unused file has no other primary that does.
    */
   #isUnreported(file: FileId, place: PlacedFile): boolean {
     const record = this.#parts.store.record(file);

@@ -33,7 +33,7 @@ const REBALANCE_FILES_MAX = 100;
 const RETRY_FIRST_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
 const RETRIES_REMEMBERED_MAX = 10_000;
-/** A plan for new members is taken up by the steward after so long: whoever made it is not at it any more, or the change takes long. */
+/** The steward takes up a plan for new members after so long: its primary has given it up, or the change takes long. */
 const PLAN_MS = 120_000;
 /** So is one that names a server which leaves: the server is not removed before. */
 const LEAVING_PLAN_MS = 5_000;
@@ -221,7 +221,7 @@ export class Steward {
     }
   }
 
-  /** Files of which somebody has planned new members, and has not come to an end for long. */
+  /** Files with a plan for new members that has not ended for long. */
   async *#planned(leaving: readonly ServerStanding[]): AsyncGenerator<PlacedFile> {
     const leave = new Set<string>(leaving.map(({ id }) => id));
     const found = new Map<number, SeenPlan>();
@@ -255,7 +255,7 @@ export class Steward {
         // Asked anew for each file: a campaign lasts, and servers come and go meanwhile.
         const { servers } = await this.#parts.query({ kind: 'servers', counts: false });
         const members = wantedMembers(holdingOf(file), this.standings(servers), file.wanted);
-        // That the members are to stay as they are ends a change that somebody has planned.
+        // That the members are to stay as they are ends a change that was planned.
         if (isSame(members, file.members) && file.planned === undefined) continue;
         const outcome = await this.#move(file.inode as FileId, members);
         if (outcome === 'moved') moved += 1;

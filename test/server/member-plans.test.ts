@@ -7,7 +7,7 @@ import { FILE, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts
 
 type Plan = Extract<Command, { kind: 'plan-members' }>;
 
-/** Servers a, b and c hold the file with d, which leaves it and comes back. @param answer to each plan */
+/** Servers a, b and c hold the file with d, which leaves it and joins it again. @param answer to each plan */
 async function clusterOf(answer: (plan: Plan) => Promise<object>) {
   const said: string[] = [];
   const command = async (one: Command): Promise<object> => {
