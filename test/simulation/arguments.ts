@@ -5,7 +5,6 @@ import { type CommandLine, commandLineOf, countOption, UsageError } from '../../
 import { LAYER_RUNS, type Layer } from './layer-runs.ts';
 import type { LeaseRunOptions } from './lease-run.ts';
 import { delayParse } from './lease-script.ts';
-import type { Faults } from './world.ts';
 
 export const USAGE = `Runs simulated servers with the real cores, and faults from a seed.
 
@@ -38,8 +37,8 @@ The lease layer; what is not given comes from the seed:
   --crash-every 4s         mean time between crashes of any server; also --pause-every, --cut-every; or never
   --skew within|beyond     clocks keep to their bound, or do not; then exclusion is not owed
 
-A failing seed is made into a short schedule and printed, with the command that replays it. The exit code
-is 0 if all is well, 1 if a rule is broken, 2 if the command line or a script is mistaken.
+Of a failing seed of the lease layer the simplest run is looked for that fails alike. The exit code is 0 if all is well,
+1 if a rule is broken, 2 if the command line or a script is mistaken.
 `;
 
 /** Seeds to run, and how; `script`, `scale` and `fairness` run something else. */
@@ -54,8 +53,8 @@ export interface Arguments {
   readonly quick: boolean;
   readonly script: string;
   readonly lease: LeaseRunOptions;
-  /** The options of the lease layer as they were given, for the command that replays. */
-  readonly given: readonly string[];
+  /** The options of the lease layer as they were given. */
+  readonly given: Readonly<Record<string, string>>;
 }
 
 const COUNT_MAX = Number.MAX_SAFE_INTEGER;
@@ -103,16 +102,16 @@ const FLAGS = [...MODES, 'quick', 'trace', 'no-shrink'];
 export function argumentsOf(words: readonly string[]): CommandLine<Arguments> {
   return commandLineOf(words, { texts: TEXTS, flags: FLAGS }, ({ texts, flags }) => {
     const { script, layer, seed, jobs = '1' } = texts;
-    const given = Object.keys(LEASE_OPTIONS).filter((name) => texts[name] !== undefined);
+    const given = Object.fromEntries(Object.entries(texts).filter(([name]) => name in LEASE_OPTIONS));
+    const [option] = Object.keys(given);
     const modes = [
       ...MODES.filter((name) => flags.has(name)),
       ...(script === undefined ? [] : ['script' as const]),
     ];
     if (modes.length > 1) throw new UsageError(`--${modes.join(' and --')} do not go together`);
-    if (layer !== undefined && layer !== 'lease' && given.length > 0)
-      throw new UsageError(`--${given[0]} is for the lease layer only`);
-    const asked = given.map((name) => LEASE_OPTIONS[name]?.(texts[name] as string, name) ?? {});
-    const chosen = layer ?? (given.length > 0 ? 'lease' : undefined);
+    if (layer !== undefined && layer !== 'lease' && option !== undefined)
+      throw new UsageError(`--${option} is for the lease layer only`);
+    const chosen = layer ?? (option === undefined ? undefined : 'lease');
     return {
       mode: modes[0] ?? 'seeds',
       layers: chosen === undefined ? LAYERS : [oneOf(LAYERS, chosen, 'layer')],
@@ -123,13 +122,16 @@ export function argumentsOf(words: readonly string[]): CommandLine<Arguments> {
       shrink: !flags.has('no-shrink'),
       quick: flags.has('quick'),
       script: script ?? '',
-      lease: {
-        ...Object.assign({}, ...asked),
-        faults: Object.assign({}, ...asked.map(({ faults }) => faults)) as Partial<Faults>,
-      },
-      given: given.flatMap((name) => [`--${name}`, texts[name] as string]),
+      lease: leaseOptionsOf(given),
+      given,
     };
   });
+}
+
+/** @param texts of options of the lease layer, by name */
+export function leaseOptionsOf(texts: Readonly<Record<string, string>>): LeaseRunOptions {
+  const asked = Object.entries(texts).map(([name, text]) => LEASE_OPTIONS[name]?.(text, name) ?? {});
+  return Object.assign({}, ...asked, { faults: Object.assign({}, ...asked.map(({ faults }) => faults)) });
 }
 
 function countOf({ seed, count }: Readonly<Record<string, string>>): number {

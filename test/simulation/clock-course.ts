@@ -1,9 +1,8 @@
 /**
  * How far a simulated lease clock is from true time, over the whole run: a chain of stretches in each of
- * which it runs a little fast or slow. Drawn from a seed, or given. It never runs backwards.
+ * which it runs a little fast or slow. Drawn from a seed. It never runs backwards.
  */
 import { Prng } from '../../base/prng.ts';
-import { type ClockMove, microsecond } from './chronicle.ts';
 
 /** What a random course keeps to. */
 export interface ClockLimits {
@@ -24,44 +23,33 @@ const JUMP_MS = 0.001;
 /** Clocks may be slowed, but every reading must be larger than the one before. */
 const RATE_MIN = 0.1;
 
+/** To a microsecond. */
+export function microsecond(ms: number): number {
+  return Math.round(ms * 1000) / 1000;
+}
+
 export class ClockCourse {
   readonly #limits: ClockLimits;
   readonly #prng: Prng;
   readonly #beganMs: number;
-  readonly #record: ((move: ClockMove) => void) | null;
-  /** Moves that are given, in order of time; null where they are drawn. */
-  readonly #given: readonly ClockMove[] | null;
-  #next = 0;
   /** The stretch that is running: offset at its beginning, slope, and when it ends. */
   #sinceMs: number;
   #offsetMs = 0;
   #slew = 0;
   #reachedMs = Infinity;
-  #endMs: number;
+  #endMs = Infinity;
   #shownMs = -Infinity;
 
-  constructor(options: {
-    readonly seed: number;
-    readonly limits: ClockLimits;
-    readonly beganMs: number;
-    readonly given: readonly ClockMove[] | null;
-    readonly record: ((move: ClockMove) => void) | null;
-  }) {
-    this.#limits = options.limits;
-    this.#prng = new Prng(options.seed);
-    this.#beganMs = options.beganMs;
-    this.#given = options.given;
-    this.#record = options.record;
-    this.#sinceMs = options.beganMs;
-    this.#endMs = Infinity;
-    if (options.given !== null) {
-      this.#endMs = this.#givenMs();
-    } else if (options.limits.offsetMaxMs > 0) {
-      const widest = Math.min(options.limits.offsetMaxMs, UNSET_OFFSET_MAX_MS);
-      const offsetMs = microsecond((this.#prng.next() * 2 - 1) * widest);
-      this.#move({ atMs: 0, offsetMs, overMs: 0 });
-      if (options.limits.slewMax > 0) this.#endMs = options.beganMs;
-    }
+  constructor(seed: number, limits: ClockLimits, beganMs: number) {
+    this.#limits = limits;
+    this.#prng = new Prng(seed);
+    this.#beganMs = beganMs;
+    this.#sinceMs = beganMs;
+    if (limits.offsetMaxMs <= 0) return;
+    this.#offsetMs = microsecond(
+      (this.#prng.next() * 2 - 1) * Math.min(limits.offsetMaxMs, UNSET_OFFSET_MAX_MS),
+    );
+    if (limits.slewMax > 0) this.#endMs = beganMs;
   }
 
   /** How fast the clock runs besides true time, now. */
@@ -92,25 +80,14 @@ export class ClockCourse {
   moveTo(trueMs: number, offsetMs: number, overMs: number): void {
     this.readMs(trueMs);
     this.#endMs = Infinity;
-    this.#move({ atMs: trueMs - this.#beganMs, offsetMs, overMs });
+    this.#move(trueMs, offsetMs, overMs);
   }
 
   #advance(): void {
-    if (this.#given !== null) {
-      const move = this.#given[this.#next++] as ClockMove;
-      this.#move(move);
-      this.#endMs = this.#givenMs();
-      return;
-    }
-    const { overMs, offsetMs } = this.#draw(this.#endMs);
     const startMs = this.#endMs;
-    this.#move({ atMs: microsecond(startMs - this.#beganMs), offsetMs, overMs });
+    const { overMs, offsetMs } = this.#draw(startMs);
+    this.#move(this.#beganMs + microsecond(startMs - this.#beganMs), offsetMs, overMs);
     this.#endMs = startMs + overMs;
-  }
-
-  #givenMs(): number {
-    const move = this.#given?.[this.#next];
-    return move === undefined ? Infinity : this.#beganMs + move.atMs;
   }
 
   /** Prefers the ends of what is allowed, where the protocols are tight. */
@@ -136,19 +113,15 @@ export class ClockCourse {
     };
   }
 
-  #move(move: ClockMove): void {
-    const startMs = this.#beganMs + move.atMs;
+  /** It is only made slower or faster, so that it goes forward. */
+  #move(startMs: number, offsetMs: number, forMs: number): void {
     const here = this.#offsetMs + this.#slew * (Math.min(startMs, this.#reachedMs) - this.#sinceMs);
-    // A clock may jump before anybody has read it. Later it is only made slower or faster, so that a
-    // schedule from which a move was taken out still has clocks that go forward.
-    const jumps = move.overMs === 0 && move.atMs === 0;
-    const away = move.offsetMs - here;
-    const overMs = jumps ? 0 : Math.max(move.overMs, away < 0 ? -away / (1 - RATE_MIN) : 0);
+    const away = offsetMs - here;
+    const overMs = Math.max(forMs, away < 0 ? -away / (1 - RATE_MIN) : 0);
     this.#sinceMs = startMs;
-    this.#offsetMs = overMs === 0 ? move.offsetMs : here;
+    this.#offsetMs = overMs === 0 ? offsetMs : here;
     this.#slew = overMs === 0 ? 0 : away / overMs;
     this.#reachedMs = overMs === 0 ? Infinity : startMs + overMs;
-    this.#record?.({ ...move, overMs });
   }
 
   #rest(reachedMs: number): void {

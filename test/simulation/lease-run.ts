@@ -3,8 +3,8 @@ import type { ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
-import { type Chance, microsecond } from './chronicle.ts';
-import { CLOCK_SKEW_MAX_MS, type ClientCall, LEASE_MS, LeaseWorld, RECOVERY_MS } from './lease-world.ts';
+import { microsecond } from './clock-course.ts';
+import { CLOCK_SKEW_MAX_MS, LEASE_MS, LeaseWorld, RECOVERY_MS } from './lease-world.ts';
 import { Violation, violationOf } from './violation.ts';
 import type { Faults } from './world.ts';
 
@@ -24,8 +24,6 @@ export interface LeaseRunOptions {
   /** `beyond`: clocks are out of bounds, so that exclusion is not owed. */
   readonly skew?: 'within' | 'beyond';
   readonly verbose?: boolean;
-  readonly chronicle?: Chance[];
-  readonly calls?: ClientCall[];
 }
 
 export interface LeaseRun {
@@ -86,8 +84,6 @@ export function leaseRun(seed: number, options: LeaseRunOptions = {}): LeaseRun 
       ...options.faults,
     },
     verbose: options.verbose ?? false,
-    ...(options.chronicle !== undefined && { chronicle: options.chronicle }),
-    ...(options.calls !== undefined && { calls: options.calls }),
   });
   return { violation: violationOf(() => leaseStorm(world, shape)), world, shape };
 }

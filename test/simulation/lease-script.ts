@@ -21,29 +21,15 @@
  *                                    accepted b 1 by c | nothing, convicts a b (of a clock out of bounds)
  *     demand holds b 1 [within 1s]   the rule that the story is about: anything that can be expected
  *     peace                          everything is repaired, and progress is owed
- *
- * Schedules that were found by chance are in the same language. Times are from the beginning:
- *
- *     at 1200ms crash b for 300ms    also: pause, cut, clock, open, close, release, view
- *     message a->b 17 lost           the 17th frame from a to b; also: after 34ms, after 1ms and 60ms
- *     timer b 12 late 5ms
+ *     at 1200ms crash b for 300ms    any of these, so long after the beginning
  */
 import type { CellId, ServerId } from '../../base/ids.ts';
 import { LEASE_MARKS } from '../../lease/actions.ts';
 import type { LeaseFrame } from '../../lease/codec.ts';
 import type { LeaseAlgorithm } from '../../lease/parameters.ts';
-import { type Chance, Replay } from './chronicle.ts';
 import { leasePeace } from './lease-run.ts';
-import type { CellView } from './lease-views.ts';
 import { LeaseWords } from './lease-words.ts';
-import {
-  CLOCK_SKEW_MAX_MS,
-  type ClientCall,
-  LEASE_MS,
-  LeaseWorld,
-  messageOf,
-  RECOVERY_MS,
-} from './lease-world.ts';
+import { CLOCK_SKEW_MAX_MS, LEASE_MS, LeaseWorld, messageOf, RECOVERY_MS } from './lease-world.ts';
 import { Violation, violationOf } from './violation.ts';
 import { CALM, type Envelope, type Faults, START_MS } from './world.ts';
 
@@ -80,8 +66,6 @@ const SETTINGS_USUAL: ScriptSettings = {
 /** A script that was read and can be played. */
 export interface LeaseScript {
   readonly settings: ScriptSettings;
-  readonly chances: readonly Chance[];
-  readonly calls: readonly ClientCall[];
   readonly steps: readonly ((stage: Stage) => void)[];
 }
 
@@ -98,8 +82,6 @@ export interface Played {
 export function scriptParse(text: string, name: string): LeaseScript {
   const script = {
     settings: SETTINGS_USUAL,
-    chances: [] as Chance[],
-    calls: [] as ClientCall[],
     steps: [] as ((stage: Stage) => void)[],
   };
   text.split('\n').forEach((line, index) => {
@@ -112,10 +94,6 @@ export function scriptParse(text: string, name: string): LeaseScript {
     if (setting !== undefined) {
       if (script.steps.length > 0) words.fail(`"${command}" comes before everything that happens`);
       script.settings = { ...script.settings, ...setting(words) };
-    } else if (command === 'message' || command === 'timer') {
-      script.chances.push(command === 'message' ? messageParse(words) : timerParse(words));
-    } else if (command === 'at') {
-      atParse(words, script);
     } else if (step !== undefined) {
       script.steps.push(step(words));
     } else {
@@ -145,15 +123,9 @@ class Stage {
   #rules: { readonly matches: Match; readonly verdict: 'hold' | 'drop' }[] = [];
 
   constructor(script: LeaseScript, verbose: boolean) {
-    const { settings, chances, calls } = script;
-    this.clocksBroken = settings.clocksBroken;
-    this.lease = new LeaseWorld({
-      ...settings,
-      verbose,
-      ...(chances.length + calls.length > 0 && { replay: new Replay(chances) }),
-    });
+    this.clocksBroken = script.settings.clocksBroken;
+    this.lease = new LeaseWorld({ ...script.settings, verbose });
     this.lease.world.start();
-    for (const call of calls) this.lease.world.at(START_MS + call.atMs, () => this.lease.clientCall(call));
   }
 
   get world() {
@@ -195,12 +167,17 @@ const SETTINGS: Readonly<Record<string, Reader<Partial<ScriptSettings>>>> = {
 const STEPS: Readonly<Record<string, Reader<(stage: Stage) => void>>> = {
   settle: () => (stage) => stage.world.runFor(RECOVERY_MS + INTERVAL_MS + 10),
   open: (words) => {
-    const { server, cell, handicapMs } = openParse(words);
+    const { server, cell } = ofCell(words);
+    const handicapMs = words.skip('after') ? words.durationMs('the handicap') : 0;
     return (stage) => stage.lease.open(server, cell, handicapMs);
   },
   view: (words) => {
-    const { server, cell, view } = viewParse(words);
-    return (stage) => stage.lease.tell(server, cell, view);
+    const { server, cell } = ofCell(words);
+    const view = words.natural('the number of the view', 1);
+    const members = words.group();
+    const joint = words.skip('joint') ? words.group() : undefined;
+    return (stage) =>
+      stage.lease.tell(server, cell, { view, members, ...(joint !== undefined && { joint }) });
   },
   close: (words) => {
     const { server, cell } = ofCell(words);
@@ -319,6 +296,11 @@ const STEPS: Readonly<Record<string, Reader<(stage: Stage) => void>>> = {
         throw new Violation(`What ${said} demands is not so`);
     };
   },
+  at: (words) => {
+    const atMs = words.durationMs('when');
+    const step = STEPS[words.oneOf('what happens then', Object.keys(STEPS))]?.(words);
+    return (stage) => stage.world.at(START_MS + atMs, () => step?.(stage));
+  },
   peace: () => (stage) => leasePeace(stage.lease, stage.clocksBroken),
 };
 
@@ -385,20 +367,6 @@ function ofCell(words: LeaseWords): { server: ServerId; cell: CellId } {
   return { server: words.server(), cell: words.cell() };
 }
 
-function openParse(words: LeaseWords): { server: ServerId; cell: CellId; handicapMs: number } {
-  const { server, cell } = ofCell(words);
-  return { server, cell, handicapMs: words.skip('after') ? words.durationMs('the handicap') : 0 };
-}
-
-/** `a 1 view 2 abc joint cde` */
-function viewParse(words: LeaseWords): { server: ServerId; cell: CellId; view: CellView } {
-  const { server, cell } = ofCell(words);
-  const view = words.natural('the number of the view', 1);
-  const members = words.group();
-  const joint = words.skip('joint') ? words.group() : undefined;
-  return { server, cell, view: { view, members, ...(joint !== undefined && { joint }) } };
-}
-
 /** `a->bc write`: messages on these links, of these kinds or of any. */
 function matchParse(words: LeaseWords): Match {
   const { from, to } = words.link();
@@ -436,57 +404,4 @@ export function delayParse(text: string): { delayMinMs: number; delayMaxMs: numb
   const delayMinMs = Number(match[1]);
   const delayMaxMs = Number(match[2]);
   return delayMinMs <= delayMaxMs ? { delayMinMs, delayMaxMs } : null;
-}
-
-// What fell to chance ----------------------------------------------------------------------------
-
-function messageParse(words: LeaseWords): Chance {
-  const { from, to } = words.link();
-  const [a, b] = [from[0], to[0]];
-  if (from.length !== 1 || to.length !== 1 || a === undefined || b === undefined) {
-    return words.fail('a message goes from one server to one other');
-  }
-  const number = words.natural('the number of the message', 1);
-  const delaysMs: number[] = [];
-  if (words.oneOf('its fate', ['lost', 'after'] as const) === 'after') {
-    delaysMs.push(words.durationMs('its delay'));
-    if (words.skip('and')) delaysMs.push(words.durationMs('its second delay'));
-  }
-  return { kind: 'message', from: a, to: b, number, delaysMs };
-}
-
-function timerParse(words: LeaseWords): Chance {
-  const server = words.server();
-  const number = words.natural('the number of the timer', 1);
-  words.expect('late');
-  return { kind: 'timer', server, number, lateMs: words.durationMs('how late') };
-}
-
-function atParse(words: LeaseWords, script: { chances: Chance[]; calls: ClientCall[] }): void {
-  const atMs = words.durationMs('when');
-  const kinds = ['clock', 'pause', 'crash', 'cut', 'open', 'close', 'release', 'view'] as const;
-  const kind = words.oneOf('what happens then', kinds);
-  if (kind === 'open' || kind === 'close' || kind === 'release') {
-    script.calls.push({ atMs, kind, ...openParse(words) });
-    return;
-  }
-  if (kind === 'view') {
-    script.calls.push({ atMs, kind, ...viewParse(words) });
-    return;
-  }
-  if (kind === 'cut') {
-    const links = words.links();
-    words.expect('for');
-    script.chances.push({ kind, atMs, links, forMs: words.durationMs('how long') });
-    return;
-  }
-  const server = words.server();
-  if (kind === 'clock') {
-    const offsetMs = words.offsetMs('the offset');
-    const overMs = words.skip('over') ? words.durationMs('how long') : 0;
-    script.chances.push({ kind, atMs, server, offsetMs, overMs });
-    return;
-  }
-  if (kind === 'crash') words.expect('for');
-  script.chances.push({ kind, atMs, server, forMs: words.durationMs('how long') });
 }

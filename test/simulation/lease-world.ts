@@ -11,7 +11,6 @@ import { assertCellStep } from '../../lease/invariants.ts';
 import type { LeaseMessage } from '../../lease/messages.ts';
 import type { LeaseAlgorithm } from '../../lease/parameters.ts';
 import { type LeaseParameters, leaseParameters } from '../../lease/parameters.ts';
-import { type Chance, microsecond, type Replay } from './chronicle.ts';
 import { LeaseObservers } from './lease-observers.ts';
 import { leaseMessageText, untilText } from './lease-text.ts';
 import { type CellView, isVoter, ViewBook } from './lease-views.ts';
@@ -40,29 +39,7 @@ export interface LeaseWorldOptions {
   readonly clocksBroken?: boolean;
   /** Of how many servers cells are in the beginning; the members change then. Absent: of all, for good. */
   readonly firstMembers?: number;
-  /** Everything that falls to chance, and everything that clients do, is appended to these. */
-  readonly chronicle?: Chance[];
-  readonly calls?: ClientCall[];
-  readonly replay?: Replay;
 }
-
-/** What the replica layer asks of the lease layer at one server, in true time since the run began. */
-export type ClientCall =
-  | {
-      readonly atMs: number;
-      readonly kind: 'open' | 'close' | 'release';
-      readonly server: ServerId;
-      readonly cell: CellId;
-      readonly handicapMs: number;
-    }
-  /** The server is told who the members are from now on. */
-  | {
-      readonly atMs: number;
-      readonly kind: 'view';
-      readonly server: ServerId;
-      readonly cell: CellId;
-      readonly view: CellView;
-    };
 
 /** One server, in its present life. */
 interface Seat {
@@ -88,7 +65,6 @@ export class LeaseWorld {
   readonly #encoded: boolean;
   readonly #thrifty: boolean;
   readonly #verbose: boolean;
-  readonly #calls: ClientCall[] | null;
   #news: boolean;
   /** Cells of the step under way, and the number of the last step that touched each. */
   readonly #touched: CellId[] = [];
@@ -103,7 +79,6 @@ export class LeaseWorld {
     this.#thrifty = options.thrifty ?? false;
     this.#verbose = options.verbose ?? false;
     this.#news = options.news ?? true;
-    this.#calls = options.calls ?? null;
     this.world = new World<LeaseFrame>({
       seed: options.seed,
       servers: options.servers,
@@ -116,8 +91,6 @@ export class LeaseWorld {
         if (!this.world.isUp(server)) seat.host = null;
       },
       aim: () => this.holders(this.cells[0] as CellId)[0] ?? null,
-      ...(options.chronicle !== undefined && { chronicle: options.chronicle }),
-      ...(options.replay !== undefined && { replay: options.replay }),
     });
     const members = this.world.ids.slice(0, options.firstMembers ?? options.servers);
     this.views = new ViewBook(this.cells, members, options.firstMembers !== undefined);
@@ -138,15 +111,13 @@ export class LeaseWorld {
     const view = this.views.cell(cell).of(server);
     if (view === null) return;
     this.#wanted.add(`${server} ${cell}`);
-    this.#note('open', server, cell, handicapMs);
-    this.#call(server, { kind: 'open', cell, ...view, handicapMs });
+    this.#order(server, { kind: 'open', cell, ...view, handicapMs });
   }
 
   /** The server is told who the members are. Nothing happens if that cannot be; see `lease-views.ts`. */
   tell(server: ServerId, cell: CellId, view: CellView): void {
     if (!this.world.isUp(server) || this.world.isPaused(server)) return;
     if (!this.views.cell(cell).adopt(server, view)) return;
-    this.#calls?.push({ atMs: microsecond(this.world.elapsedMs), kind: 'view', server, cell, view });
     const sides = [view.members, view.joint ?? []].map((side) => side.join('')).join(' ');
     if (this.#verbose) this.world.note(server, `is told of view ${view.view} of cell ${cell}: ${sides}`);
     this.#wanted.add(`${server} ${cell}`);
@@ -173,21 +144,11 @@ export class LeaseWorld {
   close(server: ServerId, cell: CellId): void {
     if (this.views.changing) return;
     this.#wanted.delete(`${server} ${cell}`);
-    this.#note('close', server, cell, 0);
-    this.#call(server, { kind: 'close', cell });
+    this.#order(server, { kind: 'close', cell });
   }
 
   release(server: ServerId, cell: CellId): void {
-    this.#note('release', server, cell, 0);
-    this.#call(server, { kind: 'release', cell });
-  }
-
-  clientCall(call: ClientCall): void {
-    const { kind, server, cell } = call;
-    if (kind === 'open') this.open(server, cell, call.handicapMs);
-    else if (kind === 'view') this.tell(server, cell, call.view);
-    else if (kind === 'close') this.close(server, cell);
-    else this.release(server, cell);
+    this.#order(server, { kind: 'release', cell });
   }
 
   /** Servers that may act as holder at this moment, also those that are paused. */
@@ -246,10 +207,10 @@ export class LeaseWorld {
     this.world.call(server, () => this.#step(this.#seat(server), event));
   }
 
-  #note(kind: 'open' | 'close' | 'release', server: ServerId, cell: CellId, handicapMs: number): void {
-    const atMs = microsecond(this.world.elapsedMs);
-    this.#calls?.push({ atMs, kind, server, cell, handicapMs });
-    if (this.#verbose) this.world.note(server, `is told to ${kind} cell ${cell}`);
+  /** A client's call. */
+  #order(server: ServerId, event: Extract<LeaseEvent, { kind: 'open' | 'close' | 'release' }>): void {
+    if (this.#verbose) this.world.note(server, `is told to ${event.kind} cell ${event.cell}`);
+    this.#call(server, event);
   }
 
   #step(seat: Seat, event: LeaseEvent): void {

@@ -3,7 +3,7 @@
  * Method: real lease hosts over a simulated network; clocks, losses, pauses, crashes and partitions
  * all come from the seed. `lease-observers.ts` names the oracles. A failure names its seed:
  * `SEED=17 node --test test/simulation/lease.test.ts` replays it and prints what happened, and
- * `npm run simulate -- --layer lease --seed 17` makes a short schedule of it. `SEEDS=100000` looks further.
+ * `npm run simulate -- --layer lease --seed 17` looks for a simpler run. `SEEDS=100000` looks further.
  */
 import assert from 'node:assert/strict';
 import { availableParallelism } from 'node:os';

@@ -2,15 +2,15 @@
 import { wantedOrExit } from '../../bench/command-line.ts';
 import { type Arguments, argumentsOf, USAGE } from './arguments.ts';
 import { fairnessPrint } from './fairness.ts';
-import { type Counts, countsAdd, LAYER_RUNS } from './layer-runs.ts';
+import { type Counts, countsAdd, LAYER_RUNS, type Layer } from './layer-runs.ts';
+import { leaseRun } from './lease-run.ts';
 import { scriptRead } from './lease-scenarios.ts';
 import { scriptPlay } from './lease-script.ts';
 import { coverageMissing, coverageTable } from './replica-coverage.ts';
 import { scalePrint } from './scale.ts';
-import { scheduleOfSeed, schedulePlay, scheduleText } from './schedule.ts';
 import { ScriptError } from './script-words.ts';
 import { type LayerCounts, type SeedFailure, seedsRun } from './seeds.ts';
-import { scheduleShrink } from './shrink.ts';
+import { simpler } from './shrink.ts';
 
 const REPORT_EVERY_MS = 10_000;
 
@@ -96,28 +96,21 @@ function coverageJudge(counts: Counts): number {
   return 1;
 }
 
-function replayCommand(args: Arguments, failure: SeedFailure): string {
-  return ['npm run simulate -- --layer', failure.layer, '--seed', failure.seed, ...args.given].join(' ');
+function replayCommand(layer: Layer, seed: number, texts: Arguments['given']): string {
+  const options = Object.entries(texts).map(([name, text]) => `--${name} ${text}`);
+  return ['npm run simulate -- --layer', layer, '--seed', seed, ...options, '--trace'].join(' ');
 }
 
 function failurePrint(args: Arguments, failure: SeedFailure): void {
   const { layer, seed, violation } = failure;
   console.error(`Seed ${seed} of ${layer} fails: ${violation}`);
-  console.error(`Replay it with: ${replayCommand(args, failure)} --trace`);
+  console.error(`Replay it with: ${replayCommand(layer, seed, args.given)}`);
   if (layer !== 'lease' || !args.shrink) return;
-  const { schedule } = scheduleOfSeed(seed, args.lease);
-  const shrunk = scheduleShrink(schedule, violation);
-  if (shrunk === null) {
-    console.error('Played without dice it does not fail, so it is not made shorter');
-    return;
-  }
-  const { items } = shrunk.schedule;
-  console.error(
-    `A schedule of ${items.length} instead of ${schedule.items.length} events, after ${shrunk.plays} tries. ` +
-      'Save it and play it with --script:\n',
-  );
-  console.error(`# ${shrunk.violation}\n${scheduleText(shrunk.schedule)}`);
-  console.error(schedulePlay(shrunk.schedule, true).world.world.lines.slice(-LINES_SHOWN).join('\n'));
+  const simple = simpler(seed, args.given, violation);
+  const { world } = leaseRun(simple.seed, { ...simple.options, verbose: true }).world;
+  console.error(`The simplest that fails alike: ${simple.violation}`);
+  console.error(`${replayCommand(layer, simple.seed, simple.texts)}\n`);
+  console.error(world.lines.slice(-LINES_SHOWN).join('\n'));
 }
 
 /** One seed after the other, with everything that happens. */

@@ -121,16 +121,8 @@ export class ReplicaGroup {
       verbose: this.options.verbose,
     });
     const { ids } = this.world;
-    this.#processClocks = ids.map(
-      (_, index) =>
-        new ClockCourse({
-          seed: options.seed * 47 + index,
-          limits: { offsetMaxMs: Infinity, slewMax: RATE_ERROR_MAX },
-          beganMs: START_MS,
-          given: null,
-          record: null,
-        }),
-    );
+    const limits = { offsetMaxMs: Infinity, slewMax: RATE_ERROR_MAX };
+    this.#processClocks = ids.map((_, index) => new ClockCourse(options.seed * 47 + index, limits, START_MS));
     this.firstView = { number: 1, members: ids.slice(0, this.options.replicas) };
     this.catalogView = this.firstView;
     this.observer = new ReplicaObserver(this.firstView, () => this.world.nowMs);

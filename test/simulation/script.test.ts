@@ -1,24 +1,19 @@
 /**
- * Goal: a failure found by chance becomes a short story, and a mistaken script says where.
- * Method: run broken code until a seed fails, make its schedule short, and play the text of that. The
+ * Goal: a failure found by chance becomes a simple one, and a mistaken script says where.
+ * Method: run broken code until a seed fails, look for a simple run that fails alike, and play that by its command line. The
  * broken code is loaded with one expression changed, as in `planted.test.ts`.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { isLong } from '../long.ts';
+import { leaseRun } from './lease-run.ts';
 import { scriptParse, scriptPlay } from './lease-script.ts';
 import { plant, plantedEnv } from './plant.ts';
 import { PLANTED, type Planted } from './planted-rows.ts';
-import { scheduleOfSeed, schedulePlay } from './schedule.ts';
 import { ScriptError } from './script-words.ts';
 import { violationKind } from './violation.ts';
-
-const folder = mkdtempSync(join(tmpdir(), 'leasehold-script-'));
-after(() => rmSync(folder, { recursive: true, force: true }));
 
 interface Said {
   readonly code: number | null;
@@ -32,53 +27,40 @@ function tool(args: readonly string[], env = process.env): Said {
   return { code: status, out: stdout, err: stderr };
 }
 
-/** Bugs, and the most events that the story of one may have. */
-const SHORT = isLong
+/** Bugs, and how many faults the simplest run has that meets one. */
+const SIMPLE = isLong
   ? { 'start-early': 12, 'renewed-by-other': 12, 'lease-past-end': 80 }
   : { 'start-early': 12 };
 
-for (const [row, eventsMax] of Object.entries(SHORT)) {
-  test(`a run that meets bug ${row} becomes a short schedule`, async (context) => {
+for (const [row, faultsMax] of Object.entries(SIMPLE)) {
+  test(`a run that meets bug ${row} becomes a simple one`, async (context) => {
     const { mutations } = PLANTED.find((one) => one.row === row) as Planted;
     const load = plant(mutations);
-    const broken = (await load('test/simulation/schedule.ts')) as typeof import('./schedule.ts');
-    const { scheduleShrink } = (await load('test/simulation/shrink.ts')) as typeof import('./shrink.ts');
+    const broken = (await load('test/simulation/lease-run.ts')) as typeof import('./lease-run.ts');
+    const { simpler } = (await load('test/simulation/shrink.ts')) as typeof import('./shrink.ts');
     let seed = 1;
-    while (broken.scheduleOfSeed(seed).violation === null) seed++;
-    const { schedule, violation } = broken.scheduleOfSeed(seed);
+    while (broken.leaseRun(seed).violation === null) seed++;
+    const { violation } = broken.leaseRun(seed);
     assert.ok(violation !== null);
-    const shrunk = scheduleShrink(schedule, violation);
-    assert.ok(shrunk !== null, 'Played without dice it fails as well');
-    assert.deepEqual(scheduleShrink(schedule, violation), shrunk, 'Equal runs are made short equally');
-    assert.equal(violationKind(shrunk.violation), violationKind(violation));
-    context.diagnostic(
-      `seed ${seed}: ${schedule.items.length} events become ${shrunk.schedule.items.length}`,
-    );
-    assert.ok(shrunk.schedule.items.length <= eventsMax);
-    assert.ok(shrunk.schedule.items.length < schedule.items.length / 4);
-    const again = broken.schedulePlay(shrunk.schedule);
-    assert.equal(again.violation, shrunk.violation, 'What is printed is what fails');
-    assert.equal(schedulePlay(shrunk.schedule).violation, null, 'The code as it is passes');
+    const simple = simpler(seed, {}, violation);
+    assert.deepEqual(simpler(seed, {}, violation), simple, 'Equal runs are made simple equally');
+    assert.equal(violationKind(simple.violation), violationKind(violation));
+    const { violation: again, world } = broken.leaseRun(simple.seed, simple.options);
+    assert.equal(again, simple.violation, 'What is printed is what fails');
+    const { crashes, pauses, cuts, lost, duplicated } = world.world.counts;
+    context.diagnostic(`seed ${seed}: ${JSON.stringify(simple)}, ${JSON.stringify(world.world.counts)}`);
+    assert.ok(crashes + pauses + cuts + lost + duplicated <= faultsMax);
+    assert.equal(leaseRun(simple.seed, simple.options).violation, null, 'The code as it is passes');
 
     const found = tool(['--layer', 'lease', '--seed', String(seed)], plantedEnv(mutations));
     assert.equal(found.code, 1);
     assert.match(found.err, new RegExp(`Replay it with: npm run simulate -- --layer lease --seed ${seed} `));
-    const script = join(folder, `${row}.txt`);
-    writeFileSync(script, broken.scheduleText(shrunk.schedule));
-    const played = tool(['--script', script], plantedEnv(mutations));
+    const [, words = ''] = /^npm run simulate -- (.*)$/m.exec(found.err) ?? [];
+    const played = tool([...words.split(' '), '--no-shrink'], plantedEnv(mutations));
     assert.equal(played.code, 1);
-    assert.ok(played.out.includes(shrunk.violation));
+    assert.ok(played.err.includes(simple.violation));
   });
 }
-
-test('a schedule goes as the run that it is of', () => {
-  for (let seed = 1; seed <= 20; seed++) {
-    const { schedule, violation } = scheduleOfSeed(seed);
-    assert.equal(violation, null);
-    assert.ok(schedule.items.length > 0);
-    assert.equal(schedulePlay(schedule).violation, null, `SEED=${seed}`);
-  }
-});
 
 const MISTAKES: Readonly<Record<string, RegExp>> = {
   'opne a': /^test:2: there is no command "opne"/,
@@ -90,7 +72,7 @@ const MISTAKES: Readonly<Record<string, RegExp>> = {
   'hold a->b reed': /^test:2: a kind of message is read or query or write/,
   'expect mark lucky': /^test:2: a mark is recovered or/,
   'pass now': /^test:2: nothing is expected after that, but there is "now"/,
-  'at 5ms sleep a': /^test:2: what happens then is clock or/,
+  'at 5ms sleep a': /^test:2: what happens then is settle or/,
 };
 
 for (const [line, message] of Object.entries(MISTAKES)) {
@@ -115,7 +97,7 @@ test('a mistaken command line ends with code 2', () => {
     ['--sed', '1'],
     ['--loss', '2'],
     ['--seed', 'x'],
-    ['--script', join(folder, 'none.txt')],
+    ['--script', join(import.meta.dirname, 'none.txt')],
   ]) {
     const { code, err } = tool(args);
     assert.equal(code, 2, args.join(' '));

@@ -8,11 +8,10 @@
  * the seed (`unleash`). A directed run is a script: `calm` faults, and `intercept` to hold, drop and
  * deliver single messages.
  */
-import { assert, unreachable } from '../../base/assert.ts';
+import { assert } from '../../base/assert.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
-import { type Chance, microsecond, type Replay, USUAL_DELAY_MS, USUAL_LATE_MS } from './chronicle.ts';
-import { ClockCourse } from './clock-course.ts';
+import { ClockCourse, microsecond } from './clock-course.ts';
 import { EventQueue } from './event-queue.ts';
 
 /** One life of a server. Called only while the server is up and not paused. */
@@ -92,10 +91,6 @@ export interface WorldOptions<Message> {
   readonly verbose?: boolean;
   /** How a message reads in such a line. Absent: as JSON. */
   readonly describe?: (message: Message) => string;
-  /** Everything that falls to chance is appended here. */
-  readonly chronicle?: Chance[];
-  /** Nothing falls to chance: what is not given here goes as usual. */
-  readonly replay?: Replay;
 }
 
 /** A message between two servers, seen by `intercept`. */
@@ -117,7 +112,6 @@ interface Server<Message> {
   /** Only the latest scheduled tick counts. */
   tickToken: number;
   tickAtClockMs: number;
-  tickCount: number;
   readonly clock: ClockCourse;
 }
 
@@ -127,6 +121,8 @@ const EVENTS_MAX = 2_000_000_000;
 export const START_MS = 1_000_000;
 
 const FIRST_LETTER = 97;
+/** How late a timer is in a calm world. */
+const USUAL_LATE_MS = 0.05;
 
 export class World<Message> {
   readonly prng: Prng;
@@ -149,13 +145,9 @@ export class World<Message> {
   readonly #aim: () => ServerId | null;
   readonly #verbose: boolean;
   readonly #describe: (message: Message) => string;
-  readonly #chronicle: Chance[] | null;
-  readonly #replay: Replay | null;
   readonly #queue = new EventQueue<Message>();
   /** Cut links, counted because cuts overlap; index from · n + to. */
   readonly #cuts: Uint16Array;
-  /** Messages sent so far by link, so that a chance can name one of them. */
-  readonly #sent: Uint32Array;
   /** Faults scheduled before a `heal` do not strike after it. */
   #storm = 0;
   #events = 0;
@@ -171,15 +163,11 @@ export class World<Message> {
     this.#aim = options.aim ?? (() => null);
     this.#verbose = options.verbose ?? false;
     this.#describe = options.describe ?? ((message) => JSON.stringify(message));
-    this.#chronicle = options.chronicle ?? null;
-    this.#replay = options.replay ?? null;
     this.ids = Array.from(
       { length: options.servers },
       (_, i) => String.fromCharCode(FIRST_LETTER + i) as ServerId,
     );
     this.#cuts = new Uint16Array(options.servers * options.servers);
-    this.#sent = new Uint32Array(options.servers * options.servers);
-    const chronicle = this.#chronicle;
     this.#servers = this.ids.map((id, index) => ({
       id,
       index,
@@ -190,16 +178,8 @@ export class World<Message> {
       waiting: [],
       tickToken: 0,
       tickAtClockMs: Infinity,
-      tickCount: 0,
-      clock: new ClockCourse({
-        seed: options.seed * 31 + index,
-        limits: this.faults,
-        beganMs: START_MS,
-        given: this.#replay?.clockMoves(id) ?? null,
-        record: chronicle && ((move) => chronicle.push({ kind: 'clock', server: id, ...move })),
-      }),
+      clock: new ClockCourse(options.seed * 31 + index, this.faults, START_MS),
     }));
-    for (const chance of this.#replay?.chances ?? []) this.#strikeAgain(chance);
   }
 
   /** Boots every server that is down. */
@@ -334,9 +314,6 @@ export class World<Message> {
     this.counts.messages++;
     const sender = this.#index(from);
     const receiver = this.#index(to);
-    const link = sender * this.#servers.length + receiver;
-    const number = ((this.#sent[link] as number) + 1) | 0;
-    this.#sent[link] = number;
     if (this.intercept !== null) {
       const envelope = { from, to, message };
       const verdict = this.intercept(envelope);
@@ -346,38 +323,18 @@ export class World<Message> {
         return;
       }
     }
-    const isCut = (this.#cuts[link] as number) > 0;
-    if (this.#replay !== null) {
-      const delaysMs = this.#replay.delaysMs(from, to, number);
-      for (const delayMs of isCut ? [] : delaysMs) {
-        this.#queue.deliver(this.nowMs + delayMs, sender, receiver, message);
-      }
-      if (delaysMs.length === 0 || isCut) this.#lose(from, to, message);
-      else if (delaysMs.length > 1) this.counts.duplicated++;
+    const { loss, duplication } = this.faults;
+    const isCut = (this.#cuts[sender * this.#servers.length + receiver] as number) > 0;
+    if (isCut || (loss > 0 && this.prng.chance(loss))) {
+      this.counts.lost++;
+      if (this.#verbose) this.#noteMessage(from, from, to, message, ', lost');
       return;
     }
-    if (isCut || (this.faults.loss > 0 && this.prng.chance(this.faults.loss))) {
-      this.#lose(from, to, message);
-      if (this.#chronicle !== null && !isCut) {
-        this.#chronicle.push({ kind: 'message', from, to, number, delaysMs: [] });
-      }
-      return;
-    }
-    const delayMs = this.#delayMs();
-    this.#queue.deliver(this.nowMs + delayMs, sender, receiver, message);
-    if (this.faults.duplication > 0 && this.prng.chance(this.faults.duplication)) {
+    this.#queue.deliver(this.nowMs + this.#delayMs(), sender, receiver, message);
+    if (duplication > 0 && this.prng.chance(duplication)) {
       this.counts.duplicated++;
-      const againMs = this.#delayMs();
-      this.#queue.deliver(this.nowMs + againMs, sender, receiver, message);
-      this.#chronicle?.push({ kind: 'message', from, to, number, delaysMs: [delayMs, againMs] });
-    } else if (this.#chronicle !== null && delayMs !== USUAL_DELAY_MS) {
-      this.#chronicle.push({ kind: 'message', from, to, number, delaysMs: [delayMs] });
+      this.#queue.deliver(this.nowMs + this.#delayMs(), sender, receiver, message);
     }
-  }
-
-  #lose(from: ServerId, to: ServerId, message: Message): void {
-    this.counts.lost++;
-    if (this.#verbose) this.#noteMessage(from, from, to, message, ', lost');
   }
 
   /** Directed runs: delivers held messages that match, in order, at once. @returns how many */
@@ -466,22 +423,11 @@ export class World<Message> {
   /** Lets the faults of `faults` strike from now on, until `heal`. */
   unleash(): void {
     const { pauseEveryMs, crashEveryMs, cutEveryMs } = this.faults;
-    this.#strike(pauseEveryMs, (server) => {
-      const forMs = this.#shortOrLong(this.faults.pauseMaxMs);
-      this.#chronicle?.push({ kind: 'pause', atMs: this.#grid(), server, forMs });
-      this.pause(server, forMs);
-    });
-    this.#strike(crashEveryMs, (server) => {
-      const forMs = this.#shortOrLong(this.faults.downMaxMs);
-      this.#chronicle?.push({ kind: 'crash', atMs: this.#grid(), server, forMs });
-      this.crashFor(server, forMs);
-    });
-    this.#strike(cutEveryMs, (server) => {
-      const links = this.#drawLinks(server);
-      const forMs = this.#shortOrLong(this.faults.cutMaxMs);
-      if (links.length > 0) this.#chronicle?.push({ kind: 'cut', atMs: this.#grid(), links, forMs });
-      this.cutFor(links, forMs);
-    });
+    this.#strike(pauseEveryMs, (server) => this.pause(server, this.#shortOrLong(this.faults.pauseMaxMs)));
+    this.#strike(crashEveryMs, (server) => this.crashFor(server, this.#shortOrLong(this.faults.downMaxMs)));
+    this.#strike(cutEveryMs, (server) =>
+      this.cutFor(this.#drawLinks(server), this.#shortOrLong(this.faults.cutMaxMs)),
+    );
   }
 
   /** Kills the process and starts a new one after a while, unless everything is healed before. */
@@ -503,26 +449,6 @@ export class World<Message> {
       if (storm !== this.#storm) return;
       for (const [from, to] of links) this.uncut(from, to);
     });
-  }
-
-  #strikeAgain(chance: Chance): void {
-    switch (chance.kind) {
-      case 'pause':
-        this.at(START_MS + chance.atMs, () => this.pause(chance.server, chance.forMs));
-        return;
-      case 'crash':
-        this.at(START_MS + chance.atMs, () => this.crashFor(chance.server, chance.forMs));
-        return;
-      case 'cut':
-        this.at(START_MS + chance.atMs, () => this.cutFor(chance.links, chance.forMs));
-        return;
-      case 'message':
-      case 'timer':
-      case 'clock':
-        return;
-      default:
-        unreachable(chance);
-    }
   }
 
   #strike(everyMs: number, fault: (target: ServerId) => void): void {
@@ -550,10 +476,6 @@ export class World<Message> {
     const others = this.ids.filter((other) => other !== id && this.prng.chance(0.5));
     const links = this.#across(form > 0.4 ? [id, ...others] : [id]);
     return form > 0.6 ? links.filter(() => this.prng.chance(0.5)) : links;
-  }
-
-  #grid(): number {
-    return microsecond(this.elapsedMs);
   }
 
   // Time -----------------------------------------------------------------------------------------
@@ -630,17 +552,13 @@ export class World<Message> {
     const token = ++server.tickToken;
     const clockMs = server.clock.readMs(this.nowMs);
     const waitMs = Math.max(0, (wakeMs - clockMs) / (1 + server.clock.slew));
-    this.#queue.tick(this.nowMs + waitMs + this.#lateMs(server), server.index, token);
+    this.#queue.tick(this.nowMs + waitMs + this.#lateMs(), server.index, token);
   }
 
-  #lateMs(server: Server<Message>): number {
-    const number = ++server.tickCount;
-    if (this.#replay !== null) return this.#replay.lateMs(server.id, number);
+  #lateMs(): number {
     const maxMs = this.faults.timerLateMaxMs;
     if (maxMs <= 2 * USUAL_LATE_MS) return USUAL_LATE_MS;
-    const lateMs = microsecond(maxMs * (0.1 + 0.9 * this.prng.next()));
-    this.#chronicle?.push({ kind: 'timer', server: server.id, number, lateMs });
-    return lateMs;
+    return microsecond(maxMs * (0.1 + 0.9 * this.prng.next()));
   }
 
   #tick(server: Server<Message>, token: number): void {
