@@ -78,7 +78,7 @@ export class Server {
     const { bootId, memoryFolder } = machine;
     const security = new Security(world, server, config, log);
     const folder = DataFolder.open(config.data, {
-      ...{ world, cluster, server, silences: silencesOf(config) },
+      ...{ world, cluster, server, silences: silencesOf(config), rebuild: config.rebuild },
       ...(bootId === undefined ? {} : { bootId }),
       ...(memoryFolder === undefined ? {} : { memoryFolder }),
     });

@@ -76,6 +76,7 @@ function openCatalog(disk: CatalogDisk): Promise<CatalogStore> {
     startCounter: folder.startCounter,
     powerLossStart: folder.powerLossStart,
     mark: folder.mark('catalog.db'),
+    thorough: folder.readsWhole,
     failed: (reason) => disk.diskFailed(reason),
     fileOps,
   });

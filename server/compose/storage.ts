@@ -68,6 +68,8 @@ export async function openStorage(base: Base, mend: Mender): Promise<StoragePart
     diskFailed: failed,
   };
   const catalogStore = await openCatalogAtStart(catalogDisk);
+  // Not before: where the catalog is damaged, the next start has to find that, too.
+  folder.recovered();
   return {
     store,
     departed,

@@ -7,6 +7,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import { type CatalogRecord, readRecord } from './catalog-database.ts';
 import type { CatalogSnapshot, StagedCatalog } from './catalog-transfer.ts';
+import { damageOf } from './database-check.ts';
 import { storageError } from './failures.ts';
 
 /** Snapshots that are kept open for replicas that fetch them; the oldest goes first. */
@@ -138,8 +139,8 @@ export class CatalogSnapshots {
 function checkSnapshot(file: string): CatalogRecord {
   const db = new Database(file, { fileMustExist: true, timeout: 0 });
   try {
-    const verdict = db.pragma('quick_check(1)', { simple: true });
-    if (verdict !== 'ok') throw new ServiceError('storage', `The copy is damaged: ${String(verdict)}`);
+    const damage = damageOf(db);
+    if (damage !== null) throw new ServiceError('storage', `The copy is damaged: ${damage}`);
     ensureSchema(db);
     const record = readRecord(db);
     const mode = db.pragma('journal_mode = DELETE', { simple: true });

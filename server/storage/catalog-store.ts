@@ -43,10 +43,11 @@ import {
   type StagedCatalog,
 } from './catalog-transfer.ts';
 import { trustOf } from './contents.ts';
+import { damageOf } from './database-check.ts';
 import type { DatabaseMark, OpenDatabase } from './database-mark.ts';
 import { errorCode, isCorruption, storageError } from './failures.ts';
 import { diskFileOps, type FileOps, flushDirectory } from './file-ops.ts';
-import { damagedFolder } from './folder-error.ts';
+import { damagedFolder, FolderError } from './folder-error.ts';
 import { SharedFlush } from './shared-flush.ts';
 
 export interface CatalogStoreOptions {
@@ -56,6 +57,8 @@ export interface CatalogStoreOptions {
   readonly view: View;
   /** What the folder remembers of `catalog.db`; absent where nobody would miss it. */
   readonly mark?: DatabaseMark;
+  /** All of it is read before it is used. */
+  readonly thorough?: boolean;
   /** Told once, where the catalog is over until a restart. */
   readonly failed?: (reason: string) => void;
   /** The folder's start counters (see `DataFolder`), for `trust`. */
@@ -156,6 +159,8 @@ export class CatalogStore {
         ensureReplicaTables(writer, options.view);
       });
       await diskFileOps.flushDirectory(options.folder);
+      const damage = options.thorough === true ? damageOf(handles.reader) : null;
+      if (damage !== null) throw damagedFolder(file, damage);
       const store = new CatalogStore(options, file, handles);
       options.mark?.opened(store.#asOpen());
       return store;
@@ -163,6 +168,7 @@ export class CatalogStore {
       if (handles !== null) closeConnections(handles);
       // As on a full disk: SQLite has copied its log back and removed it.
       options.mark?.closed();
+      if (error instanceof FolderError) throw error;
       if (isCorruption(error)) throw damagedFolder(file, error);
       throw storageError(`Cannot open ${file}`, error);
     }

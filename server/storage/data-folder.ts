@@ -65,6 +65,8 @@ export interface FolderOptions {
   readonly bootId?: string | null;
   /** A folder that ends with the boot, as the kernel's copies of a disk do. */
   readonly memoryFolder?: string;
+  /** The start is to find what is damaged. */
+  readonly rebuild?: boolean;
 }
 
 interface Meta {
@@ -115,6 +117,8 @@ export class DataFolder {
   readonly startCounter: number;
   /** The machine went down, or the disk failed, since the last start without this folder being closed. */
   readonly lostPower: boolean;
+  /** This start reads all pages of its databases: SQLite reads few when it opens one, and meets a damaged one some day. */
+  readonly readsWhole: boolean;
   /** A replica whose base was installed in an earlier start than this is suspect; see `FileStore.trust`. */
   readonly powerLossStart: number;
   /** What an earlier start with other timing asks for; this start is silent for no less. */
@@ -138,7 +142,7 @@ export class DataFolder {
     world: World,
     lock: FolderLock,
     meta: Meta,
-    lostPower: boolean,
+    { lostPower, readsWhole }: Pick<DataFolder, 'lostPower' | 'readsWhole'>,
     formerNamedClockMs: number,
     memoryFolder: string,
   ) {
@@ -149,6 +153,7 @@ export class DataFolder {
     this.startCounter = meta.startCounter;
     this.powerLossStart = meta.powerLossStart;
     this.lostPower = lostPower;
+    this.readsWhole = readsWhole;
     this.silences = meta.silences;
     this.formerNamedClockMs = formerNamedClockMs;
     this.disk = meta.bootId === null ? null : diskName(folder, meta.bootId);
@@ -204,7 +209,8 @@ export class DataFolder {
         if (known === null) makeObjectDirectories(folder);
         writeMeta(folder, meta);
         if (failed) fs.rmSync(failureMarkOf(memoryFolder, meta.storageId), { force: true });
-        return new DataFolder(folder, options.world, lock, meta, lostPower, formerNamedClockMs, memoryFolder);
+        const found = { lostPower, readsWhole: lostPower || options.rebuild === true };
+        return new DataFolder(folder, options.world, lock, meta, found, formerNamedClockMs, memoryFolder);
       } catch (error) {
         lock.release();
         throw error;

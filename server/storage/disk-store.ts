@@ -143,7 +143,7 @@ export class DiskStore implements FileStore {
       folder.file('index.db'),
       ops,
       onFailure,
-      folder.lostPower,
+      folder.readsWhole,
     ).catch((error: unknown) => {
       // Where it was closed again, as on a full disk, SQLite has copied its log back and removed it.
       mark.closed();
@@ -162,7 +162,6 @@ export class DiskStore implements FileStore {
     if (removed.length > 0)
       await index.commit(() => removed.forEach((file) => void index.forgetRemoved(file)));
     if (folder.lostPower) store.#recovery = await recoverFromPowerLoss(index, containers);
-    folder.recovered();
     return store;
   }
 

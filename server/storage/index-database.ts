@@ -3,6 +3,7 @@ import Database from 'better-sqlite3';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { FileState } from './contents.ts';
+import { damageOf } from './database-check.ts';
 import { isCorruption } from './failures.ts';
 import type { FileOps } from './file-ops.ts';
 import { damagedFolder } from './folder-error.ts';
@@ -37,7 +38,7 @@ export class IndexDatabase {
   /**
    * Opens the index, making it where there is none. Its names are synced when this resolves.
    * @param onFailure called with a failure after which the index is not to be trusted
-   * @param thorough reads all of it, as after a loss of power
+   * @param thorough reads all of it
    * @throws FolderError `damaged`
    */
   static async open(
@@ -64,8 +65,8 @@ export class IndexDatabase {
       await ops.flushDirectory(folder);
       const index = new IndexDatabase(world, { database, ops, logFd, databaseFd }, onFailure);
       await index.#transactions.checkpoint();
-      const verdict = thorough ? database.pragma('quick_check(1)', { simple: true }) : 'ok';
-      if (verdict !== 'ok') throw damagedFolder(path, String(verdict));
+      const damage = thorough ? damageOf(database) : null;
+      if (damage !== null) throw damagedFolder(path, damage);
       return index;
     } catch (error) {
       database.close();

@@ -23,6 +23,7 @@ import {
 import { hasLogReached } from '../../server/storage/database-log.ts';
 import type { Command, CommandRequest } from '../../wire/catalog-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
+import { damageColdPage } from '../storage/cold-page.ts';
 import { SERVERS } from './fixture.ts';
 
 const VIEW = { number: 1, members: SERVERS.slice(0, 3) };
@@ -509,6 +510,19 @@ test('leftovers of an interrupted transfer are removed; a damaged catalog is ref
   assert.deepEqual(fs.readdirSync(folder).sort(), ['catalog.db', 'other']);
   fs.writeFileSync(path.join(folder, 'catalog.db'), Buffer.alloc(9000, 5));
   await assert.rejects(open(folder), { name: 'FolderError' });
+});
+
+test('a damaged page that nothing reads is found by an open that reads all', async () => {
+  const folder = newFolder();
+  const thorough = () => CatalogStore.open({ world: systemWorld, folder, view: VIEW, thorough: true });
+  const store = await open(folder);
+  await enter(store, epoch(1));
+  await replicate([store], epoch(1), VOLUME, ...Array.from({ length: 200 }, (_, at) => directory(`d${at}`)));
+  await store.close();
+  await (await thorough()).close();
+  damageColdPage(path.join(folder, 'catalog.db'));
+  await (await open(folder)).close();
+  await assert.rejects(thorough(), { name: 'FolderError', code: 'damaged' });
 });
 
 test('a base installed before a loss of power is suspect until the next one', async () => {

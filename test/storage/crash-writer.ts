@@ -115,6 +115,7 @@ export function openCatalog(folder: DataFolder): Promise<CatalogStore> {
     startCounter,
     powerLossStart,
     mark: folder.mark('catalog.db'),
+    thorough: folder.readsWhole,
     logFileBytesMax: LOG_FILE_BYTES_MAX,
   });
 }

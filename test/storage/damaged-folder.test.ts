@@ -4,12 +4,13 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import Database from 'better-sqlite3';
-import { DataFolder } from '../../server/storage/data-folder.ts';
+import { DataFolder, type FolderOptions } from '../../server/storage/data-folder.ts';
 import { DiskStore } from '../../server/storage/disk-store.ts';
 import { diskFileOps } from '../../server/storage/file-ops.ts';
 import { FolderError } from '../../server/storage/folder-error.ts';
 import { setAside } from '../../server/storage/set-aside.ts';
 import { fileId } from '../conformance/store.ts';
+import { damageColdPage } from './cold-page.ts';
 import { FILE_IDS, modelOf, openCatalog, type Said, writeUntilKilled } from './crash-writer.ts';
 import { FOLDER, temporaryFolder } from './stores.ts';
 
@@ -21,6 +22,13 @@ const garbage = (file: string, from: number, length: number): void => {
   fs.closeSync(fd);
 };
 const halve = (file: string): void => fs.truncateSync(file, Math.floor(fs.statSync(file).size / 2));
+
+const isDamaged = (error: unknown): boolean => {
+  assert.ok(error instanceof FolderError, String(error));
+  assert.equal(error.code, 'damaged');
+  assert.match(error.message, /--rebuild/);
+  return true;
+};
 
 /** Ways to damage a folder whose process was killed, so that both databases have a log. */
 const DAMAGES_KILLED: Readonly<Record<string, (folder: string) => void>> = {
@@ -62,12 +70,16 @@ describe('a damaged data folder', () => {
     return to;
   };
   /** Opens all of a folder, reads every file, and closes it. */
-  const use = async (folderPath: string, bootId?: string): Promise<string> => {
-    const folder = DataFolder.open(folderPath, bootId === undefined ? FOLDER : { ...FOLDER, bootId });
+  const use = async (
+    folderPath: string,
+    options: Pick<FolderOptions, 'bootId' | 'rebuild'> = {},
+  ): Promise<string> => {
+    const folder = DataFolder.open(folderPath, { ...FOLDER, ...options });
     try {
       const store = await DiskStore.open(folder);
       try {
         const catalog = await openCatalog(folder);
+        folder.recovered();
         for (const id of FILE_IDS) {
           const record = store.record(fileId(id));
           if (record === null) continue;
@@ -202,10 +214,29 @@ describe('a damaged data folder', () => {
     garbage(index, Math.floor(pages / 2) * 4096, 4096);
     const meta = path.join(folder, 'META');
     fs.writeFileSync(meta, fs.readFileSync(meta, 'utf8').replace('"clean": true', '"clean": false'));
-    await assert.rejects(use(folder, 'another boot'), (error: unknown) => {
-      assert.ok(error instanceof FolderError, String(error));
-      assert.equal(error.code, 'damaged');
-      return true;
-    });
+    await assert.rejects(use(folder, { bootId: 'another boot' }), isDamaged);
+  });
+
+  test('is read as a whole, its catalog too, by a start that is to find damage', async () => {
+    const folder = copy(closed);
+    await use(folder, { rebuild: true });
+    damageColdPage(path.join(folder, 'catalog.db'));
+    // An ordinary start of a large catalog takes no longer than that of a small one.
+    await use(folder);
+    await assert.rejects(use(folder, { rebuild: true }), isDamaged);
+    setAside(folder);
+    said = { ...said, applied: new Map() };
+    await use(folder, { rebuild: true });
+  });
+
+  test('is read as a whole, its catalog too, after a loss of power, until that has found it sound', async () => {
+    const folder = copy();
+    await use(folder);
+    damageColdPage(path.join(folder, 'catalog.db'));
+    const meta = path.join(folder, 'META');
+    fs.writeFileSync(meta, fs.readFileSync(meta, 'utf8').replace('"clean": true', '"clean": false'));
+    await assert.rejects(use(folder, { bootId: 'another boot' }), isDamaged);
+    // As an operator who starts it once more as it was.
+    await assert.rejects(use(folder, { bootId: 'another boot' }), isDamaged);
   });
 });

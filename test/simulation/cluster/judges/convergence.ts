@@ -130,9 +130,8 @@ function disagreementsOf(
   const left: string[] = [];
   const texts = new Map<string, string[]>();
   let placed: readonly Placed[] = [];
-  for (const { id, disk, rebuilds } of servers) {
-    // A page that was damaged on purpose may still be there, unread.
-    if (!members.includes(id) || rebuilds) continue;
+  for (const { id, disk } of servers) {
+    if (!members.includes(id)) continue;
     readDatabaseCopy(disk.folder, 'catalog.db', null, (database) => {
       const text = [...dumpCatalog(database)].join('\n');
       texts.set(text, [...(texts.get(text) ?? []), id]);

@@ -1,0 +1,17 @@
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import Database from 'better-sqlite3';
+
+const PAGE_BYTES = 4096;
+
+/** Overwrites a page of a closed catalog that nothing reads when the database is opened: the last leaf of its inodes. */
+export function damageColdPage(file: string): void {
+  const database = new Database(file, { readonly: true });
+  const leaf = "SELECT MAX(pageno) FROM dbstat WHERE name = 'inodes' AND pagetype = 'leaf'";
+  const number = database.prepare(leaf).pluck().get() as number;
+  database.close();
+  assert.ok(number > 2, 'The table has more pages than its root');
+  const fd = fs.openSync(file, 'r+');
+  fs.writeSync(fd, Buffer.alloc(PAGE_BYTES, 'garbage '), 0, PAGE_BYTES, (number - 1) * PAGE_BYTES);
+  fs.closeSync(fd);
+}
