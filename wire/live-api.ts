@@ -26,6 +26,7 @@ export const HAPPENING_KINDS = [
   'shortage-ends',
   'disk-failed',
   'repaired',
+  'catalog-damaged',
   'certificate-ends',
   'draining',
   'drained',

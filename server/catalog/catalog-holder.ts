@@ -24,6 +24,8 @@ export interface CatalogReplica {
   view(): View;
   /** It has nothing yet, and may have lost what it acknowledged: it is no vote for what the catalog holds. */
   isLost(): boolean;
+  /** The call has met a damaged page, and nothing of it was done: the replica of another server is to serve it. */
+  isReplaced(error: unknown): boolean;
 }
 
 export interface CatalogHolderParts {
@@ -141,10 +143,15 @@ export class CatalogHolder implements CatalogService {
     return new Promise((resolve, reject) => {
       this.#waiting.add(reject);
       work(replica.service)
-        .then(resolve, reject)
+        .then(resolve, (error) => reject(replica.isReplaced(error) ? replaced(error) : error))
         .finally(() => this.#waiting.delete(reject));
     });
   }
+}
+
+function replaced(cause: unknown): ServiceError {
+  const why = 'A page of the catalog is damaged on this server, whose replica is being replaced';
+  return new ServiceError('not-primary', why, {}, { cause });
 }
 
 function elsewhere(): ServiceError {

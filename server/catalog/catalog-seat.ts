@@ -11,8 +11,11 @@ import { ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import { CatalogStore } from '../storage/catalog-store.ts';
 import type { DataFolder } from '../storage/data-folder.ts';
+import { isCorruption } from '../storage/failures.ts';
 import type { FileOps } from '../storage/file-ops.ts';
+import type { WakeQueue } from '../wake-queue.ts';
 import { CatalogHolder, type CatalogReplica } from './catalog-holder.ts';
+import { CatalogReplacement } from './catalog-replacement.ts';
 import { LocalCatalogService } from './catalog-service.ts';
 import { CatalogSubject } from './catalog-subject.ts';
 import { Recaller } from './recaller.ts';
@@ -40,11 +43,14 @@ export interface CatalogSeatParts extends CatalogDisk {
   readonly cacheLeaseMsMax: number;
   readonly operationTimeoutMs: number;
   readonly clock: Clock;
+  readonly wakes: WakeQueue;
   readonly log: Logger;
   readonly metrics: MetricsRegistry;
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
   readonly placement: Placement;
+  /** The replica here is out of service because of a damaged page, or is back. */
+  tell(news: 'damaged' | 'replaced'): void;
   drawSession(): number;
   isConnected(server: ServerId): boolean;
   /** @see CatalogServiceParts.commandsVersion */
@@ -123,7 +129,7 @@ export class CatalogSeat {
   }
 
   async #open(): Promise<CatalogReplica> {
-    const { self, host, lease, placement, world, clock, log, metrics } = this.#parts;
+    const { self, host, lease, placement, world, clock, wakes, log, metrics } = this.#parts;
     const store = this.#store ?? (await openCatalog(this.#parts));
     this.#store = store;
     const subject = new CatalogSubject(store);
@@ -157,6 +163,19 @@ export class CatalogSeat {
       commandsVersion: (server) => this.#parts.commandsVersion(server),
       settle: (file, timeoutMs) => this.#parts.settle(file, timeoutMs),
     });
-    return { service, view: () => subject.record().view, isLost: () => driver.status().trust === 'lost' };
+    const replacement = new CatalogReplacement({
+      ...{ clock, wakes, log, lease, driver },
+      tell: (news) => this.#parts.tell(news),
+    });
+    // Whatever met the damage is in the middle of something.
+    store.damage.watch((reason) =>
+      world.soon(() => (reason === null ? replacement.end() : replacement.begin(reason))),
+    );
+    return {
+      service,
+      view: () => subject.record().view,
+      isLost: () => driver.status().trust === 'lost',
+      isReplaced: (error) => replacement.hasSource && isCorruption(error),
+    };
   }
 }

@@ -9,6 +9,7 @@ import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import type { CommandRequest, Query, QueryResults, TreeChange } from '../../wire/catalog-api.ts';
 import type { CatalogChanges } from '../storage/catalog-changes.ts';
+import { DamagedCopy } from '../storage/catalog-snapshots.ts';
 import type { CatalogStore } from '../storage/catalog-store.ts';
 import {
   type CatalogTail,
@@ -109,12 +110,15 @@ export class CatalogSubject implements Subject {
     return this.#store.flush();
   }
 
-  /** The log behind the own last operation where the source has it, else a copy of the whole. */
+  /**
+   * The log behind the own last operation where the source has it and the own state is whole, else a copy of the whole.
+   */
   async fetch(ask: AskSource): Promise<FetchedState> {
     const turn = ++this.#fetch;
     this.abandon();
     await this.#unstage();
-    const staged = (await this.#fetchTail(ask)) ?? (await this.#fetchSnapshot(ask));
+    const tail = this.#store.damage.isKnown ? null : await this.#fetchTail(ask);
+    const staged = tail ?? (await this.#fetchSnapshot(ask));
     if (turn !== this.#fetch) {
       await this.#store.unstage(staged);
       throw new ServiceError('precondition-failed', 'A later fetch of the catalog replaced this one');
@@ -150,6 +154,9 @@ export class CatalogSubject implements Subject {
         reader.end();
         return this.#store.readSnapshot(id, offset, PIECE_BYTES);
       }
+      case 'snapshot-damaged':
+        this.#store.checkSnapshot(new ByteReader(payload).uint53());
+        return new Uint8Array(0);
       case 'snapshot-end':
         await this.#store.closeSnapshot(new ByteReader(payload).uint53());
         return new Uint8Array(0);
@@ -181,9 +188,16 @@ export class CatalogSubject implements Subject {
     const reader = new ByteReader(await ask('snapshot', new Uint8Array(0)));
     const id = reader.uint53();
     const bytes = reader.uint53();
-    const staged = await this.#store.stageSnapshot(pieces(ask, id, bytes));
-    await ask('snapshot-end', new ByteWriter(8).uint53(id).finish());
-    return staged;
+    const named = new ByteWriter(8).uint53(id).finish();
+    try {
+      const staged = await this.#store.stageSnapshot(pieces(ask, id, bytes));
+      await ask('snapshot-end', named);
+      return staged;
+    } catch (error) {
+      // SQLite copies pages without looking at them: the source may not know that one of its own is damaged.
+      if (error instanceof DamagedCopy) await ask('snapshot-damaged', named);
+      throw error;
+    }
   }
 
   async #unstage(): Promise<void> {

@@ -8,6 +8,7 @@ import { LockEndings } from '../file/lock-endings.ts';
 import { Succession } from '../file/succession.ts';
 import type { FullDisks } from '../full-disks.ts';
 import { Gateway } from '../gateway.ts';
+import { SENTENCES } from '../live/sentences.ts';
 import type { Membership } from '../membership/membership.ts';
 import { Placement } from '../placement.ts';
 import type { Scrubber } from '../repair/scrubber.ts';
@@ -102,9 +103,13 @@ export function makeServices(
     store: catalogStore,
     settle: (file, timeoutMs) => gateway.settle(file, { timeoutMs }),
     cacheLeaseMsMax: timing.cacheLeaseMsMax,
-    ...{ operationTimeoutMs, clock, log, metrics, host, lease, placement, isConnected },
+    ...{ operationTimeoutMs, clock, wakes: base.wakes, log, metrics, host, lease, placement, isConnected },
     commandsVersion: (server) => transport().commandsVersion(server),
     drawSession: base.draw,
+    tell: (news) =>
+      base.happenings.tell(
+        news === 'damaged' ? SENTENCES.catalogDamaged(self) : SENTENCES.catalogReplaced(self),
+      ),
   });
   const gateway = new Gateway({
     services: { catalog: seat.service, files, status },

@@ -148,6 +148,16 @@ export const SENTENCES = {
     file,
     text: `Object ${object} of {file} was damaged on the disk of ${self}: its checksum told, nobody was given it, and whole bytes came from another server.`,
   }),
+  catalogDamaged: (self: ServerId): News => ({
+    kind: 'catalog-damaged',
+    mood: 'bad',
+    text: `A page of the catalog is damaged on the disk of ${self}: another server serves the catalog, and ${self} fetches a copy of it.`,
+  }),
+  catalogReplaced: (self: ServerId): News => ({
+    kind: 'repaired',
+    mood: 'good',
+    text: `The damaged catalog on the disk of ${self} was replaced by a copy of another server's.`,
+  }),
   draining: (self: ServerId): News => ({
     kind: 'draining',
     mood: 'neutral',

@@ -8,16 +8,26 @@ import { ensureSchema } from '../../catalog/schema.ts';
 import { type CatalogRecord, readRecord } from './catalog-database.ts';
 import type { CatalogSnapshot, StagedCatalog } from './catalog-transfer.ts';
 import { damageOf } from './database-check.ts';
-import { storageError } from './failures.ts';
+import { isCorruption, storageError } from './failures.ts';
 
 /** Snapshots that are kept open for replicas that fetch them; the oldest goes first. */
 const SNAPSHOTS_MAX = 4;
 /** Pages that one step of a snapshot copies: a few milliseconds of the event loop. */
 const SNAPSHOT_STEP_PAGES = 1000;
 
+/** A snapshot was found sound: for so long those that others find damaged are taken for damaged on the way, or on their disks. */
+const SOUND_MS = 3_600_000;
+
 interface Snapshot {
   readonly file: string;
   readonly handle: fs.promises.FileHandle;
+}
+
+/** Another replica's snapshot, as it arrived, has a damaged page. */
+export class DamagedCopy extends ServiceError {
+  constructor(damage: string) {
+    super('storage', `The copy is damaged: ${damage}`);
+  }
 }
 
 /**
@@ -31,14 +41,17 @@ interface Snapshot {
  */
 export class CatalogSnapshots {
   readonly #path: string;
+  readonly #nowMs: () => number;
+  #soundUntilMs = -Infinity;
   readonly #snapshots = new Map<number, Snapshot>();
   /** Connections that copy; they end before the database is exchanged. */
   readonly #copying = new Set<Database.Database>();
   #fileNumber = 0;
 
   /** @param file the database */
-  constructor(file: string) {
+  constructor(file: string, nowMs: () => number) {
     this.#path = file;
+    this.#nowMs = nowMs;
   }
 
   /** Copies the committed state as it is now, in steps between which the event loop runs. */
@@ -79,6 +92,21 @@ export class CatalogSnapshots {
     }
   }
 
+  /** @returns what is wrong with a snapshot; null where it is sound, or was so a while ago, or is closed */
+  check(id: number): string | null {
+    const snapshot = this.#snapshots.get(id);
+    const nowMs = this.#nowMs();
+    if (snapshot === undefined || nowMs < this.#soundUntilMs) return null;
+    const database = new Database(snapshot.file, { fileMustExist: true, timeout: 0 });
+    try {
+      const damage = damageOf(database);
+      if (damage === null) this.#soundUntilMs = nowMs + SOUND_MS;
+      return damage;
+    } finally {
+      database.close();
+    }
+  }
+
   async close(id: number): Promise<void> {
     const snapshot = this.#snapshots.get(id);
     if (snapshot === undefined) return;
@@ -109,6 +137,7 @@ export class CatalogSnapshots {
       return { kind: 'snapshot', position, view: record.view, file };
     } catch (error) {
       await removeDatabase(file);
+      if (isCorruption(error)) throw new DamagedCopy((error as Error).message);
       throw storageError('Cannot take a copy of the catalog', error);
     }
   }
@@ -140,7 +169,7 @@ function checkSnapshot(file: string): CatalogRecord {
   const db = new Database(file, { fileMustExist: true, timeout: 0 });
   try {
     const damage = damageOf(db);
-    if (damage !== null) throw new ServiceError('storage', `The copy is damaged: ${damage}`);
+    if (damage !== null) throw new DamagedCopy(damage);
     ensureSchema(db);
     const record = readRecord(db);
     const mode = db.pragma('journal_mode = DELETE', { simple: true });

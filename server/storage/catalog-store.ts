@@ -21,6 +21,7 @@ import { MalformedError } from '../../wire/bytes.ts';
 import type { CommandRequest, Query, QueryResults, TreeChange } from '../../wire/catalog-api.ts';
 import { CatalogChanges } from './catalog-changes.ts';
 import { CatalogCheckpoint } from './catalog-checkpoint.ts';
+import { CatalogDamage } from './catalog-damage.ts';
 import {
   type CatalogRecord,
   closeConnections,
@@ -116,6 +117,7 @@ export class CatalogStore {
   #handles: Handles;
   /** What the latest operations changed, for those who watch. */
   readonly changes: CatalogChanges;
+  readonly damage = new CatalogDamage();
   #record: CatalogRecord;
   readonly #log: CatalogLog;
   #open: OpenBatch | null = null;
@@ -135,7 +137,7 @@ export class CatalogStore {
     this.#startCounter = options.startCounter ?? 0;
     this.#powerLossStart = options.powerLossStart ?? 0;
     this.#handles = handles;
-    this.#snapshots = new CatalogSnapshots(file);
+    this.#snapshots = new CatalogSnapshots(file, () => options.world.nowMs());
     const ops = options.fileOps ?? diskFileOps;
     this.#flush = new SharedFlush(() => ops.datasync(this.#handles.logFd));
     this.#checkpoint = new CatalogCheckpoint(this.#flush, options.logFileBytesMax);
@@ -182,10 +184,12 @@ export class CatalogStore {
 
   /**
    * How far the replica can be trusted to have what it acknowledged. `lost` until its first install, for the
-   * store cannot know what was here before; `suspect` where power was lost since the last one.
+   * store cannot know what was here before; `suspect` where power was lost since the last one; `damaged` where
+   * a damaged page was met.
    */
   trust(): Trust {
-    return trustOf(this.#record.installedStart, this.#powerLossStart);
+    const trust = trustOf(this.#record.installedStart, this.#powerLossStart);
+    return trust === 'intact' && this.damage.isKnown ? 'damaged' : trust;
   }
 
   /** The primary has executed a batch that is not committed. */
@@ -199,7 +203,7 @@ export class CatalogStore {
     try {
       return runQuery<Kind>(this.#handles.reader, query);
     } catch (error) {
-      throw storageError('Cannot read the catalog', error);
+      throw this.#unread('Cannot read the catalog', error);
     }
   }
 
@@ -209,7 +213,7 @@ export class CatalogStore {
     try {
       return changesBelow(this.#handles.reader, directory, recursive, changes);
     } catch (error) {
-      throw storageError('Cannot read the catalog', error);
+      throw this.#unread('Cannot read the catalog', error);
     }
   }
 
@@ -233,7 +237,7 @@ export class CatalogStore {
     while (this.#installing !== null) await this.#installing;
     this.#assertFree();
     assert(epochCompare(epoch, this.#record.promised) >= 0, 'A promise never moves back');
-    this.#commit('promise an epoch', { ...this.#record, promised: epoch }, () => {});
+    this.#commit('promise an epoch', { ...this.#record, promised: epoch });
     await this.flush();
   }
 
@@ -424,14 +428,25 @@ export class CatalogStore {
     try {
       return logTail(this.#handles.reader, this.#record, from, bytesMax);
     } catch (error) {
-      throw storageError("Cannot read the catalog's log", error);
+      throw this.#unread("Cannot read the catalog's log", error);
     }
   }
 
   /** Copies the committed state as it is now, in steps between which the event loop runs. */
   async snapshot(): Promise<CatalogSnapshot> {
     this.#assertUsable();
-    return this.#snapshots.take();
+    try {
+      return await this.#snapshots.take();
+    } catch (error) {
+      throw this.#unread('Cannot copy the catalog', error);
+    }
+  }
+
+  /** Another replica has found the snapshot damaged: looks for the damage here, which takes as long as to read all of it. */
+  checkSnapshot(id: number): void {
+    this.#assertUsable();
+    const damage = this.#snapshots.check(id);
+    if (damage !== null) this.damage.notice(damage);
   }
 
   /** Shorter than `length` at the end. `not-found` where the snapshot is closed. */
@@ -529,16 +544,16 @@ export class CatalogStore {
   }
 
   /** One transaction that changes what `work` changes, and the record. */
-  #commit(action: string, record: CatalogRecord, work: (writer: Database.Database) => void): void {
+  #commit(action: string, record: CatalogRecord, work?: (writer: Database.Database) => void): void {
     const { writer } = this.#handles;
     try {
       this.#begin();
-      work(writer);
+      work?.(writer);
       writeRecord(writer, record);
       statement(writer, 'COMMIT').run();
       this.#record = record;
     } catch (error) {
-      throw this.#undone(`Cannot ${action}`, error);
+      throw this.#undone(`Cannot ${action}`, error, work === undefined);
     }
     this.#lookAtLog();
   }
@@ -562,16 +577,29 @@ export class CatalogStore {
       });
   }
 
+  /** @returns the failure of a read, to be thrown */
+  #unread(action: string, cause: unknown): Error {
+    this.damage.noticeIn(cause);
+    return storageError(action, cause);
+  }
+
   /**
-   * Undoes a transaction that failed. With a full disk the catalog stays as it was; after anything else that
-   * SQLite tells, nobody knows what it holds, and it is over until a restart.
+   * Undoes a transaction that failed. With a full disk the catalog stays as it was, and where a damaged page was met, until
+   * another replica's state replaces it; after anything else that SQLite tells, nobody knows what it holds, and it is over until a
+   * restart.
+   * @param isOwn it changes the record of the replica alone, without which no other state can come
    * @returns the failure, to be thrown
    */
-  #undone(action: string, cause: unknown): Error {
+  #undone(action: string, cause: unknown, isOwn = false): Error {
     const error = storageError(action, cause);
     const code = errorCode(cause);
-    if (code.startsWith('SQLITE_') && code !== 'SQLITE_FULL') return this.#fail(error);
-    this.#undo();
+    const isReplaced = !isOwn && this.damage.noticeIn(cause);
+    if (code.startsWith('SQLITE_') && code !== 'SQLITE_FULL' && !isReplaced) return this.#fail(error);
+    try {
+      this.#undo();
+    } catch (undoing) {
+      return this.#fail(storageError('Cannot undo a batch', undoing));
+    }
     return error;
   }
 
@@ -607,7 +635,7 @@ export class CatalogStore {
       this.#record = record;
       this.changes.append(seq, Tables.of(writer).takeChanges());
     } catch (error) {
-      throw this.#undone(`Cannot install the catalog's log up to ${seq}`, error);
+      throw this.#undone(`Cannot install the catalog's log up to ${seq}`, error, entries.length === 0);
     }
   }
 
@@ -658,6 +686,7 @@ export class CatalogStore {
       this.#record = readRecord(this.#handles.reader);
       this.changes.reset(this.#record.last.seq);
       this.#log.recount(this.#handles.reader);
+      this.damage.replaced();
     } catch (error) {
       // Which of the two is there now, the next start finds out.
       throw this.#fail(storageError('Cannot exchange the catalog', error));

@@ -1,4 +1,5 @@
 import type Database from 'better-sqlite3';
+import { isCorruption } from './failures.ts';
 
 /**
  * Reads all pages of a database that are in use. Rows that are well formed and wrong are not found.
@@ -6,6 +7,11 @@ import type Database from 'better-sqlite3';
  * @returns what is wrong with one of them, or null
  */
 export function damageOf(database: Database.Database): string | null {
-  const verdict = String(database.pragma('quick_check(1)', { simple: true }));
-  return verdict === 'ok' ? null : verdict;
+  try {
+    const verdict = String(database.pragma('quick_check(1)', { simple: true }));
+    return verdict === 'ok' ? null : verdict;
+  } catch (error) {
+    if (isCorruption(error)) return (error as Error).message;
+    throw error;
+  }
 }

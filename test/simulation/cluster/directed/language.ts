@@ -29,6 +29,7 @@
  *     pause a [9s], resume a, kill s1, start s1, power s1 s2 (is lost at once, and they start again)
  *     damage s1 /x 0                              a bit of object 0 of the file flips on the disk of s1, which may be down
  *     damage s1 database                          a bit of its databases flips; s1 is down
+ *     damage s1 names                             the catalog's first page of names is damaged, which no start needs; s1 is down
  *     rebuild s1                                  starts it so that it begins anew where it finds its folder damaged
  *     fail s1 sync objects, failed s1             the next read, write or sync of a file with this text in its path fails; has done
  *     cut a [s1 s2], heal                         no message passes between them, or between a and all others
@@ -186,6 +187,7 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
   damage: (words) => {
     const [server, path] = [words.next('a server'), words.next('a path')];
     if (path === 'database') return async (stage) => void stage.server(server).disk.rotDatabase(new Prng(1));
+    if (path === 'names') return async (stage) => stage.server(server).disk.damageNames();
     const object = words.natural('an object');
     return (stage) => stage.damage(server, path, object);
   },

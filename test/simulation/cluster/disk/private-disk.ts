@@ -1,5 +1,5 @@
 import path from 'node:path';
-import type Database from 'better-sqlite3';
+import Database from 'better-sqlite3';
 import { assert } from '../../../../base/assert.ts';
 import type { Prng } from '../../../../base/prng.ts';
 import { type Performed, performedBy } from './file-calls.ts';
@@ -118,6 +118,19 @@ export class PrivateDisk implements SimulatedDisk {
     // The first page begins with the words by which SQLite knows a database.
     this.#flip(name, random.chance(0.5) ? 0 : random.integer(0, pages - 1) * PAGE_BYTES, random);
     return name;
+  }
+
+  /** Damages the root of the catalog's names while no process has it open; its log, which may have a newer one, is copied back before. */
+  damageNames(): void {
+    const file = path.join(this.folder, 'catalog.db');
+    const database = new Database(file, { fileMustExist: true });
+    const root = database.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'entries'").pluck().get();
+    database.close();
+    // SQLite has removed the log, which the server would miss.
+    realFiles.writeFileSync(`${file}-wal`, '');
+    const fd = realFiles.openSync(file, 'r+');
+    realFiles.writeSync(fd, Buffer.from([0xff]), 0, 1, ((root as number) - 1) * PAGE_BYTES);
+    realFiles.closeSync(fd);
   }
 
   #names(): string[] {

@@ -1,0 +1,80 @@
+import type { Logger } from 'pino';
+import { CATALOG_CELL } from '../../base/ids.ts';
+import { viewVoters } from '../../replica/view.ts';
+import type { Clock } from '../clock.ts';
+import type { LeaseDriver } from '../lease-driver.ts';
+import type { ReplicaDriver } from '../replica-driver.ts';
+import type { WakeQueue } from '../wake-queue.ts';
+
+/** So long a server with a damaged replica leaves the lease to others; then it serves what it can, if they could not. */
+const LEFT_TO_OTHERS_MS = 30_000;
+
+export interface CatalogReplacementParts {
+  readonly clock: Clock;
+  readonly wakes: WakeQueue;
+  readonly log: Logger;
+  readonly lease: Pick<LeaseDriver, 'open' | 'close' | 'release'>;
+  readonly driver: ReplicaDriver;
+  /** The replica is out of service, or is back. */
+  tell(news: 'damaged' | 'replaced'): void;
+}
+
+/**
+ * Takes a replica of the catalog out of service once a damaged page of its database was met. The replica fails, and gives the
+ * lease back if it is the primary's. It begins anew as `damaged`, so that the next primary has it fetch a copy of the whole.
+ */
+export class CatalogReplacement {
+  readonly #parts: CatalogReplacementParts;
+  #leftUntilMs = -Infinity;
+
+  constructor(parts: CatalogReplacementParts) {
+    this.#parts = parts;
+  }
+
+  /** Other servers hold the catalog: what the replica here cannot read, they can. */
+  get hasSource(): boolean {
+    return viewVoters(this.#parts.driver.view).length > 1;
+  }
+
+  /** The lease is left to others, or one of them has it, whose state is on its way. */
+  get #isUnderWay(): boolean {
+    const { driver, clock } = this.#parts;
+    if (clock.nowMs() < this.#leftUntilMs) return true;
+    return driver.role === 'backup' && driver.status().trust === 'damaged';
+  }
+
+  /** A damaged page was met. */
+  begin(reason: string): void {
+    const { driver, lease, clock, wakes, log } = this.#parts;
+    if (driver.closed || this.#isUnderWay) return;
+    if (!this.hasSource) {
+      log.error({ reason }, 'the catalog has a damaged page, and no other server has a copy');
+      return;
+    }
+    log.error(
+      { reason },
+      'the catalog has a damaged page: this replica is replaced by a copy of another one',
+    );
+    this.#parts.tell('damaged');
+    if (driver.role !== 'failed') driver.step({ kind: 'storage-failed', reason });
+    lease.close(CATALOG_CELL);
+    lease.release(CATALOG_CELL);
+    this.#leftUntilMs = clock.nowMs() + LEFT_TO_OTHERS_MS;
+    wakes.at(this.#leftUntilMs, () => {
+      if (clock.nowMs() >= this.#leftUntilMs) this.#compete();
+    });
+  }
+
+  /** Another replica's state is in the place of the damaged one. */
+  end(): void {
+    this.#parts.log.info('the damaged replica of the catalog is replaced');
+    this.#parts.tell('replaced');
+    this.#compete();
+  }
+
+  #compete(): void {
+    const { driver, lease } = this.#parts;
+    this.#leftUntilMs = -Infinity;
+    if (!driver.closed) lease.open(CATALOG_CELL, driver.view);
+  }
+}
