@@ -2,9 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
+import { Clock } from '../../server/clock.ts';
 import type { CatalogAccess } from '../../server/file/catalog-access.ts';
+import { FilePrimary } from '../../server/file/file-primary.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import type { WriteGuard, WriteResult } from '../../wire/http-api.ts';
+import { patientWorld } from '../patient-world.ts';
 import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 /** A catalog that notes what it is told, and answers only while it is up. */
@@ -393,5 +396,31 @@ test('what full disks hold up is told by their names', async (t) => {
     message: /no room on the disk of b, c/,
     details: { unreachable: [], retryAfterMs: 1_000 },
   });
+  assert.deepEqual(cluster.fatal, []);
+});
+
+test('a primary whose lease is over calls no contents lost: the next one may have made them', async (t) => {
+  const { cluster, servers } = await started(t, new Catalog());
+  const [a, b, c] = servers;
+  await a.files.write(FILE, requestOf(1), 0, Uint8Array.of(1));
+  const driver = a.host.loaded(FILE) ?? assert.fail('It is primary');
+  const primary = new FilePrimary(driver, a.store, new Clock(patientWorld), {
+    ...{ isLive: true, allowedBytes: Infinity, changedNs: null, markedIn: null },
+    markLive: async () => ({ allowedBytes: Infinity, changedNs: null }),
+    nextTurn: () => 1,
+    flush: async () => undefined,
+    epoch: () => 1,
+    knows: async () => true,
+  });
+  const gone = { epoch: primary.epoch.counter - 1, seq: 1 };
+  assert.equal(await primary.preserve({ inode: 8, contents: gone }), 'lost');
+  for (const other of [b, c]) cluster.network.cut(a.id, other.id);
+  const { contents } = await atNext(() => b.files.write(FILE, requestOf(2), 0, Uint8Array.of(2)));
+  assert.deepEqual(
+    [driver.leads, driver.epoch],
+    [false, primary.epoch],
+    'It has not learned of the next epoch',
+  );
+  await assert.rejects(primary.preserve({ inode: 8, contents }), { code: 'not-primary' });
   assert.deepEqual(cluster.fatal, []);
 });
