@@ -234,14 +234,14 @@ function resultOf(
   epoch: number,
   primary: ServerId,
 ): WriteResult {
-  const { offset, sizeBytes, modifiedNs } = decodeWriteOutcome(done.result);
+  const { offset, sizeBytes, modifiedNs, sameNames } = decodeWriteOutcome(done.result);
   return {
     file,
     sizeBytes,
     modifiedNs: modifiedNs.toString(),
     contents,
     ...(done.before === undefined ? {} : { before: done.before }),
-    ...(done.sameNames === undefined ? {} : { sameNames: done.sameNames }),
+    ...(sameNames === undefined ? {} : { sameNames }),
     seq: done.seq,
     primary,
     epoch,

@@ -16,7 +16,7 @@ import { endsInChange, inheritsMark } from './live-mark.ts';
 import { type ByteRange, MergedObjects } from './merged-objects.ts';
 import { NameFlush } from './name-flush.ts';
 import { assertDoneBefore } from './sealed-file.ts';
-import { encodeWriteOutcome } from './write-outcome.ts';
+import { encodeWriteOutcome, type WriteOutcome } from './write-outcome.ts';
 
 const BUSY_RETRY_MS = 500;
 
@@ -59,8 +59,6 @@ export interface Marked {
 export interface Change extends Committed {
   /** The version that it has changed; absent where the change was made before, for then that is not known any more. */
   readonly before?: ContentVersion;
-  /** @see WriteResult.sameNames */
-  readonly sameNames?: true;
 }
 
 /**
@@ -178,7 +176,9 @@ export class FilePrimary {
       // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
       const now = { sizeBytes: this.#sizeBytes, contents: this.#contents, changedNs: this.#changedNs };
       assertGuard(this.#file, guard, now);
+      // Kept with the write: whoever asks again, when the file has no name any more, is answered the same.
       const isSame = guard.changedNs !== undefined && guard.changedNs === this.#changedNs;
+      const sameNames = isSame ? ({ sameNames: true } as const) : {};
       const at = offset === 'append' ? this.#sizeBytes : offset;
       if (at > FILE_BYTES_MAX - bytes.length) {
         throw new ServiceError(
@@ -190,8 +190,7 @@ export class FilePrimary {
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'write', offset: at, bytes, modifiedNs });
       const told = tells === 'begin' ? at : at + bytes.length;
-      const change = await this.#submit(request, body, { offset: told, sizeBytes, modifiedNs });
-      return change.before === undefined || !isSame ? change : { ...change, sameNames: true };
+      return await this.#submit(request, body, { offset: told, sizeBytes, modifiedNs, ...sameNames });
     } finally {
       done();
     }
@@ -468,11 +467,7 @@ export class FilePrimary {
     }
   }
 
-  async #submit(
-    request: ChangeRequest,
-    body: Uint8Array,
-    outcome: { offset: number; sizeBytes: number; modifiedNs: bigint },
-  ): Promise<Change> {
+  async #submit(request: ChangeRequest, body: Uint8Array, outcome: WriteOutcome): Promise<Change> {
     if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw deposed(this.#file);
     if (request.under !== undefined) this.#assertLocked(request.under);
     let before: ContentVersion | undefined;

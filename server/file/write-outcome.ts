@@ -1,19 +1,25 @@
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 
+/** Bit of the nanoseconds, which need 30. Servers of earlier releases read a time that is two seconds later. */
+const SAME_NAMES = 0x8000_0000;
+
 /** What a client is told of its write, also when it asks again: kept in the file's session table. */
 export interface WriteOutcome {
   /** Where the bytes went: of interest to an append. */
   readonly offset: number;
   readonly sizeBytes: number;
   readonly modifiedNs: bigint;
+  /** @see WriteResult.sameNames */
+  readonly sameNames?: true;
 }
 
 export function encodeWriteOutcome(outcome: WriteOutcome): Uint8Array {
+  const ns = Number(outcome.modifiedNs % 1_000_000_000n);
   return new ByteWriter(40)
     .uint53(outcome.offset)
     .uint53(outcome.sizeBytes)
     .uint53(Number(outcome.modifiedNs / 1_000_000_000n))
-    .uint32(Number(outcome.modifiedNs % 1_000_000_000n))
+    .uint32(outcome.sameNames === true ? ns + SAME_NAMES : ns)
     .finish();
 }
 
@@ -22,7 +28,9 @@ export function decodeWriteOutcome(bytes: Uint8Array): WriteOutcome {
   const reader = new ByteReader(bytes);
   const offset = reader.uint53();
   const sizeBytes = reader.uint53();
-  const modifiedNs = BigInt(reader.uint53()) * 1_000_000_000n + BigInt(reader.uint32());
+  const seconds = BigInt(reader.uint53());
+  const rest = reader.uint32();
   reader.end();
-  return { offset, sizeBytes, modifiedNs };
+  const modifiedNs = seconds * 1_000_000_000n + BigInt(rest % SAME_NAMES);
+  return { offset, sizeBytes, modifiedNs, ...(rest < SAME_NAMES ? {} : { sameNames: true }) };
 }
