@@ -115,8 +115,8 @@ export class LocalCatalogService implements CatalogService {
   /** Commands that wait until clients have forgotten what they change; others go on meanwhile. */
   #recalling = 0;
   #executing = false;
-  /** Members of the catalog that have run a release with plans in this life of the server. Their disks do not serve an earlier one. */
-  readonly #planning = new Set<ServerId>();
+  /** Up to which version members of the catalog knew commands, in this life of the server. Their disks do not serve an earlier release. */
+  readonly #seenVersions = new Map<ServerId, number>();
 
   constructor(parts: CatalogServiceParts) {
     this.#parts = parts;
@@ -187,15 +187,24 @@ export class LocalCatalogService implements CatalogService {
    * to be upgraded to return, counts as one of these, unless there were plans already.
    */
   #withoutPlans(): readonly ServerId[] {
-    const { self, subject, commandsVersion } = this.#parts;
     const older = this.#olderThan(PLANS_VERSION);
     if (older.length > 0) return older;
-    const members = viewVoters(this.#view);
-    for (const member of members) if (commandsVersion(member) !== null) this.#planning.add(member);
-    const unknown = members.filter((member) => member !== self && !this.#planning.has(member));
+    const unknown = this.#notUpgraded(PLANS_VERSION);
     if (unknown.length === 0) return [];
-    const { begun } = subject.query({ kind: 'plans', after: 0, countMax: 1 }) as QueryResults['plans'];
+    const query = { kind: 'plans', after: 0, countMax: 1 } as const;
+    const { begun } = this.#parts.subject.query(query) as QueryResults['plans'];
     return begun ? [] : unknown;
+  }
+
+  /** Members of the catalog that were not seen with the version of commands: also those that are away, and may run an earlier release. */
+  #notUpgraded(version: number): readonly ServerId[] {
+    const { self, commandsVersion } = this.#parts;
+    return viewVoters(this.#view).filter((member) => {
+      if (member === self) return false;
+      const known = commandsVersion(member);
+      if (known !== null) this.#seenVersions.set(member, known);
+      return (this.#seenVersions.get(member) ?? 0) < version;
+    });
   }
 
   /** Members of the catalog that are known to run a release before the version of commands. */
@@ -358,7 +367,7 @@ export class LocalCatalogService implements CatalogService {
           placement: (replicas, servers) => this.#parts.placement(replicas, servers),
           capacity: (servers) => this.#parts.capacity?.(servers) ?? Number.POSITIVE_INFINITY,
           refusal: ({ cache }) => this.#parts.recaller.refusal(cache),
-          fencesSessions: this.#olderThan(SESSIONS_VERSION).length === 0,
+          fencesSessions: this.#notUpgraded(SESSIONS_VERSION).length === 0,
         },
       );
     } catch (error) {

@@ -16,7 +16,10 @@ type Executed = ReturnType<CatalogServiceParts['subject']['execute']>;
 
 /** A service of a primary that commits whatever is executed. */
 function serviceOf(
-  execute: (requests: readonly CommandRequest[], context: Pick<CommandContext, 'nowNs'>) => Executed,
+  execute: (
+    requests: readonly CommandRequest[],
+    context: Pick<CommandContext, 'nowNs' | 'fencesSessions'>,
+  ) => Executed,
   batches: Uint8Array[] = [],
   replicated: () => Promise<void> = nextTurn,
   others: ReadonlyMap<string, number | null> = new Map(),
@@ -95,6 +98,38 @@ test('members of files are planned only where all members of the catalog are kno
   await plan(4);
   others.set('c', null);
   await plan(5);
+});
+
+test('sessions are of two kinds once all members of the catalog were seen with a release that keeps them so', async () => {
+  const outcome = { kind: 'done', result: {} } as unknown as Outcome;
+  const fenced: (boolean | undefined)[] = [];
+  const others = new Map<string, number | null>([
+    ['b', 5],
+    ['c', null],
+  ]);
+  const service = serviceOf(
+    (_, { fencesSessions }) => {
+      fenced.push(fencesSessions);
+      return { body: Buffer.from('x'), outcomes: [outcome], touched: [[]] };
+    },
+    [],
+    nextTurn,
+    others,
+  );
+  const command = { kind: 'sweep', countMax: 1 } as const;
+  const run = (number: number) => service.execute({ session: 1, number, command });
+  await run(1);
+  others.set('c', 4);
+  await run(2);
+  others.set('c', 5);
+  await run(3);
+  others.set('c', null);
+  await run(4);
+  assert.deepEqual(
+    fenced,
+    [false, false, true, true],
+    'While it is away, and was not seen, it may be of an earlier release',
+  );
 });
 
 test('the commit of a batch is prepared while others execute it, when it has left', async () => {
