@@ -31,6 +31,7 @@ import {
 import { snapshotCreate, snapshotRemove, sweep } from './commands/snapshots.ts';
 import { trashEmpty, trashRestore } from './commands/trash.ts';
 import { volumeCreate, volumeRemove, volumeSet } from './commands/volumes.ts';
+import { refuseLeaving } from './leaving-servers.ts';
 import type { CatalogDatabase } from './schema.ts';
 import { Tables } from './tables.ts';
 import { volumeOf } from './tree.ts';
@@ -80,6 +81,7 @@ export function prepareCommand(
       'precondition-failed',
       'Numbers are reserved with the servers that hold their files',
     );
+  refuseLeaving(tables, command);
   return {
     command: preservedByView(tables, command),
     atNs: context.nowNs.toString(),

@@ -57,6 +57,13 @@ export class InodeNumbers {
     return range.members === '' ? [] : range.members.split(',');
   }
 
+  /** The different member sets of reserved numbers; those of earlier releases have none. */
+  reservedSets(): readonly (readonly string[])[] {
+    return this.#statements
+      .all<{ members: string }>("SELECT DISTINCT members FROM reserved WHERE members <> '' ORDER BY members")
+      .map(({ members }) => members.split(','));
+  }
+
   isReserved(inode: number): boolean {
     return this.#reservedAround(inode) !== undefined;
   }

@@ -22,7 +22,7 @@ import type { CallOptions } from '../router.ts';
 import type { NewReplica } from '../storage/store.ts';
 import { CREATED_WITH_CONTENTS, filledOutcome, outcomeOf, refused } from './birth-outcome.ts';
 import { birthOperations } from './borne-file.ts';
-import type { FileNumbers } from './file-numbers.ts';
+import { type FileNumbers, isRefused } from './file-numbers.ts';
 import type { FirstContents, Refusal } from './first-contents.ts';
 import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
 
@@ -241,7 +241,7 @@ export class Births {
     }
   }
 
-  /** @returns null where the request was closed elsewhere meanwhile: nothing of it will be */
+  /** @returns null where the request was closed elsewhere meanwhile, or is refused: nothing of it will be */
   async #name(
     request: BirthRequest,
     stored: readonly { readonly members: readonly ServerId[]; readonly files: readonly NewFile[] }[],
@@ -270,11 +270,14 @@ export class Births {
       ...(elsewhere.length === 0 ? {} : { elsewhere }),
     };
     const owned = cache === undefined ? options : { ...options, cacheOwner: cache };
-    const result: CommandResults['forgo' | 'bear'] = await this.#parts.command(
-      command,
-      nameOf(request),
-      owned,
-    );
+    let result: CommandResults['forgo' | 'bear'];
+    try {
+      result = await this.#parts.command(command, nameOf(request), owned);
+    } catch (error) {
+      // A server that holds the files was removed: no attempt has named them, and they are created in the ordinary way.
+      if (isRefused(error)) return null;
+      throw error;
+    }
     return isBearResult(result) ? result : null;
   }
 }

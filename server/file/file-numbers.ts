@@ -49,19 +49,29 @@ export class FileNumbers {
   async reserve({ owner, count, volume: name }: NumbersRequest): Promise<ReservedNumbers> {
     const { self, clock, command, settings } = this.#parts;
     const untilMs = clock.nowMs() + NUMBERS_MS;
-    const { replicas, servers } =
+    const { replicas, servers: known } =
       name === undefined
         ? { replicas: REPLICAS_UNNAMED, servers: await settings.servers() }
         : await settings
             .ofVolume(name)
             .then(({ volume, servers }) => ({ servers, replicas: volume.replicas }));
-    const sets = Array.from({ length: Math.ceil(count / NUMBERS_PER_SET) }, () =>
-      this.#choose(replicas, servers),
-    );
-    if (sets.some(({ length }) => length === 0))
+    const choose = (servers: readonly ServerInfo[]): (readonly ServerId[])[] => {
+      const sets = Array.from({ length: Math.ceil(count / NUMBERS_PER_SET) }, () =>
+        this.#choose(replicas, servers),
+      );
+      if (sets.every(({ length }) => length > 0)) return sets;
       throw new ServiceError('no-majority', 'There is no server that could hold new files');
-    const members = sets.map((set) => [...set]);
-    const { first } = await command({ kind: 'reserve-inodes', owner, count, members });
+    };
+    const reserve = async (sets: readonly (readonly ServerId[])[]) => {
+      const members = sets.map((set) => [...set]);
+      const { first } = await command({ kind: 'reserve-inodes', owner, count, members });
+      return { first, sets, members };
+    };
+    const { first, sets, members } = await reserve(choose(known)).catch(async (error: unknown) => {
+      // A server leaves since the servers were asked for.
+      if (!isRefused(error)) throw error;
+      return reserve(choose(await settings.servers()));
+    });
     for (const run of numberRuns(first, count, sets))
       this.#numbers.reserved({
         ...run,
@@ -86,4 +96,13 @@ export class FileNumbers {
       members = choose(replicas, servers);
     return members;
   }
+}
+
+/** Whether the catalog has refused a command that members of all releases know. */
+export function isRefused(error: unknown): boolean {
+  return (
+    error instanceof ServiceError &&
+    error.code === 'precondition-failed' &&
+    error.details.outdated === undefined
+  );
 }

@@ -12,7 +12,7 @@ import type { Counter } from '../metrics.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import { CREATED_WITH_CONTENTS } from './birth-outcome.ts';
 import { birthOperations } from './borne-file.ts';
-import type { FileNumbers } from './file-numbers.ts';
+import { type FileNumbers, isRefused } from './file-numbers.ts';
 import type { FirstContents } from './first-contents.ts';
 import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
 
@@ -82,7 +82,7 @@ export class WholeFiles {
     const storage = await settings.ofVolume(volumeName);
     const { policy, objectBytes } = storage.volume;
     // Policy "all" wants more than a majority, and "read-only" a seal.
-    const number = policy === 'quorum' ? await this.#takeNumber(storage).catch(nullIfOutdated) : null;
+    const number = policy === 'quorum' ? await this.#takeNumber(storage).catch(nullIfUnreserved) : null;
     if (number === null) return null;
     const { inode, members } = number;
     const modifiedNs = clock.wallNs();
@@ -143,6 +143,11 @@ export class WholeFiles {
     await this.#parts.flushCatalog();
     return { next: first, end: first + count };
   }
+}
+
+/** @returns null where the catalog reserves no numbers: a member runs an earlier release, or servers have just left */
+function nullIfUnreserved(error: unknown): null {
+  return isRefused(error) ? null : nullIfOutdated(error);
 }
 
 /**

@@ -276,6 +276,55 @@ test('a server that is to become a member of a file is not removed, unless it is
   catalog.run({ kind: 'server-remove', id: 's5', dead: true });
 });
 
+test('no numbers are reserved with servers that leave, and no contents count that were stored at one which has left', () => {
+  const catalog = new Catalog();
+  for (const id of SERVERS) register(catalog, id);
+  const reserve = (...sets: string[][]) =>
+    ({ kind: 'reserve-inodes', owner: 7, count: sets.length, members: sets }) as const;
+  const { first } = catalog.run(reserve(['s1', 's2', 's3']));
+  catalog.run({ kind: 'server-state', id: 's3', state: 'draining' });
+  catalog.refuse('precondition-failed', reserve(['s1', 's2', 's3']));
+  assert.equal(catalog.run({ kind: 'server-remove', id: 's3', dead: false }).server.state, 'out');
+  catalog.refuse('precondition-failed', reserve(['s3']));
+  const owner = { uid: 1, gid: 2 };
+  const contents = { epoch: 1, seq: 1 };
+  const stored = { inode: first, mode: 0o600, ...owner, sizeBytes: 5, contents };
+  const replicas = ['s1', 's2', 's3'];
+  const file = { ...stored, parent: catalog.root, name: 'f' };
+  const bear: CommandOf<'bear'> = { kind: 'bear', owner: 7, replicas, objectBytes: 131_072, files: [file] };
+  catalog.refuse('precondition-failed', bear);
+  const elsewhere = [{ replicas, inodes: [first] }];
+  catalog.refuse('precondition-failed', { ...bear, replicas: ['s1'], elsewhere });
+  catalog.refuse('bad-request', {
+    ...{ kind: 'replace-with-contents', place: main('/f'), owner: 7, replicas, objectBytes: 131_072 },
+    ...{ ...stored, modifiedNs: '5', expect: { kind: 'nothing' } },
+  });
+  // A client may have shown the number to a program: the file is created, and filled by a primary, which a majority elects.
+  const { attributes } = catalog.run({
+    ...{ kind: 'create-file', place: main('/f'), mode: 0o600, ...owner, exclusive: true },
+    reserved: { inode: first, owner: 7 },
+  });
+  assert.deepEqual([attributes.inode, attributes.replicas], [first, replicas]);
+});
+
+test('a server is not removed, unless it is dead, while a majority of a new file may need it', () => {
+  const catalog = new Catalog();
+  for (const id of SERVERS) register(catalog, id);
+  const remove = (id: string) => ({ kind: 'server-remove', id, dead: false }) as const;
+  const reserve = (...sets: string[][]) =>
+    catalog.run({ kind: 'reserve-inodes', owner: 7, count: sets.length, members: sets });
+  reserve(['s1', 's2', 's3']);
+  catalog.run(remove('s3'));
+  catalog.refuse('precondition-failed', remove('s2'));
+  reserve(['s4', 's5']);
+  catalog.refuse('precondition-failed', remove('s5'));
+  catalog.timeNs += 16n * 60n * 1_000_000_000n;
+  catalog.run({ kind: 'collect', beforeNs: '1', countMax: 1 });
+  assert.equal(catalog.run(remove('s5')).server.state, 'out', 'The numbers are void');
+  reserve(['s1']);
+  assert.equal(catalog.run({ ...remove('s1'), dead: true }).server.state, 'out');
+});
+
 test('a plan is over once the catalog follows a later view, and with its file', () => {
   const catalog = new Catalog();
   for (const id of SERVERS) register(catalog, id);

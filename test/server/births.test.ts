@@ -128,6 +128,8 @@ interface Catalog {
   isUnderstood: boolean;
   /** Of the catalog. */
   flushes: number;
+  /** Why the catalog refuses the next commands, each once. */
+  readonly refusals: { readonly kind: Command['kind']; readonly error: ServiceError }[];
 }
 
 /** Who bears for a catalog that names what it is told, with two other servers that answer as they are told to. */
@@ -146,7 +148,7 @@ function bearerOf(
   const settings = new Map<number, Partial<FileSettings> | null>();
   const seen: Catalog = {
     ...{ commands: [], stored: [], calls: [], servers: [], volume, settings, laterMs: 0 },
-    ...{ isUnderstood: true, flushes: 0 },
+    ...{ isUnderstood: true, flushes: 0, refusals: [] },
   };
   const placedFile = (inode: number) => {
     const { name, quotaBytes, policy, objectBytes } = seen.volume;
@@ -178,6 +180,7 @@ function bearerOf(
   };
   const command = async (given: Command): Promise<never> => {
     seen.commands.push(given);
+    if (seen.refusals[0]?.kind === given.kind) throw seen.refusals.shift()?.error;
     if (given.kind === 'reserve-inodes') return { first: 100 } as never;
     if (given.kind !== 'bear' || isClosed) return {} as never;
     const files = Object.fromEntries(given.files.map(({ inode }) => [inode, null]));
@@ -467,6 +470,27 @@ test('a request that another server has closed meanwhile has no effect', async (
   const { births } = bearerOf(cluster, STORED, true);
   await births.reserve({ owner: 3, count: 10 });
   assert.deepEqual(await births.bear(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
+});
+
+test('what a server has that was removed meanwhile is created in the ordinary way, and numbers go to other servers', async (t) => {
+  const { cluster } = startedNow(t);
+  const { births, wholes, seen } = bearerOf(cluster, STORED);
+  const left = new ServiceError('precondition-failed', 'Server c leaves');
+  const reserving = { kind: 'reserve-inodes', error: left } as const;
+  seen.refusals.push(reserving);
+  await births.reserve({ owner: 3, count: 10 });
+  assert.equal(seen.commands.length, 2, 'They are asked for once more, for the servers that there are now');
+  seen.refusals.push({ kind: 'bear', error: left });
+  const [outcome] = await births.bear(requestFor(1, 100), {});
+  assert.equal(outcome?.kind, 'unborn');
+  const refused = new ServiceError('precondition-failed', 'Server c runs an earlier release', {
+    outdated: ['c'],
+  });
+  seen.refusals.push({ kind: 'bear', error: refused });
+  await assert.rejects(births.bear(requestFor(2, 101), {}), refused);
+  seen.refusals.push(reserving, reserving);
+  assert.equal(await wholes.store('v', Buffer.from('whole')), null);
+  assert.deepEqual(seen.refusals, []);
 });
 
 test('disks that are full refuse a file by that reason', async (t) => {

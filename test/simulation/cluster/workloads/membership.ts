@@ -3,6 +3,7 @@
  * was acknowledged is there (by the other workloads), each file has one member set in each view (by the judge of members),
  * enough replicas are where the catalog says (by the judge of convergence), and `status` is healthy only where it is true.
  */
+import { ServiceError } from '../../../../base/errors.ts';
 import type { ClusterStatus } from '../../../../wire/http-api.ts';
 import type { ClientProgram } from '../program.ts';
 import type { Run } from '../run.ts';
@@ -70,7 +71,10 @@ async function drain({ run, draw, client, world }: ClientProgram): Promise<void>
   run.count('drain');
   const untilMs = world.nowMs() + DRAIN_MS_MAX;
   while (world.nowMs() < untilMs && !run.isEnding) {
-    if (await isEmpty(client, id)) return remove(run, client, id);
+    if (await isEmpty(client, id)) {
+      if (await remove(run, client, id)) return;
+      break;
+    }
     await world.sleep(POLL_MS);
   }
   await client.command({ kind: 'server-state', id, state: 'in' }, CALL);
@@ -90,15 +94,23 @@ async function isEmpty(client: Client, id: string): Promise<boolean> {
   return ![view?.members, view?.joint].some((set) => set?.servers.includes(id));
 }
 
-async function remove(run: Run, client: Client, id: string): Promise<void> {
-  await client.command({ kind: 'server-remove', id, dead: false }, CALL);
+/** @returns false where it is refused: servers of new files were removed shortly before, or the catalog has come to it since */
+async function remove(run: Run, client: Client, id: string): Promise<boolean> {
+  try {
+    await client.command({ kind: 'server-remove', id, dead: false }, CALL);
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.code !== 'precondition-failed') throw error;
+    run.count('remove refused');
+    return false;
+  }
   const server = run.cluster.servers.find((one) => one.id === id);
-  if (server === undefined) return;
+  if (server === undefined) return true;
   server.isRetired = true;
   server.kill();
   stateOf(run).removed.add(id);
   run.cluster.tell(`${id} is removed and stopped`);
   run.count('remove');
+  return true;
 }
 
 /**
