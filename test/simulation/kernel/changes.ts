@@ -14,7 +14,7 @@ import {
   readOpened,
   words,
 } from './messages.ts';
-import type { LastName, LookupFlags, Names, Place } from './names.ts';
+import type { LastName, Names, Place } from './names.ts';
 import type { OpenFile, OpenFiles } from './open-file.ts';
 import { isCapable, isInGroup, isOwner, isSticky, MAY } from './permissions.ts';
 
@@ -37,15 +37,10 @@ export class NameChanges {
   }
 
   /** filename_create, then what makes it: mkdir, mknod or symlink. */
-  make(
-    call: Call,
-    { parent, name, kind, hasSlash }: LastName,
-    what: NewName,
-    flags: LookupFlags,
-  ): Promise<void> {
+  make(call: Call, { parent, name, kind, hasSlash }: LastName, what: NewName): Promise<void> {
     return parent.inode.lock.exclusive(async () => {
       const isDirectory = (what.mode & constants.S_IFMT) === constants.S_IFDIR;
-      await this.#checkNew(call, { parent, name, kind, hasSlash: hasSlash && !isDirectory }, flags);
+      await this.#checkNew(call, { parent, name, kind, hasSlash: hasSlash && !isDirectory });
       await this.#mayWrite(call, parent.inode);
       const { mode } = what;
       const type = mode & constants.S_IFMT;
@@ -66,14 +61,9 @@ export class NameChanges {
   }
 
   /** do_linkat, vfs_link and fuse_link. */
-  link(
-    call: Call,
-    inode: Inode,
-    { parent, name, kind, hasSlash }: LastName,
-    flags: LookupFlags,
-  ): Promise<void> {
+  link(call: Call, inode: Inode, { parent, name, kind, hasSlash }: LastName): Promise<void> {
     return parent.inode.lock.exclusive(async () => {
-      await this.#checkNew(call, { parent, name, kind, hasSlash }, flags);
+      await this.#checkNew(call, { parent, name, kind, hasSlash });
       await this.#mayLink(call, inode);
       await this.#mayWrite(call, parent.inode);
       if (inode.isDirectory) throw new KernelError('EPERM');
@@ -112,11 +102,11 @@ export class NameChanges {
   }
 
   /** unlink and rmdir. */
-  remove(call: Call, last: LastName, isDirectory: boolean, flags: LookupFlags): Promise<void> {
+  remove(call: Call, last: LastName, isDirectory: boolean): Promise<void> {
     const { parent, name, kind, hasSlash } = last;
     if (kind !== 'name') throw new KernelError(isDirectory ? REMOVED_DIRECTORY[kind] : 'EISDIR');
     return parent.inode.lock.exclusive(async () => {
-      const dentry = await this.#names.lookupLocked(call, parent, name, flags);
+      const dentry = await this.#names.lookupLocked(call, parent, name);
       const inode = call.pin(dentry.inode);
       if (inode === null) throw new KernelError('ENOENT');
       if (!isDirectory && hasSlash) throw new KernelError(inode.isDirectory ? 'EISDIR' : 'ENOTDIR');
@@ -149,10 +139,10 @@ export class NameChanges {
   }
 
   /** do_renameat2 and vfs_rename. */
-  async rename(call: Call, from: LastName, to: LastName, how: number, flags: LookupFlags): Promise<void> {
+  async rename(call: Call, from: LastName, to: LastName, how: number): Promise<void> {
     if (from.kind !== 'name') throw new KernelError('EBUSY');
     if (to.kind !== 'name') throw new KernelError((how & RENAME_NOREPLACE) !== 0 ? 'EEXIST' : 'EBUSY');
-    const run = (): Promise<void> => this.#renameLocked(call, from, to, how, flags);
+    const run = (): Promise<void> => this.#renameLocked(call, from, to, how);
     const [a, b] = [from.parent, to.parent];
     if (a.inode === b.inode) return a.inode.lock.exclusive(run);
     await this.#renames.hold(() => {
@@ -162,19 +152,13 @@ export class NameChanges {
     });
   }
 
-  async #renameLocked(
-    call: Call,
-    from: LastName,
-    to: LastName,
-    how: number,
-    flags: LookupFlags,
-  ): Promise<void> {
+  async #renameLocked(call: Call, from: LastName, to: LastName, how: number): Promise<void> {
     const { dentries, queue } = this.#client;
     const exchanges = (how & RENAME_EXCHANGE) !== 0;
-    const old = await this.#names.lookupLocked(call, from.parent, from.name, flags);
+    const old = await this.#names.lookupLocked(call, from.parent, from.name);
     const source = call.pin(old.inode);
     if (source === null) throw new KernelError('ENOENT');
-    const target = await this.#names.lookupLocked(call, to.parent, to.name, { ...flags, asks: !exchanges });
+    const target = await this.#names.lookupLocked(call, to.parent, to.name, !exchanges);
     const replaced = call.pin(target.inode);
     if ((how & RENAME_NOREPLACE) !== 0 && replaced !== null) throw new KernelError('EEXIST');
     if (exchanges && replaced === null) throw new KernelError('ENOENT');
@@ -232,16 +216,16 @@ export class NameChanges {
     { parent, name }: LastName,
     flags: number,
     mode: number,
-    lookup: LookupFlags,
+    asks: boolean,
   ): Promise<{ readonly dentry: Dentry } | { readonly created: OpenFile }> {
     const creates = (flags & constants.O_CREAT) !== 0;
     const run = async (): Promise<{ readonly dentry: Dentry } | { readonly created: OpenFile }> => {
       if (parent.inode.isDead) throw new KernelError('ENOENT');
-      const known = await this.#names.cached(call, parent, name, lookup);
+      const known = await this.#names.cached(call, parent, name, asks);
       if (known !== null && (known.inode !== null || !creates)) return { dentry: known };
       let refusal: KernelError | null = null;
       if (creates) refusal = await this.#mayCreate(call, parent.inode);
-      const dentry = known ?? (await this.#names.lookupLocked(call, parent, name, lookup));
+      const dentry = known ?? (await this.#names.lookupLocked(call, parent, name, asks));
       if (dentry.inode !== null || !creates) return { dentry };
       if (refusal !== null) throw refusal;
       return { created: await this.#create(call, parent, name, flags, mode) };
@@ -322,9 +306,9 @@ export class NameChanges {
   }
 
   /** filename_create: the name is not there. */
-  async #checkNew(call: Call, { parent, name, kind, hasSlash }: LastName, flags: LookupFlags): Promise<void> {
+  async #checkNew(call: Call, { parent, name, kind, hasSlash }: LastName): Promise<void> {
     if (kind !== 'name') throw new KernelError('EEXIST');
-    const dentry = await this.#names.lookupLocked(call, parent, name, { ...flags, asks: true });
+    const dentry = await this.#names.lookupLocked(call, parent, name, true);
     if (dentry.inode !== null) throw new KernelError('EEXIST');
     if (hasSlash) throw new KernelError('ENOENT');
   }

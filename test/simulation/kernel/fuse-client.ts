@@ -26,6 +26,8 @@ const GETATTR_HANDLE = 1;
 export interface Call {
   readonly task: Task & Credentials;
   readonly umask: number;
+  /** LOOKUP_REVAL: names that are cached are asked for anew, after ESTALE. */
+  readonly revalidates: boolean;
   /** The inode stays until the end of the call. */
   pin<Pinned extends Inode | null>(inode: Pinned): Pinned;
 }

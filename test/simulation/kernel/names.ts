@@ -9,14 +9,6 @@ import { MAY } from './permissions.ts';
 const LINKS_MAX = 40;
 const PATH_BYTES_MAX = 4096;
 
-/** Of a look-up (LOOKUP_*). */
-export interface LookupFlags {
-  /** What is cached is asked for anew: after ESTALE. */
-  readonly revalidates?: boolean;
-  /** The name is to be new, or a rename's target: it is asked for in any case. */
-  readonly asks?: boolean;
-}
-
 /** A name and what it leads to. */
 export interface Place {
   readonly dentry: Dentry;
@@ -30,6 +22,13 @@ export interface LastName {
   readonly kind: 'name' | 'dot' | 'dotdot' | 'root';
   readonly hasSlash: boolean;
 }
+
+/** Symbolic links that one walk has followed. */
+interface Depth {
+  links: number;
+}
+
+const begun = (): Depth => ({ links: 0 });
 
 /** The path walk (fs/namei.c) over the dentries of a mount. */
 export class Names {
@@ -47,36 +46,13 @@ export class Names {
     from: Dentry,
     path: string,
     follows: boolean,
-    flags: LookupFlags = {},
+    depth: Depth = begun(),
   ): Promise<Place> {
-    return this.#walk(call, from, path, follows, flags, { links: 0 });
+    return this.#last(call, await this.parent(call, from, path, depth), follows, depth);
   }
 
-  async #walk(
-    call: Call,
-    from: Dentry,
-    path: string,
-    follows: boolean,
-    flags: LookupFlags,
-    depth: { links: number },
-  ): Promise<Place> {
-    const last = await this.#parent(call, from, path, flags, depth);
-    return this.#last(call, last, follows, flags, depth);
-  }
-
-  /** filename_parentat */
-  parent(call: Call, from: Dentry, path: string, flags: LookupFlags = {}): Promise<LastName> {
-    return this.#parent(call, from, path, flags, { links: 0 });
-  }
-
-  /** link_path_walk */
-  async #parent(
-    call: Call,
-    from: Dentry,
-    path: string,
-    flags: LookupFlags,
-    depth: { links: number },
-  ): Promise<LastName> {
+  /** filename_parentat and link_path_walk */
+  async parent(call: Call, from: Dentry, path: string, depth: Depth = begun()): Promise<LastName> {
     if (path === '') throw new KernelError('ENOENT');
     if (nameBytes(path).length >= PATH_BYTES_MAX) throw new KernelError('ENAMETOOLONG');
     const names = path.split('/').filter((name) => name !== '');
@@ -86,7 +62,7 @@ export class Names {
     for (const each of names) {
       const last = { parent, name: each, kind: kindOf(each), hasSlash: true } as const;
       await this.#checkSearch(call, parent.inode);
-      parent = await this.#last(call, last, true, flags, depth);
+      parent = await this.#last(call, last, true, depth);
     }
     if (name === undefined) return { parent, name: '/', kind: 'root', hasSlash };
     // A path through what is no directory fails before its last name is looked at.
@@ -100,17 +76,17 @@ export class Names {
     call: Call,
     { parent, name, kind, hasSlash }: LastName,
     follows: boolean,
-    flags: LookupFlags,
-    depth: { links: number },
+    depth: Depth,
   ): Promise<Place> {
     if (kind === 'root' || kind === 'dot') return parent;
     if (kind === 'dotdot') return this.#place(call, parent.dentry.parent ?? parent.dentry);
     if (!parent.inode.isDirectory) throw new KernelError('ENOTDIR');
-    const dentry = await this.lookup(call, parent, name, flags);
+    const dentry = await this.#lookup(call, parent, name);
     const { inode } = dentry;
     if (inode === null) throw new KernelError('ENOENT');
     if (inode.isSymlink && (follows || hasSlash)) {
-      const place = await this.#follow(call, parent.dentry, inode, flags, depth);
+      const target = await this.followOnce(call, inode, depth);
+      const place = await this.find(call, parent.dentry, target, true, depth);
       if (hasSlash && !place.inode.isDirectory) throw new KernelError('ENOTDIR');
       return place;
     }
@@ -118,20 +94,8 @@ export class Names {
     return { dentry, inode: call.pin(inode) };
   }
 
-  /** What a symbolic link in the directory leads to. */
-  async #follow(
-    call: Call,
-    directory: Dentry,
-    link: Inode,
-    flags: LookupFlags,
-    depth: { links: number },
-  ): Promise<Place> {
-    const target = await this.followOnce(call, link, depth);
-    return this.#walk(call, directory, target, true, flags, depth);
-  }
-
   /** @throws KernelError ELOOP after too many */
-  async followOnce(call: Call, link: Inode, depth: { links: number }): Promise<string> {
+  async followOnce(call: Call, link: Inode, depth: Depth): Promise<string> {
     depth.links++;
     if (depth.links > LINKS_MAX) throw new KernelError('ELOOP');
     return this.readLink(call, link);
@@ -161,22 +125,25 @@ export class Names {
   }
 
   /** lookup_fast and lookup_slow: the dentry of a name, which may be of what does not exist. */
-  async lookup(call: Call, parent: Place, name: string, flags: LookupFlags): Promise<Dentry> {
-    const dentry = await this.cached(call, parent, name, flags);
+  async #lookup(call: Call, parent: Place, name: string): Promise<Dentry> {
+    const dentry = await this.cached(call, parent, name);
     if (dentry !== null) return dentry;
-    return parent.inode.lock.shared(() => this.lookupLocked(call, parent, name, flags));
+    return parent.inode.lock.shared(() => this.lookupLocked(call, parent, name));
   }
 
-  /** As `lookup`, where the directory is locked. */
-  async lookupLocked(call: Call, parent: Place, name: string, flags: LookupFlags): Promise<Dentry> {
-    const dentry = await this.cached(call, parent, name, flags);
+  /**
+   * lookup_slow, where the directory is locked.
+   * @param asks the name is to be new, or a rename's target: it is asked for in any case
+   */
+  async lookupLocked(call: Call, parent: Place, name: string, asks = false): Promise<Dentry> {
+    const dentry = await this.cached(call, parent, name, asks);
     if (dentry !== null) return dentry;
     if (parent.inode.isDead) throw new KernelError('ENOENT');
     const underWay = this.#underWay.get(parent.inode)?.get(name);
     if (underWay !== undefined) {
       // The other look-up reports its own error. What it has found is looked at again.
       await underWay.catch(ignoreKernelError);
-      return this.lookupLocked(call, parent, name, flags);
+      return this.lookupLocked(call, parent, name, asks);
     }
     return this.#alone(parent.inode, name, () => this.#ask(call, parent, name));
   }
@@ -208,22 +175,20 @@ export class Names {
   }
 
   /** lookup_fast: a dentry that is known and may still be used; null where the file system has to be asked. */
-  async cached(call: Call, parent: Place, name: string, flags: LookupFlags): Promise<Dentry | null> {
+  async cached(call: Call, parent: Place, name: string, asks = false): Promise<Dentry | null> {
     const dentry = this.#client.dentries.find(parent.dentry, name);
     if (dentry === undefined) return null;
-    if (await this.#revalidate(call, parent.inode, dentry, flags)) return dentry;
+    if (await this.#revalidate(call, parent.inode, dentry, asks)) return dentry;
     this.#client.dentries.invalidate(dentry);
     return null;
   }
 
   /** fuse_dentry_revalidate */
-  async #revalidate(call: Call, directory: Inode, dentry: Dentry, flags: LookupFlags): Promise<boolean> {
+  async #revalidate(call: Call, directory: Inode, dentry: Dentry, asks: boolean): Promise<boolean> {
     const client = this.#client;
     const { inode } = dentry;
     if (inode?.isBad) return false;
-    const isOver =
-      dentry.validUntilMs < client.world.nowMs() || flags.asks === true || flags.revalidates === true;
-    if (!isOver) {
+    if (!asks && !call.revalidates && dentry.validUntilMs >= client.world.nowMs()) {
       if (inode?.cameByPlus) {
         inode.cameByPlus = false;
         directory.advisesPlus = true;

@@ -15,7 +15,7 @@ import { type Inode, STALE } from './inode.ts';
 import { ignoreKernelError, KernelError } from './kernel-error.ts';
 import type { LocalLocks } from './local-locks.ts';
 import { type DirectoryEntry, type Inode64, longs, name as nameWithZero, words } from './messages.ts';
-import type { LastName, LookupFlags, Names, Place } from './names.ts';
+import type { LastName, Names, Place } from './names.ts';
 import type { OpenFile, OpenFiles } from './open-file.ts';
 import { PAGE_BYTES } from './page-cache.ts';
 import { type Credentials, isCapable, isOwner, MAY, mayCreateInSticky } from './permissions.ts';
@@ -221,6 +221,7 @@ export class Process implements Credentials {
     const call: Call = {
       task: this,
       umask: this.#umask,
+      revalidates: false,
       pin: (inode) => {
         if (inode !== null) {
           inode.references++;
@@ -237,23 +238,32 @@ export class Process implements Credentials {
   }
 
   /** A call on a path; where an answer is stale it is made once more, and asks for every name anew (retry_estale). */
-  #onPath<Value>(run: (call: Call, flags: LookupFlags) => Promise<Value>): Promise<Value> {
+  #onPath<Value>(run: (call: Call) => Promise<Value>): Promise<Value> {
     return this.systemCall(async (call) => {
       try {
-        return await run(call, {});
+        return await run(call);
       } catch (error) {
         if (!(error instanceof KernelError) || error.errno !== 'ESTALE') throw error;
-        return run(call, { revalidates: true });
+        return run({ ...call, revalidates: true });
       }
     });
   }
 
-  #find(call: Call, path: string, follows: boolean, flags: LookupFlags): Promise<Place> {
-    return this.#machine.names.find(call, this.#directory, path, follows, flags);
+  /** A call on what a path leads to. */
+  #at<Value>(
+    path: string,
+    follows: boolean,
+    run: (call: Call, place: Place) => Promise<Value>,
+  ): Promise<Value> {
+    return this.#onPath(async (call) => run(call, await this.#find(call, path, follows)));
   }
 
-  #parent(call: Call, path: string, flags: LookupFlags): Promise<LastName> {
-    return this.#machine.names.parent(call, this.#directory, path, flags);
+  #find(call: Call, path: string, follows: boolean): Promise<Place> {
+    return this.#machine.names.find(call, this.#directory, path, follows);
+  }
+
+  #parent(call: Call, path: string): Promise<LastName> {
+    return this.#machine.names.parent(call, this.#directory, path);
   }
 
   // The process itself.
@@ -264,8 +274,7 @@ export class Process implements Credentials {
 
   chdir(path: string): Promise<void> {
     const { dentries } = this.#machine.client;
-    return this.#onPath(async (call, flags) => {
-      const { dentry, inode } = await this.#find(call, path, true, flags);
+    return this.#at(path, true, async (call, { dentry, inode }) => {
       if (!inode.isDirectory) throw new KernelError('ENOTDIR');
       await this.#machine.client.checkAccess(call, inode, MAY.exec);
       dentries.use(dentry);
@@ -310,7 +319,7 @@ export class Process implements Credentials {
   open(path: string, flags = constants.O_RDONLY, mode = 0o644): Promise<number> {
     // force_o_largefile: of programs of 64 bits.
     const how = flags | O_LARGEFILE;
-    const opened = this.#onPath(async (call, lookup) => this.#openPath(call, path, how, mode, lookup));
+    const opened = this.#onPath((call) => this.#openPath(call, path, how, mode));
     return opened.then((file) => this.#install(file));
   }
 
@@ -322,13 +331,7 @@ export class Process implements Credentials {
   }
 
   /** path_openat */
-  async #openPath(
-    call: Call,
-    path: string,
-    flags: number,
-    mode: number,
-    lookup: LookupFlags,
-  ): Promise<OpenFile> {
+  async #openPath(call: Call, path: string, flags: number, mode: number): Promise<OpenFile> {
     const { names, changes } = this.#machine;
     const creates = (flags & constants.O_CREAT) !== 0;
     const isExclusive = creates && (flags & constants.O_EXCL) !== 0;
@@ -336,15 +339,13 @@ export class Process implements Credentials {
     let from = this.#directory;
     let rest = path;
     for (const depth = { links: 0 }; depth.links <= LINKS_MAX; ) {
-      const last = await names.parent(call, from, rest, lookup);
+      const last = await names.parent(call, from, rest);
       const { parent, kind, hasSlash } = last;
       if (creates && (kind !== 'name' || hasSlash)) throw new KernelError('EISDIR');
-      if (kind !== 'name')
-        return this.#openFound(call, await names.find(call, from, rest, true, lookup), flags);
-      const how = isExclusive ? { ...lookup, asks: true } : lookup;
-      const fast = isExclusive ? null : await names.cached(call, parent, last.name, how);
+      if (kind !== 'name') return this.#openFound(call, await names.find(call, from, rest, true), flags);
+      const fast = isExclusive ? null : await names.cached(call, parent, last.name);
       const isFound = fast !== null && (fast.inode !== null || !creates);
-      const found = isFound ? { dentry: fast } : await changes.openName(call, last, flags, mode, how);
+      const found = isFound ? { dentry: fast } : await changes.openName(call, last, flags, mode, isExclusive);
       if ('created' in found) return this.#checkCreated(call, found.created);
       const { dentry } = found;
       const inode = call.pin(dentry.inode);
@@ -625,8 +626,7 @@ export class Process implements Credentials {
   }
 
   #stat(path: string, follows: boolean): Promise<Inode64> {
-    return this.#onPath(async (call, flags) => {
-      const { inode } = await this.#find(call, path, follows, flags);
+    return this.#at(path, follows, async (call, { inode }) => {
       return this.#attributes(call, inode);
     });
   }
@@ -643,8 +643,7 @@ export class Process implements Credentials {
 
   /** @param mode bits of R_OK, W_OK and X_OK */
   access(path: string, mode: number): Promise<void> {
-    return this.#onPath(async (call, flags) => {
-      const { inode } = await this.#find(call, path, true, flags);
+    return this.#at(path, true, async (call, { inode }) => {
       await this.#machine.client.checkAccess(call, inode, mode);
     });
   }
@@ -673,9 +672,9 @@ export class Process implements Credentials {
     modified: bigint | 'now' | null,
     follows = true,
   ): Promise<void> {
-    return this.#onPath(async (call, flags) => {
+    return this.#onPath(async (call) => {
       if (accessed === null && modified === null) return;
-      const { inode } = await this.#find(call, path, follows, flags);
+      const { inode } = await this.#find(call, path, follows);
       await this.#setTimes(call, inode, accessed, modified);
     });
   }
@@ -709,9 +708,9 @@ export class Process implements Credentials {
   }
 
   truncate(path: string, sizeBytes: number): Promise<void> {
-    return this.#onPath(async (call, flags) => {
+    return this.#onPath(async (call) => {
       if (sizeBytes < 0) throw new KernelError('EINVAL');
-      const { inode } = await this.#find(call, path, true, flags);
+      const { inode } = await this.#find(call, path, true);
       if (inode.isDirectory) throw new KernelError('EISDIR');
       if (!inode.isFile) throw new KernelError('EINVAL');
       await this.#machine.client.checkAccess(call, inode, MAY.write);
@@ -720,8 +719,7 @@ export class Process implements Credentials {
   }
 
   #change(path: string, follows: boolean, change: AttributeChange): Promise<void> {
-    return this.#onPath(async (call, flags) => {
-      const { inode, dentry } = await this.#find(call, path, follows, flags);
+    return this.#at(path, follows, async (call, { inode, dentry }) => {
       await setAttributes(this.#machine.client, call, inode, change, dentry);
     });
   }
@@ -757,45 +755,43 @@ export class Process implements Credentials {
   }
 
   #make(path: string, what: NewName, check: () => void = () => undefined): Promise<void> {
-    return this.#onPath(async (call, flags) => {
+    return this.#onPath(async (call) => {
       check();
-      await this.#machine.changes.make(call, await this.#parent(call, path, flags), what, flags);
+      await this.#machine.changes.make(call, await this.#parent(call, path), what);
     });
   }
 
   link(path: string, newPath: string, follows = false): Promise<void> {
-    return this.#onPath(async (call, flags) => {
-      const { inode } = await this.#find(call, path, follows, flags);
-      await this.#machine.changes.link(call, inode, await this.#parent(call, newPath, flags), flags);
+    return this.#at(path, follows, async (call, { inode }) => {
+      await this.#machine.changes.link(call, inode, await this.#parent(call, newPath));
     });
   }
 
   unlink(path: string): Promise<void> {
-    return this.#onPath(async (call, flags) =>
-      this.#machine.changes.remove(call, await this.#parent(call, path, flags), false, flags),
+    return this.#onPath(async (call) =>
+      this.#machine.changes.remove(call, await this.#parent(call, path), false),
     );
   }
 
   rmdir(path: string): Promise<void> {
-    return this.#onPath(async (call, flags) =>
-      this.#machine.changes.remove(call, await this.#parent(call, path, flags), true, flags),
+    return this.#onPath(async (call) =>
+      this.#machine.changes.remove(call, await this.#parent(call, path), true),
     );
   }
 
   /** @param how flags of renameat2 */
   rename(path: string, newPath: string, how = 0): Promise<void> {
-    return this.#onPath(async (call, flags) => {
+    return this.#onPath(async (call) => {
       const others = RENAME_NOREPLACE | RENAME_WHITEOUT;
       const isTwice = (how & RENAME_EXCHANGE) !== 0 && (how & others) !== 0;
       if ((how & ~(others | RENAME_EXCHANGE)) !== 0 || isTwice) throw new KernelError('EINVAL');
-      const [from, to] = [await this.#parent(call, path, flags), await this.#parent(call, newPath, flags)];
-      await this.#machine.changes.rename(call, from, to, how, flags);
+      const [from, to] = [await this.#parent(call, path), await this.#parent(call, newPath)];
+      await this.#machine.changes.rename(call, from, to, how);
     });
   }
 
   readlink(path: string): Promise<string> {
-    return this.#onPath(async (call, flags) => {
-      const { inode } = await this.#find(call, path, false, flags);
+    return this.#at(path, false, async (call, { inode }) => {
       if (!inode.isSymlink) throw new KernelError('EINVAL');
       return this.#machine.names.readLink(call, inode);
     });
@@ -829,8 +825,7 @@ export class Process implements Credentials {
   // Extended attributes.
 
   getxattr(path: string, name: string): Promise<Buffer> {
-    return this.#onPath(async (call, flags) => {
-      const { inode } = await this.#find(call, path, true, flags);
+    return this.#at(path, true, async (call, { inode }) => {
       await this.#checkXattr(call, inode, name, MAY.read);
       const body = [words(XATTR_BYTES_MAX, 0), nameWithZero(name)];
       return this.#xattr(call, inode, OPCODE.getxattr, body);
@@ -838,16 +833,14 @@ export class Process implements Credentials {
   }
 
   listxattr(path: string, follows = true): Promise<string[]> {
-    return this.#onPath(async (call, flags) => {
-      const { inode } = await this.#find(call, path, follows, flags);
+    return this.#at(path, follows, async (call, { inode }) => {
       const reply = await this.#xattr(call, inode, OPCODE.listxattr, [words(XATTR_BYTES_MAX, 0)]);
       return reply.toString('utf8').split('\0').slice(0, -1);
     });
   }
 
   setxattr(path: string, name: string, value: Uint8Array, how = 0): Promise<void> {
-    return this.#onPath(async (call, flags) => {
-      const { inode } = await this.#find(call, path, true, flags);
+    return this.#at(path, true, async (call, { inode }) => {
       await this.#checkXattr(call, inode, name, MAY.write);
       await inode.lock.exclusive(async () => {
         const isAcl = name.startsWith('system.posix_acl_');
@@ -861,8 +854,7 @@ export class Process implements Credentials {
   }
 
   removexattr(path: string, name: string): Promise<void> {
-    return this.#onPath(async (call, flags) => {
-      const { inode } = await this.#find(call, path, true, flags);
+    return this.#at(path, true, async (call, { inode }) => {
       await this.#checkXattr(call, inode, name, MAY.write);
       await inode.lock.exclusive(async () => {
         await this.#xattr(call, inode, OPCODE.removexattr, [nameWithZero(name)]);
