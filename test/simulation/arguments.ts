@@ -12,8 +12,7 @@ export const USAGE = `Runs simulated servers with the real cores, and faults fro
   npm run simulate -- --seed 17 --trace  one run, with a line for everything that happens
   npm run simulate:replicas              groups of replicas: leases, disks, members (--layer replica)
   npm run simulate -- --script FILE      plays a script (test/simulation/lease-script.ts has the language)
-  npm run simulate -- --scale [--quick]  load per server with 10, 100 and 1,000 servers
-  npm run simulate -- --fairness         who wins when several servers want one lease
+  npm run simulate -- --fairness [--quick]   who wins when several servers want one lease
 
 Which runs:
   --layer lease|claim|replica   one layer only; claim is leases that clients hold, replica is groups of replicas. The
@@ -41,9 +40,9 @@ Of a failing seed of the lease layer the simplest run is looked for that fails a
 1 if a rule is broken, 2 if the command line or a script is mistaken.
 `;
 
-/** Seeds to run, and how; `script`, `scale` and `fairness` run something else. */
+/** Seeds to run, and how; `script` and `fairness` run something else. */
 export interface Arguments {
-  readonly mode: 'seeds' | 'script' | 'scale' | 'fairness';
+  readonly mode: 'seeds' | 'script' | 'fairness';
   readonly layers: readonly Layer[];
   readonly seed: number | null;
   readonly count: number;
@@ -60,7 +59,7 @@ export interface Arguments {
 const COUNT_MAX = Number.MAX_SAFE_INTEGER;
 const JOBS_MAX = 1024;
 const LAYERS = Object.keys(LAYER_RUNS) as Layer[];
-const MODES = ['scale', 'fairness'] as const;
+const MODES = ['fairness'] as const;
 
 type Reader = (text: string, option: string) => LeaseRunOptions;
 

@@ -7,7 +7,6 @@ import { leaseRun } from './lease-run.ts';
 import { scriptRead } from './lease-scenarios.ts';
 import { scriptPlay } from './lease-script.ts';
 import { coverageMissing, coverageTable } from './replica-coverage.ts';
-import { scalePrint } from './scale.ts';
 import { ScriptError } from './script-words.ts';
 import { type LayerCounts, type SeedFailure, seedsRun } from './seeds.ts';
 import { simpler } from './shrink.ts';
@@ -140,8 +139,6 @@ async function main(parsed: Arguments): Promise<number> {
   switch (parsed.mode) {
     case 'script':
       return scriptFilePlay(parsed.script);
-    case 'scale':
-      return scalePrint(parsed.quick);
     case 'fairness':
       return fairnessPrint(parsed.quick);
     case 'seeds':

@@ -1,5 +1,5 @@
 /**
- * What one server has to do as a cluster grows: cells of three members each, at random among all servers,
+ * `npm run bench:growth [-- --quick]`: what one server has to do as a cluster grows: cells of three members each, at random among all servers,
  * a thousand cells for every server. No server may have more to do in a cluster of a thousand than in one
  * of ten, and a lease may not cost more messages. A calm network; exclusion is watched by counting.
  */
@@ -8,7 +8,6 @@ import { Prng } from '../../base/prng.ts';
 import type { LeaseAction, LeaseEvent } from '../../lease/actions.ts';
 import { LeaseHost } from '../../lease/host.ts';
 import type { LeaseEnvelope, LeaseMessage } from '../../lease/messages.ts';
-import { Violation } from './violation.ts';
 
 const MEMBERS = 3;
 const LEASE_MS = 2000;
@@ -18,12 +17,12 @@ const RECOVERY_MS = LEASE_MS + 2 * CLOCK_SKEW_MAX_MS;
 /** Time goes in steps of the delay of every message. */
 const STEP_MS = 1;
 
-export interface ScaleOptions {
+interface Size {
   readonly servers: number;
   readonly cellsPerServer: number;
 }
 
-export interface ScaleResult {
+interface Result {
   readonly cells: number;
   readonly held: number;
   /** Leases acquired or renewed while it was measured, which is half a lease long. */
@@ -117,14 +116,14 @@ class Cluster {
     this.rounds++;
     const holder = this.holders[cell] as number;
     if (holder >= 0 && holder !== index && (this.untilMs[cell] as number) > this.nowMs) {
-      throw new Violation(`L1: cell ${cell} is held by ${this.ids[holder]} and ${this.ids[index]}`);
+      throw new Error(`L1: cell ${cell} is held by ${this.ids[holder]} and ${this.ids[index]}`);
     }
     this.holders[cell] = index;
     this.untilMs[cell] = untilMs;
   }
 }
 
-export function scaleMeasure({ servers, cellsPerServer }: ScaleOptions): ScaleResult {
+function measure({ servers, cellsPerServer }: Size): Result {
   const cells = servers * cellsPerServer;
   const cluster = new Cluster(servers, cells);
   const dice = new Prng(servers);
@@ -168,22 +167,20 @@ function membersDraw(dice: Prng, servers: number): number[] {
 }
 
 /** Spread of a list: standard deviation as a share of the mean, and the largest as a multiple of it. */
-export function spreadOf(values: readonly number[]): { mean: number; max: number; deviation: number } {
+function spreadOf(values: readonly number[]): { mean: number; max: number; deviation: number } {
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length;
   return { mean, max: values.reduce((a, b) => Math.max(a, b)) / mean, deviation: Math.sqrt(variance) / mean };
 }
 
-/** @returns the exit code */
-export function scalePrint(quick: boolean): number {
-  const cellsPerServer = quick ? 50 : 1000;
+function print(cellsPerServer: number): void {
   console.log('Load of one server over half a lease, of renewals; messages sent and received');
   console.log(
     'servers      cells       held  messages/round  per server  largest/mean  deviation/mean   took',
   );
   for (const servers of [10, 100, 1000]) {
     const beganMs = performance.now();
-    const { cells, held, rounds, messages, loads } = scaleMeasure({ servers, cellsPerServer });
+    const { cells, held, rounds, messages, loads } = measure({ servers, cellsPerServer });
     const { mean, max, deviation } = spreadOf(loads);
     const columns = [
       String(servers).padStart(7),
@@ -197,5 +194,6 @@ export function scalePrint(quick: boolean): number {
     ];
     console.log(columns.join(' '));
   }
-  return 0;
 }
+
+print(process.argv.includes('--quick') ? 50 : 1000);
