@@ -13,7 +13,7 @@ import { SERVERS } from './fixture.ts';
 import { assertSound } from './soundness.ts';
 
 const NAMES = ['a', 'b', 'c'];
-const RUNS = isLong ? 150 : 50;
+const RUNS = isLong ? 150 : 30;
 
 const name = fc.constantFrom(...NAMES);
 const names = fc.array(name, { minLength: 1, maxLength: 3 });

@@ -49,7 +49,7 @@ export async function begin(store: FileStore, file: FileId, objectBytes: number,
 export function storeConformance(
   name: string,
   make: () => Promise<StoreFixture>,
-  fuzzRuns = isLong ? 40 : 10,
+  fuzzRuns = isLong ? 40 : 6,
 ): void {
   describe(name, () => {
     let fixture: StoreFixture | null = null;

@@ -12,7 +12,7 @@ import { isLong, SERVERS_OF_FORM } from '../long.ts';
 import { Mirror } from './mirror.ts';
 import { mountPairsOver, noMounts, transports, transportsOfForm } from './mounts.ts';
 
-const STEPS = Number(process.env.STEPS ?? (isLong ? 150 : 50));
+const STEPS = Number(process.env.STEPS ?? (isLong ? 150 : 35));
 const SEED = Number(process.env.SEED ?? Math.floor(Math.random() * 1_000_000));
 const TTL_MS = 150;
 const CACHES = [

@@ -259,7 +259,7 @@ test('the pace of a disk is that of its fastest write, and of all at the same ti
   assert.equal(pace.underWay, 0);
 });
 
-storeConformance('disk store that writes directly', () => DiskFixture.make({ directWrites: ALL_DIRECT }), 10);
+storeConformance('disk store that writes directly', () => DiskFixture.make({ directWrites: ALL_DIRECT }));
 
 describe('a disk store that writes directly', () => {
   let disk: AlignedDisk;

@@ -22,7 +22,7 @@ import { BASIC_WORKLOADS } from './workloads/all.ts';
  */
 const { seeds, seconds, gap } = isLong
   ? { seeds: 300, seconds: 60, gap: {} }
-  : { seeds: 24, seconds: 5, gap: { gapMs: 900 } };
+  : { seeds: 16, seconds: 5, gap: { gapMs: 900 } };
 /** Of a seed, on average, in all of its time. */
 const FAULTS_MIN = 3;
 /** Of each mount. */
