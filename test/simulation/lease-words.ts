@@ -6,18 +6,8 @@ import { ServerWords } from './script-words.ts';
 export type Kind = LeaseMessage['kind'];
 
 const KINDS: readonly Kind[] = [
-  'read',
-  'query',
-  'write',
-  'ack-read',
-  'ack-write',
-  'nack-read',
-  'nack-write',
-  'refused-read',
-  'refused-write',
-  'wrong-view',
-  'learn',
-  'release',
+  ...(['read', 'query', 'write', 'ack-read', 'ack-write', 'nack-read', 'nack-write'] as const),
+  ...(['refused-read', 'refused-write', 'wrong-view', 'learn', 'release'] as const),
 ];
 
 /** One line of a script of the lease layer. */

@@ -12,7 +12,7 @@ import { assert } from '../../base/assert.ts';
 import type { Incarnation, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import { ClockCourse, microsecond } from './clock-course.ts';
-import { EventQueue } from './event-queue.ts';
+import { EventHeap } from './event-heap.ts';
 
 /** One life of a server. Called only while the server is up and not paused. */
 export interface Process<Message> {
@@ -115,6 +115,13 @@ interface Server<Message> {
   readonly clock: ClockCourse;
 }
 
+/** Of two things at one moment, the one that was scheduled first comes first. */
+interface Scheduled {
+  readonly atMs: number;
+  readonly order: number;
+  readonly run: () => void;
+}
+
 const EVENTS_MAX = 2_000_000_000;
 
 /** True time at the beginning of every run; exact lease clocks show the same. */
@@ -145,11 +152,13 @@ export class World<Message> {
   readonly #aim: () => ServerId | null;
   readonly #verbose: boolean;
   readonly #describe: (message: Message) => string;
-  readonly #queue = new EventQueue<Message>();
+  readonly #queue = new EventHeap<Scheduled>();
   /** Cut links, counted because cuts overlap; index from · n + to. */
   readonly #cuts: Uint16Array;
   /** Faults scheduled before a `heal` do not strike after it. */
   #storm = 0;
+  /** How much was scheduled, and how much of it has happened. */
+  #scheduled = 0;
   #events = 0;
 
   constructor(options: WorldOptions<Message>) {
@@ -312,8 +321,7 @@ export class World<Message> {
   /** Sends a message; the network does with it what it likes. */
   send(from: ServerId, to: ServerId, message: Message): void {
     this.counts.messages++;
-    const sender = this.#index(from);
-    const receiver = this.#index(to);
+    const receiver = this.#server(to);
     if (this.intercept !== null) {
       const envelope = { from, to, message };
       const verdict = this.intercept(envelope);
@@ -324,16 +332,17 @@ export class World<Message> {
       }
     }
     const { loss, duplication } = this.faults;
-    const isCut = (this.#cuts[sender * this.#servers.length + receiver] as number) > 0;
+    const isCut = (this.#cuts[this.#link(from, to)] as number) > 0;
     if (isCut || (loss > 0 && this.prng.chance(loss))) {
       this.counts.lost++;
       if (this.#verbose) this.#noteMessage(from, from, to, message, ', lost');
       return;
     }
-    this.#queue.deliver(this.nowMs + this.#delayMs(), sender, receiver, message);
+    const deliver = () => this.#deliver(from, receiver, message);
+    this.at(this.nowMs + this.#delayMs(), deliver);
     if (duplication > 0 && this.prng.chance(duplication)) {
       this.counts.duplicated++;
-      this.#queue.deliver(this.nowMs + this.#delayMs(), sender, receiver, message);
+      this.at(this.nowMs + this.#delayMs(), deliver);
     }
   }
 
@@ -349,7 +358,7 @@ export class World<Message> {
 
   /** Directed runs: delivers a message now, held or made up. */
   inject(envelope: Envelope<Message>): void {
-    this.#deliver(this.#server(envelope.from), this.#server(envelope.to), envelope.message);
+    this.#deliver(envelope.from, this.#server(envelope.to), envelope.message);
   }
 
   /** Cuts one direction of one link. What is already under way arrives. */
@@ -393,14 +402,14 @@ export class World<Message> {
     return microsecond(delayMinMs + this.prng.next() * (delayMaxMs - delayMinMs));
   }
 
-  #deliver(from: Server<Message>, server: Server<Message>, message: Message): void {
+  #deliver(from: ServerId, server: Server<Message>, message: Message): void {
     if (server.process === null) return;
     if (server.pausedUntilMs > this.nowMs) {
       server.waiting.push(() => this.#deliver(from, server, message));
       return;
     }
-    if (this.#verbose) this.#noteMessage(server.id, from.id, server.id, message, '');
-    server.process.message(from.id, message);
+    if (this.#verbose) this.#noteMessage(server.id, from, server.id, message, '');
+    server.process.message(from, message);
     this.#after(server);
   }
 
@@ -482,31 +491,19 @@ export class World<Message> {
 
   /** Runs something at a moment of true time. */
   at(atMs: number, run: () => void): void {
-    this.#queue.run(Math.max(atMs, this.nowMs), run);
+    this.#queue.push({ atMs: Math.max(atMs, this.nowMs), order: this.#scheduled++, run });
   }
 
   /** Lets time pass. @returns whether `stop` became true before `untilMs` */
   runUntil(untilMs: number, stop: () => boolean = NEVER): boolean {
     if (stop()) return true;
     const queue = this.#queue;
-    while (queue.firstMs() <= untilMs) {
-      const next = queue.pop();
-      assert(next.atMs >= this.nowMs, 'Time does not go back');
+    while ((queue.first?.atMs ?? Infinity) <= untilMs) {
+      const { atMs, run } = queue.pop();
+      assert(atMs >= this.nowMs, 'Time does not go back');
       assert(++this.#events < EVENTS_MAX, 'A run ends');
-      this.nowMs = next.atMs;
-      const { kind, from, to, token, message, run } = next;
-      queue.recycle(next);
-      if (kind === 'deliver') {
-        this.#deliver(
-          this.#servers[from] as Server<Message>,
-          this.#servers[to] as Server<Message>,
-          message as Message,
-        );
-      } else if (kind === 'tick') {
-        this.#tick(this.#servers[to] as Server<Message>, token);
-      } else {
-        run?.();
-      }
+      this.nowMs = atMs;
+      run();
       if (stop()) return true;
     }
     this.nowMs = untilMs;
@@ -552,7 +549,7 @@ export class World<Message> {
     const token = ++server.tickToken;
     const clockMs = server.clock.readMs(this.nowMs);
     const waitMs = Math.max(0, (wakeMs - clockMs) / (1 + server.clock.slew));
-    this.#queue.tick(this.nowMs + waitMs + this.#lateMs(), server.index, token);
+    this.at(this.nowMs + waitMs + this.#lateMs(), () => this.#tick(server, token));
   }
 
   #lateMs(): number {
