@@ -1,6 +1,7 @@
 /** What the seeds of the form that runs with every change must have met together. */
 import { FAST_PATHS } from './fast-paths.ts';
-import { FAULTS, type Fault } from './faults.ts';
+import type { Fault } from './fault.ts';
+import { FAULTS } from './faults.ts';
 import type { Workload } from './workload.ts';
 import { WORKLOADS } from './workloads/all.ts';
 

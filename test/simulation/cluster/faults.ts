@@ -1,35 +1,17 @@
 import type { Prng } from '../../../base/prng.ts';
 import { DISK_FAULTS } from './disk/disk-faults.ts';
+import { ANYWHERE, type Fault, fault } from './fault.ts';
 import { FAIR, FOUL, STORM, type Weather } from './network.ts';
 import type { ClusterShape, SimulatedCluster } from './simulated-cluster.ts';
 import type { SimulatedProcess } from './simulated-process.ts';
 import type { SimulatedServer } from './simulated-server.ts';
 
-/** Something that goes wrong with a cluster for a while. */
-export interface Fault {
-  readonly name: string;
-  /** How often it is drawn, relative to the others. */
-  readonly weight: number;
-  /** It happens where there are workloads of mounts, which demand it, and not in other runs. */
-  readonly isOfMountWork?: true;
-  /** A cluster of this shape can meet it; unless this is given, each can. */
-  readonly fits?: (shape: ClusterShape) => boolean;
-  /**
-   * Begins it, and schedules its end with `cluster.later`; `cluster.heal()` ends it, too.
-   *
-   * @param draw of this one fault
-   * @returns whether it happened; then `cluster.tell` has a sentence that says what
-   */
-  inject(cluster: SimulatedCluster, draw: Prng, durationMs: number): boolean;
-}
-
-const hasClients = ({ clients }: ClusterShape): boolean => clients > 0;
-const hasMounts = ({ mounts }: ClusterShape): boolean => mounts > 0;
+const OF_CLIENTS = { fits: ({ clients }: ClusterShape) => clients > 0 };
+const OF_MOUNTS = { fits: ({ mounts }: ClusterShape) => mounts > 0 };
 /** Of faults that happen where there are workloads of mounts. */
 const OF_MOUNT_WORK = {
-  weight: 1,
   isOfMountWork: true,
-  fits: ({ mounts, hasMountWork: works }: ClusterShape): boolean => mounts > 0 && works === true,
+  fits: ({ mounts, hasMountWork: works }: ClusterShape) => mounts > 0 && works === true,
 } as const;
 /** Three leases, for which a mount keeps its locks, and some time more. */
 const AWAY_MS_MIN = 6_500;
@@ -80,119 +62,80 @@ function killed(
 }
 
 export const FAULTS: readonly Fault[] = [
-  {
-    name: 'kill',
-    weight: 2,
-    inject: (cluster, draw, durationMs) => killed(cluster, draw.pick(cluster.servers), draw, durationMs, ''),
-  },
-  {
-    name: 'power',
-    weight: 2,
-    inject(cluster, _draw, durationMs) {
-      if (cluster.servers.some((server) => !server.hasStarted && !server.isRetired)) return false;
-      if (cluster.weak.isRetired) return false;
-      cluster.weak.losePower();
-      cluster.tell(`${cluster.weak.id} loses its power, for ${seconds(durationMs)}`);
-      cluster.restartLater(cluster.weak, durationMs);
-      return true;
-    },
-  },
-  {
-    name: 'pause',
-    weight: 2,
-    inject(cluster, draw, durationMs) {
-      const { process, runs } = draw.pick(cluster.servers);
-      return runs && process !== null && paused(cluster, process, durationMs);
-    },
-  },
-  {
-    name: 'pause-client',
-    weight: 1,
-    fits: hasClients,
-    inject: (cluster, draw, durationMs) => paused(cluster, draw.pick(cluster.clients), durationMs),
-  },
-  {
-    name: 'kill-client',
-    weight: 1,
-    fits: hasClients,
-    inject(cluster, draw) {
-      const index = draw.integer(0, cluster.clients.length - 1);
-      const client = cluster.clients[index];
-      client?.end();
-      cluster.tell(`${client?.name} is killed, and another client starts`);
-      cluster.startClient(index);
-      return true;
-    },
-  },
-  {
-    name: 'pause-mount',
-    weight: 2,
-    fits: hasMounts,
-    inject: (cluster, draw, durationMs) => paused(cluster, draw.pick(cluster.machines).daemon, durationMs),
-  },
-  {
-    ...OF_MOUNT_WORK,
-    name: 'lose-mount',
-    inject(cluster, draw) {
-      // Longer than its sessions, and than the leases of its locks.
-      const durationMs = AWAY_MS_MIN + draw.next() * AWAY_MS_MIN;
-      const { daemon } = draw.pick(cluster.machines);
-      if (draw.chance(0.5)) return paused(cluster, daemon, durationMs);
-      const cut = ofLinks(() => {
-        cutBetween(cluster, daemon.name, cluster.serverIds, 0);
-        return `${daemon.name} reaches no server`;
-      });
-      return cut(cluster, draw, durationMs);
-    },
-  },
-  {
-    name: 'kill-mount',
-    weight: 2,
-    fits: hasMounts,
-    inject(cluster, draw) {
-      const machine = draw.pick(cluster.machines);
-      cluster.tell(`${machine.name} is killed, and another machine mounts`);
-      cluster.replaceMachine(machine);
-      return true;
-    },
-  },
-  {
-    ...OF_MOUNT_WORK,
-    name: 'remount',
-    inject(cluster, draw) {
-      const machine = draw.pick(cluster.machines);
-      cluster.tell(`${machine.name} is unmounted in good order, and mounts anew`);
-      cluster.remountMachine(machine);
-      return true;
-    },
-  },
-  {
-    ...OF_MOUNT_WORK,
-    name: 'memory-pressure',
-    inject(cluster, draw) {
-      const { kernel, model, name } = draw.pick(cluster.machines);
-      cluster.tell(`the kernel of ${name} forgets names and inodes that are not in use`);
-      cluster.time.after(0, kernel, () => model.shrink());
-      return true;
-    },
-  },
-  {
-    ...OF_MOUNT_WORK,
-    name: 'power-of-all',
-    weight: 3,
-    fits: ({ losesAllPower }) => losesAllPower === true,
-    inject(cluster, draw) {
+  fault('kill', 2, ANYWHERE, (cluster, draw, durationMs) =>
+    killed(cluster, draw.pick(cluster.servers), draw, durationMs, ''),
+  ),
+  fault('power', 2, ANYWHERE, (cluster, _draw, durationMs) => {
+    if (cluster.servers.some((server) => !server.hasStarted && !server.isRetired)) return false;
+    if (cluster.weak.isRetired) return false;
+    cluster.weak.losePower();
+    cluster.tell(`${cluster.weak.id} loses its power, for ${seconds(durationMs)}`);
+    cluster.restartLater(cluster.weak, durationMs);
+    return true;
+  }),
+  fault('pause', 2, ANYWHERE, (cluster, draw, durationMs) => {
+    const { process, runs } = draw.pick(cluster.servers);
+    return runs && process !== null && paused(cluster, process, durationMs);
+  }),
+  fault('pause-client', 1, OF_CLIENTS, (cluster, draw, durationMs) =>
+    paused(cluster, draw.pick(cluster.clients), durationMs),
+  ),
+  fault('kill-client', 1, OF_CLIENTS, (cluster, draw) => {
+    const index = draw.integer(0, cluster.clients.length - 1);
+    const client = cluster.clients[index];
+    client?.end();
+    cluster.tell(`${client?.name} is killed, and another client starts`);
+    cluster.startClient(index);
+    return true;
+  }),
+  fault('pause-mount', 2, OF_MOUNTS, (cluster, draw, durationMs) =>
+    paused(cluster, draw.pick(cluster.machines).daemon, durationMs),
+  ),
+  fault('lose-mount', 1, OF_MOUNT_WORK, (cluster, draw) => {
+    // Longer than its sessions, and than the leases of its locks.
+    const durationMs = AWAY_MS_MIN + draw.next() * AWAY_MS_MIN;
+    const { daemon } = draw.pick(cluster.machines);
+    if (draw.chance(0.5)) return paused(cluster, daemon, durationMs);
+    const cut = ofLinks(() => {
+      cutBetween(cluster, daemon.name, cluster.serverIds, 0);
+      return `${daemon.name} reaches no server`;
+    });
+    return cut(cluster, draw, durationMs);
+  }),
+  fault('kill-mount', 2, OF_MOUNTS, (cluster, draw) => {
+    const machine = draw.pick(cluster.machines);
+    cluster.tell(`${machine.name} is killed, and another machine mounts`);
+    cluster.replaceMachine(machine);
+    return true;
+  }),
+  fault('remount', 1, OF_MOUNT_WORK, (cluster, draw) => {
+    const machine = draw.pick(cluster.machines);
+    cluster.tell(`${machine.name} is unmounted in good order, and mounts anew`);
+    cluster.remountMachine(machine);
+    return true;
+  }),
+  fault('memory-pressure', 1, OF_MOUNT_WORK, (cluster, draw) => {
+    const { kernel, model, name } = draw.pick(cluster.machines);
+    cluster.tell(`the kernel of ${name} forgets names and inodes that are not in use`);
+    cluster.time.after(0, kernel, () => model.shrink());
+    return true;
+  }),
+  fault(
+    'power-of-all',
+    3,
+    { ...OF_MOUNT_WORK, fits: ({ losesAllPower }) => losesAllPower === true },
+    (cluster, draw) => {
       // What a sync must not answer too early is lost in the moment behind its answer.
       if (draw.chance(0.5)) cluster.losePowerEverywhere();
       else cluster.atNextSync(() => cluster.losePowerEverywhere());
       return true;
     },
-  },
-  {
-    name: 'isolate-mount',
-    weight: 2,
-    fits: hasMounts,
-    inject: ofLinks((cluster, draw) => {
+  ),
+  fault(
+    'isolate-mount',
+    2,
+    OF_MOUNTS,
+    ofLinks((cluster, draw) => {
       const { daemon } = draw.pick(cluster.machines);
       const from = cluster.serverIds.filter(() => draw.chance(0.8));
       const to = cluster.serverIds.filter(() => draw.chance(0.8));
@@ -200,21 +143,23 @@ export const FAULTS: readonly Fault[] = [
       for (const id of to) cluster.network.cut(daemon.name, id);
       return `${daemon.name} does not reach ${to.join()} and is not reached by ${from.join()},`;
     }),
-  },
-  {
-    name: 'isolate',
-    weight: 1,
-    inject: ofLinks((cluster, draw) => {
+  ),
+  fault(
+    'isolate',
+    1,
+    ANYWHERE,
+    ofLinks((cluster, draw) => {
       const { id } = draw.pick(cluster.servers);
       const oneWay = draw.integer(0, 2);
       cutBetween(cluster, id, cluster.everyone, oneWay);
       return `${id} ${WAYS[oneWay]} all others,`;
     }),
-  },
-  {
-    name: 'part',
-    weight: 2,
-    inject: ofLinks((cluster, draw) => {
+  ),
+  fault(
+    'part',
+    2,
+    ANYWHERE,
+    ofLinks((cluster, draw) => {
       const server = draw.pick(cluster.servers);
       // Either a server loses the other servers alone, or each machine is on one of two sides.
       if (draw.chance(0.5)) {
@@ -226,49 +171,47 @@ export const FAULTS: readonly Fault[] = [
       for (const one of side) cutBetween(cluster, one, others, 0);
       return `[${[...side]}] and [${others}] do not reach each other,`;
     }),
-  },
-  {
-    name: 'slow-link',
-    weight: 2,
-    inject: ofLinks((cluster, draw) => {
+  ),
+  fault(
+    'slow-link',
+    2,
+    ANYWHERE,
+    ofLinks((cluster, draw) => {
       const { id } = draw.pick(cluster.servers);
       const slow = cluster.everyone.filter((other) => other !== id && !draw.chance(0.4));
       for (const other of slow) cluster.network.slow(id, other, 5 + draw.next() * 300);
       return slow.length === 0 ? null : `messages from ${id} to ${slow.join()} are slow`;
     }, 2),
-  },
-  {
-    name: 'cut',
-    weight: 1,
-    inject: ofLinks((cluster, draw) => {
+  ),
+  fault(
+    'cut',
+    1,
+    ANYWHERE,
+    ofLinks((cluster, draw) => {
       const { id } = draw.pick(cluster.servers);
       const other = draw.pick(cluster.everyone.filter((name) => name !== id));
       const oneWay = draw.integer(0, 2);
       cutBetween(cluster, id, [other], oneWay);
       return `${id} ${WAYS[oneWay]} ${other},`;
     }),
-  },
-  { name: 'foul', weight: 2, inject: weather(FOUL, 'requests and answers are lost or late') },
+  ),
+  fault('foul', 2, ANYWHERE, weather(FOUL, 'requests and answers are lost or late')),
   ...DISK_FAULTS,
 ];
 
 /** Those that runs meet which name them, too: too many for all runs. */
 export const NAMED_FAULTS: readonly Fault[] = [
   ...FAULTS,
-  {
-    name: 'kill-answering',
-    weight: 2,
-    inject(cluster, draw, durationMs) {
-      cluster.http.atNextChange = (origin) => {
-        // Then what the disks have of the change is all that is known of it.
-        if (draw.chance(0.3)) return cluster.killEverywhere(draw);
-        const server = cluster.servers.find((one) => one.origin === origin);
-        killed(cluster, server, draw, durationMs, ' as it answers');
-      };
-      return true;
-    },
-  },
-  { name: 'storm', weight: 2, inject: weather(STORM, 'every tenth request or answer is lost or late') },
+  fault('kill-answering', 2, ANYWHERE, (cluster, draw, durationMs) => {
+    cluster.http.atNextChange = (origin) => {
+      // Then what the disks have of the change is all that is known of it.
+      if (draw.chance(0.3)) return cluster.killEverywhere(draw);
+      const server = cluster.servers.find((one) => one.origin === origin);
+      killed(cluster, server, draw, durationMs, ' as it answers');
+    };
+    return true;
+  }),
+  fault('storm', 2, ANYWHERE, weather(STORM, 'every tenth request or answer is lost or late')),
 ];
 
 function weather(changed: Weather, what: string): Fault['inject'] {

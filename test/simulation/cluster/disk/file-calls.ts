@@ -17,25 +17,23 @@ const runs: Performed['perform'] = (_disk, _args, run) => run();
 
 const ofPath: Performed = { access: 'read', paths: [0], perform: runs };
 const ofDescriptor: Performed = { access: 'read', paths: [], perform: runs };
+
+/** A call that changes files. @param paths which arguments name them */
+const writing = (paths: readonly number[], perform: Performed['perform']): Performed => ({
+  ...{ access: 'write', paths, perform },
+});
+
+// Memory has nothing to sync.
 const syncing: Performed = {
-  access: 'sync',
-  paths: [],
-  perform: (disk, [fd]) => {
-    // Memory has nothing to sync.
-    disk.files.synced(fd as number);
-  },
+  ...{ access: 'sync', paths: [], perform: (disk, [fd]) => disk.files.synced(fd as number) },
 };
 
-const removing: Performed = {
-  access: 'write',
-  paths: [0],
-  perform: (disk, [file], run) => {
-    const found = realFiles.statSync(file as string, { throwIfNoEntry: false });
-    const value = disk.files.names([file as string], file as string, run);
-    if (found?.isFile() === true) disk.shrink(found.size);
-    return value;
-  },
-};
+const removing = writing([0], (disk, [file], run) => {
+  const found = realFiles.statSync(file as string, { throwIfNoEntry: false });
+  const value = disk.files.names([file as string], file as string, run);
+  if (found?.isFile() === true) disk.shrink(found.size);
+  return value;
+});
 
 /** @returns whether an `open` makes files, and whether it empties those that there are */
 function opening(flags: unknown): { makes: boolean; empties: boolean } {
@@ -76,10 +74,8 @@ const lengthOf = (data: unknown): number => {
 };
 
 /** `writeFile` and `appendFile`, of a path or of a descriptor. */
-const writingWhole = (flag: string): Performed => ({
-  access: 'write',
-  paths: [0],
-  perform: (disk, [file, data, options], run) => {
+const writingWhole = (flag: string): Performed =>
+  writing([0], (disk, [file, data, options], run) => {
     const given = typeof options === 'object' && options !== null ? (options as Record<string, unknown>) : {};
     if (typeof file === 'number') {
       write(disk, file, null, lengthOf(data), 'write');
@@ -92,8 +88,7 @@ const writingWhole = (flag: string): Performed => ({
     disk.files.synced(fd);
     realFiles.closeSync(fd);
     return value;
-  },
-});
+  });
 
 /** By the name of the synchronous form, without `Sync`. */
 const PERFORMED: Readonly<Record<string, Performed>> = {
@@ -108,38 +103,25 @@ const PERFORMED: Readonly<Record<string, Performed>> = {
   read: ofDescriptor,
   fsync: syncing,
   fdatasync: syncing,
-  mkdir: {
-    access: 'write',
-    paths: [0],
-    perform: (disk, [file], run) => {
-      const made = [path.resolve(file as string)];
-      // Those above it, which `recursive` makes.
-      while (inodeAt(path.dirname(made[0] as string)) === null) made.unshift(path.dirname(made[0] as string));
-      return disk.files.names(made, null, run);
-    },
-  },
-  rename: {
-    access: 'write',
-    paths: [0, 1],
-    perform: (disk, args, run) => {
-      const [from, to] = args as [string, string];
-      return disk.files.names([from, to], to, run);
-    },
-  },
+  mkdir: writing([0], (disk, [file], run) => {
+    const made = [path.resolve(file as string)];
+    // Those above it, which `recursive` makes.
+    while (inodeAt(path.dirname(made[0] as string)) === null) made.unshift(path.dirname(made[0] as string));
+    return disk.files.names(made, null, run);
+  }),
+  rename: writing([0, 1], (disk, args, run) => {
+    const [from, to] = args as [string, string];
+    return disk.files.names([from, to], to, run);
+  }),
   rm: removing,
   rmdir: removing,
   unlink: removing,
-  copyFile: {
-    access: 'write',
-    paths: [0, 1],
-    perform: (disk, [, to], run) => disk.files.names([to as string], null, run),
-  },
+  copyFile: writing([0, 1], (disk, [, to], run) => disk.files.names([to as string], null, run)),
   writeFile: writingWhole('w'),
   appendFile: writingWhole('a'),
   statfs: { ...ofPath, perform: (disk) => disk.space },
   open: {
-    access: 'read',
-    paths: [0],
+    ...ofPath,
     perform: (disk, [file, flags], run) => {
       const fd = open(disk, file as string, flags, run) as number;
       disk.opened(fd);
@@ -153,33 +135,20 @@ const PERFORMED: Readonly<Record<string, Performed>> = {
       return run();
     },
   },
-  write: {
-    access: 'write',
-    paths: [],
-    perform: (disk, args, run) => {
-      const [fd, data, offset, length, position] = args;
-      const count = typeof length === 'number' ? length : lengthOf(data) - Number(offset ?? 0);
-      const at = typeof data === 'string' ? offset : position;
-      write(disk, fd as number, at, typeof data === 'string' ? lengthOf(data) : count, 'write');
-      return run();
-    },
-  },
-  writev: {
-    access: 'write',
-    paths: [],
-    perform: (disk, [fd, buffers, position], run) => {
-      write(disk, fd as number, position, lengthOf(buffers), 'writev');
-      return run();
-    },
-  },
-  ftruncate: {
-    access: 'write',
-    paths: [],
-    perform: (disk, [fd, sizeBytes], run) => {
-      cut(disk, fd as number, Number(sizeBytes ?? 0));
-      return run();
-    },
-  },
+  write: writing([], (disk, [fd, data, offset, length, position], run) => {
+    const count = typeof length === 'number' ? length : lengthOf(data) - Number(offset ?? 0);
+    const at = typeof data === 'string' ? offset : position;
+    write(disk, fd as number, at, typeof data === 'string' ? lengthOf(data) : count, 'write');
+    return run();
+  }),
+  writev: writing([], (disk, [fd, buffers, position], run) => {
+    write(disk, fd as number, position, lengthOf(buffers), 'writev');
+    return run();
+  }),
+  ftruncate: writing([], (disk, [fd, sizeBytes], run) => {
+    cut(disk, fd as number, Number(sizeBytes ?? 0));
+    return run();
+  }),
 };
 
 /** Calls that a simulated process may make. */

@@ -61,6 +61,17 @@ async function outcomes(play: (machine: Machine) => Promise<string>, draws = 40)
   return [...seen].sort();
 }
 
+/** Plays the life of one process to a loss of power. @param shown what is there afterwards */
+function outcomesOfLoss(
+  life: (at: (name: string) => string) => void,
+  shown: (machine: Machine) => string = (machine) => machine.text('a'),
+): Promise<string[]> {
+  return outcomes(async (machine) => {
+    await machine.run('power', life);
+    return shown(machine);
+  });
+}
+
 function syncDirectory(directory: string): void {
   const fd = fs.openSync(directory, 'r');
   fs.fsyncSync(fd);
@@ -72,6 +83,17 @@ function writeSynced(file: string, text: string): void {
   fs.writeFileSync(file, text, { flush: true });
   syncDirectory(path.dirname(file));
 }
+
+function opened(file: string, use: (fd: number) => void): void {
+  const fd = fs.openSync(file, 'r+');
+  use(fd);
+  fs.closeSync(fd);
+}
+
+const overwrite = (file: string, text: string): void =>
+  opened(file, (fd) => fs.writeSync(fd, Buffer.from(text), 0, text.length, 0));
+
+const textOrNone = (machine: Machine): string => (machine.has('a') ? machine.text('a') : 'none');
 
 test('a killed process leaves all that it wrote', async () => {
   const seen = await outcomes(async (machine) => {
@@ -85,74 +107,54 @@ test('a killed process leaves all that it wrote', async () => {
 });
 
 test('a loss of power takes what was not synced, or leaves it', async () => {
-  const seen = await outcomes(async (machine) => {
-    await machine.run('power', (at) => {
-      writeSynced(at('a'), 'synced');
-      const fd = fs.openSync(at('a'), 'r+');
-      fs.writeSync(fd, Buffer.from('SYN'), 0, 3, 0);
-      fs.closeSync(fd);
-    });
-    return machine.text('a');
+  const seen = await outcomesOfLoss((at) => {
+    writeSynced(at('a'), 'synced');
+    overwrite(at('a'), 'SYN');
   });
   assert.deepEqual(seen, ['SYNced', 'synced']);
 });
 
 test('sectors are written each by itself', async () => {
-  const [one, other] = ['a'.repeat(1_024), 'b'.repeat(1_024)];
-  const seen = await outcomes(async (machine) => {
-    await machine.run('power', (at) => {
-      writeSynced(at('a'), one);
-      const fd = fs.openSync(at('a'), 'r+');
-      fs.writeSync(fd, Buffer.from(other), 0, other.length, 0);
-      fs.closeSync(fd);
-    });
-    const text = machine.text('a');
-    return `${text[0]}${text[511]}${text[512]}${text[1_023]}`;
-  });
+  const seen = await outcomesOfLoss(
+    (at) => {
+      writeSynced(at('a'), 'a'.repeat(1_024));
+      overwrite(at('a'), 'b'.repeat(1_024));
+    },
+    (machine) => [0, 511, 512, 1_023].map((place) => machine.text('a')[place]).join(''),
+  );
   assert.deepEqual(seen, ['aaaa', 'aabb', 'bbaa', 'bbbb']);
 });
 
 test('what was cut off without a sync may come back', async () => {
-  const seen = await outcomes(async (machine) => {
-    await machine.run('power', (at) => {
-      writeSynced(at('a'), '0123456789');
-      const fd = fs.openSync(at('a'), 'r+');
-      fs.ftruncateSync(fd, 4);
-      fs.closeSync(fd);
-    });
-    return machine.text('a');
+  const seen = await outcomesOfLoss((at) => {
+    writeSynced(at('a'), '0123456789');
+    opened(at('a'), (fd) => fs.ftruncateSync(fd, 4));
   });
   assert.deepEqual(seen, ['0123', '0123456789']);
 });
 
 test('a file whose directory was not synced may lose its name, though its bytes were', async () => {
-  const seen = await outcomes(async (machine) => {
-    await machine.run('power', (at) => fs.writeFileSync(at('a'), 'synced', { flush: true }));
-    return machine.has('a') ? machine.text('a') : 'none';
-  });
+  const seen = await outcomesOfLoss((at) => fs.writeFileSync(at('a'), 'synced', { flush: true }), textOrNone);
   assert.deepEqual(seen, ['none', 'synced']);
 });
 
 test('a rename that was not synced is done or undone as a whole', async () => {
-  const seen = await outcomes(async (machine) => {
-    await machine.run('power', (at) => {
+  const seen = await outcomesOfLoss(
+    (at) => {
       writeSynced(at('a'), 'former');
       fs.writeFileSync(at('a.new'), 'latter', { flush: true });
       fs.renameSync(at('a.new'), at('a'));
-    });
-    return `${machine.text('a')}${machine.has('a.new') ? ' new' : ''}`;
-  });
+    },
+    (machine) => `${machine.text('a')}${machine.has('a.new') ? ' new' : ''}`,
+  );
   assert.deepEqual(seen, ['former', 'former new', 'latter']);
 });
 
 test('a removal that was not synced may be undone', async () => {
-  const seen = await outcomes(async (machine) => {
-    await machine.run('power', (at) => {
-      writeSynced(at('a'), 'synced');
-      fs.unlinkSync(at('a'));
-    });
-    return machine.has('a') ? machine.text('a') : 'none';
-  });
+  const seen = await outcomesOfLoss((at) => {
+    writeSynced(at('a'), 'synced');
+    fs.unlinkSync(at('a'));
+  }, textOrNone);
   assert.deepEqual(seen, ['none', 'synced']);
 });
 
@@ -160,9 +162,7 @@ test('what was synced after a kill stays synced', async () => {
   const seen = await outcomes(async (machine) => {
     await machine.run('kill', (at) => {
       writeSynced(at('a'), 'synced');
-      const fd = fs.openSync(at('a'), 'r+');
-      fs.writeSync(fd, Buffer.from('SYN'), 0, 3, 0);
-      fs.closeSync(fd);
+      overwrite(at('a'), 'SYN');
     });
     await machine.run('power', () => undefined);
     return machine.text('a');
@@ -270,12 +270,12 @@ test('a sync that fails does so once, and what it was of is gone with the next p
   const seen = await outcomes(async (machine) => {
     await machine.run('kill', (at) => {
       writeSynced(at('a'), 'synced');
-      const fd = fs.openSync(at('a'), 'r+');
-      fs.writeSync(fd, Buffer.from('SYN'), 0, 3, 0);
+      overwrite(at('a'), 'SYN');
       machine.disk.failNext('sync');
-      assert.throws(() => fs.fdatasyncSync(fd), { code: 'EIO' });
-      fs.fdatasyncSync(fd);
-      fs.closeSync(fd);
+      opened(at('a'), (fd) => {
+        assert.throws(() => fs.fdatasyncSync(fd), { code: 'EIO' });
+        fs.fdatasyncSync(fd);
+      });
     });
     return machine.text('a');
   });

@@ -18,6 +18,8 @@ const THINK_MS_MAX = 60;
 
 type Action = (program: ClientProgram) => Promise<unknown>;
 
+const action = (weight: number, name: string, act: Action) => ({ weight, name, act });
+
 const placeOf = ({ draw }: ClientProgram) => ({ volume: VOLUME, path: `/f${draw.integer(1, NAMES)}` });
 const bytesOf = ({ draw }: ClientProgram): Uint8Array => Buffer.alloc(draw.integer(1, WRITE_BYTES_MAX), 'q');
 
@@ -32,66 +34,51 @@ const withFile =
 const write = (file: FileHandle, at: number | 'append', program: ClientProgram): Promise<unknown> =>
   file.write(at, bytesOf(program), program.patience());
 
-const ACTIONS: readonly { readonly weight: number; readonly name: string; readonly act: Action }[] = [
-  {
-    weight: 4,
-    name: 'write',
-    act: withFile((file, program) => write(file, program.draw.integer(0, OFFSET_MAX), program)),
-  },
-  { weight: 3, name: 'append', act: withFile((file, program) => write(file, 'append', program)) },
-  {
-    // As open(2) with O_TRUNC, a few writes, and close.
-    weight: 4,
-    name: 'rewrite',
-    act: withFile(async (file, program) => {
-      await file.truncate(0, CALL);
-      for (let pieces = program.draw.integer(1, 3); pieces > 0; pieces--)
-        await write(file, 'append', program);
-      if (program.draw.chance(0.7)) await file.settle(CALL);
-    }),
-  },
-  {
-    weight: 2,
-    name: 'truncate',
-    act: withFile((file, program) => file.truncate(program.draw.integer(0, OFFSET_MAX), program.patience())),
-  },
-  {
-    weight: 2,
-    name: 'unlink',
-    act: (program) => program.client.command({ kind: 'unlink', place: placeOf(program) }, program.patience()),
-  },
-  {
-    weight: 2,
-    name: 'rename',
-    act: (program) => {
-      const [from, to] = [placeOf(program), placeOf(program)];
-      return program.client.command({ kind: 'rename', from, to, mode: 'replace' }, program.patience());
-    },
-  },
-  {
-    weight: 1,
-    name: 'link',
-    act: async (program) => {
-      const { inode } = await program.client.resolve(VOLUME, placeOf(program).path, CALL);
-      await program.client.command({ kind: 'link', inode, place: placeOf(program) }, program.patience());
-    },
-  },
-  {
-    weight: 1,
-    name: 'restore',
-    act: async ({ client, draw }) => {
-      const query = { kind: 'trash', volume: VOLUME, path: '/', after: null, countMax: 20 } as const;
-      const { files } = await client.query(query, CALL);
-      if (files.length === 0) return;
-      await client.command({ kind: 'trash-restore', volume: VOLUME, inode: draw.pick(files).inode }, CALL);
-    },
-  },
-  {
-    weight: 2,
-    name: 'empty',
-    act: ({ client }) => client.command({ kind: 'trash-empty', volume: VOLUME, countMax: 100 }, CALL),
-  },
-  { weight: 3, name: 'usage', act: look },
+/** As open(2) with O_TRUNC, a few writes, and close. */
+const rewrite = withFile(async (file, program) => {
+  await file.truncate(0, CALL);
+  for (let pieces = program.draw.integer(1, 3); pieces > 0; pieces--) await write(file, 'append', program);
+  if (program.draw.chance(0.7)) await file.settle(CALL);
+});
+
+const truncate = withFile((file, program) =>
+  file.truncate(program.draw.integer(0, OFFSET_MAX), program.patience()),
+);
+
+const ACTIONS = [
+  action(
+    4,
+    'write',
+    withFile((file, program) => write(file, program.draw.integer(0, OFFSET_MAX), program)),
+  ),
+  action(
+    3,
+    'append',
+    withFile((file, program) => write(file, 'append', program)),
+  ),
+  action(4, 'rewrite', rewrite),
+  action(2, 'truncate', truncate),
+  action(2, 'unlink', (program) =>
+    program.client.command({ kind: 'unlink', place: placeOf(program) }, program.patience()),
+  ),
+  action(2, 'rename', (program) => {
+    const [from, to] = [placeOf(program), placeOf(program)];
+    return program.client.command({ kind: 'rename', from, to, mode: 'replace' }, program.patience());
+  }),
+  action(1, 'link', async (program) => {
+    const { inode } = await program.client.resolve(VOLUME, placeOf(program).path, CALL);
+    await program.client.command({ kind: 'link', inode, place: placeOf(program) }, program.patience());
+  }),
+  action(1, 'restore', async ({ client, draw }) => {
+    const query = { kind: 'trash', volume: VOLUME, path: '/', after: null, countMax: 20 } as const;
+    const { files } = await client.query(query, CALL);
+    if (files.length === 0) return;
+    await client.command({ kind: 'trash-restore', volume: VOLUME, inode: draw.pick(files).inode }, CALL);
+  }),
+  action(2, 'empty', ({ client }) =>
+    client.command({ kind: 'trash-empty', volume: VOLUME, countMax: 100 }, CALL),
+  ),
+  action(3, 'usage', look),
 ];
 
 const DRAWN = weighted(ACTIONS);
