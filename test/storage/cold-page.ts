@@ -4,11 +4,15 @@ import Database from 'better-sqlite3';
 
 const PAGE_BYTES = 4096;
 
-/** Overwrites a page of a closed catalog that nothing reads when the database is opened: the last leaf of its inodes. */
-export function damageColdPage(file: string): void {
+/**
+ * Overwrites a page of a closed database that nothing reads when it is opened.
+ *
+ * @param table whose last leaf it is: by itself one of the catalog
+ */
+export function damageColdPage(file: string, table: 'inodes' | 'objects' = 'inodes'): void {
   const database = new Database(file, { readonly: true });
-  const leaf = "SELECT MAX(pageno) FROM dbstat WHERE name = 'inodes' AND pagetype = 'leaf'";
-  const number = database.prepare(leaf).pluck().get() as number;
+  const leaf = "SELECT MAX(pageno) FROM dbstat WHERE name = ? AND pagetype = 'leaf'";
+  const number = database.prepare(leaf).pluck().get(table) as number;
   database.close();
   assert.ok(number > 2, 'The table has more pages than its root');
   const fd = fs.openSync(file, 'r+');

@@ -9,10 +9,10 @@ import { DiskStore } from '../../server/storage/disk-store.ts';
 import { diskFileOps } from '../../server/storage/file-ops.ts';
 import { FolderError } from '../../server/storage/folder-error.ts';
 import { setAside } from '../../server/storage/set-aside.ts';
-import { fileId } from '../conformance/store.ts';
+import { begin, epoch, fileId, NO_SESSIONS, pattern } from '../conformance/store.ts';
 import { damageColdPage } from './cold-page.ts';
-import { FILE_IDS, modelOf, openCatalog, type Said, writeUntilKilled } from './crash-writer.ts';
-import { FOLDER, temporaryFolder } from './stores.ts';
+import { FILE_IDS, modelOf, OBJECT_BYTES, openCatalog, type Said, writeUntilKilled } from './crash-writer.ts';
+import { DiskFixture, FOLDER, temporaryFolder } from './stores.ts';
 
 const NO_SPACE = Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
 
@@ -239,4 +239,20 @@ describe('a damaged data folder', () => {
     // As an operator who starts it once more as it was.
     await assert.rejects(use(folder, { bootId: 'another boot' }), isDamaged);
   });
+});
+
+test('a damaged page of the index that nothing reads is found by a start that is to find damage', async () => {
+  const fixture = await DiskFixture.make();
+  const file = fileId(1);
+  await begin(fixture.store, file, OBJECT_BYTES);
+  const write = { kind: 'write', offset: 0, bytes: pattern(OBJECT_BYTES * 500, 1), modifiedNs: 1n } as const;
+  await fixture.store.apply(file, epoch(1), 1, write, NO_SESSIONS);
+  await fixture.close();
+  damageColdPage(path.join(fixture.path, 'index.db'), 'objects');
+  await fixture.open();
+  await fixture.close();
+  const folder = DataFolder.open(fixture.path, { ...FOLDER, rebuild: true });
+  await assert.rejects(DiskStore.open(folder), isDamaged);
+  folder.close();
+  fs.rmSync(fixture.path, { recursive: true });
 });
