@@ -38,7 +38,7 @@ Exit code 1: a seed violates a rule; 2: a mistake on the command line.
   --cache NAME     of mounts: ${CACHES.join(', ')}
   --workload A,B   ${wrapped(WORKLOADS.map(({ name }) => name))}
                    What is not given of these six is drawn from the seed.
-  --faults A,B     ${wrapped(NAMED_FAULTS.map(({ name }) => name))} (all but the last two)
+  --faults A,B     ${wrapped(NAMED_FAULTS.map(({ name }) => name))} (all but the last three)
   --gap TIME       between two faults, at the most (drawn from the seed)
   --calm           without faults
   --shrink         makes a failing run short, and prints it as a story

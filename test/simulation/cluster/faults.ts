@@ -211,6 +211,16 @@ export const NAMED_FAULTS: readonly Fault[] = [
     };
     return true;
   }),
+  // Nothing of the start needs the page: the server meets it while it runs.
+  fault('damaged-page', 2, ANYWHERE, (cluster, _draw, durationMs) => {
+    const { weak } = cluster;
+    if (cluster.servers.some((server) => !server.hasStarted)) return false;
+    weak.kill();
+    weak.hasDamagedPage = cluster.time.asHost(() => weak.disk.damageNames());
+    cluster.tell(`${weak.id} is killed for ${seconds(durationMs)}, and a page of its catalog is damaged`);
+    cluster.restartLater(weak, durationMs);
+    return weak.hasDamagedPage;
+  }),
   fault('storm', 2, ANYWHERE, weather(STORM, 'every tenth request or answer is lost or late')),
 ];
 

@@ -351,6 +351,7 @@ export class SimulatedCluster {
     for (const server of this.servers) {
       this.checkServer(server);
       server.disk.repair();
+      if (server.hasDamagedPage) server.rebuilds = true;
       // Its store may be over, which an operator ends.
       if (server.disk.hasFailed || server.rebuilds) server.kill();
       this.#restart(server);

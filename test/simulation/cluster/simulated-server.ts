@@ -52,6 +52,8 @@ export class SimulatedServer {
   starts = 0;
   /** It is started so that it begins anew where it finds its folder damaged. */
   rebuilds = false;
+  /** A page of its catalog was damaged, which it may not have met yet. */
+  hasDamagedPage = false;
   /** Why it ended by itself, if it did. */
   failure: unknown = null;
   /** It was removed from its cluster, and is not started again. */

@@ -187,7 +187,7 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
   damage: (words) => {
     const [server, path] = [words.next('a server'), words.next('a path')];
     if (path === 'database') return async (stage) => void stage.server(server).disk.rotDatabase(new Prng(1));
-    if (path === 'names') return async (stage) => stage.server(server).disk.damageNames();
+    if (path === 'names') return async (stage) => void stage.server(server).disk.damageNames();
     const object = words.natural('an object');
     return (stage) => stage.damage(server, path, object);
   },

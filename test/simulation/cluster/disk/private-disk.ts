@@ -120,9 +120,14 @@ export class PrivateDisk implements SimulatedDisk {
     return name;
   }
 
-  /** Damages the root of the catalog's names while no process has it open; its log, which may have a newer one, is copied back before. */
-  damageNames(): void {
+  /**
+   * Damages the root of the catalog's names while no process has it open; its log, which may have a newer one, is copied back before.
+   *
+   * @returns whether there is a catalog
+   */
+  damageNames(): boolean {
     const file = path.join(this.folder, 'catalog.db');
+    if (this.#sizeOf('catalog.db') === 0) return false;
     const database = new Database(file, { fileMustExist: true });
     const root = database.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'entries'").pluck().get();
     database.close();
@@ -131,6 +136,7 @@ export class PrivateDisk implements SimulatedDisk {
     const fd = realFiles.openSync(file, 'r+');
     realFiles.writeSync(fd, Buffer.from([0xff]), 0, 1, ((root as number) - 1) * PAGE_BYTES);
     realFiles.closeSync(fd);
+    return true;
   }
 
   #names(): string[] {
