@@ -117,6 +117,8 @@ export class LocalCatalogService implements CatalogService {
   #executing = false;
   /** Up to which version members of the catalog knew commands, in this life of the server. Their disks do not serve an earlier release. */
   readonly #seenVersions = new Map<ServerId, number>();
+  /** Members that the catalog is about to have. */
+  readonly #changes = new Set<readonly ServerId[]>();
 
   constructor(parts: CatalogServiceParts) {
     this.#parts = parts;
@@ -273,9 +275,32 @@ export class LocalCatalogService implements CatalogService {
     return found;
   }
 
+  /** @throws ServiceError `precondition-failed` where one of them was removed from the cluster */
   async changeMembers(members: readonly ServerId[]): Promise<View> {
     await this.#primary();
-    return this.#parts.driver.changeMembers(members);
+    const { driver, subject } = this.#parts;
+    const { servers } = subject.query({ kind: 'servers', counts: false }) as QueryResults['servers'];
+    const out = servers.find(({ id, state }) => state === 'out' && members.includes(id as ServerId));
+    if (out !== undefined) throw new ServiceError('precondition-failed', `Server ${out.id} is removed`);
+    // From here to the first step of the change nothing is awaited: no removal comes between.
+    this.#changes.add(members);
+    try {
+      return await driver.changeMembers(members);
+    } finally {
+      this.#changes.delete(members);
+    }
+  }
+
+  /** A server that holds the catalog, or is to hold it, is not removed: the catalog would have a member that is gone for good. */
+  #removalRefusal(command: Command): ServiceError | null {
+    if (command.kind !== 'server-remove' || command.dead) return null;
+    const { id } = command;
+    const holders: readonly string[] = [...viewVoters(this.#view), ...[...this.#changes].flat()];
+    if (!holders.includes(id)) return null;
+    return new ServiceError(
+      'precondition-failed',
+      `Server ${id} holds a replica of the catalog, or is to hold one: drain it first, and wait until the catalog has moved`,
+    );
   }
 
   status(): { primary: ServerId | null; epoch: number; seq: number; members: readonly ServerId[] } {
@@ -366,7 +391,8 @@ export class LocalCatalogService implements CatalogService {
           nowNs,
           placement: (replicas, servers) => this.#parts.placement(replicas, servers),
           capacity: (servers) => this.#parts.capacity?.(servers) ?? Number.POSITIVE_INFINITY,
-          refusal: ({ cache }) => this.#parts.recaller.refusal(cache),
+          refusal: ({ cache, command }) =>
+            this.#parts.recaller.refusal(cache) ?? this.#removalRefusal(command),
           fencesSessions: this.#notUpgraded(SESSIONS_VERSION).length === 0,
         },
       );

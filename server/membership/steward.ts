@@ -297,7 +297,12 @@ export class Steward {
   async #moveCatalog(standings: readonly ServerStanding[]): Promise<void> {
     const members = this.#parts.catalogMembers();
     const inCount = standings.filter(({ state, gone }) => state === 'in' && !gone).length;
-    const count = catalogReplicasWanted(this.#parts.catalogReplicasFirst, members.length, inCount);
+    const leaving = new Set(standings.flatMap(({ id, state }) => (state === 'in' ? [] : [id])));
+    // A member may not have registered yet.
+    const known = new Set([...members, ...standings.map(({ id }) => id)]);
+    const stayingCount = [...known].filter((id) => !leaving.has(id)).length;
+    const first = this.#parts.catalogReplicasFirst;
+    const count = catalogReplicasWanted({ first, now: members.length, inCount, stayingCount });
     const wanted = wantedMembers({ inode: 0, members }, standings, count);
     if (isSame(wanted, members)) return;
     const retry = this.#retries.get(0);

@@ -59,18 +59,27 @@ export function wantedMembers(
 /** Numbers of the catalog's replicas to which a cluster grows that began with fewer than the first of them. */
 const CATALOG_REPLICAS = [3, 5];
 
+interface CatalogServers {
+  /** How many held the catalog in the beginning. */
+  readonly first: number;
+  /** How many hold it now. */
+  readonly now: number;
+  /** Servers that are neither draining nor out, nor away for long. */
+  readonly inCount: number;
+  /** Servers that are neither draining nor out. */
+  readonly stayingCount: number;
+}
+
 /**
  * How many servers are to hold the catalog: as many as in the beginning, and where those were too few to survive a failure, as
- * many more as there are servers for. What has grown does not shrink: a server that is away for a time takes no replica with it.
- *
- * @param first how many held it in the beginning
- * @param now how many hold it now
- * @param inCount servers that are neither draining nor out, nor away for long
+ * many more as there are servers for. What has grown does not shrink: a server that is away for a time takes no replica with it. A server
+ * that is drained does where no other can take it, as long as there are enough to survive a failure.
  */
-export function catalogReplicasWanted(first: number, now: number, inCount: number): number {
+export function catalogReplicasWanted({ first, now, inCount, stayingCount }: CatalogServers): number {
   const [least = first] = CATALOG_REPLICAS;
-  if (first >= least) return first;
-  return Math.max(first, now, ...CATALOG_REPLICAS.filter((count) => count <= inCount));
+  const grown = CATALOG_REPLICAS.filter((count) => count <= inCount);
+  const wanted = first >= least ? first : Math.max(first, now, ...grown);
+  return stayingCount >= least ? Math.min(wanted, stayingCount) : wanted;
 }
 
 /** @returns at most `count` of the servers: those out of reach go first, then who shares a zone, then the fullest */

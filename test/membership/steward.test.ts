@@ -128,6 +128,23 @@ test('the catalog shrinks with the cluster, and grows again', async (t) => {
   assert.deepEqual(world.catalogMembers, ['s1', 's2', 's4']);
 });
 
+test('the catalog leaves a draining server also where no other can take it, as long as three hold it', async (t) => {
+  const world = new World(5);
+  t.after(() => world.steward.close());
+  const turn = async (id: string) => {
+    world.run({ kind: 'server-state', id, state: 'draining' });
+    await world.steward.turn();
+  };
+  await turn('s5');
+  assert.deepEqual(world.catalogMembers, ['s1', 's2', 's3', 's4']);
+  await turn('s4');
+  await turn('s3');
+  assert.deepEqual(world.catalogMembers, ['s1', 's2', 's3'], 'Two survive no failure');
+  world.run({ kind: 'server-state', id: 's5', state: 'in' });
+  await world.steward.turn();
+  assert.deepEqual(world.catalogMembers, ['s1', 's2', 's5']);
+});
+
 test('the catalog of a cluster that began with one server is on three once there are three, and on five of five', async (t) => {
   const world = new World(1, ['s1', 's2']);
   t.after(() => world.steward.close());

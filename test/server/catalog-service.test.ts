@@ -14,11 +14,14 @@ import { patientWorld } from '../patient-world.ts';
 
 type Executed = ReturnType<CatalogServiceParts['subject']['execute']>;
 
+/** A change of members takes so many turns of the event loop. */
+const CHANGE_TURNS = 50;
+
 /** A service of a primary that commits whatever is executed. */
 function serviceOf(
   execute: (
     requests: readonly CommandRequest[],
-    context: Pick<CommandContext, 'nowNs' | 'fencesSessions'>,
+    context: Pick<CommandContext, 'nowNs' | 'fencesSessions' | 'refusal'>,
   ) => Executed,
   batches: Uint8Array[] = [],
   replicated: () => Promise<void> = nextTurn,
@@ -42,13 +45,16 @@ function serviceOf(
       status: () => ({ seq: 0 }),
       onRole: () => () => undefined,
       flush: () => Promise.resolve(),
+      changeMembers: async () => {
+        for (let turn = 0; turn < CHANGE_TURNS; turn++) await nextTurn();
+      },
       submit: async ({ body }: { body: Uint8Array }) => {
         batches.push(body);
         await replicated();
         return { seq: batches.length, result: new Uint8Array(0) };
       },
     },
-    recaller: { isHeld: () => false, block: () => undefined, release: () => undefined },
+    recaller: { refusal: () => null, isHeld: () => false, block: () => undefined, release: () => undefined },
     subject: {
       ready: () => Promise.resolve(),
       record: () => ({ view: { number: 1, members } }),
@@ -130,6 +136,37 @@ test('sessions are of two kinds once all members of the catalog were seen with a
     [false, false, true, true],
     'While it is away, and was not seen, it may be of an earlier release',
   );
+});
+
+test('a server that holds the catalog, or is about to, is not removed, and one that was removed does not come to hold it', async () => {
+  const outcome = { kind: 'done', result: {} } as unknown as Outcome;
+  const refused: (string | undefined)[] = [];
+  const service = serviceOf(
+    ([request], { refusal }) => {
+      refused.push(request === undefined ? 'nothing' : refusal?.(request)?.code);
+      return { body: Buffer.from('x'), outcomes: [outcome], touched: [[]] };
+    },
+    [],
+    nextTurn,
+    new Map([['b', 6]]),
+    () => undefined,
+    () => ({ servers: [{ id: 'd', state: 'out' }] }),
+  );
+  const ids = (...names: string[]) => names as ServerId[];
+  let number = 0;
+  const remove = (id: string, dead = false) =>
+    service.execute({ session: 1, number: ++number, command: { kind: 'server-remove', id, dead } });
+  await remove('b');
+  await remove('b', true);
+  await remove('c');
+  await assert.rejects(service.changeMembers(ids('a', 'd')), { code: 'precondition-failed' });
+  const changing = service.changeMembers(ids('a', 'c'));
+  await nextTurn();
+  await remove('c');
+  await changing;
+  await remove('c');
+  const wanted = ['precondition-failed', undefined, undefined, 'precondition-failed', undefined];
+  assert.deepEqual(refused, wanted);
 });
 
 test('the commit of a batch is prepared while others execute it, when it has left', async () => {
