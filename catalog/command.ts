@@ -4,7 +4,7 @@ import type { ServerId } from '../base/ids.ts';
 import type { Command, CommandOf, CommandRequest, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
 import { noteAccesses } from './commands/accesses.ts';
 import { removeXattr, setAttributes, setXattr } from './commands/attributes.ts';
-import { bear, reserveInodes } from './commands/births.ts';
+import { bear, reserveInodes, voidInodes } from './commands/births.ts';
 import {
   link,
   makeDirectory,
@@ -223,6 +223,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return collect(tables, command, atNs);
     case 'reserve-inodes':
       return reserveInodes(tables, command, atNs);
+    case 'void-inodes':
+      return voidInodes(tables, command);
     case 'bear':
       return bear(tables, command, atNs);
     case 'forgo':

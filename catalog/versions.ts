@@ -11,7 +11,7 @@ import type { Command } from '../wire/catalog-api.ts';
  * 4: access times. 5: members of reserved numbers; the contents of files that are removed together; access times
  * that were not set since; U+FFFD in names; sessions of two kinds, by whether they name when they began; pinned
  * writes; voters of named leases that change; files that are created with contents in place of others; renames that leave a
- * whiteout. 6: members of files that are planned.
+ * whiteout. 6: members of files that are planned; reservations that are ended.
  */
 export const COMMANDS_VERSION = 6;
 
@@ -27,7 +27,7 @@ export const REPLACEMENTS_VERSION = 5;
 /** The first version whose servers go by views of the voters of named leases. */
 export const VOTERS_VERSION = 5;
 
-/** The first version whose servers keep which servers are to become members of files. */
+/** The first version whose servers keep which servers are to become members of files, and end reservations of numbers. */
 export const PLANS_VERSION = 6;
 
 /** By which version a command came. A new command needs a line here. */
@@ -75,6 +75,7 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'replace-with-contents': 5,
   'rename-whiteout': 5,
   'plan-members': 6,
+  'void-inodes': 6,
 };
 
 /**

@@ -43,6 +43,7 @@ const COMMANDS: { readonly [Kind in Command['kind']]: (command: CommandOf<Kind>)
   rename,
   'rename-whiteout': rename,
   'reserve-inodes': ({ count }) => `reserve ${count} numbers for files`,
+  'void-inodes': ({ inodes }) => `end the reservation of ${inodes.length} numbers`,
   'unlink-files': removeFiles,
   'unlink-fenced': removeFiles,
   'note-accesses': ({ accesses }) => `tell of ${accesses.length} reads`,

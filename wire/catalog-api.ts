@@ -149,6 +149,15 @@ export const Command = Type.Union([
       Type.Object({ accessedNs: Nanoseconds, modifiedNs: Nanoseconds, changedNs: Nanoseconds }),
     ),
   }),
+  /**
+   * Ends reservations of numbers by which no file was made, and none can be from then on: contents that were stored by them go with the next
+   * garbage. Numbers that are not reserved for `owner`, or were used, are passed over.
+   */
+  Type.Object({
+    kind: Type.Literal('void-inodes'),
+    owner: Inode,
+    inodes: Type.Array(Inode, { minItems: 1, maxItems: RESERVED_NUMBERS_MAX }),
+  }),
   /** Numbers for files that are to be borne or made by who knows `owner`, a random number; those that nobody uses are void after a while. */
   Type.Object({
     kind: Type.Literal('reserve-inodes'),
@@ -820,6 +829,8 @@ export interface CommandResults {
     readonly atNs?: string;
   };
   readonly 'reserve-inodes': { readonly first: number };
+  /** Those that were reserved until now. */
+  readonly 'void-inodes': { readonly voided: readonly number[] };
   readonly bear: BearResult;
   readonly forgo: Record<string, never>;
   readonly 'pin-write': {

@@ -33,6 +33,13 @@ export function reserveInodes(
   return { first };
 }
 
+export function voidInodes(
+  tables: Tables,
+  { owner, inodes }: CommandOf<'void-inodes'>,
+): CommandResults['void-inodes'] {
+  return { voided: inodes.filter((inode) => tables.numbers.takeReserved(owner, inode)) };
+}
+
 /** From now on nothing can come of what was reserved too long before. */
 export function forgetReservations(tables: Tables, atNs: string): void {
   tables.numbers.forgetReserved((BigInt(atNs) - RESERVED_NS).toString());

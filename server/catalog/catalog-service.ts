@@ -57,6 +57,8 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'set-replicas',
   'set-voters',
 ]);
+/** Commands that servers of this release give by themselves; none of them came before plans. */
+const UNASKED: ReadonlySet<Command['kind']> = new Set(['plan-members', 'void-inodes']);
 type CommandResult = CommandResults[Command['kind']];
 /** Commands whose answers tell the times of the directories in which they have changed names. */
 const TIMED = [
@@ -174,7 +176,7 @@ export class LocalCatalogService implements CatalogService {
   #assertUnderstood(command: Command): void {
     const version = commandVersion(command);
     if (version === 1) return;
-    const older = command.kind === 'plan-members' ? this.#withoutPlans() : this.#olderThan(version);
+    const older = UNASKED.has(command.kind) ? this.#withoutPlans() : this.#olderThan(version);
     if (older.length === 0) return;
     const runs = older.length === 1 ? `Server ${older[0]} runs` : `Servers ${older.join(', ')} run`;
     throw new ServiceError(

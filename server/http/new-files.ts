@@ -52,6 +52,14 @@ export type Received =
 
 /** With these a staged file gets no name: it is of no use any more. */
 const REFUSALS: ReadonlySet<ErrorCode> = new Set(['quota-exceeded', 'precondition-failed']);
+/** How the catalog refuses to give contents a name: others have the name by now, or its directory is gone. */
+const NAMELESS: ReadonlySet<ErrorCode> = new Set([
+  ...REFUSALS,
+  'exists',
+  'not-found',
+  'is-directory',
+  'not-directory',
+]);
 /** Such a file is collected in the next round. */
 const LONG_AGO_NS = '0';
 
@@ -304,13 +312,32 @@ export class NewFiles {
         return nullIfOutdated(error);
       });
     };
-    const result = await changeUnder(this.#gateway, path, conditions, true, change);
+    const result = await changeUnder(this.#gateway, path, conditions, true, change).catch(
+      async (error: unknown) => {
+        if (error instanceof ServiceError && NAMELESS.has(error.code)) await this.#void(stored);
+        throw error;
+      },
+    );
+    if (result === null || result.attributes.inode !== stored?.inode) await this.#void(stored);
     if (result === null) return null;
     // An earlier attempt under the same key may have created another one.
     if (result.attributes.inode !== stored?.inode) return namedFile(result);
     this.#wholes?.named(stored.inode);
     const self = this.#gateway.services.status.id;
     return namedFile(result, stored.replicas.includes(self) ? self : null);
+  }
+
+  /**
+   * Contents are not to get a name any more. The catalog decides it: a command that names them, and arrives late, is refused then, and
+   * where one has been executed nothing happens. No loss of power takes that back: the contents may be gone by then.
+   */
+  async #void(stored: StoredContents | null): Promise<void> {
+    if (stored === null) return;
+    const { owner, inode } = stored;
+    await this.#gateway.durably({ kind: 'void-inodes', owner, inodes: [inode] }).catch((error: unknown) => {
+      // The number is void after a while, as where a member of the catalog runs an earlier release.
+      if (!(error instanceof ServiceError)) throw error;
+    });
   }
 
   /** @throws ServiceError `quota-exceeded` where the volume has no room for them: they would stay until their number is void */

@@ -9,6 +9,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'volume-remove': 'admin',
   'create-file': 'write',
   'reserve-inodes': 'server',
+  'void-inodes': 'server',
   bear: 'server',
   forgo: 'server',
   'pin-write': 'server',

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'node:test';
 import type { Command, CommandResults } from '../../wire/catalog-api.ts';
 import { Catalog, main } from './fixture.ts';
 
@@ -258,4 +258,24 @@ test('a request that was forgone has no effect any more, and one that came befor
   const [before, told] = catalog.runAs(9, 2, late, forgo);
   assert.deepEqual(told, before);
   assert.deepEqual(catalog.names(), ['late']);
+});
+
+test('a number that is void makes no file, and one that was used is not void', () => {
+  const catalog = new Catalog();
+  const { first } = catalog.run({ kind: 'reserve-inodes', owner: 7, count: 3, members: [['s1', 's2']] });
+  const node = { mode: 0o600, uid: 1, gid: 2, exclusive: true };
+  const create = (path: string, inode: number) =>
+    ({ kind: 'create-file', place: main(path), ...node, reserved: { inode, owner: 7 } }) as const;
+  catalog.run(create('/a', first));
+  const inodes = [first, first + 1];
+  assert.deepEqual(
+    catalog.run({ kind: 'void-inodes', owner: 8, inodes }),
+    { voided: [] },
+    'Of another client',
+  );
+  assert.deepEqual(catalog.run({ kind: 'void-inodes', owner: 7, inodes }), { voided: [first + 1] });
+  catalog.refuse('precondition-failed', create('/b', first + 1));
+  const { reserved } = catalog.query({ kind: 'placed', inodes: [first + 1, first + 2] });
+  assert.deepEqual(reserved, [first + 2]);
+  catalog.run(create('/b', first + 2));
 });

@@ -301,6 +301,11 @@ const serverCommand: fc.Arbitrary<Command> = fc.oneof(
     }),
   }),
   fc.record({
+    kind: fc.constant('void-inodes' as const),
+    owner: fc.constant(1),
+    inodes: fc.array(inode, { minLength: 1, maxLength: 3 }),
+  }),
+  fc.record({
     kind: fc.constant('plan-members' as const),
     inode,
     view: fc.integer({ min: 1, max: 5 }),

@@ -49,6 +49,7 @@ test('what servers of before know, they are told as before, and nothing else', (
   assert.equal(commandVersion({ kind: 'rename-whiteout', ...names, uid: 0, gid: 0 }), 5);
   const mark = { epoch: 1, turn: 1 };
   assert.equal(commandVersion({ kind: 'plan-members', inode: 5, view: 1, mark, members: [] }), 6);
+  assert.equal(commandVersion({ kind: 'void-inodes', owner: 1, inodes: [5] }), 6);
 });
 
 test('what a server of before passed over is passed over here', () => {

@@ -42,6 +42,36 @@ test('a file that an earlier release could not name is staged, with and without 
   assert.equal((await ask(url, 'PUT', PATH, { body: 'x', headers: { 'if-match': etag } })).status, 412);
 });
 
+test('contents that lose the name to others, or are staged after all, are garbage at once', async (t) => {
+  const cluster = await started(t);
+  const [one, two] = [cluster.server(0), cluster.server(1)];
+  const kinds = () => cluster.commands.splice(0).map(({ command }) => command.kind);
+  const reservedOf = async (inode: number) =>
+    (await two.gateway.queryCatalog({ kind: 'placed', inodes: [inode] })).reserved;
+  let stored = 0;
+  const others = (work: () => Promise<unknown>): Interceptor => {
+    return async ({ method, request }) => {
+      if (method !== 'execute' || request === undefined || !('command' in request)) return;
+      if (request.command.kind !== 'replace-with-contents') return;
+      stored = request.command.inode;
+      assert.deepEqual(await reservedOf(stored), [stored]);
+      cluster.intercept = async () => undefined;
+      await work();
+    };
+  };
+  cluster.intercept = others(() => ask(two.url, 'PUT', PATH, { body: 'faster' }));
+  const only = { 'if-none-match': '*' };
+  assert.equal((await ask(one.url, 'PUT', PATH, { body: 'slower', headers: only })).status, 412);
+  assert.deepEqual(kinds(), ['replace-with-contents', 'replace-with-contents', 'void-inodes']);
+  assert.deepEqual(await reservedOf(stored), []);
+  assert.equal((await ask(two.url, 'GET', PATH)).text, 'faster');
+  cluster.intercept = others(() => two.gateway.command({ kind: 'volume-set', name: 'main', policy: 'all' }));
+  assert.equal((await ask(one.url, 'PUT', `${PATH}-2`, { body: 'staged' })).status, 201);
+  assert.ok(kinds().includes('void-inodes'));
+  assert.deepEqual(await reservedOf(stored), []);
+  assert.equal((await ask(two.url, 'GET', `${PATH}-2`)).text, 'staged');
+});
+
 test('a file for which the quota has no room leaves no contents behind', async (t) => {
   const cluster = await started(t);
   const { url, gateway } = cluster.server(1);
