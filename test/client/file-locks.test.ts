@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import { LOCK_END } from '../../base/lock-end.ts';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { LockBody, LockHeld, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
-import { systemWorld } from '../../world/system-world.ts';
+import { patientWorld } from '../patient-world.ts';
 
+const { sleep: delay } = patientWorld;
 const FILE = 7;
 const LEASE_MS = 600;
 const LOCK: LockHeld = { owner: 'o', kind: 'posix', type: 'exclusive', start: 0n, end: LOCK_END, pid: 1 };
@@ -29,7 +29,7 @@ class Primary {
   readonly lost: LockHeld[] = [];
 
   private constructor(url: string, operationTimeoutMs: number) {
-    this.client = new ClusterClient({ world: systemWorld, servers: [url], operationTimeoutMs });
+    this.client = new ClusterClient({ world: patientWorld, servers: [url], operationTimeoutMs });
   }
 
   static async start(t: TestContext, operationTimeoutMs = 5_000): Promise<Primary> {
@@ -70,7 +70,7 @@ class Primary {
   }
 
   async #answerTo(url: string, text: string): Promise<Answer> {
-    if (this.receivedMs === 0) this.receivedMs = performance.now();
+    if (this.receivedMs === 0) this.receivedMs = patientWorld.nowMs();
     if (url.endsWith('/locks')) {
       const body = JSON.parse(text) as LockBody;
       this.locks.push(body);
@@ -123,7 +123,7 @@ test('a lease counts from when it was asked for, and not from when the answer ca
   const locks = primary.open();
   await locks.lock(LOCK, false);
   assert.equal(locks.isLost('posix', 'o'), false);
-  await delay(primary.receivedMs + LEASE_MS - performance.now());
+  await delay(primary.receivedMs + LEASE_MS - patientWorld.nowMs());
   assert.equal(locks.isLost('posix', 'o'), true, 'From now on the server may give it to others');
   await assert.rejects(locks.lock(LOCK, false), (error: ServiceError) => error.code === 'lease-lost');
   await locks.unlock(LOCK);
@@ -175,7 +175,7 @@ test('a lock of one primary is not taken for renewed by another that was not tol
     primary.renewals.map(({ locks: named }) => named.length),
     [1, 2],
   );
-  await delay(primary.receivedMs + primary.leaseMs - performance.now());
+  await delay(primary.receivedMs + primary.leaseMs - patientWorld.nowMs());
   assert.equal(locks.isLost('posix', 'o'), true, 'It has not heard of all of them');
 });
 
@@ -189,11 +189,11 @@ test('who waits asks again until it gets the lock, under the same number', async
 });
 
 test('who does not wait outlasts the time in which locks are claimed, and no refusal', async (t) => {
-  const primary = await Primary.start(t, 200);
+  const primary = await Primary.start(t, 600);
   const locks = primary.open();
   const claimed = { status: 503, body: { code: 'busy', title: 'Locks are claimed' } };
-  let untilMs = performance.now() + 300;
-  primary.onLock = async () => (performance.now() < untilMs ? claimed : { body: primary.grant() });
+  let untilMs = patientWorld.nowMs() + 300;
+  primary.onLock = async () => (patientWorld.nowMs() < untilMs ? claimed : { body: primary.grant() });
   await locks.lock(LOCK, false);
   assert.equal(new Set(primary.locks.map(({ number }) => number)).size, 1);
   untilMs = Infinity;

@@ -8,8 +8,8 @@ import { Delegations } from '../../client/delegations.ts';
 import { RememberingClient } from '../../client/remembering-client.ts';
 import { decodeBirths } from '../../wire/births.ts';
 import type { CacheRequest, CommandRequest, QueryRequest } from '../../wire/catalog-api.ts';
-import { systemWorld } from '../../world/system-world.ts';
 import { until } from '../cluster/real-cluster.ts';
+import { patientWorld } from '../patient-world.ts';
 import { FakeCluster, type Reaction, type SeenRequest } from './fake-cluster.ts';
 
 const SESSION = 11;
@@ -75,7 +75,7 @@ async function started(t: TestContext) {
   /** What is about to change, and then the requests by which it does. */
   const changes: string[] = [];
   const client = new RememberingClient({
-    world: systemWorld,
+    world: patientWorld,
     servers: cluster.urls,
     changing: async (inodes) => {
       // As a kernel does, which is told in another thread.
@@ -120,7 +120,7 @@ test('a client whose command has an unknown outcome uses nothing any more that i
   assert.equal(owner.cache?.under, SESSION);
   const place = { parent: DIRECTORY, name: 'other' };
   const command = { kind: 'unlink', place, by: 'silence' } as const;
-  await assert.rejects(client.command(command, { ...owner, timeoutMs: 100 }), { code: 'unknown' });
+  await assert.rejects(client.command(command, { ...owner, timeoutMs: 500 }), { code: 'unknown' });
   assert.equal(delegations.has(DIRECTORY), false);
   await until('another session is used', async () => polled.includes(SESSION + 1));
   const before = asked.length;

@@ -129,20 +129,22 @@ describe('names among five servers', () => {
     const asked = names.flatMap((name, place) =>
       [1, 2, 3].map(async (session) => {
         const driver = cluster.driver(place + session);
+        const askedMs = systemWorld.nowMs();
         const outcome = await driver.ask(name, acquire(name, session), ASK_MS);
-        return { name, session, outcome, answeredMs: systemWorld.nowMs() };
+        return { name, session, outcome, askedMs, answeredMs: systemWorld.nowMs() };
       }),
     );
     const answers = await Promise.all(asked);
     for (const name of names) {
       // On a busy machine a lease may end before the last one asks: then that one's begins later.
       const held = answers
-        .flatMap(({ name: asked, outcome, answeredMs }) =>
+        .flatMap(({ name: asked, outcome, askedMs, answeredMs }) =>
           asked === name && outcome.kind === 'granted'
             ? [
                 {
                   fromMs: answeredMs,
-                  toMs: answeredMs + outcome.lease.remainingMs,
+                  // What remains counts from the request.
+                  toMs: askedMs + outcome.lease.remainingMs,
                   token: outcome.lease.token,
                 },
               ]

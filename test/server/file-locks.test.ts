@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
 import type { Incarnation } from '../../base/ids.ts';
 import { firstEpoch } from '../../replica/birth.ts';
@@ -10,6 +9,7 @@ import type { WireLock } from '../../wire/lock-api.ts';
 import { patientWorld } from '../patient-world.ts';
 import { ALL, atPrimary, Client, cutOff, locked, refused, started, type Wish } from './lock-client.ts';
 import {
+  delay,
   FILE,
   LOCK_BOUNDS,
   LOCK_LEASE_MS,

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import { LOOK_MS } from '../../server/storage/reserve.ts';
 import type { Attributes } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, FILE_BYTES_MAX } from '../../wire/file-operation.ts';
-import { FILE, requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
+import { delay, FILE, requestOf, SmallCluster, type SmallServer, STEADY } from './small-cluster.ts';
 
 /** So many MiB are more than a primary keeps for replicas that lag: they have to fetch the state. */
 const PIECES_NOT_KEPT = 20;

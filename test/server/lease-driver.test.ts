@@ -1,8 +1,7 @@
 /** Leases of servers in one process: who may acquire them. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
-import { FILE, SmallCluster, type SmallServer } from './small-cluster.ts';
+import { delay, FILE, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 const LEASE_MS = 500;
 

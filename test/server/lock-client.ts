@@ -1,9 +1,8 @@
 /** Clients that lock a file of a small cluster, as tests of locks need them. */
 import assert from 'node:assert/strict';
-import { setTimeout as delay } from 'node:timers/promises';
 import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { LockBody, WireLock } from '../../wire/lock-api.ts';
-import { FILE, LOCK_LEASE_MS, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
+import { delay, FILE, LOCK_LEASE_MS, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 type Ending = { after(work: () => void): void };
 

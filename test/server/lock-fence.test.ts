@@ -4,9 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { atPrimary, type Client, cutOff, locked, refused } from './lock-client.ts';
-import { FILE, LOCK_LEASE_MS, requestOf, type SmallServer } from './small-cluster.ts';
+import { delay, FILE, LOCK_LEASE_MS, requestOf, type SmallServer } from './small-cluster.ts';
 
 let number = 10;
 

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { pino } from 'pino';
 import type { CellId, FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import { type View, viewsConflict } from '../../replica/view.ts';
@@ -24,6 +23,9 @@ const LEASE_MS = 500;
 const CLOCK_SKEW_MAX_MS = 20;
 /** Small enough to be reached. */
 export const LOCK_BOUNDS = { server: 90, holder: 50 };
+/** Resolves after so many milliseconds of the servers' time. */
+export const delay = (ms: number): Promise<void> => patientWorld.sleep(ms);
+
 export const LOCK_LEASE_MS = 3 * LEASE_MS;
 
 /** Nobody else comes to lead a file meanwhile, however slow it goes. */
