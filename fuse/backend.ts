@@ -217,6 +217,10 @@ export interface FileSystemBackend {
   ): Promise<Attributes>;
   symlink(parent: number, name: string, target: string, owner: Owner): Promise<Attributes>;
   link(inode: number, parent: number, name: string): Promise<Attributes>;
+  /** Creates a file without a name; it is removed some time after the last `keepOrphan`, unless it gets a name. */
+  createUnnamed(mode: number, owner: Owner): Promise<Attributes>;
+  /** Gives its name to a file that `createUnnamed` has created. @throws ServiceError `exists` */
+  nameFile(inode: number, parent: number, name: string): Promise<Attributes>;
   /**
    * @param uid of the program's user, for those who look who took the name away
    * @param isOpen whether a file is open here: the cluster has to know at once that it has no name any more

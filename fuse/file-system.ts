@@ -83,7 +83,7 @@ export function fileSystemOf(
     // Each call of the kernel is answered by one of these.
     ...callsOf(new NameCalls(parts, names, fileCalls), [
       ...(['lookup', 'lookupToOpen', 'create', 'makeNode', 'makeDirectory', 'symlink'] as const),
-      ...(['link', 'unlink', 'removeDirectory', 'rename'] as const),
+      ...(['createUnnamed', 'link', 'unlink', 'removeDirectory', 'rename'] as const),
     ]),
     ...callsOf(inodeCalls, [
       ...(['attributes', 'setAttributes', 'touchStatus', 'truncate', 'readLink'] as const),

@@ -102,6 +102,8 @@ export interface FileSystemCalls {
   rename(from: NamePlace, to: NamePlace, flags: number, uid?: number, gid?: number): Promise<void>;
   open(inode: number, flags: number, caller: Caller): Promise<Opened>;
   create(parent: number, name: string, mode: number, flags: number, caller: Caller): Promise<Created>;
+  /** `O_TMPFILE`: a file without a name, which `link` may give one for as long as it is open. */
+  createUnnamed(directory: number, mode: number, flags: number, caller: Caller): Promise<Created>;
   /** @returns bytes that belong to the file system; they stay as they are for as long as it is not told that they were `taken` */
   read(handle: number, offset: number, length: number): Promise<Uint8Array>;
   /** The kernel was told to keep the pages that it has of the file: what is read through the handle nobody may hear of. */

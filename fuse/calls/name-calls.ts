@@ -3,6 +3,7 @@ import type { Answered } from '../answered.ts';
 import type { Attributes, RenameMode } from '../backend.ts';
 import type { FileCalls } from '../contents/file-calls.ts';
 import { ErrnoError } from '../errno.ts';
+import { inheritsGroup } from '../metadata/inodes.ts';
 import type { Names } from '../metadata/names.ts';
 import { OwnChanges } from '../metadata/own-changes.ts';
 import { staleIfGone } from '../metadata/removed-directories.ts';
@@ -23,11 +24,11 @@ const RENAME_MODES: ReadonlyMap<number, RenameMode> = new Map([
 export class NameCalls {
   readonly #parts: CallParts;
   readonly #names: Names;
-  readonly #files: Pick<FileCalls, 'open' | 'created'>;
+  readonly #files: Pick<FileCalls, 'open' | 'created' | 'createdUnnamed'>;
   readonly #changes: OwnChanges;
 
   /** @param files opens what is created */
-  constructor(parts: CallParts, names: Names, files: Pick<FileCalls, 'open' | 'created'>) {
+  constructor(parts: CallParts, names: Names, files: Pick<FileCalls, 'open' | 'created' | 'createdUnnamed'>) {
     this.#parts = parts;
     this.#names = names;
     this.#files = files;
@@ -74,6 +75,16 @@ export class NameCalls {
     }
   }
 
+  async createUnnamed(directory: number, mode: number, flags: number, caller: Caller): Promise<Created> {
+    const { backend, inodes } = this.#parts;
+    const within = await inodes.attributes(directory);
+    const owner = inheritsGroup(within) ? { ...caller, gid: within.gid } : caller;
+    const requestedAt = inodes.cache.request();
+    const created = await backend.createUnnamed(mode & 0o7777, owner);
+    const attributes = inodes.cache.attributes.learn(created, requestedAt);
+    return { ...(await this.#files.createdUnnamed(attributes, flags)), attributes };
+  }
+
   async makeNode(
     parent: number,
     name: string,
@@ -117,7 +128,9 @@ export class NameCalls {
     await staleIfGone(inodes.assertMeantToLink(inode, thread));
     // Nothing else can be missing than the inode, or the directory.
     const attributes = await staleIfGone(
-      this.#changes.link(inode, { parent, name }, () => backend.link(inode, parent, name)),
+      this.#changes.link(inode, { parent, name }, () =>
+        files.isUnnamed(inode) ? backend.nameFile(inode, parent, name) : backend.link(inode, parent, name),
+      ),
     );
     files.linked(inode);
     return inodes.present(attributes);

@@ -154,6 +154,21 @@ export function clusterBackend(
       const change = { kind: 'link', inode, place: { parent, name } } as const;
       return (await command(change, { live: true, ...owning(parent) })).attributes;
     },
+    async createUnnamed(mode, { uid, gid, umask = 0 }) {
+      const change = { kind: 'create-orphan', volume, mode: mode & ~umask, uid, gid } as const;
+      const { attributes } = await command(change);
+      client.noteMaker(attributes, client.catalogPrimary);
+      return attributes;
+    },
+    async nameFile(inode, parent, name) {
+      const change = {
+        kind: 'replace',
+        inode,
+        place: { parent, name },
+        expect: { kind: 'nothing' },
+      } as const;
+      return (await command(change, { live: true, ...owning(parent) })).attributes;
+    },
     unlink: (parent, name, uid) =>
       command({ kind: 'unlink', place: { parent, name }, by: users.removerText(uid) }, owning(parent)),
     removeDirectory: (parent, name, inode = parent) =>

@@ -9,6 +9,8 @@ export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
   return {
     ...backend,
     createFile: refuse,
+    createUnnamed: refuse,
+    nameFile: refuse,
     makeDirectory: refuse,
     makeNode: refuse,
     symlink: refuse,

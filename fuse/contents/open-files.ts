@@ -152,7 +152,19 @@ export class OpenFiles implements PendingKind {
     if (this.#open.has(inode)) this.#orphans.add(inode);
   }
 
-  /** The file has a name again. */
+  /** As `created`, of a file without a name. */
+  async createdUnnamed(attributes: Attributes, writing: boolean): Promise<OpenFile> {
+    const file = await this.created(attributes, writing);
+    this.#orphans.addUnnamed(attributes.inode);
+    return file;
+  }
+
+  /** Whether the file was created without a name, and has had none. */
+  isUnnamed(inode: number): boolean {
+    return this.#orphans.isUnnamed(inode);
+  }
+
+  /** The file has a name. */
   linked(inode: number): void {
     this.#orphans.delete(inode);
   }

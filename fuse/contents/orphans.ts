@@ -17,6 +17,8 @@ export class Orphans {
   readonly #openInodes: () => Iterable<number>;
   readonly #log: Log;
   readonly #known = new Set<number>();
+  /** Of those, the ones that were created without a name. */
+  readonly #unnamed = new Set<number>();
   readonly #timer: Timer;
   #rounds = 0;
 
@@ -41,9 +43,21 @@ export class Orphans {
     this.#known.add(inode);
   }
 
-  /** The file has a name again, or is open no more. */
+  /** The open file was created without a name. */
+  addUnnamed(inode: number): void {
+    this.#known.add(inode);
+    this.#unnamed.add(inode);
+  }
+
+  /** Whether the file was created without a name, and has had none. */
+  isUnnamed(inode: number): boolean {
+    return this.#unnamed.has(inode);
+  }
+
+  /** The file has a name, or is open no more. */
   delete(inode: number): void {
     this.#known.delete(inode);
+    this.#unnamed.delete(inode);
   }
 
   stop(): void {
@@ -67,7 +81,7 @@ export class Orphans {
     };
     await Promise.all(Array.from({ length: LOOK_PARALLEL }, worker));
     const open = new Set(this.#openInodes());
-    for (const inode of this.#known) if (!open.has(inode)) this.#known.delete(inode);
+    for (const inode of this.#known) if (!open.has(inode)) this.delete(inode);
   }
 
   /** Their time to collection starts anew. */

@@ -74,6 +74,12 @@ export function handlersOf(
         calls.create(asked.inode, name, mode, flags, callerOf(asked, killsPrivileges)),
       );
     },
+    tmpfile(asked) {
+      const { mode, flags, killsPrivileges } = asked.request;
+      answers.created(asked, null, () =>
+        calls.createUnnamed(asked.inode, mode, flags, callerOf(asked, killsPrivileges)),
+      );
+    },
     read(asked) {
       const { handle, offset, length } = asked.request;
       answers.bytes(

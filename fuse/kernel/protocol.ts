@@ -56,6 +56,7 @@ export const OPCODE = {
   rename2: 45,
   lseek: 46,
   copyFileRange: 47,
+  tmpfile: 51,
 } as const;
 
 /** Flags of INIT, the low 32. */

@@ -165,7 +165,9 @@ export class RequestAnswers {
     );
   }
 
-  created({ header, request, inode }: Asked, name: string, create: () => Promise<Created>): void {
+  /** @param name null where the file has none */
+  created({ header, request, inode }: Asked, name: string | null, create: () => Promise<Created>): void {
+    const place = name === null ? undefined : { parent: inode, name };
     const reply = (created: Created): void => {
       const { attributes } = created;
       const node = this.#numbers.node(attributes.inode);
@@ -175,7 +177,7 @@ export class RequestAnswers {
           const next = putEntry(bytes, at, node, this.#present(attributes), times);
           return putOpened(bytes, next, created.handle, openedFlags);
         });
-      this.#view.answer(attributes, put, header.pid, { parent: inode, name }, false);
+      this.#view.answer(attributes, put, header.pid, place, false);
     };
     this.#answers.answer(header, request, create, reply, ({ handle }) => this.#calls.release(handle));
   }

@@ -77,6 +77,13 @@ export type Request =
       readonly flags: number;
       readonly killsPrivileges: boolean;
     }
+  | {
+      readonly kind: 'tmpfile';
+      readonly mode: number;
+      readonly umask: number;
+      readonly flags: number;
+      readonly killsPrivileges: boolean;
+    }
   | { readonly kind: 'read'; readonly handle: number; readonly offset: number; readonly length: number }
   | {
       readonly kind: 'write';
@@ -222,12 +229,10 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
       const killsPrivileges = (bytes.readUInt32LE(at + 4) & OPEN_KILL_PRIVILEGES) !== 0;
       return { kind: 'open', flags: bytes.readUInt32LE(at), killsPrivileges };
     }
-    case OPCODE.create: {
-      const killsPrivileges = (bytes.readUInt32LE(at + 12) & OPEN_KILL_PRIVILEGES) !== 0;
-      const [flags, mode] = [bytes.readUInt32LE(at), bytes.readUInt32LE(at + 4)];
-      const umask = bytes.readUInt32LE(at + 8);
-      return { kind: 'create', name: readText(bytes, at + 16).text, mode, umask, flags, killsPrivileges };
-    }
+    case OPCODE.create:
+      return { kind: 'create', name: readText(bytes, at + 16).text, ...readCreation(bytes, at) };
+    case OPCODE.tmpfile:
+      return { kind: 'tmpfile', ...readCreation(bytes, at) };
     case OPCODE.read: {
       const { handle, offset } = readPlace(bytes, at);
       return { kind: 'read', handle, offset, length: bytes.readUInt32LE(at + 16) };
@@ -353,6 +358,18 @@ function decodeLock(bytes: Buffer, at: number): { readonly handle: number; reado
       owner: bytes.readBigUInt64LE(at + 8),
       pid: bytes.readUInt32LE(at + 36),
     },
+  };
+}
+
+function readCreation(
+  bytes: Buffer,
+  at: number,
+): Pick<Extract<Request, { kind: 'tmpfile' }>, 'mode' | 'umask' | 'flags' | 'killsPrivileges'> {
+  return {
+    flags: bytes.readUInt32LE(at),
+    mode: bytes.readUInt32LE(at + 4),
+    umask: bytes.readUInt32LE(at + 8),
+    killsPrivileges: (bytes.readUInt32LE(at + 12) & OPEN_KILL_PRIVILEGES) !== 0,
   };
 }
 

@@ -201,6 +201,11 @@ export function withoutPrivileges(mode: number): number {
   return (cleared & GROUP_EXECUTE) !== 0 ? cleared & ~SET_GROUP_ID : cleared;
 }
 
+/** Whether what is created in a directory is of its group, and not of the program's. */
+export function inheritsGroup({ mode }: Pick<Attributes, 'mode'>): boolean {
+  return (mode & SET_GROUP_ID) !== 0;
+}
+
 /** As Linux has it: a time that cannot be kept becomes the nearest one that can. */
 function timeNs(world: World, change: TimeChange): string {
   const ns = change.kind === 'now' ? nowNs(world) : change.ns;

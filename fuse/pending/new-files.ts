@@ -3,6 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { Attributes, CreateOutcome, FileSystemBackend, NewFile, Owner } from '../backend.ts';
 import { namedInode } from '../metadata/delegated-directories.ts';
+import { inheritsGroup } from '../metadata/inodes.ts';
 import type { Place } from '../place.ts';
 import { Creates, type InodeNumber } from './creates.ts';
 import type { DirectoryOps, DirectoryParts } from './directory-ops.ts';
@@ -15,7 +16,6 @@ import { isOverQuota } from './unlinks.ts';
 const AGAIN_MS = 2_000;
 /** Directories of which that is remembered. */
 const DIRECTORIES_MAX = 1_000;
-const SET_GROUP_ID = 0o2000;
 
 /** Creates files: here, in directories that are delegated to this mount, else at the cluster. */
 export class NewFiles {
@@ -88,15 +88,14 @@ export class NewFiles {
     const number = this.#creates.takeNumber();
     if (number === null) return null;
     this.#parts.delegation.use();
-    const inheritsGroup = (directory.attributes.mode & SET_GROUP_ID) !== 0;
-    const group = inheritsGroup ? directory.attributes.gid : gid;
+    const inherits = inheritsGroup(directory.attributes);
     const attributes = emptyFile(
       number.inode,
       mode & ~umask,
-      { uid, gid: group },
+      { uid, gid: inherits ? directory.attributes.gid : gid },
       String(nowNs(this.#parts.world)),
     );
-    this.#keep(place, attributes, number, { inheritsGroup, isNamed: false });
+    this.#keep(place, attributes, number, { inheritsGroup: inherits, isNamed: false });
     return attributes;
   }
 

@@ -33,6 +33,14 @@ export function withPendingNames(
   const ops = new DirectoryOps(parts, options);
   const newFiles = new NewFiles(parts, ops);
   const unlinks = new AsyncUnlinks(parts, ops);
+  const linking =
+    (link: FileSystemBackend['link']): FileSystemBackend['link'] =>
+    async (inode, parent, name) => {
+      const place = { parent, name };
+      await Promise.all([ops.flush({ kind: 'inode', inode }), ops.flush({ kind: 'name', ...place })]);
+      delegations.linked(inode);
+      return ops.changing([place], () => link(inode, parent, name), named);
+    };
   return {
     ...backend,
     async stop() {
@@ -76,12 +84,8 @@ export function withPendingNames(
       ops.changing([{ parent, name }], () => backend.makeNode(parent, name, ...node), named),
     symlink: (parent, name, target, owner) =>
       ops.changing([{ parent, name }], () => backend.symlink(parent, name, target, owner), named),
-    async link(inode, parent, name) {
-      const place = { parent, name };
-      await Promise.all([ops.flush({ kind: 'inode', inode }), ops.flush({ kind: 'name', ...place })]);
-      delegations.linked(inode);
-      return ops.changing([place], () => backend.link(inode, parent, name), named);
-    },
+    link: linking(backend.link),
+    nameFile: linking(backend.nameFile),
     unlink: (parent, name, uid, isOpen = () => false) => unlinks.unlink({ parent, name }, uid, isOpen),
     async removeDirectory(parent, name, inode) {
       const place = { parent, name };

@@ -45,6 +45,25 @@ test('a file that is opened with O_TRUNC is emptied, also where it is opened for
   }
 });
 
+test('a file that is created without a name gets one while it is open, and then further ones', async (t) => {
+  const { backend, fileSystem } = await started(t);
+  const { mode, gid } = await backend.setAttributes(ROOT, { mode: 0o2777, gid: 12 });
+  assert.equal(mode & 0o2000, 0o2000);
+  const { attributes, handle } = await fileSystem.createUnnamed(ROOT, 0o100666, constants.O_RDWR, {
+    ...USER,
+    umask: 0o022,
+  });
+  const { inode } = attributes;
+  assert.deepEqual([attributes.links, attributes.mode & 0o777, attributes.gid], [0, 0o644, gid]);
+  assert.equal(await fileSystem.write(handle, 0, Buffer.from('hello'), USER), 5);
+  assert.equal((await fileSystem.link(inode, ROOT, 'first')).links, 1);
+  assert.equal((await fileSystem.link(inode, ROOT, 'second')).links, 2);
+  await fileSystem.flush(handle);
+  await fileSystem.release(handle);
+  assert.equal(backend.textAt(ROOT, 'first'), 'hello');
+  assert.deepEqual([backend.calls['nameFile'], backend.calls['link']], [1, 1]);
+});
+
 test('a name that is another mount’s pipe or socket by now is not opened as a file', async (t) => {
   const { backend, fileSystem } = await started(t);
   for (const type of ['fifo', 'socket'] as const) {

@@ -195,6 +195,10 @@ export class MemoryBackend implements FileSystemBackend {
 
   async link(inode: number, parent: number, name: string): Promise<Attributes> {
     await this.#reach('link');
+    return this.#link(inode, parent, name);
+  }
+
+  #link(inode: number, parent: number, name: string): Attributes {
     const target = this.#get(inode);
     const directory = this.#directory(parent);
     if (directory.children.has(name)) throw new ServiceError('exists', `"${name}" is there`);
@@ -202,6 +206,16 @@ export class MemoryBackend implements FileSystemBackend {
     target.links++;
     target.changedNs = this.#touch(directory);
     return this.#attributes(target);
+  }
+
+  async createUnnamed(mode: number, owner: Owner): Promise<Attributes> {
+    await this.#reach('createUnnamed');
+    return this.#attributes(this.#make('file', mode & ~(owner.umask ?? 0), owner, 0));
+  }
+
+  async nameFile(inode: number, parent: number, name: string): Promise<Attributes> {
+    await this.#reach('nameFile');
+    return this.#link(inode, parent, name);
   }
 
   async unlink(parent: number, name: string) {

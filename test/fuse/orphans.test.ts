@@ -52,3 +52,33 @@ test('an open file that lost its name on another mount is kept', async (t) => {
     assert.deepEqual(kept, [2, 3]);
   });
 });
+
+test('an open file that was created without a name is kept, until it has one', async (t) => {
+  const kept: number[] = [];
+  const backend = {
+    attributes: (inode: number) =>
+      Promise.reject(new ServiceError('not-found', `There is no inode ${inode}`)),
+    async keepOrphan(inode: number): Promise<void> {
+      kept.push(inode);
+    },
+  };
+  const orphans = new Orphans(
+    systemWorld,
+    backend,
+    () => [4],
+    () => undefined,
+  );
+  t.after(() => orphans.stop());
+  orphans.add(3);
+  orphans.addUnnamed(4);
+  assert.deepEqual(
+    [3, 4].map((inode) => orphans.isUnnamed(inode)),
+    [false, true],
+  );
+  await orphans.keep();
+  assert.deepEqual(kept, [3, 4]);
+  orphans.delete(4);
+  assert.equal(orphans.isUnnamed(4), false);
+  await orphans.keep();
+  assert.deepEqual(kept, [3, 4, 3]);
+});

@@ -327,6 +327,8 @@ CALLS = {
     "mknod": lambda path, kind, major, minor: os.mknod(
         path, 0o644 | (stat.S_IFCHR if kind == "character" else stat.S_IFBLK), os.makedev(int(major), int(minor))),
     "mount-on": lambda path: libc_call(libc.mount(b"none", os.fsencode(path), b"tmpfs", 0, None)),
+    "name": lambda name, path: libc_call(
+        libc.linkat(AT_FDCWD, f"/proc/self/fd/{files[name]}".encode(), AT_FDCWD, os.fsencode(path), 0x400)),
     "open": open_as,
     "open-directory": open_directory,
     "pread": lambda name, length, offset: os.pread(files[name], int(length), int(offset)).decode("latin1"),

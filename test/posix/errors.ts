@@ -19,7 +19,7 @@ export const PAGES: readonly Page[] = [
   page('open', 'open create', `${WAY} EEXIST EILSEQ EISDIR ENXIO EPERM ETXTBSY`),
   page('rename', 'rename rename-with', `${WAY} EBUSY EEXIST EILSEQ EINVAL EISDIR ENOTEMPTY EPERM EXDEV`),
   page('unlink', 'unlink', `${WAY} EISDIR EPERM`),
-  page('link', 'link', `${WAY} EEXIST EILSEQ EPERM EXDEV`),
+  page('link', 'link name', `${WAY} EEXIST EILSEQ EPERM EXDEV`),
   page('chmod', 'chmod fchmod', `${WAY} EPERM`),
   page('chown', 'chown lchown fchown', `${WAY} EPERM`),
   page('mkdir', 'mkdir', `${WAY} EEXIST EILSEQ`),

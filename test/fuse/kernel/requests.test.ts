@@ -78,6 +78,10 @@ test('each call with what belongs to it', () => {
       { kind: 'create', name: 'new', mode: 0o100644, umask: 0o22, flags: 0x41, killsPrivileges: false },
     ],
     [
+      request(OPCODE.tmpfile, 1, words(0x410002, 0o100600, 0o77, 1), '/'),
+      { kind: 'tmpfile', mode: 0o100600, umask: 0o77, flags: 0x410002, killsPrivileges: true },
+    ],
+    [
       request(OPCODE.read, 3, longs(11, 4096), words(512, 0), longs(0), words(0, 0)),
       { kind: 'read', handle: 11, offset: 4096, length: 512 },
     ],
