@@ -30,6 +30,7 @@ const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
   'rename',
   'rename-whiteout',
   'link',
+  'replace',
   'set-attributes',
   'set-xattr',
   'remove-xattr',

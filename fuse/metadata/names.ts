@@ -10,7 +10,7 @@ import { LookAhead } from './look-ahead.ts';
 /** Look-ups that are further apart do not belong together, where listings are cached until a recall. */
 const CACHED_WINDOW_MS = 1_000;
 
-type NamesBackend = Pick<FileSystemBackend, 'lookup' | 'list' | 'caches' | 'isCached'>;
+type NamesBackend = Pick<FileSystemBackend, 'lookup' | 'list' | 'caches' | 'isCached' | 'granted'>;
 
 /** What names stand for: as remembered, or as the cluster tells, one by one or many at once. */
 export class Names {
@@ -118,10 +118,17 @@ export class Names {
 
   /** @returns undefined where the cluster would have to be asked */
   #known(parent: number, name: string): Answered | Promise<Answered> | undefined {
-    const attributes = this.#inodes.cache.entry(parent, name);
+    const attributes = this.#inodes.cache.entry(parent, name) ?? this.#granted(parent, name);
     if (attributes === undefined && !this.#backend.isCached(parent, name)) return undefined;
     this.#lookAhead.used(parent);
     return attributes ?? this.#askFor(parent, name);
+  }
+
+  /** What the client library has by grant, which is current: no request is made of it. */
+  #granted(parent: number, name: string): Answered | undefined {
+    const attributes = this.#backend.granted(parent, name);
+    const { cache } = this.#inodes;
+    return attributes && cache.learnEntry(parent, name, attributes, cache.request());
   }
 }
 

@@ -61,7 +61,7 @@ test('a file that is created without a name gets one while it is open, and then 
   await fileSystem.flush(handle);
   await fileSystem.release(handle);
   assert.equal(backend.textAt(ROOT, 'first'), 'hello');
-  assert.deepEqual([backend.calls['nameFile'], backend.calls['link']], [1, 1]);
+  assert.deepEqual([backend.calls.nameFile, backend.calls.link], [1, 1]);
 });
 
 test('a name that is another mount’s pipe or socket by now is not opened as a file', async (t) => {
