@@ -6,12 +6,15 @@ import { BLOCK_BYTES, ReadAhead, ReadPosition } from '../../fuse/contents/read-a
 import { ReadSource } from '../../fuse/contents/read-source.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
+/** No block becomes too old, however slow the machine is. */
+const world = { ...systemWorld, nowMs: () => 0 };
+
 function setUp(sizeBytes: number, blocksMax = 32) {
   const contents = Buffer.alloc(sizeBytes);
   for (let at = 0; at < sizeBytes; at += 4096) contents.writeUInt32LE(at / 4096, at);
   const reads: [number, number][] = [];
   const source = new ReadSource(
-    systemWorld,
+    world,
     async (offset, length) => {
       reads.push([offset, length]);
       return contents.subarray(offset, offset + length);
@@ -22,7 +25,7 @@ function setUp(sizeBytes: number, blocksMax = 32) {
     contents,
     reads,
     source,
-    readAhead: new ReadAhead(systemWorld, blocksMax * BLOCK_BYTES),
+    readAhead: new ReadAhead(world, blocksMax * BLOCK_BYTES),
     position: new ReadPosition(),
   };
 }
@@ -128,7 +131,7 @@ test('a fetch that fails is not kept', async () => {
   const { readAhead, position } = setUp(0);
   let calls = 0;
   const source = new ReadSource(
-    systemWorld,
+    world,
     async (offset, length) => {
       calls++;
       if (calls <= 2) throw new Error('by intent');
@@ -144,7 +147,7 @@ test('a fetch that fails is not kept', async () => {
 test('the memory of a block ends when all of it was read and taken by all who read it, and no sooner', async () => {
   const blocks: Buffer[] = [];
   const source = new ReadSource(
-    systemWorld,
+    world,
     async (offset, length) => {
       const block = lentMemory(length).fill(offset / BLOCK_BYTES + 1);
       blocks.push(block);
@@ -152,7 +155,7 @@ test('the memory of a block ends when all of it was read and taken by all who re
     },
     () => 3 * BLOCK_BYTES,
   );
-  const readAhead = new ReadAhead(systemWorld, 32 * BLOCK_BYTES);
+  const readAhead = new ReadAhead(world, 32 * BLOCK_BYTES);
   const [one, other] = [new ReadPosition(), new ReadPosition()];
   const half = BLOCK_BYTES / 2;
   const first = await readAhead.read(source, one, 0, half);
