@@ -61,9 +61,7 @@ export class LeaseWorld {
   readonly #seats: Seat[] = [];
   readonly #wanted = new Set<string>();
   readonly views: ViewBook;
-  readonly #algorithm: LeaseAlgorithm;
-  readonly #encoded: boolean;
-  readonly #thrifty: boolean;
+  readonly #options: LeaseWorldOptions;
   readonly #verbose: boolean;
   #news: boolean;
   /** Cells of the step under way, and the number of the last step that touched each. */
@@ -74,9 +72,7 @@ export class LeaseWorld {
   constructor(options: LeaseWorldOptions) {
     this.cells = Array.from({ length: options.cells ?? 1 }, (_, i) => (i + 1) as CellId);
     this.#touchedBy = this.cells.map(() => 0);
-    this.#algorithm = options.algorithm ?? 'flease';
-    this.#encoded = options.encoded ?? false;
-    this.#thrifty = options.thrifty ?? false;
+    this.#options = options;
     this.#verbose = options.verbose ?? false;
     this.#news = options.news ?? true;
     this.world = new World<LeaseFrame>({
@@ -98,7 +94,7 @@ export class LeaseWorld {
       ids: this.world.ids,
       leaseMs: LEASE_MS,
       clocksBroken: options.clocksBroken ?? false,
-      commonTime: this.#algorithm === 'flease',
+      commonTime: options.algorithm !== 'paxoslease',
       clockMs: (server) => this.world.clockMs(server),
       owns: (server, cell) => this.owns(server, cell),
     });
@@ -179,8 +175,8 @@ export class LeaseWorld {
   }
 
   #boot(server: ServerId, incarnation: Incarnation): Process<LeaseFrame> {
-    const how = { algorithm: this.#algorithm, thrifty: this.#thrifty };
-    const config = { self: server, incarnation, ...how, ...TIMING };
+    const { algorithm = 'flease', thrifty = false } = this.#options;
+    const config = { self: server, incarnation, algorithm, thrifty, ...TIMING };
     const host = new LeaseHost(config, this.world.clockMs(server));
     this.#seats[server.charCodeAt(0) - FIRST_LETTER] = {
       server,
@@ -311,7 +307,7 @@ export class LeaseWorld {
     nowMs: number,
   ): void {
     const envelope = host.envelope(to, nowMs);
-    if (this.#encoded) {
+    if (this.#options.encoded === true) {
       this.world.send(from, to, decodeLeaseFrame(encodeLeaseFrame(envelope, messages)));
     } else if (this.world.intercept === null) {
       this.world.send(from, to, { envelope, messages });

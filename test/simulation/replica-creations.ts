@@ -1,5 +1,5 @@
 /** One server that creates the file with contents, or stores it for the server that does (`replica/birth.ts`). */
-import type { Incarnation, ServerId } from '../../base/ids.ts';
+import type { ServerId } from '../../base/ids.ts';
 import { Birth, BirthNumbers, firstEpoch, mayBeBorne } from '../../replica/birth.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { operationOf, type Write } from './replica-disk.ts';
@@ -16,7 +16,6 @@ export class Creations {
   readonly #group: ReplicaGroup;
   readonly #server: ReplicaServer;
   readonly #id: ServerId;
-  readonly #incarnation: Incarnation;
   readonly #epoch: Epoch;
   readonly #numbers = new BirthNumbers();
   #birth: Birth | null = null;
@@ -25,13 +24,12 @@ export class Creations {
   /** The disk creates the replica, which nothing else may use before. */
   isStoring = false;
 
-  constructor(group: ReplicaGroup, server: ReplicaServer, id: ServerId, incarnation: Incarnation) {
-    this.#group = group;
+  constructor(server: ReplicaServer) {
     this.#server = server;
-    this.#id = id;
-    this.#incarnation = incarnation;
-    this.#epoch = firstEpoch(id, incarnation);
-    const { members } = group.firstView;
+    this.#group = server.group;
+    this.#id = server.id;
+    this.#epoch = firstEpoch(server.id, server.incarnation);
+    const { members } = server.group.firstView;
     const place = { members, replicas: members.length };
     // The catalog reserves numbers for one life.
     this.#numbers.reserved({ ...place, owner: OWNER, first: FILE, last: FILE, untilMs: Infinity });
@@ -55,7 +53,7 @@ export class Creations {
 
   take(from: ServerId, message: Creation | Created): void {
     const { epoch } = message;
-    const incarnation = this.#incarnation;
+    const { incarnation } = this.#server;
     if (message.kind === 'create')
       this.#store(message, () => this.#server.send(from, { kind: 'created', epoch, incarnation }));
     else if (epoch.incarnation === incarnation) this.#stored(from);

@@ -2,7 +2,7 @@
  * Reads and flushes at one server of a replica group: through the gate of the replica, or, where there is no primary, by
  * a majority at one position (`replica/agreement.ts`).
  */
-import type { Incarnation, ServerId } from '../../base/ids.ts';
+import type { ServerId } from '../../base/ids.ts';
 import { agrees, isAgreed, standpointOf } from '../../replica/agreement.ts';
 import type { Position } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
@@ -38,17 +38,15 @@ export class ReplicaReads {
   readonly #group: ReplicaGroup;
   readonly #server: ReplicaServer;
   readonly #id: ServerId;
-  readonly #incarnation: Incarnation;
   #waiting: WaitingRead[] = [];
   #isDue = false;
   readonly #quorums = new Map<string, QuorumRead>();
   #count = 0;
 
-  constructor(group: ReplicaGroup, server: ReplicaServer, id: ServerId, incarnation: Incarnation) {
-    this.#group = group;
+  constructor(server: ReplicaServer) {
     this.#server = server;
-    this.#id = id;
-    this.#incarnation = incarnation;
+    this.#group = server.group;
+    this.#id = server.id;
   }
 
   /** Reads that wait are tried again at the end of the step. */
@@ -144,7 +142,7 @@ export class ReplicaReads {
       return;
     }
     const { view } = disk.record;
-    const id = `${this.#incarnation}.${++this.#count}`;
+    const id = `${this.#server.incarnation}.${++this.#count}`;
     this.#quorums.set(id, { position, view, agreeing: new Set(), agreed });
     for (const member of view.members) {
       if (member !== this.#id)

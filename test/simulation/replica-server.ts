@@ -28,8 +28,9 @@ const ORDER_WAIT_MS = 2;
 const RENEWAL_MS = 50;
 
 export class ReplicaServer implements Process<GroupMessage> {
-  readonly #group: ReplicaGroup;
-  readonly #id: ServerId;
+  readonly group: ReplicaGroup;
+  readonly id: ServerId;
+  readonly incarnation: Incarnation;
   readonly #config: ReplicaConfig;
   readonly creations: Creations;
   readonly reads: ReplicaReads;
@@ -61,11 +62,12 @@ export class ReplicaServer implements Process<GroupMessage> {
   readonly #events: ReplicaEvent[] = [];
 
   constructor(group: ReplicaGroup, id: ServerId, incarnation: Incarnation) {
-    this.#group = group;
-    this.#id = id;
+    this.group = group;
+    this.id = id;
+    this.incarnation = incarnation;
     const { options } = group;
-    this.creations = new Creations(group, this, id, incarnation);
-    this.reads = new ReplicaReads(group, this, id, incarnation);
+    this.creations = new Creations(this);
+    this.reads = new ReplicaReads(this);
     this.#config = {
       self: id,
       incarnation,
@@ -93,26 +95,26 @@ export class ReplicaServer implements Process<GroupMessage> {
     const { self, incarnation } = this.#config;
     const knownView = () => {
       const here = this.disk?.record.view;
-      const departed = this.#group.faults.departedBy(this.#id);
+      const departed = this.group.faults.departedBy(this.id);
       const view = here !== undefined && here.number > (departed?.number ?? 0) ? here : departed;
       return view === null || view.number === FIRST_VIEW ? null : this.#leaseView(view);
     };
-    const { leaseMs, clockSkewMaxMs } = this.#group.options;
+    const { leaseMs, clockSkewMaxMs } = this.group.options;
     return new LeaseHost({ self, incarnation, knownView, leaseMs, clockSkewMaxMs }, this.#leaseMs);
   }
 
   /** The lease clock, which may be wrong in any way. */
   get #leaseMs(): number {
-    return this.#group.world.clockMs(this.#id);
+    return this.group.world.clockMs(this.id);
   }
 
   /** The clock of the process, which counts all durations; only its rate is wrong, and within bounds. */
   get processMs(): number {
-    return this.#group.processMs(this.#id);
+    return this.group.processMs(this.id);
   }
 
   get disk(): ReplicaDisk | undefined {
-    return this.#group.disks.get(this.#id);
+    return this.group.disks.get(this.id);
   }
 
   get #disk(): ReplicaDisk {
@@ -160,7 +162,7 @@ export class ReplicaServer implements Process<GroupMessage> {
         this.#fetchEpoch = null;
         const { position, view, sessions, log } = message.state;
         this.#fetched = log;
-        this.#group.counts.fetches++;
+        this.group.counts.fetches++;
         this.step({ kind: 'state-fetched', epoch, position, view, sessions });
         return;
       }
@@ -168,16 +170,16 @@ export class ReplicaServer implements Process<GroupMessage> {
   }
 
   send(to: ServerId, message: GroupMessage): void {
-    this.#group.world.send(this.#id, to, message);
+    this.group.world.send(this.id, to, message);
   }
 
   #use(): void {
-    this.#usedMs = this.#group.world.nowMs;
+    this.#usedMs = this.group.world.nowMs;
   }
 
   /** The transport brings nothing of a former life of a peer after a message of a later one. */
   #isOver(from: ServerId, incarnation: Incarnation): boolean {
-    const life = this.#group.lives.indexOf(incarnation);
+    const life = this.group.lives.indexOf(incarnation);
     if (life < (this.#lives.get(from) ?? 0)) return true;
     this.#lives.set(from, life);
     return false;
@@ -199,12 +201,12 @@ export class ReplicaServer implements Process<GroupMessage> {
   #admit(message: ReplicaMessage): void {
     const view = messageView(message);
     if (view === null || this.creations.isStoring) return;
-    if (viewVoters(view).includes(this.#id) || message.kind === 'install') this.start(view);
+    if (viewVoters(view).includes(this.id) || message.kind === 'install') this.start(view);
   }
 
   /** Starts the replica from the disk, or an empty one of a view. */
   start(view: View | null): void {
-    if (this.disk === undefined && view !== null) this.#group.createDisk(this.#id, view);
+    if (this.disk === undefined && view !== null) this.group.createDisk(this.id, view);
     if (this.disk === undefined) return;
     this.replica = this.#newReplica(this.#boundUntilMs);
     const place = this.#ended;
@@ -227,7 +229,7 @@ export class ReplicaServer implements Process<GroupMessage> {
   /** The replica is about to be removed. @returns whether that is possible: it is unused, and nothing is under way */
   leave(): boolean {
     const { replica } = this;
-    const { world, options } = this.#group;
+    const { world, options } = this.group;
     if (world.nowMs - this.#usedMs < IDLE_LEASES * options.leaseMs) return false;
     if (replica === null || replica.role !== 'backup' || this.#diskSteps > 0 || this.#stepping) return false;
     this.#boundUntilMs = replica.boundUntilMs;
@@ -243,14 +245,14 @@ export class ReplicaServer implements Process<GroupMessage> {
   open(): void {
     this.#use();
     if (this.replica === null) {
-      const { catalogView } = this.#group;
-      if (this.creations.isStoring || !viewVoters(catalogView).includes(this.#id)) return;
+      const { catalogView } = this.group;
+      if (this.creations.isStoring || !viewVoters(catalogView).includes(this.id)) return;
       this.start(catalogView);
     }
     // It has learned that it is no member any more: its request for the lease would hinder the members.
     if (this.replica === null || this.replica.status(0).outside !== null) return;
     const { view } = this.replica.inspect();
-    if (this.#opened === null && viewVoters(view).includes(this.#id)) this.#openLease(view);
+    if (this.#opened === null && viewVoters(view).includes(this.id)) this.#openLease(view);
   }
 
   #openLease(view: View): void {
@@ -265,7 +267,7 @@ export class ReplicaServer implements Process<GroupMessage> {
 
   /** The lease goes by the new view; a server that is no member releases it. */
   #follow(view: View): void {
-    if (this.#opened !== null && viewVoters(view).includes(this.#id)) {
+    if (this.#opened !== null && viewVoters(view).includes(this.id)) {
       this.#openLease(view);
       return;
     }
@@ -280,7 +282,7 @@ export class ReplicaServer implements Process<GroupMessage> {
   /** A server that is out by a view still votes by the one before, as the server's lease driver does. */
   #leaseView(of: View) {
     const { number, members, joint } = of;
-    if (!viewVoters(of).includes(this.#id)) return { view: number - 1, members };
+    if (!viewVoters(of).includes(this.id)) return { view: number - 1, members };
     return { view: number, members, ...(joint === undefined ? {} : { joint }) };
   }
 
@@ -297,7 +299,7 @@ export class ReplicaServer implements Process<GroupMessage> {
       } else if (action.kind === 'lost') {
         this.step({ kind: 'lease', untilMs: 0, view: 0 });
       } else if (action.kind === 'trace') {
-        this.#group.world.note(this.#id, `${action.mark} (${action.detail})`);
+        this.group.world.note(this.id, `${action.mark} (${action.detail})`);
       }
     }
   }
@@ -330,7 +332,7 @@ export class ReplicaServer implements Process<GroupMessage> {
       const before = replica.inspect();
       const actions = replica.step(next, this.processMs);
       // After a majority lost power, operations that were known to be committed may be gone.
-      if (this.#group.observer.neverForgot) assertStep(before, replica.inspect());
+      if (this.group.observer.neverForgot) assertStep(before, replica.inspect());
       else assertReplica(replica.inspect());
       for (const action of actions) this.#act(action);
       // Only now: one step may commit more than its first action says.
@@ -342,7 +344,7 @@ export class ReplicaServer implements Process<GroupMessage> {
   // Actions of the replica -------------------------------------------------------------------------
 
   #act(action: ReplicaAction): void {
-    const { world, observer } = this.#group;
+    const { world, observer } = this.group;
     const disk = this.#disk;
     const { kind } = action;
     switch (kind) {
@@ -403,19 +405,19 @@ export class ReplicaServer implements Process<GroupMessage> {
         return;
       case 'advanced':
         if (['active', 'stopping', 'resumed'].includes(this.role))
-          observer.committed(this.#id, action.committedSeq, disk.log);
-        else observer.backupCommitted(this.#id, action.committedSeq, disk.log);
+          observer.committed(this.id, action.committedSeq, disk.log);
+        else observer.backupCommitted(this.id, action.committedSeq, disk.log);
         this.reads.due();
         return;
       case 'role-changed':
-        world.note(this.#id, `is ${action.role} of ${epochFormat(action.epoch)}`);
+        world.note(this.id, `is ${action.role} of ${epochFormat(action.epoch)}`);
         this.role = action.role;
         if (action.role === 'active') observer.activated(action.epoch, disk.log);
         this.reads.due();
         return;
       case 'stopped':
         // Not within the step that stopped.
-        world.later(this.#id, 0, () => {
+        world.later(this.id, 0, () => {
           this.#lease({ kind: 'release', cell: FILE });
           if (this.replica === null) return;
           if (!this.#stopAsked) this.#closeLease();
@@ -423,8 +425,8 @@ export class ReplicaServer implements Process<GroupMessage> {
         });
         return;
       case 'trace':
-        world.note(this.#id, `${action.mark} (${action.detail})`);
-        this.#group.mark(action.mark);
+        world.note(this.id, `${action.mark} (${action.detail})`);
+        this.group.mark(action.mark);
         return;
     }
   }
@@ -433,7 +435,7 @@ export class ReplicaServer implements Process<GroupMessage> {
     const id = ++this.#fetches;
     this.#fetchEpoch = epoch;
     this.send(from, { kind: 'fetch', id, epoch });
-    this.#group.world.later(this.#id, FETCH_TIMEOUT_MS, () => {
+    this.group.world.later(this.id, FETCH_TIMEOUT_MS, () => {
       if (id !== this.#fetches || this.#fetchEpoch === null) return;
       this.#fetchEpoch = null;
       this.step({ kind: 'state-failed', epoch, reason: 'no answer' });
@@ -447,28 +449,28 @@ export class ReplicaServer implements Process<GroupMessage> {
    * moment loses the step, a crash between the two only the report.
    */
   #store(kind: ReplicaAction['kind'], effect: () => void, event: ReplicaEvent): void {
-    const { world, prng, options, diskDelayMs, faults, observer } = this.#group;
+    const { world, prng, options, diskDelayMs, faults, observer } = this.group;
     if (prng.chance(options.diskFailure)) {
       this.#failDisk();
       return;
     }
-    const durationMs = diskDelayMs?.(this.#id, kind) ?? faults.durationMs(this.#id);
+    const durationMs = diskDelayMs?.(this.id, kind) ?? faults.durationMs(this.id);
     const doneMs = Math.max(this.#diskBusyUntilMs, world.nowMs) + durationMs;
     this.#diskBusyUntilMs = doneMs;
     this.#diskSteps++;
-    world.later(this.#id, doneMs - world.nowMs, () => {
+    world.later(this.id, doneMs - world.nowMs, () => {
       this.#diskSteps--;
       if (this.#diskFailed) return;
-      const refusal = faults.refusal(this.#id, kind);
+      const refusal = faults.refusal(this.id, kind);
       if (refusal !== null) {
         this.#beginAnew(refusal);
         return;
       }
       effect();
-      if (kind === 'apply' || kind === 'install') observer.stored(this.#id, this.#disk);
+      if (kind === 'apply' || kind === 'install') observer.stored(this.id, this.#disk);
       this.#diskReportMs = Math.max(this.#diskReportMs, world.nowMs + durationMs * prng.next() * 0.5);
       this.#diskSteps++;
-      world.later(this.#id, this.#diskReportMs - world.nowMs, () => {
+      world.later(this.id, this.#diskReportMs - world.nowMs, () => {
         this.#diskSteps--;
         if (!this.#diskFailed) this.step(event);
       });
@@ -477,32 +479,32 @@ export class ReplicaServer implements Process<GroupMessage> {
 
   /** A change of the disk that the replica did not order. */
   storeBeside(effect: () => void): void {
-    const { world, faults } = this.#group;
-    world.later(this.#id, faults.durationMs(this.#id), () => {
-      if (!this.#diskFailed && faults.refusal(this.#id, 'promise') === null) effect();
+    const { world, faults } = this.group;
+    world.later(this.id, faults.durationMs(this.id), () => {
+      if (!this.#diskFailed && faults.refusal(this.id, 'promise') === null) effect();
     });
   }
 
   #failDisk(): void {
-    const { world } = this.#group;
+    const { world } = this.group;
     if (this.#diskFailed) return;
     this.#diskFailed = true;
     // As a driver reports it: later, and not within the step that ordered the change.
-    world.later(this.#id, 1, () => this.step({ kind: 'storage-failed', reason: 'simulated' }));
-    world.later(this.#id, 300, () => {
-      world.crash(this.#id);
-      world.restart(this.#id);
+    world.later(this.id, 1, () => this.step({ kind: 'storage-failed', reason: 'simulated' }));
+    world.later(this.id, 300, () => {
+      world.crash(this.id);
+      world.restart(this.id);
     });
   }
 
   /** The disk refuses a change: the replica fails, and another one begins in the same process. */
   #beginAnew(reason: string): void {
-    const { world, faults } = this.#group;
+    const { world, faults } = this.group;
     this.#diskFailed = true;
-    world.later(this.#id, 1, () => this.step({ kind: 'storage-failed', reason }));
+    world.later(this.id, 1, () => this.step({ kind: 'storage-failed', reason }));
     const renew = () => {
-      if (this.#diskSteps > 0 || faults.isFull(this.#id)) {
-        world.later(this.#id, RENEWAL_MS, renew);
+      if (this.#diskSteps > 0 || faults.isFull(this.id)) {
+        world.later(this.id, RENEWAL_MS, renew);
         return;
       }
       this.#diskFailed = false;
@@ -514,7 +516,7 @@ export class ReplicaServer implements Process<GroupMessage> {
       if (held?.own === true)
         this.step({ kind: 'lease', untilMs: this.processMs + held.remainingMs, view: 0 });
     };
-    world.later(this.#id, RENEWAL_MS, renew);
+    world.later(this.id, RENEWAL_MS, renew);
   }
 
   // Clients ----------------------------------------------------------------------------------------
@@ -525,7 +527,7 @@ export class ReplicaServer implements Process<GroupMessage> {
 
   /** Changes are ordered here without a lease, or may be. */
   get #resumes(): boolean {
-    if (!this.#group.options.resumes || this.replica === null) return false;
+    if (!this.group.options.resumes || this.replica === null) return false;
     return this.role === 'resumed' || (this.role === 'backup' && this.replica.resumable !== null);
   }
 
@@ -544,18 +546,18 @@ export class ReplicaServer implements Process<GroupMessage> {
       return;
     }
     if (this.#config.appliesAtPrimary === 'last' && replica.orderedSeq > replica.inspect().seq) {
-      this.#group.world.later(this.#id, ORDER_WAIT_MS, () => this.#submit(id, request, write, reply));
+      this.group.world.later(this.id, ORDER_WAIT_MS, () => this.#submit(id, request, write, reply));
       return;
     }
     const ticket = this.#ticket((answer) => {
-      if (answer.kind === 'done') this.#group.observer.answered(request, answer.seq);
+      if (answer.kind === 'done') this.group.observer.answered(request, answer.seq);
       reply(answer);
     });
     this.step({ kind: 'submit', ticket, operation: operationOf(request, write, id) });
   }
 
   #ticket(reply: Reply): number {
-    const ticket = this.#group.ticket();
+    const ticket = this.group.ticket();
     this.#tickets.set(ticket, reply);
     return ticket;
   }

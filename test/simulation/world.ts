@@ -146,12 +146,8 @@ export class World<Message> {
   readonly counts = { messages: 0, lost: 0, duplicated: 0, ticks: 0, crashes: 0, pauses: 0, cuts: 0 };
 
   readonly #servers: Server<Message>[];
-  readonly #seed: number;
-  readonly #boot: Boot<Message>;
-  readonly #observe: (server: ServerId) => void;
-  readonly #aim: () => ServerId | null;
+  readonly #options: WorldOptions<Message>;
   readonly #verbose: boolean;
-  readonly #describe: (message: Message) => string;
   readonly #queue = new EventHeap<Scheduled>();
   /** Cut links, counted because cuts overlap; index from · n + to. */
   readonly #cuts: Uint16Array;
@@ -166,12 +162,8 @@ export class World<Message> {
     this.prng = new Prng(options.seed);
     this.faults = options.faults ?? CALM;
     this.nowMs = START_MS;
-    this.#seed = options.seed;
-    this.#boot = options.boot;
-    this.#observe = options.observe ?? (() => {});
-    this.#aim = options.aim ?? (() => null);
+    this.#options = options;
     this.#verbose = options.verbose ?? false;
-    this.#describe = options.describe ?? ((message) => JSON.stringify(message));
     this.ids = Array.from(
       { length: options.servers },
       (_, i) => String.fromCharCode(FIRST_LETTER + i) as ServerId,
@@ -246,7 +238,7 @@ export class World<Message> {
     server.pausedUntilMs = 0;
     server.tickToken++;
     server.tickAtClockMs = Infinity;
-    this.#observe(id);
+    this.#options.observe?.(id);
   }
 
   /** Starts a new life with a new incarnation, unless the server is up. */
@@ -254,10 +246,11 @@ export class World<Message> {
     const server = this.#server(id);
     if (server.process !== null) return;
     // Not from the world's dice: the same life is the same in a run from which something was taken out.
-    const dice = new Prng((this.#seed * 32 + server.index) * 4096 + server.life);
+    const { seed, boot } = this.#options;
+    const dice = new Prng((seed * 32 + server.index) * 4096 + server.life);
     server.incarnation = (dice.nextUint32() * 2 ** 21 + (dice.nextUint32() >>> 11)) as Incarnation;
     if (this.#verbose) this.#note(id, 'starts');
-    server.process = this.#boot(id, server.incarnation);
+    server.process = boot(id, server.incarnation);
     this.#after(server);
   }
 
@@ -467,7 +460,7 @@ export class World<Message> {
       const gapMs = microsecond(-Math.log(1 - this.prng.next()) * everyMs);
       this.at(this.nowMs + gapMs, () => {
         if (storm !== this.#storm) return;
-        const aimed = this.prng.chance(0.4) ? this.#aim() : null;
+        const aimed = this.prng.chance(0.4) ? this.#options.aim?.() : null;
         fault(aimed ?? this.prng.pick(this.ids));
         next();
       });
@@ -524,7 +517,7 @@ export class World<Message> {
   }
 
   #noteMessage(at: ServerId, from: ServerId, to: ServerId, message: Message, fate: string): void {
-    this.#line(at, `${from} -> ${to} ${this.#describe(message)}${fate}`);
+    this.#line(at, `${from} -> ${to} ${(this.#options.describe ?? JSON.stringify)(message)}${fate}`);
   }
 
   /** True time; whose clock shows what; what happened. */
@@ -537,7 +530,7 @@ export class World<Message> {
 
   #after(server: Server<Message>): void {
     this.#settle(server);
-    this.#observe(server.id);
+    this.#options.observe?.(server.id);
   }
 
   /** Schedules the next tick, if it is earlier than the one that is scheduled. */
