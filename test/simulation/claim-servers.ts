@@ -37,10 +37,8 @@ export abstract class ClaimServers {
   /** Voters change; these are the first ones. */
   protected changeVoters(first: VoterSet): void {
     const { world } = this;
-    this.voters = new ClaimVoters(first, world.ids, {
-      nowMs: () => world.nowMs,
-      at: (atMs, run) => world.at(atMs, run),
-      call: (server, run) => world.call(server, run),
+    this.voters = new ClaimVoters(first, {
+      world,
       standing: (server) => {
         const clockMs = world.clockMs(server);
         return { clockMs, silentMs: this.#hosts.get(server)?.recoveringMs(clockMs) ?? Infinity };

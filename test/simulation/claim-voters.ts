@@ -6,8 +6,10 @@
 import type { CellId, ServerId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
 import type { LeaseEvent } from '../../lease/actions.ts';
+import type { LeaseFrame } from '../../lease/codec.ts';
 import { type VoterSet, VotersChange, type VotersView, votersCount } from '../../lease/voters.ts';
 import { CLOCK_SKEW_MAX_MS, LEASE_MS, RECOVERY_MS, TIMING } from './lease-world.ts';
+import type { World } from './world.ts';
 
 type AskEvent = Extract<LeaseEvent, { kind: 'ask' }>;
 
@@ -18,12 +20,9 @@ interface Standing {
   readonly clockMs: number;
 }
 
-/** What the simulation around it does. */
-interface Surroundings {
-  nowMs(): number;
-  at(atMs: number, run: () => void): void;
-  /** Runs something at a server that is up. */
-  call(server: ServerId, run: () => void): void;
+/** The servers that it is about. */
+interface Servers {
+  readonly world: World<LeaseFrame>;
   standing(server: ServerId): Standing;
   /** The view is on the server's disk. */
   adopted(server: ServerId, view: VotersView): void;
@@ -32,17 +31,17 @@ interface Surroundings {
 export class ClaimVoters {
   /** The steps so far: of a change that began, and of one that ended. */
   readonly counts = { begun: 0, ended: 0 };
-  readonly #around: Surroundings;
-  readonly #ids: readonly ServerId[];
+  readonly #servers: Servers;
+  readonly #world: World<LeaseFrame>;
   readonly #disks = new Map<ServerId, VotersView>();
   #agreed: VotersView;
   #change = new VotersChange(TIMING);
 
-  constructor(first: VoterSet, ids: readonly ServerId[], around: Surroundings) {
-    this.#around = around;
-    this.#ids = ids;
+  constructor(first: VoterSet, servers: Servers) {
+    this.#servers = servers;
+    this.#world = servers.world;
     this.#agreed = { number: 1, members: first, clockMs: 0 };
-    for (const id of ids) this.#disks.set(id, this.#agreed);
+    for (const id of this.#world.ids) this.#disks.set(id, this.#agreed);
   }
 
   /** The view that a server has on its disk. */
@@ -64,10 +63,10 @@ export class ClaimVoters {
   /** A server has the agreed view from now on, and says so. */
   tell(server: ServerId, answered: () => void = () => this.#confirm(server)): void {
     const view = this.#agreed;
-    this.#around.call(server, () => {
+    this.#world.call(server, () => {
       if (view.number > this.of(server).number) {
         this.#disks.set(server, view);
-        this.#around.adopted(server, view);
+        this.#servers.adopted(server, view);
       }
       answered();
     });
@@ -75,7 +74,7 @@ export class ClaimVoters {
 
   /** One look at whether the change may go on. @returns whether there is a new view */
   step(wanted: VoterSet | null): boolean {
-    const next = this.#change.next(this.#agreed, wanted, this.#around.nowMs());
+    const next = this.#change.next(this.#agreed, wanted, this.#world.nowMs);
     if (next === null) return false;
     this.counts[next.joint === undefined ? 'ended' : 'begun']++;
     this.#agreed = next;
@@ -85,36 +84,37 @@ export class ClaimVoters {
   /** Changes at random until then. */
   live(seed: number, untilMs: number): void {
     const dice = new Prng(seed * 2 + 2);
-    const { nowMs, at } = this.#around;
+    const world = this.#world;
+    const { ids } = world;
     const turn = (): void => {
-      if (nowMs() >= untilMs) return;
+      if (world.nowMs >= untilMs) return;
       if (dice.chance(0.01)) this.#change = new VotersChange(TIMING);
-      for (const server of this.#ids) {
+      for (const server of ids) {
         if (dice.chance(0.5)) continue;
         const answerMs = dice.next() * 50;
-        at(nowMs() + dice.next() * 50, () =>
+        world.at(world.nowMs + dice.next() * 50, () =>
           this.tell(server, () => {
-            const standing = this.#around.standing(server);
+            const standing = this.#servers.standing(server);
             const view = this.of(server);
-            at(nowMs() + answerMs, () => this.#count(server, view, standing));
+            world.at(world.nowMs + answerMs, () => this.#count(server, view, standing));
           }),
         );
       }
-      const servers = this.#ids.filter(() => dice.chance(0.5));
+      const servers = ids.filter(() => dice.chance(0.5));
       const wanted = dice.chance(0.2) ? { servers, perCell: dice.pick([3, 5]) } : null;
       this.step(wanted);
-      at(nowMs() + 20 + dice.next() * 80, turn);
+      world.at(world.nowMs + 20 + dice.next() * 80, turn);
     };
     turn();
   }
 
   /** In peace: everybody has the agreed view. */
   settle(): void {
-    for (const server of this.#ids) this.tell(server);
+    for (const server of this.#world.ids) this.tell(server);
   }
 
   #confirm(server: ServerId): void {
-    this.#count(server, this.of(server), this.#around.standing(server));
+    this.#count(server, this.of(server), this.#servers.standing(server));
   }
 
   #count(server: ServerId, view: VotersView, { silentMs, clockMs }: Standing): void {

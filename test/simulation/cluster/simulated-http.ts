@@ -42,8 +42,8 @@ export type HttpGate = (
 
 /** HTTP of simulated processes: requests enter the real application of a server. */
 export class SimulatedHttp {
-  readonly #network: Network;
-  readonly #postman: SimulatedProcess;
+  readonly network: Network;
+  readonly postman: SimulatedProcess;
   readonly #fronts = new Map<string, Front>();
   /** By method and first parts of the path: how often a fault met such a request. */
   readonly faults = { requestLost: 0, answerLost: 0, late: 0, afterCallerGone: 0 };
@@ -56,8 +56,8 @@ export class SimulatedHttp {
   atNextChange: ((origin: string) => void) | null = null;
 
   constructor(network: Network, postman: SimulatedProcess) {
-    this.#network = network;
-    this.#postman = postman;
+    this.network = network;
+    this.postman = postman;
   }
 
   listen(process: SimulatedProcess, machine: string, origin: string, server: Server): void {
@@ -83,7 +83,7 @@ export class SimulatedHttp {
     const open = new Map<Exchange, Promise<unknown>>();
     let isClosed = false;
     const exchanged = (request: ChannelRequest): Exchange =>
-      new Exchange(this.#network, this.#postman, process, machine, origin, this, request);
+      new Exchange(this, process, machine, origin, request);
     return {
       stream: async (request) => {
         if (isClosed) throw new Error('The connections were closed');
@@ -137,16 +137,14 @@ class Exchange {
   #front: Front | null = null;
 
   constructor(
-    network: Network,
-    postman: SimulatedProcess,
+    http: SimulatedHttp,
     caller: SimulatedProcess,
     machine: string,
     origin: string,
-    http: SimulatedHttp,
     request: ChannelRequest,
   ) {
-    this.#network = network;
-    this.#postman = postman;
+    this.#network = http.network;
+    this.#postman = http.postman;
     this.#caller = caller;
     this.#machine = machine;
     this.#origin = origin;

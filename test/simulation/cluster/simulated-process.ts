@@ -62,6 +62,12 @@ export class SimulatedTimer implements Timer {
   }
 }
 
+/** How far the clocks of a process are off, and how much too fast they run. */
+export interface Clocks {
+  readonly offsetMs?: number;
+  readonly driftPpm?: number;
+}
+
 /**
  * A process of the simulation: its clocks are off by `offsetMs` and run `driftPpm` too fast, it can be paused, and after
  * its end nothing of it runs any more.
@@ -81,12 +87,7 @@ export class SimulatedProcess implements World {
   failure: unknown = null;
   readonly #onEnd: (() => void)[] = [];
 
-  constructor(
-    time: VirtualTime,
-    name: string,
-    index: number,
-    clocks: { readonly offsetMs?: number; readonly driftPpm?: number },
-  ) {
+  constructor(time: VirtualTime, name: string, index: number, clocks: Clocks) {
     this.#time = time;
     this.name = name;
     this.index = index;

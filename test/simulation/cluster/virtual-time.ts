@@ -1,7 +1,7 @@
 import { assert } from '../../../base/assert.ts';
 import { Prng } from '../../../base/prng.ts';
 import { EventHeap } from '../event-heap.ts';
-import { SimulatedProcess } from './simulated-process.ts';
+import { type Clocks, SimulatedProcess } from './simulated-process.ts';
 
 /** Node's own, which the guard replaces for simulated processes. */
 const realSetImmediate = setImmediate;
@@ -52,10 +52,7 @@ export class VirtualTime {
   }
 
   /** @returns a process that begins now */
-  process(
-    name: string,
-    clocks: { readonly offsetMs?: number; readonly driftPpm?: number } = {},
-  ): SimulatedProcess {
+  process(name: string, clocks: Clocks = {}): SimulatedProcess {
     const process = new SimulatedProcess(this, name, this.processes.length, clocks);
     this.processes.push(process);
     return process;

@@ -43,6 +43,24 @@ export interface PageStore {
   write(offset: number, bytes: Buffer): Promise<void>;
 }
 
+/** The part of one page in a range of bytes; `done` bytes of it are before. */
+interface Piece {
+  readonly index: number;
+  readonly within: number;
+  readonly count: number;
+  readonly done: number;
+}
+
+export function* pieces(offset: number, length: number): Generator<Piece> {
+  for (let done = 0; done < length; ) {
+    const index = Math.floor((offset + done) / PAGE_BYTES);
+    const within = offset + done - index * PAGE_BYTES;
+    const count = Math.min(PAGE_BYTES - within, length - done);
+    yield { index, within, count, done };
+    done += count;
+  }
+}
+
 /** The pages of one file, as mm/filemap.c, mm/readahead.c and mm/truncate.c have them. */
 export class PageCache {
   readonly #inode: Inode;
@@ -208,23 +226,20 @@ export class PageCache {
    */
   async prepareWrite(offset: number, bytes: Uint8Array): Promise<WrittenPages> {
     const pages: Page[] = [];
-    let done = 0;
+    let byteCount = 0;
     let locked: Page | null = null;
-    while (done < bytes.length && pages.length < REQUEST_PAGES_MAX && locked === null) {
-      const at = offset + done;
-      const index = Math.floor(at / PAGE_BYTES);
+    for (const { index, within, count, done } of pieces(offset, bytes.length)) {
+      if (pages.length >= REQUEST_PAGES_MAX || locked !== null) break;
       const page = await this.#lockedPage(index);
       await page.writeback;
-      const within = at - index * PAGE_BYTES;
-      const count = Math.min(PAGE_BYTES - within, bytes.length - done);
       page.bytes.set(bytes.subarray(done, done + count), within);
-      done += count;
+      byteCount += count;
       pages.push(page);
       if (count === PAGE_BYTES) page.isUptodate = true;
       if (page.isUptodate) page.lock.unlock();
       else locked = page;
     }
-    return { byteCount: done, pages, locked };
+    return { byteCount, pages, locked };
   }
 
   /** The end of fuse_send_write_pages. @param writtenBytes null: the write failed */
@@ -245,15 +260,11 @@ export class PageCache {
 
   /** fuse_notify_store, without the size. */
   async store(offset: number, bytes: Uint8Array, endsFile: boolean): Promise<void> {
-    for (let done = 0; done < bytes.length; ) {
-      const at = offset + done;
-      const index = Math.floor(at / PAGE_BYTES);
-      const within = at - index * PAGE_BYTES;
-      const count = Math.min(PAGE_BYTES - within, bytes.length - done);
+    for (const { index, within, count, done } of pieces(offset, bytes.length)) {
       const page = await this.#lockedPage(index);
       page.bytes.set(bytes.subarray(done, done + count), within);
-      done += count;
-      if (!page.isUptodate && within === 0 && (count === PAGE_BYTES || (endsFile && done === bytes.length))) {
+      const isLast = endsFile && done + count === bytes.length;
+      if (!page.isUptodate && within === 0 && (count === PAGE_BYTES || isLast)) {
         page.bytes.fill(0, count);
         page.isUptodate = true;
       }

@@ -17,6 +17,8 @@ export interface AclEntry {
   readonly id: number;
 }
 export type Acl = readonly AclEntry[];
+/** Asks for the list, null where there is none. */
+type AskAcl = (() => Promise<Acl | null>) | null;
 
 const S_ISVTX = 0o1000;
 const ACL_VERSION = 2;
@@ -49,12 +51,12 @@ export function isOwner(who: Credentials, inode: Inode): boolean {
   return who.uid === inode.attributes.uid || isCapable(who);
 }
 
-/** generic_permission (fs/namei.c); @param acl asks for the list, null where there is none */
+/** generic_permission (fs/namei.c) */
 export async function mayAccess(
   who: Credentials,
   inode: Inode,
   wanted: number,
-  acl: (() => Promise<Acl | null>) | null,
+  acl: AskAcl,
 ): Promise<boolean> {
   if (await modeAllows(who, inode, wanted, acl)) return true;
   if (!isCapable(who)) return false;
@@ -63,12 +65,7 @@ export async function mayAccess(
   return (wanted & MAY.exec) === 0 || (mode & 0o111) !== 0;
 }
 
-async function modeAllows(
-  who: Credentials,
-  inode: Inode,
-  wanted: number,
-  acl: (() => Promise<Acl | null>) | null,
-): Promise<boolean> {
+async function modeAllows(who: Credentials, inode: Inode, wanted: number, acl: AskAcl): Promise<boolean> {
   const { mode, uid, gid } = inode.attributes;
   if (acl === null && ((wanted * 0o111) & ~mode) === 0) return true;
   if (who.uid === uid) return (wanted & ~(mode >> 6)) === 0;

@@ -17,7 +17,7 @@ import type { LocalLocks } from './local-locks.ts';
 import { type DirectoryEntry, type Inode64, longs, name as nameWithZero, words } from './messages.ts';
 import type { LastName, Names, Place } from './names.ts';
 import type { OpenFile, OpenFiles } from './open-file.ts';
-import { PAGE_BYTES } from './page-cache.ts';
+import { PAGE_BYTES, pieces } from './page-cache.ts';
 import { type Credentials, isCapable, isOwner, MAY, mayCreateInSticky } from './permissions.ts';
 
 /** Signals that are modelled: those with which a program is to stop, and one that means nothing of the kind. */
@@ -42,6 +42,9 @@ export interface Machine {
   started(process: Process): void;
   ended(process: Process): void;
 }
+
+/** Nanoseconds; null: it stays. */
+type Time = bigint | 'now' | null;
 
 export type LockType = 'shared' | 'exclusive' | 'unlock';
 const LOCK_TYPES: readonly LockType[] = ['shared', 'exclusive', 'unlock'];
@@ -84,10 +87,8 @@ export class Mapping {
 
   write(at: number, bytes: Uint8Array): Promise<void> {
     return this.#process.systemCall(async (call) => {
-      let done = 0;
-      for (const { index, within, count } of pieces(this.#offset + at, bytes.length)) {
+      for (const { index, within, count, done } of pieces(this.#offset + at, bytes.length)) {
         const part = bytes.subarray(done, done + count);
-        done += count;
         if (this.#isShared) (await this.#file.mappedPageToWrite(call, index)).bytes.set(part, within);
         else (await this.#ownPage(call, index)).set(part, within);
       }
@@ -115,19 +116,6 @@ export class Mapping {
     if (!this.#process.mappings.delete(this)) throw new KernelError('EINVAL');
     if (this.#isShared) await this.#file.writeBack();
     this.#file.put();
-  }
-}
-
-function* pieces(
-  offset: number,
-  length: number,
-): Generator<{ readonly index: number; readonly within: number; readonly count: number }> {
-  for (let at = offset; at < offset + length; ) {
-    const index = Math.floor(at / PAGE_BYTES);
-    const within = at - index * PAGE_BYTES;
-    const count = Math.min(PAGE_BYTES - within, offset + length - at);
-    yield { index, within, count };
-    at += count;
   }
 }
 
@@ -665,13 +653,7 @@ export class Process implements Credentials {
     return this.#changeOpen(descriptor, owners(uid, gid));
   }
 
-  /** @param accessed nanoseconds; null: it stays */
-  utimens(
-    path: string,
-    accessed: bigint | 'now' | null,
-    modified: bigint | 'now' | null,
-    follows = true,
-  ): Promise<void> {
+  utimens(path: string, accessed: Time, modified: Time, follows = true): Promise<void> {
     return this.#onPath(async (call) => {
       if (accessed === null && modified === null) return;
       const { inode } = await this.#find(call, path, follows);
@@ -679,11 +661,7 @@ export class Process implements Credentials {
     });
   }
 
-  futimens(
-    descriptor: number,
-    accessed: bigint | 'now' | null,
-    modified: bigint | 'now' | null,
-  ): Promise<void> {
+  futimens(descriptor: number, accessed: Time, modified: Time): Promise<void> {
     return this.#onFile(descriptor, async (call, { inode }) => {
       if (accessed === null && modified === null) return;
       await this.#setTimes(call, inode, accessed, modified);
@@ -691,12 +669,7 @@ export class Process implements Credentials {
   }
 
   /** vfs_utimes: who may write to it may set both to the present. */
-  async #setTimes(
-    call: Call,
-    inode: Inode,
-    accessed: bigint | 'now' | null,
-    modified: bigint | 'now' | null,
-  ): Promise<void> {
+  async #setTimes(call: Call, inode: Inode, accessed: Time, modified: Time): Promise<void> {
     const { client } = this.#machine;
     const isTouch = accessed === 'now' && modified === 'now';
     if (isTouch && !isOwner(this, inode)) await client.checkAccess(call, inode, MAY.write);
