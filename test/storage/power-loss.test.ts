@@ -8,6 +8,7 @@ import { DataFolder } from '../../server/storage/data-folder.ts';
 import { DiskStore } from '../../server/storage/disk-store.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { begin, epoch, fileId, pattern, VIEW } from '../conformance/store.ts';
+import { isLong } from '../long.ts';
 import { LossyDisk } from './lossy-disk.ts';
 import { lookInto, withLossyStore } from './lossy-store.ts';
 import { ALL_DIRECT, FOLDER, knowsDirectWrites, temporaryFolder } from './stores.ts';
@@ -17,7 +18,8 @@ const OBJECT_BYTES = 64;
 const DIRECT_TIMES = 128;
 const FILES = [fileId(1), fileId(2)];
 const given = process.env.SEED;
-const seeds = given === undefined ? Array.from({ length: 10 }, (_, at) => at + 1) : [Number(given)];
+const seeds =
+  given === undefined ? Array.from({ length: isLong ? 30 : 5 }, (_, at) => at + 1) : [Number(given)];
 const reached = new Set<string>();
 
 interface Model {
