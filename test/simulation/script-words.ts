@@ -14,10 +14,6 @@ export function durationParse(text: string): number | null {
   return match === null ? null : Number(match[1]) * (UNITS[match[2] as string] as number);
 }
 
-export function durationText(ms: number): string {
-  return `${ms}ms`;
-}
-
 /** One line of a script, read from left to right. Every mistake names the line. */
 export class Words {
   readonly place: string;
