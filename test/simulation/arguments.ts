@@ -12,7 +12,6 @@ export const USAGE = `Runs simulated servers with the real cores, and faults fro
   npm run simulate -- --seed 17 --trace  one run, with a line for everything that happens
   npm run simulate:replicas              groups of replicas: leases, disks, members (--layer replica)
   npm run simulate -- --script FILE      plays a script (test/simulation/lease-script.ts has the language)
-  npm run simulate -- --fairness [--quick]   who wins when several servers want one lease
 
 Which runs:
   --layer lease|claim|replica   one layer only; claim is leases that clients hold, replica is groups of replicas. The
@@ -40,17 +39,16 @@ Of a failing seed of the lease layer the simplest run is looked for that fails a
 1 if a rule is broken, 2 if the command line or a script is mistaken.
 `;
 
-/** Seeds to run, and how; `script` and `fairness` run something else. */
+/** Seeds to run, and how, or a script. */
 export interface Arguments {
-  readonly mode: 'seeds' | 'script' | 'fairness';
   readonly layers: readonly Layer[];
   readonly seed: number | null;
   readonly count: number;
   readonly jobs: number;
   readonly trace: boolean;
   readonly shrink: boolean;
-  readonly quick: boolean;
-  readonly script: string;
+  /** Its file; null for seeds. */
+  readonly script: string | null;
   readonly lease: LeaseRunOptions;
   /** The options of the lease layer as they were given. */
   readonly given: Readonly<Record<string, string>>;
@@ -59,7 +57,6 @@ export interface Arguments {
 const COUNT_MAX = Number.MAX_SAFE_INTEGER;
 const JOBS_MAX = 1024;
 const LAYERS = Object.keys(LAYER_RUNS) as Layer[];
-const MODES = ['fairness'] as const;
 
 type Reader = (text: string, option: string) => LeaseRunOptions;
 
@@ -96,31 +93,24 @@ const LEASE_OPTIONS: Readonly<Record<string, Reader>> = {
 };
 
 const TEXTS = ['script', 'layer', 'seed', 'count', 'jobs', ...Object.keys(LEASE_OPTIONS)];
-const FLAGS = [...MODES, 'quick', 'trace', 'no-shrink'];
+const FLAGS = ['trace', 'no-shrink'];
 
 export function argumentsOf(words: readonly string[]): CommandLine<Arguments> {
   return commandLineOf(words, { texts: TEXTS, flags: FLAGS }, ({ texts, flags }) => {
     const { script, layer, seed, jobs = '1' } = texts;
     const given = Object.fromEntries(Object.entries(texts).filter(([name]) => name in LEASE_OPTIONS));
     const [option] = Object.keys(given);
-    const modes = [
-      ...MODES.filter((name) => flags.has(name)),
-      ...(script === undefined ? [] : ['script' as const]),
-    ];
-    if (modes.length > 1) throw new UsageError(`--${modes.join(' and --')} do not go together`);
     if (layer !== undefined && layer !== 'lease' && option !== undefined)
       throw new UsageError(`--${option} is for the lease layer only`);
     const chosen = layer ?? (option === undefined ? undefined : 'lease');
     return {
-      mode: modes[0] ?? 'seeds',
       layers: chosen === undefined ? LAYERS : [oneOf(LAYERS, chosen, 'layer')],
       seed: seed === undefined ? null : countOption('seed', seed, COUNT_MAX),
       count: countOf(texts),
       jobs: jobs === 'all' ? availableParallelism() : countOption('jobs', jobs, JOBS_MAX),
       trace: flags.has('trace'),
       shrink: !flags.has('no-shrink'),
-      quick: flags.has('quick'),
-      script: script ?? '',
+      script: script ?? null,
       lease: leaseOptionsOf(given),
       given,
     };

@@ -1,7 +1,6 @@
 /** The simulations as a tool: `npm run simulate -- --help` says what it does. */
 import { wantedOrExit } from '../../bench/command-line.ts';
 import { type Arguments, argumentsOf, USAGE } from './arguments.ts';
-import { fairnessPrint } from './fairness.ts';
 import { type Counts, countsAdd, LAYER_RUNS, type Layer } from './layer-runs.ts';
 import { leaseRun } from './lease-run.ts';
 import { scriptRead } from './lease-scenarios.ts';
@@ -135,19 +134,9 @@ function scriptFilePlay(path: string): number {
   return violation === null ? 0 : 1;
 }
 
-async function main(parsed: Arguments): Promise<number> {
-  switch (parsed.mode) {
-    case 'script':
-      return scriptFilePlay(parsed.script);
-    case 'fairness':
-      return fairnessPrint(parsed.quick);
-    case 'seeds':
-      return seedsPlay(parsed);
-  }
-}
-
 try {
-  process.exitCode = await main(wantedOrExit(argumentsOf(process.argv.slice(2)), USAGE));
+  const wanted = wantedOrExit(argumentsOf(process.argv.slice(2)), USAGE);
+  process.exitCode = wanted.script === null ? await seedsPlay(wanted) : scriptFilePlay(wanted.script);
 } catch (error) {
   // A mistake in a script, which a stack would not explain.
   if (!(error instanceof ScriptError) && (error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
