@@ -17,7 +17,7 @@ beforeEach(() => {
   file.synced('contents');
 });
 
-function change(contents: string, kind: ChangeKind, during: () => void = () => undefined): void {
+function change(contents: string | null, kind: ChangeKind, during: () => void = () => undefined): void {
   atNs += 10;
   const begun = file.begin(contents, kind);
   during();
@@ -81,4 +81,13 @@ test('contents that were renamed over the name without a sync may be gone, the n
 test('a reader that takes several calls sees a change of a part between them', () => {
   change('aBc', PART, () => assert.ok(reads('abc')));
   assert.ok(!reads('abc'));
+});
+
+test('a reader that opened a file before it lost its name sees what is written without one', () => {
+  const openedNs = ++atNs;
+  change(null, { isAtomic: true, isOpen: true });
+  file.read('r', openedNs, 'abc');
+  assert.deepEqual(violations, []);
+  assert.ok(!reads('abc'));
+  assert.ok(reads(null));
 });

@@ -25,6 +25,8 @@ export interface ChangeKind {
   readonly writtenNs?: number;
   /** It keeps the rest of what is there, which is of an earlier version where a loss of power has taken others meanwhile. */
   readonly isPart?: boolean;
+  /** The file loses its name, and is changed further without it: a reader that opened it before reads these changes, too. */
+  readonly isOpen?: boolean;
 }
 
 /** A change that is under way. One that fails may happen at any time, or in parts. */
@@ -158,7 +160,7 @@ export class OneWriterFile {
     const { kind, returnedNs, contentsSyncedNs } = version;
     if (this.#mayLackOthers(index, fromNs, nowNs)) return true;
     // A program that reads in several calls may see a part of it between two of them.
-    if (kind.isPart === true && returnedNs >= fromNs) return true;
+    if ((kind.isPart === true || kind.isOpen === true) && returnedNs >= fromNs) return true;
     if (kind.isAtomic !== true) return returnedNs >= fromNs || this.#mayBeLost(version, fromNs, nowNs);
     if (kind.writtenNs === undefined || contentsSyncedNs < fromNs) return false;
     return this.#lossBetween(kind.writtenNs, Math.min(nowNs, contentsSyncedNs));

@@ -312,7 +312,7 @@ class EditedFile {
     if (this.#own.judge.isUncertain) {
       await process.unlink(this.#own.path);
     } else {
-      const change = this.#own.judge.begin(null, { isAtomic: true });
+      const change = this.#own.judge.begin(null, { isAtomic: true, isOpen: true });
       await process.unlink(this.#own.path).catch((error: unknown) => {
         change.failed();
         throw error;
