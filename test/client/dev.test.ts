@@ -109,6 +109,8 @@ describe('a whole cluster on this machine', () => {
     );
     assert.ok(daemon !== undefined);
     process.kill(daemon.pid, 'SIGKILL');
+    const isLeft = async (): Promise<boolean> => (await processes()).some(({ pid }) => pid === daemon.pid);
+    await until('it is gone', async () => !(await isLeft()));
     const healed = await runCli(['mount', 'main', mount, '--json', '--log', join(folder, 'healed.log')], {
       env,
     });

@@ -2,7 +2,7 @@ import { stderrLog } from '../../fuse/log.ts';
 import { sayReady, unmountOnSignal } from '../../fuse/main.ts';
 import { mountVolume } from '../../fuse/mount.ts';
 import { type TransportName, transportNamed } from '../../fuse/transports.ts';
-import { patientWorld } from '../patient-world.ts';
+import { systemWorld } from '../../world/system-world.ts';
 import { type Disturbance, MemoryBackend } from './memory-backend.ts';
 
 /** What the test's process sends; each is answered. */
@@ -37,8 +37,8 @@ if (optionsText === undefined || directory === undefined)
 const { transport, ...options } = JSON.parse(optionsText) as DaemonOptions;
 const backend = new MemoryBackend();
 const mounted = await mountVolume(backend, transportNamed(transport), {
-  world: patientWorld,
-  ...{ directory, source: 'leasehold:test', xattrs: true, log: stderrLog(patientWorld, 'warn') },
+  world: systemWorld,
+  ...{ directory, source: 'leasehold:test', xattrs: true, log: stderrLog(systemWorld, 'warn') },
   ...options,
 });
 unmountOnSignal(mounted.unmount, (error) => console.error(error));

@@ -13,6 +13,7 @@ test('of two fetches only the later one is installed', async () => {
   const installed: (StagedCatalog | null)[] = [];
   const forgotten: StagedCatalog[] = [];
   const store = {
+    damage: { isKnown: false },
     rollback: () => undefined,
     describe: () => new Uint8Array(0),
     stageTail: (pieces: readonly CatalogTail[]) => {

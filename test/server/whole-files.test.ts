@@ -96,12 +96,14 @@ test('files that a majority does not suffice for, large ones, and those that oth
   assert.equal(await wholes.store('v', BYTES), null);
 });
 
-test('a file is staged where the catalog refuses its number for a member of an earlier release, and for nothing else', async () => {
+test('a file is staged where the catalog refuses its number, and is not where that fails', async () => {
   const { wholes, seen } = started();
   seen.refusal = new ServiceError('precondition-failed', 'Upgrade first', { outdated: ['s3'] });
   assert.equal(await wholes.store('v', BYTES), null);
-  seen.refusal = new ServiceError('precondition-failed', 'Another reason');
-  await assert.rejects(wholes.store('v', BYTES), { code: 'precondition-failed' });
+  seen.refusal = new ServiceError('precondition-failed', 'Server s3 leaves');
+  assert.equal(await wholes.store('v', BYTES), null);
+  seen.refusal = new ServiceError('no-majority', 'The catalog is away');
+  await assert.rejects(wholes.store('v', BYTES), { code: 'no-majority' });
   seen.refusal = null;
   assert.notEqual(await wholes.store('v', BYTES), null, 'Numbers are reserved again');
 });
