@@ -24,11 +24,11 @@ const RENAME_MODES: ReadonlyMap<number, RenameMode> = new Map([
 export class NameCalls {
   readonly #parts: CallParts;
   readonly #names: Names;
-  readonly #files: Pick<FileCalls, 'open' | 'created' | 'createdUnnamed'>;
+  readonly #files: Pick<FileCalls, 'open' | 'created'>;
   readonly #changes: OwnChanges;
 
   /** @param files opens what is created */
-  constructor(parts: CallParts, names: Names, files: Pick<FileCalls, 'open' | 'created' | 'createdUnnamed'>) {
+  constructor(parts: CallParts, names: Names, files: Pick<FileCalls, 'open' | 'created'>) {
     this.#parts = parts;
     this.#names = names;
     this.#files = files;
@@ -76,13 +76,15 @@ export class NameCalls {
   }
 
   async createUnnamed(directory: number, mode: number, flags: number, caller: Caller): Promise<Created> {
-    const { backend, inodes } = this.#parts;
+    const { backend, files, inodes } = this.#parts;
     const within = await inodes.attributes(directory);
     const owner = inheritsGroup(within) ? { ...caller, gid: within.gid } : caller;
     const requestedAt = inodes.cache.request();
     const created = await backend.createUnnamed(mode & 0o7777, owner);
     const attributes = inodes.cache.attributes.learn(created, requestedAt);
-    return { ...(await this.#files.createdUnnamed(attributes, flags)), attributes };
+    const opened = await this.#files.created(attributes, flags);
+    files.createdUnnamed(attributes.inode);
+    return { ...opened, attributes };
   }
 
   async makeNode(

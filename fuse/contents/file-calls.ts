@@ -52,10 +52,6 @@ export class FileCalls {
     return this.#handles.add(await this.#files.created(attributes, isForWriting(flags)), flags);
   }
 
-  async createdUnnamed(attributes: Attributes, flags: number): Promise<Opened> {
-    return this.#handles.add(await this.#files.createdUnnamed(attributes, isForWriting(flags)), flags);
-  }
-
   inodeOf(handle: number): number {
     return this.#handles.of(handle).file.inode;
   }

@@ -152,11 +152,9 @@ export class OpenFiles implements PendingKind {
     if (this.#open.has(inode)) this.#orphans.add(inode);
   }
 
-  /** As `created`, of a file without a name. */
-  async createdUnnamed(attributes: Attributes, writing: boolean): Promise<OpenFile> {
-    const file = await this.created(attributes, writing);
-    this.#orphans.addUnnamed(attributes.inode);
-    return file;
+  /** The open file was created without a name. */
+  createdUnnamed(inode: number): void {
+    this.#orphans.addUnnamed(inode);
   }
 
   /** Whether the file was created without a name, and has had none. */

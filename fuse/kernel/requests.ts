@@ -27,6 +27,14 @@ export interface RequestHeader {
   readonly pid: number;
 }
 
+/** How a file is created and opened. */
+interface Creation {
+  readonly mode: number;
+  readonly umask: number;
+  readonly flags: number;
+  readonly killsPrivileges: boolean;
+}
+
 export type Request =
   | {
       readonly kind: 'init';
@@ -69,21 +77,8 @@ export type Request =
     }
   | { readonly kind: 'link'; readonly name: string; readonly of: number }
   | { readonly kind: 'open'; readonly flags: number; readonly killsPrivileges: boolean }
-  | {
-      readonly kind: 'create';
-      readonly name: string;
-      readonly mode: number;
-      readonly umask: number;
-      readonly flags: number;
-      readonly killsPrivileges: boolean;
-    }
-  | {
-      readonly kind: 'tmpfile';
-      readonly mode: number;
-      readonly umask: number;
-      readonly flags: number;
-      readonly killsPrivileges: boolean;
-    }
+  | (Creation & { readonly kind: 'create'; readonly name: string })
+  | (Creation & { readonly kind: 'tmpfile' })
   | { readonly kind: 'read'; readonly handle: number; readonly offset: number; readonly length: number }
   | {
       readonly kind: 'write';
@@ -361,10 +356,7 @@ function decodeLock(bytes: Buffer, at: number): { readonly handle: number; reado
   };
 }
 
-function readCreation(
-  bytes: Buffer,
-  at: number,
-): Pick<Extract<Request, { kind: 'tmpfile' }>, 'mode' | 'umask' | 'flags' | 'killsPrivileges'> {
+function readCreation(bytes: Buffer, at: number): Creation {
   return {
     flags: bytes.readUInt32LE(at),
     mode: bytes.readUInt32LE(at + 4),
