@@ -73,7 +73,7 @@ export interface WriteResult extends FileState {
   readonly before?: ContentVersion;
   /**
    * The guard's `changedNs` was compared, and held: what took the name, or moved it, under a condition did so behind the write. Absent
-   * where it was not compared. A write is told once more with what was found when it was carried out.
+   * where it was not compared. The repeated answer of a write has what was found when it was executed.
    */
   readonly sameNames?: true;
   readonly offset: number;

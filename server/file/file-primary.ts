@@ -176,7 +176,7 @@ export class FilePrimary {
       // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
       const now = { sizeBytes: this.#sizeBytes, contents: this.#contents, changedNs: this.#changedNs };
       assertGuard(this.#file, guard, now);
-      // Kept with the write: whoever asks again, when the file has no name any more, is answered the same.
+      // Kept with the write: a repeated request gets the same answer, also when the file has no name any more.
       const isSame = guard.changedNs !== undefined && guard.changedNs === this.#changedNs;
       const sameNames = isSame ? ({ sameNames: true } as const) : {};
       const at = offset === 'append' ? this.#sizeBytes : offset;

@@ -585,7 +585,7 @@ export class CatalogStore {
 
   /**
    * Undoes a transaction that failed. With a full disk the catalog stays as it was, and where a damaged page was met, until
-   * another replica's state replaces it; after anything else that SQLite tells, nobody knows what it holds, and it is over until a
+   * another replica's state replaces it; after any other error of SQLite its contents are unknown, and it fails until a
    * restart.
    * @param isOwn it changes the record of the replica alone, without which no other state can come
    * @returns the failure, to be thrown

@@ -291,10 +291,16 @@ test('no numbers are reserved with servers that leave, and no contents count tha
   const stored = { inode: first, mode: 0o600, ...owner, sizeBytes: 5, contents };
   const replicas = ['s1', 's2', 's3'];
   const file = { ...stored, parent: catalog.root, name: 'f' };
-  const bear: CommandOf<'bear'> = { kind: 'bear', owner: 7, replicas, objectBytes: 131_072, files: [file] };
-  catalog.refuse('precondition-failed', bear);
+  const creation: CommandOf<'bear'> = {
+    kind: 'bear',
+    owner: 7,
+    replicas,
+    objectBytes: 131_072,
+    files: [file],
+  };
+  catalog.refuse('precondition-failed', creation);
   const elsewhere = [{ replicas, inodes: [first] }];
-  catalog.refuse('precondition-failed', { ...bear, replicas: ['s1'], elsewhere });
+  catalog.refuse('precondition-failed', { ...creation, replicas: ['s1'], elsewhere });
   catalog.refuse('bad-request', {
     ...{ kind: 'replace-with-contents', place: main('/f'), owner: 7, replicas, objectBytes: 131_072 },
     ...{ ...stored, modifiedNs: '5', expect: { kind: 'nothing' } },

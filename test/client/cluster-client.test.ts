@@ -195,7 +195,7 @@ test('no server at all is said with their addresses', async () => {
   });
   const startMs = patientWorld.nowMs();
   await assert.rejects(client.status({ timeoutMs: 10_000, failFast: true }), code('no-majority'));
-  assert.ok(patientWorld.nowMs() - startMs < 5_000, 'With failFast nobody waits');
+  assert.ok(patientWorld.nowMs() - startMs < 5_000, 'With failFast no call waits');
 });
 
 test('a write that may have happened ends as unknown, a read does not', () =>

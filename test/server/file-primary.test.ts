@@ -303,7 +303,7 @@ test('a write is refused where the names of the file were others when it was mar
   await assert.rejects(write(2, { changedNs: '1' }), { code: 'precondition-failed' });
   const { before: _, ...done } = await write(2, { changedNs });
   assert.equal(done.sameNames, true);
-  assert.deepEqual(await write(2, { changedNs: '1' }), done, 'It is told once more as it was');
+  assert.deepEqual(await write(2, { changedNs: '1' }), done, 'The answer is repeated');
   // While the mark stands, a command that changes the names has expected no contents.
   changedNs = '3';
   assert.equal((await write(3, { changedNs: '2' })).sameNames, true);

@@ -205,7 +205,7 @@ export class LeaseWorld {
 
   /** A client's call. */
   #order(server: ServerId, event: Extract<LeaseEvent, { kind: 'open' | 'close' | 'release' }>): void {
-    if (this.#verbose) this.world.note(server, `is told to ${event.kind} cell ${event.cell}`);
+    if (this.#verbose) this.world.note(server, `has to ${event.kind} cell ${event.cell}`);
     this.#call(server, event);
   }
 
