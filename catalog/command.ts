@@ -2,6 +2,7 @@ import { unreachable } from '../base/assert.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ServerId } from '../base/ids.ts';
 import type { Command, CommandOf, CommandRequest, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
+import { contentsCompare } from './attributes.ts';
 import { noteAccesses } from './commands/accesses.ts';
 import { removeXattr, setAttributes, setXattr } from './commands/attributes.ts';
 import { bear, reserveInodes, voidInodes } from './commands/births.ts';
@@ -83,22 +84,28 @@ export function prepareCommand(
     );
   refuseLeaving(tables, command);
   return {
-    command: preservedByView(tables, command),
+    command: preservedNow(tables, command),
     atNs: context.nowNs.toString(),
     replicas: replicasOf(tables, command, context),
   };
 }
 
 /**
- * Contents are preserved at the members of the file's view. A command that comes after the members have changed names servers that may
- * have left the cluster: the contents are preserved once more. The primary decides it, so that members of all releases execute the same.
+ * A report of preserved contents that comes late. If the file has other contents by now, it says nothing about those: `lost` would end what a
+ * later snapshot shows. If the members of the file have changed, it names servers that may have left the cluster: the contents are preserved
+ * once more. The primary decides it, so that members of all releases execute the same.
  */
-function preservedByView(tables: Tables, command: Command): Command {
-  if (command.kind !== 'open-for-write' || typeof command.preserved !== 'object') return command;
-  const { inode, view } = command.preserved;
-  const file = tables.inode(command.inode);
-  if (file === undefined || file.preserving !== inode || view.number >= file.view) return command;
-  return { ...command, preserved: 'again' };
+function preservedNow(tables: Tables, command: Command): Command {
+  if (command.kind !== 'open-for-write') return command;
+  const { contents, preserved, ...rest } = command;
+  const file = preserved === undefined ? undefined : tables.inode(command.inode);
+  if (preserved === undefined || file === undefined) return rest;
+  const { contentsEpoch, contentsSeq, preserving, view } = file;
+  const { epoch, seq } = contents ?? { epoch: contentsEpoch, seq: contentsSeq };
+  if (contentsCompare(epoch, seq, contentsEpoch, contentsSeq) !== 0) return rest;
+  const isElsewhere =
+    typeof preserved === 'object' && preserved.inode === preserving && preserved.view.number < view;
+  return { ...rest, preserved: isElsewhere ? 'again' : preserved };
 }
 
 /** Chooses servers for the file that the command makes, if it makes one; those of a reserved number were chosen with it. */

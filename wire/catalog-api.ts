@@ -421,6 +421,8 @@ export const Command = Type.Union([
         Type.Literal('again'),
       ]),
     ),
+    /** The contents that `preserved` is about. Absent from primaries of earlier releases: those that the file has when it is executed. */
+    contents: Type.Optional(ContentVersion),
   }),
   /** What the files' primaries know, told to the catalog; the newest version of each wins, `live` ends with it. */
   Type.Object({

@@ -44,7 +44,7 @@ export class LiveMarks {
       await this.#parts.leads(file);
       const preserved = await this.#preserve(primary, wish);
       // A catalog that forgot where the contents are would have them collected.
-      answer = await catalog.durably({ ...command, preserved });
+      answer = await catalog.durably({ ...command, preserved, contents: wish.contents });
     }
     return markedIn(answer);
   }

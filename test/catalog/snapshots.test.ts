@@ -14,7 +14,7 @@ import { dumpCatalog } from '../../catalog/dump.ts';
 import { runQuery } from '../../catalog/queries.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
-import type { Attributes, Command, CommandResults } from '../../wire/catalog-api.ts';
+import type { Attributes, Command, CommandResults, ContentVersion } from '../../wire/catalog-api.ts';
 import { isLong } from '../long.ts';
 import { Catalog, SERVERS } from './fixture.ts';
 
@@ -444,6 +444,36 @@ test('contents that were preserved at members that have changed since are preser
   assert.equal(catalog.run({ ...open, preserved: { inode: second.inode, view: now } }).preserve, undefined);
   const shown = runQuery(catalog.db, { kind: 'resolve', volume: 'main@one', path: '/f', follow: true });
   assert.deepEqual(shown.attributes.replicas, now.members);
+  assert.deepEqual([...dumpCatalog(catalog.db)], [...dumpCatalog(catalog.other)]);
+});
+
+test('a late report of lost contents says nothing about the contents that a file has by then', () => {
+  const catalog = new Replicated();
+  catalog.run({ kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4_096 });
+  const place = { volume: 'main', path: '/f' };
+  const { inode } = catalog.run({
+    ...{ kind: 'create-file', place, mode: 0, uid: 0, gid: 0, exclusive: true },
+  }).attributes;
+  const settle = (contents: ContentVersion) =>
+    catalog.run({ kind: 'settle', files: [{ inode, sizeBytes: 1, modifiedNs: '1', contents }] });
+  settle({ epoch: 1, seq: 1 });
+  catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
+  const open = { kind: 'open-for-write', inode, preserves: true } as const;
+  const wish = catalog.run({ ...open, mark: { epoch: 2, turn: 1 } }).preserve;
+  assert.ok(wish !== undefined);
+  const lost = { ...open, preserved: 'lost', contents: wish.contents } as const;
+  assert.equal(catalog.run({ ...lost, mark: { epoch: 3, turn: 1 } }).preserve, undefined);
+  settle({ epoch: 3, seq: 1 });
+  catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'two' });
+  const late = catalog.run({ ...lost, mark: { epoch: 2, turn: 1 } }).preserve;
+  assert.ok(late !== undefined, 'The contents that snapshot two shows are to be preserved');
+  const { contents } = late;
+  assert.deepEqual(contents, { epoch: 3, seq: 1 });
+  const preserved = { inode: late.inode, view: { number: 1, members: ['s1', 's2', 's3'] } };
+  const mark = { epoch: 3, turn: 2 };
+  assert.equal(catalog.run({ ...open, mark, preserved, contents }).preserve, undefined);
+  const shown = runQuery(catalog.db, { kind: 'resolve', volume: 'main@two', path: '/f', follow: true });
+  assert.equal(shown.attributes.source, late.inode);
   assert.deepEqual([...dumpCatalog(catalog.db)], [...dumpCatalog(catalog.other)]);
 });
 

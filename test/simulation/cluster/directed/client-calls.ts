@@ -84,6 +84,7 @@ export class ClientCalls implements Caller {
       policy: (policy = '') => set({ policy: policy as 'quorum' }),
       'make-volume': (name = '') =>
         this.#client.command({ kind: 'volume-create', name, replicas: 3, objectBytes: 4_096 }),
+      snapshot: (name = '') => this.#client.command({ kind: 'snapshot-create', volume: this.#volume, name }),
       quota: (bytes = '') => set({ quotaBytes: Number(bytes) }),
       /** `usage namedBytes` */
       usage: async (what = '') => {
