@@ -96,6 +96,8 @@ export class FilePrimary {
   #live: Promise<void> | null = null;
   /** The mark is an earlier primary's: it is set again, only in case that the catalog lost it with its power. */
   #unconfirmed = false;
+  /** Ends when that mark is set again, with the names that the file has. */
+  #confirming: Promise<void> = Promise.resolve();
   /** Of the last mark that was asked for in this epoch. */
   #turn = 0;
   #settling: Promise<void> = Promise.resolve();
@@ -168,6 +170,7 @@ export class FilePrimary {
   ): Promise<Change> {
     const done = await this.#admit(request, bytes.length);
     try {
+      if (guard.changedNs !== undefined) await this.#confirming;
       const range = (): ByteRange => {
         const from = offset === 'append' ? this.#sizeBytes : offset;
         return { from, to: from + bytes.length };
@@ -417,8 +420,9 @@ export class FilePrimary {
 
   #confirmLive(): void {
     if (!this.#unconfirmed) return;
+    this.#confirming = this.#markLive();
     // A catalog without a primary of its own is told with the next change.
-    this.#settling = this.#markLive().catch(() => {
+    this.#settling = this.#confirming.catch(() => {
       this.#unconfirmed = true;
     });
   }

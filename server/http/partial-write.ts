@@ -45,7 +45,7 @@ const CONTENT_RANGE = /^bytes (\d{1,16})-(\d{1,16})\/(?:\*|(\d{1,16}))$/i;
 interface Judged {
   /** Null where the path names no file. */
   readonly current: Attributes | null;
-  /** When the inode was changed last, as the catalog has it; undefined where the primary is not to compare that. */
+  /** When the inode was changed last, as the catalog has it; undefined where the file may not be written. */
   readonly changedNs?: string | undefined;
   /** Why the file may not be written; null where it may. */
   readonly refusal: ServiceError | null;
@@ -167,13 +167,18 @@ export class PartialWrites {
   async #judgeAgain(attempt: Attempt): Promise<Attempt | null> {
     const { path, conditions, place, judgements, changedNs, current } = attempt;
     if (judgements === JUDGEMENTS_MAX) return null;
-    const judged = await this.#judge(path, conditions, place);
+    let judged = await this.#judge(path, conditions, place);
+    const isSame =
+      judged.current?.inode === current?.inode &&
+      judged.current?.contents.seq === current?.contents.seq &&
+      judged.changedNs === changedNs;
+    if (isSame && current !== null) {
+      // The inode was changed after the primary had marked the file: this mark ends, and the next one has the names as they are.
+      await this.#gateway.settle(current.inode as FileId);
+      judged = await this.#judge(path, conditions, place);
+    }
     if (judged.refusal !== null) throw judged.refusal;
-    const { contents, inode } = judged.current ?? {};
-    const isOther = inode !== current?.inode || contents?.seq !== current?.contents.seq;
-    // Where nothing is other than before, the mark is older than the change of the inode, and stands.
-    const known = isOther || judged.changedNs !== changedNs ? judged.changedNs : undefined;
-    return { ...attempt, ...judged, changedNs: known, judgements: judgements + 1 };
+    return { ...attempt, ...judged, judgements: judgements + 1 };
   }
 
   /** @returns the file, and why it may not be written; `current` is null where the path names no file */
