@@ -1,5 +1,5 @@
 import { assert } from '../../base/assert.ts';
-import { ServiceError } from '../../base/errors.ts';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { NumberPlace } from '../../replica/birth.ts';
 import type { NumbersRequest, ReservedNumbers } from '../../wire/birth-numbers.ts';
@@ -29,6 +29,8 @@ import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
 /** Contents of files that are being borne, all together; more are refused with `busy`. */
 const UNDER_WAY_BYTES_MAX = 64 * 1024 * 1024;
 const BUSY_RETRY_MS = 100;
+/** Refusals after which no client creates the file by its number. */
+const FINAL: ReadonlySet<ErrorCode> = new Set(['exists', 'not-found', 'not-directory']);
 
 export interface BirthsParts {
   readonly clock: Clock;
@@ -41,6 +43,8 @@ export interface BirthsParts {
   readonly outcomes: Counter;
   /** Whether new files would go to better servers: in reach, and with free space. */
   isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[]): boolean;
+  /** Ends reservations of numbers behind the answer, so that no loss of power takes that back: contents that were stored by them may go. */
+  voidNumbers(owner: number, inodes: readonly number[]): void;
   query<Q extends Query>(query: Q, options?: CallOptions): Promise<QueryResults[Q['kind']]>;
   command<C extends Command>(
     command: C,
@@ -143,6 +147,8 @@ export class Births {
     this.#markOutdated(outcomes, groups, storage);
     for (const [place, { inode }] of births.entries())
       if (outcomes[place]?.kind === 'born') this.#parts.host.named(inode as FileId);
+    const inodes = births.flatMap(({ inode }, place) => (isFinal(outcomes[place]) ? [inode] : []));
+    if (inodes.length > 0) this.#parts.voidNumbers(request.owner, inodes);
     this.#count(outcomes);
     return outcomes;
   }
@@ -280,6 +286,10 @@ export class Births {
     }
     return isBearResult(result) ? result : null;
   }
+}
+
+function isFinal(outcome: BirthOutcome | undefined): boolean {
+  return outcome?.kind === 'refused' && FINAL.has(outcome.code);
 }
 
 function nameOf({ session, number, since }: BirthRequest): RequestName {

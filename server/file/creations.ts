@@ -10,7 +10,7 @@ import type { Placement } from '../placement.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { ClusterTransport } from '../transport/transport.ts';
-import { Births } from './births.ts';
+import { Births, type BirthsParts } from './births.ts';
 import { FileNumbers } from './file-numbers.ts';
 import { FirstContents } from './first-contents.ts';
 import { StorageSettings } from './storage-settings.ts';
@@ -58,6 +58,12 @@ export function creationsOf(parts: CreationsParts): Creations {
   );
   const query: Gateway['queryCatalog'] = (asked, options) => gateway.queryCatalog(asked, options);
   const command: Gateway['command'] = (given, name, options) => gateway.command(given, name, options);
+  const voidNumbers: BirthsParts['voidNumbers'] = (owner, inodes) => {
+    gateway.durably({ kind: 'void-inodes', owner, inodes: [...inodes] }).catch((error: unknown) => {
+      // The numbers are void after a while, as where a member of the catalog runs an earlier release.
+      log.debug({ inodes, err: error }, 'contents of files that were refused stay for a while');
+    });
+  };
   const isOutdated: Placement['isOutdated'] = (members, servers) => placement.isOutdated(members, servers);
   const settings = new StorageSettings({ clock, query });
   const contents = new FirstContents({
@@ -71,7 +77,7 @@ export function creationsOf(parts: CreationsParts): Creations {
   const shared = { clock, contents, numbers, settings, host, traffic, outcomes, isOutdated };
   return {
     contents,
-    births: new Births({ ...shared, query, command }),
+    births: new Births({ ...shared, query, command, voidNumbers }),
     wholes: new WholeFiles({
       ...{ ...shared, world },
       isUnderstood: () => doAllKnowReplacements(transport()),

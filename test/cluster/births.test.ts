@@ -118,24 +118,34 @@ test('what was borne is synced by those who have it, and nobody leads it for tha
   assert.equal(await contentsOf(first), 'To be kept');
 });
 
-test('a name that is taken refuses one and no other, whose number makes a file in the ordinary way', async () => {
+test('a name that is taken refuses one and no other, whose number is void at once', async () => {
   const { first, bearer } = await client.reserveInodes(10);
   await client.bear(bearer, [birth(first, 'taken', 'x')]);
-  const outcomes = await client.bear(bearer, [birth(first + 1, 'taken', 'y'), birth(first + 2, 'free', 'z')]);
-  const [refused] = outcomes;
-  assert.equal(refused?.kind === 'refused' && refused.code, 'exists');
-  born(outcomes[1]);
+  const births = [
+    birth(first + 1, 'taken', 'y'),
+    birth(first + 2, 'free', 'z'),
+    birth(first + 3, 'n'.repeat(300), 'contents'),
+  ];
+  const outcomes = await client.bear(bearer, births);
+  const codes = outcomes.map((outcome) => (outcome.kind === 'refused' ? outcome.code : outcome.kind));
+  assert.deepEqual(codes, ['exists', 'born', 'name-too-long']);
   assert.equal(await contentsOf(first + 2), 'z');
-  const { attributes } = await client.command({
-    ...{ kind: 'create-file', mode: 0o600, uid: 0, gid: 0, exclusive: true },
-    place: { parent: root, name: 'other' },
-    reserved: { inode: first + 1, owner: client.inodeOwner },
+  await until('the number is void', async () => {
+    const { reserved } = await client.query({ kind: 'placed', inodes: [first + 1, first + 3] });
+    return reserved.join() === String(first + 3);
   });
-  assert.equal(attributes.inode, first + 1);
-  const file = client.openFile(first + 1);
+  const place = { parent: root, name: 'other' };
+  const node = { kind: 'create-file', place, mode: 0o600, uid: 0, gid: 0, exclusive: true } as const;
+  const create = (inode: number) =>
+    client.command({ ...node, reserved: { inode, owner: client.inodeOwner } });
+  await assert.rejects(create(first + 1), { code: 'precondition-failed' });
+  // Another number makes a file in the ordinary way, although contents were stored by it.
+  const { attributes } = await create(first + 3);
+  assert.equal(attributes.inode, first + 3);
+  const file = client.openFile(first + 3);
   await file.truncate(0);
   await file.write(0, Buffer.from('other contents'));
-  assert.equal(await contentsOf(first + 1), 'other contents');
+  assert.equal(await contentsOf(first + 3), 'other contents');
 });
 
 test('a number is borne once, and by whom it was reserved', async () => {

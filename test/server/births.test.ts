@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { ServiceError } from '../../base/errors.ts';
+import { type ErrorCode, ServiceError } from '../../base/errors.ts';
 import type { FileId, Incarnation, ServerId } from '../../base/ids.ts';
 import { firstEpoch } from '../../replica/birth.ts';
 import { encodeReplicaMessage } from '../../replica/codec.ts';
@@ -128,6 +128,10 @@ interface Catalog {
   isUnderstood: boolean;
   /** Of the catalog. */
   flushes: number;
+  /** Why the catalog refuses single files, by inode. */
+  readonly refused: Map<number, ErrorCode>;
+  /** Numbers that are void. */
+  readonly voided: number[];
   /** Why the catalog refuses the next commands, each once. */
   readonly refusals: { readonly kind: Command['kind']; readonly error: ServiceError }[];
 }
@@ -148,7 +152,7 @@ function bearerOf(
   const settings = new Map<number, Partial<FileSettings> | null>();
   const seen: Catalog = {
     ...{ commands: [], stored: [], calls: [], servers: [], volume, settings, laterMs: 0 },
-    ...{ isUnderstood: true, flushes: 0, refusals: [] },
+    ...{ isUnderstood: true, flushes: 0, refusals: [], refused: new Map(), voided: [] },
   };
   const placedFile = (inode: number) => {
     const { name, quotaBytes, policy, objectBytes } = seen.volume;
@@ -183,7 +187,11 @@ function bearerOf(
     if (seen.refusals[0]?.kind === given.kind) throw seen.refusals.shift()?.error;
     if (given.kind === 'reserve-inodes') return { first: 100 } as never;
     if (given.kind !== 'bear' || isClosed) return {} as never;
-    const files = Object.fromEntries(given.files.map(({ inode }) => [inode, null]));
+    const outcome = (inode: number) => {
+      const code = seen.refused.get(inode);
+      return code === undefined ? null : { code, message: code };
+    };
+    const files = Object.fromEntries(given.files.map(({ inode }) => [inode, outcome(inode)]));
     return { atNs: '1', limited: false, files } as never;
   };
   const storage = new StorageSettings({ clock, query });
@@ -195,7 +203,8 @@ function bearerOf(
     ...{ clock, contents, numbers, settings: storage, isOutdated: placed.isOutdated },
     ...{ host: a.host, traffic: { wrote: () => undefined } as never, outcomes: { add: () => undefined } },
   };
-  const births = new Births({ ...shared, query, command });
+  const voidNumbers = (_owner: number, inodes: readonly number[]) => void seen.voided.push(...inodes);
+  const births = new Births({ ...shared, query, command, voidNumbers });
   const wholes = new WholeFiles({
     ...{ ...shared, world: patientWorld },
     isUnderstood: () => seen.isUnderstood,
@@ -410,6 +419,23 @@ test('a file that no majority has gets no name', async (t) => {
   await births.reserve({ owner: 3, count: 10 });
   assert.deepEqual(await births.bear(requestFor(1, 100), {}), [{ kind: 'unborn' }]);
   assert.ok(!seen.commands.some(({ kind }) => kind === 'bear'));
+});
+
+test('numbers of files that lost their names are void at once, and not of those that may still be created', async (t) => {
+  const { cluster } = startedNow(t);
+  const { births, seen } = bearerOf(cluster, STORED);
+  await births.reserve({ owner: 3, count: 10 });
+  seen.refused
+    .set(100, 'exists')
+    .set(101, 'quota-exceeded')
+    .set(102, 'precondition-failed')
+    .set(103, 'not-found');
+  const outcomes = await births.bear(requestFor(1, 100, 101, 102, 103, 104), {});
+  assert.deepEqual(
+    outcomes.map(({ kind }) => kind),
+    ['refused', 'refused', 'unborn', 'refused', 'born'],
+  );
+  assert.deepEqual(seen.voided, [100, 103]);
 });
 
 test('where the neighbour does not answer the spare server is asked to promise', async (t) => {
