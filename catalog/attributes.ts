@@ -66,6 +66,7 @@ export function attributesOf(row: InodeRow): Attributes {
     gid: row.gid,
     links: row.links,
     sizeBytes: row.sizeBytes,
+    ...(row.holeBytes === 0 ? {} : { holeBytes: row.holeBytes }),
     accessedNs: row.accessedNs,
     modifiedNs: row.modifiedNs,
     changedNs: row.changedNs,

@@ -9,6 +9,8 @@ export interface InodeRow {
   readonly gid: number;
   readonly links: number;
   readonly sizeBytes: number;
+  /** How many bytes of a file are holes; 0 where none are known of. */
+  readonly holeBytes: number;
   readonly accessedNs: string;
   readonly modifiedNs: string;
   readonly changedNs: string;
@@ -52,6 +54,7 @@ export interface EntryRow extends InodeRow {
  */
 export const INODE_COLUMNS = `
   i.id, i.volume, (SELECT v.name FROM volumes v WHERE v.id = i.volume) AS volumeName, i.kind, i.mode, i.uid, i.gid, i.links, i.size AS sizeBytes,
+  i.holes AS holeBytes,
   CAST(i.accessed_ns AS TEXT) AS accessedNs, CAST(i.modified_ns AS TEXT) AS modifiedNs,
   CAST(i.changed_ns AS TEXT) AS changedNs, i.target, i.device, i.replicas, i.view,
   i.object_bytes AS objectBytes, i.contents_epoch AS contentsEpoch, i.contents_seq AS contentsSeq,

@@ -106,7 +106,7 @@ export class InodeTables {
     const id = inode.id ?? this.#numbers.take(1);
     this.#statements.run(
       `INSERT INTO inodes VALUES
-         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?, ?, 0)`,
+         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?, ?, 0, 0)`,
       id,
       inode.volume,
       inode.kind,
@@ -140,7 +140,7 @@ export class InodeTables {
   bear(inode: BornInode): void {
     this.#statements.run(
       `INSERT INTO inodes VALUES
-         (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?, ?, 0)`,
+         (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?, ?, 0, 0)`,
       inode.id,
       inode.volume,
       inode.mode,
@@ -283,6 +283,7 @@ export class InodeTables {
   settle(
     id: number,
     sizeBytes: number,
+    holeBytes: number,
     modifiedNs: string,
     changedNs: string,
     epoch: number,
@@ -292,10 +293,11 @@ export class InodeTables {
   ): void {
     this.#changes.touch(id);
     this.#statements.run(
-      `UPDATE inodes SET size = ?, modified_ns = ?, changed_ns = ?, contents_epoch = ?, contents_seq = ?, live = ?,
+      `UPDATE inodes SET size = ?, holes = ?, modified_ns = ?, changed_ns = ?, contents_epoch = ?, contents_seq = ?, live = ?,
          allowed = ?
        WHERE id = ?`,
       sizeBytes,
+      holeBytes,
       modifiedNs,
       changedNs,
       epoch,

@@ -5,7 +5,7 @@ import { ServiceError } from '../base/errors.ts';
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables below, kept as the database's `user_version`. */
-export const SCHEMA_VERSION = 6;
+export const SCHEMA_VERSION = 7;
 
 /** Kinds of inodes as the tables number them. A number is given once and never reused. */
 export const KIND_FILE = 1;
@@ -336,6 +336,13 @@ const PLANS = `
   ALTER TABLE counters ADD COLUMN planned INTEGER NOT NULL DEFAULT 0;
 `;
 
+/** What came with version 7: in a new database, and in one of version 6. */
+const HOLES = `
+  -- of a file: how many bytes of its size are holes; 0 where none are known of
+  ALTER TABLE inodes ADD COLUMN holes INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE past_inodes ADD COLUMN holes INTEGER NOT NULL DEFAULT 0;
+`;
+
 /** From version 1 to 2. Servers come by themselves, when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -358,6 +365,7 @@ const MIGRATIONS: readonly string[] = [
   RESERVATIONS + TRASH + SNAPSHOTS,
   RESERVED_MEMBERS + TIMED_SESSIONS + RESERVING_FILES + VOTERS,
   PLANS,
+  HOLES,
 ];
 
 /** Tables of the catalog, each with its columns in the order of the canonical dump. */

@@ -11,9 +11,9 @@ import type { Command } from '../wire/catalog-api.ts';
  * 4: access times. 5: members of reserved numbers; the contents of files that are removed together; access times
  * that were not set since; U+FFFD in names; sessions of two kinds, by whether they name when they began; pinned
  * writes; voters of named leases that change; files that are created with contents in place of others; renames that leave a
- * whiteout. 6: members of files that are planned; reservations that are ended.
+ * whiteout. 6: members of files that are planned; reservations that are ended. 7: holes of files that are settled.
  */
-export const COMMANDS_VERSION = 6;
+export const COMMANDS_VERSION = 7;
 
 /** A server that knows this version of commands obeys fences. @see CacheOwner.fence */
 export const FENCES_VERSION = 5;
@@ -29,6 +29,9 @@ export const VOTERS_VERSION = 5;
 
 /** The first version whose servers keep which servers are to become members of files, and end reservations of numbers. */
 export const PLANS_VERSION = 6;
+
+/** The first version whose servers keep how many bytes of a file are holes. */
+export const HOLES_VERSION = 7;
 
 /** By which version a command came. A new command needs a line here. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -103,6 +106,7 @@ export function commandVersion(command: Command): number {
     .filter(([field]) => field in command)
     .map(([, version]) => version);
   if (hasReplacementCharacter(command)) versions.push(REPLACEMENT_CHARACTER_VERSION);
+  if (hasHoles(command)) versions.push(HOLES_VERSION);
   return Math.max(KINDS[command.kind], ...versions);
 }
 
@@ -119,9 +123,20 @@ export function commandAsOf(command: Command, version: number): Command {
     ([field, from]) => from > version && field in command,
   );
   const known = Object.entries(command).filter(([field]) => later.every(([name]) => name !== field));
-  const asKnown = later.length === 0 ? command : (Object.fromEntries(known) as unknown as Command);
+  const withoutLater = later.length === 0 ? command : (Object.fromEntries(known) as unknown as Command);
+  const asKnown = version < HOLES_VERSION ? withoutHoles(withoutLater) : withoutLater;
   if (version >= REPLACEMENT_CHARACTER_VERSION || !hasReplacementCharacter(asKnown)) return asKnown;
   return withRefusedTexts(asKnown, '') as Command;
+}
+
+function hasHoles(command: Command): boolean {
+  return command.kind === 'settle' && command.files.some(({ holeBytes }) => holeBytes !== undefined);
+}
+
+/** The command as servers before `HOLES_VERSION` understand it: files have the same contents and no known holes. */
+export function withoutHoles(command: Command): Command {
+  if (command.kind !== 'settle' || !hasHoles(command)) return command;
+  return { ...command, files: command.files.map(({ holeBytes: _, ...file }) => file) };
 }
 
 function hasReplacementCharacter(command: Command): boolean {

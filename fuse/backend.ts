@@ -24,6 +24,8 @@ export interface FileState {
   readonly sizeBytes: number;
   readonly modifiedNs: string;
   readonly contents: ContentVersion;
+  /** How many bytes within the size are holes; absent where there are none, or in the answer of a change. */
+  readonly holeBytes?: number;
   /** Of a change: the version that it has changed. Absent where that is not known. */
   readonly before?: ContentVersion;
   /** The contents change no more. */

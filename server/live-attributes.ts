@@ -38,9 +38,12 @@ export async function withLiveStates<Result extends Partial<Told>>(
  */
 export function attributesWithState(attributes: Attributes, state: FileState): Attributes {
   const newer = contentVersionCompare(state.contents, attributes.contents) > 0;
+  const { holeBytes: _, ...others } = attributes;
   return {
-    ...attributes,
+    ...others,
     sizeBytes: state.sizeBytes,
+    // Holes that were not counted are none: who copies must not take data for a hole.
+    ...(state.holeBytes !== undefined && { holeBytes: state.holeBytes }),
     modifiedNs: newer ? state.modifiedNs : attributes.modifiedNs,
     // A change of contents is one of the status as well, as the catalog will know once the file is settled.
     changedNs: newer ? laterNs(state.modifiedNs, attributes.changedNs) : attributes.changedNs,

@@ -431,6 +431,8 @@ export const Command = Type.Union([
       Type.Object({
         inode: Inode,
         sizeBytes: Type.Integer({ minimum: 0 }),
+        /** How many of these bytes are holes; absent: none, as far as is known. */
+        holeBytes: Type.Optional(Type.Integer({ minimum: 0 })),
         modifiedNs: Nanoseconds,
         contents: ContentVersion,
         /** Under which mark this was true; void if the file was marked anew since. */
@@ -563,6 +565,8 @@ export interface Attributes {
   readonly gid: number;
   readonly links: number;
   readonly sizeBytes: number;
+  /** How many bytes of a file are holes; absent where there are none, or it is not known. */
+  readonly holeBytes?: number;
   readonly accessedNs: string;
   readonly modifiedNs: string;
   readonly changedNs: string;

@@ -56,6 +56,8 @@ export interface FileState {
   readonly sizeBytes: number;
   readonly modifiedNs: string;
   readonly contents: ContentVersion;
+  /** How many bytes within the size are holes; absent where there are none, or the server has not counted them. */
+  readonly holeBytes?: number;
   /** The last operation of the file's sequence; a session that begins now names it as `since`. */
   readonly seq: number;
   readonly primary: string;

@@ -138,6 +138,8 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
     tables.inodes.settle(
       inode.id,
       file.sizeBytes,
+      // Primaries that count none, as those of earlier releases: who copies must not take data for a hole.
+      Math.min(file.holeBytes ?? 0, file.sizeBytes),
       takesTime ? modifiedNs : inode.modifiedNs,
       changedNs,
       epoch,

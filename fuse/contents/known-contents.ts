@@ -19,6 +19,8 @@ export class KnownContents {
   readonly #source: Pick<ReadSource, 'changed' | 'withoutOutdated'>;
   /** The newest state that the primary reported, if it is newer than `attributes`. */
   #state: FileState | undefined;
+  /** A change here may have left holes, or filled some. */
+  #mayHaveHoles = false;
   /** When the last dirty byte was written, for as long as the primary's time for it is not known. */
   #writtenNs = 0n;
   /** The version of what the kernel and the pages have: of the last answer to the kernel, and all changes of this mount that followed. */
@@ -90,6 +92,18 @@ export class KnownContents {
     return isValid ? this.pages.read(offset, length, this.sizeBytes) : null;
   }
 
+  /** Attributes from before the changes here do not say which holes there are: the cluster is asked. */
+  get areHolesUnknown(): boolean {
+    const state = this.#state;
+    if (state === undefined || state.holeBytes !== undefined) return false;
+    return this.#mayHaveHoles || this.attributes.holeBytes !== undefined;
+  }
+
+  /** A change is about to leave a hole, as where it begins behind the end. */
+  leavingHole(): void {
+    this.#mayHaveHoles = true;
+  }
+
   /** Bytes are about to be written. */
   writing(): void {
     this.#source.changed();
@@ -103,9 +117,10 @@ export class KnownContents {
   }
 
   /** Answers of writes in parallel arrive in any order: the newest counts. */
-  learn({ sizeBytes, modifiedNs, contents }: FileState): void {
+  learn({ sizeBytes, modifiedNs, contents, holeBytes }: FileState): void {
     this.#source.changed();
-    if (contentVersionCompare(contents, this.newest) >= 0) this.#state = { sizeBytes, modifiedNs, contents };
+    if (contentVersionCompare(contents, this.newest) >= 0)
+      this.#state = { sizeBytes, modifiedNs, contents, ...(holeBytes !== undefined && { holeBytes }) };
   }
 
   /** The cluster has a new file with these contents. */
@@ -155,6 +170,7 @@ export class KnownContents {
   /** @returns what has become of attributes by what was written here, all of which is at the cluster; null where that is not known */
   since(attributes: Attributes): Attributes | null {
     const state = this.#state ?? this.attributes;
+    if (this.areHolesUnknown) return null;
     // Of a file that is new the cluster has told nothing.
     if (state.contents.epoch === 0) return null;
     if (contentVersionCompare(state.contents, attributes.contents) > 0)
@@ -188,7 +204,14 @@ export class KnownContents {
   /** With the times of bytes that are on their way. */
   #asWritten<Known extends Attributes>(attributes: Known): Known {
     const modifiedNs = String(this.#writtenNs);
-    return { ...attributes, modifiedNs, changedNs: laterNs(modifiedNs, attributes.changedNs) };
+    const { sizeBytes, holeBytes } = attributes;
+    return {
+      ...attributes,
+      modifiedNs,
+      changedNs: laterNs(modifiedNs, attributes.changedNs),
+      // Programs take a file without blocks for one without data (`tar -S`).
+      ...(holeBytes !== undefined && { holeBytes: Math.max(0, Math.min(holeBytes, sizeBytes - 1)) }),
+    };
   }
 }
 
@@ -198,9 +221,10 @@ export class KnownContents {
  * @param known what is known of its contents; a time that was set by hand on newer ones, or on these, stays in force
  */
 function withContents<Known extends Attributes>(attributes: Known, known: FileState): Known {
-  const { sizeBytes, modifiedNs, contents } = known;
-  if (contentVersionCompare(contents, attributes.contents) <= 0) return { ...attributes, sizeBytes };
+  const { sizeBytes, modifiedNs, contents, holeBytes } = known;
+  const { holeBytes: _, ...others } = attributes;
+  const sized = { ...(others as Known), sizeBytes, ...(holeBytes !== undefined && { holeBytes }) };
+  if (contentVersionCompare(contents, attributes.contents) <= 0) return sized;
   // A change of contents is one of the status as well.
-  const changedNs = laterNs(modifiedNs, attributes.changedNs);
-  return { ...attributes, sizeBytes, modifiedNs, contents, changedNs };
+  return { ...sized, modifiedNs, contents, changedNs: laterNs(modifiedNs, attributes.changedNs) };
 }

@@ -107,6 +107,7 @@ export class OpenFile {
 
   async write(offset: number, bytes: Uint8Array): Promise<void> {
     this.known.writing();
+    if (offset > Math.max(this.known.sizeBytes, this.writes.dirtyEnd)) this.known.leavingHole();
     await this.writes.write(offset, bytes);
   }
 
@@ -132,6 +133,7 @@ export class OpenFile {
     await this.writes.drain();
     const { pages, sizeBytes: endBytes } = this.known;
     if (sizeBytes < endBytes) pages.drop(sizeBytes);
+    if (sizeBytes > endBytes) this.known.leavingHole();
     this.#changed(await this.#bounded(this.#backend.truncate(sizeBytes), 'A truncate'));
     // Had it another end, another client has changed it, and none of the pages is valid any more.
     pages.putZeros(endBytes, sizeBytes);
@@ -141,6 +143,7 @@ export class OpenFile {
   async punch(from: number, to: number, grows: boolean): Promise<void> {
     await this.writes.drain();
     this.known.pages.drop(from, to);
+    this.known.leavingHole();
     this.#changed(await this.#bounded(this.#backend.punch(from, to, grows), 'Punching a hole'));
   }
 
@@ -160,6 +163,7 @@ export class OpenFile {
     // What is under way here is part of the source, or must not arrive after what is copied over it.
     await Promise.all([source.arrive(), this.writes.drain()]);
     this.known.pages.drop(toOffset, toOffset + length);
+    this.known.leavingHole();
     const copying = this.#backend.copyFrom(source.inode, fromOffset, toOffset, length);
     const { copiedBytes, state } = await this.#bounded(copying, 'Copying to it');
     if (copiedBytes > 0) this.#changed(state);

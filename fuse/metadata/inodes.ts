@@ -17,10 +17,13 @@ const TIME_NS_MIN = -(1n << 63n);
 
 /** A file that is open on this mount, which knows more of its attributes than the cluster. */
 export interface OpenInode {
+  readonly inode: number;
   readonly writes: { drain(): Promise<void> };
   /** @returns attributes together with what is known of the open file */
   present(attributes: Answered): Promise<Answered>;
   readonly known: {
+    /** Attributes from before the changes here do not say which holes there are. */
+    readonly areHolesUnknown: boolean;
     /** Attributes that a change of contents does not touch were changed here. */
     changedStatus(attributes: Attributes): void;
     /** The cluster has a read of this mount. @param from the access time before */
@@ -93,8 +96,12 @@ export class Inodes {
 
   /** Attributes as the cluster answered them, together with what only this mount knows. */
   async present(attributes: Answered): Promise<Answered> {
-    const presented = (await this.#openFile(attributes.inode)?.present(attributes)) ?? attributes;
-    return this.#accesses.shown(presented);
+    const file = this.#openFile(attributes.inode);
+    if (file === undefined) return this.#accesses.shown(attributes);
+    const presented = await file.present(attributes);
+    // What was written here has arrived meanwhile, and the cluster counts the holes that it has left.
+    const counted = file.known.areHolesUnknown ? await file.present(await this.ask(file.inode)) : presented;
+    return this.#accesses.shown(counted);
   }
 
   /**

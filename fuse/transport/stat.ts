@@ -22,9 +22,9 @@ const BLOCK_BYTES = 4096;
 /** The catalog sets no limit of inodes; programs that look for one find plenty. */
 const FREE_INODES = 1_000_000_000;
 
-/** `st_blocks`: holes are not known of and count. */
-export function sectorCount({ sizeBytes }: Attributes): number {
-  return Math.ceil(sizeBytes / SECTOR_BYTES);
+/** `st_blocks`: sectors of what is not a hole. */
+export function sectorCount({ sizeBytes, holeBytes = 0 }: Attributes): number {
+  return Math.ceil((sizeBytes - holeBytes) / SECTOR_BYTES);
 }
 
 /** What `statfs` tells of a volume. */

@@ -2,7 +2,14 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import { type Outcome, refusalOf } from '../../catalog/sessions.ts';
-import { commandVersion, FENCES_VERSION, PLANS_VERSION, SESSIONS_VERSION } from '../../catalog/versions.ts';
+import {
+  commandVersion,
+  FENCES_VERSION,
+  HOLES_VERSION,
+  PLANS_VERSION,
+  SESSIONS_VERSION,
+  withoutHoles,
+} from '../../catalog/versions.ts';
 import type { View } from '../../replica/view.ts';
 import { viewVoters } from '../../replica/view.ts';
 import type {
@@ -146,10 +153,11 @@ export class LocalCatalogService implements CatalogService {
     });
   }
 
-  async execute(request: CommandRequest, maker: Maker = NOBODY): Promise<CommandResult> {
+  async execute(asked: CommandRequest, maker: Maker = NOBODY): Promise<CommandResult> {
     await this.#primary();
-    this.#assertUnderstood(request.command);
-    const { command } = request;
+    const command = this.#asUnderstood(asked.command);
+    const request = { ...asked, command };
+    this.#assertUnderstood(command);
     const result =
       command.kind === 'snapshot-create'
         ? await this.#cut.make(command, () => this.#executed(request, maker))
@@ -170,6 +178,12 @@ export class LocalCatalogService implements CatalogService {
         void this.#pump();
       }),
     );
+  }
+
+  /** Servers report holes without being asked to: while a member may run a release that does not know of them, nobody keeps them. */
+  #asUnderstood(command: Command): Command {
+    if (command.kind !== 'settle') return command;
+    return this.#notUpgraded(HOLES_VERSION).length === 0 ? command : withoutHoles(command);
   }
 
   /** A member that could not execute it would be lost for the catalog: while one is known, it is upgraded first. */

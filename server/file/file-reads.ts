@@ -202,23 +202,24 @@ export class FileReads {
   }
 
   state(file: FileId): Promise<FileState> {
-    const { store } = this.#parts;
     return this.#answer(file, {
-      sealed: (attributes) => this.stateOfFinal(file, attributes),
-      quorum: (agreed) => agreed.look(file, async () => this.stateOfFinal(file, store.attributes(file))),
+      sealed: () => this.stateHere(file),
+      quorum: (agreed) => agreed.look(file, async () => this.stateHere(file)),
       replica: (driver) => this.stateAt(file, driver),
     });
   }
 
   async stateAt(file: FileId, driver: ReplicaDriver): Promise<FileState> {
     const { epoch, committedSeq } = driver.status();
-    const attributes = this.#parts.store.attributes(file);
+    const { store } = this.#parts;
+    const attributes = store.attributes(file);
+    const holes = holesOf(store, file);
     const changedSeq = attributes.versionEpoch === epoch.counter ? attributes.versionSeq : 0;
     // A seal may vanish like a change while it is not committed. It has a place up to the last operation here.
     const dependsOnSeq = attributes.seal === 'open' ? changedSeq : driver.subject.record().seq;
     this.#parts.authorities.pinning(driver, dependsOnSeq);
     await this.#parts.replicas.bounded(file, () => driver.committed(epoch, dependsOnSeq));
-    return this.#stateOf(file, attributes, committedSeq, epoch);
+    return { ...this.#stateOf(file, attributes, committedSeq, epoch), ...holes };
   }
 
   async #readFinal(
@@ -231,6 +232,12 @@ export class FileReads {
     const bytes = await this.#parts.store.read(file, offset, length);
     this.#parts.traffic?.read();
     return { bytes, state, served: 'local', ageMs: 0 };
+  }
+
+  /** Of a replica that is known to have the newest contents. */
+  stateHere(file: FileId): FileState {
+    const { store } = this.#parts;
+    return { ...this.stateOfFinal(file, store.attributes(file)), ...holesOf(store, file) };
   }
 
   stateOfFinal(file: FileId, attributes: FileAttributes): FileState {
@@ -274,6 +281,12 @@ export class FileReads {
       ...(attributes.seal === 'open' ? {} : { sealed: true }),
     };
   }
+}
+
+/** To be called in the tick in which attributes are taken. */
+function holesOf(store: FileStore, file: FileId): Pick<FileState, 'holeBytes'> {
+  const holeBytes = store.holeBytes(file) ?? 0;
+  return holeBytes === 0 ? {} : { holeBytes };
 }
 
 /** To be called in the tick in which contents are pinned. @throws ServiceError `precondition-failed` where they are of another version */

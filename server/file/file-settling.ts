@@ -140,12 +140,12 @@ export class FileSettling {
     const { file } = driver;
     const primary = primaries.of(driver);
     let state: FileState | null = null;
+    // Before changes have to wait: of a large file, many objects are counted.
+    if (store.holeBytes(file) === null) await store.whenHolesCounted(file);
     await replicas.bounded(file, () =>
       primary.settle(async (mark) => {
         // Without a lease there may be another primary by now: then it has marked the file anew before it answered a change.
-        state = driver.leads
-          ? await reads.stateAt(file, driver)
-          : reads.stateOfFinal(file, store.attributes(file));
+        state = driver.leads ? await reads.stateAt(file, driver) : reads.stateHere(file);
         // Writes of a later epoch are acknowledged without waiting for this settling: it would hide them.
         if (state.epoch !== primary.epoch.counter) {
           throw new ServiceError('not-primary', `The primary of file ${file} changed meanwhile`);

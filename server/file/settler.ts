@@ -5,6 +5,7 @@ import type { FileState } from '../../wire/http-api.ts';
 interface SettledFile {
   readonly inode: number;
   readonly sizeBytes: number;
+  readonly holeBytes?: number;
   readonly modifiedNs: string;
   readonly contents: { readonly epoch: number; readonly seq: number };
   readonly mark: LiveMark;
@@ -31,9 +32,10 @@ export class Settler {
 
   /** Resolves once the catalog has it; rejects with the command's error. */
   settle(state: FileState, mark: LiveMark): Promise<void> {
-    const { file: inode, sizeBytes, modifiedNs, contents } = state;
+    const { file: inode, sizeBytes, holeBytes = 0, modifiedNs, contents } = state;
+    const file = { inode, sizeBytes, modifiedNs, contents, mark, ...(holeBytes > 0 && { holeBytes }) };
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ file: { inode, sizeBytes, modifiedNs, contents, mark }, resolve, reject });
+      this.#waiting.push({ file, resolve, reject });
       void this.#pump();
     });
   }

@@ -288,6 +288,14 @@ export class DiskStore implements FileStore {
     return this.#need(file).state.attributes;
   }
 
+  holeBytes(file: FileId): number | null {
+    return this.#need(file).holeBytes;
+  }
+
+  whenHolesCounted(file: FileId): Promise<void> {
+    return this.#need(file).whenHolesCounted();
+  }
+
   readDependsOn(file: FileId, offset: number, length: number): number {
     const { state, objectBytes } = this.#need(file);
     const { counter } = state.record.installed;

@@ -1,5 +1,6 @@
 import fs from 'node:fs';
 import Database from 'better-sqlite3';
+import { assert } from '../../base/assert.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { FileState } from './contents.ts';
@@ -129,6 +130,17 @@ export class IndexDatabase {
   /** The next `countMax` objects after `after`: for walks that let others have a turn in between. */
   objectsAfter(file: FileId, after: number, countMax: number): ObjectRow[] {
     return this.#guard.read(() => this.#statements.objectsAfter.all(file, after, countMax));
+  }
+
+  /** Of the next `countMax` objects after `after`: how many there are, their bytes together, and the last one's index. */
+  lengthsAfter(
+    file: FileId,
+    after: number,
+    countMax: number,
+  ): { count: number; bytes: number; last: number } {
+    const found = this.#guard.read(() => this.#statements.lengthsAfter.get(file, after, countMax));
+    assert(found !== undefined, 'A sum is a row');
+    return found;
   }
 
   /** Highest sequence number among objects `first` to `last` that were written in the epoch; 0 if none was. */

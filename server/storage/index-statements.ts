@@ -42,6 +42,10 @@ export function prepareStatements(database: Database.Database) {
     objectsAfter: prepare<[number, number, number], ObjectRow>(
       `SELECT ${OBJECT_SELECT} FROM objects WHERE file = ? AND idx > ? ORDER BY idx LIMIT ?`,
     ),
+    lengthsAfter: prepare<[number, number, number], { count: number; bytes: number; last: number }>(
+      `SELECT count(*) AS count, coalesce(sum(length), 0) AS bytes, coalesce(max(idx), -1) AS last
+        FROM (SELECT idx, length FROM objects WHERE file = ? AND idx > ? ORDER BY idx LIMIT ?)`,
+    ),
     objectNewest: prepare<[number, number, number, number], number | null>(
       'SELECT max(version_seq) FROM objects WHERE file = ? AND idx BETWEEN ? AND ? AND version_epoch = ?',
     ).pluck(),

@@ -40,6 +40,7 @@ import {
 } from './replica-queue.ts';
 import { ReplicaSlots } from './replica-slots.ts';
 import type { FetchedObject } from './store.ts';
+import { StoredBytes } from './stored-bytes.ts';
 
 /**
  * A file is synced without being asked once this much of it is not: it bounds the work after a loss of power, and whoever
@@ -94,6 +95,7 @@ export class ReplicaFile {
   readonly #writer: ObjectWriter;
   readonly #generations: Generations;
   readonly #digests: FollowedDigests;
+  readonly #storedBytes: StoredBytes;
   /** Objects of a base that is going to be installed, by index. */
   readonly #staged = new Map<number, ObjectRow>();
   /** Syncs under way whose waiters the queue has left behind. */
@@ -118,7 +120,9 @@ export class ReplicaFile {
     const { objectBytes } = this;
     this.#writer = new ObjectWriter({ file: id, objectBytes, index, containers, slots: this.#slots, mend });
     this.#generations = new Generations(id, index.generations, state.record.seq, unborn);
-    this.#digests = new FollowedDigests({ world, file: id, index, check: () => this.#check(), idle });
+    const check = () => this.#check();
+    this.#digests = new FollowedDigests({ world, file: id, index, check, idle });
+    this.#storedBytes = new StoredBytes({ world, file: id, index, check, idle });
   }
 
   /** Nothing refers to this object but the store's table: it may be forgotten and loaded again. */
@@ -127,7 +131,8 @@ export class ReplicaFile {
   }
 
   get idle(): boolean {
-    return this.#queue.idle && this.#syncs === 0 && !this.#slots.pinned && !this.#digests.reading;
+    const isRead = this.#slots.pinned || this.#digests.reading || this.#storedBytes.counting;
+    return this.#queue.idle && this.#syncs === 0 && !isRead;
   }
 
   submit(request: ItemRequest): Promise<void> {
@@ -159,6 +164,16 @@ export class ReplicaFile {
   /** Digests of all objects, as of the last commit in the turn in which the promise is fulfilled. */
   digests(): Promise<ObjectDigests> {
     return this.#digests.all();
+  }
+
+  /** Bytes within the size that no object has; null where they are not counted yet. */
+  get holeBytes(): number | null {
+    const storedBytes = this.#storedBytes.get();
+    return storedBytes === null ? null : this.state.attributes.sizeBytes - storedBytes;
+  }
+
+  whenHolesCounted(): Promise<void> {
+    return this.#storedBytes.whenCounted();
   }
 
   /** What the borrower had may be used again: nobody looks for it any more. */
@@ -544,6 +559,7 @@ export class ReplicaFile {
     this.unborn = false;
     this.state = next;
     this.#digests.follow(changes);
+    this.#storedBytes.follow(changes);
   }
 
   /** A commit whose contents are not synced: the state before stays known until they are. */

@@ -138,6 +138,15 @@ export interface FileStore {
   attributes(file: FileId): FileAttributes;
 
   /**
+   * @returns how many bytes within the size no object has, as of the last applied operation; null for a large file of which
+   *   nobody has waited for `whenHolesCounted` yet
+   */
+  holeBytes(file: FileId): number | null;
+
+  /** Resolves once `holeBytes` knows it. */
+  whenHolesCounted(file: FileId): Promise<void>;
+
+  /**
    * Sequence number of the newest operation of the installed epoch that the answer to a read of
    * these bytes (and of the size) depends on; 0 where all of it stems from earlier epochs.
    */

@@ -589,6 +589,30 @@ test('settle: the newest contents win, and a time that was set holds until newer
   assert.equal(settle(3, 1, 10, '900'), 0, 'A file that is gone is passed over');
 });
 
+test('settle: holes are those that the primary counted with the size, and none where it counted none', () => {
+  const catalog = new Catalog();
+  const { inode } = catalog.file('/a');
+  const settle = (seq: number, sizeBytes: number, holeBytes?: number): number | undefined => {
+    const contents = { epoch: 1, seq };
+    const holes = holeBytes === undefined ? {} : { holeBytes };
+    catalog.run({ kind: 'settle', files: [{ inode, sizeBytes, modifiedNs: '7', contents, ...holes }] });
+    return catalog.inode(inode).holeBytes;
+  };
+  assert.equal(catalog.inode(inode).holeBytes, undefined);
+  assert.equal(settle(2, 1_000, 600), 600);
+  catalog.run({ kind: 'set-attributes', inode, mode: 0o600 });
+  assert.equal(catalog.inode(inode).holeBytes, 600);
+  assert.equal(settle(1, 1_000, 100), 600, 'of older contents');
+  assert.equal(settle(3, 1_000), undefined, 'A primary of an earlier release counts none');
+  assert.equal(settle(4, 100, 500), 100, 'No more than there are bytes');
+
+  catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'then' });
+  settle(5, 100, 40);
+  const place = { volume: 'main@then', path: '/a' };
+  const { attributes } = catalog.query({ kind: 'resolve', ...place, follow: true });
+  assert.deepEqual([attributes.holeBytes, catalog.inode(inode).holeBytes], [100, 40]);
+});
+
 test('open-for-write is for files', () => {
   const catalog = new Catalog();
   catalog.refuse('is-directory', { kind: 'open-for-write', inode: catalog.root });

@@ -1,7 +1,17 @@
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 
-/** Takes away from a database of today what came with version 6. */
+/** Takes away from a database of today what came with version 7. */
+export function asVersion6(db: CatalogDatabase): void {
+  db.exec(`
+    ALTER TABLE inodes DROP COLUMN holes;
+    ALTER TABLE past_inodes DROP COLUMN holes;
+    PRAGMA user_version = 6;
+  `);
+}
+
+/** And what came with version 6. */
 export function asVersion5(db: CatalogDatabase): void {
+  asVersion6(db);
   db.exec(`
     DROP TABLE planned_members;
     ALTER TABLE counters DROP COLUMN planned;

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Batch, decodeBatch, encodeBatch, executeBatch } from '../../catalog/batch.ts';
-import { COMMANDS_VERSION, commandVersion } from '../../catalog/versions.ts';
+import { COMMANDS_VERSION, commandVersion, withoutHoles } from '../../catalog/versions.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import { Catalog, main } from './fixture.ts';
 
@@ -39,6 +39,11 @@ function textOf(batch: Batch): unknown {
   return JSON.parse(Buffer.from(encodeBatch(batch)).toString());
 }
 
+function settleOf(holes: { readonly holeBytes?: number }): Command {
+  const file = { inode: 5, sizeBytes: 9, modifiedNs: '1', contents: { epoch: 1, seq: 1 }, ...holes };
+  return { kind: 'settle', files: [file] };
+}
+
 test('what servers of before know, they are told as before, and nothing else', () => {
   assert.ok(Array.isArray(textOf(batchOf(UNLINK))), 'Where there is no trash, the new fields mean nothing');
   const { version } = textOf(batchOf(UNLINK, TRASH)) as { version: number };
@@ -50,6 +55,9 @@ test('what servers of before know, they are told as before, and nothing else', (
   const mark = { epoch: 1, turn: 1 };
   assert.equal(commandVersion({ kind: 'plan-members', inode: 5, view: 1, mark, members: [] }), 6);
   assert.equal(commandVersion({ kind: 'void-inodes', owner: 1, inodes: [5] }), 6);
+  assert.equal(commandVersion(settleOf({})), 1);
+  assert.equal(commandVersion(settleOf({ holeBytes: 5 })), 7);
+  assert.deepEqual(withoutHoles(settleOf({ holeBytes: 5 })), settleOf({}));
 });
 
 test('what a server of before passed over is passed over here', () => {
@@ -59,6 +67,13 @@ test('what a server of before passed over is passed over here', () => {
   catalog.db.exec('COMMIT');
   const { volume } = catalog.query({ kind: 'volume', name: 'main' });
   assert.deepEqual([volume.trashMs, volume.quotaBytes], [0, 5_000]);
+});
+
+test('holes in a batch of a server that passed over them are passed over here', () => {
+  const [first] = decodeBatch(listed(settleOf({ holeBytes: 5 })));
+  assert.deepEqual(first?.resolved.command, settleOf({}));
+  const [now] = decodeBatch(encodeBatch(batchOf(settleOf({ holeBytes: 5 }))));
+  assert.deepEqual(now?.resolved.command, settleOf({ holeBytes: 5 }));
 });
 
 test('a batch of a later version is refused before any of it is executed, with what to do', () => {
@@ -71,7 +86,7 @@ test('a batch of a later version is refused before any of it is executed, with w
   assert.throws(() => decodeBatch(bytes), {
     code: 'storage',
     message:
-      /^Cannot execute commands of version 7: this release knows versions up to 6\. Start the newer release/,
+      /^Cannot execute commands of version 8: this release knows versions up to 7\. Start the newer release/,
   });
 });
 

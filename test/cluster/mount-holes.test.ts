@@ -132,6 +132,28 @@ test('files with holes on two mounts of a real cluster', { skip, timeout: 300_00
     },
   );
 
+  await t.test(
+    'blocks tell holes on both mounts and over HTTP, before and after the last close',
+    async () => {
+      const script = `
+      fallocate -l 4M blocks && exec 3<> blocks && truncate -s 1G blocks && stat -c %b blocks &&
+      printf data | dd of=blocks bs=1 seek=900000000 conv=notrunc 2>/dev/null && stat -c %b blocks && stat -c %b ${other.path('blocks')} &&
+      exec 3>&- && sync blocks && head -c 1000000 /dev/urandom > dense && stat -c %b dense && du -k blocks | cut -f1`;
+      const { code, text } = await run('sh', ['-c', script], { cwd: mount.directory, timeoutMs: 60_000 });
+      assert.equal(code, 0, text);
+      // One object, as far as it was written.
+      const dataBytes = (900_000_000 % 131_072) + 4;
+      const sectors = Math.ceil(dataBytes / 512);
+      assert.deepEqual(text.trim().split('\n').map(Number), [
+        ...[0, sectors, sectors, Math.ceil(1_000_000 / 512), Math.ceil(sectors / 2)],
+      ]);
+      const { attributes } = await cluster.info('s1', 'main/blocks');
+      assert.equal(attributes.holeBytes, 1024 ** 3 - dataBytes);
+      const archived = await run('sh', ['-c', 'tar -cSf - blocks | wc -c'], { cwd: mount.directory });
+      assert.ok(Number(archived.text) < 200_000, archived.text);
+    },
+  );
+
   await t.test('a small new file has a hole where a whole object was not written', async () => {
     const script = `
 import os

@@ -83,6 +83,12 @@ export function storeConformance(
         { kind: 'punch', from, to, grows: options.grows === true, modifiedNs: BigInt(seq) },
         Uint8Array.of(seq),
       );
+    /** The bytes of holes are those that no entry has. */
+    const assertHoles = () => {
+      const { attributes, objects } = store.describe(file);
+      const storedBytes = objects.reduce((sum, { length }) => sum + length, 0);
+      assert.equal(store.holeBytes(file), attributes.sizeBytes - storedBytes);
+    };
     /** The digests that the store keeps are those of its entries. */
     const assertDigests = async () => {
       const kept = await store.digests(file);
@@ -90,6 +96,7 @@ export function storeConformance(
       for (const entry of store.describe(file).objects) expected.replace(null, entry);
       assert.deepEqual(kept.total, expected.total);
       const { objects } = store.describe(file);
+      assertHoles();
       for (let level = 0; level < expected.height; level++) {
         const numbers = new Set(objects.map(({ index }) => Math.floor(index / FAN_OUT ** (level + 1))));
         for (const number of numbers) {
@@ -705,6 +712,26 @@ export function storeConformance(
       await assertDigests();
     });
 
+    test('the bytes of holes are counted while many objects change', async () => {
+      const count = 9_000;
+      const parts = Array.from({ length: count }, (_, at) => ({
+        offset: at * 8,
+        bytes: Uint8Array.of(1, 2),
+      }));
+      await begin(store, file, 8);
+      await writeParts(1, parts);
+      await reopen();
+      const counted = store.whenHolesCounted(file);
+      await write(2, 4, Uint8Array.of(3));
+      await punch(3, 8, 24);
+      await truncate(4, count * 16);
+      await counted;
+      assert.equal(store.holeBytes(file), count * 16 - (count - 2) * 2 - 3);
+      await write(5, (count - 1) * 8, Uint8Array.of(1, 2, 3));
+      assert.equal(store.holeBytes(file), count * 16 - (count - 2) * 2 - 4);
+      await assertDigests();
+    });
+
     test('what is still wanted of the staged objects is kept', async () => {
       await begin(store, file, 16);
       const bytes = pattern(16, 9);
@@ -872,6 +899,7 @@ export function storeConformance(
               case 'read':
                 await Promise.all(works);
                 works = [];
+                assertHoles();
                 assert.deepEqual(
                   Buffer.from(await store.read(file, next.offset, next.length)),
                   model.subarray(next.offset, next.offset + next.length),

@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { overTransports, type TestMount } from './mounted.ts';
+
+const runProgram = promisify(execFile);
 
 /**
  * Goal: holes, searches for data and copies are to programs what they are on a local disk.
@@ -35,6 +39,50 @@ for how in (os.SEEK_DATA, os.SEEK_HOLE):
   const M = 1024 * 1024;
   assert.equal(said, `[0, ${M}, ${M + 5}, ${3 * M}, ${4 * M}]`);
 });
+
+overTransports(
+  'the blocks of a file are those of its data, and never none while data is on its way',
+  async (start) => {
+    const mount = await start();
+    await python(
+      mount,
+      `
+import os
+M = 1 << 20
+def sectors(path): return os.stat(path).st_blocks
+fd = os.open("f", os.O_RDWR | os.O_CREAT | os.O_EXCL)
+os.ftruncate(fd, 8 * M)
+assert os.fstat(fd).st_blocks == 0, os.fstat(fd)
+os.pwrite(fd, b"x" * M, 4 * M)
+assert sectors("f") == 2048, "one of eight is data: %d" % sectors("f")
+os.pwrite(fd, b"x" * (2 * M), M)
+os.close(fd)
+assert sectors("f") == 3 * 2048, sectors("f")
+assert os.system("fallocate -p -o 1048576 -l 1048576 f") == 0
+assert sectors("f") == 2 * 2048, sectors("f")
+os.truncate("f", 16 * M)
+assert sectors("f") == 2 * 2048, sectors("f")
+os.truncate("f", M)
+assert sectors("f") == 0, sectors("f")
+with open("g", "wb") as g: g.write(b"x" * 1000)
+assert sectors("g") == 2, sectors("g")
+assert os.system("cp --sparse=always f h && cp h i") == 0
+assert (sectors("h"), sectors("i")) == (0, 0), (sectors("h"), sectors("i"))
+`,
+    );
+    await mount.shell('truncate -s 8M k');
+    await mount.disturb({ delayMs: 1_500 });
+    const program = `
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR)
+os.pwrite(fd, b"x", 5 << 20)
+print(os.fstat(fd).st_blocks)`;
+    // Not in the mount's directory, where its start is a hundred calls.
+    const { stdout } = await runProgram('python3', ['-c', program, mount.path('k')], { cwd: '/' });
+    await mount.disturb({ delayMs: 0 });
+    assert.ok(Number(stdout) > 0, stdout);
+  },
+);
 
 overTransports('what was written a moment ago is found before it has arrived', async (start) => {
   const mount = await start();

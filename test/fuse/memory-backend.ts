@@ -418,7 +418,7 @@ export class MemoryBackend implements FileSystemBackend {
       arrive: async () => undefined,
       flush: async () => {
         await this.#reachToWrite('flush');
-        return stateOf(this.#get(inode));
+        return { ...stateOf(this.#get(inode)), ...holesOf(this.#get(inode)) };
       },
       seal: async () => {
         await this.#reachToWrite('seal');
@@ -431,7 +431,7 @@ export class MemoryBackend implements FileSystemBackend {
       },
       state: async () => {
         await this.#reach('state');
-        return stateOf(this.#get(inode));
+        return { ...stateOf(this.#get(inode)), ...holesOf(this.#get(inode)) };
       },
       openLocks: () => this.#locksOf(inode),
     };
@@ -736,6 +736,7 @@ export class MemoryBackend implements FileSystemBackend {
       target,
       device,
       sizeBytes,
+      ...holesOf(inode),
       contents,
       live,
       xattrs: inode.xattrs.size,
@@ -746,6 +747,16 @@ export class MemoryBackend implements FileSystemBackend {
       ...(kind === 'file' ? { policy: this.policy } : {}),
     };
   }
+}
+
+/** Blocks that are not there, and the rest of the last one. */
+function holesOf({ kind, sizeBytes, blocks }: Inode): { readonly holeBytes?: number } {
+  if (kind !== 'file') return {};
+  const holeBytes = [...blocks.keys()].reduce(
+    (left, index) => left - Math.min(BLOCK, sizeBytes - index * BLOCK),
+    sizeBytes,
+  );
+  return holeBytes === 0 ? {} : { holeBytes };
 }
 
 function stateOf(inode: Inode): FileState {

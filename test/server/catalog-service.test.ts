@@ -138,6 +138,35 @@ test('sessions are of two kinds once all members of the catalog were seen with a
   );
 });
 
+test('holes are kept once all members of the catalog were seen with a release that knows of them', async () => {
+  const kept: boolean[] = [];
+  const others = new Map<string, number | null>([
+    ['b', 7],
+    ['c', 6],
+  ]);
+  const service = serviceOf(
+    ([request]) => {
+      const { command } = request as CommandRequest;
+      kept.push(command.kind === 'settle' && command.files[0]?.holeBytes === 4);
+      return { body: Buffer.from('x'), outcomes: [{ kind: 'done', result: { settled: 1 } }], touched: [[]] };
+    },
+    [],
+    nextTurn,
+    others,
+  );
+  const file = { inode: 5, sizeBytes: 9, holeBytes: 4, modifiedNs: '1', contents: { epoch: 1, seq: 1 } };
+  const run = (number: number) =>
+    service.execute({ session: 1, number, command: { kind: 'settle', files: [file] } });
+  await run(1);
+  others.set('c', null);
+  await run(2);
+  others.set('c', 7);
+  await run(3);
+  others.set('c', null);
+  await run(4);
+  assert.deepEqual(kept, [false, false, true, true]);
+});
+
 test('a server that holds the catalog, or is about to, is not removed, and one that was removed does not come to hold it', async () => {
   const outcome = { kind: 'done', result: {} } as unknown as Outcome;
   const refused: (string | undefined)[] = [];

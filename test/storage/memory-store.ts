@@ -142,6 +142,15 @@ export class MemoryStore implements FileStore {
     return this.#change(file, () => undefined);
   }
 
+  holeBytes(file: FileId): number {
+    const { state, objects } = this.#need(file);
+    return [...objects.values()].reduce((left, { entry }) => left - entry.length, state.attributes.sizeBytes);
+  }
+
+  async whenHolesCounted(file: FileId): Promise<void> {
+    this.#need(file);
+  }
+
   attributes(file: FileId): FileAttributes {
     return this.#need(file).state.attributes;
   }

@@ -1,0 +1,80 @@
+import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
+import type { IndexDatabase } from './index-database.ts';
+import type { RowChange } from './object-rows.ts';
+
+/** Objects that are counted in one turn of the event loop: 512 MiB of contents, less than a millisecond. */
+const OBJECTS_PER_TURN = 4_096;
+
+interface StoredBytesOptions {
+  readonly world: World;
+  readonly file: FileId;
+  readonly index: Pick<IndexDatabase, 'lengthsAfter'>;
+  /** @throws ServiceError where the replica is gone, or its store */
+  check(): void;
+  /** The rows are not read any more. */
+  idle(): void;
+}
+
+/** How many bytes the objects of one replica have together: counted at the first request, and followed from then on. */
+export class StoredBytes {
+  readonly #options: StoredBytesOptions;
+  /** Of the objects up to an index; null before the first request. */
+  #counted: { bytes: number; upTo: number } | null = null;
+  #counting: Promise<void> | null = null;
+
+  constructor(options: StoredBytesOptions) {
+    this.#options = options;
+  }
+
+  /** Whether the rows are being read. */
+  get counting(): boolean {
+    return this.#counting !== null;
+  }
+
+  /** @returns the bytes, as of the last commit; null where there are many objects, and nobody has waited for their count */
+  get(): number | null {
+    if (this.#counted === null) {
+      this.#counted = { bytes: 0, upTo: -1 };
+      this.#countNext(this.#counted);
+    }
+    return this.#counted.upTo === Infinity ? this.#counted.bytes : null;
+  }
+
+  /** Resolves once `get` knows them; rejects where the replica is gone, or its store. */
+  async whenCounted(): Promise<void> {
+    if (this.get() !== null) return;
+    this.#counting ??= this.#countRest().finally(() => {
+      this.#counting = null;
+      this.#options.idle();
+    });
+    await this.#counting;
+  }
+
+  /** Objects have changed. */
+  follow(changes: readonly RowChange[]): void {
+    const counted = this.#counted;
+    if (counted === null) return;
+    for (const [before, after] of changes) {
+      const index = after?.index ?? before?.index ?? Infinity;
+      if (index <= counted.upTo) counted.bytes += (after?.length ?? 0) - (before?.length ?? 0);
+    }
+  }
+
+  #countNext(counted: { bytes: number; upTo: number }): void {
+    const { file, index } = this.#options;
+    const { count, bytes, last } = index.lengthsAfter(file, counted.upTo, OBJECTS_PER_TURN);
+    counted.bytes += bytes;
+    counted.upTo = count < OBJECTS_PER_TURN ? Infinity : last;
+  }
+
+  /** Goes on beside changes: what is committed meanwhile is followed as far as the rows were read. */
+  async #countRest(): Promise<void> {
+    const { world, check } = this.#options;
+    while (this.get() === null) {
+      await world.nextTurn();
+      check();
+      if (this.#counted !== null) this.#countNext(this.#counted);
+    }
+  }
+}
