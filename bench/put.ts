@@ -1,5 +1,5 @@
 import { RealCluster } from '../test/cluster/real-cluster.ts';
-import { plantedEnv } from '../test/simulation/plant.ts';
+import { plantedEnv } from '../test/planted/plant.ts';
 import { processCpuMs } from './lease/cpu.ts';
 import { machineHere, machineText } from './machine.ts';
 

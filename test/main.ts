@@ -82,7 +82,14 @@ const APART: ReadonlySet<string> = new Set([
   'test/storage/power-loss.test.ts',
 ]);
 /** Folders whose tests compute and have no bound in real time. */
-const COMPUTES: ReadonlySet<string> = new Set(['architecture', 'catalog', 'history', 'lease', 'simulation']);
+const COMPUTES: ReadonlySet<string> = new Set([
+  'architecture',
+  'catalog',
+  'history',
+  'lease',
+  'planted',
+  'simulation',
+]);
 /** Of files that compute: all others have three times the share of a processor. */
 const NICENESS = 5;
 /** Most of what a simulation makes is garbage at once: with a large nursery it costs a tenth less processor time. */

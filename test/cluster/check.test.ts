@@ -8,7 +8,7 @@ import { after, before, test } from 'node:test';
 import { ClusterClient } from '../../client/cluster-client.ts';
 import type { Finding } from '../../wire/http-api.ts';
 import { systemWorld } from '../../world/system-world.ts';
-import { type Mutation, plantedEnv } from '../simulation/plant.ts';
+import { type Mutation, plantedEnv } from '../planted/plant.ts';
 import { command, type RunResult } from './cluster-mount.ts';
 import { RealCluster, until } from './real-cluster.ts';
 

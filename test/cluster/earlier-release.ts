@@ -1,4 +1,4 @@
-import { type Mutation, plantedEnv } from '../simulation/plant.ts';
+import { type Mutation, plantedEnv } from '../planted/plant.ts';
 
 /**
  * What makes a server of this release one of the release before, in all that others see of it: it names no version of commands and knows

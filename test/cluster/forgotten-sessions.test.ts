@@ -10,7 +10,7 @@ import { after, test } from 'node:test';
 import { SESSIONS_MAX as FILE_SESSIONS_MAX } from '../../replica/sessions.ts';
 import { type FileState, HEADER_CATALOG_SEQ } from '../../wire/http-api.ts';
 import { ask } from '../http/ask.ts';
-import { plantedEnv } from '../simulation/plant.ts';
+import { plantedEnv } from '../planted/plant.ts';
 import { RealCluster } from './real-cluster.ts';
 
 const few = plantedEnv([

@@ -1,14 +1,14 @@
 /**
  * Goal: whatever proves a rule of a protocol notices a bug that breaks the rule.
- * Method: load the product with one expression changed, and play what must notice it (`planted-rows.ts`). The code as it is must pass the
+ * Method: load the product with one expression changed, and play what must notice it (`test/planted/planted-rows.ts`). The code as it is must pass the
  * same: tests and schedules have files of their own, scenarios are played here. What takes long is left to `npm run planted`.
  */
 import assert from 'node:assert/strict';
 import { after, before, type TestContext, test } from 'node:test';
+import { plant, plantedSources } from '../planted/plant.ts';
+import { catchPlay, KINDS, RUN_WORDS } from '../planted/planted-catches.ts';
+import { PLANTED, plantedRead } from '../planted/planted-rows.ts';
 import { wantedOf } from './cluster/arguments.ts';
-import { plant, plantedSources } from './plant.ts';
-import { catchPlay, KINDS, RUN_WORDS } from './planted-catches.ts';
-import { PLANTED, plantedRead } from './planted-rows.ts';
 import { SCENARIOS } from './scenarios.ts';
 
 const TEST_MS_MAX = 120_000;

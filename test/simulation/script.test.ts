@@ -8,10 +8,10 @@ import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { isLong } from '../long.ts';
+import { plant, plantedEnv } from '../planted/plant.ts';
+import { PLANTED, type Planted } from '../planted/planted-rows.ts';
 import { leaseRun } from './lease-run.ts';
 import { scriptParse, scriptPlay } from './lease-script.ts';
-import { plant, plantedEnv } from './plant.ts';
-import { PLANTED, type Planted } from './planted-rows.ts';
 import { ScriptError } from './script-words.ts';
 import { violationKind } from './violation.ts';
 

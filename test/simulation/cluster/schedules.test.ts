@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { SCHEDULES } from '../planted-catches.ts';
+import { SCHEDULES } from '../../planted/planted-catches.ts';
 import { scheduleParse, schedulePlay } from './directed/language.ts';
 
 for (const file of readdirSync(SCHEDULES).sort()) {

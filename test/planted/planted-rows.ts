@@ -16,9 +16,9 @@
  */
 import { globSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
+import { ScriptError } from '../simulation/script-words.ts';
 import type { Mutation } from './plant.ts';
 import { type Catch, KINDS } from './planted-catches.ts';
-import { ScriptError } from './script-words.ts';
 
 /** One bug. */
 export interface Planted {

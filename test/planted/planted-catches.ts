@@ -31,7 +31,9 @@ export const KINDS: Readonly<Record<string, Kind>> = {
     form: /^(.+?)(?:, says (.+))?$/,
     example: 'scenario halves, says L1',
     async play(load, name = '', part = '') {
-      const { SCENARIOS } = (await load('test/simulation/scenarios.ts')) as typeof import('./scenarios.ts');
+      const { SCENARIOS } = (await load(
+        'test/simulation/scenarios.ts',
+      )) as typeof import('../simulation/scenarios.ts');
       const scenario = SCENARIOS[name];
       if (scenario === undefined) throw new Error(`There is no scenario "${name}"`);
       const said = scenario();
@@ -46,7 +48,7 @@ export const KINDS: Readonly<Record<string, Kind>> = {
     async play(load, layer, count) {
       const { LAYER_RUNS } = (await load(
         'test/simulation/layer-runs.ts',
-      )) as typeof import('./layer-runs.ts');
+      )) as typeof import('../simulation/layer-runs.ts');
       for (let seed = 1; seed <= Number(count); seed++) {
         const { violation } = LAYER_RUNS[layer as 'lease'](seed, {});
         if (violation !== null) return `seed ${seed}: ${violation}`;
@@ -60,9 +62,7 @@ export const KINDS: Readonly<Record<string, Kind>> = {
     example: 'test test/base/quorum.test.ts: a majority is more than half',
     async play(load, file = '', name = '') {
       await load(file);
-      const { play } = (await load(
-        'test/simulation/planted-tests.ts',
-      )) as typeof import('./planted-tests.ts');
+      const { play } = (await load('test/planted/planted-tests.ts')) as typeof import('./planted-tests.ts');
       return play(name);
     },
   },
@@ -73,7 +73,7 @@ export const KINDS: Readonly<Record<string, Kind>> = {
     async play(load, name = '') {
       const { scheduleParse, schedulePlay } = (await load(
         'test/simulation/cluster/directed/language.ts',
-      )) as typeof import('./cluster/directed/language.ts');
+      )) as typeof import('../simulation/cluster/directed/language.ts');
       try {
         await schedulePlay(scheduleParse(readFileSync(`${SCHEDULES}/${name}.txt`, 'utf8'), name));
         return null;
@@ -90,10 +90,12 @@ export const KINDS: Readonly<Record<string, Kind>> = {
     isLong: true,
     async play(load, count, words = '') {
       const cluster = 'test/simulation/cluster';
-      const { wantedOf } = (await load(`${cluster}/arguments.ts`)) as typeof import('./cluster/arguments.ts');
+      const { wantedOf } = (await load(
+        `${cluster}/arguments.ts`,
+      )) as typeof import('../simulation/cluster/arguments.ts');
       const { runCluster } = (await load(
         `${cluster}/cluster-run.ts`,
-      )) as typeof import('./cluster/cluster-run.ts');
+      )) as typeof import('../simulation/cluster/cluster-run.ts');
       const read = wantedOf([...RUN_WORDS, ...words.split(' ')]);
       if (!('options' in read)) throw new Error(`Cannot read "${words}"`);
       for (let seed = 1; seed <= Number(count); seed++) {
