@@ -1,5 +1,5 @@
 import type { Timer, World } from '../base/world.ts';
-import type { CacheAnswer, CacheRequest } from '../wire/catalog-api.ts';
+import type { CacheAnswer, CacheRequest, NotedRead } from '../wire/catalog-api.ts';
 
 /** A client's number is drawn of so many bytes, so that no two clients have the same. */
 const CLIENT_NUMBER_BYTES = 6;
@@ -14,6 +14,8 @@ const LEAVE_MS_MAX = 1_000;
 export interface SessionEvents {
   /** Resolves when nothing of these inodes is cached any more. Nothing requested before the call is cached after it. */
   recalled(inodes: readonly number[]): Promise<void>;
+  /** Others have read what is granted. Resolves when nobody here is answered an earlier access time by what was cached before. */
+  read?(reads: readonly NotedRead[]): Promise<void>;
   /** Nothing is granted any more. */
   ended(): void;
   /** Resolves when no operation is under way that is fenced by a session that has just ended here. */
@@ -206,6 +208,7 @@ export class CacheSession {
     if (answer.session === null) return session !== null;
     if (answer.validMs > 0) this.#renew(sentMs + answer.validMs);
     if (answer.recalls.length > 0) await this.#parts.recalled(answer.recalls);
+    if (answer.reads !== undefined) await this.#parts.read?.(answer.reads);
     this.#acked = Math.max(this.#acked, answer.through);
     return answer.validMs > 0 || answer.recalls.length > 0;
   }

@@ -1,6 +1,6 @@
 import { Sequencer } from '../base/sequencer.ts';
-import { laterNs } from '../base/times.ts';
-import type { Attributes, CommandOf } from '../wire/catalog-api.ts';
+import { isLater, laterNs } from '../base/times.ts';
+import type { Attributes, CommandOf, NotedRead } from '../wire/catalog-api.ts';
 
 type NotedAccess = CommandOf<'note-accesses'>['accesses'][number];
 
@@ -152,6 +152,15 @@ export class Memory {
     const before = this.#before.get(inode);
     if (before !== undefined && isSeen(before.attributes))
       this.#before.set(inode, { ...before, attributes: { ...before.attributes, accessedNs: to } });
+  }
+
+  /** Somebody has read it. @returns whether cached attributes have another access time since */
+  read({ inode, accessedNs, changedNs }: NotedRead): boolean {
+    const seen = this.#attributes.get(inode) ?? this.#before.get(inode)?.attributes;
+    const isNews = seen !== undefined && seen.changedNs === changedNs && isLater(accessedNs, seen.accessedNs);
+    if (isNews) this.accessed({ inode, accessedNs, seen });
+    else this.#sequencer.changed(inode);
+    return isNews;
   }
 
   /** From here until `changed`, nothing of it is valid or learned. @returns the sequence number for `changed` */

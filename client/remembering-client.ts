@@ -24,6 +24,8 @@ export interface RememberingClientOptions extends ClusterClientOptions {
    * them then, and is not called back for that.
    */
   readonly changing?: (inodes: readonly number[]) => Promise<void>;
+  /** Nobody is answered an earlier access time any more by what was made of answers about these inodes, when it resolves. */
+  readonly accessed?: (inodes: readonly number[]) => Promise<void>;
   /** A poll failed; what is remembered is believed until its time is over. */
   readonly failed?: (error: unknown) => void;
 }
@@ -51,6 +53,10 @@ export class RememberingClient extends ClusterClient {
       client: drawClientNumber(this.world),
       poll: (request, { signal, timeoutMs }) => this.renewCache(request, { signal, timeoutMs }),
       recalled: (inodes) => this.#recalled(inodes),
+      read: (reads) => {
+        const inodes = reads.filter((read) => this.#memory.read(read)).map(({ inode }) => inode);
+        return options.accessed?.(inodes) ?? Promise.resolve();
+      },
       ended: () => {
         this.#memory.forgetAll();
         this.#sharer?.ended();

@@ -79,7 +79,8 @@ export async function mountCluster(
     log('debug', 'nothing is remembered for now', { error: messageOf(error) });
   const { client, grantedMs } = clientOf(settings, clientOptions, {
     forgotten: (inodes) => mounted?.forgotten(inodes) ?? Promise.resolve(),
-    changing: (inodes) => mounted?.changing(inodes) ?? Promise.resolve(),
+    changing: (inodes) => mounted?.dropAttributes(inodes) ?? Promise.resolve(),
+    accessed: (inodes) => mounted?.dropAttributes(inodes) ?? Promise.resolve(),
     failed,
   });
   const delegated =
@@ -136,7 +137,7 @@ function isAheadOfCluster(cache: MountSettings['cache']): boolean {
 function clientOf(
   { cache }: MountSettings,
   options: ClusterClientOptions,
-  events: Required<Pick<RememberingClientOptions, 'forgotten' | 'changing' | 'failed'>>,
+  events: Required<Pick<RememberingClientOptions, 'forgotten' | 'changing' | 'accessed' | 'failed'>>,
 ): { readonly client: ClusterClient; readonly grantedMs?: MountOptions['grantedMs'] } {
   if (cache.kind !== 'leases') return { client: new ClusterClient(options) };
   const client = new RememberingClient({ ...options, ...events });

@@ -32,8 +32,8 @@ export interface Mounted {
   unmount(): Promise<void>;
   /** Resolves when the kernel keeps nothing any more of these inodes, which others are about to change. */
   forgotten(inodes: readonly number[]): Promise<void>;
-  /** Resolves when the kernel believes nothing any more of the attributes of these inodes, which this mount is about to change. */
-  changing(inodes: readonly number[]): Promise<void>;
+  /** Resolves when the kernel has no attributes of these inodes cached. */
+  dropAttributes(inodes: readonly number[]): Promise<void>;
 }
 
 /**
@@ -80,7 +80,7 @@ export async function mountVolume(
           ...inodes.map((inode) => mounted.invalidateInode(inode, !fileSystem.isWritten(inode))),
         ]);
       },
-      changing: async (inodes) => {
+      dropAttributes: async (inodes) => {
         await Promise.all(inodes.map((inode) => mounted.dropAttributes(inode)));
       },
     };

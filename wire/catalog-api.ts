@@ -1060,6 +1060,13 @@ export const CacheRequest = Type.Object({
 });
 export type CacheRequest = Static<typeof CacheRequest>;
 
+/** A read of what a client has been granted. @property changedNs of the attributes that the access time belongs to */
+export interface NotedRead {
+  readonly inode: number;
+  readonly accessedNs: string;
+  readonly changedNs: string;
+}
+
 export interface CacheAnswer {
   /** Another than before: nothing of what was granted is to be believed. Null: there is none to be had now. */
   readonly session: number | null;
@@ -1067,7 +1074,9 @@ export interface CacheAnswer {
   readonly validMs: number;
   /** Inodes whose attributes, names and contents are to be forgotten. */
   readonly recalls: readonly number[];
-  /** By which they are acknowledged. */
+  /** Access times that reads have made later; nothing waits for that. Absent from servers of earlier releases, and where there are none. */
+  readonly reads?: readonly NotedRead[];
+  /** By which both are acknowledged. */
   readonly through: number;
   /** The primary obeys `CacheOwner.under` and `CacheOwner.fence`. Absent from servers of earlier releases. */
   readonly fenced?: boolean;

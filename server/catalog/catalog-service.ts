@@ -468,6 +468,10 @@ export class LocalCatalogService implements CatalogService {
     result: CommandResult,
     nowNs: bigint,
   ): CommandResult {
+    if (command.kind === 'note-accesses') {
+      const inodes = command.accesses.map(({ inode }) => inode);
+      this.#parts.recaller.noted(inodes, (query) => this.#parts.subject.query(query));
+    }
     // A retry is answered with what was made before, and touches nothing.
     if (changes[place]?.inodes.length === 0) return result;
     if (command.kind === 'set-attributes') {

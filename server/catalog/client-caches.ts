@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 import { DRIFT_MAX } from '../../replica/guard.ts';
-import type { CacheOwner, HeldDelegation } from '../../wire/catalog-api.ts';
+import type { CacheOwner, HeldDelegation, NotedRead } from '../../wire/catalog-api.ts';
 
 /** A recall that was sent and not acknowledged, and when it was decided. */
 interface Recall {
@@ -16,8 +16,11 @@ interface Session {
   readonly grants: Map<number, number>;
   /** Not acknowledged yet, by number, in ascending order. */
   readonly recalls: Map<number, Recall>;
-  lastRecall: number;
-  /** Recalls up to here were given to the client at least once. */
+  /** Reads of granted inodes that the client has not acknowledged, by inode, in ascending order of their numbers. */
+  readonly reads: Map<number, { readonly number: number; readonly read: NotedRead }>;
+  /** Of the last recall or read. */
+  lastNumber: number;
+  /** Recalls and reads up to here were given to the client at least once. */
   deliveredThrough: number;
 }
 
@@ -47,8 +50,9 @@ export interface CachePolled {
   readonly session: number | null;
   /** What is granted may be believed for so long, counted from before the poll was sent; 0: not any longer than before. */
   readonly validMs: number;
-  /** Inodes to be forgotten, and the number to acknowledge then. */
+  /** Inodes to be forgotten, reads to be learned, and the number to acknowledge then. */
   readonly recalls: readonly number[];
+  readonly reads?: readonly NotedRead[];
   readonly through: number;
 }
 
@@ -72,6 +76,8 @@ export interface ClientCachesOptions {
 
 /** Recalls in one answer. */
 const RECALLS_PER_ANSWER = 5_000;
+/** Reads that wait for a client's acknowledgement. Inodes of further ones are recalled. */
+const READS_MAX = 1_000;
 /** Grants beyond the bound while recalls are under way; then nothing more is granted. */
 const OVERHANG = 1.25;
 
@@ -85,6 +91,8 @@ const OVERHANG = 1.25;
  *
  * A change is made when no other client is granted what it touches: each has acknowledged a recall or its session is over.
  * From the first look until the change is committed, or certainly not made here, nobody is granted its inodes anew.
+ *
+ * An access time is no such change: who is granted the inode learns the new one with its next poll, and nothing waits for that.
  *
  * A directory may be *delegated*: granted to one session and to no other [RFC 8881, 10.9, directory delegations]. Whoever else changes its
  * names, or itself, waits for the recall as ever, so that its holder may take names for free or given without asking.
@@ -150,25 +158,52 @@ export class ClientCaches {
     return { ...this.take(known.id), session: known.id, validMs: validMs * (1 - DRIFT_MAX) };
   }
 
-  /** @returns what a session is to forget, and the number by which it acknowledges that */
-  take(id: number): { readonly recalls: readonly number[]; readonly through: number } {
+  /** @returns what a session is to forget and to learn, and the number by which it acknowledges that */
+  take(id: number): Pick<CachePolled, 'recalls' | 'reads' | 'through'> {
     const session = this.#sessions.get(id);
     if (session === undefined) return { recalls: [], through: 0 };
-    const recalls: number[] = [];
-    let through = session.deliveredThrough;
-    for (const [number, { inode }] of session.recalls) {
-      if (recalls.length === RECALLS_PER_ANSWER) break;
-      recalls.push(inode);
-      through = Math.max(through, number);
-    }
-    session.deliveredThrough = through;
-    return { recalls, through };
+    const numbered = [...session.recalls].slice(0, RECALLS_PER_ANSWER);
+    const isWhole = numbered.length === session.recalls.size;
+    // What is acknowledged by its number leaves nothing before it.
+    const last = isWhole ? session.lastNumber : (numbered.at(-1)?.[0] ?? 0);
+    const reads = [...session.reads.values()].filter(({ number }) => number <= last).map(({ read }) => read);
+    session.deliveredThrough = Math.max(session.deliveredThrough, last);
+    return {
+      recalls: numbered.map(([, { inode }]) => inode),
+      ...(reads.length === 0 ? {} : { reads }),
+      through: session.deliveredThrough,
+    };
   }
 
-  /** Whether there is something that a session has to forget, or it is over. */
+  /** Whether there is something that a session has to forget or to learn, or it is over. */
   hasNews(id: number, nowMs: number): boolean {
     const session = this.#sessions.get(id);
-    return session === undefined || session.recalls.size > 0 || nowMs >= session.untilMs || this.#closed;
+    if (session === undefined || nowMs >= session.untilMs || this.#closed) return true;
+    return session.recalls.size + session.reads.size > 0;
+  }
+
+  /** Whether the inode is granted to anybody. */
+  isGranted(inode: number): boolean {
+    return this.#holders.has(inode);
+  }
+
+  /**
+   * A read has made the access time of an inode later.
+   *
+   * @returns sessions that have news
+   */
+  noted(read: NotedRead, nowMs: number): number[] {
+    const told: number[] = [];
+    for (const session of this.#holders.get(read.inode) ?? []) {
+      // Who forgets it asks anew.
+      if (session.grants.get(read.inode) !== 0) continue;
+      session.reads.delete(read.inode);
+      if (session.reads.size < READS_MAX)
+        session.reads.set(read.inode, { number: ++session.lastNumber, read });
+      else this.#recall(session, read.inode, nowMs);
+      told.push(session.id);
+    }
+    return told;
   }
 
   /**
@@ -276,7 +311,8 @@ export class ClientCaches {
       untilMs: -Infinity,
       grants: new Map(),
       recalls: new Map(),
-      lastRecall: 0,
+      reads: new Map(),
+      lastNumber: 0,
       deliveredThrough: 0,
     };
     this.#sessions.set(session.id, session);
@@ -288,6 +324,10 @@ export class ClientCaches {
       if (number > acked) break;
       session.recalls.delete(number);
       this.#forget(session, inode);
+    }
+    for (const [inode, { number }] of session.reads) {
+      if (number > acked) break;
+      session.reads.delete(inode);
     }
   }
 
@@ -328,7 +368,7 @@ export class ClientCaches {
   }
 
   #recall(session: Session, inode: number, nowMs: number): void {
-    const number = ++session.lastRecall;
+    const number = ++session.lastNumber;
     session.recalls.set(number, { inode, sinceMs: nowMs });
     session.grants.set(inode, number);
   }

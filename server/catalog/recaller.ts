@@ -6,6 +6,7 @@ import type {
   CacheAnswer,
   CacheOwner,
   CacheRequest,
+  NotedRead,
   Query,
   QueryResults,
   RememberedAnswer,
@@ -119,6 +120,23 @@ export class Recaller {
   grants(session: number | undefined, { inode, live }: Pick<Attributes, 'inode' | 'live'>): boolean {
     if (session === undefined || live) return false;
     return this.#caches.grant(session, [inode], this.#parts.world.nowMs())?.length === 0;
+  }
+
+  /**
+   * Reads have made access times later: whoever is granted these inodes learns of it with its next poll.
+   *
+   * @param ask reads from committed state
+   */
+  noted(inodes: Iterable<number>, ask: (query: Query) => Answer): void {
+    const nowMs = this.#parts.world.nowMs();
+    const told = new Set<number>();
+    for (const inode of inodes) {
+      if (!this.#caches.isGranted(inode)) continue;
+      const read = readOf(inode, ask);
+      if (read === null) continue;
+      for (const session of this.#caches.noted(read, nowMs)) told.add(session);
+    }
+    for (const session of told) this.#polls.get(session)?.();
   }
 
   /** @returns the session, where the directory is delegated to it; nothing where that cannot be */
@@ -244,6 +262,19 @@ function presentOrNull(query: Query, ask: (query: Query) => Answer): Answer | nu
       throw error;
     const parent = ask({ kind: 'attributes', inode: query.parent });
     if ('attributes' in parent && parent.attributes.kind === 'directory') return null;
+    throw error;
+  }
+}
+
+/** @returns the read that an inode had last; null where the inode is gone, which its client may have removed itself */
+function readOf(inode: number, ask: (query: Query) => Answer): NotedRead | null {
+  try {
+    const found = ask({ kind: 'attributes', inode });
+    if (!('attributes' in found)) return null;
+    const { accessedNs, changedNs } = found.attributes;
+    return { inode, accessedNs, changedNs };
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === 'not-found') return null;
     throw error;
   }
 }

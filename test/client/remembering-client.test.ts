@@ -7,7 +7,7 @@ import { type TestContext, test } from 'node:test';
 import { Delegations } from '../../client/delegations.ts';
 import { RememberingClient } from '../../client/remembering-client.ts';
 import { decodeBirths } from '../../wire/births.ts';
-import type { CacheRequest, CommandRequest, QueryRequest } from '../../wire/catalog-api.ts';
+import type { CacheRequest, CommandRequest, NotedRead, QueryRequest } from '../../wire/catalog-api.ts';
 import { until } from '../cluster/real-cluster.ts';
 import { patientWorld } from '../patient-world.ts';
 import { FakeCluster, type Reaction, type SeenRequest } from './fake-cluster.ts';
@@ -24,11 +24,12 @@ const BIRTH = {
   ...{ accessedNs: '1', modifiedNs: '1', changedNs: '1' },
 };
 
-/** A client of a server at which a file has been made once it was borne; and the recalls that it is told next. */
+/** A client of a server at which a file has been made once it was borne; and the recalls and reads that it is told next. */
 async function started(t: TestContext) {
   const cluster = await FakeCluster.start(1);
   const asked: string[] = [];
   const recalls: number[] = [];
+  const reads: NotedRead[] = [];
   /** Sessions that are begun next. */
   const sessions: number[] = [SESSION, SESSION + 1];
   const owners: unknown[] = [];
@@ -43,8 +44,9 @@ async function started(t: TestContext) {
       acked.push(request.acked);
       polled.push(request.session);
       const session = request.session ?? sessions.shift() ?? SESSION;
-      through += recalls.length;
-      return answer({ session, validMs: 5_000, recalls: recalls.splice(0), through, fenced: true });
+      through += recalls.length + reads.length;
+      const news = { recalls: recalls.splice(0), reads: reads.splice(0), through };
+      return answer({ session, validMs: 5_000, ...news, fenced: true });
     }
     if (path === '/v1/births') {
       isBorn = true;
@@ -82,7 +84,11 @@ async function started(t: TestContext) {
       await new Promise(setImmediate);
       changes.push(`of ${inodes.join(', ')} nothing is believed`);
     },
+    accessed: async (inodes) => {
+      accessed.push(...inodes);
+    },
   });
+  const accessed: number[] = [];
   const told: number[][] = [];
   const said: unknown[] = [];
   const delegations = new Delegations(client, {
@@ -98,7 +104,21 @@ async function started(t: TestContext) {
   });
   await until('it is delegated', async () => (await delegations.ask(DIRECTORY, 10)) !== null);
   const lookup = () => client.query({ kind: 'lookup', parent: DIRECTORY, name: 'new' });
-  return { client, delegations, asked, changes, recalls, acked, polled, owners, told, said, lookup };
+  return {
+    client,
+    delegations,
+    asked,
+    accessed,
+    changes,
+    recalls,
+    reads,
+    acked,
+    polled,
+    owners,
+    told,
+    said,
+    lookup,
+  };
 }
 
 test('a name that was free is no more once it was borne', async (t) => {
@@ -174,4 +194,25 @@ test('a read that the cluster was told of is remembered, and nothing is forgotte
   assert.equal((await lookup()).attributes.accessedNs, '9', 'Somebody has set another time since');
   assert.equal(asked.length, questions);
   assert.deepEqual(changes.slice(-2), ['note-accesses', 'note-accesses']);
+});
+
+test('what others have read since is learned, and nothing is forgotten for it', async (t) => {
+  const { client, delegations, asked, accessed, reads, acked, lookup } = await started(t);
+  await client.bear('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
+  const before = (await lookup()).attributes;
+  const questions = asked.length;
+  const hear = async (...news: NotedRead[]) => {
+    const acknowledged = Math.max(...acked) + news.length;
+    reads.push(...news);
+    await until('it is acknowledged', async () => acked.includes(acknowledged));
+  };
+  await hear({ inode: 77, accessedNs: '9', changedNs: '1' }, { inode: 99, accessedNs: '9', changedNs: '1' });
+  const { attributes } = await lookup();
+  assert.deepEqual(attributes, { ...before, accessedNs: '9' });
+  assert.ok(client.validMs(attributes) > 0);
+  await hear({ inode: 77, accessedNs: '8', changedNs: '1' });
+  await hear({ inode: 77, accessedNs: '12', changedNs: '2' });
+  assert.equal((await lookup()).attributes.accessedNs, '9', 'One is earlier, one of other attributes');
+  assert.deepEqual(accessed, [77]);
+  assert.equal(asked.length, questions);
 });

@@ -83,6 +83,58 @@ describe('who may believe what', () => {
     assert.deepEqual(core.grant(a, [5], 1), []);
   });
 
+  test('of a read all hear to whom the inode is granted, until they have acknowledged it; no change waits for that', () => {
+    const core = caches();
+    const [a, b, c] = [begin(core, 1), begin(core, 2), begin(core, 3)];
+    for (const session of [a, b]) core.grant(session, [5, 6], 1);
+    core.grant(c, [6], 1);
+    const read = (accessedNs: string) => ({ inode: 5, accessedNs, changedNs: '1' });
+    assert.deepEqual(core.noted(read('7'), 2), [a, b]);
+    assert.deepEqual(
+      [a, b, c].map((session) => core.hasNews(session, 2)),
+      [true, true, false],
+    );
+    assert.deepEqual(core.take(a).reads, [read('7')]);
+    const lost = core.poll({ client: 1, session: a, acked: 0 }, 3, FOREVER);
+    assert.deepEqual([lost.reads, lost.validMs], [[read('7')], 0], 'An answer that was lost is given again');
+    core.noted(read('8'), 4);
+    const later = core.poll({ client: 1, session: a, acked: lost.through }, 5, FOREVER);
+    assert.deepEqual(later.reads, [read('8')], 'It was read again meanwhile');
+    const last = core.poll({ client: 1, session: a, acked: later.through }, 6, FOREVER);
+    assert.deepEqual([last.reads, last.recalls], [undefined, []]);
+    assert.ok(last.validMs > 0);
+    assert.deepEqual(core.grant(a, [5], 7), [], 'It is granted all the time');
+  });
+
+  test('whoever does not fetch what was read is asked to forget it', () => {
+    const core = caches({ session: 5_000, all: 5_000 });
+    const a = begin(core, 1);
+    const inodes = Array.from({ length: 1_001 }, (_, at) => at);
+    core.grant(a, inodes, 1);
+    for (const inode of inodes) core.noted({ inode, accessedNs: '7', changedNs: '1' }, 2);
+    const { recalls, reads = [], through } = core.take(a);
+    assert.deepEqual([recalls, reads.length], [[1_000], 1_000]);
+    core.poll({ client: 1, session: a, acked: through }, 3, FOREVER);
+    assert.equal(core.hasNews(a, 4), false);
+  });
+
+  test('reads that come after more recalls than an answer has are given with the rest of these', () => {
+    const core = caches({ session: 20_000, all: 20_000 });
+    const a = begin(core, 1);
+    const inodes = Array.from({ length: 6_000 }, (_, at) => at);
+    core.grant(a, inodes, 1);
+    core.block(change(...inodes.slice(1)));
+    core.recall(change(...inodes.slice(1)), 2);
+    core.noted({ inode: 0, accessedNs: '7', changedNs: '1' }, 2);
+    const first = core.take(a);
+    assert.deepEqual([first.recalls.length, first.reads], [5_000, undefined]);
+    const second = core.poll({ client: 1, session: a, acked: first.through }, 3, FOREVER);
+    assert.deepEqual([second.recalls.length, second.reads?.length], [999, 1]);
+    core.poll({ client: 1, session: a, acked: second.through }, 3, FOREVER);
+    assert.equal(core.isHeld(change(...inodes.slice(1)), 4), false);
+    assert.equal(core.hasNews(a, 4), false);
+  });
+
   test('a poll that comes late, by way of a server that was stopped, says nothing of a session that came after it', () => {
     const core = caches();
     const a = begin(core, 1);

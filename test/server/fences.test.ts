@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { CommandContext } from '../../catalog/command.ts';
 import { type CatalogServiceParts, LocalCatalogService } from '../../server/catalog/catalog-service.ts';
@@ -23,6 +24,7 @@ let isLive = false;
 /** @param version of commands, which another member of the catalog knows */
 function primary(version: number | null = null) {
   const executed: number[] = [];
+  const gone = new Set<number>();
   const self = 'a' as ServerId;
   const view = { number: 1, members: [self, 'b' as ServerId] };
   let drawn = 0;
@@ -55,7 +57,9 @@ function primary(version: number | null = null) {
         staged = requests.filter((_, index) => refused[index] === null).map(({ number }) => number);
         return {
           body: staged.length === 0 ? null : new Uint8Array(1),
-          touched: refused.map((error) => (error === null ? [DIRECTORY, OTHER] : [])),
+          touched: refused.map((error, at) =>
+            error === null && requests[at]?.command.kind !== 'note-accesses' ? [DIRECTORY, OTHER] : [],
+          ),
           outcomes: refused.map((error, index) =>
             error === null
               ? { kind: 'done', result: resultOf(requests[index]) }
@@ -63,7 +67,11 @@ function primary(version: number | null = null) {
           ),
         };
       },
-      query: (query: Query) => ({ attributes: { inode: 'inode' in query ? query.inode : 0 } }),
+      query: (query: Query) => {
+        const inode = 'inode' in query ? query.inode : 0;
+        if (gone.has(inode)) throw new ServiceError('not-found', `There is no inode ${inode}`);
+        return { attributes: { inode, accessedNs: '7', changedNs: '1' } };
+      },
       prepare: () => undefined,
       abandon: () => {
         staged = [];
@@ -90,7 +98,7 @@ function primary(version: number | null = null) {
     const command = { kind: 'unlink', place: { parent: DIRECTORY, name: 'x' } } as const;
     return service.execute({ session: 9, number, command, cache });
   };
-  return { service, executed, begin, delegated, unlink };
+  return { service, executed, gone, begin, delegated, unlink };
 }
 
 test('a fenced command is executed while its delegation is held, and has no effect after that', async () => {
@@ -177,4 +185,24 @@ test('attributes are granted to the client that has set them, unless the file is
   assert.deepEqual(await Promise.all([set(), set(), set()]), [undefined, undefined, session]);
   isLive = true;
   assert.equal(await set(), undefined);
+});
+
+test('a read that is noted is news for whom the inode is granted to, and waits for nobody', async () => {
+  const { service, gone, begin } = primary();
+  const session = await begin(A);
+  for (const inode of [OTHER, OTHER + 1])
+    await service.queryRemembered({ kind: 'attributes', inode }, session);
+  gone.add(OTHER + 1);
+  const polled = service.cache({ client: A, session, acked: 0, fenced: true });
+  const accesses = [OTHER, OTHER + 1].map((inode) => {
+    return { inode, accessedNs: '7', seen: { accessedNs: '1', changedNs: '1' } };
+  });
+  await service.execute({
+    session: 9,
+    number: 1,
+    command: { kind: 'note-accesses', volume: 'main', accesses },
+  });
+  const { reads, recalls, through } = await polled;
+  assert.deepEqual([reads, recalls], [[{ inode: OTHER, accessedNs: '7', changedNs: '1' }], []]);
+  assert.equal(through, 1);
 });
