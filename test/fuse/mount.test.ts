@@ -26,12 +26,17 @@ import {
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { isLong } from '../long.ts';
 import { noMount, overTransports, TestMount } from './mounted.ts';
 
 const run = promisify(execFile);
 
 /** What the kernel's caches may remember of a file that is open, in milliseconds. */
 const KERNEL_CACHE_MS = 1100;
+/** Many times what one reply lists. */
+const NAMES = isLong ? 3_000 : 1_000;
+/** Programs over the transport `kernel`, above a cluster. */
+const EVERYDAY = 'test/programs/everyday.test.ts';
 
 function code(expected: string): (error: unknown) => boolean {
   return (error) => {
@@ -82,10 +87,10 @@ overTransports('files, directories and links behave as on a local disk', async (
     await assert.rejects(stat(at('d')), code('ENOENT'));
   });
 
-  await t.test('a directory of 3000 names is listed whole', async () => {
+  await t.test(`a directory of ${NAMES} names is listed whole`, async () => {
     await mkdir(at('many'));
-    await mount.shell('cd many && seq -f "n%05g" 3000 | xargs touch');
-    assert.equal((await readdir(at('many'))).length, 3000);
+    await mount.shell(`cd many && seq -f "n%05g" ${NAMES} | xargs touch`);
+    assert.equal((await readdir(at('many'))).length, NAMES);
     assert.equal((await mount.shell('rm -r many')).code, 0);
   });
 
@@ -311,13 +316,15 @@ overTransports('a file that changed elsewhere is read anew', async (start) => {
   await file.close();
 });
 
-overTransports('programs work: cp, cmp, dd, tar, git', async (start, t) => {
-  const mount = await start();
-  const {
-    stdout,
-    stderr,
-    code: exit,
-  } = await mount.shell(`
+overTransports(
+  'programs work: cp, cmp, dd, tar, git',
+  async (start, t) => {
+    const mount = await start();
+    const {
+      stdout,
+      stderr,
+      code: exit,
+    } = await mount.shell(`
     set -e
     head -c 16777216 /dev/urandom > "$0.reference"
     trap 'rm -f "$0.reference"' EXIT
@@ -337,31 +344,37 @@ overTransports('programs work: cp, cmp, dd, tar, git', async (start, t) => {
       git clone -q --no-hardlinks . ../clone; cd ../clone; git fsck
     fi
     echo done`);
-  assert.equal(exit, 0, stderr);
-  assert.match(stdout, /done$/m);
-  const { residentBytes } = await mount.report();
-  t.diagnostic(`resident: ${Math.round(residentBytes / 1e6)} MB, of which the volume in memory is a part`);
-});
+    assert.equal(exit, 0, stderr);
+    assert.match(stdout, /done$/m);
+    const { residentBytes } = await mount.report();
+    t.diagnostic(`resident: ${Math.round(residentBytes / 1e6)} MB, of which the volume in memory is a part`);
+  },
+  EVERYDAY,
+);
 
-overTransports('databases work with a rollback journal', async (start) => {
-  const mount = await start();
-  const { default: Database } = await import('better-sqlite3');
-  // The calls of the database are synchronous: they would block only this process, not the daemon.
-  const database = new Database(mount.path('db'));
-  database.pragma('journal_mode = DELETE');
-  database.exec('create table t (a integer primary key, b text)');
-  const insert = database.prepare('insert into t (b) values (?)');
-  for (let round = 0; round < 10; round++) {
-    database.transaction(() => {
-      for (let row = 0; row < 50; row++) insert.run('x'.repeat(200));
-    })();
-  }
-  database.close();
-  const again = new Database(mount.path('db'));
-  assert.deepEqual(again.prepare('select count(*) as n from t').get(), { n: 500 });
-  assert.deepEqual(again.pragma('integrity_check'), [{ integrity_check: 'ok' }]);
-  again.close();
-});
+overTransports(
+  'databases work with a rollback journal',
+  async (start) => {
+    const mount = await start();
+    const { default: Database } = await import('better-sqlite3');
+    // The calls of the database are synchronous: they would block only this process, not the daemon.
+    const database = new Database(mount.path('db'));
+    database.pragma('journal_mode = DELETE');
+    database.exec('create table t (a integer primary key, b text)');
+    const insert = database.prepare('insert into t (b) values (?)');
+    for (let round = 0; round < 10; round++) {
+      database.transaction(() => {
+        for (let row = 0; row < 50; row++) insert.run('x'.repeat(200));
+      })();
+    }
+    database.close();
+    const again = new Database(mount.path('db'));
+    assert.deepEqual(again.prepare('select count(*) as n from t').get(), { n: 500 });
+    assert.deepEqual(again.pragma('integrity_check'), [{ integrity_check: 'ok' }]);
+    again.close();
+  },
+  EVERYDAY,
+);
 
 overTransports('a cluster that does not answer is an error within the limit, never a hang', async (start) => {
   const limitMs = 1000;

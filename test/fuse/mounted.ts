@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import type { TransportName } from '../../fuse/transports.ts';
+import { onlyLong } from '../long.ts';
 import type { Disturbance } from './memory-backend.ts';
 import type { DaemonOptions, Order, Report } from './memory-daemon.ts';
 
@@ -50,12 +51,19 @@ const transports: readonly { readonly transport: TransportName; readonly skip: s
 const TEST_TIMEOUT_MS = 600_000;
 const SHELL_TIMEOUT_MS = 300_000;
 
-/** One test, over every way to the kernel: what a program sees is the same. */
+/**
+ * One test, over every way to the kernel: what a program sees is the same.
+ *
+ * @param kernelShownBy a test that shows the same over the transport `kernel` in `npm test`
+ */
 export function overTransports(
   name: string,
   run: (start: (limitMs?: number) => Promise<TestMount>, test: TestContext) => Promise<void>,
+  kernelShownBy?: string,
 ): void {
-  for (const { transport, skip } of transports) {
+  for (const { transport, skip: obstacle } of transports) {
+    const isShown = transport === 'kernel' && kernelShownBy !== undefined;
+    const skip = isShown ? obstacle || onlyLong(kernelShownBy) : obstacle;
     test(`${name} (${transport})`, { skip, timeout: TEST_TIMEOUT_MS }, (context) =>
       run((limitMs) => TestMount.start(context, limitMs, transport), context),
     );
