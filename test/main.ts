@@ -111,6 +111,8 @@ const LONGEST_FIRST = [
   'test/programs/everyday.test.ts',
   'test/client/dev.test.ts',
   'test/storage/power-loss.test.ts',
+  'test/security/revocation.test.ts',
+  'test/client/secure-commands.test.ts',
   'simulation',
   'docs',
   'cluster',
@@ -119,12 +121,13 @@ const LONGEST_FIRST = [
   'repair',
   'posix',
   'mount',
+  'named',
   'packaging',
   'nemesis',
 ];
 /** Most files wait for servers more than they compute. */
 const FILES_PER_PROCESSOR = 2.5;
-/** Besides them. */
+/** Besides them; once there is none left, half as many more of the others take their place. */
 const COMPUTING_PER_PROCESSOR = 1;
 const TEST_MS_MAX = 900_000;
 /** A process that has not ended by then hangs. */
@@ -234,9 +237,8 @@ execFileSync(process.execPath, [join(ROOT, 'test/build.ts'), BUILT], { stdio: 'i
 const units = unitsOf(files);
 const outcomes: Outcome[] = [];
 const beganMs = performance.now();
-/** Plays units in their order, so many at a time. */
-async function playAll(queue: readonly Unit[], atATime: number): Promise<void> {
-  const left = queue.values();
+/** Plays the units that are left, in their order, so many at a time. */
+async function playAll(left: Iterable<Unit>, atATime: number): Promise<void> {
   await Promise.all(
     Array.from({ length: atATime }, async () => {
       for (const unit of left) {
@@ -253,9 +255,9 @@ async function playAll(queue: readonly Unit[], atATime: number): Promise<void> {
   );
 }
 
-const [computing, waiting] = [true, false].map((computes) =>
-  units.filter(({ folder }) => COMPUTES.has(folder) === computes),
-) as [Unit[], Unit[]];
+const queueOf = (computes: boolean): Iterable<Unit> =>
+  units.filter(({ folder }) => COMPUTES.has(folder) === computes).values();
+const [computing, waiting] = [queueOf(true), queueOf(false)];
 /** Servers, mounts and commands of tests are compiled once, by what this one runs. Tests work without it, only slower. */
 async function compile(): Promise<void> {
   const env = { ...ENV, [KEEP_COMPILED_VARIABLE]: '1' };
@@ -264,7 +266,13 @@ async function compile(): Promise<void> {
   if (code !== 0) console.log(`The programs were not compiled beforehand: ${script} ended with ${code}`);
 }
 
-await Promise.all([compile().then(() => playAll(waiting, jobs)), playAll(computing, computingJobs)]);
+const compiled = compile();
+await Promise.all([
+  compiled.then(() => playAll(waiting, jobs)),
+  playAll(computing, computingJobs)
+    .then(() => compiled)
+    .then(() => playAll(waiting, Math.ceil(computingJobs / 2))),
+]);
 const bad = outcomes.filter(({ isGood }) => !isGood);
 for (const { unit, output } of bad) {
   const failing = output.indexOf('✖ failing tests:');
