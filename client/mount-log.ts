@@ -15,6 +15,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { systemWorld } from '../world/system-world.ts';
 import { isSystemError } from './failure.ts';
+import { CONTROL_SUFFIX } from './mount-control.ts';
 import { isAlive } from './process-state.ts';
 
 /** Tells the process of a mount that its log is its own to keep small, and to remove at its end. */
@@ -24,9 +25,12 @@ export const OWN_LOG_VARIABLE = 'LEASEHOLD_MOUNT_LOG_OWN';
 const ENDED_KEPT = 10;
 /** By the process that writes it; by chance before that is known. */
 const NAME = /^mount-.*-(?:(\d{1,8})|[0-9a-f]{12})\.log$/;
+/** The socket of a mount, by the process that listens. */
+const CONTROL_NAME = /^mount-.*-(\d{1,8})\.control$/;
 /** A mount that has no name by then has failed to begin. */
 const BEGINS_MS_MAX = 3_600_000;
 const OTHERS_WRITE = 0o022;
+const SOCKET_NAME_CHARS_MAX = 20;
 
 /**
  * Makes the log of a mount in a folder that only this user can change: another user of the machine can neither guess its
@@ -44,6 +48,26 @@ export async function createMountLog(
   const flags =
     constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
   return { path, file: await open(path, flags, 0o600) };
+}
+
+/** @returns where the process of a mount can listen, so that only this user and root can ask it */
+export async function controlSocketPath(
+  directory: string,
+  pid: number,
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<string> {
+  const folder = await ownFolder(foldersOf(process.getuid?.() ?? 0, env.XDG_RUNTIME_DIR));
+  await removeEndedSockets(folder);
+  // The kernel takes paths of 107 bytes.
+  return join(folder, `mount-${basename(directory).slice(0, SOCKET_NAME_CHARS_MAX)}-${pid}${CONTROL_SUFFIX}`);
+}
+
+/** Processes that were killed leave them. */
+async function removeEndedSockets(folder: string): Promise<void> {
+  for (const name of await readdir(folder)) {
+    const [, pid] = CONTROL_NAME.exec(name) ?? [];
+    if (pid !== undefined && !isAlive(Number(pid))) await rm(join(folder, name), { force: true });
+  }
 }
 
 /** Gives a log the name of the process that writes it. @returns its path from then on */

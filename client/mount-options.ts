@@ -362,7 +362,7 @@ function cacheMode(value: string): CacheMode {
 function remountRefused(): CommandFailure {
   return usageFailure(
     'Cannot use the mount option "remount": a mount stays as it was made',
-    '"leasehold umount" it, and mount it with the other options',
+    '"leasehold remount ro" and "leasehold remount rw" change that; for other options "leasehold umount" it, and mount it with them',
   );
 }
 

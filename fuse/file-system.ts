@@ -27,6 +27,10 @@ export interface FileSystem extends FileSystemCalls {
   mounted(kernel: FileKernel): void;
   /** Whether the file is open for writing here. */
   isWritten(inode: number): boolean;
+  /** How many files are open for writing here. */
+  writtenCount(): number;
+  /** Reads change access times, or do not. */
+  noteReads(isNoted: boolean): void;
   /** Another client is about to change the inode: what is known of it is not valid any more, nor, once this resolves, for the kernel. */
   forget(inode: number): Promise<void>;
   /** Everything written so far is at the cluster, or is known to be lost. */
@@ -100,6 +104,10 @@ export function fileSystemOf(
     ...callsOf(new SpaceCalls(parts), ['space']),
     ttlPolicy: ttlPolicy(cache, cache.ttlMs),
     ...callsOf(files, ['mounted', 'isWritten']),
+    writtenCount: () => files.writtenCount,
+    noteReads: (isNoted) => {
+      accesses.isPaused = !isNoted;
+    },
     async forget(inode) {
       cache.attributes.forget(inode);
       await files.openFile(inode)?.source.withdraw();

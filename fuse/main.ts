@@ -2,6 +2,7 @@ import { closeSync, fstatSync, writeSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { ServiceError } from '../base/errors.ts';
 import { Access, accessFiles } from '../client/access.ts';
+import { controlSocketPath } from '../client/mount-log.ts';
 import {
   flagOptions,
   MOUNT_OPTIONS,
@@ -14,6 +15,7 @@ import { isSnapshot } from './cluster/cluster-backend.ts';
 import { SystemUsers } from './cluster/users.ts';
 import { type ClusterMountSettings, mountCluster } from './composition.ts';
 import { writtenBytesMax } from './contents/written-pages.ts';
+import { listenForControl } from './control-socket.ts';
 import { withDeadline } from './deadline.ts';
 import { errnoName, messageOf } from './errno.ts';
 import { stderrLog } from './log.ts';
@@ -55,9 +57,12 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
       writtenBytesMax: writtenBytesMax(),
     });
     unmountOnSignal(mounted.unmount, (error) => log('error', 'cannot unmount', { error: messageOf(error) }));
+    const socket = await controlSocketPath(directory, process.pid);
+    const endControl = listenForControl(socket, mounted, readOnlyWhy(settings), log);
     sayReady({ ready: true, pid: process.pid });
     log('info', 'mounted', { volume, path, directory, limitMs: mounted.limitMs });
     await mounted.ended;
+    endControl();
     log('info', 'unmounted', { volume, directory });
     // Where an acknowledged operation was dropped, the log may be the only one that says so.
     if (!mounted.hasDropped) ownLog.remove();
@@ -147,6 +152,12 @@ function parseSettings(argv: readonly string[]): ClusterMountSettings {
 /** Nothing of a snapshot changes: whatever was heard of it once stays true. */
 function asOfSnapshot(settings: MountSettings): MountSettings {
   return { ...settings, readOnly: true, cache: { kind: 'ttl', ageMs: SNAPSHOT_AGE_MS } };
+}
+
+/** @returns why the mount can never be changed into a read-write one; null where it can */
+function readOnlyWhy({ readOnly, volume }: ClusterMountSettings): string | null {
+  if (isSnapshot(volume)) return 'it is of a snapshot, of which nothing changes';
+  return readOnly ? 'it was mounted with "ro": unmount it, and mount it without' : null;
 }
 
 function codeOf(error: unknown): string {

@@ -2,10 +2,12 @@ import type { World } from '../base/world.ts';
 import type { Answered, KernelCache } from './answered.ts';
 import type { FileSystemBackend } from './backend.ts';
 import { withDeadline } from './deadline.ts';
+import { ErrnoError } from './errno.ts';
 import { type FileSystem, type FileSystemOptions, fileSystemOf } from './file-system.ts';
 import { MetadataCache } from './metadata/cache.ts';
 import { leasesPolicy, STRICT } from './metadata/validity.ts';
 import type { Log, Transport, TransportOptions } from './transport.ts';
+import { WriteGate } from './write-gate.ts';
 
 export interface MountOptions
   extends Partial<Pick<TransportOptions, 'kernelOptions' | 'present'>>,
@@ -25,11 +27,21 @@ export interface MountOptions
   readonly grantedMs?: (attributes: Answered) => number;
 }
 
+/** What a running mount may change into. */
+export type RemountMode = 'ro' | 'rw';
+
 export interface Mounted {
   /** Resolves when the mount is gone, by whomever, and what was written has arrived. */
   readonly ended: Promise<void>;
   /** Everything written arrives, then the mount goes. */
   unmount(): Promise<void>;
+  /**
+   * Lets changes pass, or refuses them. Before it is read-only, everything written has arrived.
+   *
+   * @param isForced also where files are open for writing: writes by their descriptors fail from then on
+   * @throws ErrnoError `EBUSY` where files are open for writing; why something has not arrived. Nothing has changed then.
+   */
+  remount(mode: RemountMode, isForced?: boolean): Promise<void>;
   /** Resolves when the kernel keeps nothing any more of these inodes, which others are about to change. */
   forgotten(inodes: readonly number[]): Promise<void>;
   /** Resolves when the kernel has no attributes of these inodes cached. */
@@ -58,7 +70,8 @@ export async function mountVolume(
     await withDeadline(world, fileSystem.attributes(root), limitMs, 'Looking at the root');
     const { source, xattrs, acls = true, directory } = options;
     const { kernelOptions = usualOptions(), present = (same) => same } = options;
-    const mounted = await transport(directory, fileSystem, {
+    const gate = new WriteGate();
+    const mounted = await transport(directory, gate.over(fileSystem), {
       ...{ source, kernelOptions, present, world, limitMs, xattrs, acls, log },
       view: cache.kernel,
       cache: policyOf(backend, fileSystem, cache.ttlMs, options.grantedMs),
@@ -72,6 +85,7 @@ export async function mountVolume(
         await fileSystem.drain();
         await mounted.unmount();
       },
+      remount: (mode, isForced = false) => remount(world, fileSystem, gate, mode, isForced),
       forgotten: async (inodes) => {
         await Promise.all(inodes.map((inode) => fileSystem.forget(inode)));
         // Of what is written here the kernel holds pages while it waits for us, who wait for those who wait for this.
@@ -86,6 +100,43 @@ export async function mountVolume(
     };
   } catch (error) {
     await stop();
+    throw error;
+  }
+}
+
+async function remount(
+  world: World,
+  fileSystem: FileSystem,
+  gate: WriteGate,
+  mode: RemountMode,
+  isForced: boolean,
+): Promise<void> {
+  if (mode === 'rw') {
+    gate.open();
+    fileSystem.noteReads(true);
+    return;
+  }
+  if (!gate.isOpen) return;
+  const assertUnused = (): void => {
+    const count = fileSystem.writtenCount();
+    if (count === 0 || isForced) return;
+    throw new ErrnoError('EBUSY', `${count} ${count === 1 ? 'file is' : 'files are'} open for writing`);
+  };
+  // A file that a program has closed counts until its bytes have arrived.
+  if (fileSystem.writtenCount() > 0) {
+    await fileSystem.persistDirectory(fileSystem.root);
+    await world.nextTurn();
+  }
+  // Before the gate is closed, so that no program notices what is refused.
+  assertUnused();
+  try {
+    fileSystem.noteReads(false);
+    await gate.close();
+    assertUnused();
+    await fileSystem.persistDirectory(fileSystem.root);
+  } catch (error) {
+    gate.open();
+    fileSystem.noteReads(true);
     throw error;
   }
 }

@@ -1,4 +1,4 @@
-import { type Command, Option } from 'commander';
+import { Argument, type Command, Option } from 'commander';
 import { generalFailure, usageFailure } from '../failure.ts';
 import type { Mounted } from '../mount.ts';
 import {
@@ -10,6 +10,7 @@ import {
 } from '../mount-options.ts';
 import { type MountStatus, mountStatuses } from '../mount-status.ts';
 import { printJson, printLine } from '../output.ts';
+import { remountDirectory } from '../remount.ts';
 import { unmountDirectory } from '../unmount.ts';
 import { clusterCommand, duration } from './cluster-command.ts';
 import { addMountHelper, HELPER_FOLDER, installHelper } from './mount-helper.ts';
@@ -77,6 +78,7 @@ export function addMountCommands(program: Command): void {
   for (const option of tableFlags()) mount.addOption(option);
 
   addMountHelper(program);
+  addRemountCommand(program);
 
   program
     .command('umount')
@@ -89,6 +91,24 @@ export function addMountCommands(program: Command): void {
       if (process.platform !== 'linux') throw generalFailure('Cannot unmount: this works on Linux only');
       const left = await unmountDirectory(directory, {
         lazy: options.lazy === true || options.force === true,
+        ...(options.wait === undefined ? {} : { timeoutMs: options.wait }),
+      });
+      if (left !== null) process.stderr.write(`leasehold: ${left}\n`);
+    });
+}
+
+function addRemountCommand(program: Command): void {
+  program
+    .command('remount')
+    .description('make a mount read-only, once all that was written there is stored, or read-write again')
+    .addArgument(new Argument('<mode>', 'read-only or read-write').choices(['ro', 'rw']))
+    .argument('<directory>', 'where it is mounted')
+    .option('--force', 'also if files are open for writing: their writes fail from then on')
+    .option('--wait <duration>', 'how long to wait until everything is stored (default: 60s)', duration)
+    .action(async (mode: 'ro' | 'rw', directory: string, options: { force?: true; wait?: number }) => {
+      if (process.platform !== 'linux') throw generalFailure('Cannot remount: this works on Linux only');
+      const left = await remountDirectory(directory, mode, {
+        force: options.force === true,
         ...(options.wait === undefined ? {} : { timeoutMs: options.wait }),
       });
       if (left !== null) process.stderr.write(`leasehold: ${left}\n`);

@@ -176,6 +176,11 @@ export class OpenFiles implements PendingKind {
     return (this.#open.get(inode)?.writerCount ?? 0) > 0;
   }
 
+  /** How many files are open for writing here. */
+  get writtenCount(): number {
+    return [...this.#open.values()].filter(({ writerCount }) => writerCount > 0).length;
+  }
+
   /** @param isNamed the caller named it, and has not opened it */
   async truncate(inode: number, sizeBytes: number, caller: Caller, isNamed: boolean): Promise<void> {
     const attributes = await this.#attributesToTruncate(inode, caller, isNamed);

@@ -64,6 +64,8 @@ export class AccessTimes implements PendingKind {
   #againMs = Number.NEGATIVE_INFINITY;
   #offUntilMs = Number.NEGATIVE_INFINITY;
   #isStopped = false;
+  /** No read is noted: the mount is read-only for now. */
+  isPaused = false;
 
   /** @param stored called when the cluster has a read: `seen` is outdated in attributes that were known before */
   constructor(
@@ -94,7 +96,7 @@ export class AccessTimes implements PendingKind {
   read(attributes: Attributes): boolean {
     const { inode, changedNs, kind } = attributes;
     const isKept = this.#rule.times !== 'noatime' && (kind !== 'directory' || this.#rule.directories);
-    if (!isKept || this.#isStopped) return false;
+    if (!isKept || this.#isStopped || this.isPaused) return false;
     const { accessedNs } = this.#apparent(attributes);
     const readNs = nowNs(this.#world);
     if (!this.#isWanted(accessedNs, attributes, readNs)) return false;

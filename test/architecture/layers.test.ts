@@ -138,10 +138,12 @@ const SYSTEM_EDGES: Readonly<Record<string, string>> = {
   'client/direct-http.ts': 'the sockets of a ServerChannel',
   'client/lease/guarded-command.ts': 'a command under a lease',
   'client/loopback.ts': 'tells addresses from names',
+  'client/mount-control.ts': 'asks the process of a mount',
   'client/revoked-servers.ts': 'the sockets of a ServerChannel',
   'client/run-program.ts': 'programs of the system',
   'client/socket-channel.ts': 'the sockets of a ServerChannel',
   'client/traffic.ts': 'the sockets of a ServerChannel',
+  'fuse/control-socket.ts': 'the process of a mount',
   'fuse/kernel/': 'the real kernel',
   'fuse/transport/mount-guard.ts': 'the real kernel',
 };

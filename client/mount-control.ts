@@ -1,0 +1,58 @@
+import { once } from 'node:events';
+import { readdir, readFile, readlink } from 'node:fs/promises';
+import { createConnection } from 'node:net';
+
+/** What the process of a mount is asked through its socket, one line of JSON, and answers, another one. */
+export interface ControlRequest {
+  readonly command: 'remount';
+  readonly mode: 'ro' | 'rw';
+  /** Also where files are open for writing. */
+  readonly force: boolean;
+}
+
+export type ControlAnswer =
+  | { readonly kind: 'done' }
+  /** Nothing has changed. `not-stored`: something that was written has not arrived. */
+  | { readonly kind: 'busy' | 'not-allowed' | 'not-stored' | 'malformed'; readonly message: string };
+
+/** The name of a socket ends so, and is that of the log otherwise. */
+export const CONTROL_SUFFIX = '.control';
+/** Longer than any request or answer. */
+export const CONTROL_LINE_CHARS_MAX = 16_384;
+
+/** @returns the socket through which the process of a mount can be asked; null where it has none, or it cannot be seen */
+export async function controlSocketOf(pid: number): Promise<string | null> {
+  const inodes = new Set<string>();
+  for (const fd of await readdir(`/proc/${pid}/fd`)) {
+    const target = await readlink(`/proc/${pid}/fd/${fd}`).catch(() => '');
+    const [, inode] = /^socket:\[(\d+)\]$/.exec(target) ?? [];
+    if (inode !== undefined) inodes.add(inode);
+  }
+  // Num, RefCount, Protocol, Flags, Type, St, Inode, Path: see proc_pid_net(5).
+  for (const line of (await readFile(`/proc/${pid}/net/unix`, 'utf8')).split('\n')) {
+    const [, inode = '', path = ''] = /^(?:\S+\s+){6}(\d+)\s+(.+)$/.exec(line) ?? [];
+    if (inodes.has(inode) && path.endsWith(CONTROL_SUFFIX)) return path;
+  }
+  return null;
+}
+
+/** @throws where the process does not answer in time */
+export async function askMount(
+  socket: string,
+  request: ControlRequest,
+  timeoutMs: number,
+): Promise<ControlAnswer> {
+  const connection = createConnection(socket);
+  connection.setTimeout(timeoutMs, () =>
+    connection.destroy(new Error(`it did not answer within ${timeoutMs} ms`)),
+  );
+  try {
+    await once(connection, 'connect');
+    connection.write(`${JSON.stringify(request)}\n`);
+    let text = '';
+    for await (const chunk of connection.setEncoding('utf8')) text += chunk;
+    return JSON.parse(text) as ControlAnswer;
+  } finally {
+    connection.destroy();
+  }
+}

@@ -1,0 +1,77 @@
+import { createServer, type Socket } from 'node:net';
+import { CONTROL_LINE_CHARS_MAX, type ControlAnswer, type ControlRequest } from '../client/mount-control.ts';
+import { errnoName, messageOf } from './errno.ts';
+import type { Mounted } from './mount.ts';
+import type { Log } from './transport.ts';
+
+/**
+ * Answers requests of `leasehold remount`, one after the other. Only root and the user of this process may connect: the socket
+ * is in a folder that no other user can enter.
+ *
+ * @param path of the socket
+ * @param readOnlyWhy why the mount cannot be made read-write; null where it can
+ * @returns what ends it, and removes the socket
+ */
+export function listenForControl(
+  path: string,
+  mounted: Pick<Mounted, 'remount'>,
+  readOnlyWhy: string | null,
+  log: Log,
+): () => void {
+  let last: Promise<unknown> = Promise.resolve();
+  const server = createServer((connection) => {
+    connection.on('error', (error) => log('debug', 'who asked has gone', { error: error.message }));
+    readLine(connection, (line) => {
+      const answered = last.then(() => answerOf(line));
+      last = answered.then((answer) => {
+        log('info', 'remounted', { request: line, ...answer });
+        connection.end(`${JSON.stringify(answer)}\n`);
+      });
+    });
+  });
+  const answerOf = async (line: string): Promise<ControlAnswer> => {
+    const request = requestOf(line);
+    if (request === null) return { kind: 'malformed', message: 'The mount does not know this request' };
+    if (readOnlyWhy !== null)
+      return request.mode === 'ro' ? { kind: 'done' } : { kind: 'not-allowed', message: readOnlyWhy };
+    try {
+      await mounted.remount(request.mode, request.force);
+      return { kind: 'done' };
+    } catch (error) {
+      const kind = errnoName(error) === 'EBUSY' ? 'busy' : 'not-stored';
+      return { kind, message: messageOf(error) };
+    }
+  };
+  server.on('error', (error) => {
+    log('warn', 'the mount cannot be asked for anything: it has no socket', { path, error: error.message });
+  });
+  // The end of the mount ends the process, and not that of the socket.
+  server.listen(path).unref();
+  return () => server.close();
+}
+
+function readLine(connection: Socket, use: (line: string) => void): void {
+  let text = '';
+  let isRead = false;
+  connection.setEncoding('utf8').on('data', (chunk: string) => {
+    text += chunk;
+    const end = text.indexOf('\n');
+    if (end === -1 && text.length > CONTROL_LINE_CHARS_MAX) connection.destroy();
+    if (end === -1 || isRead) return;
+    isRead = true;
+    use(text.slice(0, end));
+  });
+}
+
+/** @returns null where it is none of this release */
+function requestOf(line: string): ControlRequest | null {
+  let request: Partial<ControlRequest> | null;
+  try {
+    request = JSON.parse(line) as Partial<ControlRequest> | null;
+  } catch {
+    return null;
+  }
+  const { command, mode, force } = request ?? {};
+  if (command !== 'remount' || (mode !== 'ro' && mode !== 'rw') || typeof force !== 'boolean') return null;
+  return { command, mode, force };
+}
