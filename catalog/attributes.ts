@@ -70,6 +70,7 @@ export function attributesOf(row: InodeRow): Attributes {
     accessedNs: row.accessedNs,
     modifiedNs: row.modifiedNs,
     changedNs: row.changedNs,
+    ...(row.createdNs === null ? {} : { createdNs: row.createdNs }),
     target: row.target,
     device: row.device,
     replicas: replicaList(row.replicas),

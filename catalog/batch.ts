@@ -13,12 +13,20 @@ import {
   sessionRefusal,
 } from './sessions.ts';
 import { Tables } from './tables.ts';
-import { assertKnownVersion, commandAsOf, commandVersion, SESSIONS_VERSION } from './versions.ts';
+import {
+  assertKnownVersion,
+  CREATIONS_VERSION,
+  commandAsOf,
+  commandVersion,
+  SESSIONS_VERSION,
+} from './versions.ts';
 
 /** One command of a batch, as it is replicated. */
 export interface BatchCommand extends CommandId {
   /** Sessions are of two kinds, as all members of the catalog know; the same for all commands of a batch. */
   readonly fenced: boolean;
+  /** Times of creation are kept, as all members of the catalog do; the same for all commands of a batch. */
+  readonly dated: boolean;
   readonly resolved: ResolvedCommand;
 }
 
@@ -44,8 +52,12 @@ export function encodeBatch(batch: Batch): Uint8Array {
     resolved.command,
   ]);
   const version = Math.max(
-    ...batch.map(({ resolved, fenced }) =>
-      Math.max(commandVersion(resolved.command), fenced ? SESSIONS_VERSION : 1),
+    ...batch.map(({ resolved, fenced, dated }) =>
+      Math.max(
+        commandVersion(resolved.command),
+        fenced ? SESSIONS_VERSION : 1,
+        dated ? CREATIONS_VERSION : 1,
+      ),
     ),
   );
   return Buffer.from(JSON.stringify(version === 1 ? rows : { version, rows }));
@@ -95,7 +107,8 @@ function decodeCommand(row: unknown, version: number): BatchCommand {
   // The primary's HTTP face has held the command against its schema.
   const known = commandAsOf(command as Command, version);
   const fenced = version >= SESSIONS_VERSION;
-  return { session, number, since, fenced, resolved: { command: known, atNs, replicas } };
+  const dated = version >= CREATIONS_VERSION;
+  return { session, number, since, fenced, dated, resolved: { command: known, atNs, replicas } };
 }
 
 function isCount(value: unknown): value is number {
@@ -139,6 +152,7 @@ export function executeRequests(
   const batch: BatchCommand[] = [];
   const touched: number[][] = requests.map(() => []);
   const fenced = fencesSessions(tables, requests, context);
+  const dated = fenced && datesCreations(tables, requests, context);
   const outcomes = requests.map((request, place): Outcome => {
     const { session, number, command } = request;
     const id = { session, number, since: request.since ?? null };
@@ -154,7 +168,7 @@ export function executeRequests(
       if (error instanceof ServiceError) return outcomeOfError(error);
       throw error;
     }
-    const one = { ...id, fenced, resolved };
+    const one = { ...id, fenced, dated, resolved };
     batch.push(one);
     const outcome = executeOnce(db, tables, seq, one);
     touched[place] = tables.touched();
@@ -172,6 +186,7 @@ export function executeRequests(
 export function executeBatch(db: CatalogDatabase, seq: number, batch: Batch): Outcome[] {
   const tables = Tables.of(db);
   if (batch.some(({ fenced }) => fenced) && !tables.sessions.areFenced) tables.sessions.setFenced();
+  if (batch.some(({ dated }) => dated) && !tables.numbers.areDated) tables.numbers.setDated();
   return batch.map((command) => executeOnce(db, tables, seq, command));
 }
 
@@ -187,14 +202,27 @@ function fencesSessions(
   return true;
 }
 
+/** Times of creation are kept once all members of the catalog know that, and from then on. */
+function datesCreations(
+  tables: Tables,
+  requests: readonly CommandRequest[],
+  { datesCreations: isKnown = true }: CommandContext,
+): boolean {
+  if (tables.numbers.areDated) return true;
+  if (!isKnown && requests.every(({ command }) => commandVersion(command) < CREATIONS_VERSION)) return false;
+  tables.numbers.setDated();
+  return true;
+}
+
 function executeOnce(
   db: CatalogDatabase,
   tables: Tables,
   seq: number,
-  { resolved, fenced, ...id }: BatchCommand,
+  { resolved, fenced, dated, ...id }: BatchCommand,
 ): Outcome {
   let outcome: Outcome;
   tables.forgetTouched();
+  tables.inodes.isDated = dated;
   try {
     outcome = { kind: 'done', result: executeCommand(db, resolved) };
   } catch (error) {

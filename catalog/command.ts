@@ -54,6 +54,8 @@ export interface CommandContext {
   readonly refusal?: (request: CommandRequest) => ServiceError | null;
   /** Whether all members of the catalog are known to keep sessions of two kinds. Absent: they are. */
   readonly fencesSessions?: boolean;
+  /** Whether all members of the catalog are known to keep times of creation. Absent: they are. */
+  readonly datesCreations?: boolean;
 }
 
 /**

@@ -14,6 +14,8 @@ export interface InodeRow {
   readonly accessedNs: string;
   readonly modifiedNs: string;
   readonly changedNs: string;
+  /** Null where that is not known. */
+  readonly createdNs: string | null;
   readonly target: string;
   readonly device: number;
   readonly replicas: string;
@@ -56,7 +58,7 @@ export const INODE_COLUMNS = `
   i.id, i.volume, (SELECT v.name FROM volumes v WHERE v.id = i.volume) AS volumeName, i.kind, i.mode, i.uid, i.gid, i.links, i.size AS sizeBytes,
   i.holes AS holeBytes,
   CAST(i.accessed_ns AS TEXT) AS accessedNs, CAST(i.modified_ns AS TEXT) AS modifiedNs,
-  CAST(i.changed_ns AS TEXT) AS changedNs, i.target, i.device, i.replicas, i.view,
+  CAST(i.changed_ns AS TEXT) AS changedNs, CAST(i.created_ns AS TEXT) AS createdNs, i.target, i.device, i.replicas, i.view,
   i.object_bytes AS objectBytes, i.contents_epoch AS contentsEpoch, i.contents_seq AS contentsSeq,
   i.modified_epoch AS modifiedEpoch, i.modified_seq AS modifiedSeq, i.live,
   i.mark_epoch AS markEpoch, i.mark_turn AS markTurn, i.parent,

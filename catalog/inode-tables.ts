@@ -45,6 +45,7 @@ export interface BornInode {
   readonly accessedNs: string;
   readonly modifiedNs: string;
   readonly changedNs: string;
+  readonly createdNs: string;
   readonly replicas: string;
   readonly objectBytes: number;
   readonly contentsEpoch: number;
@@ -75,6 +76,8 @@ export class InodeTables {
   readonly #trash: TrashTables;
   readonly #snapshots: SnapshotTables;
   readonly #changes: ChangeRecord;
+  /** Times of creation are kept, as by all replicas that execute the same command. */
+  isDated = false;
 
   constructor(statements: Statements, { volumes, numbers, servers, trash, snapshots, changes }: Others) {
     this.#statements = statements;
@@ -106,7 +109,7 @@ export class InodeTables {
     const id = inode.id ?? this.#numbers.take(1);
     this.#statements.run(
       `INSERT INTO inodes VALUES
-         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?, ?, 0, 0)`,
+         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?, ?, 0, 0, ?)`,
       id,
       inode.volume,
       inode.kind,
@@ -129,6 +132,7 @@ export class InodeTables {
       inode.policy,
       inode.allowed,
       this.#snapshots.nextOf(inode.volume),
+      this.isDated ? inode.atNs : null,
     );
     if (inode.replicas !== '') this.#servers.place(id, inode.replicas);
     this.#volumes.count(inode.volume, 1, 0);
@@ -140,7 +144,7 @@ export class InodeTables {
   bear(inode: BornInode): void {
     this.#statements.run(
       `INSERT INTO inodes VALUES
-         (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?, ?, 0, 0)`,
+         (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?, ?, 0, 0, ?)`,
       inode.id,
       inode.volume,
       inode.mode,
@@ -159,6 +163,7 @@ export class InodeTables {
       inode.policy,
       inode.allowed,
       this.#snapshots.nextOf(inode.volume),
+      this.isDated ? inode.createdNs : null,
     );
     this.#servers.place(inode.id, inode.replicas);
   }

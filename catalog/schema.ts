@@ -5,7 +5,7 @@ import { ServiceError } from '../base/errors.ts';
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables below, kept as the database's `user_version`. */
-export const SCHEMA_VERSION = 7;
+export const SCHEMA_VERSION = 8;
 
 /** Kinds of inodes as the tables number them. A number is given once and never reused. */
 export const KIND_FILE = 1;
@@ -343,6 +343,15 @@ const HOLES = `
   ALTER TABLE past_inodes ADD COLUMN holes INTEGER NOT NULL DEFAULT 0;
 `;
 
+/** What came with version 8: in a new database, and in one of version 7. */
+const CREATIONS = `
+  -- when it was created; null where that was before all members of the catalog kept it
+  ALTER TABLE inodes ADD COLUMN created_ns INTEGER;
+  ALTER TABLE past_inodes ADD COLUMN created_ns INTEGER;
+  -- 1 from the first batch on whose creations are kept
+  ALTER TABLE counters ADD COLUMN dated INTEGER NOT NULL DEFAULT 0;
+`;
+
 /** From version 1 to 2. Servers come by themselves, when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -366,6 +375,7 @@ const MIGRATIONS: readonly string[] = [
   RESERVED_MEMBERS + TIMED_SESSIONS + RESERVING_FILES + VOTERS,
   PLANS,
   HOLES,
+  CREATIONS,
 ];
 
 /** Tables of the catalog, each with its columns in the order of the canonical dump. */

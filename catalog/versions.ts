@@ -11,9 +11,10 @@ import type { Command } from '../wire/catalog-api.ts';
  * 4: access times. 5: members of reserved numbers; the contents of files that are removed together; access times
  * that were not set since; U+FFFD in names; sessions of two kinds, by whether they name when they began; pinned
  * writes; voters of named leases that change; files that are created with contents in place of others; renames that leave a
- * whiteout. 6: members of files that are planned; reservations that are ended. 7: holes of files that are settled.
+ * whiteout. 6: members of files that are planned; reservations that are ended. 7: holes of files that are settled. 8: times of
+ * creation.
  */
-export const COMMANDS_VERSION = 7;
+export const COMMANDS_VERSION = 8;
 
 /** A server that knows this version of commands obeys fences. @see CacheOwner.fence */
 export const FENCES_VERSION = 5;
@@ -32,6 +33,9 @@ export const PLANS_VERSION = 6;
 
 /** The first version whose servers keep how many bytes of a file are holes. */
 export const HOLES_VERSION = 7;
+
+/** The first version whose servers keep when inodes are created. */
+export const CREATIONS_VERSION = 8;
 
 /** By which version a command came. A new command needs a line here. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {

@@ -41,6 +41,8 @@ export interface MountSettings {
   readonly flushBehind: boolean;
   /** Contents are read from the disk of a server on this machine where that can be. */
   readonly localReads: boolean;
+  /** `statx` has the time of creation. */
+  readonly creationTimes: boolean;
   /** How the process of the mount speaks with the kernel. */
   readonly transport: 'auto' | 'kernel' | 'native';
 }
@@ -177,6 +179,11 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
   word('atime', 'as `relatime`', RELATIME),
   word('norelatime', 'as `relatime`, which the kernel takes then, too', RELATIME),
   word('nostrictatime', 'the same', RELATIME),
+  word(
+    'btime',
+    '`statx` has the time of creation, for a call of the mount the first time that a program asks for it; `transport=kernel`, Linux 6.6',
+    { creationTimes: true },
+  ),
   word('noxattr', 'no extended attributes; writes of a few KiB cost less', { xattrs: false }),
   valued(
     'cache',
@@ -251,6 +258,7 @@ const DEFAULTS: MountSettings = {
   cache: { kind: 'ttl', ageMs: CACHE_AGE_DEFAULT_MS },
   flushBehind: false,
   localReads: true,
+  creationTimes: false,
   transport: 'auto',
 };
 

@@ -113,6 +113,7 @@ export async function mountCluster(
     present: presenter(settings),
     // Lists speak of the owners and modes that are stored.
     acls: isAsStored(settings),
+    creationTimes: settings.creationTimes,
     flushBehind: settings.flushBehind,
     accessRule: settings.readOnly ? { times: 'noatime', directories: false } : { times, directories },
     ...(grantedMs === undefined ? {} : { grantedMs }),

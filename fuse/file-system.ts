@@ -90,7 +90,8 @@ export function fileSystemOf(
       ...(['createUnnamed', 'link', 'unlink', 'removeDirectory', 'rename'] as const),
     ]),
     ...callsOf(inodeCalls, [
-      ...(['attributes', 'setAttributes', 'touchStatus', 'truncate', 'readLink'] as const),
+      ...(['attributes', 'attributesWithCreation', 'setAttributes', 'touchStatus'] as const),
+      ...(['truncate', 'readLink'] as const),
       ...(['xattr', 'xattrs', 'setXattr', 'removeXattr'] as const),
     ]),
     ...callsOf(fileCalls, [

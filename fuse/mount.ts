@@ -20,6 +20,8 @@ export interface MountOptions
   readonly xattrs: boolean;
   /** @see TransportOptions.acls; true where it is absent */
   readonly acls?: boolean;
+  /** @see TransportOptions.creationTimes; false where it is absent */
+  readonly creationTimes?: boolean;
   readonly log: Log;
   /** How long names and attributes are valid, where no `cache` is given. */
   readonly ageMaxMs?: number;
@@ -68,11 +70,11 @@ export async function mountVolume(
   };
   try {
     await withDeadline(world, fileSystem.attributes(root), limitMs, 'Looking at the root');
-    const { source, xattrs, acls = true, directory } = options;
+    const { source, xattrs, acls = true, creationTimes = false, directory } = options;
     const { kernelOptions = usualOptions(), present = (same) => same } = options;
     const gate = new WriteGate();
     const mounted = await transport(directory, gate.over(fileSystem), {
-      ...{ source, kernelOptions, present, world, limitMs, xattrs, acls, log },
+      ...{ source, kernelOptions, present, world, limitMs, xattrs, acls, creationTimes, log },
       view: cache.kernel,
       cache: policyOf(backend, fileSystem, cache.ttlMs, options.grantedMs),
     });

@@ -81,6 +81,8 @@ export interface FileSystemCalls {
   /** As `lookup`, for a transport that opens by names: what has the name now, or had it when it was looked up a moment ago. */
   lookupToOpen(parent: number, name: string): Promise<Answered>;
   attributes(inode: number): Promise<Answered>;
+  /** As `attributes`, and the cluster is asked where the time of creation is not known here. */
+  attributesWithCreation(inode: number): Promise<Answered>;
   /** The inode that an open handle is of. */
   inodeOf(handle: number): number;
   setAttributes(inode: number, request: AttributeRequest): Promise<Answered>;
@@ -195,6 +197,8 @@ export interface TransportOptions {
   readonly xattrs: boolean;
   /** The kernel asks for access control lists, and checks them. */
   readonly acls: boolean;
+  /** The kernel is told when inodes were created, where it asks for that. */
+  readonly creationTimes: boolean;
   readonly log: Log;
 }
 

@@ -570,6 +570,8 @@ export interface Attributes {
   readonly accessedNs: string;
   readonly modifiedNs: string;
   readonly changedNs: string;
+  /** Absent where it was created before all servers of the catalog kept it. */
+  readonly createdNs?: string;
   /** Target of a symbolic link, else empty. */
   readonly target: string;
   /** Device number of a device, else 0. */

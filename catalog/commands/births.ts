@@ -122,6 +122,7 @@ class Nursery {
     const gid = (directory.mode & MODE_SETGID) !== 0 ? directory.gid : file.gid;
     this.#tables.inodes.bear({
       ...{ id, volume: volume.id, mode, uid, gid, sizeBytes, accessedNs, modifiedNs, changedNs },
+      createdNs: this.#atNs,
       replicas: replicas.join(','),
       objectBytes: volume.objectBytes,
       contentsEpoch: file.contents.epoch,

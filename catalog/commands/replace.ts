@@ -75,6 +75,7 @@ function created(
   tables.inodes.bear({
     ...{ id, volume: volume.id, mode, uid, gid, sizeBytes },
     ...{ accessedNs: atNs, modifiedNs: timeCheck(command.modifiedNs), changedNs: atNs },
+    createdNs: atNs,
     replicas: replicas.join(','),
     objectBytes,
     contentsEpoch: contents.epoch,

@@ -36,6 +36,14 @@ export class InodeCalls {
     return this.#rootHeard;
   }
 
+  async attributesWithCreation(inode: number): Promise<Answered> {
+    const { inodes } = this.#parts;
+    const attributes = await this.attributes(inode);
+    // What was learned of it when it was created here does not say when that was.
+    if (attributes.createdNs !== undefined) return attributes;
+    return this.#unlessRemoved(inode, {}, async () => inodes.present(await inodes.ask(inode)));
+  }
+
   async readLink(inode: number): Promise<string> {
     const { accesses, inodes } = this.#parts;
     const attributes =

@@ -32,7 +32,12 @@ export function handlersOf(
       const { name } = asked.request;
       answers.entry(asked, name, () => calls.lookup(asked.inode, name, asked.header.pid));
     },
-    attributes: (asked) => answers.attributes(asked, () => calls.attributes(asked.inode)),
+    attributes: (asked) =>
+      answers.attributes(asked, () =>
+        asked.request.withCreation === true
+          ? calls.attributesWithCreation(asked.inode)
+          : calls.attributes(asked.inode),
+      ),
     'set-attributes': (asked) => answers.changedAttributes(asked, () => setAttributes(calls, asked)),
     'read-link': (asked) => answers.bytes(asked, async () => Buffer.from(await calls.readLink(asked.inode))),
     symlink(asked) {

@@ -57,6 +57,8 @@ export const OPCODE = {
   lseek: 46,
   copyFileRange: 47,
   tmpfile: 51,
+  /** Linux 6.6. */
+  statx: 52,
 } as const;
 
 /** Flags of INIT, the low 32. */
@@ -79,6 +81,10 @@ export const INIT_FLAG = {
   killPrivilegesV2: 1 << 28,
   setXattrExtended: 1 << 29,
 } as const;
+
+/** Bits of what a reply to STATX tells: what GETATTR does, and the time of creation. */
+export const STATX_BASIC = 0x7ff;
+export const STATX_CREATED = 0x800;
 
 export const SETATTR_FLAG = {
   mode: 1 << 0,

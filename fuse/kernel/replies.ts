@@ -9,11 +9,23 @@ import {
   spaceNumbers,
 } from '../transport/stat.ts';
 import type { DirectoryPage, LockRequest } from '../transport.ts';
-import { EXPIRE_ONLY, INIT_FLAG, MAJOR, MINOR, NOTIFY, OUT_HEADER_BYTES, ROOT_NODE } from './protocol.ts';
+import {
+  EXPIRE_ONLY,
+  INIT_FLAG,
+  MAJOR,
+  MINOR,
+  NOTIFY,
+  OUT_HEADER_BYTES,
+  ROOT_NODE,
+  STATX_BASIC,
+  STATX_CREATED,
+} from './protocol.ts';
 
 /** What the kernel is answered, in bytes. Each function writes at `at` and returns where it ended. */
 
 const ATTRIBUTE_BYTES = 88;
+const STATX_HEADER_BYTES = 32;
+const STATX_BYTES = STATX_HEADER_BYTES + 256;
 const DIRENT_BYTES = 24;
 const ENTRY_BYTES = 40 + ATTRIBUTE_BYTES;
 /** The shortest entry of a directory's page, without and with its attributes. */
@@ -97,10 +109,8 @@ export function initFlags(
 }
 
 export function putAttributes(reply: Buffer, at: number, attributes: Attributes): number {
-  const sizeBytes =
-    attributes.kind === 'symlink' ? Buffer.byteLength(attributes.target) : attributes.sizeBytes;
   putNumber(reply, at, attributes.inode);
-  putNumber(reply, at + 8, sizeBytes);
+  putNumber(reply, at + 8, sizeShown(attributes));
   putNumber(reply, at + 16, sectorCount(attributes));
   putTime(reply, at + 24, at + 48, attributes.accessedNs);
   putTime(reply, at + 32, at + 52, attributes.modifiedNs);
@@ -130,6 +140,41 @@ export function putAttributesReply(
   reply.writeUInt32LE((validMs % 1000) * 1_000_000, at + 8);
   reply.writeUInt32LE(0, at + 12);
   return putAttributes(reply, at + 16, attributes);
+}
+
+/** As `putAttributesReply`, with the time of creation where it is known: `struct fuse_statx_out`. */
+export function putStatxReply(reply: Buffer, at: number, attributes: Attributes, validMs: number): number {
+  const { createdNs } = attributes;
+  reply.fill(0, at, at + STATX_BYTES);
+  putNumber(reply, at, Math.floor(validMs / 1000));
+  reply.writeUInt32LE((validMs % 1000) * 1_000_000, at + 8);
+  const stat = at + STATX_HEADER_BYTES;
+  reply.writeUInt32LE(createdNs === undefined ? STATX_BASIC : STATX_BASIC | STATX_CREATED, stat);
+  reply.writeUInt32LE(PREFERRED_IO_BYTES, stat + 4);
+  reply.writeUInt32LE(attributes.links, stat + 16);
+  reply.writeUInt32LE(attributes.uid, stat + 20);
+  reply.writeUInt32LE(attributes.gid, stat + 24);
+  reply.writeUInt16LE(FILE_TYPES[attributes.kind] | attributes.mode, stat + 28);
+  putNumber(reply, stat + 32, attributes.inode);
+  putNumber(reply, stat + 40, sizeShown(attributes));
+  putNumber(reply, stat + 48, sectorCount(attributes));
+  putTime(reply, stat + 64, stat + 72, attributes.accessedNs);
+  if (createdNs !== undefined) putTime(reply, stat + 80, stat + 88, createdNs);
+  putTime(reply, stat + 96, stat + 104, attributes.changedNs);
+  putTime(reply, stat + 112, stat + 120, attributes.modifiedNs);
+  const [major, minor] = deviceParts(attributes.device);
+  reply.writeUInt32LE(major, stat + 128);
+  reply.writeUInt32LE(minor, stat + 132);
+  return at + STATX_BYTES;
+}
+
+/** The parts of a device number as the kernel puts 32 bits together (`new_encode_dev`). */
+function deviceParts(device: number): readonly [major: number, minor: number] {
+  return [(device >>> 8) & 0xfff, (device & 0xff) | ((device >>> 12) & 0xfff00)];
+}
+
+function sizeShown({ kind, target, sizeBytes }: Attributes): number {
+  return kind === 'symlink' ? Buffer.byteLength(target) : sizeBytes;
 }
 
 /** A name's inode and its attributes. */

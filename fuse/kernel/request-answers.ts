@@ -13,6 +13,7 @@ import {
   putEntry,
   putNoEntry,
   putOpened,
+  putStatxReply,
 } from './replies.ts';
 import type { Request, RequestHeader } from './requests.ts';
 
@@ -104,9 +105,14 @@ export class RequestAnswers {
     });
   }
 
-  attributes({ header, request }: Asked, ask: () => Promise<Answered>): void {
+  attributes({ header, request }: Asked<RequestOf<'attributes'>>, ask: () => Promise<Answered>): void {
+    const put = request.withCreation === true ? putStatxReply : putAttributesReply;
     this.#answers.answer(header, request, ask, (attributes) =>
-      this.#view.answer(attributes, (times) => this.#putAttributes(header, attributes, times), header.pid),
+      this.#view.answer(
+        attributes,
+        (times) => this.#putAttributes(header, attributes, times, put),
+        header.pid,
+      ),
     );
   }
 
@@ -120,10 +126,13 @@ export class RequestAnswers {
     );
   }
 
-  #putAttributes({ unique }: RequestHeader, attributes: Answered, { attributesMs }: CacheTimes): void {
-    this.#reply.put(unique, (reply, at) =>
-      putAttributesReply(reply, at, this.#present(attributes), attributesMs),
-    );
+  #putAttributes(
+    { unique }: RequestHeader,
+    attributes: Answered,
+    { attributesMs }: CacheTimes,
+    put = putAttributesReply,
+  ): void {
+    this.#reply.put(unique, (reply, at) => put(reply, at, this.#present(attributes), attributesMs));
   }
 
   entry({ header, request, inode }: Asked, name: string, ask: () => Promise<Answered>): void {

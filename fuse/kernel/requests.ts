@@ -47,7 +47,11 @@ export type Request =
   | { readonly kind: 'interrupt'; readonly unique: number }
   | { readonly kind: 'forget'; readonly nodes: readonly number[] }
   | { readonly kind: 'lookup'; readonly name: string }
-  | { readonly kind: 'attributes' }
+  | {
+      readonly kind: 'attributes';
+      /** A program asks for the time of creation, too. */
+      readonly withCreation?: true;
+    }
   | {
       readonly kind: 'set-attributes';
       readonly sizeBytes?: number;
@@ -193,6 +197,8 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
       return { kind: 'lookup', name: readText(bytes, at).text };
     case OPCODE.getattr:
       return { kind: 'attributes' };
+    case OPCODE.statx:
+      return { kind: 'attributes', withCreation: true };
     case OPCODE.setattr:
       return decodeSetAttributes(bytes, at);
     case OPCODE.readlink:

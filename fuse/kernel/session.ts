@@ -109,6 +109,11 @@ export class Session {
   }
 
   #serve<Kind extends Request['kind']>(header: RequestHeader, request: RequestOf<Kind>): void {
+    if (this.#isForCreation(request) && !this.#options.creationTimes) {
+      // At this answer the kernel asks for the other attributes, and for the time of creation never again.
+      this.#reply.error(header.unique, 'ENOSYS');
+      return;
+    }
     if (!this.#mayHave(request)) {
       // At this answer the kernel does not ask again, for any attribute.
       this.#reply.error(header.unique, this.#options.xattrs || this.#options.acls ? 'EOPNOTSUPP' : 'ENOSYS');
@@ -116,6 +121,10 @@ export class Session {
     }
     const handle: (asked: Asked<RequestOf<Kind>>) => void = this.#handlers[request.kind as Kind];
     handle({ header, request, inode: this.numbers.inode(header.node) });
+  }
+
+  #isForCreation(request: Request): boolean {
+    return request.kind === 'attributes' && request.withCreation === true;
   }
 
   /** @returns whether a file here may have such an extended attribute, where the request is about one */

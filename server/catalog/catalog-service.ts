@@ -3,6 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import { type Outcome, refusalOf } from '../../catalog/sessions.ts';
 import {
+  CREATIONS_VERSION,
   commandVersion,
   FENCES_VERSION,
   HOLES_VERSION,
@@ -410,6 +411,7 @@ export class LocalCatalogService implements CatalogService {
           refusal: ({ cache, command }) =>
             this.#parts.recaller.refusal(cache) ?? this.#removalRefusal(command),
           fencesSessions: this.#notUpgraded(SESSIONS_VERSION).length === 0,
+          datesCreations: this.#notUpgraded(CREATIONS_VERSION).length === 0,
         },
       );
     } catch (error) {

@@ -1,7 +1,18 @@
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 
-/** Takes away from a database of today what came with version 7. */
+/** Takes away from a database of today what came with version 8. */
+export function asVersion7(db: CatalogDatabase): void {
+  db.exec(`
+    ALTER TABLE inodes DROP COLUMN created_ns;
+    ALTER TABLE past_inodes DROP COLUMN created_ns;
+    ALTER TABLE counters DROP COLUMN dated;
+    PRAGMA user_version = 7;
+  `);
+}
+
+/** And what came with version 7. */
 export function asVersion6(db: CatalogDatabase): void {
+  asVersion7(db);
   db.exec(`
     ALTER TABLE inodes DROP COLUMN holes;
     ALTER TABLE past_inodes DROP COLUMN holes;

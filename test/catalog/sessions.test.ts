@@ -268,7 +268,7 @@ test('sessions are of one kind while a member of an earlier release is there, an
   pair.batch([request(60, 1, makeDirectory('a'))]);
   assert.deepEqual(kinds(), [2, 0]);
   pair.equal();
-  const all = { nowNs: pair.nowNs, placement: () => [], fencesSessions: true };
+  const all = { nowNs: pair.nowNs, placement: () => [], fencesSessions: true, datesCreations: false };
   pair.primary.exec('BEGIN');
   const { batch } = executeRequests(pair.primary, ++pair.seq, [request(61, 1, makeDirectory('b'))], all);
   pair.primary.exec('COMMIT');

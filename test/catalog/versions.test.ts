@@ -18,6 +18,7 @@ function batchOf(...commands: Command[]): Batch {
     number: place + 1,
     since: null,
     fenced: false,
+    dated: false,
     resolved: { command, atNs: '5', replicas: [] },
   }));
 }
@@ -86,7 +87,7 @@ test('a batch of a later version is refused before any of it is executed, with w
   assert.throws(() => decodeBatch(bytes), {
     code: 'storage',
     message:
-      /^Cannot execute commands of version 8: this release knows versions up to 7\. Start the newer release/,
+      /^Cannot execute commands of version 9: this release knows versions up to 8\. Start the newer release/,
   });
 });
 

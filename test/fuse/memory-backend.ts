@@ -31,6 +31,7 @@ interface Inode {
   accessedNs: bigint;
   modifiedNs: bigint;
   changedNs: bigint;
+  readonly createdNs: bigint;
   readonly target: string;
   readonly device: number;
   sizeBytes: number;
@@ -673,6 +674,7 @@ export class MemoryBackend implements FileSystemBackend {
       accessedNs: atNs,
       modifiedNs: atNs,
       changedNs: atNs,
+      createdNs: atNs,
       target,
       device,
       sizeBytes: kind === 'symlink' ? Buffer.byteLength(target) : 0,
@@ -741,6 +743,7 @@ export class MemoryBackend implements FileSystemBackend {
       live,
       xattrs: inode.xattrs.size,
       accessedNs: String(inode.accessedNs),
+      createdNs: String(inode.createdNs),
       modifiedNs: String(inode.modifiedNs),
       changedNs: String(inode.changedNs),
       replicas: kind === 'file' ? ['s1'] : [],

@@ -76,6 +76,7 @@ test('the kernel asks once, and again when it is told to', { skip: kernelObstacl
     ...{
       xattrs: false,
       acls: false,
+      creationTimes: false,
       log: (level: string, message: string) => assert.notEqual(level, 'error', message),
     },
     cache: { attributesMs: 0, validMs: () => LONG_MS, nameValidMs: null, isGranted: null },
@@ -134,7 +135,7 @@ test('the kernel looks up a granted name once, and again when it is recalled', {
     world: systemWorld,
     view: new KernelView(systemWorld),
     ...{ source: 'test', kernelOptions: ['nosuid'], present: (same: Attributes) => same, limitMs: 10_000 },
-    ...{ xattrs: false, acls: false, log: () => undefined },
+    ...{ xattrs: false, acls: false, creationTimes: false, log: () => undefined },
     cache: {
       ...{ attributesMs: 0, validMs: () => LONG_MS, nameValidMs: () => LONG_MS },
       isGranted: () => true,

@@ -71,6 +71,7 @@ test('each call with what belongs to it', () => {
       request(OPCODE.rename2, 1, longs(5), words(2, 0), 'a', 'b'),
       { kind: 'rename', name: 'a', toParent: 5, toName: 'b', flags: 2 },
     ],
+    [request(OPCODE.statx, 7, longs(0, 0, 0)), { kind: 'attributes', withCreation: true }],
     [request(OPCODE.link, 1, longs(77), 'l'), { kind: 'link', of: 77, name: 'l' }],
     [request(OPCODE.open, 3, words(0x8001, 1)), { kind: 'open', flags: 0x8001, killsPrivileges: true }],
     [

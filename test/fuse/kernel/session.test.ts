@@ -71,7 +71,7 @@ class Exchange {
       world,
       view: new KernelView(world),
       ...{ source: 'test', kernelOptions: [], present: (same: Attributes) => same, limitMs: LIMIT_MS },
-      ...{ xattrs: true, acls: true, log, backgroundMax: 64, cache },
+      ...{ xattrs: true, acls: true, creationTimes: true, log, backgroundMax: 64, cache },
       notices: {
         drop: async (inode: number) => void this.dropped.push(inode),
         expire: async ({ name }: Place) => void this.expired.push(name),
@@ -151,6 +151,38 @@ test('the first reply: version, sizes and locks', async () => {
   old.init(31);
   await assert.rejects(old.session.started, /7\.31/);
   assert.equal(old.last().error, -71);
+});
+
+test('the time of creation, byte by byte, where it is known', async () => {
+  const created = { ...FILE, createdNs: '7000000009', device: 0x0123_45_67 };
+  const exchange = new Exchange(
+    { attributesWithCreation: async (inode) => (inode === 7 ? created : FILE) },
+    STRICT,
+  );
+  exchange.ask(OPCODE.statx, 7, Buffer.alloc(24));
+  await settled();
+  const { body } = exchange.last();
+  assert.equal(
+    body.toString('hex'),
+    [
+      '01000000000000000065cd1d00000000', // how long it holds, flags
+      '00000000000000000000000000000000',
+      'ff0f0000000010000000000000000000', // what is told, size of blocks, attributes
+      '030000000100000002000000a4810000', // links, owner, group, mode
+      '070000000000000005000000020000000100000100000000', // inode, size, blocks
+      '0000000000000000', // attributes that are known
+      '01000000000000000200000000000000', // read, created, changed, modified
+      '07000000000000000900000000000000',
+      '00000000000000000500000000000000',
+      'faffffffffffffff0065cd1d00000000',
+      '4503000067120000'.concat('00'.repeat(8)), // device
+      '00'.repeat(112),
+    ].join(''),
+  );
+  exchange.ask(OPCODE.statx, 8, Buffer.alloc(24));
+  await settled();
+  const unknown = exchange.last().body;
+  assert.deepEqual([unknown.readUInt32LE(32), unknown.readBigUInt64LE(112)], [0x7ff, 0n]);
 });
 
 test('an entry, byte by byte; the root has the number 1', async () => {
