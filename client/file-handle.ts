@@ -61,7 +61,7 @@ export interface FileOptions {
   /** What failures call it, such as `VOLUME:/path`; its number where that is absent. */
   readonly name?: string;
   /** Locks on the file under which it is changed. They are looked at before each attempt of a change, and servers refuse it once they are lost. */
-  readonly locks?: () => Pick<FileLocks, 'notice' | 'under'> | null;
+  readonly locks?: () => Pick<FileLocks, 'claim' | 'notice' | 'under'> | null;
 }
 
 /**
@@ -78,7 +78,7 @@ export class FileHandle {
   readonly #path: string;
   /** Of a URL's query, where a snapshot is read. */
   readonly #shown: string;
-  readonly #locks: () => Pick<FileLocks, 'notice' | 'under'> | null;
+  readonly #locks: () => Pick<FileLocks, 'claim' | 'notice' | 'under'> | null;
   #session: Promise<RequestWindow> | null = null;
   #hadSession = false;
   /** The largest number of a committed operation that is known here. */
@@ -310,7 +310,8 @@ export class FileHandle {
       const forgotten = (): void => this.#leave(beginning);
       return { window, number: await window.acquire({ timeoutMs, signal }), forgotten };
     };
-    const onAttempt = (): void => this.#locks()?.notice();
+    let attempts = 0;
+    const onAttempt = (): void => (attempts++ === 0 ? this.#locks()?.notice() : this.#locks()?.claim());
     return sendOnce(acquire, ({ window: { session, since, answered }, number }) => {
       const query = `session=${session}&number=${number}&since=${since}&answered=${answered}${locked}`;
       const request = { ...build(query), onAttempt };

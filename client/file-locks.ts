@@ -166,6 +166,14 @@ export class FileLocks {
     return this.#held.size === 0 ? null : { client: this.#client.id, stamp: this.#heldSinceStamp };
   }
 
+  /** A change under the locks is sent again: a new primary takes it once they are claimed. */
+  claim(): void {
+    this.notice();
+    if (this.#held.size === 0 || this.#renewing) return;
+    this.#timer?.cancel();
+    void this.#renew();
+  }
+
   /** Reports locks whose lease is over: whether all is lost is a question of time alone. */
   notice(): void {
     if (this.#held.size === 0 || this.#exchanger.world.bootMs() < this.#validUntilMs) return;
@@ -374,7 +382,8 @@ export class FileLocks {
     };
     let renewed: TimedAnswer<LockRenewal>;
     try {
-      renewed = await this.#post(`Cannot renew the locks on file ${this.file}`, '/renew', body, limits);
+      const path = `/renew?since=${this.#heldSinceStamp}`;
+      renewed = await this.#post(`Cannot renew the locks on file ${this.file}`, path, body, limits);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       // A newer message came first: what this one named may have been given back since.

@@ -19,7 +19,7 @@ import type {
 } from '../wire/catalog-api.ts';
 import { encodeWriteParts, FILE_BYTES_MAX, WRITE_BYTES_MAX, type WritePart } from '../wire/file-operation.ts';
 import type { CopyOrder, FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../wire/http-api.ts';
-import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../wire/lock-api.ts';
+import type { LockBody, LockClaim, LockGrant, LockList, LockRenewal } from '../wire/lock-api.ts';
 import { type CatalogPosition, type PeerAnswer, PeerHttp, type PeerRequest } from './http/peer-http.ts';
 import { type RequestName, RequestNames } from './http/request-names.ts';
 import { ageOfHeaders, stateOfHeaders } from './http/state-headers.ts';
@@ -620,18 +620,19 @@ export class Gateway {
       file,
       `lock file ${file}`,
       () => this.services.files.lock(file, body, options.holder ?? null),
-      jsonRequest(`/v1/data/${file}/locks${holderText(options)}`, body),
+      jsonRequest(`/v1/data/${file}/locks${queryText({ holder: options.holder })}`, body),
       options,
     );
   }
 
   /** Tells the file's primary that a client lives, and which locks it has. */
-  async renewLocks(file: FileId, body: LockRenewalBody, options: CallOptions = {}): Promise<LockRenewal> {
+  async renewLocks(file: FileId, claim: LockClaim, options: CallOptions = {}): Promise<LockRenewal> {
+    const { since, ...body } = claim;
     return this.#fileCall(
       file,
       `renew the locks on file ${file}`,
-      () => this.services.files.renewLocks(file, body, options.holder ?? null),
-      jsonRequest(`/v1/data/${file}/locks/renew${holderText(options)}`, body),
+      () => this.services.files.renewLocks(file, claim, options.holder ?? null),
+      jsonRequest(`/v1/data/${file}/locks/renew${queryText({ holder: options.holder, since })}`, body),
       options,
     );
   }
@@ -817,6 +818,9 @@ function textOf(bytes: Uint8Array): string {
 }
 
 /** Servers believe each other for whom a request is. */
-function holderText({ holder }: CallOptions): string {
-  return holder === undefined ? '' : `?holder=${encodeURIComponent(holder)}`;
+/** @returns a URL's query of what is given, or nothing */
+function queryText(given: Readonly<Record<string, string | number | undefined>>): string {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(given)) if (value !== undefined) query.set(name, `${value}`);
+  return query.size === 0 ? '' : `?${query}`;
 }

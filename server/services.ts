@@ -29,14 +29,7 @@ import type {
   WriteResult,
 } from '../wire/http-api.ts';
 import type { FileLocations } from '../wire/locations.ts';
-import type {
-  LockBody,
-  LockGrant,
-  LockList,
-  LockRenewal,
-  LockRenewalBody,
-  LocksHeld,
-} from '../wire/lock-api.ts';
+import type { LockBody, LockClaim, LockGrant, LockList, LockRenewal, LocksHeld } from '../wire/lock-api.ts';
 
 /** Who is to lead the files that commands make: told of each once by `making`, then by one of the others. */
 export interface Maker {
@@ -211,7 +204,7 @@ export interface FileService extends Maker {
    */
   lock(file: FileId, body: LockBody, holder: string | null): Promise<LockGrant>;
   /** A client lives, and has these locks. Claims those that it had from the primary before. */
-  renewLocks(file: FileId, body: LockRenewalBody, holder: string | null): Promise<LockRenewal>;
+  renewLocks(file: FileId, body: LockClaim, holder: string | null): Promise<LockRenewal>;
   locks(file: FileId): Promise<LockList>;
   /** What is known here without asking anybody; opens nothing. Null where this server never heard of the file. */
   standing(file: FileId): FileStanding | null;

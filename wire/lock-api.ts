@@ -89,6 +89,15 @@ export const LockRenewalBody = Type.Object(
 );
 export type LockRenewalBody = Static<typeof LockRenewalBody>;
 
+/** A renewal. */
+export interface LockClaim extends LockRenewalBody {
+  /**
+   * Changes under the locks name this stamp (`LocksHeld.stamp`), and none before it. In the query, because servers of earlier releases refuse
+   * a body with it; absent from clients of earlier releases.
+   */
+  readonly since?: number;
+}
+
 /** The lock is set, or given back. */
 export interface LockGrant {
   readonly primary: string;

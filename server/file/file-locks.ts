@@ -5,10 +5,10 @@ import { CLOCK_DRIFT_MAX } from '../../lease/parameters.ts';
 import { epochCompare } from '../../replica/epoch.ts';
 import type {
   LockBody,
+  LockClaim,
   LockGrant,
   LockList,
   LockRenewal,
-  LockRenewalBody,
   LocksHeld,
   WishOfClient,
 } from '../../wire/lock-api.ts';
@@ -38,6 +38,8 @@ import { LockTable, type LockWaiter } from './lock-table.ts';
 const FORMER_MAX = 100_000;
 /** Who waited and asks again within this time has the place that it had, in milliseconds. */
 const PLACE_KEPT_MS = 2_000;
+/** A change under locks that are not claimed yet is sent again after so long, in milliseconds. */
+const CLAIM_AGAIN_MS = 50;
 /** Part of the operation time-out that a wait may take at the most: the answer needs time, too. */
 const WAIT_PART_MAX = 0.5;
 /** And of the lock lease: who gets a lock counts its lease from before the wait, and has to live through a fail-over with the rest. */
@@ -90,7 +92,7 @@ export class FileLocks {
   leftUnlocked({ file, counter }: LockEnding, driver: ReplicaDriver | null): void {
     const book = driver === null ? undefined : this.#books.get(driver);
     if (book === undefined) {
-      if ((this.#former.get(file)?.counter ?? 0) < counter) this.#former.set(file, { counter, locks: [] });
+      if ((this.#former.get(file)?.counter ?? 0) < counter) this.#former.set(file, unlocked(counter));
       return;
     }
     // The word has come late. What was claimed meanwhile is as good as it was.
@@ -133,7 +135,7 @@ export class FileLocks {
    *
    * @throws ServiceError `not-primary`
    */
-  renew(driver: ReplicaDriver, body: LockRenewalBody, holder: string | null = null): LockRenewal {
+  renew(driver: ReplicaDriver, body: LockClaim, holder: string | null = null): LockRenewal {
     const book = this.#present(driver);
     const nowMs = this.#parts.clock.nowMs();
     const known = book.clients.get(body.client);
@@ -143,6 +145,7 @@ export class FileLocks {
     }
     this.#admit(book, { ...body, number: body.stamp }, holder, nowMs < book.graceUntilMs);
     const client = book.clients.get(body.client);
+    const isClaim = !book.table.has(body.client);
     if (client !== undefined) client.locksUntilMs = client.aliveUntilMs;
     const kept: WishOfClient[] = [];
     const lost = body.locks.flatMap((lock, place) => {
@@ -155,6 +158,7 @@ export class FileLocks {
       kept.push(wish);
       return [];
     });
+    if (client !== undefined && isClaim) client.sinceStamp = body.since ?? 0;
     // No request was under way: what the newest message does not name the client does not know of.
     if (body.pending.length === 0) {
       book.table.keepOnly(body.client, kept);
@@ -166,16 +170,20 @@ export class FileLocks {
 
   /**
    * A change that is about to be ordered is made under locks of its client that still exclude others: bytes that come late, from a client that has lost
-   * them, replace nothing that others have written under them since. While locks are claimed no others are given.
+   * them or given them back, replace nothing that was written since. A new primary takes no such change before the locks are claimed.
    *
-   * @throws ServiceError `lease-lost`, also where this server does not know, because it orders without being the primary
+   * @throws ServiceError `busy` where they may still be claimed; `lease-lost`, also where this server does not know, because it orders
+   *   without being the primary
    */
   assertHeld(driver: ReplicaDriver, { client, stamp }: LocksHeld): void {
     if (driver.leads) {
       const book = this.#present(driver);
-      if (this.#parts.clock.nowMs() < book.graceUntilMs) return;
-      const isSame = (book.clients.get(client)?.sinceStamp ?? Infinity) <= stamp;
-      if (isSame && book.table.list(client).length > 0) return;
+      const isHeld = book.table.has(client);
+      if (isHeld && (book.clients.get(client)?.sinceStamp ?? Infinity) <= stamp) return;
+      if (!isHeld && this.#parts.clock.nowMs() < book.graceUntilMs) {
+        const message = `Client ${client} has not claimed its locks on file ${driver.file} from a new primary`;
+        throw new ServiceError('busy', message, { retryAfterMs: CLAIM_AGAIN_MS });
+      }
     }
     throw new ServiceError('lease-lost', `Client ${client} has lost its locks on file ${driver.file}`);
   }
@@ -410,8 +418,10 @@ export class FileLocks {
       table: new LockTable((client, more) => {
         const known = clients.get(client);
         // Its first lock lasts from when it was asked for.
-        if (known !== undefined && more > 0 && !book.table.has(client))
+        if (known !== undefined && more > 0 && !book.table.has(client)) {
           known.locksUntilMs = known.aliveUntilMs;
+          known.sinceStamp = known.stamp;
+        }
         this.#shares.add(known?.holder ?? holderOf(client, null), more);
       }),
       clients,
@@ -437,6 +447,7 @@ export class FileLocks {
         clients.set(lock.client, { holder, ...ends, sinceStamp: 0, stamp: 0, pending: new Set() });
         book.table.set(lock);
       }
+      for (const [client, known] of clients) known.sinceStamp = former.sinceStamps.get(client) ?? 0;
     }
     this.#books.set(driver, book);
     this.#schedule(driver, book);
@@ -455,14 +466,15 @@ export class FileLocks {
     if (!held.own || held.remainingMs <= 0 || clock.nowMs() < book.graceUntilMs) return;
     const { counter } = book.epoch;
     const locks = book.table.list();
-    if (locks.length > 0) this.#former.set(driver.file, { counter, locks });
+    const sinceStamps = new Map([...book.clients].map(([client, { sinceStamp }]) => [client, sinceStamp]));
+    if (locks.length > 0) this.#former.set(driver.file, { counter, locks, sinceStamps });
     else this.endedUnlocked(driver, counter);
   }
 
   /** Nobody has a lock that was given in the epoch of this counter, and none will be: who leads by the next one need not wait for claims. */
   endedUnlocked({ file, view }: ReplicaDriver, counter: number): void {
     const { self, endedUnlocked } = this.#parts;
-    this.#former.set(file, { counter, locks: [] });
+    this.#former.set(file, unlocked(counter));
     endedUnlocked(
       { file, counter },
       view.members.filter((member) => member !== self),
@@ -483,4 +495,9 @@ export class FileLocks {
     const message = `Locks of file ${file} are claimed from a new primary`;
     return waits ? new ServiceError('locked', message) : new ServiceError('busy', message, { retryAfterMs });
   }
+}
+
+/** An epoch that ended without locks. */
+function unlocked(counter: number): Former {
+  return { counter, locks: [], sinceStamps: new Map() };
 }

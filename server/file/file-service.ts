@@ -7,7 +7,7 @@ import type { View } from '../../replica/view.ts';
 import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
 import type { WritePart } from '../../wire/file-operation.ts';
 import type { FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../../wire/http-api.ts';
-import type { LockBody, LockGrant, LockList, LockRenewal, LockRenewalBody } from '../../wire/lock-api.ts';
+import type { LockBody, LockClaim, LockGrant, LockList, LockRenewal } from '../../wire/lock-api.ts';
 import type { Traffic } from '../live/traffic.ts';
 import type { PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { ReplicaHost } from '../replica-host.ts';
@@ -194,7 +194,7 @@ export class LocalFileService implements FileService {
     return this.#locks.lock(await this.replicas.primary(file), body, holder);
   }
 
-  async renewLocks(file: FileId, body: LockRenewalBody, holder: string | null = null): Promise<LockRenewal> {
+  async renewLocks(file: FileId, body: LockClaim, holder: string | null = null): Promise<LockRenewal> {
     return this.#locks.renew(await this.replicas.primary(file), body, holder);
   }
 

@@ -20,7 +20,7 @@ export interface Client {
    * client waits for it.
    */
   locksUntilMs: number;
-  /** At most that of the first message since which this server has known the client without a gap; 0 where it has claimed its locks. */
+  /** The newest stamp of the client when it got the first of its locks: changes under earlier ones are late. 0 where a claim does not say. */
   sinceStamp: number;
   /** The newest message, and what of the ones before is not over. */
   stamp: number;
@@ -56,6 +56,8 @@ export interface Book {
 export interface Former {
   readonly counter: number;
   readonly locks: readonly LockOfClient[];
+  /** `Client.sinceStamp` of those who have them. */
+  readonly sinceStamps: ReadonlyMap<number, number>;
 }
 
 /** Where clients do not identify themselves, each counts by itself. */

@@ -5,7 +5,7 @@ import { LockBody, type LockList, LockRenewalBody } from '../../wire/lock-api.ts
 import type { Gateway } from '../gateway.ts';
 import type { CallOptions } from '../router.ts';
 import { bodyReader } from './body.ts';
-import { callOptionsOf, fileIdOf } from './input.ts';
+import { callOptionsOf, fileIdOf, integerOf } from './input.ts';
 import { READ, WRITE } from './roles.ts';
 
 const lockBody = bodyReader(LockBody);
@@ -25,8 +25,12 @@ export function lockRoutes(app: FastifyInstance, gateway: Gateway): void {
 
   app.post('/v1/data/:file/locks/renew', WRITE, async (request, reply) => {
     const file = fileOf(request);
-    const body = renewalBody(request);
-    return answer(reply, await gateway.renewLocks(file, body, optionsOf(request)));
+    const { since } = request.query as Readonly<Record<string, unknown>>;
+    const claim = {
+      ...renewalBody(request),
+      ...(since !== undefined && { since: integerOf(since, 'since') }),
+    };
+    return answer(reply, await gateway.renewLocks(file, claim, optionsOf(request)));
   });
 }
 

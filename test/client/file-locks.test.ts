@@ -76,7 +76,7 @@ class Primary {
       this.locks.push(body);
       return this.onLock(body);
     }
-    if (url.endsWith('/renew')) {
+    if (url.includes('/renew?since=')) {
       const body = JSON.parse(text) as LockRenewalBody;
       this.renewals.push(body);
       return this.onRenewal(body);

@@ -45,9 +45,11 @@ export class Client {
     return server.files.lock(FILE, this.body(wish, waitMs));
   }
 
-  renew(server: SmallServer, locks: readonly WireLock[] = [ALL]) {
+  /** @param since the client's stamp when it got the first of the locks */
+  renew(server: SmallServer, locks: readonly WireLock[] = [ALL], since?: number) {
     const stamp = ++this.#stamp;
-    return server.files.renewLocks(FILE, { client: this.id, stamp, pending: [], locks: [...locks] });
+    const claim = { client: this.id, stamp, pending: [], locks: [...locks] };
+    return server.files.renewLocks(FILE, since === undefined ? claim : { ...claim, since });
   }
 
   /** Renews in time until it is stopped, wherever the primary is; @returns what was lost */

@@ -44,9 +44,9 @@ test('the next primary takes changes under locks that are claimed, and refuses t
   const { stamp } = holder;
   cutOff(cluster, a);
   await atPrimary(() => b.files.lead(FILE));
-  // Others are given no locks yet.
-  await write(b, holder, stamp, 2);
+  const waiting = write(b, holder, stamp, 2);
   assert.deepEqual((await holder.renew(b)).lost, []);
+  await waiting;
   const { graceMs } = await b.files.locks(FILE);
   const over = new AbortController();
   const keeping = holder.keep(() => [b], over.signal);
@@ -56,4 +56,38 @@ test('the next primary takes changes under locks that are claimed, and refuses t
   await keeping;
   await assert.rejects(write(b, other, other.stamp, 4), refused('lease-lost'));
   assert.equal(await byteAt(b), 3);
+});
+
+test('a change is refused that comes once its client has given its locks back, also when it has others', async (t) => {
+  const { a, holder, other } = await locked(t);
+  const { stamp } = holder;
+  await holder.lock(a, { type: 'unlock' });
+  await assert.rejects(write(a, holder, stamp, 2), refused('lease-lost'));
+  await other.lock(a);
+  await write(a, other, other.stamp, 3);
+  await other.lock(a, { type: 'unlock' });
+  await holder.lock(a);
+  await assert.rejects(write(a, holder, stamp, 4), refused('lease-lost'));
+  assert.equal(await byteAt(a), 3);
+  await write(a, holder, holder.stamp, 5);
+  assert.equal(await byteAt(a), 5);
+});
+
+test('the next primary refuses a change under locks that were given back before, whatever its client claims', async (t) => {
+  const { cluster, a, b, holder } = await locked(t);
+  const { stamp } = holder;
+  await holder.lock(a, { type: 'unlock' });
+  await holder.lock(a);
+  const since = holder.stamp;
+  await write(a, holder, since, 2);
+  cutOff(cluster, a);
+  await atPrimary(() => b.files.lead(FILE));
+  const late = { ...requestOf(++number), under: { client: holder.id, stamp } };
+  // Nothing is claimed, and nothing is known of the epoch before.
+  await assert.rejects(b.files.write(FILE, late, 0, Uint8Array.of(3)), refused('busy'));
+  assert.deepEqual((await holder.renew(b, undefined, since)).lost, []);
+  await assert.rejects(b.files.write(FILE, late, 0, Uint8Array.of(3)), refused('lease-lost'));
+  assert.equal(await byteAt(b), 2);
+  await write(b, holder, since, 4);
+  assert.equal(await byteAt(b), 4);
 });
