@@ -122,12 +122,12 @@ export class RememberingClient extends ClusterClient {
     const moved =
       command.kind === 'rename' ? this.#knownAt((command as CommandOf<'rename'>).from) : undefined;
     const parents = new Set(change.names.map(({ parent }) => parent));
-    const drops = [...new Set([...change.inodes, ...parents])];
-    // The primary knows that files of a fenced unlink are forgotten: there are more of them than a request may name.
-    const forgets = command.kind === 'unlink-fenced' ? [...parents] : drops;
+    // The kernel drops attributes of what a program unlinks by itself. That the files of a fenced unlink are forgotten the primary knows, too:
+    // there are more of them than a request may name.
+    const drops = [...parents, ...(command.kind === 'unlink-fenced' ? [] : change.inodes)];
     return this.#change(
       change,
-      { drops, forgets },
+      [...new Set(drops)],
       (owned) => super.command<Kind>(command, { ...options, ...ownedBy(options, owned) }),
       (result) => outcomeOfCommand(command as Command, result, moved),
       (result) => (command.kind === 'set-attributes' ? (result as CommandResults['set-attributes']) : null),
@@ -144,7 +144,7 @@ export class RememberingClient extends ClusterClient {
     const parents = [...new Set(names.map(({ parent }) => parent))];
     return this.#change(
       change,
-      { drops: parents, forgets: parents },
+      parents,
       (owned) => super.bear(bearer, births, { ...options, ...ownedBy(options, owned) }),
       (outcomes) => outcomeOfBirths(births, outcomes),
     );
@@ -156,12 +156,11 @@ export class RememberingClient extends ClusterClient {
   }
 
   /**
-   * @param how.drops inodes of which nothing is cached any more when the change is requested
-   * @param how.forgets those that the request names: they are not recalled from this client
+   * @param drops inodes of which nothing is cached any more when the change is requested; they are not recalled from this client
    */
   async #change<Result>(
     change: OwnChange,
-    { drops, forgets }: { readonly drops: readonly number[]; readonly forgets: readonly number[] },
+    drops: readonly number[],
     ask: (owned: Owned) => Promise<Result>,
     outcomeOf: (result: Result) => OwnOutcome | null,
     grantOf: (result: Result) => CommandResults['set-attributes'] | null = () => null,
@@ -172,7 +171,7 @@ export class RememberingClient extends ClusterClient {
     try {
       await this.#changing(drops);
       const { client, session } = this.#session;
-      const cache = { client, forgets: [...forgets] };
+      const cache = { client, forgets: [...drops] };
       // Without a session nothing is remembered, and what the last one was granted is recalled.
       const result = await ask({
         cache: session === null ? cache : { ...cache, under: session },
