@@ -84,6 +84,11 @@ export class RememberingClient extends ClusterClient {
     return this.#session.session === null ? undefined : this.#knownAt({ parent, name });
   }
 
+  /** @returns the attributes of the inode; undefined where the cluster would have to be asked */
+  grantedAttributes(inode: number): Attributes | undefined {
+    return this.#session.session === null ? undefined : this.#attributes(inode);
+  }
+
   /** How long the name is this inode's at least unless `forgotten` is called, in milliseconds; 0 if that is unknown. */
   nameValidMs(parent: number, name: string, inode: number): number {
     return this.#memory.name(parent, name) === inode ? this.#session.leftMs : 0;

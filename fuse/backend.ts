@@ -177,6 +177,8 @@ export interface FileSystemBackend {
   isCached(parent: number, name: string): boolean;
   /** @returns what `lookup` would answer from that cache; undefined where it, or a pending operation, has to be asked */
   granted(parent: number, name: string): Attributes | undefined;
+  /** As `granted`, of what `attributes` would answer. */
+  grantedAttributes(inode: number): Attributes | undefined;
   /** How long the name is this inode's without a recall of the directory, in milliseconds; 0 if that is unknown. */
   nameGrantedMs(parent: number, name: string, inode: number): number;
   /** Whether no other client changes names of the directory before it is recalled from this mount. */

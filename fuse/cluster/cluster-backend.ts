@@ -122,6 +122,7 @@ export function clusterBackend(
     caches: remembering !== null,
     isCached: (parent, name) => remembering?.granted(parent, name) !== undefined,
     granted: (parent, name) => remembering?.granted(parent, name),
+    grantedAttributes: (inode) => remembering?.grantedAttributes(inode),
     nameGrantedMs: (parent, name, inode) => remembering?.nameValidMs(parent, name, inode) ?? 0,
     isGranted: (directory) => remembering?.isGranted(directory) ?? false,
     async attributes(inode) {

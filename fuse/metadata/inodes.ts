@@ -83,7 +83,14 @@ export class Inodes {
 
   async attributes(inode: number): Promise<Answered> {
     // The kernel asks again after each read and write of its own: what others change of the file shows within the usual time all the same.
-    return this.present(this.cache.attributes.latest(inode) ?? (await this.ask(inode)));
+    const known = this.cache.attributes.latest(inode) ?? this.#granted(inode);
+    return this.present(known ?? (await this.ask(inode)));
+  }
+
+  /** What the client library has by grant, which is current: no request is made of it. */
+  #granted(inode: number): Answered | undefined {
+    const attributes = this.#backend.grantedAttributes(inode);
+    return attributes && this.cache.attributes.learn(attributes, this.cache.request());
   }
 
   /** As they are at the cluster now. */

@@ -119,9 +119,18 @@ export class DirectoryOps {
     if (!backend.caches || !this.isDelegated(directory) || this.unlinks.timesOf(directory) === null)
       return null;
     const attributes = await backend.attributes(directory);
-    const atNs = this.unlinks.timesOf(directory);
     // Once the cluster has them, its times count.
-    if (atNs === null || !this.isDelegated(directory)) return null;
+    return this.unlinks.timesOf(directory) === null ? null : (this.afterUnlinks(attributes) ?? null);
+  }
+
+  /**
+   * @param attributes that were granted to this mount
+   * @returns the same after pending unlinks, whose times are estimates; undefined where the cluster has to have them first
+   */
+  afterUnlinks(attributes: Attributes): Attributes | undefined {
+    const atNs = this.unlinks.timesOf(attributes.inode);
+    if (atNs === null) return attributes;
+    if (!this.isDelegated(attributes.inode)) return undefined;
     const estimatedNs = laterNs(String(BigInt(attributes.changedNs) + 1n), atNs);
     return { ...attributes, modifiedNs: estimatedNs, changedNs: estimatedNs };
   }

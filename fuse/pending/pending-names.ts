@@ -60,6 +60,10 @@ export function withPendingNames(
       const attributes = ops.isPendingAt({ parent, name }) ? undefined : backend.granted(parent, name);
       return attributes === undefined || ops.isPendingOf(attributes.inode) ? undefined : attributes;
     },
+    grantedAttributes(inode) {
+      const attributes = ops.files.of(inode) === undefined ? backend.grantedAttributes(inode) : undefined;
+      return attributes && ops.afterUnlinks(attributes);
+    },
     nameGrantedMs(parent, name, inode) {
       const place = { parent, name };
       if (!ops.isPendingAt(place)) return backend.nameGrantedMs(parent, name, inode);

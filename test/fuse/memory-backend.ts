@@ -91,6 +91,10 @@ export class MemoryBackend implements FileSystemBackend {
     return undefined;
   }
 
+  grantedAttributes(): undefined {
+    return undefined;
+  }
+
   nameGrantedMs(): number {
     return 0;
   }
