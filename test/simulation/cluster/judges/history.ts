@@ -14,7 +14,7 @@ const TTL_NS = (TTL_MS + TTL_SLACK_MS) * 1e6;
 export class HistoryJudge implements Judge {
   judge(run: Run): void {
     const { cache } = run.cluster.shape;
-    const history = cache === 'ttl' ? agedHistory(run.history) : run.history;
+    const history = agedHistory(run.history, cache === 'ttl' ? TTL_NS : 0);
     const { violations, undecided } = historyCheck(history, { configurationsMax: CONFIGURATIONS_MAX });
     run.undecided = undecided.length;
     for (const violation of violations)
@@ -22,37 +22,41 @@ export class HistoryJudge implements Judge {
   }
 }
 
-function agedHistory(history: readonly Operation[]): Operation[] {
+function agedHistory(history: readonly Operation[], ageNs: number): Operation[] {
   const renames = new Map<string, Rename[]>();
   for (const operation of history) {
     if (operation.op !== 'rename') continue;
     const { key } = operation;
     renames.set(key, [...(renames.get(key) ?? []), operation as Rename]);
   }
-  return history.flatMap((operation) => aged(operation, renames.get(operation.key) ?? []));
+  return history.flatMap((operation) => aged(operation, renames.get(operation.key) ?? [], ageNs));
 }
 
 /**
- * Weakens what mounts with `cache=ttl` saw to what they promise. An answer may have been true up to the time before. Linux looks at
- * both names of a rename before it sends it, and has each from a moment of its own: a refusal shows no state that was, and where
- * both stand for one file it succeeds and changes nothing. With a rename it moves what it has cached: where the source was out of
- * date, so is the target for the rest of the time.
+ * Weakens what mounts saw to what they promise. Linux looks at both names of a rename before it sends it, and has each from a moment of its
+ * own: where both stand for one file it succeeds and changes nothing. With `cache=ttl` an answer may have been true up to the time before; a
+ * refused rename shows no state that was; and with a rename the kernel moves what it has cached: where the source was out of date, so
+ * is the target for the rest of the time.
+ *
+ * @param ageNs how old answers may be, in nanoseconds
  */
-function aged(operation: Operation, ofDirectory: readonly Rename[]): Operation[] {
+function aged(operation: Operation, ofDirectory: readonly Rename[], ageNs: number): Operation[] {
   const { client, op, output, call } = operation;
   if (!client.startsWith('m')) return [operation];
-  const [sinceNs, mount] = [call - TTL_NS, mountOf(client)];
+  const [sinceNs, mount] = [call - ageNs, mountOf(client)];
+  const untilNs = operation.return ?? Number.POSITIVE_INFINITY;
   const renames = ofDirectory.filter(
-    (other) => other !== operation && other.call < call && (other.return ?? call) > sinceNs,
+    (other) => other !== operation && other.call < untilNs && (other.return ?? untilNs) > sinceNs,
   );
   const named = namesOf(operation);
   if (op === 'rename' && output !== null) {
-    if (output === false) return [];
+    if (output === false) return ageNs === 0 ? [operation] : [];
     const isOneInode = renames.some(
       ({ client: by, input }) => mountOf(by) !== mount && named.includes(input.from),
     );
     return [isOneInode ? { ...operation, status: 'unknown', return: null } : operation];
   }
+  if (ageNs === 0) return [operation];
   const isRead = op === 'pread' || op === 'size' || op === 'lookup' || output === false;
   if (!isRead) return [operation];
   const isMoved = renames.some(
