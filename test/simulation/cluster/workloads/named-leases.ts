@@ -26,7 +26,7 @@ const MARGIN_MS = 5;
 const LOOK_TIMEOUT_MS = 8_000;
 /** Answers of the catalogue of failures that mean no more than that there is no lease now. */
 const NOT_NOW: ReadonlySet<string> = new Set([
-  ...['lease-taken', 'lease-lost', 'unknown', 'no-majority', 'recovering', 'busy'],
+  ...['lease-taken', 'lease-lost', 'unknown', 'no-majority', 'recovering', 'clock-fault', 'busy'],
 ]);
 
 /** The holder acted at `atNs` of true time. */
