@@ -100,6 +100,8 @@ class PatientTimer implements Timer {
 export const patientWorld: World = {
   ...systemWorld,
   nowMs,
+  // No machine sleeps while tests run.
+  bootMs: nowMs,
   wallMs: () => WALL_AT_START_MS + Math.floor(nowMs() - STARTED_MS),
   after: (delayMs, run) => new PatientTimer(delayMs, null, run),
   every: (periodMs, run) => new PatientTimer(periodMs, periodMs, run),
