@@ -105,7 +105,9 @@ export class DirectoryOps {
 
   /** Whether the cluster does not have yet what the attributes of the inode are here. */
   isPendingOf(inode: number): boolean {
-    return this.files.of(inode) !== undefined || this.unlinks.timesOf(inode) !== null;
+    return (
+      this.files.of(inode) !== undefined || this.unlinks.isOf(inode) || this.unlinks.timesOf(inode) !== null
+    );
   }
 
   /**
@@ -125,9 +127,10 @@ export class DirectoryOps {
 
   /**
    * @param attributes that were granted to this mount
-   * @returns the same after pending unlinks, whose times are estimates; undefined where the cluster has to have them first
+   * @returns the same after pending unlinks: times of a directory are estimates; undefined where the cluster has to have them first
    */
   afterUnlinks(attributes: Attributes): Attributes | undefined {
+    if (this.unlinks.isOf(attributes.inode)) return undefined;
     const atNs = this.unlinks.timesOf(attributes.inode);
     if (atNs === null) return attributes;
     if (!this.isDelegated(attributes.inode)) return undefined;

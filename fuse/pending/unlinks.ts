@@ -60,6 +60,8 @@ export class Unlinks implements PendingKind {
   readonly #waitMsMax: number;
   /** By place, the oldest first. */
   readonly #pending = new Map<string, Pending>();
+  /** Files whose unlink is pending. */
+  readonly #inodes = new Set<number>();
   /** Of directories with pending unlinks: how many, and the times of the directory since the last one. */
   readonly #directories = new Map<number, { readonly count: number; readonly atNs: string }>();
   readonly #queue = new SendQueue<Pending>({
@@ -113,6 +115,7 @@ export class Unlinks implements PendingKind {
     const { promise: over, resolve: end } = Promise.withResolvers<void>();
     const pending: Pending = { ...name, uid, bytes: 0, sinceMs: this.#world.nowMs(), over, end };
     this.#pending.set(placeKey(name), pending);
+    this.#inodes.add(name.inode);
     const atNs = String(nowNs(this.#world) + this.#aheadNs);
     this.#directories.set(name.parent, { count: (this.#directories.get(name.parent)?.count ?? 0) + 1, atNs });
     this.#budget.add(1, 0);
@@ -132,6 +135,11 @@ export class Unlinks implements PendingKind {
 
   isAt(place: Place): boolean {
     return this.#pending.has(placeKey(place));
+  }
+
+  /** Whether the unlink of the file is pending. */
+  isOf(inode: number): boolean {
+    return this.#inodes.has(inode);
   }
 
   /**
@@ -189,6 +197,7 @@ export class Unlinks implements PendingKind {
     for (const [index, pending] of batch.entries()) {
       const outcome = outcomes[index] ?? { kind: 'refused', error: new Error('The answer has no outcome') };
       this.#pending.delete(placeKey(pending));
+      this.#inodes.delete(pending.inode);
       this.#ended(pending.parent);
       if (outcome.kind === 'refused') {
         this.#errors.set({ kind: 'directory', inode: pending.parent }, outcome.error);

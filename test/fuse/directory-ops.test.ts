@@ -427,6 +427,24 @@ test('a mount with leases answers for a directory with pending unlinks itself, a
   assert.equal(backend.isChanging(directory), false);
 });
 
+test('a mount with leases answers nothing by grant of a file whose unlink is pending', async (t) => {
+  const { made, row, hold, births, cluster, memory, backend, directory, unlink } = await started(t);
+  await made('a', 'b');
+  await row();
+  const inode = memory.inodeAt(directory, 'a') ?? 0;
+  const granted = await memory.attributes(inode);
+  Object.assign(cluster, { caches: true, grantedAttributes: () => granted });
+  assert.deepEqual(backend.grantedAttributes(inode), granted);
+  const remove = hold(births, 'unlink');
+  await unlink('a');
+  assert.equal(backend.grantedAttributes(inode), undefined, 'It has no name any more');
+  const waiting = backend.attributes(inode);
+  assert.equal(await hasEnded(waiting), false);
+  remove();
+  assert.equal((await waiting).links, 0);
+  assert.deepEqual(backend.grantedAttributes(inode), granted, 'The client library has forgotten it by then');
+});
+
 test('a name that was removed in the ordinary way can be given to a new file at once', async (t) => {
   const { make, made, unlink } = await started(t);
   await made('a');
