@@ -151,8 +151,21 @@ export function executeRequests(
   const tables = Tables.of(db);
   const batch: BatchCommand[] = [];
   const touched: number[][] = requests.map(() => []);
-  const fenced = fencesSessions(tables, requests, context);
-  const dated = fenced && datesCreations(tables, requests, context);
+  const { sessions, numbers } = tables;
+  const fenced = adopted(requests, {
+    version: SESSIONS_VERSION,
+    isKnown: context.fencesSessions,
+    isAdopted: sessions.areFenced,
+    adopt: () => sessions.setFenced(),
+  });
+  const dated =
+    fenced &&
+    adopted(requests, {
+      version: CREATIONS_VERSION,
+      isKnown: context.datesCreations,
+      isAdopted: numbers.areDated,
+      adopt: () => numbers.setDated(),
+    });
   const outcomes = requests.map((request, place): Outcome => {
     const { session, number, command } = request;
     const id = { session, number, since: request.since ?? null };
@@ -190,27 +203,23 @@ export function executeBatch(db: CatalogDatabase, seq: number, batch: Batch): Ou
   return batch.map((command) => executeOnce(db, tables, seq, command));
 }
 
-/** Sessions are of two kinds once all members of the catalog know that, and stay so. */
-function fencesSessions(
-  tables: Tables,
-  requests: readonly CommandRequest[],
-  { fencesSessions: isKnown = true }: CommandContext,
-): boolean {
-  if (tables.sessions.areFenced) return true;
-  if (!isKnown && requests.every(({ command }) => commandVersion(command) < SESSIONS_VERSION)) return false;
-  tables.sessions.setFenced();
-  return true;
+interface Adoption {
+  /** By which version of commands it came. */
+  readonly version: number;
+  /** Whether all members of the catalog are known to do it. Absent: they are. */
+  readonly isKnown: boolean | undefined;
+  readonly isAdopted: boolean;
+  adopt(): void;
 }
 
-/** Times of creation are kept once all members of the catalog know that, and from then on. */
-function datesCreations(
-  tables: Tables,
+/** What the members of the catalog do once all of them know it, and from then on. @returns whether they do */
+function adopted(
   requests: readonly CommandRequest[],
-  { datesCreations: isKnown = true }: CommandContext,
+  { version, isKnown = true, isAdopted, adopt }: Adoption,
 ): boolean {
-  if (tables.numbers.areDated) return true;
-  if (!isKnown && requests.every(({ command }) => commandVersion(command) < CREATIONS_VERSION)) return false;
-  tables.numbers.setDated();
+  if (isAdopted) return true;
+  if (!isKnown && requests.every(({ command }) => commandVersion(command) < version)) return false;
+  adopt();
   return true;
 }
 

@@ -620,6 +620,7 @@ export class Gateway {
       file,
       `lock file ${file}`,
       () => this.services.files.lock(file, body, options.holder ?? null),
+      // Servers believe each other for whom a request is.
       jsonRequest(`/v1/data/${file}/locks${queryText({ holder: options.holder })}`, body),
       options,
     );
@@ -817,7 +818,6 @@ function textOf(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('utf8');
 }
 
-/** Servers believe each other for whom a request is. */
 /** @returns a URL's query of what is given, or nothing */
 function queryText(given: Readonly<Record<string, string | number | undefined>>): string {
   const query = new URLSearchParams();

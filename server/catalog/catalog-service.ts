@@ -181,7 +181,7 @@ export class LocalCatalogService implements CatalogService {
     );
   }
 
-  /** Servers report holes without being asked to: while a member may run a release that does not know of them, nobody keeps them. */
+  /** Servers report holes without being asked to: while a member may run a release that does not know of them, no member keeps them. */
   #asUnderstood(command: Command): Command {
     if (command.kind !== 'settle') return command;
     return this.#notUpgraded(HOLES_VERSION).length === 0 ? command : withoutHoles(command);
@@ -451,10 +451,18 @@ export class LocalCatalogService implements CatalogService {
       const { kind } = waiting.request.command;
       this.#answered?.add(1, { kind, outcome: outcome.kind === 'done' ? 'done' : outcome.code });
       for (const file of making[place] ?? []) waiting.maker.made(file);
-      if (outcome.kind === 'done')
+      if (outcome.kind === 'done') {
+        this.#noted(waiting.request.command);
         waiting.resolve(this.#told(waiting, changes, place, outcome.result, nowNs));
-      else waiting.reject(refusalOf(outcome));
+      } else waiting.reject(refusalOf(outcome));
     }
+  }
+
+  /** Sessions that hold grants learn of reads, which recall nothing. */
+  #noted(command: Command): void {
+    if (command.kind !== 'note-accesses') return;
+    const inodes = command.accesses.map(({ inode }) => inode);
+    this.#parts.recaller.noted(inodes, (query) => this.#parts.subject.query(query));
   }
 
   /**
@@ -470,10 +478,6 @@ export class LocalCatalogService implements CatalogService {
     result: CommandResult,
     nowNs: bigint,
   ): CommandResult {
-    if (command.kind === 'note-accesses') {
-      const inodes = command.accesses.map(({ inode }) => inode);
-      this.#parts.recaller.noted(inodes, (query) => this.#parts.subject.query(query));
-    }
     // A retry is answered with what was made before, and touches nothing.
     if (changes[place]?.inodes.length === 0) return result;
     if (command.kind === 'set-attributes') {

@@ -143,7 +143,7 @@ export class FileLocks {
       // What was given back since is not claimed by an older word: the client says it anew.
       throw new ServiceError('locked', `A newer message of client ${body.client} came first`);
     }
-    this.#admit(book, { ...body, number: body.stamp }, holder, nowMs < book.graceUntilMs);
+    this.#admit(book, { ...body, number: body.stamp }, holder);
     const client = book.clients.get(body.client);
     const isClaim = !book.table.has(body.client);
     if (client !== undefined) client.locksUntilMs = client.aliveUntilMs;
@@ -299,7 +299,6 @@ export class FileLocks {
     book: Book,
     message: Pick<LockBody, 'client' | 'stamp' | 'pending' | 'number'>,
     given: string | null,
-    isClaim = false,
   ): void {
     const { client, stamp, number } = message;
     const aliveUntilMs = this.#parts.clock.nowMs() + this.#spanMs;
@@ -307,7 +306,7 @@ export class FileLocks {
     if (known === undefined || stamp > known.stamp) {
       const holder = holderOf(client, given);
       this.#pass(book, client, known?.holder ?? null, holder);
-      const sinceStamp = known?.sinceStamp ?? (isClaim ? 0 : stamp);
+      const sinceStamp = known?.sinceStamp ?? 0;
       const locksUntilMs = known?.locksUntilMs ?? aliveUntilMs;
       const pending = new Set(message.pending);
       book.clients.set(client, { holder, aliveUntilMs, locksUntilMs, sinceStamp, stamp, pending });
@@ -348,11 +347,7 @@ export class FileLocks {
     for (const [place, waiting] of book.waiting) if (waiting.keptUntilMs <= nowMs) this.#leave(book, place);
     for (const [client, known] of book.clients) {
       if (nowMs < known.aliveUntilMs) {
-        if (nowMs >= known.locksUntilMs && book.table.has(client)) {
-          book.table.removeLocks(client);
-          // Changes under the locks that it had carry an earlier stamp.
-          known.sinceStamp = known.stamp;
-        }
+        if (nowMs >= known.locksUntilMs && book.table.has(client)) book.table.removeLocks(client);
         continue;
       }
       for (const [place, waiting] of book.waiting) if (waiting.client === client) this.#leave(book, place);

@@ -20,7 +20,10 @@ export interface Client {
    * client waits for it.
    */
   locksUntilMs: number;
-  /** The newest stamp of the client when it got the first of its locks: changes under earlier ones are late. 0 where a claim does not say. */
+  /**
+   * While it has locks: its newest stamp when it got the first of them. Changes under earlier ones are late. 0 where a claim does not
+   * say.
+   */
   sinceStamp: number;
   /** The newest message, and what of the ones before is not over. */
   stamp: number;

@@ -106,7 +106,7 @@ describe('who may believe what', () => {
     assert.deepEqual(core.grant(a, [5], 7), [], 'It is granted all the time');
   });
 
-  test('whoever does not fetch what was read is asked to forget it', () => {
+  test('a session that does not fetch reads is asked to forget their inodes', () => {
     const core = caches({ session: 5_000, all: 5_000 });
     const a = begin(core, 1);
     const inodes = Array.from({ length: 1_001 }, (_, at) => at);

@@ -187,7 +187,7 @@ test('attributes are granted to the client that has set them, unless the file is
   assert.equal(await set(), undefined);
 });
 
-test('a read that is noted is news for whom the inode is granted to, and waits for nobody', async () => {
+test('a noted read is news for sessions that hold a grant of the inode, and nothing waits for it', async () => {
   const { service, gone, begin } = primary();
   const session = await begin(A);
   for (const inode of [OTHER, OTHER + 1])
