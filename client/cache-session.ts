@@ -14,7 +14,7 @@ const LEAVE_MS_MAX = 1_000;
 export interface SessionEvents {
   /** Resolves when nothing of these inodes is cached any more. Nothing requested before the call is cached after it. */
   recalled(inodes: readonly number[]): Promise<void>;
-  /** Others have read what is granted. Resolves when nobody here is answered an earlier access time by what was cached before. */
+  /** What is granted was read. Resolves when no answer from the cache has an earlier access time. */
   read?(reads: readonly NotedRead[]): Promise<void>;
   /** Nothing is granted any more. */
   ended(): void;

@@ -154,7 +154,7 @@ export class Memory {
       this.#before.set(inode, { ...before, attributes: { ...before.attributes, accessedNs: to } });
   }
 
-  /** Somebody has read it. @returns whether cached attributes have another access time since */
+  /** The catalog knows of a read by any client. @returns whether cached attributes have another access time since */
   read({ inode, accessedNs, changedNs }: NotedRead): boolean {
     const seen = this.#attributes.get(inode) ?? this.#before.get(inode)?.attributes;
     const isNews = seen !== undefined && seen.changedNs === changedNs && isLater(accessedNs, seen.accessedNs);

@@ -24,7 +24,7 @@ export interface RememberingClientOptions extends ClusterClientOptions {
    * them then, and is not called back for that.
    */
   readonly changing?: (inodes: readonly number[]) => Promise<void>;
-  /** Nobody is answered an earlier access time any more by what was made of answers about these inodes, when it resolves. */
+  /** Resolves when nothing that was made of answers about these inodes has an earlier access time. */
   readonly accessed?: (inodes: readonly number[]) => Promise<void>;
   /** A poll failed; what is remembered is believed until its time is over. */
   readonly failed?: (error: unknown) => void;

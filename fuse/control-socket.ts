@@ -24,7 +24,7 @@ export function listenForControl(
     readLine(connection, (line) => {
       const answered = last.then(() => answerOf(line));
       last = answered.then((answer) => {
-        log('info', 'remounted', { request: line, ...answer });
+        log('info', 'a remount was requested', { request: line, ...answer });
         connection.end(`${JSON.stringify(answer)}\n`);
       });
     });

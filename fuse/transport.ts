@@ -197,7 +197,7 @@ export interface TransportOptions {
   readonly xattrs: boolean;
   /** The kernel asks for access control lists, and checks them. */
   readonly acls: boolean;
-  /** The kernel is told when inodes were created, where it asks for that. */
+  /** The kernel gets times of creation, where it asks for them. */
   readonly creationTimes: boolean;
   readonly log: Log;
 }

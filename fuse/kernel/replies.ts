@@ -136,8 +136,7 @@ export function putAttributesReply(
   attributes: Attributes,
   validMs: number,
 ): number {
-  putNumber(reply, at, Math.floor(validMs / 1000));
-  reply.writeUInt32LE((validMs % 1000) * 1_000_000, at + 8);
+  putDuration(reply, at, at + 8, validMs);
   reply.writeUInt32LE(0, at + 12);
   return putAttributes(reply, at + 16, attributes);
 }
@@ -146,8 +145,7 @@ export function putAttributesReply(
 export function putStatxReply(reply: Buffer, at: number, attributes: Attributes, validMs: number): number {
   const { createdNs } = attributes;
   reply.fill(0, at, at + STATX_BYTES);
-  putNumber(reply, at, Math.floor(validMs / 1000));
-  reply.writeUInt32LE((validMs % 1000) * 1_000_000, at + 8);
+  putDuration(reply, at, at + 8, validMs);
   const stat = at + STATX_HEADER_BYTES;
   reply.writeUInt32LE(createdNs === undefined ? STATX_BASIC : STATX_BASIC | STATX_CREATED, stat);
   reply.writeUInt32LE(PREFERRED_IO_BYTES, stat + 4);
@@ -188,11 +186,15 @@ export function putEntry(
   putNumber(reply, at, node);
   // Inode numbers are never used twice, so that there is but one generation of each.
   putNumber(reply, at + 8, 0);
-  putNumber(reply, at + 16, Math.floor(nameMs / 1000));
-  putNumber(reply, at + 24, Math.floor(attributesMs / 1000));
-  reply.writeUInt32LE((nameMs % 1000) * 1_000_000, at + 32);
-  reply.writeUInt32LE((attributesMs % 1000) * 1_000_000, at + 36);
+  putDuration(reply, at + 16, at + 32, nameMs);
+  putDuration(reply, at + 24, at + 36, attributesMs);
   return putAttributes(reply, at + 40, attributes);
+}
+
+/** How long an answer is valid, in whole milliseconds: seconds at one place, nanoseconds at another. */
+function putDuration(reply: Buffer, secondsAt: number, nanosecondsAt: number, ms: number): void {
+  putNumber(reply, secondsAt, Math.floor(ms / 1000));
+  reply.writeUInt32LE((ms % 1000) * 1_000_000, nanosecondsAt);
 }
 
 export function putOpened(reply: Buffer, at: number, handle: number, flags: number): number {

@@ -123,7 +123,7 @@ export class Recaller {
   }
 
   /**
-   * Reads have made access times later: whoever is granted these inodes learns of it with its next poll.
+   * Reads have made access times later: each session that holds a grant of the inode learns of it with its next poll.
    *
    * @param ask reads from committed state
    */

@@ -9,10 +9,11 @@ const DIGESTS_PER_TURN = 1_000;
 /** A change of more objects than this forgets the digests, which costs less than to follow it. */
 const CHANGES_MAX = 10_000;
 
-interface FollowedDigestsOptions {
+/** What follows the rows of one replica's objects is given these. */
+export interface RowsOptions<Reads extends keyof IndexDatabase> {
   readonly world: World;
   readonly file: FileId;
-  readonly index: Pick<IndexDatabase, 'objectsAfter'>;
+  readonly index: Pick<IndexDatabase, Reads>;
   /** @throws ServiceError where the replica is gone, or its store */
   check(): void;
   /** The rows are not read any more. */
@@ -21,12 +22,12 @@ interface FollowedDigestsOptions {
 
 /** Digests of one replica's objects, taken when somebody asks, and followed from then on. */
 export class FollowedDigests {
-  readonly #options: FollowedDigestsOptions;
+  readonly #options: RowsOptions<'objectsAfter'>;
   /** Of the objects up to an index; null until somebody asks. */
   #digests: { readonly tree: ObjectDigests; upTo: number } | null = null;
   #reading: Promise<void> | null = null;
 
-  constructor(options: FollowedDigestsOptions) {
+  constructor(options: RowsOptions<'objectsAfter'>) {
     this.#options = options;
   }
 

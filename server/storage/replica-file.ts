@@ -120,9 +120,9 @@ export class ReplicaFile {
     const { objectBytes } = this;
     this.#writer = new ObjectWriter({ file: id, objectBytes, index, containers, slots: this.#slots, mend });
     this.#generations = new Generations(id, index.generations, state.record.seq, unborn);
-    const check = () => this.#check();
-    this.#digests = new FollowedDigests({ world, file: id, index, check, idle });
-    this.#storedBytes = new StoredBytes({ world, file: id, index, check, idle });
+    const rows = { world, file: id, index, check: () => this.#check(), idle };
+    this.#digests = new FollowedDigests(rows);
+    this.#storedBytes = new StoredBytes(rows);
   }
 
   /** Nothing refers to this object but the store's table: it may be forgotten and loaded again. */

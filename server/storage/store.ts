@@ -139,7 +139,7 @@ export interface FileStore {
 
   /**
    * @returns how many bytes within the size no object has, as of the last applied operation; null for a large file of which
-   *   nobody has waited for `whenHolesCounted` yet
+   *   `whenHolesCounted` was not awaited yet
    */
   holeBytes(file: FileId): number | null;
 

@@ -1,29 +1,17 @@
-import type { FileId } from '../../base/ids.ts';
-import type { World } from '../../base/world.ts';
-import type { IndexDatabase } from './index-database.ts';
+import type { RowsOptions } from './followed-digests.ts';
 import type { RowChange } from './object-rows.ts';
 
 /** Objects that are counted in one turn of the event loop: 512 MiB of contents, less than a millisecond. */
 const OBJECTS_PER_TURN = 4_096;
 
-interface StoredBytesOptions {
-  readonly world: World;
-  readonly file: FileId;
-  readonly index: Pick<IndexDatabase, 'lengthsAfter'>;
-  /** @throws ServiceError where the replica is gone, or its store */
-  check(): void;
-  /** The rows are not read any more. */
-  idle(): void;
-}
-
 /** How many bytes the objects of one replica have together: counted at the first request, and followed from then on. */
 export class StoredBytes {
-  readonly #options: StoredBytesOptions;
+  readonly #options: RowsOptions<'lengthsAfter'>;
   /** Of the objects up to an index; null before the first request. */
   #counted: { bytes: number; upTo: number } | null = null;
   #counting: Promise<void> | null = null;
 
-  constructor(options: StoredBytesOptions) {
+  constructor(options: RowsOptions<'lengthsAfter'>) {
     this.#options = options;
   }
 
@@ -32,7 +20,7 @@ export class StoredBytes {
     return this.#counting !== null;
   }
 
-  /** @returns the bytes, as of the last commit; null where there are many objects, and nobody has waited for their count */
+  /** @returns the bytes, as of the last commit; null where there are many objects, and `whenCounted` was not awaited */
   get(): number | null {
     if (this.#counted === null) {
       this.#counted = { bytes: 0, upTo: -1 };
@@ -68,7 +56,7 @@ export class StoredBytes {
     counted.upTo = count < OBJECTS_PER_TURN ? Infinity : last;
   }
 
-  /** Goes on beside changes: what is committed meanwhile is followed as far as the rows were read. */
+  /** Runs beside changes: what is committed meanwhile is followed as far as the rows were read. */
   async #countRest(): Promise<void> {
     const { world, check } = this.#options;
     while (this.get() === null) {

@@ -421,15 +421,23 @@ test('what was begun for a snapshot that is gone is not gone on with after a cha
   assert.deepEqual(next?.contents, { epoch: 1, seq: 2 });
 });
 
-test('contents that were preserved at members that have changed since are preserved once more', () => {
-  const catalog = new Replicated();
-  catalog.run({ kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4_096 });
+/** A file `/f` of the volume `main`, with contents of this version. */
+function settledFile(catalog: Catalog | Replicated, first: ContentVersion) {
   const place = { volume: 'main', path: '/f' };
   const { inode } = catalog.run({
     ...{ kind: 'create-file', place, mode: 0, uid: 0, gid: 0, exclusive: true },
   }).attributes;
+  const settle = (contents: ContentVersion) =>
+    catalog.run({ kind: 'settle', files: [{ inode, sizeBytes: 1, modifiedNs: '1', contents }] });
+  settle(first);
+  return { inode, settle };
+}
+
+test('contents that were preserved at members that have changed since are preserved once more', () => {
+  const catalog = new Replicated();
+  catalog.run({ kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4_096 });
   const contents = { epoch: 1, seq: 1 };
-  catalog.run({ kind: 'settle', files: [{ inode, sizeBytes: 1, modifiedNs: '1', contents }] });
+  const { inode } = settledFile(catalog, contents);
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
   const open = { kind: 'open-for-write', inode, mark: { epoch: 1, turn: 1 }, preserves: true } as const;
   const first = catalog.run(open).preserve;
@@ -450,13 +458,7 @@ test('contents that were preserved at members that have changed since are preser
 test('a late report of lost contents says nothing about the contents that a file has by then', () => {
   const catalog = new Replicated();
   catalog.run({ kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4_096 });
-  const place = { volume: 'main', path: '/f' };
-  const { inode } = catalog.run({
-    ...{ kind: 'create-file', place, mode: 0, uid: 0, gid: 0, exclusive: true },
-  }).attributes;
-  const settle = (contents: ContentVersion) =>
-    catalog.run({ kind: 'settle', files: [{ inode, sizeBytes: 1, modifiedNs: '1', contents }] });
-  settle({ epoch: 1, seq: 1 });
+  const { inode, settle } = settledFile(catalog, { epoch: 1, seq: 1 });
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
   const open = { kind: 'open-for-write', inode, preserves: true } as const;
   const wish = catalog.run({ ...open, mark: { epoch: 2, turn: 1 } }).preserve;
@@ -479,11 +481,7 @@ test('a late report of lost contents says nothing about the contents that a file
 
 test('contents that are about to be preserved leave nothing to sweep as long as a snapshot shows them', () => {
   const catalog = new Catalog();
-  const place = { volume: 'main', path: '/f' };
-  const made = catalog.run({ kind: 'create-file', place, mode: 0, uid: 0, gid: 0, exclusive: true });
-  const { inode } = made.attributes;
-  const contents = { epoch: 1, seq: 1 };
-  catalog.run({ kind: 'settle', files: [{ inode, sizeBytes: 1, modifiedNs: '1', contents }] });
+  const { inode } = settledFile(catalog, { epoch: 1, seq: 1 });
   catalog.run({ kind: 'snapshot-create', volume: 'main', name: 'one' });
   catalog.run({ kind: 'open-for-write', inode, mark: { epoch: 1, turn: 1 }, preserves: true });
   assert.equal(catalog.query({ kind: 'sweeps' }).pending, false);

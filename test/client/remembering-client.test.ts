@@ -24,7 +24,7 @@ const BIRTH = {
   ...{ accessedNs: '1', modifiedNs: '1', changedNs: '1' },
 };
 
-/** A client of a server at which a file has been made once it was borne; and the recalls and reads that it is told next. */
+/** A client of a server that has a file once it was created with contents; and the recalls and reads that its next poll brings. */
 async function started(t: TestContext) {
   const cluster = await FakeCluster.start(1);
   const asked: string[] = [];

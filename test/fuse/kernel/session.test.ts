@@ -167,7 +167,7 @@ test('the time of creation, byte by byte, where it is known', async () => {
     [
       '01000000000000000065cd1d00000000', // how long it holds, flags
       '00000000000000000000000000000000',
-      'ff0f0000000010000000000000000000', // what is told, size of blocks, attributes
+      'ff0f0000000010000000000000000000', // mask of what follows, size of blocks, attributes
       '030000000100000002000000a4810000', // links, owner, group, mode
       '070000000000000005000000020000000100000100000000', // inode, size, blocks
       '0000000000000000', // attributes that are known
