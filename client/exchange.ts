@@ -108,10 +108,12 @@ export class Exchanger {
   ): Promise<ExchangeOutcome<Value>> {
     const { files = [] } = request;
     if (files.length === 0 || !this.#access.isNamed) return this.#exchange(subject, request, read, options);
+    const deadlineMs = this.world.nowMs() + (options.timeoutMs ?? this.operationTimeoutMs);
     for (let attempt = 1; ; attempt++) {
       const shown = await this.#capable(request, options);
       if (shown.kind === 'failed') return shown;
-      const outcome = await this.#exchange(subject, shown.value, read, options);
+      const timeoutMs = Math.max(0, deadlineMs - this.world.nowMs());
+      const outcome = await this.#exchange(subject, shown.value, read, { ...options, timeoutMs });
       // Servers have other keys now, or other clocks: what is new is good.
       const isRefused = outcome.kind === 'failed' && outcome.error.code === 'forbidden';
       if (!isRefused || attempt === 2) return outcome;

@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts';
+import { ServiceError } from '../base/errors.ts';
 import type { ContentVersion } from '../wire/catalog-api.ts';
 import {
   encodeWriteParts,
@@ -8,8 +9,9 @@ import {
 } from '../wire/file-operation.ts';
 import type { CopyOrder, FileExtent, FileState, Whence, WriteResult } from '../wire/http-api.ts';
 import { HEADER_LOCAL_MISS } from '../wire/locations.ts';
-import type { CallOptions, Exchanger, Subject } from './exchange.ts';
+import type { CallOptions, ExchangeOutcome, Exchanger, Subject } from './exchange.ts';
 import type { FileLocks } from './file-locks.ts';
+import { inTime } from './in-time.ts';
 import type { LocalReads, Miss } from './local-reads/local-reads.ts';
 import { bytesRequest, type ExchangeRequest, getRequest, postRequest } from './request.ts';
 import { RequestWindow } from './request-window.ts';
@@ -60,9 +62,14 @@ export interface FileOptions {
   readonly snapshot?: number;
   /** What failures call it, such as `VOLUME:/path`; its number where that is absent. */
   readonly name?: string;
-  /** Locks on the file under which it is changed. They are looked at before each attempt of a change, and servers refuse it once they are lost. */
-  readonly locks?: () => Pick<FileLocks, 'claim' | 'notice' | 'under'> | null;
+  /**
+   * Locks on the file under which it is changed. They are looked at before each attempt of a change, and servers refuse it once they are lost.
+   * A lock is to be given back once the changes that were made under it have ended, in whatever way: then none of them is executed any more.
+   */
+  readonly locks?: () => Under | null;
 }
+
+type Under = Pick<FileLocks, 'claim' | 'fence' | 'isOutdated' | 'notice' | 'under'>;
 
 /**
  * An open file: reads, and writes under a session of its own. Calls may run in parallel; those on the
@@ -78,7 +85,7 @@ export class FileHandle {
   readonly #path: string;
   /** Of a URL's query, where a snapshot is read. */
   readonly #shown: string;
-  readonly #locks: () => Pick<FileLocks, 'claim' | 'notice' | 'under'> | null;
+  readonly #locks: () => Under | null;
   #session: Promise<RequestWindow> | null = null;
   #hadSession = false;
   /** The largest number of a committed operation that is known here. */
@@ -301,22 +308,46 @@ export class FileHandle {
 
   async #changed(build: (query: string) => ExchangeRequest, options: CallOptions): Promise<WriteResult> {
     const { timeoutMs = this.#exchanger.operationTimeoutMs, signal } = options;
-    const under = this.#locks()?.under ?? null;
-    const locked = under === null ? '' : `&under=${under.client}-${under.stamp}`;
+    const { world } = this.#exchanger;
+    // All of it takes no longer: who waits for longer, as a mount does before it gives a lock back, knows that no attempt follows.
+    const deadlineMs = world.nowMs() + timeoutMs;
+    const limits = () => ({ timeoutMs: Math.max(0, deadlineMs - world.nowMs()), signal });
     const acquire = async (): Promise<Ticket> => {
       this.#session ??= this.#beginSession(options);
       const beginning = this.#session;
-      const window = await beginning;
+      const late = (): Error =>
+        new ServiceError('no-majority', `How far ${this.#name} is was not answered in time`);
+      const window = await inTime(world, beginning, limits(), late);
       const forgotten = (): void => this.#leave(beginning);
-      return { window, number: await window.acquire({ timeoutMs, signal }), forgotten };
+      return { window, number: await window.acquire(limits()), forgotten };
     };
-    let attempts = 0;
-    const onAttempt = (): void => (attempts++ === 0 ? this.#locks()?.notice() : this.#locks()?.claim());
-    return sendOnce(acquire, ({ window: { session, since, answered }, number }) => {
-      const query = `session=${session}&number=${number}&since=${since}&answered=${answered}${locked}`;
-      const request = { ...build(query), onAttempt };
-      return this.#exchanger.exchange(this.#subject, request, readJson<WriteResult>, options);
-    });
+    const send = ({ window: { session, since, answered }, number }: Ticket) =>
+      this.#sendUnderLocks(
+        (locked) => build(`session=${session}&number=${number}&since=${since}&answered=${answered}${locked}`),
+        () => ({ ...options, timeoutMs: limits().timeoutMs }),
+      );
+    return sendOnce(acquire, send, () => this.#locks()?.fence());
+  }
+
+  /** All attempts are one change, also those that name other locks. */
+  async #sendUnderLocks(
+    build: (locked: string) => ExchangeRequest,
+    limits: () => CallOptions,
+  ): Promise<ExchangeOutcome<WriteResult>> {
+    let doubtful = false;
+    for (;;) {
+      const locks = this.#locks();
+      const under = locks?.under ?? null;
+      let attempts = 0;
+      const onAttempt = (): void => (attempts++ === 0 ? this.#locks()?.notice() : this.#locks()?.claim());
+      const locked = under === null ? '' : `&under=${under.client}-${under.stamp}`;
+      const request = { ...build(locked), onAttempt };
+      const outcome = await this.#exchanger.exchange(this.#subject, request, readJson<WriteResult>, limits());
+      if (outcome.kind === 'answered') return outcome;
+      doubtful ||= outcome.doubtful;
+      const isRefused = outcome.error.code === 'lease-lost' && under !== null;
+      if (!isRefused || locks?.isOutdated(under) !== true) return { ...outcome, doubtful };
+    }
   }
 
   /**

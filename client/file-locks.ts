@@ -69,8 +69,13 @@ export class FileLocks {
   readonly #repairs = new Map<string, Promise<void>>();
   readonly #pending: Set<number>;
   #leaseMs = 0;
-  /** The newest stamp when the first of the locks that are held now was granted. */
-  #heldSinceStamp = 0;
+  /**
+   * What is changed under the locks names this stamp; changes that name an earlier one have failed, or their locks are gone. Each message says
+   * it, so that it is known wherever a lock is free for others.
+   */
+  #sinceStamp = 0;
+  /** When locks were lost last. */
+  #lostStamp = 0;
   /** By `World.bootMs`, which runs on while the machine sleeps: the servers' clocks do not wait for it. */
   #validUntilMs = -Infinity;
   /** Epochs in which locks were granted that the renewal under way does not name. */
@@ -163,7 +168,21 @@ export class FileLocks {
   /** @returns what a change that is made under locks says of them; null where there are none */
   get under(): LocksHeld | null {
     this.notice();
-    return this.#held.size === 0 ? null : { client: this.#client.id, stamp: this.#heldSinceStamp };
+    return this.#held.size === 0 ? null : { client: this.#client.id, stamp: this.#sinceStamp };
+  }
+
+  /**
+   * A change that was made under locks has failed, and may be executed late. It is not, once its lock is given back: from here on
+   * changes are under a new stamp, and those under way are sent again with it.
+   */
+  fence(): void {
+    this.#sinceStamp = ++this.#client.stamp;
+  }
+
+  /** Whether what a change has said is outdated since, although no lock was lost: then it is refused, and sent again. */
+  isOutdated({ stamp }: LocksHeld): boolean {
+    const { under } = this;
+    return stamp >= this.#lostStamp && stamp !== under?.stamp;
   }
 
   /** A change under the locks is sent again: a new primary takes it once they are claimed. */
@@ -235,7 +254,7 @@ export class FileLocks {
     this.#leaseMs = grant.leaseMs;
     this.#validUntilMs = validUntilMs;
     this.#epochsSince.add(grant.epoch);
-    if (this.#held.size === 0) this.#heldSinceStamp = this.#client.stamp;
+    if (this.#held.size === 0) this.#sinceStamp = this.#client.stamp;
     this.#held.set(key, rangesWith(this.#held.get(key) ?? [], wish));
     this.#schedule();
     return 'granted';
@@ -327,6 +346,8 @@ export class FileLocks {
       const key = keyOf(lock);
       this.#lost.set(key, rangesWith(this.#lost.get(key) ?? [], lock));
     }
+    this.fence();
+    this.#lostStamp = this.#sinceStamp;
     this.#events.lost(this.file, locks);
   }
 
@@ -382,8 +403,7 @@ export class FileLocks {
     };
     let renewed: TimedAnswer<LockRenewal>;
     try {
-      const path = `/renew?since=${this.#heldSinceStamp}`;
-      renewed = await this.#post(`Cannot renew the locks on file ${this.file}`, path, body, limits);
+      renewed = await this.#post(`Cannot renew the locks on file ${this.file}`, '/renew', body, limits);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       // A newer message came first: what this one named may have been given back since.
@@ -407,7 +427,8 @@ export class FileLocks {
 
   #post<Value>(what: string, name: string, body: unknown, options: CallOptions): Promise<TimedAnswer<Value>> {
     const { world } = this.#exchanger;
-    const request = postRequest(what, locksPath(this.file) + name, body, { files: [this.file] });
+    const path = `${locksPath(this.file)}${name}?since=${this.#sinceStamp}`;
+    const request = postRequest(what, path, body, { files: [this.file] });
     return this.#exchanger.askTimed(() => world.bootMs(), request, options, this.#subject);
   }
 }

@@ -19,7 +19,7 @@ import type {
 } from '../wire/catalog-api.ts';
 import { encodeWriteParts, FILE_BYTES_MAX, WRITE_BYTES_MAX, type WritePart } from '../wire/file-operation.ts';
 import type { CopyOrder, FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../wire/http-api.ts';
-import type { LockBody, LockClaim, LockGrant, LockList, LockRenewal } from '../wire/lock-api.ts';
+import type { LockClaim, LockGrant, LockList, LockOrder, LockRenewal } from '../wire/lock-api.ts';
 import { type CatalogPosition, type PeerAnswer, PeerHttp, type PeerRequest } from './http/peer-http.ts';
 import { type RequestName, RequestNames } from './http/request-names.ts';
 import { ageOfHeaders, stateOfHeaders } from './http/state-headers.ts';
@@ -615,13 +615,14 @@ export class Gateway {
   }
 
   /** Sets a lock at the file's primary, or gives it back. */
-  async lock(file: FileId, body: LockBody, options: CallOptions = {}): Promise<LockGrant> {
+  async lock(file: FileId, order: LockOrder, options: CallOptions = {}): Promise<LockGrant> {
+    const { since, ...body } = order;
     return this.#fileCall(
       file,
       `lock file ${file}`,
-      () => this.services.files.lock(file, body, options.holder ?? null),
+      () => this.services.files.lock(file, order, options.holder ?? null),
       // Servers believe each other for whom a request is.
-      jsonRequest(`/v1/data/${file}/locks${queryText({ holder: options.holder })}`, body),
+      jsonRequest(`/v1/data/${file}/locks${queryText({ holder: options.holder, since })}`, body),
       options,
     );
   }

@@ -29,7 +29,7 @@ import type {
   WriteResult,
 } from '../wire/http-api.ts';
 import type { FileLocations } from '../wire/locations.ts';
-import type { LockBody, LockClaim, LockGrant, LockList, LockRenewal, LocksHeld } from '../wire/lock-api.ts';
+import type { LockClaim, LockGrant, LockList, LockOrder, LockRenewal, LocksHeld } from '../wire/lock-api.ts';
 
 /** Who is to lead the files that commands make: told of each once by `making`, then by one of the others. */
 export interface Maker {
@@ -202,7 +202,7 @@ export interface FileService extends Maker {
    * Sets a lock, or gives it back. Waits for it as long as the request says, and no longer than the service can.
    * `locked` where another has it, `deadlock`, `lock-limit`, and `busy` while locks are claimed from a new primary.
    */
-  lock(file: FileId, body: LockBody, holder: string | null): Promise<LockGrant>;
+  lock(file: FileId, order: LockOrder, holder: string | null): Promise<LockGrant>;
   /** A client lives, and has these locks. Claims those that it had from the primary before. */
   renewLocks(file: FileId, body: LockClaim, holder: string | null): Promise<LockRenewal>;
   locks(file: FileId): Promise<LockList>;

@@ -46,7 +46,7 @@ export interface WireLockOfClient extends WireLock {
 /** The locks of a file under which a client changes it. */
 export interface LocksHeld {
   readonly client: number;
-  /** The newest stamp of the client when it got the first of them. */
+  /** The newest stamp of the client when it got the first of them, or since then a change that was made under them failed. */
   readonly stamp: number;
 }
 
@@ -83,6 +83,17 @@ export const LockBody = Type.Object(
 );
 export type LockBody = Static<typeof LockBody>;
 
+/**
+ * Changes under the client's locks name this stamp (`LocksHeld.stamp`), and none before it: those have failed, or their locks are gone. In the
+ * query, because servers of earlier releases refuse a body with it; absent from clients of earlier releases.
+ */
+interface SinceField {
+  readonly since?: number;
+}
+
+/** A lock is asked for, or given back. */
+export interface LockOrder extends LockBody, SinceField {}
+
 export const LockRenewalBody = Type.Object(
   { ...MomentFields, locks: Type.Array(WireLock, { maxItems: LOCKS_PER_CLIENT_MAX }) },
   { additionalProperties: false },
@@ -90,13 +101,7 @@ export const LockRenewalBody = Type.Object(
 export type LockRenewalBody = Static<typeof LockRenewalBody>;
 
 /** A renewal. */
-export interface LockClaim extends LockRenewalBody {
-  /**
-   * Changes under the locks name this stamp (`LocksHeld.stamp`), and none before it. In the query, because servers of earlier releases refuse
-   * a body with it; absent from clients of earlier releases.
-   */
-  readonly since?: number;
-}
+export interface LockClaim extends LockRenewalBody, SinceField {}
 
 /** The lock is set, or given back. */
 export interface LockGrant {

@@ -8,6 +8,7 @@ import type {
   LockClaim,
   LockGrant,
   LockList,
+  LockOrder,
   LockRenewal,
   LocksHeld,
   WishOfClient,
@@ -108,7 +109,7 @@ export class FileLocks {
    * @throws ServiceError `locked` (also where a wait is over before the lock is free), `deadlock`, `lock-limit`,
    *   `not-primary`, or `busy` where too many wait, and while those of the former primary are claimed and `body` does not wait
    */
-  async lock(driver: ReplicaDriver, body: LockBody, holder: string | null = null): Promise<LockGrant> {
+  async lock(driver: ReplicaDriver, body: LockOrder, holder: string | null = null): Promise<LockGrant> {
     const { clock, operationTimeoutMs, lockLeaseMs } = this.#parts;
     const waitMaxMs = Math.min(operationTimeoutMs * WAIT_PART_MAX, lockLeaseMs / WAITS_PER_LEASE);
     const deadlineMs = clock.nowMs() + Math.min(body.waitMs, waitMaxMs);
@@ -146,6 +147,7 @@ export class FileLocks {
     this.#admit(book, { ...body, number: body.stamp }, holder);
     const client = book.clients.get(body.client);
     const isClaim = !book.table.has(body.client);
+    const sinceStamp = client?.sinceStamp ?? 0;
     if (client !== undefined) client.locksUntilMs = client.aliveUntilMs;
     const kept: WishOfClient[] = [];
     const lost = body.locks.flatMap((lock, place) => {
@@ -158,7 +160,7 @@ export class FileLocks {
       kept.push(wish);
       return [];
     });
-    if (client !== undefined && isClaim) client.sinceStamp = body.since ?? 0;
+    if (client !== undefined && isClaim) client.sinceStamp = sinceStamp;
     // No request was under way: what the newest message does not name the client does not know of.
     if (body.pending.length === 0) {
       book.table.keepOnly(body.client, kept);
@@ -291,22 +293,23 @@ export class FileLocks {
   }
 
   /**
-   * A message of a client: it lives. What its newest message calls over is over.
+   * A message of a client: it lives. What its newest message calls over is over, and changes that its client calls over are so
+   * before the message gives a lock back.
    *
    * @throws ServiceError `locked` where the message itself is over
    */
   #admit(
     book: Book,
-    message: Pick<LockBody, 'client' | 'stamp' | 'pending' | 'number'>,
+    message: Pick<LockOrder, 'client' | 'stamp' | 'pending' | 'number' | 'since'>,
     given: string | null,
   ): void {
-    const { client, stamp, number } = message;
+    const { client, stamp, number, since = 0 } = message;
     const aliveUntilMs = this.#parts.clock.nowMs() + this.#spanMs;
     const known = book.clients.get(client);
     if (known === undefined || stamp > known.stamp) {
       const holder = holderOf(client, given);
       this.#pass(book, client, known?.holder ?? null, holder);
-      const sinceStamp = known?.sinceStamp ?? 0;
+      const sinceStamp = Math.max(known?.sinceStamp ?? 0, since);
       const locksUntilMs = known?.locksUntilMs ?? aliveUntilMs;
       const pending = new Set(message.pending);
       book.clients.set(client, { holder, aliveUntilMs, locksUntilMs, sinceStamp, stamp, pending });
@@ -319,6 +322,7 @@ export class FileLocks {
     if (number < known.stamp && !known.pending.has(number)) {
       throw new ServiceError('locked', `Request ${number} of client ${client} is over`);
     }
+    known.sinceStamp = Math.max(known.sinceStamp, since);
     known.aliveUntilMs = Math.max(known.aliveUntilMs, aliveUntilMs);
   }
 

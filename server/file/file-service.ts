@@ -7,7 +7,7 @@ import type { View } from '../../replica/view.ts';
 import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
 import type { WritePart } from '../../wire/file-operation.ts';
 import type { FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../../wire/http-api.ts';
-import type { LockBody, LockClaim, LockGrant, LockList, LockRenewal } from '../../wire/lock-api.ts';
+import type { LockClaim, LockGrant, LockList, LockOrder, LockRenewal } from '../../wire/lock-api.ts';
 import type { Traffic } from '../live/traffic.ts';
 import type { PrimaryWaiterParts } from '../primary-waiter.ts';
 import type { ReplicaHost } from '../replica-host.ts';
@@ -190,8 +190,8 @@ export class LocalFileService implements FileService {
     return view;
   }
 
-  async lock(file: FileId, body: LockBody, holder: string | null = null): Promise<LockGrant> {
-    return this.#locks.lock(await this.replicas.primary(file), body, holder);
+  async lock(file: FileId, order: LockOrder, holder: string | null = null): Promise<LockGrant> {
+    return this.#locks.lock(await this.replicas.primary(file), order, holder);
   }
 
   async renewLocks(file: FileId, body: LockClaim, holder: string | null = null): Promise<LockRenewal> {

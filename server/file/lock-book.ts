@@ -21,8 +21,8 @@ export interface Client {
    */
   locksUntilMs: number;
   /**
-   * While it has locks: its newest stamp when it got the first of them. Changes under earlier ones are late. 0 where a claim does not
-   * say.
+   * Changes under earlier stamps are late: the newest that a message of the client has said, but while it has locks no earlier than its newest
+   * stamp when this server gave it the first of them.
    */
   sinceStamp: number;
   /** The newest message, and what of the ones before is not over. */

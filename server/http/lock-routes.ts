@@ -20,16 +20,13 @@ export function lockRoutes(app: FastifyInstance, gateway: Gateway): void {
 
   app.post('/v1/data/:file/locks', WRITE, async (request, reply) => {
     const file = fileOf(request);
-    return answer(reply, await gateway.lock(file, lockBody(request), optionsOf(request)));
+    const order = { ...lockBody(request), ...sinceOf(request) };
+    return answer(reply, await gateway.lock(file, order, optionsOf(request)));
   });
 
   app.post('/v1/data/:file/locks/renew', WRITE, async (request, reply) => {
     const file = fileOf(request);
-    const { since } = request.query as Readonly<Record<string, unknown>>;
-    const claim = {
-      ...renewalBody(request),
-      ...(since !== undefined && { since: integerOf(since, 'since') }),
-    };
+    const claim = { ...renewalBody(request), ...sinceOf(request) };
     return answer(reply, await gateway.renewLocks(file, claim, optionsOf(request)));
   });
 }
@@ -40,6 +37,11 @@ function answer<Answer extends { readonly primary: string; readonly epoch: numbe
 ): Answer {
   reply.header(HEADER_PRIMARY, result.primary).header(HEADER_EPOCH, String(result.epoch));
   return result;
+}
+
+function sinceOf({ query }: FastifyRequest): { readonly since?: number } {
+  const { since } = query as Readonly<Record<string, unknown>>;
+  return since === undefined ? {} : { since: integerOf(since, 'since') };
 }
 
 /** Locks count for whoever has shown a token. A server says for whom it asks. */

@@ -25,6 +25,7 @@ class Primary {
   leaseMs = LEASE_MS;
   onLock: (body: LockBody) => Promise<Answer> = async () => ({ body: this.grant() });
   onRenewal: (body: LockRenewalBody) => Promise<Answer> = async () => ({ body: this.renewal() });
+  onChange: (url: string) => Promise<Answer> = never;
   readonly client: ClusterClient;
   readonly lost: LockHeld[] = [];
 
@@ -71,11 +72,12 @@ class Primary {
 
   async #answerTo(url: string, text: string): Promise<Answer> {
     if (this.receivedMs === 0) this.receivedMs = patientWorld.nowMs();
-    if (url.endsWith('/locks')) {
+    if (url.includes('/locks?since=')) {
       const body = JSON.parse(text) as LockBody;
       this.locks.push(body);
       return this.onLock(body);
     }
+    if (url.includes('&under=')) return this.onChange(url);
     if (url.includes('/renew?since=')) {
       const body = JSON.parse(text) as LockRenewalBody;
       this.renewals.push(body);
@@ -253,4 +255,42 @@ test('a lock of the whole file that cannot be changed is gone', async (t) => {
   );
   await delay(LEASE_MS);
   assert.deepEqual(primary.renewals, [], 'There is nothing to renew');
+});
+
+test('a change that is refused is sent again under locks that came later, unless one was lost', async (t) => {
+  const primary = await Primary.start(t);
+  const locks = primary.open();
+  const file = primary.client.openFile(FILE, { locks: () => locks });
+  const under: string[] = [];
+  const answers: ((answer: Answer) => void)[] = [];
+  primary.onChange = (url) => {
+    under.push(/under=([0-9-]+)/.exec(url)?.[1] ?? '');
+    return new Promise((resolve) => answers.push(resolve));
+  };
+  const refusal: Answer = { status: 409, body: { code: 'lease-lost', title: 'Not these locks' } };
+  const whole: Answer = {
+    body: { ...primary.grant(), seq: 1, sizeBytes: 0, contents: { epoch: 1, seq: 1 } },
+  };
+  await locks.lock(LOCK, false);
+  const before = { result: file.truncate(0) };
+  await until(() => answers.length === 1);
+  locks.fence();
+  answers[0]?.(refusal);
+  await until(() => answers.length === 2);
+  answers[1]?.(whole);
+  await before.result;
+  assert.notEqual(under[0], under[1]);
+
+  const after = { result: file.truncate(0) };
+  after.result.catch(() => undefined);
+  await until(() => answers.length === 3);
+  primary.onRenewal = async () => ({ body: primary.renewal([0]) });
+  await until(() => locks.isLost('posix', 'o'));
+  await locks.unlock(LOCK);
+  await locks.lock(LOCK, false);
+  answers[2]?.(refusal);
+  await assert.rejects(after.result, (error: ServiceError) => error.code === 'lease-lost');
+  assert.equal(answers.length, 3);
+  primary.onRenewal = async () => ({ body: primary.renewal() });
+  await locks.close();
 });

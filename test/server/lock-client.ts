@@ -45,6 +45,11 @@ export class Client {
     return server.files.lock(FILE, this.body(wish, waitMs));
   }
 
+  /** @param since what is changed under the other locks from now on names this stamp */
+  unlock(server: SmallServer, wish: Partial<Wish>, since: number) {
+    return server.files.lock(FILE, { ...this.body({ ...wish, type: 'unlock' }), since });
+  }
+
   /** @param since the client's stamp when it got the first of the locks */
   renew(server: SmallServer, locks: readonly WireLock[] = [ALL], since?: number) {
     const stamp = ++this.#stamp;

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { atPrimary, type Client, cutOff, locked, refused } from './lock-client.ts';
+import { ALL, atPrimary, type Client, cutOff, locked, refused } from './lock-client.ts';
 import { delay, FILE, LOCK_LEASE_MS, requestOf, type SmallServer } from './small-cluster.ts';
 
 let number = 10;
@@ -90,4 +90,28 @@ test('the next primary refuses a change under locks that were given back before,
   assert.equal(await byteAt(b), 2);
   await write(b, holder, since, 4);
   assert.equal(await byteAt(b), 4);
+});
+
+test('a change that failed is refused once its lock is given back, also when its client has another one all the time', async (t) => {
+  const { cluster, a, b, holder, other } = await locked(t);
+  const { stamp } = holder;
+  const rest = { ...ALL, start: 10 };
+  const since = stamp + 1;
+  holder.body({});
+  await holder.unlock(a, { start: 0, end: 9 }, since);
+  await other.lock(a, { start: 0, end: 9 });
+  await write(a, other, other.stamp, 3);
+  await assert.rejects(write(a, holder, stamp, 4), refused('lease-lost'));
+  await write(a, holder, since, 5);
+  // An older message than the newest, such as one that is sent again, takes nothing of that back.
+  await holder.renew(a, [rest], stamp);
+  await assert.rejects(write(a, holder, stamp, 6), refused('lease-lost'));
+  cutOff(cluster, a);
+  await atPrimary(() => b.files.lead(FILE));
+  // The next primary hears it from the first message, whichever that is.
+  await holder.unlock(b, { start: 0, end: 9 }, since);
+  assert.deepEqual((await holder.renew(b, [rest])).lost, []);
+  await assert.rejects(write(b, holder, stamp, 7), refused('lease-lost'));
+  await write(b, holder, since, 8);
+  assert.equal(await byteAt(b), 8);
 });
