@@ -191,6 +191,13 @@ export class FileCalls {
       if (opened.writing) {
         await opened.file.arrive(true);
         await opened.file.lostPagesDropped();
+      } else if (
+        owner !== undefined &&
+        opened.file.locks?.isOwner(handle, { kind: 'posix', owner }) === true
+      ) {
+        // The process may have written through another descriptor, which returns the error of that.
+        await opened.file.writes.drain();
+        await opened.file.lostPagesDropped();
       }
       if (owner !== undefined) await opened.file.locks?.flush(owner);
     } finally {

@@ -21,21 +21,25 @@ export class LockCalls {
   }
 
   /**
-   * Sets a lock or gives it back, at the file's primary. What was written under it arrives before it is given back; who
-   * gets it sees what was written before.
+   * Sets a lock or gives it back, at the file's primary. What was written under it arrives before it is given back or made a shared
+   * one; who gets it sees what was written before.
    */
   async lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void> {
     const opened = this.#handles.of(handle);
     const { file } = opened;
     if (request.type === 'unlock') {
       if (file.locks === null) return;
-      await file.writes.drain();
-      await file.lostPagesDropped();
+      await this.#arrived(file);
       await file.locks.lock(handle, request, false, signal);
       if (opened.writing) throwFailed(opened);
       return;
     }
     const locks = this.#locksOf(file);
+    // It may become weaker, as by an unlock, and one of the whole file is given back before it is changed.
+    if (locks.isOwner(handle, request) && (request.type === 'shared' || request.kind === 'flock')) {
+      await this.#arrived(file);
+      if (opened.writing) throwFailed(opened);
+    }
     await locks.lock(handle, request, waits, signal);
     try {
       await file.refresh(() => this.#files.dropPages(file));
@@ -45,6 +49,12 @@ export class LockCalls {
       await locks.lock(handle, { ...request, type: 'unlock' }, false, signal);
       throw error;
     }
+  }
+
+  /** What was written under locks is at the cluster, or lost. */
+  async #arrived(file: OpenFile): Promise<void> {
+    await file.writes.drain();
+    await file.lostPagesDropped();
   }
 
   #locksOf(file: OpenFile): OpenLocks {

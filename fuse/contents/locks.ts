@@ -93,6 +93,12 @@ export class OpenLocks {
     for (const { kind, owner } of owners.values()) if (this.#locks.isLost(kind, owner)) throw lockLost();
   }
 
+  /** Whether whom the request is for may have locks already. */
+  isOwner(handle: number, request: Pick<LockRequest, 'kind' | 'owner'>): boolean {
+    const key = keyOf(ownerOf(handle, request));
+    return [...this.#under.values()].some((owners) => owners.has(key));
+  }
+
   /** A process closed a descriptor of the file: that ends its locks of `fcntl`, whichever descriptor it was. */
   async flush(owner: bigint): Promise<void> {
     const closing: Owner = { kind: 'posix', owner: String(owner) };
@@ -174,7 +180,7 @@ function keyOf({ kind, owner }: Owner): string {
   return `${kind}:${owner}`;
 }
 
-function ownerOf(handle: number, { kind, owner }: LockRequest): Owner {
+function ownerOf(handle: number, { kind, owner }: Pick<LockRequest, 'kind' | 'owner'>): Owner {
   return { kind, owner: kind === 'flock' ? `h${handle}` : String(owner) };
 }
 
