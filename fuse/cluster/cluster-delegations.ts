@@ -1,6 +1,8 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { ClusterClient } from '../../client/cluster-client.ts';
 import { Delegations, type Fence, fencedBy } from '../../client/delegations.ts';
+import type { UnlinkedFile } from '../../wire/catalog-api.ts';
+import { contentVersionCompare } from '../../wire/content-version.ts';
 import type {
   CreateOutcome,
   DelegationBackend,
@@ -16,6 +18,8 @@ type Events = Parameters<DelegationBackend['listen']>[0];
 
 /** A removal is sent again after so long, in milliseconds, however long the cluster has been silent. */
 const ATTEMPT_MS_MAX = 10_000;
+/** How often an unlink is sent whose file has a mark again each time, and nothing written. */
+const UNLINK_PASSES_MAX = 8;
 
 /** New files and delegated directories of a real cluster, through the client library. */
 export class ClusterDelegations implements DelegationBackend {
@@ -107,8 +111,48 @@ export class ClusterDelegations implements DelegationBackend {
 
   async unlink(
     names: readonly FencedName[],
-    { uid, signal }: Parameters<DelegationBackend['unlink']>[1],
+    how: Parameters<DelegationBackend['unlink']>[1],
   ): ReturnType<DelegationBackend['unlink']> {
+    const outcomes: UnlinkOutcome[] = [];
+    let newestNs: string | null = null;
+    let left = names.map((name, place) => ({ name, place }));
+    for (let pass = 1; left.length > 0; pass++) {
+      const sent = left.map(({ name }) => name);
+      const { files, atNs } = await this.#unlinkFenced(sent, how);
+      newestNs = atNs ?? newestNs;
+      for (const [index, { place }] of left.entries()) {
+        const file = files[index];
+        if (file !== undefined) outcomes[place] = outcomeOf(file);
+      }
+      if (pass === UNLINK_PASSES_MAX) break;
+      const refused = left.filter((_, index) => isWritten(files[index]));
+      const areSame = await Promise.all(refused.map(({ name }) => this.#hasContents(name)));
+      left = refused.filter((_, index) => areSame[index]);
+    }
+    return { outcomes, atNs: newestNs };
+  }
+
+  /**
+   * Whether a file whose unlink was refused has the contents that it had when that was acknowledged. To the catalog any live file is written, and
+   * a primary marks it so before it takes a change, also one that it refuses then, or has carried out before. The primary knows what there is, and
+   * the mark ends.
+   *
+   * @throws ServiceError where the primary is not known: the unlink is sent again
+   */
+  async #hasContents({ inode, contents }: FencedName): Promise<boolean> {
+    try {
+      const state = await this.#client.openFile(inode).settle();
+      return contentVersionCompare(state.contents, contents) === 0;
+    } catch (error) {
+      if (error instanceof ServiceError && error.remedy === 'give-up') return false;
+      throw error;
+    }
+  }
+
+  async #unlinkFenced(
+    names: readonly FencedName[],
+    { uid, signal }: Parameters<DelegationBackend['unlink']>[1],
+  ): Promise<{ readonly files: readonly UnlinkedFile[]; readonly atNs: string | null }> {
     const command = {
       kind: 'unlink-fenced' as const,
       files: names.map(({ parent, name, inode }) => ({ parent, name, inode })),
@@ -119,8 +163,7 @@ export class ClusterDelegations implements DelegationBackend {
     const limits = { signal, timeoutMs: Number.POSITIVE_INFINITY, attemptMsMax: ATTEMPT_MS_MAX };
     const cache = fencedBy(names.map(({ fence }) => fence));
     const { files, atNs = null } = await this.#client.command(command, { cache, ...limits });
-    const outcomes = files.map((left) => (typeof left === 'number' ? REMOVED : refusedOutcome(left)));
-    return { outcomes, atNs };
+    return { files, atNs };
   }
 
   stop(): Promise<void> {
@@ -128,10 +171,14 @@ export class ClusterDelegations implements DelegationBackend {
   }
 }
 
-const REMOVED: UnlinkOutcome = { kind: 'removed' };
+function isWritten(left: UnlinkedFile | undefined): boolean {
+  return typeof left === 'object' && left.code === 'fence-lost';
+}
 
 /** Who has no such name any more, or gave it to another file, has lost it. */
-function refusedOutcome({ code, message }: Pick<ServiceError, 'code' | 'message'>): UnlinkOutcome {
+function outcomeOf(left: UnlinkedFile): UnlinkOutcome {
+  if (typeof left === 'number') return { kind: 'removed' };
+  const { code, message } = left;
   if (code === 'not-found' || code === 'precondition-failed') return { kind: 'gone' };
   return { kind: 'refused', error: new ServiceError(code, message) };
 }

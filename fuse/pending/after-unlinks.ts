@@ -1,3 +1,4 @@
+import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { BackendFile, BackendLocks, ContentVersion, FileState } from '../backend.ts';
 import { FLUSH_ALL } from './pending-ops.ts';
 import type { Unlinks } from './unlinks.ts';
@@ -31,7 +32,10 @@ export function afterUnlinks(
       // A second time: what was asked meanwhile may be older.
       written();
       const { contents }: FileState = 'state' in result ? result.state : result;
-      last = { contents, writtenAt: request() };
+      // Answers may come in another order than the changes had.
+      const newest =
+        last !== null && contentVersionCompare(last.contents, contents) > 0 ? last.contents : contents;
+      last = { contents: newest, writtenAt: request() };
       return result;
     } catch (error) {
       written();
