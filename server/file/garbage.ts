@@ -232,6 +232,8 @@ export class Garbage {
    * have ended before it reported that, or may be none of them now; an unused file has no other primary that does.
    */
   #isUnreported(file: FileId, place: PlacedFile): boolean {
+    // Without members it preserves another file's contents: the primary of that file reports them with its next change.
+    if (place.members.length === 0) return false;
     const record = this.#parts.store.record(file);
     if (record === null || record.view.joint !== undefined || !this.#isAhead(record, place)) return false;
     return this.#parts.host.loaded(file)?.leads !== true;

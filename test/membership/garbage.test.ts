@@ -313,6 +313,13 @@ test('it stays where it preserves contents of another file', async () => {
   assert.deepEqual(await world.rounds(), []);
 });
 
+test('a file that was to preserve contents of another one is not opened, however long it waits for its members', async () => {
+  const world = new World(viewOf(1, 's1', 's2', 's3'));
+  world.place(0, []);
+  assert.deepEqual(await world.rounds(), []);
+  assert.deepEqual(world.opened, []);
+});
+
 test('a file whose members do not answer delays none of the others', async () => {
   const world = new World(viewOf(1, 's1', 's2', 's3'));
   world.store.create(2 as FileId, viewOf(1, 's1', 's5'), 4_096);
