@@ -424,6 +424,17 @@ export class ReplicaDriver {
     return waiting === 0 && this.#ordersUnderWay === 0;
   }
 
+  /** What keeps the replica from being idle, in words. */
+  get underWay(): string[] {
+    const counts = {
+      operations: this.#tickets.size,
+      flushes: this.#flushes.size,
+      'changes of members': this.#changes.size,
+      'calls of the disk or of peers': this.#ordersUnderWay,
+    };
+    return Object.entries(counts).flatMap(([what, count]) => (count > 0 ? [`${count} ${what}`] : []));
+  }
+
   /** Closed: whoever finds this out asks the host for the replica again. */
   get closed(): boolean {
     return this.#closed;

@@ -103,6 +103,11 @@ export class Server {
     return this.#parts.security.reload();
   }
 
+  /** @returns a line for each file in use here, with what keeps it in use */
+  filesInUse(): string[] {
+    return this.#parts.idle.inUse();
+  }
+
   /** Gives all leases back and ends; what cannot be finished is left to the next start. */
   async stop(): Promise<void> {
     const {

@@ -63,6 +63,21 @@ export class IdleFiles {
     await this.#leaveAll(drivers.filter((driver) => driver.leads && mayLeave(driver)));
   }
 
+  /** @returns a line for each file in use here, with what keeps it in use */
+  inUse(): string[] {
+    const { clock, host, settling } = this.#parts;
+    const drivers = host.all().filter(({ file }) => file !== CATALOG_CELL);
+    return drivers.map((driver) => {
+      const { file, role, epoch, usedAtMs, underWay } = driver;
+      return [
+        `file ${file} as ${role} in epoch ${epoch.counter}, used ${Math.round(clock.nowMs() - usedAtMs)} ms ago`,
+        ...(underWay.length > 0 ? [`under way: ${underWay.join(', ')}`] : []),
+        ...(settling.isDone(driver) ? ['settled'] : []),
+        ...(this.#leaving.has(driver) ? ['being given back'] : []),
+      ].join('; ');
+    });
+  }
+
   #sweep(): void {
     const { clock, idleMs, settling } = this.#parts;
     const nowMs = clock.nowMs();

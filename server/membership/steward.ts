@@ -34,7 +34,7 @@ const RETRY_FIRST_MS = 1_000;
 const RETRY_MAX_MS = 60_000;
 const RETRIES_REMEMBERED_MAX = 10_000;
 /** The steward takes up a plan for new members after so long: its primary has given it up, or the change takes long. */
-const PLAN_MS = 120_000;
+export const PLAN_MS = 120_000;
 /** So is one that names a server which leaves: the server is not removed before. */
 const LEAVING_PLAN_MS = 5_000;
 

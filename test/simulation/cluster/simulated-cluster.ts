@@ -17,7 +17,7 @@ const LEASE_MS = 2_000;
 const SKEW_MS = 100;
 const NAMED_LEASE_MS_MAX = 5_000;
 /** Files without a name are collected after this. */
-const GRACE_MS = 15_000;
+export const GRACE_MS = 15_000;
 const PORT = 7_401;
 const OBJECT_BYTES = 4_096;
 const REPLICAS_MAX = 3;

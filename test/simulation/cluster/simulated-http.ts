@@ -52,6 +52,8 @@ export class SimulatedHttp {
   readonly refusals = new Map<string, number>();
   /** Through which all requests and answers pass, if there is one. */
   gate: HttpGate | null = null;
+  /** Learns of each request as it is sent. */
+  watch: ((request: Passing) => void) | null = null;
   /** The next answer that says that something was changed is lost, and this is called with the origin of its server. */
   atNextChange: ((origin: string) => void) | null = null;
 
@@ -158,6 +160,7 @@ class Exchange {
     const { signal } = this.#request;
     const network = this.#network;
     this.#http.requestCount++;
+    this.#http.watch?.(this.#passing);
     if (signal?.aborted === true) return Promise.reject(signal.reason as Error);
     if (signal !== undefined) {
       const onAbort = () => this.giveUp(signal.reason);

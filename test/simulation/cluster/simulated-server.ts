@@ -80,6 +80,11 @@ export class SimulatedServer {
     return this.runs && this.#server !== null;
   }
 
+  /** @see Server.filesInUse */
+  get filesInUse(): string[] {
+    return this.runs ? (this.#server?.filesInUse() ?? []) : [];
+  }
+
   start(): void {
     const { offsetMs, driftPpm, flags, logLevel, origin } = this.#options;
     const { time, peers, http } = this.#net;

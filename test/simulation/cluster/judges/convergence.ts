@@ -1,15 +1,24 @@
 import type Database from 'better-sqlite3';
 import { dumpCatalog } from '../../../../catalog/dump.ts';
 import type { ClusterClient } from '../../../../client/cluster-client.ts';
+import { PLAN_MS } from '../../../../server/membership/steward.ts';
 import type { Finding } from '../../../../wire/http-api.ts';
 import { assertSound } from '../../../catalog/soundness.ts';
 import type { Judge } from '../judge.ts';
 import type { Run } from '../run.ts';
+import { GRACE_MS } from '../simulated-cluster.ts';
+import type { Passing } from '../simulated-http.ts';
 import type { SimulatedServer } from '../simulated-server.ts';
 import { readDatabaseCopy } from './database-copy.ts';
+import { RequestTable } from './request-table.ts';
 
-/** Settling, catching up, moving, sweeping and collecting have so long to come to their end. */
-const CONVERGE_MS_MAX = 110_000;
+/**
+ * Settling, catching up, moving, sweeping and collecting have so long to come to their end. The longest way: a change of members that
+ * broke off is taken up after a time, and what it left is removed after another one.
+ */
+const CONVERGE_MS_MAX = PLAN_MS + 4 * GRACE_MS;
+/** The judge's own requests. */
+const ASK_MS_MAX = 60_000;
 const LOOK_MS = 4_000;
 /** When an inode that a snapshot shows lost its name, as the catalog has it. */
 const HELD_NS = 2n ** 63n - 1n;
@@ -56,33 +65,82 @@ export class ConvergenceJudge implements Judge {
   async quiet(run: Run): Promise<void> {
     const { cluster } = run;
     const { time, http, servers } = cluster;
-    const failure = await cluster.program('convergence', (client) => converge(run, client));
+    const limitMs = CONVERGE_MS_MAX + ASK_MS_MAX;
+    const lost: LostContents = new Set();
+    const failure = await cluster.program('convergence', (client) => converge(run, client, lost), limitMs);
     if (failure !== null) run.violation(`the cluster cannot be asked whether it has converged: ${failure}`);
-    const before = http.requestCount;
+    const table = new RequestTable(time.nowMs);
+    const ids = new Map(servers.map(({ origin, id }) => [origin, id]));
+    http.watch = (request) => {
+      if (!isOfLost(request, lost)) table.add(request, ids.get(request.origin) ?? request.origin, time.nowMs);
+    };
     await time.run(time.nowMs + QUIET_MS);
-    const perSecond = ((http.requestCount - before) * 1_000) / QUIET_MS;
+    http.watch = null;
+    const perSecond = (table.count * 1_000) / QUIET_MS;
     if (perSecond > QUIET_REQUESTS_MAX * servers.length)
-      run.violation(`the idle cluster makes ${perSecond.toFixed(1)} requests in a second`);
+      run.violation(`the idle cluster makes ${perSecond.toFixed(1)} requests in a second\n${table.text}`);
   }
 }
 
+/**
+ * Files of which the catalog knows contents that a loss of power of all servers has taken. They stay live until their next write, and are
+ * settled in vain ever more seldom.
+ */
+type LostContents = Set<number>;
+
+function isOfLost({ path, body }: Passing, lost: LostContents): boolean {
+  const settled = /^\/v1\/data\/(\d+)\/settle(\?|$)/.exec(path)?.[1];
+  if (settled !== undefined) return lost.has(Number(settled));
+  if (path !== '/v1/catalog/commands' || !body.includes('"kind":"settle"')) return false;
+  return [...body.matchAll(/"inode":(\d+)/g)].every(([, inode]) => lost.has(Number(inode)));
+}
+
+/** Something that is still to be done, or wrong, in several looks. */
+interface Left {
+  what: string;
+  readonly fromMs: number;
+  toMs: number;
+}
+
 /** Waits until nothing is left to be done. What is left after the longest time is a violation each. */
-async function converge(run: Run, client: ClusterClient): Promise<void> {
+async function converge(run: Run, client: ClusterClient, lost: LostContents): Promise<void> {
   const { world } = client;
-  const untilMs = world.nowMs() + CONVERGE_MS_MAX;
+  const beganMs = world.nowMs();
+  const seen = new Map<string, Left>();
   for (;;) {
-    const left = await leftOf(run, client);
+    const left = [...new Set(await leftOf(run, client, lost))];
+    const atMs = world.nowMs() - beganMs;
+    run.note(`left to be done: ${left.join('; ')}`);
     if (left.length === 0) return run.count('converged');
-    if (world.nowMs() > untilMs) {
-      for (const what of left) run.violation(`not converged: ${what}`);
-      return;
+    for (const what of left) {
+      // Of a gauge, without its value.
+      const key = what.replace(/(leasehold_\S+) \S+$/, '$1');
+      const before = seen.get(key);
+      if (before === undefined) seen.set(key, { what, fromMs: atMs, toMs: atMs });
+      else Object.assign(before, { what, toMs: atMs });
     }
+    if (atMs > CONVERGE_MS_MAX) return notConverged(run, seen, atMs);
     await world.sleep(LOOK_MS);
   }
 }
 
+/** @param seen what was left in all looks, of which the last was at `nowMs` */
+function notConverged(run: Run, seen: ReadonlyMap<string, Left>, nowMs: number): void {
+  const all = [...seen.values()];
+  const time = ({ fromMs, toMs }: Left): string =>
+    `from ${(fromMs / 1_000).toFixed(1)} to ${(toMs / 1_000).toFixed(1)} s`;
+  const inUse = run.cluster.servers.flatMap(({ id, filesInUse }) =>
+    filesInUse.map((line) => `${id}: ${line}`),
+  );
+  // What is left now may have begun a moment ago, as the end of something that lasted.
+  const earlier = all.filter(({ toMs }) => toMs < nowMs).map((one) => `${one.what}, ${time(one)}`);
+  const details = [...inUse, ...earlier].map((line) => `\n  ${line}`).join('');
+  for (const one of all)
+    if (one.toMs === nowMs) run.violation(`not converged: ${one.what}, ${time(one)}${details}`);
+}
+
 /** @returns what is still to be done, or wrong, in words, of the first of several looks that finds something */
-async function leftOf(run: Run, client: ClusterClient): Promise<string[]> {
+async function leftOf(run: Run, client: ClusterClient, lost: LostContents): Promise<string[]> {
   const { verdict, reasons, catalog, moving } = await client.status(CALL);
   const left = verdict === 'healthy' ? [] : [`the cluster is ${verdict}: ${reasons.join('; ')}`];
   if (moving !== undefined && moving.current.length > 0)
@@ -90,19 +148,23 @@ async function leftOf(run: Run, client: ClusterClient): Promise<string[]> {
   const servers = run.cluster.servers.filter((server) => server.runs);
   left.push(...(await busyOf(run, servers)));
   if (left.length > 0) return left;
-  // A loss of power of all servers has taken contents that the catalog knows, until the next write of the file.
   const isWhole = run.cluster.lossesNs.length === 0;
-  left.push(...(await findingsOf(client, isWhole)));
+  left.push(...(await findingsOf(client, isWhole ? null : lost)));
   if (left.length > 0) return left;
-  return run.cluster.time.asHost(() => disagreementsOf(servers, catalog.members, isWhole));
+  return run.cluster.time.asHost(() => disagreementsOf(servers, catalog.members, isWhole, lost));
 }
 
-async function findingsOf(client: ClusterClient, isWhole: boolean): Promise<string[]> {
+/** @param lost becomes the files that are found to have lost contents; null where none may have */
+async function findingsOf(client: ClusterClient, lost: LostContents | null): Promise<string[]> {
   const found: Finding[] = [];
+  lost?.clear();
   const unreachable = new Set<string>();
   for (let after: number | null = 0; after !== null; ) {
     const page = await client.admin.check(after, CALL);
-    found.push(...page.findings.filter(({ kind }) => isWhole || kind !== 'catalog-ahead'));
+    for (const finding of page.findings) {
+      if (lost !== null && finding.kind === 'catalog-ahead') lost.add(finding.file);
+      else found.push(finding);
+    }
     for (const server of page.unreachable) unreachable.add(server);
     after = page.next;
   }
@@ -135,6 +197,7 @@ function disagreementsOf(
   servers: readonly SimulatedServer[],
   members: readonly string[],
   isWhole: boolean,
+  lost: LostContents,
 ): string[] {
   const left: string[] = [];
   const texts = new Map<string, string[]>();
@@ -145,7 +208,7 @@ function disagreementsOf(
     readDatabaseCopy(disk.folder, 'catalog.db', null, (database) => {
       const text = [...dumpCatalog(database)].join('\n');
       texts.set(text, [...(texts.get(text) ?? []), id]);
-      left.push(...unsettledIn(database, isWhole));
+      left.push(...unsettledIn(database, lost));
       placed = placedIn(database, isWhole);
       reserved = database.prepare('SELECT first, last, members FROM reserved').all() as Reserved[];
       return null;
@@ -161,13 +224,12 @@ const WAITING: Readonly<Record<string, string>> = {
   'files may grow': 'SELECT id FROM inodes WHERE allowed > size',
   // What snapshots show is held for ever.
   'inodes wait to be collected': `SELECT id FROM inodes WHERE orphaned_ns < ${HELD_NS} AND id NOT IN (SELECT inode FROM trash)`,
-  'files are being preserved': 'SELECT id FROM inodes WHERE preserving > 0',
 };
 
 /** @returns what is wrong in a catalog, whose counters equal a recount, and what waits in it */
-function unsettledIn(database: Database.Database, isWhole: boolean): string[] {
-  const left = Object.entries(isWhole ? WAITING : {}).flatMap(([what, query]) => {
-    const rows = database.prepare(query).pluck().all();
+function unsettledIn(database: Database.Database, lost: LostContents): string[] {
+  const left = Object.entries(WAITING).flatMap(([what, query]) => {
+    const rows = (database.prepare(query).pluck().all() as number[]).filter((file) => !lost.has(file));
     return rows.length === 0 ? [] : [`${what}: ${rows.slice(0, 5).join()}`];
   });
   try {
@@ -178,15 +240,22 @@ function unsettledIn(database: Database.Database, isWhole: boolean): string[] {
   return left;
 }
 
-/** @returns the files of the catalog that have a number of their own */
+/**
+ * @returns the files of the catalog that have a number of their own. One that is to preserve the contents of another file is where that one
+ * is: where the primary has ended meanwhile, it waits for the next change of that file.
+ */
 function placedIn(database: Database.Database, isWhole: boolean): Placed[] {
   const rows = database
     .prepare(
-      'SELECT id AS inode, size, live, replicas, contents_seq AS seq FROM inodes WHERE kind = 1 ORDER BY id',
+      `SELECT inodes.id AS inode, inodes.size, inodes.live, inodes.replicas = '' AS isWaiting, inodes.contents_seq AS seq,
+         CASE inodes.replicas WHEN '' THEN coalesce(preserved.replicas, '') ELSE inodes.replicas END AS replicas
+       FROM inodes LEFT JOIN inodes AS preserved ON preserved.preserving = inodes.id
+       WHERE inodes.kind = 1 ORDER BY inodes.id`,
     )
-    .all() as { inode: number; size: number; live: number; replicas: string; seq: number }[];
-  return rows.map(({ inode, size, live, replicas, seq }) => ({
-    ...{ inode, size: live === 1 || !isWhole ? null : size, hasContents: seq > 0 },
+    .all() as (Record<'inode' | 'size' | 'live' | 'seq' | 'isWaiting', number> & { replicas: string })[];
+  return rows.map(({ inode, size, live, replicas, seq, isWaiting }) => ({
+    ...{ inode, size: live === 1 || isWaiting === 1 || !isWhole ? null : size },
+    hasContents: seq > 0 && isWaiting === 0,
     members: replicas.split(',').filter((one) => one !== ''),
   }));
 }
