@@ -1,3 +1,4 @@
+import { constants } from 'node:fs';
 import { ServiceError } from '../../../base/errors.ts';
 import type { Prng } from '../../../base/prng.ts';
 import type { ClusterClient } from '../../../client/cluster-client.ts';
@@ -26,6 +27,16 @@ const FAULTS_OF_SERVERS: ReadonlySet<string> = new Set(['internal', 'integrity',
 const UNKNOWN_ERRNOS: ReadonlySet<string> = new Set([
   ...['ETIMEDOUT', 'EIO', 'EINTR', 'ENOTCONN', 'ECONNABORTED', 'ESRCH', 'ENOSPC'],
 ]);
+
+/**
+ * The mount has dropped a new file that it kept: another client made the name after the mount's session had ended, and calls on the
+ * descriptor fail.
+ */
+class DroppedFileError extends KernelError {
+  constructor() {
+    super('EEXIST', 'The new file was dropped: another client has made the name');
+  }
+}
 
 /** What answers about the state say: by code of the catalogue or errno, the output that it stands for. */
 export type Refusals = Readonly<Record<string, Operation['output']>>;
@@ -204,19 +215,27 @@ export class MountProgram extends Program {
   /** Opens a file, uses it, and closes it. The error of a close counts where the use had none. */
   async opened<Value>(path: string, flags: number, use: (file: number) => Promise<Value>): Promise<Value> {
     const file = await this.process.open(path, flags);
+    const mayBeDropped = (flags & constants.O_CREAT) !== 0 && (flags & constants.O_EXCL) === 0;
+    const failed = (error: unknown): unknown => {
+      const isDropped = mayBeDropped && error instanceof KernelError && error.errno === 'EEXIST';
+      return isDropped ? new DroppedFileError() : error;
+    };
     let value: Value;
     try {
       value = await use(file);
     } catch (error) {
       await this.process.close(file).catch(ignoreKernelError);
-      throw error;
+      throw failed(error);
     }
-    await this.process.close(file);
+    await this.process.close(file).catch((error: unknown) => {
+      throw failed(error);
+    });
     return value;
   }
 
   protected codeOf(error: unknown): { readonly code: string; readonly isSurprise: boolean } {
     if (!(error instanceof KernelError)) return { code: 'surprise', isSurprise: true };
+    if (error instanceof DroppedFileError) return { code: error.errno, isSurprise: false };
     return { code: error.errno, isSurprise: !UNKNOWN_ERRNOS.has(error.errno) };
   }
 }

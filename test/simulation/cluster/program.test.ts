@@ -1,0 +1,65 @@
+/** Goal: a program takes EEXIST for what a mount says of a new file that it has dropped, and for nothing else. */
+import assert from 'node:assert/strict';
+import { constants } from 'node:fs';
+import { test } from 'node:test';
+import { Prng } from '../../../base/prng.ts';
+import { KernelError } from '../kernel/kernel-error.ts';
+import type { Process } from '../kernel/process.ts';
+import { MountProgram } from './program.ts';
+import type { Run } from './run.ts';
+import type { SimulatedMachine } from './simulated-machine.ts';
+import type { SimulatedProcess } from './simulated-process.ts';
+
+const { O_CREAT, O_EXCL, O_WRONLY } = constants;
+
+type Call = 'open' | 'ftruncate' | 'close';
+
+/** @returns violations of a program that truncates a file, where this call fails with EEXIST */
+async function violationsOf(failing: Call, flags: number): Promise<string[]> {
+  const violations: string[] = [];
+  const call = (name: Call) => async () => {
+    if (name === failing) throw new KernelError('EEXIST');
+    return 3;
+  };
+  const process = { open: call('open'), ftruncate: call('ftruncate'), close: call('close') };
+  const run = {
+    ...{
+      history: [],
+      completed: 0,
+      unknown: 0,
+      nowNs: () => 0,
+      count: () => undefined,
+      note: () => undefined,
+    },
+    violation: (text: string) => violations.push(text),
+  };
+  const world = { sleep: async () => undefined };
+  const program = new MountProgram(
+    'm1/1',
+    world as unknown as SimulatedProcess,
+    new Prng(1),
+    run as unknown as Run,
+    process as unknown as Process,
+    {} as SimulatedMachine,
+    new Map(),
+  );
+  await program.operation('truncate', 'file/vol1/f', { size: 4 }, {}, () =>
+    program.opened('/f', O_WRONLY | flags, async (file) => {
+      await program.process.ftruncate(file, 4);
+      return null;
+    }),
+  );
+  assert.equal(run.unknown, 1);
+  return violations;
+}
+
+test('calls on a new file, and its close, may fail because another client has made the name', async () => {
+  assert.deepEqual(await violationsOf('ftruncate', O_CREAT), []);
+  assert.deepEqual(await violationsOf('close', O_CREAT), []);
+});
+
+test('an open that does not demand a new file, and calls on one that was made exclusively, do not fail so', async () => {
+  assert.equal((await violationsOf('open', O_CREAT)).length, 1);
+  assert.equal((await violationsOf('close', O_CREAT | O_EXCL)).length, 1);
+  assert.equal((await violationsOf('ftruncate', 0)).length, 1);
+});
