@@ -1,19 +1,21 @@
-/** A map of at most so many entries. A key that is set becomes the latest; the oldest one makes room. */
-export class BoundedMap<Key, Value> extends Map<Key, Value> {
-  readonly #countMax: number;
+import { RecentMap } from './recent-map.ts';
 
-  constructor(countMax: number) {
+/** A map of at most so many entries: the one that was set the longest time ago makes room. */
+export class BoundedMap<Key, Value> extends RecentMap<Key, Value> {
+  readonly #countMax: number;
+  readonly #dropped: (key: Key, value: Value) => void;
+
+  /** @param dropped called for an entry that has made room */
+  constructor(countMax: number, dropped: (key: Key, value: Value) => void = () => undefined) {
     super();
     this.#countMax = countMax;
+    this.#dropped = dropped;
   }
 
   override set(key: Key, value: Value): this {
-    this.delete(key);
     super.set(key, value);
-    if (this.size > this.#countMax) {
-      const [oldest] = this.keys();
-      this.delete(oldest as Key);
-    }
+    const oldest = this.size > this.#countMax ? this.takeOldest() : undefined;
+    if (oldest !== undefined) this.#dropped(...oldest);
     return this;
   }
 }

@@ -1,3 +1,4 @@
+import { BoundedMap } from './bounded-map.ts';
 import { Counts } from './counts.ts';
 
 /** Less than two requests are apart in milliseconds, and more than the precision of a double after a year. */
@@ -13,17 +14,18 @@ const KEYS_MAX = 20_000;
  */
 export class Sequencer<Key extends number | string> {
   readonly #nowMs: () => number;
-  readonly #keysMax: number;
   #latest = 0;
   /** Answers requested before this are not valid, whatever they are about. */
   #floor = 0;
-  /** When each subject changed last, the latest last. */
-  readonly #changed = new Map<Key, number>();
+  /** When each subject changed last. */
+  readonly #changed: BoundedMap<Key, number>;
   readonly #changing = new Counts<Key>();
 
   constructor(nowMs: () => number = () => 0, keysMax = KEYS_MAX) {
     this.#nowMs = nowMs;
-    this.#keysMax = keysMax;
+    this.#changed = new BoundedMap(keysMax, (_, changedAt) => {
+      this.#floor = Math.max(this.#floor, changedAt);
+    });
   }
 
   /** The latest sequence number. */
@@ -40,13 +42,7 @@ export class Sequencer<Key extends number | string> {
   /** @returns the sequence number of the change */
   changed(key: Key): number {
     const at = this.request();
-    this.#changed.delete(key);
     this.#changed.set(key, at);
-    for (const [oldest, changedAt] of this.#changed) {
-      if (this.#changed.size <= this.#keysMax) break;
-      this.#changed.delete(oldest);
-      this.#floor = Math.max(this.#floor, changedAt);
-    }
     return at;
   }
 

@@ -1,3 +1,4 @@
+import { RecentMap } from '../base/recent-map.ts';
 import { Sequencer } from '../base/sequencer.ts';
 import { isLater, laterNs } from '../base/times.ts';
 import type { Attributes, CommandOf, NotedRead } from '../wire/catalog-api.ts';
@@ -57,7 +58,7 @@ export interface Page {
  * recall or an own change is not learned after it.
  */
 export class Memory {
-  readonly #attributes = new Map<number, Attributes>();
+  readonly #attributes = new RecentMap<number, Attributes>();
   readonly #directories = new Map<number, Directory>();
   /** Recalls and own changes: inodes by number, names as text. */
   readonly #sequencer = new Sequencer<number | string>(undefined, CHANGED_MAX);
@@ -79,7 +80,7 @@ export class Memory {
 
   /** Of which attributes are known. */
   get inodes(): readonly number[] {
-    return [...this.#attributes.keys(), ...this.#before.keys()];
+    return [...this.#attributes.entries().map(([inode]) => inode), ...this.#before.keys()];
   }
 
   /**

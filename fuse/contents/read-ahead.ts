@@ -191,7 +191,7 @@ export class ReadAhead {
   #hasRoom(): boolean {
     if (this.#blocks.size < this.#blocksMax) return true;
     const nowMs = this.#world.nowMs();
-    for (const [key, block] of this.#blocks) {
+    for (const [key, block] of this.#blocks.entries()) {
       if (block.expiresMs <= nowMs) this.#blocks.delete(key);
     }
     return this.#blocks.size < this.#blocksMax;

@@ -1,4 +1,5 @@
 import { totalmem } from 'node:os';
+import { RecentMap } from '../../base/recent-map.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { ContentVersion } from '../backend.ts';
 
@@ -35,8 +36,8 @@ export class WrittenPages {
   readonly #pagesMax: number;
   readonly #free: Uint8Array[] = [];
   #pageCount = 0;
-  /** Those with pages, the one used last at the end. */
-  readonly #files = new Map<number, PagesOfFile>();
+  /** Those with pages, by their last use. */
+  readonly #files = new RecentMap<number, PagesOfFile>();
 
   constructor(bytesMax: number) {
     this.#pagesMax = Math.floor(bytesMax / PAGE_BYTES);
@@ -54,9 +55,9 @@ export class WrittenPages {
   take(): Uint8Array | null {
     if (this.#free.length === 0 && this.#pageCount < this.#pagesMax) this.#grow();
     while (this.#free.length === 0) {
-      const [oldest] = this.#files.values();
+      const { oldest } = this.#files;
       if (oldest === undefined) return null;
-      oldest.dropOldest();
+      oldest[1].dropOldest();
     }
     return this.#free.pop() ?? null;
   }
@@ -67,7 +68,6 @@ export class WrittenPages {
 
   /** The file has pages, and was used. */
   used(file: PagesOfFile): void {
-    this.#files.delete(file.inode);
     this.#files.set(file.inode, file);
   }
 

@@ -1,3 +1,5 @@
+import { RecentMap } from '../../base/recent-map.ts';
+
 /** An answer is cached for so much less, in milliseconds: it lies in the kernel until its caller runs. */
 export const UPTAKE_SLACK_MS = 20;
 /** After that the kernel has taken up an answer, and its time has begun to count. */
@@ -9,8 +11,8 @@ export const UPTAKE_MS_MAX = 200;
  * @typeParam Key an inode, or a place (`placeKey`)
  */
 export class InFlight<Key = number> {
-  /** When, the oldest first. */
-  readonly #answeredMs = new Map<Key, number>();
+  /** When. */
+  readonly #answeredMs = new RecentMap<Key, number>();
   readonly #nowMs: () => number;
 
   /** @param nowMs a clock in milliseconds that never goes back */
@@ -20,12 +22,8 @@ export class InFlight<Key = number> {
 
   answered(key: Key): void {
     const nowMs = this.#nowMs();
-    for (const [oldest, answeredMs] of this.#answeredMs) {
-      if (nowMs - answeredMs <= UPTAKE_MS_MAX) break;
-      this.#answeredMs.delete(oldest);
-    }
-    this.#answeredMs.delete(key);
     this.#answeredMs.set(key, nowMs);
+    while (nowMs - (this.#answeredMs.oldest?.[1] ?? nowMs) > UPTAKE_MS_MAX) this.#answeredMs.takeOldest();
   }
 
   /** The kernel knew the inode, and has freed it. */

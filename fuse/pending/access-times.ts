@@ -1,4 +1,5 @@
 import { assert } from '../../base/assert.ts';
+import { BoundedMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
 import { isLater, nowNs } from '../../base/times.ts';
 import type { Timer, World } from '../../base/world.ts';
@@ -54,7 +55,7 @@ export class AccessTimes implements PendingKind {
   /** Whether the cluster has heard of those. */
   #sent: Promise<boolean> = Promise.resolve(true);
   /** The cluster has been told of these, the latest last. */
-  readonly #told = new Map<number, Note>();
+  readonly #told = new BoundedMap<number, Note>(TOLD_COUNT_MAX);
   #timer: Timer | undefined;
   /** The timer is not for what gathers, but for what is much. */
   #isSoon = false;
@@ -212,13 +213,8 @@ export class AccessTimes implements PendingKind {
       // It was read again meanwhile, when this was not known yet.
       if (next?.seen.accessedNs === seen.accessedNs)
         this.#noted.set(inode, { ...next, seen: { ...next.seen, accessedNs } });
-      this.#told.delete(inode);
       this.#told.set(inode, note);
       this.#stored({ inode, ...note });
-    }
-    for (const oldest of this.#told.keys()) {
-      if (this.#told.size <= TOLD_COUNT_MAX) break;
-      this.#told.delete(oldest);
     }
   }
 

@@ -1,3 +1,5 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
+
 /** Inodes whose errors are kept apart from those of others. */
 const INODES_MAX = 1_000;
 
@@ -29,7 +31,10 @@ interface Recorded {
  */
 export class ErrorSequence {
   /** By inode, the latest last. */
-  readonly #byInode = new Map<number, Recorded>();
+  readonly #byInode = new BoundedMap<number, Recorded>(INODES_MAX, (_, oldest) => {
+    const older = oldest.kind === 'file' ? 'file' : 'directory';
+    this.#older[older] = { ...oldest, isSeen: oldest.isSeen && (this.#older[older]?.isSeen ?? true) };
+  });
   /** The latest of inodes that are not kept apart any more. Every directory returns that of directories, and only the volume that of files. */
   readonly #older: { directory: Recorded | null; file: Recorded | null } = { directory: null, file: null };
   /** The latest one of the whole volume, which every directory and file returns. */
@@ -49,14 +54,7 @@ export class ErrorSequence {
       this.#ofVolume = recorded;
       return;
     }
-    this.#byInode.delete(place.inode);
     this.#byInode.set(place.inode, recorded);
-    for (const [inode, oldest] of this.#byInode) {
-      if (this.#byInode.size <= INODES_MAX) break;
-      this.#byInode.delete(inode);
-      const older = oldest.kind === 'file' ? 'file' : 'directory';
-      this.#older[older] = { ...oldest, isSeen: oldest.isSeen && (this.#older[older]?.isSeen ?? true) };
-    }
   }
 
   /** `errseq_sample`: the position of a descriptor that is opened now, before the errors that no program has learned of. */
@@ -90,7 +88,11 @@ export class ErrorSequence {
 
   #of(scope: ErrorScope): Recorded[] {
     const { directory, file } = this.#older;
-    if (scope === 'volume') return [...present(directory, file, this.#ofVolume), ...this.#byInode.values()];
+    if (scope === 'volume')
+      return [
+        ...present(directory, file, this.#ofVolume),
+        ...this.#byInode.entries().map(([, recorded]) => recorded),
+      ];
     const own = this.#byInode.get(scope);
     return present(own, this.#ofVolume, own?.kind === 'file' ? null : directory);
   }

@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
 import type { World } from '../../base/world.ts';
 
 /** Who removes one file after the other lets no more time pass between two. */
@@ -19,7 +20,7 @@ interface Row {
 export class UnlinkStreaks {
   readonly #world: World;
   readonly #streakMs: number;
-  readonly #streaks = new Map<number, Row>();
+  readonly #streaks = new BoundedMap<number, Row>(REMEMBERED_MAX);
 
   /** @param streakMs what is asked for later than this after another removal's answer, in milliseconds, is removed for itself; 0: whatever is removed */
   constructor(world: World, streakMs: number) {
@@ -57,11 +58,6 @@ export class UnlinkStreaks {
   }
 
   #set(directory: number, row: Omit<Row, 'lastMs'>): void {
-    this.#streaks.delete(directory);
     this.#streaks.set(directory, { ...row, lastMs: this.#world.nowMs() });
-    for (const oldest of this.#streaks.keys()) {
-      if (this.#streaks.size <= REMEMBERED_MAX) break;
-      this.#streaks.delete(oldest);
-    }
   }
 }

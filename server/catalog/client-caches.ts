@@ -1,4 +1,5 @@
 import { assert } from '../../base/assert.ts';
+import { RecentMap } from '../../base/recent-map.ts';
 import { DRIFT_MAX } from '../../replica/guard.ts';
 import type { CacheOwner, HeldDelegation, NotedRead } from '../../wire/catalog-api.ts';
 
@@ -13,7 +14,7 @@ interface Session {
   readonly client: number;
   untilMs: number;
   /** Inodes that the client may believe, the oldest grant first; with the number of the recall under way, or 0. */
-  readonly grants: Map<number, number>;
+  readonly grants: RecentMap<number, number>;
   /** Not acknowledged yet, by number, in ascending order. */
   readonly recalls: Map<number, Recall>;
   /** Reads of granted inodes that the client has not acknowledged, by inode, in ascending order of their numbers. */
@@ -309,7 +310,7 @@ export class ClientCaches {
       id: this.#options.draw(),
       client,
       untilMs: -Infinity,
-      grants: new Map(),
+      grants: new RecentMap(),
       recalls: new Map(),
       reads: new Map(),
       lastNumber: 0,
@@ -348,7 +349,6 @@ export class ClientCaches {
       }
       holders.add(session);
     }
-    session.grants.delete(inode);
     session.grants.set(inode, 0);
     return true;
   }
@@ -359,7 +359,7 @@ export class ClientCaches {
     const surplus = Math.max(session.grants.size - sessionGrantsMax, this.#grants - grantsMax);
     let left = surplus - session.recalls.size;
     if (left <= 0) return;
-    for (const [inode, recall] of [...session.grants]) {
+    for (const [inode, recall] of session.grants.entries()) {
       if (left <= 0) return;
       if (recall !== 0) continue;
       this.#recall(session, inode, nowMs);
@@ -399,7 +399,7 @@ export class ClientCaches {
   }
 
   #end(session: Session): void {
-    for (const inode of [...session.grants.keys()]) this.#forget(session, inode);
+    for (const [inode] of session.grants.entries()) this.#forget(session, inode);
     this.#sessions.delete(session.id);
   }
 }

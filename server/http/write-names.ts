@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../base/bounded-map.ts';
 import type { FileId } from '../../base/ids.ts';
 import { RequestNames } from './request-names.ts';
 
@@ -12,7 +13,7 @@ const FILES_MAX = 1_000;
 export class WriteNames {
   readonly #random53: () => number;
   /** The file that was written least recently first. */
-  readonly #files = new Map<FileId, RequestNames>();
+  readonly #files = new BoundedMap<FileId, RequestNames>(FILES_MAX);
 
   /** @param random53 draws a random integer from 1 to 2^53 − 1 */
   constructor(random53: () => number) {
@@ -22,12 +23,7 @@ export class WriteNames {
   /** @returns the names of one file; a name is released by the object that gave it */
   of(file: FileId): RequestNames {
     const names = this.#files.get(file) ?? new RequestNames(this.#random53);
-    this.#files.delete(file);
     this.#files.set(file, names);
-    for (const oldest of this.#files.keys()) {
-      if (this.#files.size <= FILES_MAX) break;
-      this.#files.delete(oldest);
-    }
     return names;
   }
 }

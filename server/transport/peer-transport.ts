@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 import type { Logger } from 'pino';
 import { WebSocket, WebSocketServer } from 'ws';
 import { assert } from '../../base/assert.ts';
+import { BoundedMap } from '../../base/bounded-map.ts';
 import type { ServerId } from '../../base/ids.ts';
 import type { Timer, World } from '../../base/world.ts';
 import { STATUS_CODES } from '../../http-parts/node-http.ts';
@@ -104,7 +105,7 @@ export class PeerTransport implements ClusterTransport {
     perMessageDeflate: false,
     maxPayload: ACCEPTED_FRAME_BYTES_MAX,
   });
-  readonly #strangers = new Map<string, string>();
+  readonly #strangers = new BoundedMap<string, string>(STRANGERS_MAX);
   readonly #sockets = new Set<WebSocket>();
   #started = false;
   #closed = false;
@@ -413,12 +414,7 @@ export class PeerTransport implements ClusterTransport {
   #refuse(request: IncomingMessage, socket: Duplex, { status, reason }: Refusal): void {
     const key = strangerKey(request);
     if (this.#strangers.get(key) !== reason) {
-      this.#strangers.delete(key);
       this.#strangers.set(key, reason);
-      for (const oldest of this.#strangers.keys()) {
-        if (this.#strangers.size <= STRANGERS_MAX) break;
-        this.#strangers.delete(oldest);
-      }
       this.#log.warn({ address: request.socket.remoteAddress, status, reason }, 'peer refused');
     }
     refuseUpgrade(socket, status, reason);

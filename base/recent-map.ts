@@ -1,0 +1,122 @@
+interface Node<Key, Value> {
+  readonly key: Key;
+  /** Undefined in a node that is a mark. */
+  value: Value | undefined;
+  isMark: boolean;
+  previous: Node<Key, Value>;
+  next: Node<Key, Value>;
+}
+
+/** Keys that were deleted and are kept as marks at least. */
+const MARKS_MIN = 64;
+
+/**
+ * A map in the order in which its keys were set last. Keys that are deleted and set over and over cost no more than others: in a `Map` each
+ * time leaves a deleted entry in the key's chain until the whole table is rebuilt, and every look-up of the key walks over them. Here a
+ * deleted key stays in the table, with a mark.
+ */
+export class RecentMap<Key, Value> {
+  readonly #nodes = new Map<Key, Node<Key, Value>>();
+  #kept = ring<Key, Value>();
+  #marks = ring<Key, Value>();
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  has(key: Key): boolean {
+    return this.#nodes.get(key)?.isMark === false;
+  }
+
+  get(key: Key): Value | undefined {
+    return this.#nodes.get(key)?.value;
+  }
+
+  /** The key becomes the latest. */
+  set(key: Key, value: Value): this {
+    let node = this.#nodes.get(key);
+    if (node === undefined) {
+      node = { ...ring<Key, Value>(), key, value, isMark: false };
+      this.#nodes.set(key, node);
+      this.#size++;
+    } else {
+      if (node.isMark) this.#size++;
+      unlink(node);
+      node.value = value;
+      node.isMark = false;
+    }
+    append(this.#kept, node);
+    return this;
+  }
+
+  /** @returns whether the key was there */
+  delete(key: Key): boolean {
+    const node = this.#nodes.get(key);
+    if (node === undefined || node.isMark) return false;
+    unlink(node);
+    node.value = undefined;
+    node.isMark = true;
+    this.#size--;
+    append(this.#marks, node);
+    if (this.#nodes.size > 2 * this.#size + MARKS_MIN) this.#dropMark();
+    return true;
+  }
+
+  clear(): void {
+    this.#nodes.clear();
+    this.#kept = ring();
+    this.#marks = ring();
+    this.#size = 0;
+  }
+
+  /** The entry that was set the longest time ago. */
+  get oldest(): readonly [Key, Value] | undefined {
+    const { next } = this.#kept;
+    return next === this.#kept ? undefined : [next.key, next.value as Value];
+  }
+
+  /** Deletes the oldest entry, of which no mark is needed: it was not set for long. @returns it */
+  takeOldest(): readonly [Key, Value] | undefined {
+    const { oldest } = this;
+    if (oldest === undefined) return undefined;
+    unlink(this.#kept.next);
+    this.#nodes.delete(oldest[0]);
+    this.#size--;
+    return oldest;
+  }
+
+  /** @returns all entries of this moment, the oldest first */
+  entries(): readonly (readonly [Key, Value])[] {
+    const entries: (readonly [Key, Value])[] = [];
+    for (let node = this.#kept.next; node !== this.#kept; node = node.next)
+      entries.push([node.key, node.value as Value]);
+    return entries;
+  }
+
+  #dropMark(): void {
+    const { next } = this.#marks;
+    unlink(next);
+    this.#nodes.delete(next.key);
+  }
+}
+
+/** @returns the head of an empty list */
+function ring<Key, Value>(): Node<Key, Value> {
+  const head = { isMark: true } as Node<Key, Value>;
+  head.previous = head;
+  head.next = head;
+  return head;
+}
+
+function unlink<Key, Value>(node: Node<Key, Value>): void {
+  node.previous.next = node.next;
+  node.next.previous = node.previous;
+}
+
+function append<Key, Value>(head: Node<Key, Value>, node: Node<Key, Value>): void {
+  node.previous = head.previous;
+  node.next = head;
+  head.previous.next = node;
+  head.previous = node;
+}
