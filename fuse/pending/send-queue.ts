@@ -1,3 +1,4 @@
+import type { Timer, World } from '../../base/world.ts';
 import { FORGETS_MAX } from '../../wire/request-limits.ts';
 
 /** What is sent in a request with others. */
@@ -18,10 +19,19 @@ export interface Sender<Op extends Sendable> {
   readonly gatheredBytes?: number;
   /** Operations of one tick of the event loop travel together. */
   readonly gathersTick?: boolean;
+  readonly pause?: Pause;
   /** Whether an operation can travel in the request of another one. */
   readonly isAlike?: (one: Op, other: Op) => boolean;
   /** Never rejects: each operation has its own outcome. */
   readonly send: (batch: readonly Op[]) => Promise<void>;
+}
+
+/** A request leaves no sooner than this after the last one, unless many operations wait for it, or a caller waits for one of them. */
+export interface Pause {
+  readonly world: World;
+  readonly ms: number;
+  /** So many operations do not wait. */
+  readonly countMax: number;
 }
 
 /** Operations of one kind that wait for a request, the oldest first. */
@@ -31,6 +41,12 @@ export class SendQueue<Op extends Sendable> {
   #waitingBytes = 0;
   #underWay = 0;
   #isScheduled = false;
+  /** When the last request was sent. */
+  #sentMs = Number.NEGATIVE_INFINITY;
+  /** Ends the pause. */
+  #timer: Timer | null = null;
+  /** A caller waits for operations that wait here. */
+  #isHurried = false;
 
   constructor(sender: Sender<Op>) {
     this.#sender = sender;
@@ -46,9 +62,16 @@ export class SendQueue<Op extends Sendable> {
     }
   }
 
+  /** A caller waits for operations that were added before: no pause keeps them here. */
+  hurry(): void {
+    this.#isHurried = this.#waiting.length > 0;
+    this.#send();
+  }
+
   #send(): void {
     this.#isScheduled = false;
     while (this.#mayLeave) {
+      if (this.#pauses()) return;
       this.#underWay++;
       void this.#sender.send(this.#takeBatch()).finally(() => {
         this.#underWay--;
@@ -61,6 +84,23 @@ export class SendQueue<Op extends Sendable> {
     const { requestsMax, gatheredBytes = Number.POSITIVE_INFINITY } = this.#sender;
     if (this.#waiting.length === 0 || this.#underWay >= requestsMax) return false;
     return this.#underWay === 0 || this.#waitingBytes >= gatheredBytes;
+  }
+
+  /** @returns whether the next request leaves later */
+  #pauses(): boolean {
+    const { pause } = this.#sender;
+    if (pause === undefined) return false;
+    const nowMs = pause.world.nowMs();
+    const leftMs = this.#sentMs + pause.ms - nowMs;
+    if (leftMs > 0 && !this.#isHurried && this.#waiting.length < pause.countMax) {
+      this.#timer ??= pause.world.after(leftMs, () => {
+        this.#timer = null;
+        this.#send();
+      });
+      return true;
+    }
+    this.#sentMs = nowMs;
+    return false;
   }
 
   /** At least one, and no more than fit one request. */
@@ -84,6 +124,7 @@ export class SendQueue<Op extends Sendable> {
     }
     this.#waiting = left.concat(this.#waiting.slice(index));
     this.#waitingBytes -= bytes;
+    this.#isHurried &&= this.#waiting.length > 0;
     return batch;
   }
 }

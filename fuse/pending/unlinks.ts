@@ -13,6 +13,9 @@ import { SendQueue } from './send-queue.ts';
 export const SLOW_MS = 1_000;
 /** A request is sent again after so long, in milliseconds, where the client library has no certain answer. */
 const AGAIN_MS = 100;
+/** Unlinks gather for so long, in milliseconds, or until they are so many: a request costs as much as ten of the names in it. */
+const PAUSE_MS = 10;
+const GATHERED_MAX = 64;
 
 interface Pending extends FencedName {
   readonly uid: number | undefined;
@@ -46,8 +49,8 @@ export interface UnlinkEvents {
 }
 
 /**
- * Asynchronous unlinks: names that were acknowledged as gone, and that the cluster has still. Their requests leave at once; while one is under
- * way the next names gather. The fence: each is acknowledged under a delegation of its directory and has effect only while that delegation lasts,
+ * Asynchronous unlinks: names that were acknowledged as gone, and that the cluster has still. The first one's request leaves at once; then names gather
+ * for a moment, unless a caller waits for one of them. The fence: each is acknowledged under a delegation of its directory and has effect only while that delegation lasts,
  * and only on the file and the contents that were there. An unlink is sent until the cluster answers. One that is refused is dropped, and
  * reported by `fsync` of the directory (`ErrorSequence`).
  */
@@ -64,12 +67,7 @@ export class Unlinks implements PendingKind {
   readonly #inodes = new Set<number>();
   /** Of directories with pending unlinks: how many, and the times of the directory since the last one. */
   readonly #directories = new Map<number, { readonly count: number; readonly atNs: string }>();
-  readonly #queue = new SendQueue<Pending>({
-    requestsMax: 1,
-    countMax: UNLINKS_MAX,
-    isAlike: (one, other) => one.uid === other.uid && one.fence.session === other.fence.session,
-    send: (batch) => this.#send(batch),
-  });
+  readonly #queue: SendQueue<Pending>;
   readonly #stopped = new AbortController();
   /** The clock of the server that answers, as far as it is known, is so much ahead of the one here. */
   #aheadNs = 0n;
@@ -86,6 +84,11 @@ export class Unlinks implements PendingKind {
     this.#budget = pending.budget.share(SHARES.unlink);
     this.#errors = pending.errors;
     pending.add('unlink', this);
+    this.#queue = new SendQueue<Pending>({
+      ...{ requestsMax: 1, countMax: UNLINKS_MAX, pause: { world, ms: PAUSE_MS, countMax: GATHERED_MAX } },
+      isAlike: (one, other) => one.uid === other.uid && one.fence.session === other.fence.session,
+      send: (batch) => this.#send(batch),
+    });
     this.#backend = backend;
     this.#events = events;
     this.#waitMsMax = waitMsMax;
@@ -103,7 +106,10 @@ export class Unlinks implements PendingKind {
 
   /** Resolves when one more can be acknowledged. */
   async room(): Promise<void> {
-    while (this.#budget.isFull) await this.#bounded(this.#budget.released());
+    while (this.#budget.isFull) {
+      this.#queue.hurry();
+      await this.#bounded(this.#budget.released());
+    }
   }
 
   /**
@@ -151,6 +157,7 @@ export class Unlinks implements PendingKind {
   async flush(scope: FlushScope, waitMsMax = this.#waitMsMax): Promise<void> {
     const pending = this.#inScope(scope);
     if (pending.length === 0) return;
+    this.#queue.hurry();
     const over = Promise.all(pending.map((unlink) => unlink.over));
     await (waitMsMax === Number.POSITIVE_INFINITY ? over : this.#bounded(over));
   }

@@ -20,8 +20,9 @@ function started(row: Partial<Sender<Op>>) {
     send: (batch) => new Promise((answer) => requests.push({ batch, answer })),
   });
   const add = (bytes: number, parent = 1): void => queue.add({ parent, bytes });
+  const hurry = (): void => queue.hurry();
   const sizes = (): number[][] => requests.map(({ batch }) => batch.map(({ bytes }) => bytes));
-  return { add, requests, sizes };
+  return { add, hurry, requests, sizes };
 }
 
 test('the first operation leaves at once, and the next ones gather until it is answered', async () => {
@@ -31,6 +32,50 @@ test('the first operation leaves at once, and the next ones gather until it is a
   requests[0]?.answer();
   await turn();
   assert.deepEqual(sizes(), [[1], [2, 3]]);
+});
+
+test('a request leaves after a pause, unless many operations wait or a caller waits for one', async () => {
+  let nowMs = 0;
+  let due: { atMs: number; run: () => void } | null = null;
+  const after = (delayMs: number, run: () => void) => {
+    due = { atMs: nowMs + delayMs, run };
+    return { cancel: () => (due = null), unref: assert.fail };
+  };
+  const world = { ...systemWorld, nowMs: () => nowMs, after };
+  const advance = (byMs: number): void => {
+    nowMs += byMs;
+    if (due === null || due.atMs > nowMs) return;
+    const { run } = due;
+    due = null;
+    run();
+  };
+  const { add, hurry, requests, sizes } = started({ pause: { world, ms: 10, countMax: 3 } });
+  const answered = async (): Promise<void> => {
+    requests.at(-1)?.answer();
+    await turn();
+  };
+  add(1);
+  assert.deepEqual(sizes(), [[1]], 'Nothing was sent before');
+  add(2);
+  await answered();
+  assert.equal(sizes().length, 1);
+  advance(9);
+  assert.equal(sizes().length, 1);
+  advance(1);
+  assert.deepEqual(sizes()[1], [2]);
+  await answered();
+  for (const bytes of [3, 4, 5]) add(bytes);
+  assert.deepEqual(sizes()[2], [3, 4, 5], 'They are many');
+  add(6);
+  hurry();
+  add(7);
+  await answered();
+  assert.deepEqual(sizes()[3], [6, 7], 'The caller waits, whatever is added behind');
+  add(8);
+  await answered();
+  assert.equal(sizes().length, 4, 'Only for what was added before');
+  advance(10);
+  assert.deepEqual(sizes()[4], [8]);
 });
 
 test('operations of one tick travel together, and many bytes do not wait for a request under way', async () => {
