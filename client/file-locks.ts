@@ -74,6 +74,8 @@ export class FileLocks {
    * it, so that it is known wherever a lock is free for others.
    */
   #sinceStamp = 0;
+  /** Of the primary that has answered last. */
+  #epoch = 0;
   /** When locks were lost last. */
   #lostStamp = 0;
   /** By `World.bootMs`, which runs on while the machine sleeps: the servers' clocks do not wait for it. */
@@ -254,6 +256,7 @@ export class FileLocks {
     this.#leaseMs = grant.leaseMs;
     this.#validUntilMs = validUntilMs;
     this.#epochsSince.add(grant.epoch);
+    this.#epoch = grant.epoch;
     if (this.#held.size === 0) this.#sinceStamp = this.#client.stamp;
     this.#held.set(key, rangesWith(this.#held.get(key) ?? [], wish));
     this.#schedule();
@@ -401,9 +404,11 @@ export class FileLocks {
       timeoutMs: Math.max(1, this.#validUntilMs - this.#exchanger.world.bootMs()),
       attemptMs: this.#leaseMs / ATTEMPTS_PER_LEASE,
     };
+    const epoch = this.#epoch;
     let renewed: TimedAnswer<LockRenewal>;
     try {
-      renewed = await this.#post(`Cannot renew the locks on file ${this.file}`, '/renew', body, limits);
+      const what = `Cannot renew the locks on file ${this.file}`;
+      renewed = await this.#post(what, '/renew', body, limits, `&epoch=${epoch}`);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       // A newer message came first: what this one named may have been given back since.
@@ -419,15 +424,24 @@ export class FileLocks {
       return lock !== undefined && rangesCover(this.#held.get(keyOf(lock)) ?? [], lock) ? [lock] : [];
     });
     this.#lose(gone);
+    this.#epoch = renewal.epoch;
+    // Another primary takes for a claim only what was sent since its epoch began.
+    if (renewal.epoch !== epoch) return renewal.epoch > epoch ? 'again' : 'failed';
     // A lock that another primary granted meanwhile is not claimed from this one: it has only its own time.
     if ([...this.#epochsSince].some((epoch) => epoch !== renewal.epoch)) return 'again';
     if (this.#held.size > 0) this.#validUntilMs = sentMs + renewal.leaseMs - CLOCK_MARGIN_MS;
     return 'renewed';
   }
 
-  #post<Value>(what: string, name: string, body: unknown, options: CallOptions): Promise<TimedAnswer<Value>> {
+  #post<Value>(
+    what: string,
+    name: string,
+    body: unknown,
+    options: CallOptions,
+    query = '',
+  ): Promise<TimedAnswer<Value>> {
     const { world } = this.#exchanger;
-    const path = `${locksPath(this.file)}${name}?since=${this.#sinceStamp}`;
+    const path = `${locksPath(this.file)}${name}?since=${this.#sinceStamp}${query}`;
     const request = postRequest(what, path, body, { files: [this.file] });
     return this.#exchanger.askTimed(() => world.bootMs(), request, options, this.#subject);
   }

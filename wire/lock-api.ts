@@ -101,7 +101,13 @@ export const LockRenewalBody = Type.Object(
 export type LockRenewalBody = Static<typeof LockRenewalBody>;
 
 /** A renewal. */
-export interface LockClaim extends LockRenewalBody, SinceField {}
+export interface LockClaim extends LockRenewalBody, SinceField {
+  /**
+   * The epoch of the primary that has answered the client last. In another one the renewal has no effect: it may be late, and name
+   * what was given back since. In the query, as `since`; absent from clients of earlier releases.
+   */
+  readonly epoch?: number;
+}
 
 /** The lock is set, or given back. */
 export interface LockGrant {

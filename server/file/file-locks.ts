@@ -139,6 +139,9 @@ export class FileLocks {
   renew(driver: ReplicaDriver, body: LockClaim, holder: string | null = null): LockRenewal {
     const book = this.#present(driver);
     const nowMs = this.#parts.clock.nowMs();
+    // Only what was sent in this epoch was sent after all that the one before has acknowledged; the client sends it anew.
+    if (body.epoch !== undefined && body.epoch !== book.epoch.counter)
+      return { ...this.#grant(book), lost: [] };
     const known = book.clients.get(body.client);
     if (known !== undefined && body.stamp < known.stamp) {
       // What was given back since is not claimed by an older word: the client says it anew.
