@@ -233,8 +233,9 @@ export class FileCalls {
     const opened = this.#handles.of(handle);
     this.#handles.delete(handle);
     opened.file.locks?.closedLast(handle);
+    // What was written under its locks may have been written through another descriptor.
+    if (opened.writing || opened.file.locks?.isUnder(handle) === true) await opened.file.writes.drain();
     if (opened.writing) {
-      await opened.file.writes.drain();
       // No program learns of it from here; with `flushBehind` the next sync of the file or of the volume returns it.
       const error = opened.errors.peek();
       if (error !== undefined) this.#logLost(opened.file.inode, error);

@@ -93,6 +93,11 @@ export class OpenLocks {
     for (const { kind, owner } of owners.values()) if (this.#locks.isLost(kind, owner)) throw lockLost();
   }
 
+  /** Whether something was locked through the handle. */
+  isUnder(handle: number): boolean {
+    return this.#under.has(handle);
+  }
+
   /** Whether whom the request is for may have locks already. */
   isOwner(handle: number, request: Pick<LockRequest, 'kind' | 'owner'>): boolean {
     const key = keyOf(ownerOf(handle, request));
