@@ -76,6 +76,10 @@ export interface AntiEntropyParts {
   /** Servers in reach, without this one. */
   peers(): readonly ServerId[];
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
+  /** Its contents never change: a client has sealed it, or it preserves contents of another file. */
+  isFinal(file: FileId): boolean;
+  /** Whether the catalog names no servers for the file. */
+  isWithoutServers(file: FileId): Promise<boolean>;
   /** Uses the file as a client would, so that it has a primary. */
   open(file: FileId): Promise<unknown>;
 }
@@ -264,11 +268,19 @@ export class AntiEntropy {
       // The workers share one iterator: each file is taken by the first that is free.
       for (const file of waiting) {
         if (this.#closed) return;
-        await this.#attempt(async () => void (await this.#parts.open(file)));
+        await this.#attempt(() => this.#open(file));
         await this.#parts.world.sleep(OPEN_PAUSE_MS);
       }
     };
     await Promise.all(Array.from({ length: OPEN_PARALLEL }, worker));
+  }
+
+  /** A file that is to preserve contents has no primary while a majority may be without it: until the catalog names its servers. */
+  async #open(file: FileId): Promise<void> {
+    const { isFinal, isWithoutServers, open } = this.#parts;
+    if (isFinal(file) && (await isWithoutServers(file)))
+      for (const replicas of this.#behind.values()) replicas.delete(file);
+    else await open(file);
   }
 
   async #ask(peer: ServerId, asked: readonly AskedReplica[]): Promise<readonly [FileId, number | null][]> {

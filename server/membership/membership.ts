@@ -145,6 +145,11 @@ export class Membership {
       isInUse: (file) => host.loaded(file) !== null,
       peers: () => transport.peers.filter((peer) => transport.isConnected(peer)),
       call: (to, method, payload, timeoutMs) => transport.call(to, method, payload, timeoutMs),
+      isFinal: (file) => store.record(file) !== null && store.attributes(file).seal === 'final',
+      isWithoutServers: async (file) => {
+        const { files } = await gateway.queryCatalog({ kind: 'placed', inodes: [file] });
+        return files[0]?.members.length === 0;
+      },
       open: (file) => gateway.standing(file),
     });
     known.onChange(() => this.#follow());

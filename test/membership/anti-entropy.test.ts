@@ -28,6 +28,9 @@ class Host {
   readonly inUse = new Set<number>();
   readonly departed = new Map<number, number>();
   readonly opened: number[] = [];
+  readonly final = new Set<number>();
+  /** For which the catalog names no servers. */
+  readonly unplaced = new Set<number>();
   readonly conflicts: [file: number, where: string][] = [];
   readonly antiEntropy: AntiEntropy;
   others = new Map<ServerId, Host>();
@@ -62,6 +65,11 @@ class Host {
         const other = this.others.get(to);
         if (other === undefined) throw new ServiceError('no-majority', 'It is away');
         return other.antiEntropy.serve(self, payload);
+      },
+      isFinal: (file) => this.final.has(file),
+      isWithoutServers: async (file) => {
+        assert.ok(this.final.has(file), 'The catalog is asked only about files that may preserve contents');
+        return this.unplaced.has(file);
       },
       open: async (file) => void this.opened.push(file),
     });
@@ -113,6 +121,20 @@ test('files of which the other is behind, or has nothing, are opened; nobody els
   assert.deepEqual(a.antiEntropy.lag(), { files: 3, versions: 2 + 0 + 9, bytes: 100 });
   await b.antiEntropy.compare(A);
   assert.deepEqual(b.opened, [8], 'Each looks after what it is ahead in');
+});
+
+test('a file that is to preserve contents gets no primary before the catalog names its servers', async (t) => {
+  const [a, b] = pair();
+  t.after(() => [a, b].map(({ antiEntropy }) => antiEntropy.close()));
+  a.replicas.set(1, { epoch: 2, seq: 1 }).set(2, { epoch: 2, seq: 1 }).set(3, { epoch: 2, seq: 1 });
+  a.final.add(1).add(2);
+  a.unplaced.add(1);
+  await a.antiEntropy.compare(B);
+  assert.deepEqual(a.opened.toSorted(), [2, 3]);
+  assert.equal(a.antiEntropy.lag().files, 2, 'It is not behind');
+  a.unplaced.clear();
+  await a.antiEntropy.compare(B);
+  assert.deepEqual(a.opened.toSorted(), [1, 2, 2, 3, 3]);
 });
 
 test('a replica with other members for the same view is reported and neither behind nor ahead', async (t) => {
