@@ -1,5 +1,5 @@
 /**
- * Goal: the judge of files with one writer knows what a loss of power of all servers may leave.
+ * Goal: the judge of files with one writer knows what a loss of power of all servers, and the end of a mount, may leave.
  * Method: directed histories on a clock that the test sets.
  */
 import assert from 'node:assert/strict';
@@ -90,4 +90,21 @@ test('a reader that opened a file before it lost its name sees what is written w
   assert.deepEqual(violations, []);
   assert.ok(!reads('abc'));
   assert.ok(reads(null));
+});
+
+test('what was read of a change that never came to its end may be gone with the mount of both, and else stays', () => {
+  let hasEnded = false;
+  atNs += 10;
+  const begun = file.begin('cd', { isAtomic: true });
+  atNs += 10;
+  file.read('r', ++atNs, 'cd', 0, () => hasEnded);
+  atNs += 10;
+  assert.ok(!reads('ab'), 'The mount is there');
+  hasEnded = true;
+  assert.ok(reads('ab'));
+  assert.ok(reads('cd'), 'Another mount reads it: it was stored');
+  atNs += 10;
+  assert.ok(!reads('ab'));
+  begun.failed();
+  assert.ok(!reads('ab'));
 });

@@ -57,7 +57,8 @@ export class OneWriterFile {
   readonly #run: OneWriterRun;
   readonly #versions: Version[];
   /** Newest versions that reads have shown, with the end of each read. */
-  readonly #seen: { readonly returnedNs: number; readonly index: number }[] = [];
+  readonly #seen: { readonly returnedNs: number; readonly index: number; readonly isGone: () => boolean }[] =
+    [];
 
   constructor(name: string, run: OneWriterRun) {
     this.name = name;
@@ -111,15 +112,22 @@ export class OneWriterFile {
    * A read that was called at `calledNs` has returned.
    *
    * @param slackNs by how much an answer may be outdated
+   * @param isGone whether what was read may be gone that was not stored: the mount that read and changed it has ended since
    */
-  read(reader: string, calledNs: number, contents: Contents, slackNs = 0): void {
+  read(
+    reader: string,
+    calledNs: number,
+    contents: Contents,
+    slackNs = 0,
+    isGone: () => boolean = () => false,
+  ): void {
     const fromNs = calledNs - slackNs;
     const nowNs = this.#run.nowNs();
     const low = this.#lowest(fromNs, nowNs);
     const open = this.#versions.slice(low);
     const index = open.findIndex((version) => version.contents === contents);
     if (index >= 0) {
-      this.#seen.push({ returnedNs: nowNs, index: low + index });
+      this.#seen.push({ returnedNs: nowNs, index: low + index, isGone });
       return;
     }
     const isPartial = open.some((_, place) => this.#mayBePartial(low + place, fromNs, nowNs));
@@ -142,9 +150,15 @@ export class OneWriterFile {
   #lowest(fromNs: number, nowNs: number): number {
     const firm = this.#versions.findLastIndex((version) => this.#isFirm(version, fromNs, nowNs));
     const seen = this.#seen.filter(
-      ({ returnedNs }) => returnedNs < fromNs && !this.#lossBetween(returnedNs, nowNs),
+      ({ returnedNs, index, isGone }) =>
+        returnedNs < fromNs && !this.#lossBetween(returnedNs, nowNs) && !(this.#isUnended(index) && isGone()),
     );
     return Math.max(firm, ...seen.map(({ index }) => index));
+  }
+
+  /** The change has failed, or is under way: a mount may not have stored it. */
+  #isUnended(index: number): boolean {
+    return this.#versions[index]?.returnedNs === Number.POSITIVE_INFINITY;
   }
 
   #refuse(what: string, calledNs: number, open: readonly Version[]): void {

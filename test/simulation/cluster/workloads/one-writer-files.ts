@@ -94,7 +94,8 @@ class OneWriterFiles {
     const contents = await answered(() => contentsOf(process, path, draw), ['ENOENT']);
     if (contents === undefined) return;
     run.completed++;
-    judge.read(program.name, calledNs, contents);
+    const { machine } = program;
+    judge.read(program.name, calledNs, contents, 0, () => own.machine === machine && machine.daemon.hasEnded);
     run.count(contents === null ? 'read of nothing' : 'read of contents');
   }
 
