@@ -86,10 +86,10 @@ export class RecentMap<Key, Value> {
     return oldest;
   }
 
-  /** @returns all entries of this moment, the oldest first */
-  entries(): readonly (readonly [Key, Value])[] {
+  /** @returns the entries of this moment, the oldest first, no more than so many */
+  entries(countMax = Number.POSITIVE_INFINITY): readonly (readonly [Key, Value])[] {
     const entries: (readonly [Key, Value])[] = [];
-    for (let node = this.#kept.next; node !== this.#kept; node = node.next)
+    for (let node = this.#kept.next; node !== this.#kept && entries.length < countMax; node = node.next)
       entries.push([node.key, node.value as Value]);
     return entries;
   }

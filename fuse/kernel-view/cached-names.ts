@@ -1,3 +1,4 @@
+import { RecentMap } from '../../base/recent-map.ts';
 import type { World } from '../../base/world.ts';
 import { type Place, placeKey } from '../place.ts';
 import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from './in-flight.ts';
@@ -26,7 +27,7 @@ export class CachedNames {
   readonly #current = new Map<string, CachedName>();
   readonly #byInode = new Map<number, CachedName[]>();
   /** All, the latest answered last. */
-  readonly #all = new Set<CachedName>();
+  readonly #all = new RecentMap<CachedName, null>();
 
   constructor(world: World) {
     this.#world = world;
@@ -99,15 +100,15 @@ export class CachedNames {
 
   #add(name: CachedName): void {
     this.#current.set(name.key, name);
-    this.#all.delete(name);
-    this.#all.add(name);
+    this.#all.set(name, null);
     const all = this.#byInode.get(name.inode);
     if (all === undefined) this.#byInode.set(name.inode, [name]);
     else if (!all.includes(name)) all.push(name);
   }
 
   #forgetPast(nowMs: number): void {
-    for (const name of this.#all) {
+    for (let oldest = this.#all.oldest; oldest !== undefined; oldest = this.#all.oldest) {
+      const [name] = oldest;
       if (name.untilMs >= nowMs) return;
       this.#forget(name);
     }

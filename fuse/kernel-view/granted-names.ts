@@ -1,4 +1,5 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
+import { RecentMap } from '../../base/recent-map.ts';
 import type { World } from '../../base/world.ts';
 import { type Place, placeKey } from '../place.ts';
 import { InFlight, UPTAKE_MS_MAX } from './in-flight.ts';
@@ -43,7 +44,7 @@ export class GrantedNames {
   readonly #parts: GrantedNamesParts;
   readonly #byDirectory = new Map<number, Map<string, GrantedName>>();
   /** All, the latest answered last. */
-  readonly #all = new Map<string, GrantedName>();
+  readonly #all = new RecentMap<string, GrantedName>();
   /**
    * Look-ups whose answer the kernel may not have taken up. It renews a name that it has without the directory's lock: an expiry before that
    * would have no effect. All other answers are taken up under that lock.
@@ -152,7 +153,6 @@ export class GrantedNames {
   }
 
   #add(name: GrantedName): void {
-    this.#all.delete(name.key);
     this.#all.set(name.key, name);
     const { parent } = name.place;
     const names = this.#byDirectory.get(parent) ?? new Map<string, GrantedName>();
@@ -160,9 +160,10 @@ export class GrantedNames {
   }
 
   #forgetPast(nowMs: number): void {
-    for (const [key, { place, untilMs }] of this.#all) {
+    for (let oldest = this.#all.oldest; oldest !== undefined; oldest = this.#all.oldest) {
+      const [key, { place, untilMs }] = oldest;
       if (untilMs > nowMs) return;
-      this.#all.delete(key);
+      this.#all.takeOldest();
       const names = this.#byDirectory.get(place.parent);
       names?.delete(key);
       if (names?.size === 0) this.#byDirectory.delete(place.parent);

@@ -3,6 +3,7 @@ import fsPromises from 'node:fs/promises';
 import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
+import { RecentMap } from '../../base/recent-map.ts';
 import { crc32 } from '../../checksum/crc32.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import type { ReplicaRecord, Trust } from '../../replica/record.ts';
@@ -75,7 +76,7 @@ export class DiskStore implements FileStore {
   readonly #parts: StoreParts;
   readonly #reader: ObjectReader;
   /** By id, in order of last use. */
-  readonly #files = new Map<FileId, ReplicaFile>();
+  readonly #files = new RecentMap<FileId, ReplicaFile>();
   readonly #unborn = new Set<FileId>();
   readonly #arriving = new Set<FileId>();
   /** Room that contents do not get. */
@@ -480,7 +481,6 @@ export class DiskStore implements FileStore {
     const loaded = this.#files.get(file);
     if (loaded !== undefined) {
       if (loaded.removed) return null;
-      this.#files.delete(file);
       this.#files.set(file, loaded);
       return loaded;
     }
@@ -504,9 +504,7 @@ export class DiskStore implements FileStore {
   #keep(replica: ReplicaFile): void {
     this.#files.set(replica.id, replica);
     if (this.#files.size <= FILES_LOADED_MAX) return;
-    let looks = 0;
-    for (const [file, candidate] of this.#files) {
-      if (looks++ >= EVICTION_LOOKS_MAX) return;
+    for (const [file, candidate] of this.#files.entries(EVICTION_LOOKS_MAX)) {
       if (candidate.evictable && candidate !== replica) {
         this.#files.delete(file);
         return;
@@ -516,7 +514,7 @@ export class DiskStore implements FileStore {
 
   #removedCount(): number {
     let count = 0;
-    for (const { removed } of this.#files.values()) if (removed) count++;
+    for (const [, { removed }] of this.#files.entries()) if (removed) count++;
     return count;
   }
 
@@ -526,8 +524,7 @@ export class DiskStore implements FileStore {
   }
 
   #isIdle(): boolean {
-    for (const replica of this.#files.values()) if (!replica.idle) return false;
-    return true;
+    return this.#files.entries().every(([, replica]) => replica.idle);
   }
 
   async #whenIdle(): Promise<void> {
