@@ -8,16 +8,21 @@ import type { Log } from './transport.ts';
  * Answers requests of `leasehold remount`, one after the other. Only root and the user of this process may connect: the socket
  * is in a folder that no other user can enter.
  *
+ * A mount that can have no socket goes without, and says so in its log.
+ *
  * @param path of the socket
  * @param readOnlyWhy why the mount cannot be made read-write; null where it can
  * @returns what ends it, and removes the socket
  */
-export function listenForControl(
-  path: string,
+export async function listenForControl(
+  path: Promise<string>,
   mounted: Pick<Mounted, 'remount'>,
   readOnlyWhy: string | null,
   log: Log,
-): () => void {
+): Promise<() => void> {
+  const failed = (error: unknown): void => {
+    log('warn', 'leasehold remount cannot reach this mount: it has no socket', { error: messageOf(error) });
+  };
   let last: Promise<unknown> = Promise.resolve();
   const server = createServer((connection) => {
     connection.on('error', (error) => log('debug', 'who asked has gone', { error: error.message }));
@@ -42,11 +47,9 @@ export function listenForControl(
       return { kind, message: messageOf(error) };
     }
   };
-  server.on('error', (error) => {
-    log('warn', 'the mount cannot be asked for anything: it has no socket', { path, error: error.message });
-  });
+  server.on('error', failed);
   // The end of the mount ends the process, and not that of the socket.
-  server.listen(path).unref();
+  await path.then((known) => server.listen(known).unref()).catch(failed);
   return () => server.close();
 }
 

@@ -57,8 +57,8 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
       writtenBytesMax: writtenBytesMax(),
     });
     unmountOnSignal(mounted.unmount, (error) => log('error', 'cannot unmount', { error: messageOf(error) }));
-    const socket = await controlSocketPath(directory, process.pid);
-    const endControl = listenForControl(socket, mounted, readOnlyWhy(settings), log);
+    const socket = controlSocketPath(directory, process.pid);
+    const endControl = await listenForControl(socket, mounted, readOnlyWhy(settings), log);
     sayReady({ ready: true, pid: process.pid });
     log('info', 'mounted', { volume, path, directory, limitMs: mounted.limitMs });
     await mounted.ended;
