@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdtemp, open, rmdir, stat } from 'node:fs/promises';
+import { type FileHandle, mkdtemp, open, rmdir, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -87,38 +87,42 @@ test('the kernel asks once, and again when it is told to', { skip: kernelObstacl
   });
   const path = join(directory, 'file');
   await t.test('attributes are kept, and names are looked up', async () => {
-    const handle = await open(path, 'r');
-    assert.equal((await handle.stat()).size, 3);
-    const asked = { ...file.asked };
-    for (let round = 0; round < 20; round++) assert.equal((await handle.stat()).size, 3);
-    assert.deepEqual(file.asked, asked);
-    await handle.close();
+    const asked = await opened(path, async (handle) => {
+      assert.equal((await handle.stat()).size, 3);
+      const before = { ...file.asked };
+      for (let round = 0; round < 20; round++) assert.equal((await handle.stat()).size, 3);
+      assert.deepEqual(file.asked, before);
+      return before;
+    });
     assert.equal((await stat(path)).size, 3);
     assert.deepEqual(file.asked, { ...asked, lookup: (asked.lookup ?? 0) + 1 });
   });
   await t.test('an open file shows what has changed', async () => {
-    const handle = await open(path, 'r');
-    const read = async (): Promise<string> => {
-      const { buffer, bytesRead } = await handle.read(Buffer.alloc(100), 0, 100, 0);
-      return buffer.toString('utf8', 0, bytesRead);
-    };
-    assert.equal(await read(), 'old');
-    file.contents = 'new and longer';
-    assert.equal(await read(), 'old', 'It is not asked for');
-    await mounted.invalidateInode(FILE);
-    assert.equal(await read(), 'new and longer');
-    await handle.close();
+    await opened(path, async (handle) => {
+      const read = async (): Promise<string> => {
+        const { buffer, bytesRead } = await handle.read(Buffer.alloc(100), 0, 100, 0);
+        return buffer.toString('utf8', 0, bytesRead);
+      };
+      assert.equal(await read(), 'old');
+      file.contents = 'new and longer';
+      assert.equal(await read(), 'old', 'It is not asked for');
+      await mounted.invalidateInode(FILE);
+      assert.equal(await read(), 'new and longer');
+    });
   });
   await t.test('what is mounted below stays', async () => {
     const below = join(directory, 'below');
     assert.ok((await stat(below)).isDirectory());
-    await run('mount', ['-t', 'tmpfs', 'none', below]);
     const mountedAt = async (): Promise<number> => (await stat(below)).dev;
+    await run('mount', ['-t', 'tmpfs', 'none', below]);
     const device = await mountedAt();
-    await mounted.invalidateInode(ROOT);
-    await mounted.invalidateInode(BELOW);
-    assert.equal(await mountedAt(), device);
-    await run('umount', [below]);
+    try {
+      await mounted.invalidateInode(ROOT);
+      await mounted.invalidateInode(BELOW);
+      assert.equal(await mountedAt(), device);
+    } finally {
+      await run('umount', [below]);
+    }
     assert.notEqual(await mountedAt(), device);
   });
   await t.test('what the kernel was told of, and does not know any more, is not waited for', async () => {
@@ -168,3 +172,9 @@ test('the kernel looks up a granted name once, and again when it is recalled', {
     await run('umount', [below]);
   }
 });
+
+/** Closes the file whatever happens: the mount could not end otherwise. */
+async function opened<Result>(path: string, use: (handle: FileHandle) => Promise<Result>): Promise<Result> {
+  const handle = await open(path, 'r');
+  return use(handle).finally(() => handle.close());
+}
