@@ -223,14 +223,15 @@ export class Memory {
   }
 
   /** @returns the keys of all that the change concerns */
-  #forgetOwn({ names, inodes }: OwnChange): (number | string)[] {
-    const keys: (number | string)[] = [...inodes];
+  #forgetOwn({ names, inodes }: OwnChange): ReadonlySet<number | string> {
+    const keys = new Set<number | string>(inodes);
     for (const { parent, name } of names) {
-      keys.push(parent, nameKey(parent, name));
+      keys.add(parent).add(nameKey(parent, name));
       const directory = this.#directories.get(parent);
       if (directory?.names.delete(name)) this.#names--;
-      for (const page of directory?.pages.values() ?? []) this.#names -= page.names.length;
-      directory?.pages.clear();
+      if (directory === undefined || directory.pages.size === 0) continue;
+      for (const page of directory.pages.values()) this.#names -= page.names.length;
+      directory.pages.clear();
     }
     for (const key of keys) if (typeof key === 'number') this.#attributes.delete(key);
     for (const inode of inodes) this.#before.delete(inode);
