@@ -79,7 +79,7 @@ export class ClusterClient {
     const { world, access = Access.NONE, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
     this.world = world;
     this.inodeOwner = drawSession(world);
-    this.#lockClient = { id: drawSession(world), stamp: 0, pending: new Map() };
+    this.#lockClient = { id: drawSession(world), stamp: 0, pending: new Map(), heard: new Map() };
     this.#exchanger = new Exchanger(world, options.servers, operationTimeoutMs, access);
     this.#exact = options.exact ?? false;
     this.#local = options.localReads === true ? new LocalReads(this.#exchanger) : null;

@@ -8,6 +8,7 @@ import type {
   LockHeld,
   LockKind,
   LockList,
+  LockMoment,
   LockOfClient,
   LockRenewal,
   LockRenewalBody,
@@ -50,7 +51,13 @@ export interface LockClient {
   stamp: number;
   /** Numbers of requests that are under way, by file. */
   readonly pending: Map<number, Set<number>>;
+  /** What the primaries of files have answered last, in the order of these answers. */
+  readonly heard: Map<number, LockMoment>;
 }
+
+const UNHEARD: LockMoment = { epoch: 0 };
+/** More are forgotten; the next lock on such a file may take one more question. */
+const HEARD_MAX = 10_000;
 
 /**
  * The locks of this client on one file. They are renewed at a sixth of their lease, whoever is the primary by then; to
@@ -74,8 +81,6 @@ export class FileLocks {
    * it, so that it is known wherever a lock is free for others.
    */
   #sinceStamp = 0;
-  /** Of the primary that has answered last. */
-  #epoch = 0;
   /** When locks were lost last. */
   #lostStamp = 0;
   /** By `World.bootMs`, which runs on while the machine sleeps: the servers' clocks do not wait for it. */
@@ -122,6 +127,10 @@ export class FileLocks {
         const outcome = await this.#ask(number, wish, waits ? WAIT_MS : 0, signal);
         if (outcome === 'granted') break;
         signal?.throwIfAborted();
+        if (outcome === 'outdated') {
+          request--;
+          continue;
+        }
         const isAskedAgain = waits || (outcome.code === 'busy' && request < BUSY_REQUESTS_MAX);
         if (!isAskedAgain) throw outcome;
       }
@@ -227,9 +236,9 @@ export class FileLocks {
     wish: LockHeld,
     waitMs: number,
     signal: AbortSignal | undefined,
-  ): Promise<'granted' | ServiceError> {
+  ): Promise<'granted' | 'outdated' | ServiceError> {
     const key = keyOf(wish);
-    // The first attempt has the number for its stamp; each further question is a newer message.
+    // The first question has the number for its stamp; each further one is a newer message.
     const stamp = this.#client.stamp === number ? number : ++this.#client.stamp;
     let granted: TimedAnswer<LockGrant>;
     try {
@@ -241,9 +250,10 @@ export class FileLocks {
     const { answer: grant, sentMs } = granted;
     this.notice();
     if (this.#lost.has(key)) {
-      this.#repair(wish);
+      if (grant.outdated !== true) this.#repair(wish);
       this.#assertNotLost(key);
     }
+    if (grant.outdated === true) return 'outdated';
     const untilMs = sentMs + grant.leaseMs - CLOCK_MARGIN_MS;
     // What was held before is not renewed by this: only a renewal tells that it is still there.
     const validUntilMs = this.#held.size === 0 ? untilMs : Math.min(untilMs, this.#validUntilMs);
@@ -256,7 +266,6 @@ export class FileLocks {
     this.#leaseMs = grant.leaseMs;
     this.#validUntilMs = validUntilMs;
     this.#epochsSince.add(grant.epoch);
-    this.#epoch = grant.epoch;
     if (this.#held.size === 0) this.#sinceStamp = this.#client.stamp;
     this.#held.set(key, rangesWith(this.#held.get(key) ?? [], wish));
     this.#schedule();
@@ -312,8 +321,8 @@ export class FileLocks {
     for (;;) {
       const number = this.#begin();
       try {
-        await this.#send(number, number, wish, 0);
-        return;
+        const { answer } = await this.#send(number, number, wish, 0);
+        if (answer.outdated !== true) return;
       } catch (error) {
         if (!(error instanceof ServiceError)) throw error;
         if (error.remedy === 'give-up' || this.#held.size === 0 || this.#closed) return;
@@ -404,11 +413,11 @@ export class FileLocks {
       timeoutMs: Math.max(1, this.#validUntilMs - this.#exchanger.world.bootMs()),
       attemptMs: this.#leaseMs / ATTEMPTS_PER_LEASE,
     };
-    const epoch = this.#epoch;
+    const { epoch } = this.#heard;
     let renewed: TimedAnswer<LockRenewal>;
     try {
       const what = `Cannot renew the locks on file ${this.file}`;
-      renewed = await this.#post(what, '/renew', body, limits, `&epoch=${epoch}`);
+      renewed = await this.#post(what, '/renew', body, limits);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       // A newer message came first: what this one named may have been given back since.
@@ -424,7 +433,6 @@ export class FileLocks {
       return lock !== undefined && rangesCover(this.#held.get(keyOf(lock)) ?? [], lock) ? [lock] : [];
     });
     this.#lose(gone);
-    this.#epoch = renewal.epoch;
     // Another primary takes for a claim only what was sent since its epoch began.
     if (renewal.epoch !== epoch) return renewal.epoch > epoch ? 'again' : 'failed';
     // A lock that another primary granted meanwhile is not claimed from this one: it has only its own time.
@@ -433,17 +441,40 @@ export class FileLocks {
     return 'renewed';
   }
 
-  #post<Value>(
+  get #heard(): LockMoment {
+    return this.#client.heard.get(this.file) ?? UNHEARD;
+  }
+
+  #hear({ epoch, lapses = 0 }: LockMoment): void {
+    const { heard } = this.#client;
+    heard.delete(this.file);
+    heard.set(this.file, { epoch, lapses });
+    if (heard.size <= HEARD_MAX) return;
+    for (const oldest of heard.keys()) {
+      heard.delete(oldest);
+      break;
+    }
+  }
+
+  async #post<Value extends LockMoment>(
     what: string,
     name: string,
     body: unknown,
     options: CallOptions,
-    query = '',
   ): Promise<TimedAnswer<Value>> {
     const { world } = this.#exchanger;
-    const path = `${locksPath(this.file)}${name}?since=${this.#sinceStamp}${query}`;
+    const { epoch, lapses = 0 } = this.#heard;
+    const query = `since=${this.#sinceStamp}&epoch=${epoch}&lapses=${lapses}`;
+    const path = `${locksPath(this.file)}${name}?${query}`;
     const request = postRequest(what, path, body, { files: [this.file] });
-    return this.#exchanger.askTimed(() => world.bootMs(), request, options, this.#subject);
+    const timed = await this.#exchanger.askTimed<Value>(
+      () => world.bootMs(),
+      request,
+      options,
+      this.#subject,
+    );
+    this.#hear(timed.answer);
+    return timed;
   }
 }
 

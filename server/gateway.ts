@@ -616,13 +616,13 @@ export class Gateway {
 
   /** Sets a lock at the file's primary, or gives it back. */
   async lock(file: FileId, order: LockOrder, options: CallOptions = {}): Promise<LockGrant> {
-    const { since, ...body } = order;
+    const { since, heard, ...body } = order;
     return this.#fileCall(
       file,
       `lock file ${file}`,
       () => this.services.files.lock(file, order, options.holder ?? null),
       // Servers believe each other for whom a request is.
-      jsonRequest(`/v1/data/${file}/locks${queryText({ holder: options.holder, since })}`, body),
+      jsonRequest(`/v1/data/${file}/locks${queryText({ holder: options.holder, since, ...heard })}`, body),
       options,
     );
   }

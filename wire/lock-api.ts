@@ -91,8 +91,22 @@ interface SinceField {
   readonly since?: number;
 }
 
+/** What a primary says of its epoch in each answer, and its client in each message. */
+export interface LockMoment {
+  readonly epoch: number;
+  /** How often locks of a client, or what was known of one, have ended with their lease in this epoch; absent from servers of earlier releases. */
+  readonly lapses?: number;
+}
+
 /** A lock is asked for, or given back. */
-export interface LockOrder extends LockBody, SinceField {}
+export interface LockOrder extends LockBody, SinceField {
+  /**
+   * What the client has heard last from the file's primary; epoch 0 before it heard from any. Where the primary has changed since, or the
+   * client's time was over, no lock is set: the request may be late, and its client not know of it any more. In the query, as
+   * `since`; absent from clients of earlier releases.
+   */
+  readonly heard?: LockMoment;
+}
 
 export const LockRenewalBody = Type.Object(
   { ...MomentFields, locks: Type.Array(WireLock, { maxItems: LOCKS_PER_CLIENT_MAX }) },
@@ -110,9 +124,10 @@ export interface LockClaim extends LockRenewalBody, SinceField {
 }
 
 /** The lock is set, or given back. */
-export interface LockGrant {
+export interface LockGrant extends LockMoment {
   readonly primary: string;
-  readonly epoch: number;
+  /** Nothing was set, since the request is of an earlier moment than this. The client asks again if it still wants the lock. */
+  readonly outdated?: true;
   /** A client that does not renew for this long has its locks no more; it counts from before it asked. */
   readonly leaseMs: number;
 }

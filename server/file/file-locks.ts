@@ -114,6 +114,7 @@ export class FileLocks {
     const waitMaxMs = Math.min(operationTimeoutMs * WAIT_PART_MAX, lockLeaseMs / WAITS_PER_LEASE);
     const deadlineMs = clock.nowMs() + Math.min(body.waitMs, waitMaxMs);
     let book = this.#present(driver);
+    if (this.#isOutdated(book, body)) return { ...this.#grant(book), outdated: true };
     this.#admit(book, body, holder);
     const wish = wishOf(body);
     if (wish.type === 'unlock') {
@@ -126,6 +127,7 @@ export class FileLocks {
       await this.#graceEnd(book, waitMaxMs);
       book = this.#present(driver);
       if (clock.nowMs() < book.graceUntilMs) throw this.#inGrace(driver.file, book, body.waitMs > 0);
+      if (this.#isOutdated(book, body)) return { ...this.#grant(book), outdated: true };
       this.#admit(book, body, holder);
     }
     return this.#lockNow(driver, book, body, wish, deadlineMs);
@@ -203,6 +205,17 @@ export class FileLocks {
       waiting: book.waiting.size,
       graceMs: Math.max(0, Math.ceil(book.graceUntilMs - this.#parts.clock.nowMs())),
     };
+  }
+
+  /**
+   * Whether the client may have given the request up without the stamps showing it: they are forgotten with the epoch and with the client. An unlock
+   * needs no such rule: a lock that is newer than it came with a newer stamp, which is known for as long as the lock is.
+   */
+  #isOutdated(book: Book, { client, type, heard }: LockOrder): boolean {
+    if (heard === undefined || type === 'unlock') return false;
+    const { epoch, lapses = 0 } = heard;
+    const isOfEpoch = epoch === book.epoch.counter || (epoch === 0 && book.isFirst);
+    return !isOfEpoch || lapses < (book.clients.get(client)?.lapses ?? book.lapses);
   }
 
   async #lockNow(
@@ -315,7 +328,8 @@ export class FileLocks {
       const sinceStamp = Math.max(known?.sinceStamp ?? 0, since);
       const locksUntilMs = known?.locksUntilMs ?? aliveUntilMs;
       const pending = new Set(message.pending);
-      book.clients.set(client, { holder, aliveUntilMs, locksUntilMs, sinceStamp, stamp, pending });
+      const lapses = known?.lapses ?? book.lapses;
+      book.clients.set(client, { holder, aliveUntilMs, locksUntilMs, sinceStamp, stamp, pending, lapses });
       for (const [place, waiting] of book.waiting) {
         const isOver = waiting.number < stamp && !message.pending.includes(waiting.number);
         if (waiting.client === client && isOver && waiting.number !== number) this.#leave(book, place);
@@ -354,12 +368,16 @@ export class FileLocks {
     for (const [place, waiting] of book.waiting) if (waiting.keptUntilMs <= nowMs) this.#leave(book, place);
     for (const [client, known] of book.clients) {
       if (nowMs < known.aliveUntilMs) {
-        if (nowMs >= known.locksUntilMs && book.table.has(client)) book.table.removeLocks(client);
+        if (nowMs >= known.locksUntilMs && book.table.has(client)) {
+          book.table.removeLocks(client);
+          known.lapses = ++book.lapses;
+        }
         continue;
       }
       for (const [place, waiting] of book.waiting) if (waiting.client === client) this.#leave(book, place);
       book.table.remove(client);
       book.clients.delete(client);
+      book.lapses++;
     }
     this.#wake(driver, book);
     this.#schedule(driver, book);
@@ -410,13 +428,16 @@ export class FileLocks {
     this.#former.delete(file);
     // No two epochs that were led have one counter, so nobody else led in between.
     const isNext = former !== undefined && former.counter + 1 === epoch.counter;
-    const needsNoGrace = driver.isFirstLed || isNext || wasBorneOnly(driver, this.#parts.store);
+    const isFirst = driver.isFirstLed || wasBorneOnly(driver, this.#parts.store);
+    const needsNoGrace = isFirst || isNext;
     const stopListening = driver.onRole(() => {
       if (!this.#isPresent(driver, book)) this.#end(driver, book);
     });
     const clients = new Map<number, Client>();
     const book: Book = {
       epoch,
+      isFirst,
+      lapses: 0,
       table: new LockTable((client, more) => {
         const known = clients.get(client);
         // Its first lock lasts from when it was asked for.
@@ -446,10 +467,10 @@ export class FileLocks {
         const holder = holderOf(lock.client, null);
         const untilMs = nowMs + this.#spanMs;
         const ends = { aliveUntilMs: untilMs, locksUntilMs: untilMs };
-        clients.set(lock.client, { holder, ...ends, sinceStamp: 0, stamp: 0, pending: new Set() });
+        clients.set(lock.client, { holder, ...ends, sinceStamp: 0, stamp: 0, pending: new Set(), lapses: 0 });
         book.table.set(lock);
       }
-      for (const [client, known] of clients) known.sinceStamp = former.sinceStamps.get(client) ?? 0;
+      for (const [client, known] of clients) Object.assign(known, former.clients.get(client));
     }
     this.#books.set(driver, book);
     this.#schedule(driver, book);
@@ -468,8 +489,13 @@ export class FileLocks {
     if (!held.own || held.remainingMs <= 0 || clock.nowMs() < book.graceUntilMs) return;
     const { counter } = book.epoch;
     const locks = book.table.list();
-    const sinceStamps = new Map([...book.clients].map(([client, { sinceStamp }]) => [client, sinceStamp]));
-    if (locks.length > 0) this.#former.set(driver.file, { counter, locks, sinceStamps });
+    const clients = new Map(
+      [...book.clients].map(([client, { sinceStamp, stamp, pending }]) => [
+        client,
+        { sinceStamp, stamp, pending },
+      ]),
+    );
+    if (locks.length > 0) this.#former.set(driver.file, { counter, locks, clients });
     else this.endedUnlocked(driver, counter);
   }
 
@@ -484,7 +510,8 @@ export class FileLocks {
   }
 
   #grant(book: Book): LockGrant {
-    return { primary: this.#parts.self, epoch: book.epoch.counter, leaseMs: this.#parts.lockLeaseMs };
+    const { self, lockLeaseMs } = this.#parts;
+    return { primary: self, epoch: book.epoch.counter, lapses: book.lapses, leaseMs: lockLeaseMs };
   }
 
   #deposed(driver: ReplicaDriver): ServiceError {
@@ -501,5 +528,5 @@ export class FileLocks {
 
 /** An epoch that ended without locks. */
 function unlocked(counter: number): Former {
-  return { counter, locks: [], sinceStamps: new Map() };
+  return { counter, locks: [], clients: new Map() };
 }

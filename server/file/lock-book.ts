@@ -28,6 +28,8 @@ export interface Client {
   /** The newest message, and what of the ones before is not over. */
   stamp: number;
   pending: ReadonlySet<number>;
+  /** `Book.lapses` when its locks ended last with their lease, or when it was new here: what it asked for before is late. */
+  lapses: number;
 }
 
 /** A request that waits for its lock. */
@@ -43,6 +45,10 @@ export interface Waiting {
 /** What the primary of one epoch knows of its file's locks. */
 export interface Book {
   readonly epoch: Epoch;
+  /** No primary had the file before: nothing was sent to one. */
+  readonly isFirst: boolean;
+  /** How often locks of a client, or what was known of one, have ended with their lease. */
+  lapses: number;
   readonly table: LockTable;
   readonly clients: Map<number, Client>;
   /** By place in the table. */
@@ -59,8 +65,8 @@ export interface Book {
 export interface Former {
   readonly counter: number;
   readonly locks: readonly LockOfClient[];
-  /** `Client.sinceStamp` of those who have them. */
-  readonly sinceStamps: ReadonlyMap<number, number>;
+  /** What was known of those who have them. */
+  readonly clients: ReadonlyMap<number, Pick<Client, 'sinceStamp' | 'stamp' | 'pending'>>;
 }
 
 /** Where clients do not identify themselves, each counts by itself. */

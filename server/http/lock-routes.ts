@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { FileId } from '../../base/ids.ts';
 import { HEADER_EPOCH, HEADER_PRIMARY } from '../../wire/http-api.ts';
-import { LockBody, type LockList, LockRenewalBody } from '../../wire/lock-api.ts';
+import { LockBody, type LockList, type LockOrder, LockRenewalBody } from '../../wire/lock-api.ts';
 import type { Gateway } from '../gateway.ts';
 import type { CallOptions } from '../router.ts';
 import { bodyReader } from './body.ts';
@@ -20,7 +20,7 @@ export function lockRoutes(app: FastifyInstance, gateway: Gateway): void {
 
   app.post('/v1/data/:file/locks', WRITE, async (request, reply) => {
     const file = fileOf(request);
-    const order = { ...lockBody(request), ...sinceOf(request) };
+    const order = { ...lockBody(request), ...sinceOf(request), ...heardOf(request) };
     return answer(reply, await gateway.lock(file, order, optionsOf(request)));
   });
 
@@ -46,6 +46,12 @@ function answer<Answer extends { readonly primary: string; readonly epoch: numbe
 function sinceOf({ query }: FastifyRequest): { readonly since?: number } {
   const { since } = query as Readonly<Record<string, unknown>>;
   return since === undefined ? {} : { since: integerOf(since, 'since') };
+}
+
+function heardOf({ query }: FastifyRequest): Pick<LockOrder, 'heard'> {
+  const { epoch, lapses = '0' } = query as Readonly<Record<string, unknown>>;
+  if (epoch === undefined) return {};
+  return { heard: { epoch: integerOf(epoch, 'epoch'), lapses: integerOf(lapses, 'lapses') } };
 }
 
 /** Locks count for whoever has shown a token. A server says for whom it asks. */

@@ -23,7 +23,7 @@ class Primary {
   receivedMs = 0;
   epoch = 1;
   leaseMs = LEASE_MS;
-  onLock: (body: LockBody) => Promise<Answer> = async () => ({ body: this.grant() });
+  onLock: (body: LockBody, url: string) => Promise<Answer> = async () => ({ body: this.grant() });
   onRenewal: (body: LockRenewalBody) => Promise<Answer> = async () => ({ body: this.renewal() });
   onChange: (url: string) => Promise<Answer> = never;
   readonly client: ClusterClient;
@@ -75,7 +75,7 @@ class Primary {
     if (url.includes('/locks?since=')) {
       const body = JSON.parse(text) as LockBody;
       this.locks.push(body);
-      return this.onLock(body);
+      return this.onLock(body, url);
     }
     if (url.includes('&under=')) return this.onChange(url);
     if (url.includes('/renew?since=')) {
@@ -190,6 +190,23 @@ test('who waits asks again until it gets the lock, under the same number', async
   await locks.lock(LOCK, true);
   assert.equal(new Set(primary.locks.map(({ number }) => number)).size, 1);
   assert.equal(primary.locks.length, 3);
+});
+
+test('a lock that a new primary did not set is asked for again, in its epoch', async (t) => {
+  const primary = await Primary.start(t);
+  const locks = primary.open();
+  primary.epoch = 7;
+  const named: (string | null)[] = [];
+  primary.onLock = async (_body, url) => {
+    named.push(new URL(url, 'http://s1').searchParams.get('epoch'));
+    return { body: { ...primary.grant(), ...(named.length < 2 && { outdated: true }) } };
+  };
+  await locks.lock(LOCK, false);
+  assert.deepEqual(named, ['0', '7']);
+  assert.equal(new Set(primary.locks.map(({ number }) => number)).size, 1);
+  // Who opens the file again knows its primary.
+  await primary.open().lock({ ...LOCK, owner: 'p' }, false);
+  assert.deepEqual(named, ['0', '7', '7']);
 });
 
 test('who does not wait outlasts the time in which locks are claimed, and no refusal', async (t) => {

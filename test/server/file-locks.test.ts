@@ -272,6 +272,39 @@ test('locks that a primary left when it ended in good order can be claimed from 
   assert.deepEqual((await holder.renew(b)).lost, []);
 });
 
+test('an unlock that is over gives back no newer lock, also where its primary ended and leads again', async (t) => {
+  const { a, holder, other } = await locked(t);
+  const late = holder.body({ type: 'unlock' });
+  await holder.lock(a);
+  await giveBack(a);
+  await atPrimary(() => a.files.lead(FILE));
+  await assert.rejects(a.files.lock(FILE, late), refused('locked'));
+  await assert.rejects(other.lock(a), refused('locked'));
+  assert.deepEqual((await holder.renew(a)).lost, []);
+});
+
+test('a request that was sent before its client was forgotten, or by one that knows no primary, sets no lock', async (t) => {
+  const { a, b, holder, other } = await locked(t);
+  const { epoch, lapses } = await holder.lock(a);
+  const late = { ...holder.body({}), heard: { epoch, lapses: lapses ?? 0 } };
+  await delay(1.2 * LOCK_LEASE_MS);
+  const told = await a.files.lock(FILE, late);
+  assert.equal(told.outdated, true);
+  await other.lock(a);
+  await other.lock(a, { type: 'unlock' });
+  await giveBack(a);
+  await atPrimary(() => b.files.lead(FILE));
+  for (const heard of [told, { epoch: 0 }]) {
+    const answer = await b.files.lock(FILE, { ...holder.body({}), heard });
+    assert.equal(answer.outdated, true);
+    assert.notEqual(answer.epoch, told.epoch);
+  }
+  const { outdated, ...moment } = await b.files.lock(FILE, { ...holder.body({}), heard: { epoch: 0 } });
+  assert.equal(outdated, true);
+  assert.equal((await b.files.lock(FILE, { ...holder.body({}), heard: moment })).outdated, undefined);
+  await assert.rejects(other.lock(b), refused('locked'));
+});
+
 test('that a primary left no locks says nothing once another one has led', async (t) => {
   const { cluster, servers } = await started(t);
   const [a, b, c] = servers;
