@@ -14,14 +14,17 @@ const { O_CREAT, O_EXCL, O_WRONLY } = constants;
 
 type Call = 'open' | 'ftruncate' | 'close';
 
-/** @returns violations of a program that truncates a file, where this call fails with EEXIST */
-async function violationsOf(failing: Call, flags: number): Promise<string[]> {
+/** @returns violations of a program that truncates a file, where this call fails with EEXIST, and `fstat` of another descriptor with ESTALE */
+async function violationsOf(failing: Call, flags: number, isKept = false): Promise<string[]> {
   const violations: string[] = [];
   const call = (name: Call) => async () => {
     if (name === failing) throw new KernelError('EEXIST');
     return 3;
   };
-  const process = { open: call('open'), ftruncate: call('ftruncate'), close: call('close') };
+  const fstat = async () => {
+    throw new KernelError('ESTALE');
+  };
+  const process = { open: call('open'), ftruncate: call('ftruncate'), close: call('close'), fstat };
   const run = {
     ...{
       history: [],
@@ -40,7 +43,7 @@ async function violationsOf(failing: Call, flags: number): Promise<string[]> {
     new Prng(1),
     run as unknown as Run,
     process as unknown as Process,
-    {} as SimulatedMachine,
+    { dropped: new Set() } as unknown as SimulatedMachine,
     new Map(),
   );
   await program.operation('truncate', 'file/vol1/f', { size: 4 }, {}, () =>
@@ -49,13 +52,19 @@ async function violationsOf(failing: Call, flags: number): Promise<string[]> {
       return null;
     }),
   );
-  assert.equal(run.unknown, 1);
+  if (isKept) await program.operation('size', 'file/vol1/f', null, {}, () => program.sizeOf('/f', 4));
+  assert.equal(run.unknown, isKept ? 2 : 1);
   return violations;
 }
 
 test('calls on a new file, and its close, may fail because another client has made the name', async () => {
   assert.deepEqual(await violationsOf('ftruncate', O_CREAT), []);
   assert.deepEqual(await violationsOf('close', O_CREAT), []);
+});
+
+test('the cluster knows no file of its number then, and only then', async () => {
+  assert.deepEqual(await violationsOf('close', O_CREAT, true), []);
+  assert.equal((await violationsOf('close', O_CREAT | O_EXCL, true)).length, 2);
 });
 
 test('an open that does not demand a new file, and calls on one that was made exclusively, do not fail so', async () => {

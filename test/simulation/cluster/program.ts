@@ -33,8 +33,8 @@ const UNKNOWN_ERRNOS: ReadonlySet<string> = new Set([
  * descriptor fail.
  */
 class DroppedFileError extends KernelError {
-  constructor() {
-    super('EEXIST', 'The new file was dropped: another client has made the name');
+  constructor(errno: 'EEXIST' | 'ESTALE') {
+    super(errno, 'The new file was dropped: another client has made the name');
   }
 }
 
@@ -218,7 +218,9 @@ export class MountProgram extends Program {
     const mayBeDropped = (flags & constants.O_CREAT) !== 0 && (flags & constants.O_EXCL) === 0;
     const failed = (error: unknown): unknown => {
       const isDropped = mayBeDropped && error instanceof KernelError && error.errno === 'EEXIST';
-      return isDropped ? new DroppedFileError() : error;
+      if (!isDropped) return error;
+      this.machine.dropped.add(path);
+      return new DroppedFileError('EEXIST');
     };
     let value: Value;
     try {
@@ -231,6 +233,16 @@ export class MountProgram extends Program {
       throw failed(error);
     });
     return value;
+  }
+
+  /** @returns the size of a file that stays open. Where the mount has dropped the file, the cluster knows none of its number. */
+  async sizeOf(path: string, file: number): Promise<number> {
+    try {
+      return (await this.process.fstat(file)).sizeBytes;
+    } catch (error) {
+      const isStale = error instanceof KernelError && error.errno === 'ESTALE';
+      throw isStale && this.machine.dropped.has(path) ? new DroppedFileError('ESTALE') : error;
+    }
   }
 
   protected codeOf(error: unknown): { readonly code: string; readonly isSurprise: boolean } {

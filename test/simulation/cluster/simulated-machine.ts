@@ -44,6 +44,8 @@ export class SimulatedMachine {
   hasEnded = false;
   /** When it was unmounted in good order, and all that was acknowledged was stored: nanoseconds of true time. */
   unmountedNs = Number.POSITIVE_INFINITY;
+  /** Paths of new files that the mount has dropped, as programs have learned. */
+  readonly dropped = new Set<string>();
   /** Each caller runs so long after its reply, in milliseconds; null: now and then a little later, by the seed. */
   wakesAfterMs: number | null = null;
   #mount: ClusterMount | null = null;

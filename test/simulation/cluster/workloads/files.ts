@@ -221,7 +221,7 @@ async function mountTurn(program: MountProgram, kept: Map<SharedFile, number>): 
       size: async () => {
         const fd = kept.get(file) ?? (await process.open(path, O_RDONLY | O_CREAT));
         kept.set(file, fd);
-        return (await process.fstat(fd)).sizeBytes;
+        return program.sizeOf(path, fd);
       },
       write: (off, data) => changed(0, (fd) => process.pwrite(fd, data, off)),
       append: (data) => changed(O_APPEND, (fd) => process.write(fd, data)),
