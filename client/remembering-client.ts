@@ -21,7 +21,7 @@ export interface RememberingClientOptions extends ClusterClientOptions {
   readonly forgotten?: (inodes: readonly number[]) => Promise<void>;
   /**
    * Nobody who asks here is told any more by what was made of answers about these inodes, when it resolves: this client changes
-   * them then, and is not called back for that.
+   * them then, and is not called back for that. Called again for directories when the outcome is known.
    */
   readonly changing?: (inodes: readonly number[]) => Promise<void>;
   /** Resolves when nothing that was made of answers about these inodes has an earlier access time. */
@@ -191,6 +191,8 @@ export class RememberingClient extends ClusterClient {
       const { session } = this.#session;
       const granted = session !== null && grant?.granted === session ? grant.attributes : null;
       this.#memory.changed(change, begunAt, outcome, granted);
+      const parents = new Set(change.names.map(({ parent }) => parent));
+      if (parents.size > 0) await this.#changing([...parents]);
     }
   }
 

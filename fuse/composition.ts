@@ -99,6 +99,7 @@ export async function mountCluster(
       : withPendingNames(world, whole, delegated, { cache, pending }, log, {
           streakMs: isAheadOfCluster(settings.cache) ? UNLINK_STREAK_MS : 0,
           waitMsMax: clientOptions.operationTimeoutMs,
+          changed: (directories) => mounted?.dropAttributes(directories) ?? Promise.resolve(),
           late: (error) => {
             hasDropped = true;
             void reportLate(client, error, log);

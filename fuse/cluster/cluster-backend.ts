@@ -114,6 +114,7 @@ export function clusterBackend(
     },
     isAway: () => reach.isAway,
     isChanging: () => false,
+    delegatedMs: () => 0,
     findsNumbers,
     byNumber,
     async lookup(parent, name) {

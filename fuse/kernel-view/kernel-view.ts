@@ -2,6 +2,7 @@ import type { World } from '../../base/world.ts';
 import { type Answered, contentsName, type KernelCache } from '../answered.ts';
 import type { Place } from '../place.ts';
 import type { AbsentLists } from './absent-lists.ts';
+import { AttributeAskers } from './attribute-askers.ts';
 import { CachedContents } from './cached-contents.ts';
 import { CachedNames } from './cached-names.ts';
 import { GrantedNames } from './granted-names.ts';
@@ -56,6 +57,7 @@ export class InodeView {
   readonly #absent: AbsentLists | null;
   readonly #contents: CachedContents<number>;
   readonly #inFlight: InFlight;
+  readonly #askers: AttributeAskers;
   /** Null where names end with their time alone. */
   readonly #granted: GrantedNames | null;
   #canExpire = true;
@@ -78,6 +80,7 @@ export class InodeView {
     this.#absent = absent;
     this.#contents = new CachedContents(nowMs, false);
     this.#inFlight = new InFlight(nowMs);
+    this.#askers = new AttributeAskers(nowMs);
   }
 
   /** The kernel knows no expiry of names: under grants it caches none. */
@@ -110,6 +113,7 @@ export class InodeView {
     this.#note(attributes, times.attributesMs, caller);
     this.#noteAbsent(attributes, times);
     if (place !== undefined && times.attributesMs > 0) this.#inFlight.answered(inode);
+    if (times.attributesMs > 0 && attributes.kind === 'directory') this.#askers.answered(inode, caller);
     put(times);
     const isLate = this.#nowMs() - beganMs > UPTAKE_SLACK_MS;
     if (times.attributesMs > 0 && isLate) void this.#notices.drop(inode);
@@ -133,6 +137,7 @@ export class InodeView {
     const times = this.#times(attributes, place, false);
     this.#note(attributes, times.attributesMs, 0);
     this.#noteAbsent(attributes, times);
+    if (times.attributesMs > 0 && attributes.kind === 'directory') this.#askers.answered(attributes.inode, 0);
     this.#page.push({ inode: attributes.inode, place, times });
     return times;
   }
@@ -166,6 +171,15 @@ export class InodeView {
     await this.#notices.drop(inode);
     // Who comes meanwhile waits for the same.
     this.#contents.dropped(inode, cached);
+  }
+
+  /**
+   * A thread has changed a name, and is about to be answered: the kernel drops the attributes of the directory then. Resolves when it takes up no
+   * answer to another thread that is of before the change. With `ttl` one is as old as it may be.
+   */
+  async changedName(directory: number, thread: number): Promise<void> {
+    if (this.#granted !== null && this.#askers.hasOther(directory, thread))
+      await this.dropAttributes(directory);
   }
 
   /** @see CachedContents.opened */

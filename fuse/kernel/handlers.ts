@@ -57,7 +57,7 @@ export function handlersOf(
       answers.entry(asked, name, () => calls.link(numbers.inode(of), asked.inode, name, asked.header.pid));
     },
     unlink: (asked) =>
-      answers.done(asked, () => calls.unlink(asked.inode, asked.request.name, asked.header.uid)),
+      answers.changedName(asked, () => calls.unlink(asked.inode, asked.request.name, asked.header.uid)),
     'remove-directory': (asked) =>
       answers.done(asked, () => calls.removeDirectory(asked.inode, asked.request.name)),
     rename(asked) {

@@ -63,6 +63,15 @@ export class RequestAnswers {
     this.#numbers = numbers;
   }
 
+  /** As `done`, of a change that may be answered before the cluster has it. */
+  changedName(asked: Asked, change: () => Promise<unknown>): void {
+    const { header, inode } = asked;
+    this.done(asked, async () => {
+      await change();
+      await this.#view.changedName(inode, header.pid);
+    });
+  }
+
   done({ header, request }: Asked, ask: () => Promise<unknown>, abort?: AbortController): void {
     this.#answers.answer(header, request, ask, () => this.#reply.done(header.unique), undefined, abort);
   }

@@ -23,15 +23,19 @@ export function ttlPolicy(cache: MetadataCache, ttlMs: number): TtlPolicy {
  * Answers are valid until a recall, as long as the session lasts.
  *
  * @param grantedMs how long attributes are valid without a recall
- * @param backend knows how long names are valid without a recall, and which directories this mount is about to change: no recall comes for that
+ * @param backend knows how long names are valid without a recall, and which directories this mount is about to change: no recall comes for that.
+ *   Those that only this mount changes the kernel caches for the few requests of one system call, and drops at each change
  */
 export function leasesPolicy(
   grantedMs: (attributes: Answered) => number,
-  backend: Pick<FileSystemBackend, 'isChanging' | 'nameGrantedMs' | 'isGranted'>,
+  backend: Pick<FileSystemBackend, 'isChanging' | 'nameGrantedMs' | 'isGranted' | 'delegatedMs'>,
 ): KernelCache {
   return {
     attributesMs: 0,
-    validMs: (attributes) => (backend.isChanging(attributes.inode) ? 0 : grantedMs(attributes)),
+    validMs(attributes) {
+      const forMs = backend.isChanging(attributes.inode) ? 0 : grantedMs(attributes);
+      return forMs > 0 || attributes.kind !== 'directory' ? forMs : backend.delegatedMs(attributes);
+    },
     nameValidMs: (parent, name, inode) => backend.nameGrantedMs(parent, name, inode),
     isGranted: (directory) => backend.isGranted(directory),
   };

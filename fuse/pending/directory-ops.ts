@@ -37,6 +37,8 @@ export interface DirectoryParts extends PendingState {
   readonly log: Log;
   /** An acknowledged operation was dropped. */
   readonly late: (error: LateError) => void;
+  /** @see UnlinkOptions.changed */
+  readonly changed: (directories: readonly number[]) => Promise<void>;
 }
 
 /**
@@ -53,7 +55,7 @@ export class DirectoryOps {
   readonly #delegations: DelegatedDirectories;
 
   constructor(parts: DirectoryParts, { streakMs = 0, waitMsMax = WAIT_MS_MAX }: UnlinkOptions) {
-    const { world, backend, delegation, cache, pending, log, late } = parts;
+    const { world, backend, delegation, cache, pending, log, late, changed } = parts;
     this.#parts = parts;
     this.#delegations = cache.delegations;
     this.files = new UncommittedFiles(world, pending, log);
@@ -70,6 +72,7 @@ export class DirectoryOps {
           log('warn', 'a file that was removed is still there', facts);
           late({ operation: 'unlink', directory, name, error });
         },
+        changed,
       },
       waitMsMax,
     );

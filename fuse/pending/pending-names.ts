@@ -11,6 +11,14 @@ import { NewFiles } from './new-files.ts';
 import { FLUSH_ALL } from './pending-ops.ts';
 import type { UnlinkOptions } from './unlinks.ts';
 
+/** The kernel looks a name up, and asks for the attributes of its directory once more before it changes the name. */
+const DELEGATED_MS_MAX = 50;
+
+/** Whether both are of one moment: every change changes a time. */
+function hasTimesOf(one: Attributes, other: Attributes | undefined): boolean {
+  return other?.changedNs === one.changedNs && other.accessedNs === one.accessedNs;
+}
+
 function named(attributes: Attributes): NameState[] {
   return [namedInode(attributes)];
 }
@@ -27,9 +35,9 @@ export function withPendingNames(
   log: Log,
   options: UnlinkOptions = {},
 ): FileSystemBackend {
-  const { late = () => undefined } = options;
+  const { late = () => undefined, changed = () => Promise.resolve() } = options;
   const { delegations } = state.cache;
-  const parts: DirectoryParts = { ...state, world, backend, delegation, log, late };
+  const parts: DirectoryParts = { ...state, world, backend, delegation, log, late, changed };
   const ops = new DirectoryOps(parts, options);
   const newFiles = new NewFiles(parts, ops);
   const unlinks = new AsyncUnlinks(parts, ops);
@@ -41,6 +49,10 @@ export function withPendingNames(
       delegations.linked(inode);
       return ops.changing([place], () => link(inode, parent, name), named);
     };
+  const grantedAttributes: FileSystemBackend['grantedAttributes'] = (inode) => {
+    const attributes = ops.files.of(inode) === undefined ? backend.grantedAttributes(inode) : undefined;
+    return attributes && ops.afterUnlinks(attributes);
+  };
   return {
     ...backend,
     async stop() {
@@ -60,10 +72,12 @@ export function withPendingNames(
       const attributes = ops.isPendingAt({ parent, name }) ? undefined : backend.granted(parent, name);
       return attributes === undefined || ops.isPendingOf(attributes.inode) ? undefined : attributes;
     },
-    grantedAttributes(inode) {
-      const attributes = ops.files.of(inode) === undefined ? backend.grantedAttributes(inode) : undefined;
-      return attributes && ops.afterUnlinks(attributes);
-    },
+    grantedAttributes,
+    // An answer of before the latest change of this mount is not to be cached.
+    delegatedMs: (attributes) =>
+      hasTimesOf(attributes, grantedAttributes(attributes.inode))
+        ? Math.min(DELEGATED_MS_MAX, delegation.delegatedMs(attributes.inode))
+        : 0,
     nameGrantedMs(parent, name, inode) {
       const place = { parent, name };
       if (!ops.isPendingAt(place)) return backend.nameGrantedMs(parent, name, inode);

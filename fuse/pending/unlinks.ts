@@ -39,6 +39,8 @@ export interface UnlinkOptions {
   /** How long a call waits for removals of before, in milliseconds. */
   readonly waitMsMax?: number;
   readonly late?: (error: LateError) => void;
+  /** Resolves when the kernel caches no attributes of these directories: the outcome of acknowledged changes in them is known. */
+  readonly changed?: (directories: readonly number[]) => Promise<void>;
 }
 
 export interface UnlinkEvents {
@@ -46,6 +48,8 @@ export interface UnlinkEvents {
   removed(name: UnlinkedName, atNs: string | null): void;
   /** It was acknowledged and dropped: the file has its name still, or that is not known. */
   failed(name: UnlinkedName, error: unknown): void;
+  /** The outcome of unlinks in these directories is known. What waits for them goes on when it resolves. */
+  changed(directories: readonly number[]): Promise<void>;
 }
 
 /**
@@ -210,8 +214,9 @@ export class Unlinks implements PendingKind {
         this.#errors.set({ kind: 'directory', inode: pending.parent }, outcome.error);
         this.#events.failed(pending, outcome.error);
       } else this.#events.removed(pending, outcome.kind === 'removed' ? atNs : null);
-      pending.end();
     }
+    await this.#events.changed([...new Set(batch.map(({ parent }) => parent))]);
+    for (const { end } of batch) end();
     this.#budget.release(0, batch.length);
   }
 

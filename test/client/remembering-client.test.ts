@@ -172,7 +172,7 @@ test('nobody here believes any more what this client asks to be changed', async 
   await client.bear('s1', [BIRTH], delegations.asOwner([DIRECTORY]));
   assert.deepEqual(changes, [
     ...['of 77 nothing is believed', 'set-attributes'],
-    ...[`of ${DIRECTORY} nothing is believed`, 'births'],
+    ...[`of ${DIRECTORY} nothing is believed`, 'births', `of ${DIRECTORY} nothing is believed`],
   ]);
 });
 

@@ -427,6 +427,25 @@ test('a mount with leases answers for a directory with pending unlinks itself, a
   assert.equal(backend.isChanging(directory), false);
 });
 
+test('the kernel caches a delegated directory as it is after the latest unlink', async (t) => {
+  const { made, row, hold, births, cluster, memory, backend, directory, unlink } = await started(t);
+  await made('a', 'b');
+  await row();
+  const granted = await memory.attributes(directory);
+  Object.assign(cluster, { caches: true, grantedAttributes: () => granted });
+  const remove = hold(births, 'unlink');
+  await unlink('a');
+  const after = await backend.attributes(directory);
+  assert.ok(backend.delegatedMs(after) > 0);
+  assert.equal(backend.delegatedMs(granted), 0, 'It is of before the unlink');
+  Object.assign(cluster, { grantedAttributes: () => undefined });
+  assert.equal(backend.delegatedMs(after), 0, 'What it is now is not known');
+  Object.assign(cluster, { grantedAttributes: () => granted });
+  births.end();
+  assert.equal(backend.delegatedMs(after), 0, 'Others may change it');
+  remove();
+});
+
 test('a mount with leases answers nothing by grant of a file whose unlink is pending', async (t) => {
   const { made, row, hold, births, cluster, memory, backend, directory, unlink } = await started(t);
   await made('a', 'b');

@@ -91,6 +91,10 @@ export class MemoryBackend implements FileSystemBackend {
     return undefined;
   }
 
+  delegatedMs(): number {
+    return 0;
+  }
+
   grantedAttributes(): undefined {
     return undefined;
   }

@@ -451,7 +451,11 @@ test('the end of a mount waits for removals as long as a call may, and drops the
 });
 
 /** Unlinks, and what the cluster was asked; it answers once the function is called. */
-function begun(refused: readonly string[] = [], atNs: string | null = null) {
+function begun(
+  refused: readonly string[] = [],
+  atNs: string | null = null,
+  changed: (directories: readonly number[]) => Promise<void> = () => Promise.resolve(),
+) {
   const requests: { readonly names: readonly UnlinkedName[]; readonly uid: number | undefined }[] = [];
   const { promise, resolve: answer } = Promise.withResolvers<void>();
   const removals = new Unlinks(
@@ -468,7 +472,7 @@ function begun(refused: readonly string[] = [], atNs: string | null = null) {
         return { outcomes: removed.map(({ name }) => outcome(name)), atNs };
       },
     },
-    { removed: () => undefined, failed: () => undefined },
+    { removed: () => undefined, failed: () => undefined, changed },
     60_000,
   );
   const add = (parent: number, name: string, { inode = parent, uid = 0, session = 1 } = {}) => {
@@ -516,4 +520,23 @@ test('the time of a removal is by the clock of whoever has answered before', asy
   await removals.flush({ kind: 'all' });
   assert.ok(BigInt(add(1, 'b')) >= aheadNs);
   await removals.flush({ kind: 'all' });
+});
+
+test('who waits for removals goes on when the kernel has no times of before any more', async () => {
+  const { promise: dropped, resolve: drop } = Promise.withResolvers<void>();
+  const told: (readonly number[])[] = [];
+  const { removals, add, answer } = begun([], null, (directories) => {
+    told.push(directories);
+    return dropped;
+  });
+  add(1, 'a');
+  let isOver = false;
+  const flushed = removals.flush({ kind: 'all' }).then(() => {
+    isOver = true;
+  });
+  answer();
+  for (let turns = 0; turns < 20; turns++) await turn();
+  assert.deepEqual([told, isOver], [[[1]], false]);
+  drop();
+  await flushed;
 });

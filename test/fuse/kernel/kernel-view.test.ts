@@ -19,9 +19,9 @@ function version(seq: number): string {
   return contentsName(INODE, { epoch: 1, seq });
 }
 
-function believing(leftMs: number) {
+function believing(leftMs: number, isGranted: ((directory: number) => boolean) | null = null) {
   const dropped: number[] = [];
-  const cache = { attributesMs: 1000, validMs: () => leftMs, nameValidMs: null, isGranted: null };
+  const cache = { attributesMs: 1000, validMs: () => leftMs, nameValidMs: null, isGranted };
   let nowMs = 1_000;
   const drop = async (inode: number): Promise<void> => {
     dropped.push(inode);
@@ -90,4 +90,24 @@ test('of two answers that are under way at a time the kernel may believe either'
   tell(8, TWO);
   await view.opening(INODE, version(8));
   assert.deepEqual(dropped, [INODE, INODE], 'Who of several was told is not known');
+});
+
+test('a thread that changes a name has the kernel drop what another thread may not have taken up', async () => {
+  const directory = { ...file(1), kind: 'directory' } as Attributes;
+  for (const { what, isGranted, askers, isDropped } of [
+    { what: 'nobody else', isGranted: () => true, askers: [ONE, ONE], isDropped: false },
+    { what: 'another thread', isGranted: () => true, askers: [TWO], isDropped: true },
+    { what: 'both, this one last', isGranted: () => true, askers: [TWO, ONE], isDropped: true },
+    { what: 'a thread of another container', isGranted: () => true, askers: [0], isDropped: true },
+    { what: 'another thread, with ttl', isGranted: null, askers: [TWO], isDropped: false },
+  ]) {
+    const { view, dropped, pass } = believing(LEFT_MS, isGranted);
+    for (const asker of askers) view.answer(directory, () => undefined, asker);
+    await view.changedName(INODE, ONE);
+    assert.deepEqual(dropped, isDropped ? [INODE] : [], what);
+    pass(UPTAKE_MS_MAX + 1);
+    view.answer(directory, () => undefined, ONE);
+    await view.changedName(INODE, ONE);
+    assert.deepEqual(dropped, isDropped ? [INODE] : [], 'The others have taken it up');
+  }
 });
