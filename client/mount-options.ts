@@ -36,7 +36,8 @@ export interface MountSettings {
   /** Whether `leasehold.*` attributes are part of the list of attributes; `auto`: of what `getfattr` is told. */
   readonly facts: 'auto' | 'listed' | 'hidden';
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
-  readonly cache: CacheMode;
+  /** `auto`: `leases` where the kernel expires names that it is told of, else `ttl:1s`. */
+  readonly cache: CacheMode | { readonly kind: 'auto' };
   /** A close waits for nothing. */
   readonly flushBehind: boolean;
   /** Contents are read from the disk of a server on this machine where that can be. */
@@ -187,9 +188,9 @@ export const MOUNT_OPTIONS: readonly MountOption[] = [
   word('noxattr', 'no extended attributes; writes of a few KiB cost less', { xattrs: false }),
   valued(
     'cache',
-    'strict|leases|ttl:DURATION',
-    'which cached names and attributes are valid: none, those that the cluster has not recalled, or those of a moment ago; `ttl:1s` is the default',
-    (text) => ({ cache: cacheMode(text) }),
+    'auto|strict|leases|ttl:DURATION',
+    'which cached names and attributes are valid: none (`strict`), those that the cluster has not recalled (`leases`), or those of a moment ago; `auto`, the default: `leases` with `transport=kernel` on Linux 6.2 or later, else `ttl:1s`',
+    (text) => ({ cache: text === 'auto' ? { kind: text } : cacheMode(text) }),
   ),
   word('flush_behind', '`close` returns before the cluster has what was written; `fsync` does not', {
     flushBehind: true,
@@ -255,7 +256,7 @@ const DEFAULTS: MountSettings = {
   xattrs: true,
   facts: 'auto',
   logLevel: 'info',
-  cache: { kind: 'ttl', ageMs: CACHE_AGE_DEFAULT_MS },
+  cache: { kind: 'auto' },
   flushBehind: false,
   localReads: true,
   creationTimes: false,
@@ -358,10 +359,16 @@ function splitOptions(text: string): { readonly name: string; readonly value: st
   return found;
 }
 
+/** @param expiresNames the kernel drops single names when it is told to */
+export function cacheModeOf(cache: MountSettings['cache'], expiresNames: boolean): CacheMode {
+  if (cache.kind !== 'auto') return cache;
+  return expiresNames ? { kind: 'leases' } : { kind: 'ttl', ageMs: CACHE_AGE_DEFAULT_MS };
+}
+
 function cacheMode(value: string): CacheMode {
   if (value === 'strict' || value === 'leases') return { kind: value };
   const duration = /^ttl:(.+)$/.exec(value)?.[1];
-  if (duration === undefined) throw new Error(`"${value}" is not strict, leases or ttl:DURATION`);
+  if (duration === undefined) throw new Error(`"${value}" is not auto, strict, leases or ttl:DURATION`);
   const ageMs = withUnitMs(duration);
   if (ageMs === null) throw new Error(`"${duration}" is not a duration such as 1s or 500ms, as in ttl:1s`);
   return ageMs === 0 ? { kind: 'strict' } : { kind: 'ttl', ageMs };

@@ -2,7 +2,7 @@ import type { World } from '../base/world.ts';
 import type { Access } from '../client/access.ts';
 import { ClusterClient, type ClusterClientOptions } from '../client/cluster-client.ts';
 import { writeGapBound } from '../client/demo/bound.ts';
-import { kernelOptions, type MountSettings } from '../client/mount-options.ts';
+import { type CacheMode, cacheModeOf, kernelOptions, type MountSettings } from '../client/mount-options.ts';
 import { LATE_ERROR_MESSAGE } from '../client/mount-status.ts';
 import { RememberingClient, type RememberingClientOptions } from '../client/remembering-client.ts';
 import { clusterBackend, isSnapshot } from './cluster/cluster-backend.ts';
@@ -41,6 +41,8 @@ export interface MountSurroundings {
   readonly world: World;
   readonly access: Access;
   readonly transport: Transport;
+  /** The kernel drops single names when it is told to. */
+  readonly expiresNames: boolean;
   readonly log: Log;
   readonly isRoot: boolean;
   readonly users: Users;
@@ -51,6 +53,7 @@ export interface MountSurroundings {
 export interface ClusterMount extends Mounted {
   /** The longest that a program under the mount waits for the cluster, in milliseconds. */
   readonly limitMs: number;
+  readonly cache: CacheMode;
   /** An acknowledged operation was dropped: the log says which. */
   readonly hasDropped: boolean;
 }
@@ -66,6 +69,7 @@ export async function mountCluster(
 ): Promise<ClusterMount> {
   const { world, access, transport, log, isRoot, users, writtenBytesMax } = surroundings;
   const { servers, volume, path, directory, xattrs } = settings;
+  const mode = cacheModeOf(settings.cache, surroundings.expiresNames);
   const source = settings.source ?? (path === '/' ? `leasehold:${volume}` : `leasehold:${volume}:${path}`);
   const limitMs = settings.operationTimeoutMs ?? (await usualLimit(world, servers, access));
   let mounted: Mounted | null = null;
@@ -73,31 +77,31 @@ export async function mountCluster(
   const clientOptions = {
     ...{ world, servers, access, operationTimeoutMs: Math.round(limitMs * CLIENT_MARGIN) },
     localReads: settings.localReads,
-    exact: settings.cache.kind !== 'ttl' || settings.cache.ageMs < UNCOMMITTED_MS_MAX,
+    exact: mode.kind !== 'ttl' || mode.ageMs < UNCOMMITTED_MS_MAX,
   };
   const failed = (error: unknown) =>
     log('debug', 'nothing is remembered for now', { error: messageOf(error) });
-  const { client, grantedMs } = clientOf(settings, clientOptions, {
+  const { client, grantedMs } = clientOf(mode, clientOptions, {
     forgotten: (inodes) => mounted?.forgotten(inodes) ?? Promise.resolve(),
     changing: (inodes) => mounted?.dropAttributes(inodes) ?? Promise.resolve(),
     accessed: (inodes) => mounted?.dropAttributes(inodes) ?? Promise.resolve(),
     failed,
   });
   const delegated =
-    settings.cache.kind !== 'strict' && !settings.readOnly
+    mode.kind !== 'strict' && !settings.readOnly
       ? new ClusterDelegations(client, volume, failed, users)
       : null;
   const plain = clusterBackend(client, volume, path, delegated?.delegations, users);
   // Facts are of what is there now.
   const whole = isSnapshot(volume) ? plain : withFacts(plain, clusterFacts(client, volume), settings.facts);
-  const ttlMs = settings.cache.kind === 'ttl' ? settings.cache.ageMs : 0;
+  const ttlMs = mode.kind === 'ttl' ? mode.ageMs : 0;
   const cache = new MetadataCache(world, ttlMs, (directory) => delegated?.isDelegated(directory) === true);
   const pending = new PendingOps(world);
   const changeable =
     delegated === null
       ? whole
       : withPendingNames(world, whole, delegated, { cache, pending }, log, {
-          streakMs: isAheadOfCluster(settings.cache) ? UNLINK_STREAK_MS : 0,
+          streakMs: isAheadOfCluster(mode) ? UNLINK_STREAK_MS : 0,
           waitMsMax: clientOptions.operationTimeoutMs,
           changed: (directories) => mounted?.dropAttributes(directories) ?? Promise.resolve(),
           late: (error) => {
@@ -120,7 +124,7 @@ export async function mountCluster(
     ...(grantedMs === undefined ? {} : { grantedMs }),
   });
   return {
-    ...{ ...mounted, limitMs },
+    ...{ ...mounted, limitMs, cache: mode },
     get hasDropped() {
       return hasDropped;
     },
@@ -131,17 +135,17 @@ export async function mountCluster(
  * Whether unlinks of a streak are acknowledged ahead of the cluster: not for programs that ask for the present each time, nor
  * for a time that is shorter than the unlinks may take.
  */
-function isAheadOfCluster(cache: MountSettings['cache']): boolean {
+function isAheadOfCluster(cache: CacheMode): boolean {
   return cache.kind === 'leases' || (cache.kind === 'ttl' && cache.ageMs >= UNCOMMITTED_MS_MAX);
 }
 
 /** The client of a mount, and for how long its answers stay true. */
 function clientOf(
-  { cache }: MountSettings,
+  mode: CacheMode,
   options: ClusterClientOptions,
   events: Required<Pick<RememberingClientOptions, 'forgotten' | 'changing' | 'accessed' | 'failed'>>,
 ): { readonly client: ClusterClient; readonly grantedMs?: MountOptions['grantedMs'] } {
-  if (cache.kind !== 'leases') return { client: new ClusterClient(options) };
+  if (mode.kind !== 'leases') return { client: new ClusterClient(options) };
   const client = new RememberingClient({ ...options, ...events });
   return { client, grantedMs: (attributes) => client.validMs(attributes) };
 }

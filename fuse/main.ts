@@ -20,7 +20,7 @@ import { withDeadline } from './deadline.ts';
 import { errnoName, messageOf } from './errno.ts';
 import { stderrLog } from './log.ts';
 import { OwnLog } from './own-log.ts';
-import { TransportError, transportNamed } from './transports.ts';
+import { expiresNames, TransportError, transportNamed } from './transports.ts';
 
 const USAGE =
   'usage: fuse/main.ts [--servers URL,URL,…] [-o OPTION,OPTION=VALUE,…] VOLUME[:/DIRECTORY] DIR; docs/mount.md has the options';
@@ -49,8 +49,9 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
   const log = stderrLog(world, settings.logLevel);
   const ownLog = new OwnLog(world);
   try {
+    const transport = transportNamed(settings.transport);
     const mounted = await mountCluster(settings, {
-      ...{ world, log, transport: transportNamed(settings.transport) },
+      ...{ world, log, transport, expiresNames: expiresNames(transport) },
       access: new Access(accessFiles(settings.access)),
       isRoot: process.getuid?.() === 0,
       users: new SystemUsers(world),
@@ -60,7 +61,8 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     const socket = controlSocketPath(directory, process.pid);
     const endControl = await listenForControl(socket, mounted, readOnlyWhy(settings), log);
     sayReady({ ready: true, pid: process.pid });
-    log('info', 'mounted', { volume, path, directory, limitMs: mounted.limitMs });
+    const { limitMs, cache } = mounted;
+    log('info', 'mounted', { volume, path, directory, limitMs, cache: cache.kind });
     await mounted.ended;
     endControl();
     log('info', 'unmounted', { volume, directory });

@@ -1,4 +1,4 @@
-import { kernelObstacle, mountWithKernel } from './kernel/kernel-mount.ts';
+import { kernelExpiresNames, kernelObstacle, mountWithKernel } from './kernel/kernel-mount.ts';
 import type { Transport } from './transport.ts';
 
 /** `native` is a library for every user, `kernel` the protocol itself, for root; `auto` takes the better that works. */
@@ -38,4 +38,9 @@ export function transportNamed(name: TransportName): Transport {
     `the transport "kernel" cannot be used here: ${obstacle}`,
     process.getuid?.() === 0 ? others : `run it as root, or ${others}`,
   );
+}
+
+/** Whether the kernel drops a single name when it is told to over this transport, so that names can be cached until they are recalled. */
+export function expiresNames(transport: Transport): boolean {
+  return transport === mountWithKernel && kernelExpiresNames();
 }

@@ -17,6 +17,8 @@ import { pendingSignals } from './signals.ts';
 
 /** The first that speaks the version of the protocol that is needed. */
 const LINUX_MIN = [5, 17] as const;
+/** The first that knows `FUSE_EXPIRE_ONLY` (version 7.38 of the protocol). */
+const LINUX_EXPIRES = [6, 2] as const;
 const DEVICE = '/dev/fuse';
 const START_LIMIT_MS = 15_000;
 /** Looking at a directory takes longer than this only where a mount hangs. */
@@ -27,6 +29,10 @@ export function isLinuxSince(text: string, [major, minor]: readonly [number, num
   const [, ...numbers] = /^(\d+)\.(\d+)/.exec(text) ?? [];
   const [foundMajor = 0, foundMinor = 0] = numbers.map(Number);
   return foundMajor > major || (foundMajor === major && foundMinor >= minor);
+}
+
+export function kernelExpiresNames(): boolean {
+  return isLinuxSince(release(), LINUX_EXPIRES);
 }
 
 /** @returns why this process cannot speak with the kernel itself, or null if it can */

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { CommandFailure } from '../../client/failure.ts';
 import {
+  cacheModeOf,
   flagOptions,
   kernelOptions,
   MOUNT_OPTIONS,
@@ -101,6 +102,16 @@ test('values are looked at', () => {
   assert.match(refused('uid').message, /needs a value, as in uid=NUMBER/);
   assert.match(refused('ro=1').message, /takes no value/);
   assert.match(refused('facts=some').message, /not auto, listed or hidden/);
+});
+
+test('a mount is coherent by itself where the kernel drops names that are recalled', () => {
+  for (const options of [[], ['cache=auto'], ['cache=strict', 'cache=auto']]) {
+    const { cache } = parseMountOptions(options);
+    assert.deepEqual(cacheModeOf(cache, true), { kind: 'leases' });
+    assert.deepEqual(cacheModeOf(cache, false), { kind: 'ttl', ageMs: 1_000 });
+  }
+  const asked = parseMountOptions(['cache=ttl:2s']).cache;
+  assert.deepEqual(cacheModeOf(asked, true), asked);
 });
 
 test('a value keeps its separators on the way to the process of the mount', () => {

@@ -96,7 +96,13 @@ export class SimulatedMachine {
     };
     time.after(0, daemon, () => {
       const surroundings = {
-        ...{ world: daemon, access: cluster.access(daemon), transport: model.transport, isRoot: true },
+        ...{
+          world: daemon,
+          access: cluster.access(daemon),
+          transport: model.transport,
+          expiresNames: true,
+          isRoot: true,
+        },
         ...{ users: NAMELESS_USERS, writtenBytesMax: WRITTEN_BYTES_LEAST },
         log: (level: string, message: string) => time.note(`${level}: ${message}`),
       };
