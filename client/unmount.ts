@@ -27,6 +27,8 @@ import { run } from './run-program.ts';
 /** What was written must reach the servers before the mount's process ends. */
 const END_TIMEOUT_MS = 60_000;
 const POLL_MS = 20;
+/** Whoever asks a mount for its free space or attributes uses it for a moment, and is seen nowhere; in milliseconds. */
+const LOOK_MS_MAX = 1_000;
 const COMMAND_CHARS_MAX = 60;
 
 export interface UnmountOptions {
@@ -215,33 +217,45 @@ function describeUser(user: MountUser): string {
   return `process ${describeProcess(user)}: ${user.use}`;
 }
 
-async function inUse(directory: string): Promise<CommandFailure> {
+/** @returns in words who keeps the mount from being detached, as far as that can be seen from here */
+async function whoUses(directory: string): Promise<string[]> {
   const users = await usersOf(directory);
   const below = await mountsBelow(directory);
-  const who = [
+  return [
     ...users.map(describeUser),
     ...below.map(({ directory: inside, type }) => `a file system of type ${type} is mounted on ${inside}`),
   ];
-  if (who.length === 0) {
-    who.push('nobody that can be seen from here; root sees the processes of all users');
-  }
-  return preconditionFailure(
-    `Cannot unmount "${directory}": it is in use\n  ${who.join('\n  ')}`,
-    'end these, or use --lazy to detach it all the same',
-  );
 }
 
 /** @param lazily even if somebody uses it */
 export async function detach(directory: string, lazily: boolean): Promise<void> {
+  const untilMs = systemWorld.nowMs() + LOOK_MS_MAX;
+  for (;;) {
+    const why = await whyAttached(directory, lazily);
+    if (why === null) return;
+    if (!/busy/i.test(why)) throw generalFailure(`Cannot unmount "${directory}": ${why}`);
+    const who = await whoUses(directory);
+    const isLookOver = systemWorld.nowMs() > untilMs;
+    if (isLookOver && who.length === 0)
+      who.push('nobody that can be seen from here; root sees the processes of all users');
+    if (who.length > 0)
+      throw preconditionFailure(
+        `Cannot unmount "${directory}": it is in use\n  ${who.join('\n  ')}`,
+        'end these, or use --lazy to detach it all the same',
+      );
+    await systemWorld.sleep(POLL_MS);
+  }
+}
+
+/** @returns why it could not be detached; null where it is */
+async function whyAttached(directory: string, lazily: boolean): Promise<string | null> {
   const flags = lazily ? ['-u', '-z'] : ['-u'];
   let result = await run('fusermount3', [...flags, directory]);
   if (result.kind === 'missing' || (result.kind === 'failed' && lazily)) {
     result = await run('umount', lazily ? ['-l', directory] : [directory]);
   }
-  if (result.kind === 'done') return;
-  const why = result.kind === 'failed' ? result.output : 'neither fusermount3 nor umount is installed';
-  if (/busy/i.test(why)) throw await inUse(directory);
-  throw generalFailure(`Cannot unmount "${directory}": ${why}`);
+  if (result.kind === 'done') return null;
+  return result.kind === 'failed' ? result.output : 'neither fusermount3 nor umount is installed';
 }
 
 /**

@@ -244,3 +244,27 @@ test('what is no mount of a volume is not unmounted', { skip }, async (t) => {
   assert.equal((await refused(join(folder, 'no', 'directory'))).exit, 3);
   assert.ok((await readFile('/proc/self/mountinfo', 'utf8')).includes(' /proc '));
 });
+
+/** Has a file open on its way from one end of a socket to the other, where no process is seen to have it, until its input ends or says so. */
+const UNSEEN = `
+import os, socket, sys
+one, other = socket.socketpair()
+file = os.open(sys.argv[1], os.O_RDONLY)
+socket.send_fds(one, [b'x'], [file])
+os.close(file)
+print('unseen', flush=True)
+sys.stdin.readline()
+`;
+
+test('who is seen nowhere and is gone in a moment, as one who asks for the free space, is waited for', {
+  skip,
+}, async (t) => {
+  const mount = await TestMount.start(t, LIMIT_MS);
+  await writeFile(mount.path('held'), 'before');
+  const holder = await program(t, 'python3', UNSEEN, mount.path('held'));
+  const { message } = await refused(mount.directory);
+  assert.match(message, /it is in use\n {2}nobody that can be seen from here/);
+  setTimeout(() => holder.stdin.end('\n'), SHORT_MS);
+  assert.equal(await unmountDirectory(mount.directory), null);
+  assert.equal(await mountAt(mount.directory), null);
+});
