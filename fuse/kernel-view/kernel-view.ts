@@ -137,6 +137,7 @@ export class InodeView {
     const times = this.#times(attributes, place, false);
     this.#note(attributes, times.attributesMs, 0);
     this.#noteAbsent(attributes, times);
+    if (times.attributesMs > 0) this.#inFlight.answered(attributes.inode);
     if (times.attributesMs > 0 && attributes.kind === 'directory') this.#askers.answered(attributes.inode, 0);
     this.#page.push({ inode: attributes.inode, place, times });
     return times;

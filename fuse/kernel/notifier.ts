@@ -2,6 +2,8 @@ import { expireEntryNotice, invalidateInodeNotice, storeNotice } from './replies
 
 /** Notices on their way at the same time: each may occupy a thread of the process's pool, which others need too. */
 const IN_FLIGHT_MAX = 2;
+/** Attributes alone beside them: who waits for those does not wait for pages that are being read. */
+const ATTRIBUTES_IN_FLIGHT_MAX = 1;
 /** Names beside them: each waits for the lock of its directory, and nothing else is to wait for that. */
 const EXPIRIES_IN_FLIGHT_MAX = 1;
 /** Pages on their way beside them: who waits for the kernel to forget something does not wait for those. */
@@ -25,6 +27,7 @@ export type Write = (
 export class Notifier {
   readonly #write: Write;
   readonly #drops = new Turns(IN_FLIGHT_MAX);
+  readonly #attributeDrops = new Turns(ATTRIBUTES_IN_FLIGHT_MAX);
   readonly #expiries = new Turns(EXPIRIES_IN_FLIGHT_MAX);
   readonly #gifts = new Turns(GIFTS_IN_FLIGHT_MAX);
 
@@ -38,7 +41,8 @@ export class Notifier {
    * @returns false where the kernel does not know the inode
    */
   invalidateInode(node: number, pages = true): Promise<boolean> {
-    return this.#drops.run(() => this.#notify([invalidateInodeNotice(node, pages)]));
+    const turns = pages ? this.#drops : this.#attributeDrops;
+    return turns.run(() => this.#notify([invalidateInodeNotice(node, pages)]));
   }
 
   /**

@@ -64,12 +64,14 @@ export class RequestAnswers {
   }
 
   /** As `done`, of a change that may be answered before the cluster has it. */
-  changedName(asked: Asked, change: () => Promise<unknown>): void {
-    const { header, inode } = asked;
-    this.done(asked, async () => {
+  changedName({ header, request, inode }: Asked, change: () => Promise<unknown>): void {
+    const ask = async (): Promise<void> => {
       await change();
       await this.#view.changedName(inode, header.pid);
-    });
+    };
+    // At the error of a call that is not waited for the kernel drops nothing.
+    const late = () => this.#view.dropAttributes(inode);
+    this.#answers.answer(header, request, ask, () => this.#reply.done(header.unique), late);
   }
 
   done({ header, request }: Asked, ask: () => Promise<unknown>, abort?: AbortController): void {

@@ -1,4 +1,5 @@
 import { ServiceError } from '../../base/errors.ts';
+import { isLater } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import { CommandsLost } from '../../client/unflushed-commands.ts';
 import type { Attributes, DelegationBackend, FileSystemBackend } from '../backend.ts';
@@ -14,9 +15,9 @@ import type { UnlinkOptions } from './unlinks.ts';
 /** The kernel looks a name up, and asks for the attributes of its directory once more before it changes the name. */
 const DELEGATED_MS_MAX = 50;
 
-/** Whether both are of one moment: every change changes a time. */
+/** Whether nothing has changed since: every change changes a time. A read by this mount may not be known to the cluster yet. */
 function hasTimesOf(one: Attributes, other: Attributes | undefined): boolean {
-  return other?.changedNs === one.changedNs && other.accessedNs === one.accessedNs;
+  return other?.changedNs === one.changedNs && !isLater(other.accessedNs, one.accessedNs);
 }
 
 function named(attributes: Attributes): NameState[] {

@@ -67,6 +67,8 @@ export class Unlinks implements PendingKind {
   readonly #waitMsMax: number;
   /** By place, the oldest first. */
   readonly #pending = new Map<string, Pending>();
+  /** Whose outcome is known, and whose directory the kernel has not dropped. */
+  #ending: readonly Pending[] = [];
   /** Files whose unlink is pending. */
   readonly #inodes = new Set<number>();
   /** Of directories with pending unlinks: how many, and the times of the directory since the last one. */
@@ -190,7 +192,7 @@ export class Unlinks implements PendingKind {
       const pending = this.#pending.get(placeKey(scope));
       return pending === undefined ? [] : [pending];
     }
-    return [...this.#pending.values()].filter(
+    return [...this.#pending.values(), ...this.#ending].filter(
       (pending) => isInScope(scope, pending) || (scope.kind === 'inode' && scope.inode === pending.parent),
     );
   }
@@ -205,6 +207,7 @@ export class Unlinks implements PendingKind {
   async #send(batch: readonly Pending[]): Promise<void> {
     const { outcomes, atNs } = await this.#outcomes(batch);
     if (atNs !== null) this.heard(atNs);
+    this.#ending = batch;
     for (const [index, pending] of batch.entries()) {
       const outcome = outcomes[index] ?? { kind: 'refused', error: new Error('The answer has no outcome') };
       this.#pending.delete(placeKey(pending));
@@ -216,6 +219,7 @@ export class Unlinks implements PendingKind {
       } else this.#events.removed(pending, outcome.kind === 'removed' ? atNs : null);
     }
     await this.#events.changed([...new Set(batch.map(({ parent }) => parent))]);
+    this.#ending = [];
     for (const { end } of batch) end();
     this.#budget.release(0, batch.length);
   }

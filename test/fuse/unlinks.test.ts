@@ -537,6 +537,12 @@ test('who waits for removals goes on when the kernel has no times of before any 
   answer();
   for (let turns = 0; turns < 20; turns++) await turn();
   assert.deepEqual([told, isOver], [[[1]], false]);
+  let isLaterOver = false;
+  const later = removals.flush({ kind: 'inode', inode: 1 }).then(() => {
+    isLaterOver = true;
+  });
+  await turn();
+  assert.equal(isLaterOver, false, 'Nor who comes meanwhile');
   drop();
-  await flushed;
+  await Promise.all([flushed, later]);
 });

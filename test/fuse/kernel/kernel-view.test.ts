@@ -111,3 +111,11 @@ test('a thread that changes a name has the kernel drop what another thread may n
     assert.deepEqual(dropped, isDropped ? [INODE] : [], 'The others have taken it up');
   }
 });
+
+test('an entry of a listing is on its way for a moment, as an answer to a look-up is', () => {
+  const { view, pass } = believing(LEFT_MS);
+  view.page(() => void view.listed(file(1), PLACE));
+  assert.ok(view.isInFlight(INODE), 'Its notice is repeated until the kernel knows the inode');
+  pass(UPTAKE_MS_MAX + 1);
+  assert.equal(view.isInFlight(INODE), false);
+});
