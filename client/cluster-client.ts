@@ -23,7 +23,7 @@ import type { RequestOf } from './command-session.ts';
 import { describeQuery } from './describe-request.ts';
 import { type CallOptions, Exchanger, type Subject, type TimedAnswer } from './exchange.ts';
 import { FileHandle, type FileOptions } from './file-handle.ts';
-import { FileLocks, type FileLocksEvents, type LockClient } from './file-locks.ts';
+import { FileLocks, type FileLocksEvents, type LockClient, lockClient } from './file-locks.ts';
 import { LastPrimaries } from './last-primaries.ts';
 import { LocalReads } from './local-reads/local-reads.ts';
 import { encodePath } from './remote-path.ts';
@@ -79,7 +79,7 @@ export class ClusterClient {
     const { world, access = Access.NONE, operationTimeoutMs = OPERATION_TIMEOUT_MS } = options;
     this.world = world;
     this.inodeOwner = drawSession(world);
-    this.#lockClient = { id: drawSession(world), stamp: 0, pending: new Map(), heard: new Map() };
+    this.#lockClient = lockClient(drawSession(world));
     this.#exchanger = new Exchanger(world, options.servers, operationTimeoutMs, access);
     this.#exact = options.exact ?? false;
     this.#local = options.localReads === true ? new LocalReads(this.#exchanger) : null;

@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts';
+import { BoundedMap } from '../base/bounded-map.ts';
 import { ServiceError } from '../base/errors.ts';
 import { LOCK_END } from '../base/lock-end.ts';
 import type { Timer } from '../base/world.ts';
@@ -52,12 +53,17 @@ export interface LockClient {
   /** Numbers of requests that are under way, by file. */
   readonly pending: Map<number, Set<number>>;
   /** What the primaries of files have answered last, in the order of these answers. */
-  readonly heard: Map<number, LockMoment>;
+  readonly heard: BoundedMap<number, LockMoment>;
 }
 
 const UNHEARD: LockMoment = { epoch: 0 };
-/** More are forgotten; the next lock on such a file may take one more question. */
+/** Files whose primary's last answer is remembered; the next lock on another one may take one more question. */
 const HEARD_MAX = 10_000;
+
+/** @param id distinguishes it from all other clients */
+export function lockClient(id: number): LockClient {
+  return { id, stamp: 0, pending: new Map(), heard: new BoundedMap(HEARD_MAX) };
+}
 
 /**
  * The locks of this client on one file. They are renewed at a sixth of their lease, whoever is the primary by then; to
@@ -446,14 +452,7 @@ export class FileLocks {
   }
 
   #hear({ epoch, lapses = 0 }: LockMoment): void {
-    const { heard } = this.#client;
-    heard.delete(this.file);
-    heard.set(this.file, { epoch, lapses });
-    if (heard.size <= HEARD_MAX) return;
-    for (const oldest of heard.keys()) {
-      heard.delete(oldest);
-      break;
-    }
+    this.#client.heard.set(this.file, { epoch, lapses });
   }
 
   async #post<Value extends LockMoment>(

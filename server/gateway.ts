@@ -629,12 +629,15 @@ export class Gateway {
 
   /** Tells the file's primary that a client lives, and which locks it has. */
   async renewLocks(file: FileId, claim: LockClaim, options: CallOptions = {}): Promise<LockRenewal> {
-    const { since, epoch, ...body } = claim;
+    const { since, heard, ...body } = claim;
     return this.#fileCall(
       file,
       `renew the locks on file ${file}`,
       () => this.services.files.renewLocks(file, claim, options.holder ?? null),
-      jsonRequest(`/v1/data/${file}/locks/renew${queryText({ holder: options.holder, since, epoch })}`, body),
+      jsonRequest(
+        `/v1/data/${file}/locks/renew${queryText({ holder: options.holder, since, ...heard })}`,
+        body,
+      ),
       options,
     );
   }

@@ -91,6 +91,14 @@ interface SinceField {
   readonly since?: number;
 }
 
+/**
+ * What the client has heard last from the file's primary; epoch 0 before it heard from any. In the query, as `since`; absent from clients of
+ * earlier releases.
+ */
+interface HeardField {
+  readonly heard?: LockMoment;
+}
+
 /** What a primary says of its epoch in each answer, and its client in each message. */
 export interface LockMoment {
   readonly epoch: number;
@@ -98,15 +106,11 @@ export interface LockMoment {
   readonly lapses?: number;
 }
 
-/** A lock is asked for, or given back. */
-export interface LockOrder extends LockBody, SinceField {
-  /**
-   * What the client has heard last from the file's primary; epoch 0 before it heard from any. Where the primary has changed since, or the
-   * client's time was over, no lock is set: the request may be late, and its client not know of it any more. In the query, as
-   * `since`; absent from clients of earlier releases.
-   */
-  readonly heard?: LockMoment;
-}
+/**
+ * A lock is asked for, or given back. Where the primary has changed since it was heard, or the client's time was over, no lock is set: the
+ * request may be late, and its client not know of it any more.
+ */
+export interface LockOrder extends LockBody, SinceField, HeardField {}
 
 export const LockRenewalBody = Type.Object(
   { ...MomentFields, locks: Type.Array(WireLock, { maxItems: LOCKS_PER_CLIENT_MAX }) },
@@ -114,14 +118,8 @@ export const LockRenewalBody = Type.Object(
 );
 export type LockRenewalBody = Static<typeof LockRenewalBody>;
 
-/** A renewal. */
-export interface LockClaim extends LockRenewalBody, SinceField {
-  /**
-   * The epoch of the primary that has answered the client last. In another one the renewal has no effect: it may be late, and name
-   * what was given back since. In the query, as `since`; absent from clients of earlier releases.
-   */
-  readonly epoch?: number;
-}
+/** A renewal. In another epoch than was heard it has no effect: it may be late, and name what was given back since. */
+export interface LockClaim extends LockRenewalBody, SinceField, HeardField {}
 
 /** The lock is set, or given back. */
 export interface LockGrant extends LockMoment {

@@ -142,7 +142,7 @@ export class FileLocks {
     const book = this.#present(driver);
     const nowMs = this.#parts.clock.nowMs();
     // Only what was sent in this epoch was sent after all that the one before has acknowledged; the client sends it anew.
-    if (body.epoch !== undefined && body.epoch !== book.epoch.counter)
+    if (body.heard !== undefined && body.heard.epoch !== book.epoch.counter)
       return { ...this.#grant(book), lost: [] };
     const known = book.clients.get(body.client);
     if (known !== undefined && body.stamp < known.stamp) {

@@ -26,11 +26,7 @@ export function lockRoutes(app: FastifyInstance, gateway: Gateway): void {
 
   app.post('/v1/data/:file/locks/renew', WRITE, async (request, reply) => {
     const file = fileOf(request);
-    const { epoch } = request.query as Readonly<Record<string, unknown>>;
-    const claim = {
-      ...{ ...renewalBody(request), ...sinceOf(request) },
-      ...(epoch !== undefined && { epoch: integerOf(epoch, 'epoch') }),
-    };
+    const claim = { ...renewalBody(request), ...sinceOf(request), ...heardOf(request) };
     return answer(reply, await gateway.renewLocks(file, claim, optionsOf(request)));
   });
 }
