@@ -37,7 +37,7 @@ export class RecentMap<Key, Value> {
   set(key: Key, value: Value): this {
     let node = this.#nodes.get(key);
     if (node === undefined) {
-      node = { ...ring<Key, Value>(), key, value, isMark: false };
+      node = { key, value, isMark: false } as Node<Key, Value>;
       this.#nodes.set(key, node);
       this.#size++;
     } else {
@@ -84,6 +84,20 @@ export class RecentMap<Key, Value> {
     this.#nodes.delete(oldest[0]);
     this.#size--;
     return oldest;
+  }
+
+  /** Deletes the oldest entries, up to the first that is not past. @returns them */
+  takeWhile(isPast: (value: Value, key: Key) => boolean): readonly (readonly [Key, Value])[] {
+    const taken: (readonly [Key, Value])[] = [];
+    for (
+      let oldest = this.oldest;
+      oldest !== undefined && isPast(oldest[1], oldest[0]);
+      oldest = this.oldest
+    ) {
+      taken.push(oldest);
+      this.takeOldest();
+    }
+    return taken;
   }
 
   /** @returns the entries of this moment, the oldest first, no more than so many */

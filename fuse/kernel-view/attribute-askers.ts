@@ -19,9 +19,9 @@ export class AttributeAskers {
 
   answered(inode: number, thread: number): void {
     const isOnly = !this.hasOther(inode, thread);
-    const atMs = this.#nowMs();
-    this.#askers.set(inode, { thread: isOnly ? thread : SEVERAL, atMs });
-    while (atMs - (this.#askers.oldest?.[1].atMs ?? atMs) > UPTAKE_MS_MAX) this.#askers.takeOldest();
+    const nowMs = this.#nowMs();
+    this.#askers.set(inode, { thread: isOnly ? thread : SEVERAL, atMs: nowMs });
+    this.#askers.takeWhile(({ atMs }) => nowMs - atMs > UPTAKE_MS_MAX);
   }
 
   /** Whether an answer to another thread may not have been taken up. */

@@ -107,11 +107,7 @@ export class CachedNames {
   }
 
   #forgetPast(nowMs: number): void {
-    for (let oldest = this.#all.oldest; oldest !== undefined; oldest = this.#all.oldest) {
-      const [name] = oldest;
-      if (name.untilMs >= nowMs) return;
-      this.#forget(name);
-    }
+    for (const [name] of this.#all.takeWhile((_, { untilMs }) => untilMs < nowMs)) this.#forget(name);
   }
 
   #forget(name: CachedName): void {

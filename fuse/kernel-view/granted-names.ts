@@ -160,10 +160,7 @@ export class GrantedNames {
   }
 
   #forgetPast(nowMs: number): void {
-    for (let oldest = this.#all.oldest; oldest !== undefined; oldest = this.#all.oldest) {
-      const [key, { place, untilMs }] = oldest;
-      if (untilMs > nowMs) return;
-      this.#all.takeOldest();
+    for (const [key, { place }] of this.#all.takeWhile(({ untilMs }) => untilMs <= nowMs)) {
       const names = this.#byDirectory.get(place.parent);
       names?.delete(key);
       if (names?.size === 0) this.#byDirectory.delete(place.parent);

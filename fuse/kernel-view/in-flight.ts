@@ -23,7 +23,7 @@ export class InFlight<Key = number> {
   answered(key: Key): void {
     const nowMs = this.#nowMs();
     this.#answeredMs.set(key, nowMs);
-    while (nowMs - (this.#answeredMs.oldest?.[1] ?? nowMs) > UPTAKE_MS_MAX) this.#answeredMs.takeOldest();
+    this.#answeredMs.takeWhile((answeredMs) => nowMs - answeredMs > UPTAKE_MS_MAX);
   }
 
   /** The kernel knew the inode, and has freed it. */

@@ -110,10 +110,7 @@ export class InodeView {
     const { inode } = attributes;
     const beganMs = this.#nowMs();
     const times = this.#times(attributes, place, isLookup);
-    this.#note(attributes, times.attributesMs, caller);
-    this.#noteAbsent(attributes, times);
-    if (place !== undefined && times.attributesMs > 0) this.#inFlight.answered(inode);
-    if (times.attributesMs > 0 && attributes.kind === 'directory') this.#askers.answered(inode, caller);
+    this.#noteAnswer(attributes, times, caller, place !== undefined);
     put(times);
     const isLate = this.#nowMs() - beganMs > UPTAKE_SLACK_MS;
     if (times.attributesMs > 0 && isLate) void this.#notices.drop(inode);
@@ -135,10 +132,7 @@ export class InodeView {
   /** @returns how long the kernel may cache an entry of a page of a directory that it is about to be answered */
   listed(attributes: Answered, place: Place): CacheTimes {
     const times = this.#times(attributes, place, false);
-    this.#note(attributes, times.attributesMs, 0);
-    this.#noteAbsent(attributes, times);
-    if (times.attributesMs > 0) this.#inFlight.answered(attributes.inode);
-    if (times.attributesMs > 0 && attributes.kind === 'directory') this.#askers.answered(attributes.inode, 0);
+    this.#noteAnswer(attributes, times, 0, true);
     this.#page.push({ inode: attributes.inode, place, times });
     return times;
   }
@@ -215,9 +209,15 @@ export class InodeView {
     this.#contents.answered(inode, contentsName(inode, contents), forMs, caller);
   }
 
-  /** What has no extended attributes has no access control lists. */
-  #noteAbsent({ inode, xattrs }: Answered, { attributesMs }: CacheTimes): void {
-    if (xattrs === 0 && attributesMs > 0) this.#absent?.told(inode, attributesMs);
+  /** @param isEntry the kernel may not know the inode before it takes the answer up */
+  #noteAnswer(attributes: Answered, { attributesMs }: CacheTimes, caller: number, isEntry: boolean): void {
+    const { inode, kind, xattrs } = attributes;
+    this.#note(attributes, attributesMs, caller);
+    if (attributesMs === 0) return;
+    // What has no extended attributes has no access control lists.
+    if (xattrs === 0) this.#absent?.told(inode, attributesMs);
+    if (isEntry) this.#inFlight.answered(inode);
+    if (kind === 'directory' && this.#granted !== null) this.#askers.answered(inode, caller);
   }
 }
 

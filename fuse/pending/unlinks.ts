@@ -48,7 +48,7 @@ export interface UnlinkEvents {
   removed(name: UnlinkedName, atNs: string | null): void;
   /** It was acknowledged and dropped: the file has its name still, or that is not known. */
   failed(name: UnlinkedName, error: unknown): void;
-  /** The outcome of unlinks in these directories is known. What waits for them goes on when it resolves. */
+  /** The outcome of unlinks in these directories is known. Callers that wait for them are answered when it resolves. */
   changed(directories: readonly number[]): Promise<void>;
 }
 

@@ -47,6 +47,21 @@ test('it is what a map with the same changes is', () => {
   }
 });
 
+test('the oldest entries are taken up to the first that is not past', () => {
+  const map = new RecentMap<string, number>();
+  map.set('a', 1).set('b', 2).set('c', 9).set('d', 3);
+  const isPast = (value: number): boolean => value < 5;
+  assert.deepEqual(map.takeWhile(isPast), [
+    ['a', 1],
+    ['b', 2],
+  ]);
+  assert.deepEqual([map.takeWhile(isPast), map.size], [[], 2]);
+  assert.deepEqual(
+    map.takeWhile(() => true).map(([key]) => key),
+    ['c', 'd'],
+  );
+});
+
 for (const { what, change } of [
   {
     what: 'one that makes room',

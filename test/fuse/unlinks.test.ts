@@ -522,7 +522,7 @@ test('the time of a removal is by the clock of whoever has answered before', asy
   await removals.flush({ kind: 'all' });
 });
 
-test('who waits for removals goes on when the kernel has no times of before any more', async () => {
+test('callers that wait for unlinks are answered when the kernel has dropped the times of their directory', async () => {
   const { promise: dropped, resolve: drop } = Promise.withResolvers<void>();
   const told: (readonly number[])[] = [];
   const { removals, add, answer } = begun([], null, (directories) => {

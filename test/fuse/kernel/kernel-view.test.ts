@@ -95,7 +95,7 @@ test('of two answers that are under way at a time the kernel may believe either'
 test('a thread that changes a name has the kernel drop what another thread may not have taken up', async () => {
   const directory = { ...file(1), kind: 'directory' } as Attributes;
   for (const { what, isGranted, askers, isDropped } of [
-    { what: 'nobody else', isGranted: () => true, askers: [ONE, ONE], isDropped: false },
+    { what: 'no other thread', isGranted: () => true, askers: [ONE, ONE], isDropped: false },
     { what: 'another thread', isGranted: () => true, askers: [TWO], isDropped: true },
     { what: 'both, this one last', isGranted: () => true, askers: [TWO, ONE], isDropped: true },
     { what: 'a thread of another container', isGranted: () => true, askers: [0], isDropped: true },
