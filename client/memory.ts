@@ -264,7 +264,8 @@ export class Memory {
   }
 }
 
-function directoriesOf({ names }: OwnChange): ReadonlySet<number> {
+/** @returns the directories in which names change */
+export function directoriesOf({ names }: Pick<OwnChange, 'names'>): ReadonlySet<number> {
   return new Set(names.map(({ parent }) => parent));
 }
 

@@ -36,7 +36,7 @@ export interface MountSettings {
   /** Whether `leasehold.*` attributes are part of the list of attributes; `auto`: of what `getfattr` is told. */
   readonly facts: 'auto' | 'listed' | 'hidden';
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
-  /** `auto`: `leases` where the kernel expires names that it is told of, else `ttl:1s`. */
+  /** `auto`: `leases` where the kernel drops single names on request, else `ttl:1s`. */
   readonly cache: CacheMode | { readonly kind: 'auto' };
   /** A close waits for nothing. */
   readonly flushBehind: boolean;
@@ -359,7 +359,7 @@ function splitOptions(text: string): { readonly name: string; readonly value: st
   return found;
 }
 
-/** @param expiresNames the kernel drops single names when it is told to */
+/** @param expiresNames the kernel drops single names on request */
 export function cacheModeOf(cache: MountSettings['cache'], expiresNames: boolean): CacheMode {
   if (cache.kind !== 'auto') return cache;
   return expiresNames ? { kind: 'leases' } : { kind: 'ttl', ageMs: CACHE_AGE_DEFAULT_MS };

@@ -13,7 +13,7 @@ import { CacheSession, drawClientNumber, type SessionEvents } from './cache-sess
 import type { CommandOptions, OwnedOptions } from './catalog-commands.ts';
 import { ClusterClient, type ClusterClientOptions } from './cluster-client.ts';
 import type { CallOptions } from './exchange.ts';
-import { Memory, type NamedPlace, type OwnChange, type OwnOutcome } from './memory.ts';
+import { directoriesOf, Memory, type NamedPlace, type OwnChange, type OwnOutcome } from './memory.ts';
 import { outcomeOfBirths, outcomeOfCommand } from './own-outcome.ts';
 
 export interface RememberingClientOptions extends ClusterClientOptions {
@@ -126,13 +126,12 @@ export class RememberingClient extends ClusterClient {
     }
     const moved =
       command.kind === 'rename' ? this.#knownAt((command as CommandOf<'rename'>).from) : undefined;
-    const parents = new Set(change.names.map(({ parent }) => parent));
     // The kernel drops attributes of what a program unlinks by itself. That the files of a fenced unlink are forgotten the primary knows, too:
     // there are more of them than a request may name.
-    const drops = [...parents, ...(command.kind === 'unlink-fenced' ? [] : change.inodes)];
+    const drops = command.kind === 'unlink-fenced' ? [] : change.inodes;
     return this.#change(
       change,
-      [...new Set(drops)],
+      drops,
       (owned) => super.command<Kind>(command, { ...options, ...ownedBy(options, owned) }),
       (result) => outcomeOfCommand(command as Command, result, moved),
       (result) => (command.kind === 'set-attributes' ? (result as CommandResults['set-attributes']) : null),
@@ -146,10 +145,9 @@ export class RememberingClient extends ClusterClient {
   ): Promise<readonly BirthOutcome[]> {
     const names = births.map(({ parent, name }) => ({ parent, name }));
     const change = { names, inodes: births.map(({ inode }) => inode) };
-    const parents = [...new Set(names.map(({ parent }) => parent))];
     return this.#change(
       change,
-      parents,
+      [],
       (owned) => super.bear(bearer, births, { ...options, ...ownedBy(options, owned) }),
       (outcomes) => outcomeOfBirths(births, outcomes),
     );
@@ -161,7 +159,8 @@ export class RememberingClient extends ClusterClient {
   }
 
   /**
-   * @param drops inodes of which nothing is cached any more when the change is requested; they are not recalled from this client
+   * @param drops inodes of which nothing is cached any more when the change is requested, the directories of its names left out; none of
+   *   these is recalled from this client
    */
   async #change<Result>(
     change: OwnChange,
@@ -170,13 +169,15 @@ export class RememberingClient extends ClusterClient {
     outcomeOf: (result: Result) => OwnOutcome | null,
     grantOf: (result: Result) => CommandResults['set-attributes'] | null = () => null,
   ): Promise<Result> {
+    const parents = [...directoriesOf(change)];
+    const forgets = [...new Set([...parents, ...drops])];
     const begunAt = this.#memory.changing(change);
     let outcome: OwnOutcome | null = null;
     let grant: CommandResults['set-attributes'] | null = null;
     try {
-      await this.#changing(drops);
+      await this.#changing(forgets);
       const { client, session } = this.#session;
-      const cache = { client, forgets: [...drops] };
+      const cache = { client, forgets };
       // Without a session nothing is remembered, and what the last one was granted is recalled.
       const result = await ask({
         cache: session === null ? cache : { ...cache, under: session },
@@ -191,8 +192,7 @@ export class RememberingClient extends ClusterClient {
       const { session } = this.#session;
       const granted = session !== null && grant?.granted === session ? grant.attributes : null;
       this.#memory.changed(change, begunAt, outcome, granted);
-      const parents = new Set(change.names.map(({ parent }) => parent));
-      if (parents.size > 0) await this.#changing([...parents]);
+      if (parents.length > 0) await this.#changing(parents);
     }
   }
 

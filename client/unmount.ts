@@ -27,7 +27,7 @@ import { run } from './run-program.ts';
 /** What was written must reach the servers before the mount's process ends. */
 const END_TIMEOUT_MS = 60_000;
 const POLL_MS = 20;
-/** Whoever asks a mount for its free space or attributes uses it for a moment, and is seen nowhere; in milliseconds. */
+/** A process that asks for the free space or attributes of a mount keeps it busy for a moment and cannot be named; in milliseconds. */
 const LOOK_MS_MAX = 1_000;
 const COMMAND_CHARS_MAX = 60;
 

@@ -183,7 +183,7 @@ export interface FileSystemBackend {
    * How long the kernel may cache attributes of a directory while only this mount changes it, in milliseconds; 0 for all others. The kernel
    * drops them itself when it has changed a name, and is made to when the outcome of a pending change is known.
    */
-  delegatedMs(attributes: Attributes): number;
+  delegatedAttributesMs(attributes: Attributes): number;
   /** How long the name is this inode's without a recall of the directory, in milliseconds; 0 if that is unknown. */
   nameGrantedMs(parent: number, name: string, inode: number): number;
   /** Whether no other client changes names of the directory before it is recalled from this mount. */

@@ -41,7 +41,7 @@ export interface MountSurroundings {
   readonly world: World;
   readonly access: Access;
   readonly transport: Transport;
-  /** The kernel drops single names when it is told to. */
+  /** The kernel drops single names on request. */
   readonly expiresNames: boolean;
   readonly log: Log;
   readonly isRoot: boolean;
@@ -81,10 +81,12 @@ export async function mountCluster(
   };
   const failed = (error: unknown) =>
     log('debug', 'nothing is remembered for now', { error: messageOf(error) });
+  const dropAttributes = (inodes: readonly number[]): Promise<void> =>
+    mounted?.dropAttributes(inodes) ?? Promise.resolve();
   const { client, grantedMs } = clientOf(mode, clientOptions, {
     forgotten: (inodes) => mounted?.forgotten(inodes) ?? Promise.resolve(),
-    changing: (inodes) => mounted?.dropAttributes(inodes) ?? Promise.resolve(),
-    accessed: (inodes) => mounted?.dropAttributes(inodes) ?? Promise.resolve(),
+    changing: dropAttributes,
+    accessed: dropAttributes,
     failed,
   });
   const delegated =
@@ -103,7 +105,7 @@ export async function mountCluster(
       : withPendingNames(world, whole, delegated, { cache, pending }, log, {
           streakMs: isAheadOfCluster(mode) ? UNLINK_STREAK_MS : 0,
           waitMsMax: clientOptions.operationTimeoutMs,
-          changed: (directories) => mounted?.dropAttributes(directories) ?? Promise.resolve(),
+          changed: dropAttributes,
           late: (error) => {
             hasDropped = true;
             void reportLate(client, error, log);

@@ -40,7 +40,7 @@ export function transportNamed(name: TransportName): Transport {
   );
 }
 
-/** Whether the kernel drops a single name when it is told to over this transport, so that names can be cached until they are recalled. */
+/** Whether the kernel drops single names on request over this transport, so that names can be cached until they are recalled. */
 export function expiresNames(transport: Transport): boolean {
   return transport === mountWithKernel && kernelExpiresNames();
 }

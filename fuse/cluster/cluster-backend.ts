@@ -114,7 +114,7 @@ export function clusterBackend(
     },
     isAway: () => reach.isAway,
     isChanging: () => false,
-    delegatedMs: () => 0,
+    delegatedAttributesMs: () => 0,
     findsNumbers,
     byNumber,
     async lookup(parent, name) {

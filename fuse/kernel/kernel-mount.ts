@@ -31,6 +31,7 @@ export function isLinuxSince(text: string, [major, minor]: readonly [number, num
   return foundMajor > major || (foundMajor === major && foundMinor >= minor);
 }
 
+/** Whether the kernel drops a single name on request and keeps what is mounted below it. */
 export function kernelExpiresNames(): boolean {
   return isLinuxSince(release(), LINUX_EXPIRES);
 }

@@ -28,13 +28,13 @@ export function ttlPolicy(cache: MetadataCache, ttlMs: number): TtlPolicy {
  */
 export function leasesPolicy(
   grantedMs: (attributes: Answered) => number,
-  backend: Pick<FileSystemBackend, 'isChanging' | 'nameGrantedMs' | 'isGranted' | 'delegatedMs'>,
+  backend: Pick<FileSystemBackend, 'isChanging' | 'nameGrantedMs' | 'isGranted' | 'delegatedAttributesMs'>,
 ): KernelCache {
   return {
     attributesMs: 0,
     validMs(attributes) {
       const forMs = backend.isChanging(attributes.inode) ? 0 : grantedMs(attributes);
-      return forMs > 0 || attributes.kind !== 'directory' ? forMs : backend.delegatedMs(attributes);
+      return forMs > 0 || attributes.kind !== 'directory' ? forMs : backend.delegatedAttributesMs(attributes);
     },
     nameValidMs: (parent, name, inode) => backend.nameGrantedMs(parent, name, inode),
     isGranted: (directory) => backend.isGranted(directory),

@@ -75,7 +75,7 @@ export function withPendingNames(
     },
     grantedAttributes,
     // An answer of before the latest change of this mount is not to be cached.
-    delegatedMs: (attributes) =>
+    delegatedAttributesMs: (attributes) =>
       hasTimesOf(attributes, grantedAttributes(attributes.inode))
         ? Math.min(DELEGATED_MS_MAX, delegation.delegatedMs(attributes.inode))
         : 0,

@@ -436,13 +436,13 @@ test('the kernel caches a delegated directory as it is after the latest unlink',
   const remove = hold(births, 'unlink');
   await unlink('a');
   const after = await backend.attributes(directory);
-  assert.ok(backend.delegatedMs(after) > 0);
-  assert.equal(backend.delegatedMs(granted), 0, 'It is of before the unlink');
+  assert.ok(backend.delegatedAttributesMs(after) > 0);
+  assert.equal(backend.delegatedAttributesMs(granted), 0, 'It is of before the unlink');
   Object.assign(cluster, { grantedAttributes: () => undefined });
-  assert.equal(backend.delegatedMs(after), 0, 'What it is now is not known');
+  assert.equal(backend.delegatedAttributesMs(after), 0, 'What it is now is not known');
   Object.assign(cluster, { grantedAttributes: () => granted });
   births.end();
-  assert.equal(backend.delegatedMs(after), 0, 'Others may change it');
+  assert.equal(backend.delegatedAttributesMs(after), 0, 'Others may change it');
   remove();
 });
 

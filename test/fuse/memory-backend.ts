@@ -91,7 +91,7 @@ export class MemoryBackend implements FileSystemBackend {
     return undefined;
   }
 
-  delegatedMs(): number {
+  delegatedAttributesMs(): number {
     return 0;
   }
 

@@ -12,14 +12,13 @@ interface Row {
 export class RequestTable {
   readonly #rows = new Map<string, Row>();
   readonly #beganMs: number;
-  #count = 0;
 
   constructor(beganMs: number) {
     this.#beganMs = beganMs;
   }
 
   get count(): number {
-    return this.#count;
+    return [...this.#rows.values()].reduce((sum, { count }) => sum + count, 0);
   }
 
   /** @param to the server that gets the request */
@@ -30,7 +29,6 @@ export class RequestTable {
     row.count++;
     row.lastMs = atMs;
     this.#rows.set(route, row);
-    this.#count++;
   }
 
   /** The routes with the most requests, one a line. */
