@@ -60,9 +60,10 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     unmountOnSignal(mounted.unmount, (error) => log('error', 'cannot unmount', { error: messageOf(error) }));
     const socket = controlSocketPath(directory, process.pid);
     const endControl = await listenForControl(socket, mounted, readOnlyWhy(settings), log);
-    sayReady({ ready: true, pid: process.pid });
     const { limitMs, cache } = mounted;
+    // Before the caller hears of it: who does looks into the log.
     log('info', 'mounted', { volume, path, directory, limitMs, cache: cache.kind });
+    sayReady({ ready: true, pid: process.pid });
     await mounted.ended;
     endControl();
     log('info', 'unmounted', { volume, directory });

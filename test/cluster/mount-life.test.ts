@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { constants, tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { after, type TestContext, test } from 'node:test';
 import { mountObstacle } from '../../client/mount.ts';
 import { mountAt } from '../../client/mount-table.ts';
@@ -14,6 +15,7 @@ import { LAUNCHER, RealCluster, until } from './real-cluster.ts';
 /** Goal: how a mount begins, what it shows, and how it ends, as users meet it: options, mount(8), signals, crashes. */
 
 const LEASE_MS = 2_000;
+const MOUNT_PROCESS = join(import.meta.dirname, '../../fuse/main.ts');
 const HELPERS = ['/sbin/mount.leasehold', '/sbin/mount.fuse.leasehold'];
 
 const obstacle = await mountObstacle();
@@ -431,6 +433,24 @@ async function define(): Promise<void> {
       .find((line) => line.includes('"mounted"'));
     assert.equal((JSON.parse(mounted ?? '{}') as { limitMs?: number }).limitMs, LEASE_MS + 5_000);
     assert.equal((await leasehold('umount', folder)).code, 0);
+  });
+
+  test('the log says that it is mounted before its caller hears of it', async (t) => {
+    const folder = folderFor(t);
+    const argv = [process.execPath, MOUNT_PROCESS, 'main', folder, '-o', servers];
+    // One pipe for its log and for its caller shows the order.
+    const child = spawn('sh', ['-c', 'exec "$@" 2>&1 3>&1', 'sh', ...argv], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const ended = once(child, 'exit');
+    const heard: string[] = [];
+    for await (const line of createInterface({ input: child.stdout })) {
+      heard.push(line);
+      if (line.includes('"ready":true')) break;
+    }
+    assert.match(heard.at(-2) ?? '', /"mounted"/, heard.join('\n'));
+    child.kill('SIGTERM');
+    await ended;
   });
 
   test('the doctor finds the mount, the servers, and a port that another program has', async () => {
