@@ -22,7 +22,7 @@ const overKernel = kernelObstacle() === null;
 const LONG_AGO = new Date(5_000);
 
 const WAYS = [
-  ['native', '--transport', 'native'],
+  ...(overKernel && !isLong ? [] : [['native', '--transport', 'native']]),
   ...(overKernel
     ? [
         ['kernel', '--transport', 'kernel'],

@@ -22,7 +22,7 @@ test('clients see one history, whatever happens to the servers', { timeout: 600_
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-history-'));
   try {
     const out = join(folder, 'history.jsonl');
-    const args = ['--out', out, '--for', isLong ? '30s' : '20s', '--faults', 'kill,stop,partition,skew'];
+    const args = ['--out', out, '--for', isLong ? '30s' : '15s', '--faults', 'kill,stop,partition,skew'];
     const child = spawn(process.execPath, [MAIN, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
     let said = '';
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
