@@ -248,9 +248,12 @@ class ClusterRun {
 
   async #end(): Promise<void> {
     const [cluster, run] = [this.#cluster, this.#run];
-    const { time, clients, machines } = cluster;
+    const { time, clients, machines, servers } = cluster;
     const hasEnded = ({ hasEnded }: { readonly hasEnded: boolean }): boolean => hasEnded;
-    await time.run(time.nowMs + END_MS_MAX, () => clients.every(hasEnded) && machines.every(hasEnded));
+    const isQuiet = (): boolean =>
+      [...clients, ...machines].every(hasEnded) &&
+      servers.every(({ hasStarted, isRetired }) => hasStarted || isRetired);
+    await time.run(time.nowMs + END_MS_MAX, isQuiet);
     for (const client of clients) {
       if (!client.hasEnded) run.violation(`${client.name} did not come to its end after all was healed`);
       client.end();
