@@ -77,16 +77,19 @@ export function addBenchCommand(program: Command): void {
 async function rounds(phases: readonly Phase[], options: BenchOptions, signal: AbortSignal): Promise<void> {
   do {
     const results: PhaseResult[] = [];
-    let last: unknown = null;
+    // Of the first: a phase needs what the one before has left.
+    let failure: unknown = null;
     for (const phase of phases) {
       const { workers, duration: durationMs } = options;
-      results.push(await runPhase(phase, { workers, durationMs, signal, failed: (error) => (last = error) }));
+      results.push(
+        await runPhase(phase, { workers, durationMs, signal, failed: (error) => (failure ??= error) }),
+      );
       if (signal.aborted) return;
     }
     if (options.json) printJson({ workers: options.workers, fileBytes: options.size, phases: results });
     else printTable(results.map(rowOf), HEADER);
-    if (last === null) continue;
-    for (const line of describeFailure(last).lines) process.stderr.write(`${line}\n`);
+    if (failure === null) continue;
+    for (const line of describeFailure(failure).lines) process.stderr.write(`${line}\n`);
     // What is a load to look at goes on; what measures has not measured what it says.
     if (!options.forever) process.exitCode = EXIT_FAILED;
   } while (options.forever);
