@@ -9,6 +9,7 @@ import type {
   TrashedFile,
   VolumeInfo,
 } from '../wire/catalog-api.ts';
+import { flagNames } from './flags.ts';
 import type { InodeRow } from './inode-rows.ts';
 import { KIND_FILE, POLICIES } from './schema.ts';
 import type { PlacedRow } from './server-tables.ts';
@@ -83,6 +84,7 @@ export function attributesOf(row: InodeRow): Attributes {
       : { epoch: row.contentsEpoch, seq: row.contentsSeq },
     live: row.live === 1,
     xattrs: row.xattrs,
+    ...(row.flags === 0 ? {} : { flags: flagNames(row.flags) }),
   };
 }
 

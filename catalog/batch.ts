@@ -18,6 +18,7 @@ import {
   CREATIONS_VERSION,
   commandAsOf,
   commandVersion,
+  FLAGS_VERSION,
   SESSIONS_VERSION,
 } from './versions.ts';
 
@@ -27,6 +28,8 @@ export interface BatchCommand extends CommandId {
   readonly fenced: boolean;
   /** Times of creation are kept, as all members of the catalog do; the same for all commands of a batch. */
   readonly dated: boolean;
+  /** Flags are obeyed, as by all members of the catalog once any were set; the same for all commands of a batch. */
+  readonly flagged: boolean;
   readonly resolved: ResolvedCommand;
 }
 
@@ -52,11 +55,12 @@ export function encodeBatch(batch: Batch): Uint8Array {
     resolved.command,
   ]);
   const version = Math.max(
-    ...batch.map(({ resolved, fenced, dated }) =>
+    ...batch.map(({ resolved, fenced, dated, flagged }) =>
       Math.max(
         commandVersion(resolved.command),
         fenced ? SESSIONS_VERSION : 1,
         dated ? CREATIONS_VERSION : 1,
+        flagged ? FLAGS_VERSION : 1,
       ),
     ),
   );
@@ -108,7 +112,8 @@ function decodeCommand(row: unknown, version: number): BatchCommand {
   const known = commandAsOf(command as Command, version);
   const fenced = version >= SESSIONS_VERSION;
   const dated = version >= CREATIONS_VERSION;
-  return { session, number, since, fenced, dated, resolved: { command: known, atNs, replicas } };
+  const flagged = version >= FLAGS_VERSION;
+  return { session, number, since, fenced, dated, flagged, resolved: { command: known, atNs, replicas } };
 }
 
 function isCount(value: unknown): value is number {
@@ -166,6 +171,15 @@ export function executeRequests(
       isAdopted: numbers.areDated,
       adopt: () => numbers.setDated(),
     });
+  // A member that does not obey them would execute what others refuse: from the first flags on all commands are for members that do.
+  const flagged =
+    dated &&
+    adopted(requests, {
+      version: FLAGS_VERSION,
+      isKnown: false,
+      isAdopted: numbers.areFlagged,
+      adopt: () => numbers.setFlagged(),
+    });
   const outcomes = requests.map((request, place): Outcome => {
     const { session, number, command } = request;
     const id = { session, number, since: request.since ?? null };
@@ -181,7 +195,7 @@ export function executeRequests(
       if (error instanceof ServiceError) return outcomeOfError(error);
       throw error;
     }
-    const one = { ...id, fenced, dated, resolved };
+    const one = { ...id, fenced, dated, flagged, resolved };
     batch.push(one);
     const outcome = executeOnce(db, tables, seq, one);
     touched[place] = tables.touched();
@@ -200,6 +214,7 @@ export function executeBatch(db: CatalogDatabase, seq: number, batch: Batch): Ou
   const tables = Tables.of(db);
   if (batch.some(({ fenced }) => fenced) && !tables.sessions.areFenced) tables.sessions.setFenced();
   if (batch.some(({ dated }) => dated) && !tables.numbers.areDated) tables.numbers.setDated();
+  if (batch.some(({ flagged }) => flagged) && !tables.numbers.areFlagged) tables.numbers.setFlagged();
   return batch.map((command) => executeOnce(db, tables, seq, command));
 }
 
@@ -227,7 +242,7 @@ function executeOnce(
   db: CatalogDatabase,
   tables: Tables,
   seq: number,
-  { resolved, fenced, dated, ...id }: BatchCommand,
+  { resolved, fenced, dated, flagged: _, ...id }: BatchCommand,
 ): Outcome {
   let outcome: Outcome;
   tables.forgetTouched();

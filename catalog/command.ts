@@ -4,7 +4,7 @@ import type { ServerId } from '../base/ids.ts';
 import type { Command, CommandOf, CommandRequest, CommandResults, ServerInfo } from '../wire/catalog-api.ts';
 import { contentsCompare } from './attributes.ts';
 import { noteAccesses } from './commands/accesses.ts';
-import { removeXattr, setAttributes, setXattr } from './commands/attributes.ts';
+import { removeXattr, setAttributes, setFlags, setXattr, stillLive } from './commands/attributes.ts';
 import { bear, reserveInodes, voidInodes } from './commands/births.ts';
 import {
   link,
@@ -85,6 +85,8 @@ export function prepareCommand(
       'Numbers are reserved with the servers that hold their files',
     );
   refuseLeaving(tables, command);
+  // Not an outcome that is kept: the file is settled, and the command is given again.
+  if (command.kind === 'set-flags' && tables.inode(command.inode)?.live === 1) throw stillLive(command.inode);
   return {
     command: preservedNow(tables, command),
     atNs: context.nowNs.toString(),
@@ -218,6 +220,8 @@ function dispatch(tables: Tables, { command, atNs, replicas }: ResolvedCommand):
       return link(tables, command, atNs);
     case 'set-attributes':
       return setAttributes(tables, command, atNs);
+    case 'set-flags':
+      return setFlags(tables, command, atNs);
     case 'note-accesses':
       return noteAccesses(tables, command, atNs);
     case 'open-for-write':

@@ -33,6 +33,15 @@ export class InodeNumbers {
     this.#statements.run('UPDATE counters SET dated = 1');
   }
 
+  /** Whether flags were ever set. */
+  get areFlagged(): boolean {
+    return this.#statements.counter('SELECT flagged FROM counters') === 1;
+  }
+
+  setFlagged(): void {
+    this.#statements.run('UPDATE counters SET flagged = 1');
+  }
+
   /** The number that the next inode is going to have. */
   next(): number {
     return this.#statements.counter('SELECT next_inode FROM counters');

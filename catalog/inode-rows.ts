@@ -36,6 +36,8 @@ export interface InodeRow {
   /** How many replicas a file wants; 0: as many as its volume says. */
   readonly wanted: number;
   readonly policy: number;
+  /** That protect it from changes, as `FLAGS` numbers them; 0 for none. */
+  readonly flags: number;
   /** How many extended attributes it has. */
   readonly xattrs: number;
   /** Of a file: the size that it may grow to; null where its volume had no quota when that was asked last. */
@@ -64,5 +66,5 @@ export const INODE_COLUMNS = `
   i.mark_epoch AS markEpoch, i.mark_turn AS markTurn, i.parent,
   CAST(i.orphaned_ns AS TEXT) AS orphanedNs,
   i.orphaned_ns IS NOT NULL AND EXISTS (SELECT 1 FROM trash t WHERE t.inode = i.id) AS trashed, i.wanted, i.policy, i.allowed,
-  i.preserving, i.since,
+  i.preserving, i.since, i.flags,
   (SELECT COUNT(*) FROM xattrs x WHERE x.inode = i.id) AS xattrs`;

@@ -109,7 +109,7 @@ export class InodeTables {
     const id = inode.id ?? this.#numbers.take(1);
     this.#statements.run(
       `INSERT INTO inodes VALUES
-         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?, ?, 0, 0, ?)`,
+         (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, 0, ?, 0, 0, ?, ?, 0, ?, ?, ?, 0, 0, ?, 0)`,
       id,
       inode.volume,
       inode.kind,
@@ -144,7 +144,7 @@ export class InodeTables {
   bear(inode: BornInode): void {
     this.#statements.run(
       `INSERT INTO inodes VALUES
-         (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?, ?, 0, 0, ?)`,
+         (?, ?, ${KIND_FILE}, ?, ?, ?, 1, ?, ?, ?, ?, '', 0, ?, 1, ?, ?, ?, ?, ?, 0, 0, 0, 0, NULL, 0, ?, ?, ?, 0, 0, ?, 0)`,
       inode.id,
       inode.volume,
       inode.mode,
@@ -248,6 +248,12 @@ export class InodeTables {
       changedNs,
       id,
     );
+  }
+
+  setFlags(id: number, flags: number, changedNs: string): void {
+    this.#snapshots.keepInode(id);
+    this.#changes.touch(id);
+    this.#statements.run('UPDATE inodes SET flags = ?, changed_ns = ? WHERE id = ?', flags, changedNs, id);
   }
 
   setAccessed(id: number, accessedNs: string): void {

@@ -5,7 +5,7 @@ import { ServiceError } from '../base/errors.ts';
 export type CatalogDatabase = Database.Database;
 
 /** Version of the tables below, kept as the database's `user_version`. */
-export const SCHEMA_VERSION = 8;
+export const SCHEMA_VERSION = 9;
 
 /** Kinds of inodes as the tables number them. A number is given once and never reused. */
 export const KIND_FILE = 1;
@@ -352,6 +352,15 @@ const CREATIONS = `
   ALTER TABLE counters ADD COLUMN dated INTEGER NOT NULL DEFAULT 0;
 `;
 
+/** What came with version 9: in a new database, and in one of version 8. */
+const FLAGS = `
+  -- that protect it from changes, as FLAGS of flags.ts numbers them; 0 for none
+  ALTER TABLE inodes ADD COLUMN flags INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE past_inodes ADD COLUMN flags INTEGER NOT NULL DEFAULT 0;
+  -- 1 from the first batch on that sets flags: all members of the catalog obey them
+  ALTER TABLE counters ADD COLUMN flagged INTEGER NOT NULL DEFAULT 0;
+`;
+
 /** From version 1 to 2. Servers come by themselves, when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
@@ -376,6 +385,7 @@ const MIGRATIONS: readonly string[] = [
   PLANS,
   HOLES,
   CREATIONS,
+  FLAGS,
 ];
 
 /** Tables of the catalog, each with its columns in the order of the canonical dump. */

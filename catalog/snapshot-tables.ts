@@ -23,7 +23,7 @@ interface Versions {
 const SNAPSHOT_COLUMNS = 'volume, serial, name, CAST(made_ns AS TEXT) AS madeNs';
 
 const PAST_INODE_COLUMNS = `id, until, since, volume, kind, mode, uid, gid, links, size, accessed_ns, modified_ns, changed_ns, target, device,
-  object_bytes, contents_epoch, contents_seq, modified_epoch, modified_seq, parent, policy, source, holes, created_ns`;
+  object_bytes, contents_epoch, contents_seq, modified_epoch, modified_seq, parent, policy, source, holes, created_ns, flags`;
 
 /** `until` and `source` come from elsewhere than from the live row. */
 const LIVE_INODE_VALUES = PAST_INODE_COLUMNS.replace('until', '?').replace('source', '0');
@@ -35,7 +35,7 @@ const PAST_ROW = `
   CAST(p.changed_ns AS TEXT) AS changedNs, CAST(p.created_ns AS TEXT) AS createdNs, p.target, p.device, '' AS replicas, 0 AS view,
   p.object_bytes AS objectBytes, p.contents_epoch AS contentsEpoch, p.contents_seq AS contentsSeq,
   p.modified_epoch AS modifiedEpoch, p.modified_seq AS modifiedSeq, 0 AS live, 0 AS markEpoch, 0 AS markTurn, p.parent,
-  NULL AS orphanedNs, 0 AS trashed, 0 AS wanted, p.policy, NULL AS allowed, 0 AS preserving, p.since, 0 AS xattrs, p.source`;
+  NULL AS orphanedNs, 0 AS trashed, 0 AS wanted, p.policy, NULL AS allowed, 0 AS preserving, p.since, p.flags, 0 AS xattrs, p.source`;
 
 /**
  * Snapshots, and the rows that they show and that have changed since (decision 0043). A row is seen from the snapshot `since` on. Before one

@@ -12,9 +12,9 @@ import type { Command } from '../wire/catalog-api.ts';
  * that were not set since; U+FFFD in names; sessions of two kinds, by whether they name when they began; pinned
  * writes; voters of named leases that change; files that are created with contents in place of others; renames that leave a
  * whiteout. 6: members of files that are planned; reservations that are ended. 7: holes of files that are settled. 8: times of
- * creation.
+ * creation. 9: flags.
  */
-export const COMMANDS_VERSION = 8;
+export const COMMANDS_VERSION = 9;
 
 /** A server that knows this version of commands obeys fences. @see CacheOwner.fence */
 export const FENCES_VERSION = 5;
@@ -36,6 +36,9 @@ export const HOLES_VERSION = 7;
 
 /** The first version whose servers keep when inodes are created. */
 export const CREATIONS_VERSION = 8;
+
+/** The first version whose servers obey flags of inodes. */
+export const FLAGS_VERSION = 9;
 
 /** By which version a command came. A new command needs a line here. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
@@ -83,12 +86,13 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
   'rename-whiteout': 5,
   'plan-members': 6,
   'void-inodes': 6,
+  'set-flags': 9,
 };
 
 /**
  * Fields that came later than their command. Not here: `by` and `trash` of what removes a name, which mean nothing in a volume without
  * a trash, and no volume has one before a command of version 2 gave it one; `preserves` and `preserved` of `open-for-write`, which mean
- * nothing before a command of version 2 has made a snapshot.
+ * nothing before a command of version 2 has made a snapshot, and its `restricts`, which means nothing before a command of version 9.
  */
 const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, number>> } = {
   'volume-create': { trashMs: 2 },
@@ -97,6 +101,7 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   'reserve-inodes': { members: 5 },
   bear: { elsewhere: 5 },
   'note-accesses': { unset: 5 },
+  'set-attributes': { touches: 9 },
 };
 
 /** The first version whose servers take U+FFFD in names and link texts; those before refuse it, as what is not UTF-8. */

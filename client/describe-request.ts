@@ -58,6 +58,7 @@ const COMMANDS: { readonly [Kind in Command['kind']]: (command: CommandOf<Kind>)
   sweep: () => 'sweep what only snapshots showed that are gone',
   'keep-orphan': change,
   'set-attributes': change,
+  'set-flags': change,
   'open-for-write': change,
   'set-xattr': change,
   'remove-xattr': change,

@@ -23,6 +23,7 @@ export const ERRNO = {
   'too-many-links': 'EMLINK',
   'no-attribute': 'ENODATA',
   'too-large': 'EFBIG',
+  protected: 'EPERM',
   sealed: 'EROFS',
   'session-expired': 'EIO',
   'lease-taken': 'EBUSY',

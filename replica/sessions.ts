@@ -102,6 +102,12 @@ export class SessionTable {
     return new SessionTable(sessions, forgottenSeqMax);
   }
 
+  /** @returns the result of the request that is the last operation of all, if that is number `seq`; else null */
+  lastResult(seq: number): Uint8Array | null {
+    const last = [...this.#sessions.values()].at(-1)?.outcomes.at(-1);
+    return last?.seq === seq ? last.result : null;
+  }
+
   /** No request was ever carried out. */
   get isEmpty(): boolean {
     return this.#sessions.size === 0 && this.#forgottenSeqMax === 0;

@@ -16,6 +16,9 @@ const SnapshotName = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' });
 /** A volume, or a snapshot of it: `volume@snapshot`. */
 const TreeName = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?$' });
 const Base64 = Type.String({ pattern: '^[A-Za-z0-9+/]*={0,2}$', maxLength: 90_000 });
+const InodeFlag = Type.Union([Type.Literal('immutable'), Type.Literal('append-only')]);
+export type InodeFlag = Static<typeof InodeFlag>;
+const InodeFlags = Type.Array(InodeFlag, { maxItems: 2 });
 /** Names and paths are checked by the catalog itself: bytes of UTF-8, not characters, count. */
 const Name = Type.String({ maxLength: 4096 });
 const Path = Type.String({ maxLength: 16_384 });
@@ -371,7 +374,14 @@ export const Command = Type.Union([
     accessedNs: Type.Optional(Nanoseconds),
     modifiedNs: Type.Optional(Nanoseconds),
     contents: Type.Optional(ContentVersion),
+    /** Its times are the moment of the command, whatever they say: also what is append-only takes that. */
+    touches: Type.Optional(Type.Literal(true)),
   }),
+  /**
+   * Flags that protect a file or directory, as `chattr` sets them; those that are in neither list stay. The catalog's primary has a live file
+   * settled before: from the answer on no change of its contents that the flags forbid is ordered.
+   */
+  Type.Object({ kind: Type.Literal('set-flags'), inode: Inode, set: InodeFlags, clear: InodeFlags }),
   /**
    * What was read, told a moment later. An access time only becomes later by it, and nothing else of the inode changes; inodes that are gone, or
    * of another volume, are passed over. Whoever may read may tell so.
@@ -407,6 +417,8 @@ export const Command = Type.Union([
     growTo: Type.Optional(Bytes),
     /** Whoever asks preserves what snapshots show, if the answer says so, and asks again. */
     preserves: Type.Optional(Type.Literal(true)),
+    /** Whoever asks only appends where the answer says that the file is `append-only`. */
+    restricts: Type.Optional(Type.Literal(true)),
     /**
      * The contents that snapshots show are preserved now, survive loss of power, and are at these servers; `lost`: they are
      * not there any more; `again`: not as that inode, but perhaps as another.
@@ -590,6 +602,8 @@ export interface Attributes {
   readonly live: boolean;
   /** How many extended attributes it has; absent where a server does not tell. */
   readonly xattrs?: number;
+  /** That protect it from changes; absent where it has none. */
+  readonly flags?: readonly InodeFlag[];
   /** By which whoever asked may touch the contents; absent where nobody is asked who he is. */
   readonly capability?: string;
   /** Of what a snapshot shows: its number in the volume. Contents are the snapshot's if they are of the version `contents`. */
@@ -876,6 +890,7 @@ export interface CommandResults {
    * not, and from servers of the release before.
    */
   readonly 'set-attributes': { readonly attributes: Attributes; readonly granted?: number };
+  readonly 'set-flags': { readonly attributes: Attributes };
   /** How many access times are later now. */
   readonly 'note-accesses': { readonly noted: number };
   /** `preserve`: the file is not marked yet. Its contents, if of this version, are to be preserved as the inode first. */

@@ -2,9 +2,10 @@ import { ServiceError } from '../../base/errors.ts';
 import { type CommandOf, type CommandResults, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { isAclName } from '../acl.ts';
 import { attributesOf, contentsCompare } from '../attributes.ts';
+import { assertUnprotected, flagBits, isImmutable, isProtected } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { timeCheck } from '../names.ts';
-import { KIND_DIRECTORY } from '../schema.ts';
+import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
 import { aclFollow, setAcl } from './acls.ts';
@@ -29,14 +30,42 @@ export function setAttributes(
   if (command.mode === undefined && !newOwner && accessedNs === undefined && modifiedNs === undefined) {
     return { attributes: attributesOf(inode) };
   }
+  if (command.touches !== true || command.mode !== undefined || newOwner) assertUnprotected(inode);
+  else if (isImmutable(inode)) throw isProtected(inode);
+  const at = (ns: string): string => (command.touches === true ? atNs : timeCheck(ns));
   // A program must not run with the rights of an owner who did not ask for it.
   const kept = newOwner && inode.kind !== KIND_DIRECTORY ? withoutPrivileges(inode.mode) : inode.mode;
   const mode = command.mode ?? kept;
   tables.inodes.setAttributes(inode.id, mode, command.uid ?? inode.uid, command.gid ?? inode.gid, atNs);
   if (command.mode !== undefined) aclFollow(tables, inode, mode);
-  if (accessedNs !== undefined) tables.inodes.setAccessed(inode.id, timeCheck(accessedNs));
-  if (modifiedNs !== undefined) setModified(tables, inode, timeCheck(modifiedNs), command.contents);
+  if (accessedNs !== undefined) tables.inodes.setAccessed(inode.id, at(accessedNs));
+  if (modifiedNs !== undefined) setModified(tables, inode, at(modifiedNs), command.contents);
   return { attributes: attributesOf(tables.inodes.known(inode.id)) };
+}
+
+/** Of a live file only its primary knows whether a change is under way: the catalog's primary has it settled before. */
+export function setFlags(
+  tables: Tables,
+  command: CommandOf<'set-flags'>,
+  atNs: string,
+): CommandResults['set-flags'] {
+  const inode = inodeOf(tables, command.inode);
+  if (inode.kind !== KIND_FILE && inode.kind !== KIND_DIRECTORY)
+    throw new ServiceError(
+      'bad-request',
+      `Inode ${inode.id} is neither a file nor a directory: it has no flags`,
+    );
+  const flags = (inode.flags & ~flagBits(command.clear)) | flagBits(command.set);
+  if (flags === inode.flags) return { attributes: attributesOf(inode) };
+  if (inode.live === 1) throw stillLive(inode.id);
+  tables.inodes.setFlags(inode.id, flags, atNs);
+  return { attributes: attributesOf(tables.inodes.known(inode.id)) };
+}
+
+export function stillLive(inode: number): ServiceError {
+  return new ServiceError('busy', `Cannot set flags of file ${inode}: it is being written`, {
+    retryAfterMs: 100,
+  });
 }
 
 /** As Linux has it: without execution by the group, its bit does not mean the group's rights. */
@@ -68,6 +97,7 @@ export function setXattr(
   atNs: string,
 ): CommandResults['set-xattr'] {
   const inode = inodeOf(tables, command.inode);
+  assertUnprotected(inode);
   xattrNameCheck(command.name);
   const value = Buffer.from(command.value, 'base64');
   if (value.length > XATTR_BYTES_MAX) {
@@ -96,6 +126,7 @@ export function removeXattr(
   atNs: string,
 ): CommandResults['remove-xattr'] {
   const inode = inodeOf(tables, command.inode);
+  assertUnprotected(inode);
   if (tables.xattr(inode.id, command.name) === undefined) {
     // That there is no list is what was wanted, as of all file systems.
     if (isAclName(command.name)) return {};

@@ -1,6 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
 import { numberRuns } from '../../wire/birth-numbers.ts';
 import type { BornFile, CommandOf, CommandResults } from '../../wire/catalog-api.ts';
+import { assertMayGain } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { nameCheck, timeCheck } from '../names.ts';
 import { assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
@@ -107,6 +108,7 @@ class Nursery {
     nameCheck(name);
     const directory = this.#directory(file.parent);
     const volume = this.#volumeOf(directory);
+    assertMayGain(directory);
     if (this.#tables.entries.has(directory.id, name))
       throw new ServiceError('exists', `There is a "${name}" already`);
     const accessedNs = timeCheck(file.accessedNs ?? this.#atNs);

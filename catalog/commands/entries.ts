@@ -10,6 +10,7 @@ import type {
 } from '../../wire/catalog-api.ts';
 import { attributesOf, kindNumber } from '../attributes.ts';
 import { charge, chargeOf } from '../charges.ts';
+import { assertMayGain, assertMayLose, assertUnprotected } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { targetCheck } from '../names.ts';
 import { allowedOfNew, assertInodeAllowed } from '../quota.ts';
@@ -67,6 +68,7 @@ interface Node {
 export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string): InodeRow {
   assert(spot.inode === undefined, 'A new inode gets a name that is free');
   const { directory } = spot;
+  assertMayGain(directory);
   const isDirectory = node.kind === 'directory';
   const isFile = node.kind === 'file';
   const inherits = (directory.mode & MODE_SETGID) !== 0;
@@ -179,6 +181,8 @@ export function link(tables: Tables, command: CommandOf<'link'>, atNs: string): 
   if (spot.directory.volume !== inode.volume) {
     throw new ServiceError('cross-volume', `Cannot link inode ${inode.id} of volume "${inode.volumeName}"`);
   }
+  assertUnprotected(inode);
+  assertMayGain(spot.directory);
   if (inode.links >= LINKS_MAX) {
     throw new ServiceError('too-many-links', `Inode ${inode.id} has ${LINKS_MAX} names already`);
   }
@@ -197,6 +201,7 @@ export function removeDirectory(
   if (inode.kind !== KIND_DIRECTORY) throw new ServiceError('not-directory', `"${name}" is no directory`);
   if (tables.entries.hasChildren(inode.id))
     throw new ServiceError('not-empty', `Directory "${name}" is not empty`);
+  assertMayLose(directory, inode);
   tables.entries.delete(directory.id, name, inode.id);
   tables.inodes.touchDirectory(directory.id, -1, atNs);
   nameLost(tables, inode, { directory, name }, {}, atNs);
@@ -252,6 +257,7 @@ function nameTaken(
   if (inode.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   if (expect !== undefined) assertExpected(expect, name, inode);
   check(inode);
+  assertMayLose(directory, inode);
   tables.entries.delete(directory.id, name, inode.id);
   const links = nameLost(tables, inode, { directory, name }, removal, atNs);
   return { directory: directory.id, inode: inode.id, links };

@@ -1,5 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { CommandOf, CommandResults } from '../../wire/catalog-api.ts';
+import { assertMayGain, assertMayLose } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
 import type { Tables } from '../tables.ts';
@@ -66,6 +67,9 @@ function move(
       throw new ServiceError('not-empty', `Directory "${to.name}" is not empty`);
     }
   }
+  assertMayLose(from.directory, moved);
+  if (replaced === undefined) assertMayGain(to.directory);
+  else assertMayLose(to.directory, replaced);
 
   tables.entries.delete(from.directory.id, from.name, from.inode.id);
   tables.inodes.touchDirectory(from.directory.id, isDirectory ? -1 : 0, atNs);
@@ -94,6 +98,8 @@ function exchange(
   const [aIsDirectory, bIsDirectory] = [a.kind === KIND_DIRECTORY, b.kind === KIND_DIRECTORY];
   if (aIsDirectory) assertOutside(tables, to.directory, a);
   if (bIsDirectory) assertOutside(tables, from.directory, b);
+  assertMayLose(from.directory, a);
+  assertMayLose(to.directory, b);
   tables.entries.setInode(from.directory.id, from.name, b.id);
   tables.entries.setInode(to.directory.id, to.name, a.id);
   const gained = Number(bIsDirectory) - Number(aIsDirectory);

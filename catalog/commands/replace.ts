@@ -2,6 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { type CommandOf, type CommandResults, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { attributesOf } from '../attributes.ts';
 import { chargeOf } from '../charges.ts';
+import { assertMayGain, assertMayLose, assertUnprotected } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { timeCheck } from '../names.ts';
 import { assertBytesAllowed, assertInodeAllowed } from '../quota.ts';
@@ -29,6 +30,7 @@ export function replace(
   if (orphan.orphanedNs === null || orphan.trashed === 1) {
     throw new ServiceError('bad-request', `Inode ${orphan.id} is no file without a name`);
   }
+  assertUnprotected(orphan);
   const spot = spotOf(tables, command.place, 'is-directory', true);
   if (spot.directory.volume !== orphan.volume) {
     throw new ServiceError('cross-volume', `File ${orphan.id} is of volume "${orphan.volumeName}"`);
@@ -49,9 +51,11 @@ export function replaceWithContents(
 }
 
 /** @throws ServiceError where a file cannot have the name, or what has it is not what was expected */
-function assertReplaceable({ name, inode: old }: Spot, { expect }: Replacement): void {
+function assertReplaceable({ directory, name, inode: old }: Spot, { expect }: Replacement): void {
   if (old?.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   assertExpected(expect, name, old);
+  if (old === undefined) assertMayGain(directory);
+  else assertMayLose(directory, old);
 }
 
 /** @returns the inode, without a name. What a refusal finds created by then is undone */

@@ -2,6 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { CommandOf, CommandResults } from '../../wire/catalog-api.ts';
 import { attributesOf } from '../attributes.ts';
 import { charge, chargeOf } from '../charges.ts';
+import { assertMayGain } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { pathNames } from '../names.ts';
 import { KIND_DIRECTORY } from '../schema.ts';
@@ -30,6 +31,7 @@ export function trashRestore(
       `There is a "${command.volume}:${path}" already: restore file ${inode.id} to another path`,
     );
   }
+  assertMayGain(directory);
   tables.trash.delete(inode.id);
   tables.volumes.chargeTrash(inode.volume, -1, -chargeOf(inode));
   tables.inodes.setLinks(inode.id, 1, null, atNs);

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
-import type { Attributes } from '../../wire/catalog-api.ts';
+import type { Attributes, InodeFlag } from '../../wire/catalog-api.ts';
 import type { ClusterClient, Entry } from '../cluster-client.ts';
 import { entityTag } from '../entity-tag.ts';
 import type { CallOptions } from '../exchange.ts';
@@ -15,6 +15,12 @@ import { pathInto, resolveIfThere } from './transfer.ts';
 
 /** Files of one directory that are removed at a time. */
 const REMOVALS_IN_FLIGHT_MAX = 16;
+
+interface FlagsOptions {
+  readonly set?: string;
+  readonly clear?: string;
+  readonly json?: true;
+}
 
 interface RemoveOptions {
   readonly recursive?: true;
@@ -47,6 +53,15 @@ export function addTreeCommands(program: Command): void {
     .option('--json', 'print the attributes as JSON')
     .run((client, call, path: string, options: { json?: true }) =>
       show(client, parseRemotePath(path), options, call),
+    );
+
+  clusterCommand(program, 'flags', 'show or change the flags that protect a file or directory from changes')
+    .argument('<path>', 'VOLUME:/path')
+    .option('--set <flags>', 'of immutable and append-only, those to set, separated by commas')
+    .option('--clear <flags>', 'those to take away')
+    .option('--json', 'print the flags as JSON')
+    .run((client, call, path: string, options: FlagsOptions) =>
+      changeFlags(client, parseRemotePath(path), options, call),
     );
 
   clusterCommand(program, 'mkdir', 'create a directory')
@@ -146,9 +161,35 @@ async function show(
     ['modified', `${formatTime(attributes.modifiedNs)} UTC`],
     ['changed', `${formatTime(attributes.changedNs)} UTC`],
   ];
+  if (attributes.flags !== undefined) rows.push(['flags', attributes.flags.join(', ')]);
   if (attributes.kind === 'symlink') rows.push(['target', printable(attributes.target)]);
   if (etag !== null) rows.push(['etag', etag], ['replicas', attributes.replicas.join(', ')]);
   printTable(rows);
+}
+
+async function changeFlags(
+  client: ClusterClient,
+  { volume, path }: RemotePath,
+  options: FlagsOptions,
+  call: CallOptions,
+): Promise<void> {
+  const [set, clear] = [flagsOf(options.set), flagsOf(options.clear)];
+  let attributes = await client.resolve(volume, path, call);
+  if (set.length > 0 || clear.length > 0) {
+    const { inode } = attributes;
+    ({ attributes } = await client.command({ kind: 'set-flags', inode, set, clear }, call));
+  }
+  const { flags = [] } = attributes;
+  if (options.json) return printJson({ volume, path, flags });
+  printLine(flags.length === 0 ? 'none' : flags.join(','));
+}
+
+function flagsOf(text = ''): InodeFlag[] {
+  const names = text.split(',').filter((name) => name !== '');
+  return names.map((name) => {
+    if (name === 'immutable' || name === 'append-only') return name;
+    throw usageFailure(`There is no flag "${name}"`, 'there are "immutable" and "append-only"');
+  });
 }
 
 async function makeDirectory(

@@ -35,6 +35,7 @@ import type { ReplicaDriver } from '../replica-driver.ts';
 import type { CatalogService, Maker } from '../services.ts';
 import type { CatalogSubject, Execution } from './catalog-subject.ts';
 import type { BlockedChange } from './client-caches.ts';
+import { FlagBarrier } from './flag-barrier.ts';
 import type { Recaller } from './recaller.ts';
 import { SnapshotCut } from './snapshot-cut.ts';
 
@@ -55,6 +56,7 @@ const DURABLE_KINDS: ReadonlySet<Command['kind']> = new Set([
   'volume-create',
   'volume-set',
   'volume-remove',
+  'set-flags',
   'snapshot-create',
   'snapshot-remove',
   'server-register',
@@ -118,6 +120,7 @@ export class LocalCatalogService implements CatalogService {
   readonly #parts: CatalogServiceParts;
   readonly #waiter: PrimaryWaiter;
   readonly #cut: SnapshotCut;
+  readonly #barrier: FlagBarrier;
   readonly #answered: Counter | undefined;
   #queue: Waiting[] = [];
   /** Commands that wait until a snapshot is made. */
@@ -138,17 +141,18 @@ export class LocalCatalogService implements CatalogService {
       'Commands that this server, as the primary of the catalog, has executed, by kind and by what became of them',
       ['kind', 'outcome'],
     );
-    this.#cut = new SnapshotCut({
-      world: parts.world,
+    const barrier = {
       operationTimeoutMs: parts.operationTimeoutMs,
       nowMs: () => parts.clock.nowMs(),
-      query: (query) => parts.subject.query(query) as never,
-      settle: (file, timeoutMs) => parts.settle(file, timeoutMs),
+      query: (query: Query) => parts.subject.query(query) as never,
+      settle: (file: FileId, timeoutMs: number) => parts.settle(file, timeoutMs),
       released: () => {
         this.#queue.push(...this.#held.splice(0));
         void this.#pump();
       },
-    });
+    };
+    this.#cut = new SnapshotCut({ ...barrier, world: parts.world });
+    this.#barrier = new FlagBarrier(barrier);
     parts.driver.onRole(() => {
       if (!this.#isPrimary()) this.#refuseQueued();
     });
@@ -159,12 +163,14 @@ export class LocalCatalogService implements CatalogService {
     const command = this.#asUnderstood(asked.command);
     const request = { ...asked, command };
     this.#assertUnderstood(command);
-    const result =
-      command.kind === 'snapshot-create'
-        ? await this.#cut.make(command, () => this.#executed(request, maker))
-        : await this.#executed(request, maker);
+    const result = await this.#prepared(command, () => this.#executed(request, maker));
     if (DURABLE_KINDS.has(command.kind)) await this.#bounded(this.#parts.driver.flush());
     return result;
+  }
+
+  #prepared(command: Command, execute: () => Promise<CommandResult>): Promise<CommandResult> {
+    if (command.kind === 'snapshot-create') return this.#cut.make(command, execute);
+    return command.kind === 'set-flags' ? this.#barrier.pass(command.inode as FileId, execute) : execute();
   }
 
   #executed(request: CommandRequest, maker: Maker): Promise<CommandResult> {
@@ -369,13 +375,17 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /** Those that would let files be written of which a snapshot is being made wait for it. */
+  /** Those that would let files be written of which a snapshot is being made, or whose flags are being set, wait for it. */
   #hold(): void {
-    if (!this.#cut.isUp) return;
+    if (!this.#cut.isUp && !this.#barrier.isUp) return;
     const goes: Waiting[] = [];
     for (const waiting of this.#queue)
-      (this.#cut.holds(waiting.request.command) ? this.#held : goes).push(waiting);
+      (this.#holds(waiting.request.command) ? this.#held : goes).push(waiting);
     this.#queue = goes;
+  }
+
+  #holds(command: Command): boolean {
+    return this.#cut.holds(command) || this.#barrier.holds(command);
   }
 
   /** As many commands as fit one operation, at least one where any are left; one that makes a snapshot by itself. */

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
-import { SessionTable } from '../../replica/sessions.ts';
+import { type SessionAnswer, SessionTable } from '../../replica/sessions.ts';
 import { viewHasMajority, viewVoters } from '../../replica/view.ts';
 import type { Clock } from '../clock.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
@@ -99,12 +99,17 @@ export class ChangeAdmission {
 
   /** Whether the request has a position in the order, or that is not known any more. */
   async isKnown(driver: ReplicaDriver, request: ChangeRequest): Promise<boolean> {
+    return (await this.answerTo(driver, request)).kind !== 'fresh';
+  }
+
+  /** What became of a request, with all that has a position in the order now. */
+  async answerTo(driver: ReplicaDriver, request: ChangeRequest): Promise<SessionAnswer> {
     const { file, epoch, orderedSeq, subject } = driver;
     if (subject.record().seq < orderedSeq) {
       await this.#parts.replicas.bounded(file, () =>
         driver.leads ? driver.committed(epoch, orderedSeq) : driver.committedAll(),
       );
     }
-    return SessionTable.decode(subject.record().sessions).find(request).kind !== 'fresh';
+    return SessionTable.decode(subject.record().sessions).find(request);
   }
 }

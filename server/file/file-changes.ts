@@ -25,6 +25,7 @@ const BY_STATE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'precondition-failed',
   'quota-exceeded',
   'lease-lost',
+  'protected',
 ]);
 
 /** Stands for what a request that is known already copied: its result is in the session table. */
@@ -81,7 +82,7 @@ export class FileChanges {
     }
     admission.assertAllReachable(driver);
     await admission.assertSpace(driver, request, bytes.length);
-    return this.#decided(driver, async (orderer, primary) => {
+    return this.#decided(driver, request, async (orderer, primary) => {
       const write = (held: WriteGuard): Promise<Change> =>
         primary.write(request, offset, bytes, { guard: held, tells });
       try {
@@ -103,6 +104,7 @@ export class FileChanges {
    */
   async #decided(
     driver: ReplicaDriver,
+    request: ChangeRequest,
     change: (orderer: ReplicaDriver, primary: FilePrimary) => Promise<Change>,
   ): Promise<WriteResult> {
     const { file } = driver;
@@ -119,9 +121,27 @@ export class FileChanges {
     } catch (error) {
       if (error instanceof ServiceError && error.code === 'quota-exceeded') this.#giveBackGrowth(file);
       const isRefused = error instanceof ServiceError && BY_STATE.has(error.code);
-      if (!isRefused || driver.leads) throw error;
-      return by(await this.#parts.replicas.primary(file));
+      if (!isRefused) throw error;
+      if (driver.leads) return this.#madeBefore(file, request, error);
+      const primary = await this.#parts.replicas.primary(file);
+      return by(primary).catch((refusal: unknown) => this.#madeBefore(file, request, refusal));
     }
+  }
+
+  /**
+   * A request that has changed the file before its flags forbade that is answered once more.
+   *
+   * @throws ServiceError `refusal`, unless it is `protected` and the request has a position in the order
+   */
+  async #madeBefore(file: FileId, request: ChangeRequest, refusal: unknown): Promise<WriteResult> {
+    if (!(refusal instanceof ServiceError) || refusal.code !== 'protected') throw refusal;
+    const { replicas, admission, primaries, self } = this.#parts;
+    const driver = await replicas.primary(file);
+    const answer = await admission.answerTo(driver, request);
+    if (answer.kind === 'fresh') throw refusal;
+    if (answer.kind === 'expired') throw answerExpired(file);
+    const primary = primaries.of(driver);
+    return resultOf(file, answer, primary.versionOf(answer.seq), primary.epoch.counter, self);
   }
 
   /** The size that a file may grow to counts against the quota, and may be why others are refused: its writer closes it later, or never. */
@@ -144,7 +164,7 @@ export class FileChanges {
       request,
       parts.reduce((sum, { bytes }) => sum + bytes.length, 0),
     );
-    return this.#decided(driver, (_, primary) => primary.writeParts(request, parts));
+    return this.#decided(driver, request, (_, primary) => primary.writeParts(request, parts));
   }
 
   async truncate(file: FileId, request: ChangeRequest, sizeBytes: number): Promise<WriteResult> {
@@ -155,7 +175,7 @@ export class FileChanges {
     if (answered !== null) return answered;
     const driver = await replicas.orderer(file);
     admission.assertAllReachable(driver);
-    return this.#decided(driver, (_, primary) => primary.truncate(request, sizeBytes));
+    return this.#decided(driver, request, (_, primary) => primary.truncate(request, sizeBytes));
   }
 
   async punch(file: FileId, request: ChangeRequest, hole: Hole): Promise<WriteResult> {
@@ -167,7 +187,7 @@ export class FileChanges {
     if (answered !== null) return answered;
     const driver = await replicas.orderer(file);
     admission.assertAllReachable(driver);
-    return this.#decided(driver, (_, primary) => primary.punch(request, hole));
+    return this.#decided(driver, request, (_, primary) => primary.punch(request, hole));
   }
 
   async copy(
@@ -206,9 +226,7 @@ export class FileChanges {
     const sealed = authorities.sealed(file);
     if (sealed === null) return null;
     const answer = assertDoneBefore(store, file, request);
-    if (answer.kind === 'expired') {
-      throw new ServiceError('session-expired', `Whether file ${file} was changed so is not known any more`);
-    }
+    if (answer.kind === 'expired') throw answerExpired(file);
     const epoch = store.record(file)?.installed.counter ?? 0;
     const version = { epoch: sealed.attributes.versionEpoch, seq: answer.seq };
     return resultOf(file, answer, version, epoch, self);
@@ -224,6 +242,10 @@ export class FileChanges {
       this.#parts.self,
     );
   }
+}
+
+function answerExpired(file: FileId): ServiceError {
+  return new ServiceError('session-expired', `Whether file ${file} was changed so is not known any more`);
 }
 
 /** @param contents their version after the change */

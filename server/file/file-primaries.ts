@@ -55,6 +55,7 @@ export class FilePrimaries {
       markLive: (mark, growTo) => this.#liveMarks.set(primary, driver.file, mark, growTo),
       allowedBytes: seen?.allowedBytes ?? Infinity,
       changedNs: seen?.changedNs ?? null,
+      appendOnly: seen?.appendOnly ?? false,
       nextTurn: () => ++this.#turns,
       isLive: seen !== undefined,
       markedIn: seen?.markedIn ?? null,

@@ -2,6 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { Epoch } from '../../replica/epoch.ts';
 import { epochCompare } from '../../replica/epoch.ts';
+import { SessionTable } from '../../replica/sessions.ts';
 import type { ContentVersion, LiveMark, Preservation } from '../../wire/catalog-api.ts';
 import { encodeFileOperation, FILE_BYTES_MAX, type WritePart } from '../../wire/file-operation.ts';
 import type { WriteGuard } from '../../wire/http-api.ts';
@@ -16,7 +17,7 @@ import { endsInChange, inheritsMark } from './live-mark.ts';
 import { type ByteRange, MergedObjects } from './merged-objects.ts';
 import { NameFlush } from './name-flush.ts';
 import { assertDoneBefore } from './sealed-file.ts';
-import { encodeWriteOutcome, type WriteOutcome } from './write-outcome.ts';
+import { decodeWriteOutcome, encodeWriteOutcome, type WriteOutcome } from './write-outcome.ts';
 
 const BUSY_RETRY_MS = 500;
 
@@ -28,6 +29,8 @@ export interface FileInCatalog {
   readonly allowedBytes: number;
   /** Where it is live: when the inode was changed last, as this was learned; null where that is not known. */
   readonly changedNs: string | null;
+  /** Where it is live: bytes are only appended to it. Absent: it is not known to be so. */
+  readonly appendOnly?: boolean;
   /**
    * Makes the catalog ask this file's primary for its size from now on.
    *
@@ -53,6 +56,8 @@ export interface Marked {
   readonly allowedBytes: number;
   /** When the inode was changed last; null where that is not known. */
   readonly changedNs: string | null;
+  /** Bytes are only appended to it. Absent: it may change in every way. */
+  readonly appendOnly?: boolean;
 }
 
 /** A change of the contents that is committed. */
@@ -92,6 +97,11 @@ export class FilePrimary {
    * expects certain contents changes the names of the file.
    */
   #changedNs: string | null;
+  /**
+   * The file may only be appended to, as the catalog said when it set the mark. Flags are set only while there is no mark. A mark that an
+   * earlier primary was given is not taken over where its last change says that the file was append-only.
+   */
+  #appendOnly: boolean;
   readonly #inFlight: ChangesInFlight;
   #live: Promise<void> | null = null;
   /** The mark is an earlier primary's: it is set again, only in case that the catalog lost it with its power. */
@@ -132,12 +142,16 @@ export class FilePrimary {
     this.epoch = driver.epoch;
     const attributes = store.attributes(this.#file);
     if (catalog.isLive) this.#live = Promise.resolve();
-    else if (inheritsMark(attributes, driver.orderedSeq, driver.inheritedFrom)) {
+    else if (
+      inheritsMark(attributes, driver.orderedSeq, driver.inheritedFrom) &&
+      !wasAppendOnly(store, driver.file, driver.orderedSeq)
+    ) {
       this.#live = Promise.resolve();
       this.#unconfirmed = true;
     }
     this.#allowedBytes = catalog.isLive ? catalog.allowedBytes : 0;
     this.#changedNs = catalog.isLive ? catalog.changedNs : null;
+    this.#appendOnly = catalog.isLive && catalog.appendOnly === true;
     this.#sizeBytes = attributes.sizeBytes;
     this.#modifiedNs = attributes.modifiedNs;
     this.#contents = { epoch: attributes.versionEpoch, seq: attributes.versionSeq };
@@ -189,6 +203,7 @@ export class FilePrimary {
           `Cannot append to file ${this.#file}: it ends at ${FILE_BYTES_MAX} bytes`,
         );
       }
+      this.#assertAppends([{ from: at, to: at + bytes.length }]);
       const sizeBytes = Math.max(this.#sizeBytes, at + bytes.length);
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'write', offset: at, bytes, modifiedNs });
@@ -209,6 +224,7 @@ export class FilePrimary {
       const ranges = parts.map(({ offset, bytes }) => ({ from: offset, to: offset + bytes.length }));
       const end = Math.max(...ranges.map(({ to }) => to));
       while (this.#mustWait(end, ranges)) await this.#prepare(end, ranges);
+      this.#assertAppends(ranges);
       const sizeBytes = Math.max(this.#sizeBytes, end);
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'write-parts', parts, modifiedNs });
@@ -223,6 +239,7 @@ export class FilePrimary {
     try {
       const end = grows ? to : 0;
       while (this.#mustWait(end, [{ from, to }])) await this.#prepare(end, [{ from, to }]);
+      if (from < to || !grows) this.#assertAppends([{ from, to }]);
       const sizeBytes = grows ? Math.max(this.#sizeBytes, to) : this.#sizeBytes;
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'punch', from, to, grows, modifiedNs });
@@ -238,6 +255,7 @@ export class FilePrimary {
       const cut = (): ByteRange[] =>
         sizeBytes < this.#sizeBytes ? [{ from: sizeBytes, to: Number.POSITIVE_INFINITY }] : [];
       while (this.#mustWait(sizeBytes, cut())) await this.#prepare(sizeBytes, cut());
+      if (this.#appendOnly) throw this.#isAppendOnly();
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'truncate', sizeBytes, modifiedNs });
       return await this.#submit(request, body, { offset: sizeBytes, sizeBytes, modifiedNs });
@@ -435,11 +453,16 @@ export class FilePrimary {
     this.#turn = turn;
     const epoch = this.#catalog.epoch();
     this.#changedNs = null;
-    const { allowedBytes, changedNs } = await this.#catalog.markLive({ epoch: this.epoch.counter, turn });
+    const {
+      allowedBytes,
+      changedNs,
+      appendOnly = false,
+    } = await this.#catalog.markLive({ epoch: this.epoch.counter, turn });
     // Where a later mark was set meanwhile, the file was settled in between, and what this one allowed has ended.
     if (this.#turn === turn) {
       this.#allowedBytes = allowedBytes;
       this.#changedNs = changedNs;
+      this.#appendOnly = appendOnly;
     }
     this.#nameFlush.marked(epoch);
   }
@@ -471,20 +494,32 @@ export class FilePrimary {
     }
   }
 
+  /** What is added begins where the file ends. @throws ServiceError `protected` where the file may only be appended to */
+  #assertAppends(ranges: readonly ByteRange[]): void {
+    if (!this.#appendOnly) return;
+    let end = this.#sizeBytes;
+    for (const { from, to } of ranges) {
+      if (from !== end) throw this.#isAppendOnly();
+      end = to;
+    }
+  }
+
+  #isAppendOnly(): ServiceError {
+    return new ServiceError('protected', `Cannot change file ${this.#file}: it is append-only`);
+  }
+
   async #submit(request: ChangeRequest, body: Uint8Array, outcome: WriteOutcome): Promise<Change> {
     if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw deposed(this.#file);
     if (request.under !== undefined) this.#assertLocked(request.under);
     let before: ContentVersion | undefined;
-    const committed = await this.#driver.submit(
-      { request, result: encodeWriteOutcome(outcome), body },
-      () => {
-        before = this.#contents;
-        this.#sizeBytes = outcome.sizeBytes;
-        this.#modifiedNs = outcome.modifiedNs;
-        this.#contents = { epoch: this.epoch.counter, seq: this.#driver.orderedSeq };
-        this.unsettled = true;
-      },
-    );
+    const told = this.#appendOnly ? ({ ...outcome, appendOnly: true } as const) : outcome;
+    const committed = await this.#driver.submit({ request, result: encodeWriteOutcome(told), body }, () => {
+      before = this.#contents;
+      this.#sizeBytes = outcome.sizeBytes;
+      this.#modifiedNs = outcome.modifiedNs;
+      this.#contents = { epoch: this.epoch.counter, seq: this.#driver.orderedSeq };
+      this.unsettled = true;
+    });
     return before === undefined ? committed : { ...committed, before };
   }
 
@@ -493,6 +528,13 @@ export class FilePrimary {
     const nowNs = this.#clock.wallNs();
     return nowNs > this.#modifiedNs ? nowNs : this.#modifiedNs + 1n;
   }
+}
+
+/** Whether the last change of a file was made while the file was append-only. @param seq of that change */
+function wasAppendOnly(store: FileStore, file: FileId, seq: number): boolean {
+  const sessions = store.record(file)?.sessions ?? new Uint8Array(0);
+  const result = SessionTable.decode(sessions).lastResult(seq);
+  return result !== null && decodeWriteOutcome(result).appendOnly === true;
 }
 
 function deposed(file: FileId): ServiceError {

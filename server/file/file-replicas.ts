@@ -32,6 +32,7 @@ interface SeenLive {
   readonly allowedBytes: number;
   /** When the inode was changed last. */
   readonly changedNs: string;
+  readonly appendOnly: boolean;
   /** @see NameFlush */
   readonly markedIn: number;
 }
@@ -144,10 +145,13 @@ export class FileReplicas {
    */
   noteLive(
     driver: ReplicaDriver,
-    { allowedBytes = Infinity, changedNs }: Attributes,
+    { allowedBytes = Infinity, changedNs, flags = [] }: Attributes,
     markedIn: number = this.#parts.catalog.epoch(),
   ): void {
-    this.#seenLive.set(driver, { allowedBytes, changedNs, markedIn });
+    this.#seenLive.set(driver, {
+      ...{ allowedBytes, changedNs, markedIn },
+      appendOnly: flags.includes('append-only'),
+    });
   }
 
   /** @returns what the catalog had when the replica was new here; absent where the file was not live then */

@@ -37,7 +37,14 @@ export class LiveMarks {
   async set(primary: FilePrimary, file: FileId, mark: LiveMark, growTo?: number): Promise<Marked> {
     const { catalog } = this.#parts;
     const growth = growTo === undefined ? {} : { growTo };
-    const command = { kind: 'open-for-write', inode: file, mark, ...growth, preserves: true } as const;
+    const command = {
+      kind: 'open-for-write',
+      inode: file,
+      mark,
+      ...growth,
+      preserves: true,
+      restricts: true,
+    } as const;
     let answer = await catalog.command(command);
     for (let wish = preserveIn(answer); wish !== null; wish = preserveIn(answer)) {
       // Until a majority is known to have the epoch this server only orders.
@@ -75,8 +82,8 @@ export class LiveMarks {
 /** @returns what the answer to `open-for-write` says of the file; in a volume without a quota it names no size */
 function markedIn(result: unknown): Marked {
   const { attributes } = (result ?? {}) as { readonly attributes?: Partial<Attributes> };
-  const { allowedBytes = Infinity, changedNs = null } = attributes ?? {};
-  return { allowedBytes, changedNs };
+  const { allowedBytes = Infinity, changedNs = null, flags = [] } = attributes ?? {};
+  return { allowedBytes, changedNs, appendOnly: flags.includes('append-only') };
 }
 
 /** @returns what `open-for-write` wants to be preserved before the file may be written; null where it may be */

@@ -3,6 +3,9 @@ import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 /** Bit of the nanoseconds, which need 30. Servers of earlier releases read a time that is two seconds later. */
 const SAME_NAMES = 0x8000_0000;
 
+/** Another bit of them. */
+const APPEND_ONLY = 0x4000_0000;
+
 /** What a client is told of its write, also when it asks again: kept in the file's session table. */
 export interface WriteOutcome {
   /** Where the bytes went: of interest to an append. */
@@ -11,6 +14,8 @@ export interface WriteOutcome {
   readonly modifiedNs: bigint;
   /** @see WriteResult.sameNames */
   readonly sameNames?: true;
+  /** The file was append-only: whoever orders changes next must not take the mark of the catalog over without asking what it allows. */
+  readonly appendOnly?: true;
 }
 
 export function encodeWriteOutcome(outcome: WriteOutcome): Uint8Array {
@@ -19,7 +24,9 @@ export function encodeWriteOutcome(outcome: WriteOutcome): Uint8Array {
     .uint53(outcome.offset)
     .uint53(outcome.sizeBytes)
     .uint53(Number(outcome.modifiedNs / 1_000_000_000n))
-    .uint32(outcome.sameNames === true ? ns + SAME_NAMES : ns)
+    .uint32(
+      ns + (outcome.sameNames === true ? SAME_NAMES : 0) + (outcome.appendOnly === true ? APPEND_ONLY : 0),
+    )
     .finish();
 }
 
@@ -31,6 +38,10 @@ export function decodeWriteOutcome(bytes: Uint8Array): WriteOutcome {
   const seconds = BigInt(reader.uint53());
   const rest = reader.uint32();
   reader.end();
-  const modifiedNs = seconds * 1_000_000_000n + BigInt(rest % SAME_NAMES);
-  return { offset, sizeBytes, modifiedNs, ...(rest < SAME_NAMES ? {} : { sameNames: true }) };
+  const modifiedNs = seconds * 1_000_000_000n + BigInt(rest % APPEND_ONLY);
+  return {
+    ...{ offset, sizeBytes, modifiedNs },
+    ...(rest < SAME_NAMES ? {} : { sameNames: true }),
+    ...(rest % SAME_NAMES < APPEND_ONLY ? {} : { appendOnly: true }),
+  };
 }

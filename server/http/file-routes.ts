@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { Attributes } from '../../wire/catalog-api.ts';
+import type { Attributes, InodeFlag } from '../../wire/catalog-api.ts';
 import type { WholeFiles } from '../file/whole-files.ts';
 import type { Gateway } from '../gateway.ts';
 import type { MetricsRegistry } from '../metrics.ts';
@@ -115,6 +115,7 @@ export function fileRoutes(
     const path = pathOf(request);
     if (request.headers['tus-resumable'] !== undefined) return tus.create(request, reply, path);
     if (isForm(labelOf(request.raw))) return postForm(request, reply, path);
+    if (path.search.has('set-flags') || path.search.has('clear-flags')) return setFlags(reply, path);
     const moveTo = path.search.get('move-to');
     const copyTo = path.search.get('copy-to');
     if (copyTo === null) assertChangeable(path);
@@ -143,6 +144,18 @@ export function fileRoutes(
     setFileHeaders(reply, gateway, inode as FileId, null);
     return reply.code(204).send();
   });
+
+  /** Those of what the path leads to, also by a symbolic link. */
+  async function setFlags(reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
+    assertChangeable(path);
+    const set = flagsOf(path, 'set-flags');
+    const clear = flagsOf(path, 'clear-flags');
+    const { volume } = path;
+    const query = { kind: 'resolve', volume, path: volumePath(path.names), follow: true } as const;
+    const { inode } = (await gateway.queryCatalog(query)).attributes;
+    const { attributes } = await gateway.command({ kind: 'set-flags', inode, set, clear });
+    return reply.send({ inode, flags: attributes.flags ?? [] });
+  }
 
   async function postForm(
     request: FastifyRequest,
@@ -213,6 +226,15 @@ export function fileRoutes(
     reply.header('etag', etag).header('last-modified', httpDate(attributes.modifiedNs));
     return reply.code(created ? 201 : 204).send();
   }
+}
+
+/** @returns the flags that the query names, separated by commas */
+function flagsOf({ search }: FilePath, name: string): InodeFlag[] {
+  const names = (search.get(name) ?? '').split(',').filter((flag) => flag !== '');
+  return names.map((flag) => {
+    if (flag === 'immutable' || flag === 'append-only') return flag;
+    throw new ServiceError('bad-request', `"${name}" names flags that there are: "immutable", "append-only"`);
+  });
 }
 
 /** @throws ServiceError `read-only` where it is in a snapshot */

@@ -64,7 +64,7 @@ async function pageOf(gateway: Gateway, directory: Attributes, after: string, le
 }
 
 function entryOf(name: string, attributes: Attributes): Record<string, unknown> {
-  const { inode, kind, sizeBytes, mode, modifiedNs, contents, target } = attributes;
+  const { inode, kind, sizeBytes, mode, modifiedNs, contents, target, flags } = attributes;
   return {
     name,
     kind,
@@ -73,5 +73,6 @@ function entryOf(name: string, attributes: Attributes): Record<string, unknown> 
     modified: new Date(Number(BigInt(modifiedNs) / 1_000_000n)).toISOString(),
     ...(kind === 'file' ? { etag: etagOf(inode, contents) } : {}),
     ...(kind === 'symlink' ? { target } : {}),
+    ...(flags === undefined ? {} : { flags }),
   };
 }

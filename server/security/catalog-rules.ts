@@ -28,6 +28,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   symlink: 'write',
   link: 'write',
   'set-attributes': 'write',
+  'set-flags': 'write',
   // Reading makes access times later, and this does no more.
   'note-accesses': 'read',
   'open-for-write': 'server',

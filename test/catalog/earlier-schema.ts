@@ -1,7 +1,18 @@
 import type { CatalogDatabase } from '../../catalog/schema.ts';
 
-/** Takes away from a database of today what came with version 8. */
+/** Takes away from a database of today what came with version 9. */
+export function asVersion8(db: CatalogDatabase): void {
+  db.exec(`
+    ALTER TABLE inodes DROP COLUMN flags;
+    ALTER TABLE past_inodes DROP COLUMN flags;
+    ALTER TABLE counters DROP COLUMN flagged;
+    PRAGMA user_version = 8;
+  `);
+}
+
+/** And what came with version 8. */
 export function asVersion7(db: CatalogDatabase): void {
+  asVersion8(db);
   db.exec(`
     ALTER TABLE inodes DROP COLUMN created_ns;
     ALTER TABLE past_inodes DROP COLUMN created_ns;

@@ -19,6 +19,7 @@ function batchOf(...commands: Command[]): Batch {
     since: null,
     fenced: false,
     dated: false,
+    flagged: false,
     resolved: { command, atNs: '5', replicas: [] },
   }));
 }
@@ -87,7 +88,7 @@ test('a batch of a later version is refused before any of it is executed, with w
   assert.throws(() => decodeBatch(bytes), {
     code: 'storage',
     message:
-      /^Cannot execute commands of version 9: this release knows versions up to 8\. Start the newer release/,
+      /^Cannot execute commands of version 10: this release knows versions up to 9\. Start the newer release/,
   });
 });
 

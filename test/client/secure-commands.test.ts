@@ -53,6 +53,7 @@ const COMMANDS: readonly (readonly [command: string, rest?: string, exit?: numbe
   ['mv', 'main:/b main:/d/b'],
   ['ls', 'main:/'],
   ['stat', 'main:/a'],
+  ['flags', '--clear immutable main:/a'],
   ['info', 'main:/a'],
   ['status'],
   ['events'],

@@ -11,7 +11,7 @@ const EARLIER: readonly Mutation[] = [
     find: 'String(COMMANDS_VERSION)',
     replace: "''",
   },
-  { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '8', replace: '1' },
+  { file: 'catalog/versions.ts', in: 'COMMANDS_VERSION', find: '9', replace: '1' },
   {
     file: 'server/catalog/catalog-service.ts',
     find: 'if ($version === 1) return;',
@@ -21,7 +21,7 @@ const EARLIER: readonly Mutation[] = [
     file: 'server/http/catalog-routes.ts',
     find: 'Command.anyOf',
     replace:
-      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-|rename-whiteout|plan-)/.test(properties.kind.const))',
+      'Command.anyOf.filter(({ properties }) => !/^(snapshot-|trash-|sweep|bear|reserve-|forgo|unlink-files|unlink-fenced|note-|rename-whiteout|plan-|set-flags)/.test(properties.kind.const))',
   },
   {
     file: 'server/http/catalog-routes.ts',

@@ -139,6 +139,11 @@ const REQUESTS: Readonly<Partial<Record<ErrorCode, () => Promise<Answer>>>> = {
     post('/v1/catalog/queries', { query: { kind: 'xattr', inode: await inode('f'), name: 'user.none' } }),
   'too-large': () => at('PATCH', `${FILES}/f?append`, { body: Buffer.alloc(4 * 2 ** 20 + 1) }),
   'read-only': () => at('PUT', '/v1/files/main@monday/f'),
+  protected: async () => {
+    await at('PUT', `${FILES}/protected`, { body: 'x' });
+    await at('POST', `${FILES}/protected?set-flags=immutable`);
+    return at('PUT', `${FILES}/protected`, { body: 'y' });
+  },
   sealed: async () => {
     await at('PUT', '/v1/files/kept/f', { body: 'x' });
     return at('PATCH', '/v1/files/kept/f?append', { body: 'y' });

@@ -140,11 +140,14 @@ export const FILE_OPERATIONS: Operations = {
   'POST /v1/files': {
     id: 'changeFile',
     tag: 'files',
-    summary: 'Copies or moves, takes the files of a form, or begins an upload in pieces (tus 1.0)',
+    summary:
+      'Copies or moves, sets flags, takes the files of a form, or begins an upload in pieces (tus 1.0)',
     query: {
       ...TRASH,
       'copy-to': text('/path or volume:/path'),
       'move-to': text('/path'),
+      'set-flags': text('Of immutable and append-only, those to set, separated by commas'),
+      'clear-flags': text('Those to take away'),
       overwrite: flag('false: refused where the target is there'),
       resume: flag(
         'true: of the copy of a directory, files keep their times, and those that are there by size and time stay',
@@ -166,7 +169,10 @@ export const FILE_OPERATIONS: Operations = {
       }),
     },
     answers: {
-      200: { ...told('What of a directory was copied: all that was left', TreeCopy), headers: ['Location'] },
+      200: {
+        ...told('What of a directory was copied: all that was left; of flags, those that it has', TreeCopy),
+        headers: ['Location'],
+      },
       201: { text: 'Made', headers: ['Location', 'ETag'] },
       202: { ...told('What of a directory was copied: the same request goes on after "next"', TreeCopy) },
       204: { text: 'Done', headers: ['Location'] },

@@ -3,6 +3,7 @@ import type { ServerId } from '../../../../base/ids.ts';
 import type { ClusterClient } from '../../../../client/cluster-client.ts';
 import type { FileHandle } from '../../../../client/file-handle.ts';
 import type { ChannelAnswer, HttpChannel } from '../../../../http-parts/http-channel.ts';
+import type { InodeFlag } from '../../../../wire/catalog-api.ts';
 import { createFile, textOf } from '../workloads/parts.ts';
 import type { Caller, CallOutcome } from './stage.ts';
 
@@ -79,6 +80,12 @@ export class ClientCalls implements Caller {
         this.#client.command({ kind: 'server-state', id: this.#serverId(server), state: 'draining' }),
       remove: (server = '') =>
         this.#client.command({ kind: 'server-remove', id: this.#serverId(server), dead: false }),
+      /** `flags /x immutable`, `flags /x`: those that it has from now on */
+      flags: async (path = '', ...set: string[]) => {
+        const { inode } = await this.#client.resolve(this.#volume, path);
+        const clear = (['immutable', 'append-only'] as const).filter((flag) => !set.includes(flag));
+        await this.#client.command({ kind: 'set-flags', inode, set: set as InodeFlag[], clear });
+      },
       create: (path = '') => createFile(this.#client, { volume: this.#volume, path }, true, {}),
       /** `policy read-only`: of files that are created from now on */
       policy: (policy = '') => set({ policy: policy as 'quorum' }),
