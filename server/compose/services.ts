@@ -94,7 +94,7 @@ export function makeServices(
     lockLeaseMs: timing.lockLeaseMs,
     endedUnlocked: (ending, servers) => lockEndings.tell(ending, servers),
     isDiskFull: (server) => above.fullDisks().isFull(server),
-    holds: (server, file, position) => membership().holds(server, file, position),
+    isAt: (server, file, position) => membership().isAt(server, file, position),
     yieldTo: (view) => membership().yieldTo(view),
   });
   const placement = new Placement({ configured: [...bootstrap.urls.keys()], isConnected });

@@ -22,8 +22,8 @@ export interface FilePrimariesParts {
   readonly catalog: CatalogAccess;
   readonly locks: FileLocks;
   readonly replicas: FileReplicas;
-  /** Whether another server's replica of a file has a position, or a later one. */
-  holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
+  /** Whether another server's replica of a file stands exactly at a position. */
+  isAt(server: ServerId, file: FileId, position: Position): Promise<boolean>;
 }
 
 /** What each replica that orders changes here keeps in memory, for as long as its epoch lasts. */

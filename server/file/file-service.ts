@@ -52,8 +52,8 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   endedUnlocked(ending: LockEnding, servers: readonly ServerId[]): void;
   /** @see AuthoritiesParts */
   yieldTo?(view: View): ServerId | null;
-  /** Whether another server's replica of a file has a position, or a later one. */
-  holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
+  /** Whether another server's replica of a file stands exactly at a position. */
+  isAt(server: ServerId, file: FileId, position: Position): Promise<boolean>;
   /** Reads and syncs without a primary; absent where each has one. */
   readonly agreed?: Pick<AgreedFiles, 'read' | 'look' | 'flush'>;
   /** Counts what is done for clients; absent where it is not counted. */

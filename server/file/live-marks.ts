@@ -21,8 +21,8 @@ interface LiveMarksParts {
   };
   /** Resolves when this server leads the file, which it orders already. */
   leads(file: FileId): Promise<unknown>;
-  /** Whether another server's replica of a file stands at a position, or further. */
-  holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
+  /** Whether another server's replica of a file stands exactly at a position. */
+  isAt(server: ServerId, file: FileId, position: Position): Promise<boolean>;
 }
 
 /** Tells the catalog that a file is about to be written, and first preserves what its snapshots show. */
@@ -58,10 +58,11 @@ export class LiveMarks {
 
   /**
    * A replica that was brought up meanwhile acknowledges the operation without having applied it: so a majority is asked whether it has what
-   * is preserved, and whoever has not applies the next one.
+   * is preserved, and whoever has not applies the next one. A replica of a later epoch proves nothing: a request by the other file's number to
+   * a server that has it begins an epoch of it, in which a majority without the contents may go on.
    */
   async #preserve(primary: FilePrimary, wish: Preservation): Promise<Preserved> {
-    const { store, self, holds } = this.#parts;
+    const { store, self, isAt } = this.#parts;
     const as = wish.inode as FileId;
     for (let attempt = 1; attempt <= PRESERVE_ATTEMPTS_MAX; attempt++) {
       const outcome = await primary.preserve(wish);
@@ -71,7 +72,7 @@ export class LiveMarks {
       const { view, installed, seq } = record;
       const others = view.members.filter((member) => member !== self);
       const position = { epoch: installed, seq };
-      const answers = others.map((member) => holds(member, as, position));
+      const answers = others.map((member) => isAt(member, as, position));
       if (await areSo(answers, majority(view.members.length) - 1))
         return { inode: wish.inode, view: { number: view.number, members: [...view.members] } };
     }

@@ -151,6 +151,16 @@ export class AntiEntropy {
     return behind.length === 0;
   }
 
+  /** Whether a server's replica stands exactly at a position: it holds all of it, and lacks what would come next. */
+  async isAt(server: ServerId, file: FileId, position: Position): Promise<boolean> {
+    const next = { ...position, seq: position.seq + 1 };
+    const [found, ...more] = await this.#ask(server, [
+      { file, position },
+      { file, position: next },
+    ]);
+    return found !== undefined && more.length === 0;
+  }
+
   /** Compares all replicas that this server and `peer` both should have, and opens the files of those behind. */
   async compare(peer: ServerId): Promise<void> {
     const { self, record, sizeBytes, isInUse, list, log } = this.#parts;

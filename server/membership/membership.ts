@@ -203,6 +203,11 @@ export class Membership {
     return this.#antiEntropy.holds(peer, file, position);
   }
 
+  /** @returns whether the replica of `peer` stands exactly at a position */
+  isAt(peer: ServerId, file: FileId, position: Parameters<AntiEntropy['isAt']>[2]): Promise<boolean> {
+    return this.#antiEntropy.isAt(peer, file, position);
+  }
+
   /** Where the replica of a peer is; null where it has none. */
   async placeAt(peer: ServerId, file: FileId): Promise<ReplicaPlace | null> {
     return decodePlace(

@@ -185,8 +185,7 @@ export class SmallCluster {
         ...catalog,
       },
       yieldTo: () => this.servers.find((one) => one.id === id)?.yieldsTo ?? null,
-      holds: async (server, file) =>
-        this.servers.find((one) => one.id === server)?.store.record(file) != null,
+      isAt: async (server, file) => this.servers.find((one) => one.id === server)?.store.record(file) != null,
       lockLeaseMs: LOCK_LEASE_MS,
       lockBounds: LOCK_BOUNDS,
       endedUnlocked: (ending, servers) => lockEndings.tell(ending, servers),

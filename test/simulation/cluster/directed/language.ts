@@ -21,7 +21,7 @@
  *     lose R request of a TEXT …, lose R answer of a TEXT …         its connection breaks
  *     hold all R request of a …                   all such requests from now on
  *     hold R message s1->s2 ack /x                the next message of this kind about the file (replica/messages.ts), and all
- *                                                 behind it in this direction; s1->*: to each; instead of a path: catalog
+ *                                                 behind it in this direction; s1->*: to each; instead of a path: catalog, or an inode
  *     await R                                     waits until the rule has met one
  *     release R, drop R                           what is held arrives, whether or not its caller still waits; or is lost
  *
@@ -324,7 +324,8 @@ function messageParse(words: Words, name: string): Step {
   if (from === undefined || to === undefined) return words.fail(`a link reads like s1->s2, not "${link}"`);
   const [kind, path] = [words.next('a kind of message'), words.next('a path')];
   return async (stage) => {
-    const file = path === 'catalog' ? 0 : await stage.inodeOf(path);
+    const isNumber = /^\d+$/.test(path);
+    const file = isNumber ? Number(path) : path === 'catalog' ? 0 : await stage.inodeOf(path);
     const sender = stage.machine(from);
     const receivers =
       to === '*' ? stage.cluster.serverIds.filter((id) => id !== sender) : [stage.machine(to)];

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { decodeReplicaMessage } from '../../../../replica/codec.ts';
-import { CHANNEL_REPLICA } from '../../../../server/transport/transport.ts';
+import { CHANNEL_REPLICA, CHANNEL_REPLICA_VIEW } from '../../../../server/transport/transport.ts';
 import { USERS } from '../../../posix/program.ts';
 import { flipByte } from '../../../storage/damage.ts';
 import { ModelProgram } from '../../kernel/model-program.ts';
@@ -15,6 +15,8 @@ import { HeldTraffic } from './held-traffic.ts';
 /** A call that takes longer does not end. */
 const CALL_MS_MAX = 120_000;
 const MOUNT_MS_MAX = 60_000;
+/** Of the size of objects, before a message that names the view. */
+const OBJECT_SIZE_BYTES = 4;
 /** Of the volumes of simulated clusters. */
 const OBJECT_BYTES = 4_096;
 
@@ -73,6 +75,8 @@ export class Stage {
     http.gate = this.held.gate;
     peers.sending = (from, to, channel, payload, tail) => {
       if (channel === CHANNEL_REPLICA) this.held.message(from, to, decodeReplicaMessage(payload, tail));
+      if (channel === CHANNEL_REPLICA_VIEW)
+        this.held.message(from, to, decodeReplicaMessage(payload.subarray(OBJECT_SIZE_BYTES)));
     };
   }
 
