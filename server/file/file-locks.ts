@@ -294,6 +294,10 @@ export class FileLocks {
     waiting?.answer?.('over');
   }
 
+  #leaveAll(book: Book, client: number): void {
+    for (const [place, waiting] of book.waiting) if (waiting.client === client) this.#leave(book, place);
+  }
+
   /** Locks whose way became free are given, if this server is still the one to give them. */
   #wake(driver: ReplicaDriver, book: Book): void {
     if (!this.#isPresent(driver, book)) return;
@@ -371,10 +375,12 @@ export class FileLocks {
         if (nowMs >= known.locksUntilMs && book.table.has(client)) {
           book.table.removeLocks(client);
           known.lapses = ++book.lapses;
+          // Changes under those may have been sent after what waits: the client asks anew, by a newer stamp than theirs.
+          this.#leaveAll(book, client);
         }
         continue;
       }
-      for (const [place, waiting] of book.waiting) if (waiting.client === client) this.#leave(book, place);
+      this.#leaveAll(book, client);
       book.table.remove(client);
       book.clients.delete(client);
       book.lapses++;

@@ -115,3 +115,25 @@ test('a change that failed is refused once its lock is given back, also when its
   await write(b, holder, since, 8);
   assert.equal(await byteAt(b), 8);
 });
+
+test('a request that waits is over when other locks of its client end with their lease: it is a newer message that gets the lock', async (t) => {
+  const { a, holder, other } = await locked(t);
+  const part = { start: 0, end: 9 };
+  await holder.lock(a, { ...part, type: 'unlock' });
+  await other.lock(a, part);
+  await delay(0.5 * LOCK_LEASE_MS);
+  await other.renew(a, [{ ...ALL, ...part }]);
+  await delay(0.45 * LOCK_LEASE_MS);
+  const waiting = holder.lock(a, { ...part, owner: 'waits' }, LOCK_LEASE_MS).then(
+    () => 'granted',
+    (error: unknown) => refused('locked')(error) && 'over',
+  );
+  // Of a change under the locks that end, sent after the request.
+  holder.body({});
+  const { stamp } = holder;
+  while ((await a.files.locks(FILE)).locks.some(({ client }) => client === holder.id)) await delay(1);
+  await other.lock(a, { ...part, type: 'unlock' });
+  assert.equal(await waiting, 'over');
+  await holder.lock(a, { ...part, owner: 'waits' });
+  await assert.rejects(write(a, holder, stamp, 2), refused('lease-lost'));
+});
