@@ -10,6 +10,7 @@ import type { ReplicaRecord, Trust } from '../../replica/record.ts';
 import type { View } from '../../replica/view.ts';
 import type { FileOperation } from '../../wire/file-operation.ts';
 import { CONTAINERS_FOLDER, type FileLocations, LOCATED_OBJECTS_MAX } from '../../wire/locations.ts';
+import { ArrivingFiles } from './arriving-files.ts';
 import { Containers } from './container.ts';
 import { bytesUnlike, fileStateNew, sameObject, startOfNew, trustOf } from './contents.ts';
 import type { DataFolder } from './data-folder.ts';
@@ -78,7 +79,7 @@ export class DiskStore implements FileStore {
   /** By id, in order of last use. */
   readonly #files = new RecentMap<FileId, ReplicaFile>();
   readonly #unborn = new Set<FileId>();
-  readonly #arriving = new Set<FileId>();
+  readonly #arriving: ArrivingFiles;
   /** Room that contents do not get. */
   readonly reserve: DiskReserve;
   readonly #failure: FailureState;
@@ -110,6 +111,7 @@ export class DiskStore implements FileStore {
     this.#direct = direct;
     this.#failure = failure;
     this.#mark = mark;
+    this.#arriving = new ArrivingFiles(index, (lender, borrower) => this.#returned(lender, borrower));
     this.#parts = {
       world: folder.world,
       index,
@@ -210,8 +212,10 @@ export class DiskStore implements FileStore {
       throw new ServiceError('busy', `Cannot create file ${file}: an earlier replica is being removed`);
     }
     if (this.#find(file) !== null) return;
-    if (this.#arriving.has(file))
+    if (this.#arriving.has(file)) {
+      this.#arriving.takeBackSoon(file, (cause) => this.#failure.set(cause));
       throw new ServiceError('busy', `Cannot create file ${file}: it is about to be here with its contents`);
+    }
     const made = new ReplicaFile(
       file,
       fileStateNew(view, objectBytes, startOfNew(trust, this.#folder.startCounter)),

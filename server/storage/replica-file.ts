@@ -5,6 +5,7 @@ import { giveBack } from '../../base/lent-memory.ts';
 import type { World } from '../../base/world.ts';
 import { epochEqual } from '../../replica/epoch.ts';
 import { type FileOperation, partsWritten } from '../../wire/file-operation.ts';
+import type { ArrivingFiles } from './arriving-files.ts';
 import type { Containers } from './container.ts';
 import {
   type FileState,
@@ -68,8 +69,7 @@ export interface StoreParts {
   readonly mend: Mend;
   /** Whether there is a replica of the file, or one that is about to go. */
   isHere(file: FileId): boolean;
-  /** Files that are about to be here, with what they borrow. */
-  readonly arriving: Set<FileId>;
+  readonly arriving: ArrivingFiles;
   /** A replica is gone, for good, that borrowed objects of another. */
   returned(lender: FileId, borrower: FileId): Promise<void>;
   /** The file has nothing under way any more. */
@@ -379,19 +379,16 @@ export class ReplicaFile {
       await this.#commitChange(next, [], () => undefined);
       return;
     }
-    arriving.add(as);
+    arriving.begin(as, this.id);
     await this.#syncOrFail(containers.flush(this.id));
     try {
       await this.#lendAll(as);
       await this.#commitChange(next, [], () => index.lent.putBorrower(as, made));
     } catch (error) {
-      // Where that fails, too, nobody makes a file of that number before the next start has removed what is left of it.
-      await index.commit(() => index.lent.delete(as));
-      this.returned(as);
-      arriving.delete(as);
+      await arriving.failed(as);
       throw error;
     }
-    arriving.delete(as);
+    arriving.end(as);
     await this.#syncOrFail(index.flush());
   }
 
@@ -399,6 +396,8 @@ export class ReplicaFile {
   async #lendAll(borrower: FileId): Promise<void> {
     const { index } = this.#parts;
     await index.commit(() => index.lent.delete(borrower, true));
+    // Of an attempt before, which could not be taken back.
+    this.#slots.returned(borrower);
     for await (const rows of rowsOf(
       this.#parts.world,
       index,
