@@ -5,13 +5,14 @@ import type {
   Attributes as CatalogAttributes,
   CommandOf,
   ContentVersion,
+  InodeFlag,
   NodeKind,
 } from '../wire/catalog-api.ts';
 import type { LockHeld } from '../wire/lock-api.ts';
 
 /** The little that the mount needs of the cluster; `cluster-backend.ts` is its real form, tests have one in memory. */
 
-export type { ContentVersion, NodeKind };
+export type { ContentVersion, InodeFlag, NodeKind };
 
 /** What is known of an inode. */
 export type Attributes = Omit<
@@ -268,6 +269,8 @@ export interface FileSystemBackend {
   ): Promise<{ readonly replaced: number | null; readonly atNs?: string }>;
   /** A new owner takes set-user-id, and set-group-id where the group may execute, from what is no directory, unless `mode` is given. */
   setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;
+  /** A file or directory has these flags from now on, and no others. */
+  setFlags(inode: number, flags: readonly InodeFlag[]): Promise<Attributes>;
   /** Reads: makes access times later that no client has set since, and changes nothing else. Skips inodes that are gone. */
   noteAccesses(accesses: readonly NotedAccess[]): Promise<void>;
   /** A file without a name is still in use: its time to collection starts anew. */

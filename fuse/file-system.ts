@@ -91,7 +91,7 @@ export function fileSystemOf(
     ]),
     ...callsOf(inodeCalls, [
       ...(['attributes', 'attributesWithCreation', 'setAttributes', 'touchStatus'] as const),
-      ...(['truncate', 'readLink'] as const),
+      ...(['setFlags', 'truncate', 'readLink'] as const),
       ...(['xattr', 'xattrs', 'setXattr', 'removeXattr'] as const),
     ]),
     ...callsOf(fileCalls, [

@@ -1,6 +1,6 @@
 import type { World } from '../base/world.ts';
 import type { Answered, KernelCache } from './answered.ts';
-import type { Attributes, NodeKind, Space } from './backend.ts';
+import type { Attributes, InodeFlag, NodeKind, Space } from './backend.ts';
 import type { KernelView } from './kernel-view/kernel-view.ts';
 
 /**
@@ -86,6 +86,8 @@ export interface FileSystemCalls {
   /** The inode that an open handle is of. */
   inodeOf(handle: number): number;
   setAttributes(inode: number, request: AttributeRequest): Promise<Answered>;
+  /** The flags of a file or directory are these from now on, for what was answered before is executed. @throws `EPERM` unless it is the caller's */
+  setFlags(inode: number, flags: readonly InodeFlag[], caller: Caller): Promise<void>;
   /** A change of nothing, as by `chown` to whom it belongs already: a time changes, and set-id bits go where it is the caller's to take them. */
   touchStatus(inode: number, caller: Caller): Promise<Answered>;
   /** Whether a lookup of `.` and `..` finds an inode, and its directory, by the number alone. */

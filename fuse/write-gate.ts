@@ -4,7 +4,7 @@ import type { FileSystemCalls } from './transport.ts';
 
 /** Calls that begin a change. Those that end one (`flush`, `persist`, `release`) always pass. */
 const CHANGES = [
-  ...(['setAttributes', 'touchStatus', 'truncate', 'setXattr', 'removeXattr'] as const),
+  ...(['setAttributes', 'setFlags', 'touchStatus', 'truncate', 'setXattr', 'removeXattr'] as const),
   ...(['create', 'createUnnamed', 'makeNode', 'makeDirectory', 'symlink', 'link'] as const),
   ...(['unlink', 'removeDirectory', 'rename'] as const),
   ...(['write', 'allocate', 'copyRange'] as const),

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { Answered } from '../answered.ts';
-import type { XattrMode } from '../backend.ts';
+import type { InodeFlag, XattrMode } from '../backend.ts';
 import { ErrnoError, errnoName } from '../errno.ts';
 import type { Directories } from '../metadata/directories.ts';
 import { isGone, staleIfGone } from '../metadata/removed-directories.ts';
@@ -57,6 +57,16 @@ export class InodeCalls {
 
   setAttributes(inode: number, request: AttributeRequest): Promise<Answered> {
     return this.#unlessRemoved(inode, request, () => this.#parts.inodes.change(inode, request));
+  }
+
+  async setFlags(inode: number, flags: readonly InodeFlag[], { uid }: Caller): Promise<void> {
+    const { inodes, pending } = this.#parts;
+    const { uid: owner } = await staleIfGone(inodes.attributes(inode));
+    if (uid !== 0 && uid !== owner) throw new ErrnoError('EPERM', `Inode ${inode} is another user's`);
+    // The flags may forbid what programs were answered before.
+    await pending.flush({ kind: 'inode', inode });
+    await pending.flush({ kind: 'directory', inode });
+    await staleIfGone(inodes.changeFlags(inode, flags));
   }
 
   touchStatus(inode: number, caller: Caller): Promise<Answered> {

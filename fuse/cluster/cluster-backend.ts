@@ -17,10 +17,11 @@ import type {
   ContentVersion,
   FileState,
   FileSystemBackend,
+  InodeFlag,
   Owner,
   Space,
 } from '../backend.ts';
-import { isLockLoss, lockLost } from '../errno.ts';
+import { ErrnoError, isLockLoss, lockLost } from '../errno.ts';
 import { CatalogReach } from './catalog-reach.ts';
 import { replicatedRoom } from './replicated-room.ts';
 import { NAMELESS_USERS, type Users } from './users.ts';
@@ -35,6 +36,8 @@ const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
   'set-xattr',
   'remove-xattr',
 ]);
+
+const FLAGS: readonly InodeFlag[] = ['immutable', 'append-only'];
 
 /** @returns whether it names a snapshot, `volume@name`, of which nothing can be changed */
 export function isSnapshot(volume: string): boolean {
@@ -193,6 +196,17 @@ export function clusterBackend(
     async setAttributes(inode, changes: AttributeChanges) {
       const change = { kind: 'set-attributes', inode, ...changes } as const;
       return (await command(change, { live: true, ...owning(inode) })).attributes;
+    },
+    async setFlags(inode, flags) {
+      const clear = FLAGS.filter((flag) => !flags.includes(flag));
+      try {
+        return (await command({ kind: 'set-flags', inode, set: [...flags], clear }, owning(inode)))
+          .attributes;
+      } catch (error) {
+        // Servers of an earlier release do not know the command. That the inode may have flags the kernel has seen to.
+        if (!(error instanceof ServiceError) || error.code !== 'bad-request') throw error;
+        throw new ErrnoError('EOPNOTSUPP', error.message);
+      }
     },
     async noteAccesses(accesses) {
       await command({ kind: 'note-accesses', volume, unset: true, accesses: [...accesses] });

@@ -20,6 +20,7 @@ export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
     rename: refuse,
     renameWhiteout: refuse,
     setAttributes: refuse,
+    setFlags: refuse,
     noteAccesses: refuse,
     setXattr: refuse,
     removeXattr: refuse,

@@ -184,8 +184,9 @@ export class KnownContents {
   }
 
   /** This mount has changed what a change of contents does not touch. */
-  changedStatus({ mode, uid, gid }: Attributes): void {
-    this.attributes = { ...this.attributes, mode, uid, gid };
+  changedStatus({ mode, uid, gid, flags }: Attributes): void {
+    const { flags: _, ...others } = this.attributes;
+    this.attributes = { ...others, mode, uid, gid, ...(flags !== undefined && { flags }) };
   }
 
   /** The kernel learns of these contents. */

@@ -73,6 +73,7 @@ export class OpenFiles implements PendingKind {
     if (attributes.kind === 'directory') throw new ErrnoError('EISDIR', `Inode ${inode} is a directory`);
     if (attributes.kind !== 'file') throw new ErrnoError('ENXIO', `Inode ${inode} has no contents`);
     this.#assertMeant(attributes, thread, isOnceMore);
+    if (writing || truncates) assertMayChange(attributes, flags);
     const file = this.#opened(attributes, writing);
     // It has lost its name elsewhere since it was looked up.
     if (attributes.links === 0) this.#orphans.add(inode);
@@ -335,4 +336,11 @@ export class OpenFiles implements PendingKind {
     const { sealed = false } = await file.state();
     if (sealed) throw new ErrnoError('EROFS', `File ${file.inode} is sealed`);
   }
+}
+
+/** For `open`. What was not known yet the file's primary refuses. @throws ErrnoError `EPERM` where flags of the inode forbid what it is opened for */
+function assertMayChange({ inode, flags: kept = [] }: Attributes, flags: number): void {
+  const appends = (flags & constants.O_APPEND) !== 0 && (flags & constants.O_TRUNC) === 0;
+  if (kept.includes('immutable') || (kept.includes('append-only') && !appends))
+    throw new ErrnoError('EPERM', `Cannot open file ${inode} to change it: it is ${kept.join(' and ')}`);
 }

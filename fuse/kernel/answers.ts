@@ -18,6 +18,8 @@ const UNLIMITED: ReadonlySet<Request['kind']> = new Set([
   'release',
   'allocate',
   'copy-range',
+  // What was written before flags are set arrives first.
+  'ioctl',
   'lock',
 ]);
 

@@ -1,8 +1,9 @@
 import type { Answered } from '../answered.ts';
 import { ErrnoError } from '../errno.ts';
 import type { FileSystemCalls } from '../transport.ts';
+import { decodeFlags, encodeFlags, flagsFormOf } from './ioctls.ts';
 import type { NodeNumbers } from './replies.ts';
-import { putLockHolder, putOpened, putSpace } from './replies.ts';
+import { putIoctl, putLockHolder, putOpened, putSpace } from './replies.ts';
 import { type Asked, callerOf, type RequestAnswers, type RequestOf } from './request-answers.ts';
 import type { Request } from './requests.ts';
 
@@ -150,6 +151,7 @@ export function handlersOf(
       );
     },
     'remove-xattr': (asked) => answers.done(asked, () => calls.removeXattr(asked.inode, asked.request.name)),
+    ioctl: (asked) => answers.put(asked, () => answerIoctl(calls, answers, asked), putIoctl),
     'lock-holder': (asked) =>
       answers.put(asked, () => calls.lockHolder(asked.request.handle, asked.request.lock), putLockHolder),
     lock(asked) {
@@ -177,4 +179,20 @@ async function setAttributes(
   // The truncate itself has set the present.
   const rest = modified === undefined || modified.kind === 'now' ? others : changes;
   return Object.keys(rest).length === 0 ? attributes : calls.setAttributes(inode, rest);
+}
+
+/** @returns the bytes that the call returns */
+async function answerIoctl(
+  calls: FileSystemCalls,
+  answers: RequestAnswers,
+  asked: Asked<RequestOf<'ioctl'>>,
+): Promise<Buffer> {
+  const { inode, request } = asked;
+  const form = flagsFormOf(request.command);
+  if (form === undefined) throw new ErrnoError('ENOTTY', `Cannot do ${request.command.toString(16)}`);
+  if (!form.sets) return encodeFlags(form, (await calls.attributes(inode)).flags ?? []);
+  await answers.changingAttributes(asked, () =>
+    calls.setFlags(inode, decodeFlags(form, request.bytes), callerOf(asked)),
+  );
+  return Buffer.alloc(0);
 }

@@ -49,6 +49,7 @@ export const OPCODE = {
   create: 35,
   interrupt: 36,
   destroy: 38,
+  ioctl: 39,
   notifyReply: 41,
   batchForget: 42,
   fallocate: 43,

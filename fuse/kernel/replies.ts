@@ -275,6 +275,13 @@ export function putSpace(reply: Buffer, at: number, space: Space): number {
   return at + 80;
 }
 
+/** The call has succeeded. @param bytes that it returns */
+export function putIoctl(reply: Buffer, at: number, bytes: Buffer): number {
+  reply.fill(0, at, at + 16);
+  reply.set(bytes, at + 16);
+  return at + 16 + bytes.length;
+}
+
 /** @param lock null: nobody holds one that is in the way */
 export function putLockHolder(reply: Buffer, at: number, lock: LockRequest | null): number {
   reply.writeBigUInt64LE(lock?.start ?? 0n, at);

@@ -137,6 +137,12 @@ export class RequestAnswers {
     );
   }
 
+  /** A change of attributes of which the kernel is not told in its answer. Resolves when it believes no earlier ones. */
+  async changingAttributes({ inode }: Asked, change: () => Promise<unknown>): Promise<void> {
+    await change();
+    await this.#view.dropAttributes(inode);
+  }
+
   #putAttributes(
     { unique }: RequestHeader,
     attributes: Answered,

@@ -137,6 +137,8 @@ export type Request =
       readonly clearsSetgid: boolean;
     }
   | { readonly kind: 'remove-xattr'; readonly name: string }
+  /** `bytes`: the argument, where the command brings one. */
+  | { readonly kind: 'ioctl'; readonly command: number; readonly bytes: Buffer }
   | { readonly kind: 'lock-holder'; readonly handle: number; readonly lock: LockRequest }
   | { readonly kind: 'lock'; readonly handle: number; readonly lock: LockRequest; readonly waits: boolean }
   | { readonly kind: 'unknown' };
@@ -271,6 +273,10 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
       return { kind: 'xattrs', bytesMax: bytes.readUInt32LE(at) };
     case OPCODE.removexattr:
       return { kind: 'remove-xattr', name: readText(bytes, at).text };
+    case OPCODE.ioctl: {
+      const [command, length] = [bytes.readUInt32LE(at + 12), bytes.readUInt32LE(at + 24)];
+      return { kind: 'ioctl', command, bytes: Buffer.from(readBytes(bytes, at + 32, length)) };
+    }
     case OPCODE.opendir:
       return { kind: 'open-directory', flags: bytes.readUInt32LE(at) };
     case OPCODE.readdir:

@@ -2,7 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import type { Answered } from '../answered.ts';
-import type { AttributeChanges, Attributes, FileSystemBackend, NotedAccess } from '../backend.ts';
+import type { AttributeChanges, Attributes, FileSystemBackend, InodeFlag, NotedAccess } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 import type { AttributeRequest, Caller, NamePlace, TimeChange } from '../transport.ts';
 import type { MetadataCache } from './cache.ts';
@@ -175,6 +175,7 @@ export class Inodes {
     const file = this.#openFile(inode);
     if (request.modified !== undefined) await file?.writes.drain();
     const changes = changesOf(this.#world, request);
+    if (this.#touchesAppendOnly(inode, request)) changes.touches = true;
     const owned = changes.uid !== undefined || changes.gid !== undefined;
     if (owned && changes.mode !== undefined && changes.mode !== withoutPrivileges(changes.mode)) {
       const { kind } = await this.attributes(inode);
@@ -188,6 +189,21 @@ export class Inodes {
     const begunAt = records.changing(inode);
     const attributes = records.changed(await this.#backend.setAttributes(inode, changes), begunAt);
     this.assertNamed(attributes);
+    this.#openFile(inode)?.known.changedStatus(attributes);
+    return this.present(attributes);
+  }
+
+  /** What is append-only takes the present as its times, and nothing else. */
+  #touchesAppendOnly(inode: number, { accessed, modified, ...others }: AttributeRequest): boolean {
+    if (accessed?.kind !== 'now' || modified?.kind !== 'now' || Object.keys(others).length > 0) return false;
+    return this.cache.attributes.lastOf(inode)?.flags?.includes('append-only') === true;
+  }
+
+  /** Nothing of the inode is pending. @returns what its attributes are now */
+  async changeFlags(inode: number, flags: readonly InodeFlag[]): Promise<Answered> {
+    const { attributes: records } = this.cache;
+    const begunAt = records.changing(inode);
+    const attributes = records.changed(await this.#backend.setFlags(inode, flags), begunAt);
     this.#openFile(inode)?.known.changedStatus(attributes);
     return this.present(attributes);
   }

@@ -69,7 +69,8 @@ export class AsyncUnlinks {
     if (typeof named === 'string' || named.kind !== 'file' || !delegations.hasOneName(named)) return null;
     const { inode } = named;
     if (isOpen(inode)) return null;
-    const isPlain = (directory.attributes.mode & STICKY) === 0;
+    const { mode, flags } = directory.attributes;
+    const isPlain = (mode & STICKY) === 0 && flags === undefined;
     if (!isPlain || this.#ops.streaks.lengthOf(place.parent) < SHOWN_COUNT) return null;
     const contents = this.#ops.contents.of(inode);
     const fence = this.#parts.delegation.fenceOf(place.parent);

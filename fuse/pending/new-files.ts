@@ -83,7 +83,7 @@ export class NewFiles {
     const { parent } = place;
     const { uid, gid, umask = 0 } = owner;
     const directory = this.#parts.cache.delegations.of(parent);
-    const isPlain = directory?.attributes.xattrs === 0;
+    const isPlain = directory?.attributes.xattrs === 0 && directory.attributes.flags === undefined;
     if (!this.#isPossible || !isPlain || this.#parts.cache.delegations.stateOf(place) !== 'free') return null;
     const number = this.#creates.takeNumber();
     if (number === null) return null;

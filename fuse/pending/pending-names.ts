@@ -149,6 +149,11 @@ export function withPendingNames(
       ops.contents.written(inode);
       return ops.changingDirectory(inode, () => backend.setAttributes(inode, changes));
     },
+    async setFlags(inode, flags) {
+      await ops.flush({ kind: 'inode', inode });
+      ops.contents.written(inode);
+      return ops.changingDirectory(inode, () => backend.setFlags(inode, flags));
+    },
     async xattr(inode, name) {
       // The kernel asks for a capability before the first write, which is to stay here.
       if (name === CAPABILITY_NAME && ops.files.of(inode)?.attributes.xattrs === 0)

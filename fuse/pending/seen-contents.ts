@@ -15,9 +15,13 @@ export class SeenContents {
     return this.#writes.request();
   }
 
-  /** Only the primary of a live file knows its contents. @param requestedAt sequence number of the request */
-  learn({ inode, kind, live, contents }: Attributes, requestedAt: number): void {
-    if (kind === 'file' && !live) this.settled(inode, contents, requestedAt);
+  /**
+   * Only the primary of a live file knows its contents. What has flags keeps its name.
+   *
+   * @param requestedAt sequence number of the request
+   */
+  learn({ inode, kind, live, contents, flags }: Attributes, requestedAt: number): void {
+    if (kind === 'file' && !live && flags === undefined) this.settled(inode, contents, requestedAt);
   }
 
   /** The catalog knows the contents that this mount has written. @param writtenAt sequence number from after the write */

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { after, test } from 'node:test';
 import { kernelObstacle } from '../../fuse/kernel/kernel-mount.ts';
 import { printedBy } from '../client/run-cli.ts';
-import { ClusterMount } from './cluster-mount.ts';
+import { ClusterMount, run } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
 /**
@@ -84,4 +84,114 @@ test('programs are told EPERM for what flags forbid', { skip }, async (t) => {
     child.stdin.end('\n');
   }
   assert.deepEqual(Object.fromEntries(told.map((line) => line.split(' '))), OUTCOMES);
+});
+
+/** As `chattr` sets flags, by programs of a shell. `refused`: with EPERM. */
+const SCRIPT = `
+cd "$1"
+refused() {
+  if said=$(LC_ALL=C "$@" 2>&1); then echo "not refused: $*"; exit 1; fi
+  case "$said" in *"Operation not permitted"*) ;; *) echo "$*: $said"; exit 1;; esac
+}
+put() { sh -c 'printf %s "$1" > "$2"' put "$@"; }
+append() { sh -c 'printf %s "$1" >> "$2"' append "$@"; }
+is() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; exit 1; }; }
+flags() { lsattr -d "$1" | cut -d ' ' -f 1 | tr -d -; }
+set -e
+put kept f
+chattr +i f
+is "$(flags f)" i
+is "$(cat f)" kept
+refused put x f
+refused append x f
+refused truncate -s 1 f
+refused chmod 600 f
+refused mv f g
+refused ln f g
+refused rm -f f
+chattr -i f
+is "$(flags f)" ''
+put new f
+append er f
+truncate -s 4 f
+chmod 600 f
+ln f h
+mv f g
+rm g
+is "$(cat h)" newe
+exec 3> open
+printf held >&3
+chattr +i open
+is "$(cat open)" held
+exec 3>&-
+is "$(cat open)" held
+chattr -i open
+rm open
+put one log
+chattr +a log
+is "$(flags log)" a
+append ,two log
+refused put x log
+refused truncate -s 1 log
+refused rm -f log
+touch log
+is "$(cat log)" one,two
+chattr -a log
+rm log
+mkdir d
+put x d/before
+chattr +i d
+is "$(flags d)" i
+refused put y d/y
+refused rm -f d/before
+refused mkdir d/e
+is "$(ls d)" before
+chattr -i d
+put y d/y
+chattr +a d
+put z d/z
+refused rm -f d/before
+chattr -a d
+rm -r d
+if said=$(LC_ALL=C chattr +c h 2>&1); then echo 'compressed'; exit 1; fi
+case "$said" in *"not supported"*) ;; *) echo "$said"; exit 1;; esac
+rm h
+put held shown
+chattr +i shown
+put other hidden
+`;
+
+const hasChattr = ['chattr', 'lsattr'].every(
+  (name) => spawnSync('sh', ['-c', `command -v ${name}`]).status === 0,
+);
+const skipChattr = skip !== false ? skip : hasChattr ? false : 'There is no chattr here (e2fsprogs)';
+
+test('chattr and lsattr on a mount', { skip: skipChattr }, async (t) => {
+  assert.ok(cluster !== null);
+  await cluster.createVolume('attr');
+  const servers = ['--servers', cluster.urls.join(',')];
+  for (const cache of ['auto', 'ttl:1s', 'strict']) {
+    const mount = await ClusterMount.start(cluster, 'attr', '--transport', 'kernel', '-o', `cache=${cache}`);
+    t.after(() => mount.stop());
+    const script = ['-c', SCRIPT, 'script', mount.directory];
+    const { text, code } = await run('sh', script, { timeoutMs: 120_000 });
+    assert.equal(code, 0, `${cache}: ${text}`);
+    assert.match(await printedBy(['flags', 'attr:/shown', ...servers]), /immutable/);
+    await printedBy(['flags', '--clear', 'immutable', 'attr:/shown', ...servers]);
+    await printedBy(['flags', '--set', 'append-only', 'attr:/hidden', ...servers]);
+    const shown = async (name: string) =>
+      (await run('lsattr', [`${mount.directory}/${name}`])).text.split(' ')[0]?.replaceAll('-', '');
+    const endMs = performance.now() + 10_000;
+    for (const [name, flag] of [
+      ['shown', ''],
+      ['hidden', 'a'],
+    ] as const)
+      while ((await shown(name)) !== flag)
+        assert.ok(cache === 'ttl:1s' && performance.now() < endMs, `${name} is believed for too long`);
+    await printedBy(['flags', '--clear', 'append-only', 'attr:/hidden', ...servers]);
+    const again = await ClusterMount.start(cluster, 'attr', '--transport', 'kernel', '-o', 'ro');
+    t.after(() => again.stop());
+    const { text: said } = await run('chattr', ['+i', `${again.directory}/shown`], { env: { LC_ALL: 'C' } });
+    assert.match(said, /Read-only file system/);
+  }
 });

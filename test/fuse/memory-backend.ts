@@ -8,6 +8,7 @@ import type {
   ContentVersion,
   FileState,
   FileSystemBackend,
+  InodeFlag,
   NewFile,
   NodeKind,
   NotedAccess,
@@ -42,6 +43,7 @@ interface Inode {
   readonly blocks: Map<number, Buffer>;
   readonly children: Map<string, number>;
   readonly xattrs: Map<string, Uint8Array>;
+  flags: readonly InodeFlag[];
 }
 
 /** What a test does to the backend, from the outside of its process. */
@@ -319,6 +321,14 @@ export class MemoryBackend implements FileSystemBackend {
       target.modifiedNs = BigInt(modifiedNs);
       target.settled = { ...target.settled, modifiedNs, contents: target.contents };
     }
+    target.changedNs = this.#nowNs();
+    return this.#attributes(target);
+  }
+
+  async setFlags(inode: number, flags: readonly InodeFlag[]): Promise<Attributes> {
+    await this.#reach('setFlags');
+    const target = this.#get(inode);
+    target.flags = flags;
     target.changedNs = this.#nowNs();
     return this.#attributes(target);
   }
@@ -692,6 +702,7 @@ export class MemoryBackend implements FileSystemBackend {
       blocks: new Map(),
       children: new Map(),
       xattrs: new Map(),
+      flags: [],
     };
     this.#inodes.set(inode.inode, inode);
     return inode;
@@ -750,6 +761,7 @@ export class MemoryBackend implements FileSystemBackend {
       contents,
       live,
       xattrs: inode.xattrs.size,
+      ...(inode.flags.length > 0 && { flags: inode.flags }),
       accessedNs: String(inode.accessedNs),
       createdNs: String(inode.createdNs),
       modifiedNs: String(inode.modifiedNs),

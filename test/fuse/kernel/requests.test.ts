@@ -97,6 +97,10 @@ test('each call with what belongs to it', () => {
       request(OPCODE.setxattr, 3, words(3, 1, 1, 0), 'user.a', Buffer.from([1, 0, 2])),
       { kind: 'set-xattr', name: 'user.a', value: Uint8Array.of(1, 0, 2), flags: 1, clearsSetgid: true },
     ],
+    [
+      request(OPCODE.ioctl, 3, longs(9), words(0, 0x40086602), longs(0), words(4, 0, 0x30)),
+      { kind: 'ioctl', command: 0x40086602, bytes: Buffer.from([0x30, 0, 0, 0]) },
+    ],
     [request(OPCODE.getxattr, 3, words(64, 0), 'user.a'), { kind: 'xattr', name: 'user.a', bytesMax: 64 }],
     [
       request(OPCODE.readdir, 1, longs(2, 130), words(4096, 0), longs(0), words(0, 0)),

@@ -3,6 +3,7 @@ import { type TestContext, test } from 'node:test';
 import type { World } from '../../../base/world.ts';
 import type { KernelCache } from '../../../fuse/answered.ts';
 import type { Attributes } from '../../../fuse/backend.ts';
+import { IOCTL } from '../../../fuse/kernel/ioctls.ts';
 import { Notifier } from '../../../fuse/kernel/notifier.ts';
 import { IN_HEADER_BYTES, INIT_FLAG, OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
 import { Session } from '../../../fuse/kernel/session.ts';
@@ -20,6 +21,8 @@ const EINTR = -4;
 const ETIMEDOUT = -110;
 const ENOSYS = -38;
 const EIO = -5;
+const ENOTTY = -25;
+const EOPNOTSUPP = -95;
 
 const FILE: Attributes = {
   inode: 7,
@@ -151,6 +154,42 @@ test('the first reply: version, sizes and locks', async () => {
   old.init(31);
   await assert.rejects(old.session.started, /7\.31/);
   assert.equal(old.last().error, -71);
+});
+
+test('flags by ioctl: both forms, and what is not kept', async () => {
+  const set: unknown[] = [];
+  const exchange = new Exchange(
+    {
+      attributes: async () => ({ ...FILE, flags: ['append-only'] }),
+      setFlags: async (...call) => void set.push(call.slice(0, 2)),
+    },
+    STRICT,
+  );
+  const ioctl = async (command: number, ...argument: readonly number[]): Promise<string> => {
+    const body = Buffer.alloc(32 + argument.length * 4);
+    body.writeUInt32LE(command, 12);
+    body.writeUInt32LE(argument.length * 4, 24);
+    for (const [index, word] of argument.entries()) body.writeUInt32LE(word, 32 + index * 4);
+    exchange.ask(OPCODE.ioctl, 7, body);
+    await settled();
+    const answer = exchange.last();
+    return answer.error === 0 ? answer.body.toString('hex') : String(answer.error);
+  };
+  const done = '00'.repeat(16);
+  assert.equal(await ioctl(IOCTL.getFlags), `${done}20000000`);
+  assert.equal(await ioctl(IOCTL.getXflags), `${done}10000000${'00'.repeat(24)}`);
+  assert.equal(await ioctl(IOCTL.setFlags, 0x30), done);
+  assert.equal(await ioctl(IOCTL.setFlags, 0), done);
+  assert.equal(await ioctl(IOCTL.setXflags, 0x8, 0, 0, 0, 0, 0, 0), done);
+  assert.deepEqual(set, [
+    [7, ['immutable', 'append-only']],
+    [7, []],
+    [7, ['immutable']],
+  ]);
+  assert.equal(await ioctl(IOCTL.setFlags, 0x80), String(EOPNOTSUPP));
+  assert.equal(await ioctl(IOCTL.setXflags, 0, 0, 0, 5, 0, 0, 0), String(EOPNOTSUPP));
+  assert.equal(await ioctl(0x5401), String(ENOTTY));
+  assert.equal(set.length, 3);
 });
 
 test('the time of creation, byte by byte, where it is known', async () => {

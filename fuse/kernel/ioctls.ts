@@ -1,0 +1,58 @@
+import type { InodeFlag } from '../backend.ts';
+import { ErrnoError } from '../errno.ts';
+
+/** Flags of inodes as `ioctl` has them (`lsattr`, `chattr`): numbers of <linux/fs.h>. */
+
+export const IOCTL = {
+  getFlags: 0x80086601,
+  setFlags: 0x40086602,
+  getXflags: 0x801c581f,
+  setXflags: 0x401c5820,
+} as const;
+
+/** What a command on flags is about: a word of its own, or the first one of `struct fsxattr`. */
+interface FlagsForm {
+  readonly sets: boolean;
+  readonly sizeBytes: number;
+  readonly bits: Readonly<Record<InodeFlag, number>>;
+}
+
+const WORD = { sizeBytes: 4, bits: { immutable: 0x10, 'append-only': 0x20 } } as const;
+const STRUCT = { sizeBytes: 28, bits: { immutable: 0x8, 'append-only': 0x10 } } as const;
+/** In the struct: preferred sizes, and the project. What counts extents is not read. */
+const UNKEPT_AT = [4, 12, 16] as const;
+
+/** @returns undefined for all other commands */
+export function flagsFormOf(command: number): FlagsForm | undefined {
+  switch (command) {
+    case IOCTL.getFlags:
+      return { sets: false, ...WORD };
+    case IOCTL.setFlags:
+      return { sets: true, ...WORD };
+    case IOCTL.getXflags:
+      return { sets: false, ...STRUCT };
+    case IOCTL.setXflags:
+      return { sets: true, ...STRUCT };
+    default:
+      return undefined;
+  }
+}
+
+/** @throws ErrnoError `EOPNOTSUPP` for flags that are not kept, `EINVAL` */
+export function decodeFlags({ bits, sizeBytes }: FlagsForm, bytes: Buffer): readonly InodeFlag[] {
+  if (bytes.length < sizeBytes) throw new ErrnoError('EINVAL', 'The flags are cut short');
+  const word = bytes.readUInt32LE(0);
+  const unkept = sizeBytes === STRUCT.sizeBytes ? UNKEPT_AT.map((at) => bytes.readUInt32LE(at)) : [];
+  if ((word & ~(bits.immutable | bits['append-only'])) !== 0 || unkept.some((value) => value !== 0))
+    throw new ErrnoError('EOPNOTSUPP', `Flags 0x${word.toString(16)} are not kept`);
+  return (Object.keys(bits) as InodeFlag[]).filter((flag) => (word & bits[flag]) !== 0);
+}
+
+export function encodeFlags({ bits, sizeBytes }: FlagsForm, flags: readonly InodeFlag[]): Buffer {
+  const bytes = Buffer.alloc(sizeBytes);
+  bytes.writeUInt32LE(
+    flags.reduce((word, flag) => word | bits[flag], 0),
+    0,
+  );
+  return bytes;
+}
