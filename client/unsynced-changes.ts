@@ -81,10 +81,13 @@ export class UnsyncedChanges {
   }
 
   /** @param sent `newest` when the change was sent */
-  acknowledged({ before, contents }: WriteResult, sent: ContentVersion | null): void {
+  acknowledged({ before, inherited, contents }: WriteResult, sent: ContentVersion | null): void {
     const unsynced = this.#changed();
-    if (sent !== null && before !== undefined && contentVersionCompare(before, sent) < 0)
-      this.#files.lose(unsynced);
+    const lacks = (known: ContentVersion | undefined): boolean =>
+      sent !== null && known !== undefined && contentVersionCompare(known, sent) < 0;
+    // Others may have changed the file since its epoch began, or the answer may be told once more: then `before` says nothing of a loss.
+    const isOfEarlier = sent !== null && sent.epoch < contents.epoch;
+    if (lacks(before) || (isOfEarlier && lacks(inherited))) this.#files.lose(unsynced);
     advance(unsynced, contents);
   }
 

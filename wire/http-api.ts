@@ -74,6 +74,11 @@ export interface WriteResult extends FileState {
    */
   readonly before?: ContentVersion;
   /**
+   * The contents with which the primary's epoch began, where `contents` are of that epoch: changes of earlier epochs that are not in them are gone.
+   * Also where the write is told once more; absent from servers of earlier releases.
+   */
+  readonly inherited?: ContentVersion;
+  /**
    * The guard's `changedNs` was compared, and held: what took the name, or moved it, under a condition did so behind the write. Absent
    * where it was not compared. The repeated answer of a write has what was found when it was executed.
    */

@@ -140,8 +140,7 @@ export class FileChanges {
     const answer = await admission.answerTo(driver, request);
     if (answer.kind === 'fresh') throw refusal;
     if (answer.kind === 'expired') throw answerExpired(file);
-    const primary = primaries.of(driver);
-    return resultOf(file, answer, primary.versionOf(answer.seq), primary.epoch.counter, self);
+    return resultBy(file, primaries.of(driver), answer, self);
   }
 
   /** The size that a file may grow to counts against the quota, and may be why others are refused: its writer closes it later, or never. */
@@ -234,18 +233,19 @@ export class FileChanges {
 
   #changed(file: FileId, primary: FilePrimary, committed: Change): WriteResult {
     this.#parts.traffic?.wrote();
-    return resultOf(
-      file,
-      committed,
-      primary.versionOf(committed.seq),
-      primary.epoch.counter,
-      this.#parts.self,
-    );
+    return resultBy(file, primary, committed, this.#parts.self);
   }
 }
 
 function answerExpired(file: FileId): ServiceError {
   return new ServiceError('session-expired', `Whether file ${file} was changed so is not known any more`);
+}
+
+function resultBy(file: FileId, primary: FilePrimary, done: Change, self: ServerId): WriteResult {
+  const contents = primary.versionOf(done.seq);
+  const inherited = primary.inheritedBy(contents);
+  const result = resultOf(file, done, contents, primary.epoch.counter, self);
+  return inherited === null ? result : { ...result, inherited };
 }
 
 /** @param contents their version after the change */

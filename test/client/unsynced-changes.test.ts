@@ -45,6 +45,24 @@ test('a change that follows an earlier version reports the loss with the next fl
   assert.throws(() => flush(changes, version(2, 2)), LOST);
 });
 
+test('a change that is answered once more, or follows one of another client, tells of a loss by what its epoch began with', () => {
+  for (const isAgain of [true, false]) {
+    const changes = new UnsyncedFiles().of(FILE);
+    const answer = (inherited: ContentVersion, contents: ContentVersion) => {
+      const before = isAgain ? {} : { before: version(contents.epoch, contents.seq - 1) };
+      changes.acknowledged({ ...state(contents), offset: 0, ...before, inherited }, changes.newest);
+    };
+    change(changes, version(1, 1), version(1, 2));
+    answer(version(1, 2), version(2, 2));
+    // Of the same epoch: it began before the change that was sent last.
+    answer(version(1, 2), version(2, 3));
+    flush(changes, version(2, 3));
+    change(changes, version(2, 3), version(2, 4));
+    answer(version(2, 3), version(3, 4));
+    assert.throws(() => flush(changes, version(3, 4)), LOST);
+  }
+});
+
 test('changes of others, answers that are given once more and flushes in between report nothing', () => {
   const changes = new UnsyncedFiles().of(FILE);
   change(changes, version(1, 1), version(1, 2));
