@@ -95,6 +95,16 @@ const overwrite = (file: string, text: string): void =>
 
 const textOrNone = (machine: Machine): string => (machine.has('a') ? machine.text('a') : 'none');
 
+test('what a descriptor that cannot be read has written is taken, or left', async () => {
+  const seen = await outcomesOfLoss((at) => {
+    writeSynced(at('a'), 'one');
+    const fd = fs.openSync(at('a'), fs.constants.O_WRONLY);
+    fs.writeSync(fd, Buffer.from('two'), 0, 3, 0);
+    fs.closeSync(fd);
+  });
+  assert.deepEqual(seen, ['one', 'two']);
+});
+
 test('a killed process leaves all that it wrote', async () => {
   const seen = await outcomes(async (machine) => {
     await machine.run('kill', async (at) => {

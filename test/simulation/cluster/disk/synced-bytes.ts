@@ -27,9 +27,7 @@ export class SyncedBytes {
   changes(fd: number, position: number, length: number): void {
     const count = Math.min(position + length, this.#sizeBytes) - position;
     if (count <= 0) return;
-    const bytes = Buffer.alloc(count);
-    const read = realFiles.readSync(fd, bytes, 0, count, position);
-    this.#replaced.push({ position, bytes: bytes.subarray(0, read) });
+    this.#replaced.push({ position, bytes: bytesOf(fd, position, count) });
   }
 
   synced(sizeBytes: number): void {
@@ -66,5 +64,23 @@ export class SyncedBytes {
       at = next;
     }
     return bytes;
+  }
+}
+
+/** A descriptor of direct writes cannot be read: its file is opened once more for that. */
+function bytesOf(fd: number, position: number, count: number): Buffer {
+  const bytes = Buffer.alloc(count);
+  const read = (from: number): Buffer =>
+    bytes.subarray(0, realFiles.readSync(from, bytes, 0, count, position));
+  try {
+    return read(fd);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EBADF') throw error;
+  }
+  const reader = realFiles.openSync(`/proc/self/fd/${fd}`, 'r');
+  try {
+    return read(reader);
+  } finally {
+    realFiles.closeSync(reader);
   }
 }
