@@ -1,7 +1,7 @@
 /**
- * Loaded before the tests of a simulation (`node --import`). Node's test runner tracks each promise, to know of an error that nobody
- * handles which test it belongs to. A simulation makes so many that this takes a sixth of its processor time; such an error fails its
- * file here, and not a test of it.
+ * Loaded before the tests of a simulation (`node --import`). Node's test runner tracks each promise, to report an
+ * unhandled error with its test. A simulation makes so many that this takes a sixth of its processor time; such an error fails its file
+ * here, and not a test of it.
  */
 import { createHook } from 'node:async_hooks';
 

@@ -417,7 +417,7 @@ export const Command = Type.Union([
     growTo: Type.Optional(Bytes),
     /** Whoever asks preserves what snapshots show, if the answer says so, and asks again. */
     preserves: Type.Optional(Type.Literal(true)),
-    /** Whoever asks only appends where the answer says that the file is `append-only`. */
+    /** The primary that asks only appends where the answer says that the file is `append-only`. */
     restricts: Type.Optional(Type.Literal(true)),
     /**
      * The contents that snapshots show are preserved now, survive loss of power, and are at these servers; `lost`: they are

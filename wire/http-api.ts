@@ -75,7 +75,7 @@ export interface WriteResult extends FileState {
   readonly before?: ContentVersion;
   /**
    * The contents with which the primary's epoch began, where `contents` are of that epoch: changes of earlier epochs that are not in them are gone.
-   * Also where the write is told once more; absent from servers of earlier releases.
+   * Also where the answer of the write is repeated; absent from servers of earlier releases.
    */
   readonly inherited?: ContentVersion;
   /**

@@ -28,7 +28,7 @@ const NOTHING_US = 1;
 
 /**
  * Runs the steps of a phase until its time is over or `signal` is aborted. An operation that fails counts as an error and
- * not among the times; each failure is told to `failed`.
+ * not among the times; `failed` is called with each failure.
  */
 export async function runPhase(
   phase: Phase,

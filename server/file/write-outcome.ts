@@ -14,7 +14,7 @@ export interface WriteOutcome {
   readonly modifiedNs: bigint;
   /** @see WriteResult.sameNames */
   readonly sameNames?: true;
-  /** The file was append-only: whoever orders changes next must not take the mark of the catalog over without asking what it allows. */
+  /** The file was append-only: the next primary must not take the mark of the catalog over without asking what it allows. */
   readonly appendOnly?: true;
 }
 

@@ -14,8 +14,8 @@ interface Arrival {
 }
 
 /**
- * Files that are about to be here, each with objects that it borrows of another. Until such a file is here, or nothing is left of it, nobody makes a
- * file of that number: it would find the objects. A disk that is full may refuse even to take out what tells of them; that is tried again
+ * Files that are about to be here, each with objects that it borrows of another. Until such a file is here, or nothing is left of it, no
+ * file of that number is made: it would find the objects. A disk that is full may refuse even to take out what tells of them; that is tried again
  * whenever the file is to be made, and the next start does it at the latest.
  */
 export class ArrivingFiles {

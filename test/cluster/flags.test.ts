@@ -5,7 +5,7 @@ import { type Answer, ask, problemIn } from '../http/ask.ts';
 import { RealCluster, until } from './real-cluster.ts';
 
 /**
- * Goal: what is immutable or append-only stays so by whatever way of HTTP and of the command line it is to be changed, whoever is its primary.
+ * Goal: what is immutable or append-only stays so by whatever way of HTTP and of the command line it is to be changed, whichever server is its primary.
  * Method: a real cluster, the primary of which is killed after the flags were set.
  */
 const cluster = await RealCluster.start({ flags: ['--gc-grace', '1s'] });

@@ -8,7 +8,7 @@ import { ClusterMount, run } from './cluster-mount.ts';
 import { RealCluster } from './real-cluster.ts';
 
 /**
- * Goal: a program on a mount is told EPERM for what flags forbid that the command line has set, also by a file that it opened before.
+ * Goal: a program on a mount receives EPERM for what flags forbid that the command line has set, also by a file that it opened before.
  * Method: a program of system calls, which makes its files, waits for the flags, and then tries every change.
  */
 const PROGRAM = `

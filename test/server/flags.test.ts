@@ -1,5 +1,5 @@
 /**
- * Goal: a primary orders no change that the flags of a file forbid, whoever was primary before, and answers what was done before they were set.
+ * Goal: a primary orders no change that the flags of a file forbid, whichever server was primary before, and answers what was done before they were set.
  * Method: servers in one process, and a catalog that is the test.
  */
 import assert from 'node:assert/strict';
