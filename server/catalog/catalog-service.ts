@@ -35,9 +35,8 @@ import type { ReplicaDriver } from '../replica-driver.ts';
 import type { CatalogService, Maker } from '../services.ts';
 import type { CatalogSubject, Execution } from './catalog-subject.ts';
 import type { BlockedChange } from './client-caches.ts';
-import { FlagBarrier } from './flag-barrier.ts';
 import type { Recaller } from './recaller.ts';
-import { SnapshotCut } from './snapshot-cut.ts';
+import { needsBarrier, WriteBarrier } from './write-barrier.ts';
 
 /** Commands in one batch, which is one operation and one transaction. */
 const BATCH_MAX = 256;
@@ -119,11 +118,10 @@ export interface CatalogServiceParts extends PrimaryWaiterParts {
 export class LocalCatalogService implements CatalogService {
   readonly #parts: CatalogServiceParts;
   readonly #waiter: PrimaryWaiter;
-  readonly #cut: SnapshotCut;
-  readonly #barrier: FlagBarrier;
+  readonly #barrier: WriteBarrier;
   readonly #answered: Counter | undefined;
   #queue: Waiting[] = [];
-  /** Commands that wait until a snapshot is made. */
+  /** Commands that the barrier holds. */
   #held: Waiting[] = [];
   /** Commands that wait until clients have forgotten what they change; others go on meanwhile. */
   #recalling = 0;
@@ -141,7 +139,8 @@ export class LocalCatalogService implements CatalogService {
       'Commands that this server, as the primary of the catalog, has executed, by kind and by what became of them',
       ['kind', 'outcome'],
     );
-    const barrier = {
+    this.#barrier = new WriteBarrier({
+      world: parts.world,
       operationTimeoutMs: parts.operationTimeoutMs,
       nowMs: () => parts.clock.nowMs(),
       query: (query: Query) => parts.subject.query(query) as never,
@@ -150,9 +149,7 @@ export class LocalCatalogService implements CatalogService {
         this.#queue.push(...this.#held.splice(0));
         void this.#pump();
       },
-    };
-    this.#cut = new SnapshotCut({ ...barrier, world: parts.world });
-    this.#barrier = new FlagBarrier(barrier);
+    });
     parts.driver.onRole(() => {
       if (!this.#isPrimary()) this.#refuseQueued();
     });
@@ -163,14 +160,10 @@ export class LocalCatalogService implements CatalogService {
     const command = this.#asUnderstood(asked.command);
     const request = { ...asked, command };
     this.#assertUnderstood(command);
-    const result = await this.#prepared(command, () => this.#executed(request, maker));
+    const execute = () => this.#executed(request, maker);
+    const result = await (needsBarrier(command) ? this.#barrier.pass(command, execute) : execute());
     if (DURABLE_KINDS.has(command.kind)) await this.#bounded(this.#parts.driver.flush());
     return result;
-  }
-
-  #prepared(command: Command, execute: () => Promise<CommandResult>): Promise<CommandResult> {
-    if (command.kind === 'snapshot-create') return this.#cut.make(command, execute);
-    return command.kind === 'set-flags' ? this.#barrier.pass(command.inode as FileId, execute) : execute();
   }
 
   #executed(request: CommandRequest, maker: Maker): Promise<CommandResult> {
@@ -375,25 +368,20 @@ export class LocalCatalogService implements CatalogService {
     }
   }
 
-  /** Those that would let files be written of which a snapshot is being made, or whose flags are being set, wait for it. */
   #hold(): void {
-    if (!this.#cut.isUp && !this.#barrier.isUp) return;
+    if (!this.#barrier.isUp) return;
     const goes: Waiting[] = [];
     for (const waiting of this.#queue)
-      (this.#holds(waiting.request.command) ? this.#held : goes).push(waiting);
+      (this.#barrier.holds(waiting.request.command) ? this.#held : goes).push(waiting);
     this.#queue = goes;
   }
 
-  #holds(command: Command): boolean {
-    return this.#cut.holds(command) || this.#barrier.holds(command);
-  }
-
-  /** As many commands as fit one operation, at least one where any are left; one that makes a snapshot by itself. */
+  /** As many commands as fit one operation, at least one where any are left; one that needs the barrier by itself. */
   #takeBatch(): Waiting[] {
     let count = 0;
     let chars = 0;
     for (const waiting of this.#queue) {
-      if (waiting.request.command.kind === 'snapshot-create') {
+      if (needsBarrier(waiting.request.command)) {
         count = Math.max(1, count);
         break;
       }
@@ -411,7 +399,7 @@ export class LocalCatalogService implements CatalogService {
     try {
       const [first] = batch;
       if (first === undefined) return;
-      if (first.request.command.kind === 'snapshot-create') this.#cut.assertStill(first.request.command);
+      if (needsBarrier(first.request.command)) this.#barrier.assertStill(first.request.command);
       execution = subject.execute(
         batch.map((waiting) => waiting.request),
         {

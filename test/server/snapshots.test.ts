@@ -12,7 +12,7 @@ import { executeRequests } from '../../catalog/batch.ts';
 import { type QueryOf, runQuery } from '../../catalog/queries.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import { outcomeResult } from '../../catalog/sessions.ts';
-import { SnapshotCut } from '../../server/catalog/snapshot-cut.ts';
+import { WriteBarrier } from '../../server/catalog/write-barrier.ts';
 import type { CatalogAccess } from '../../server/file/catalog-access.ts';
 import { ShownFiles } from '../../server/shown-files.ts';
 import type { Command, CommandResults, Query, QueryResults } from '../../wire/catalog-api.ts';
@@ -26,7 +26,7 @@ const TIMEOUT_MS = 3_000;
 class World {
   readonly db = new Database(':memory:');
   readonly cluster: SmallCluster;
-  readonly cut: SnapshotCut;
+  readonly barrier: WriteBarrier;
   readonly shown: ShownFiles;
   preserved = 0;
   #number = 0;
@@ -40,7 +40,7 @@ class World {
       command: (command) => this.command(command),
     };
     this.cluster = new SmallCluster(MEMBERS, catalog, STEADY);
-    this.cut = new SnapshotCut({
+    this.barrier = new WriteBarrier({
       world: patientWorld,
       operationTimeoutMs: TIMEOUT_MS,
       nowMs: () => performance.now(),
@@ -65,7 +65,7 @@ class World {
 
   async command(command: Command): Promise<CommandResults[Command['kind']]> {
     await delay(1);
-    while (this.cut.holds(command)) await new Promise<void>((resolve) => this.#held.push(resolve));
+    while (this.barrier.holds(command)) await new Promise<void>((resolve) => this.#held.push(resolve));
     if (command.kind === 'open-for-write' && command.preserved !== undefined) this.preserved++;
     return this.#run(command);
   }
@@ -78,9 +78,9 @@ class World {
 
   async snapshot(name: string): Promise<number> {
     const command = { kind: 'snapshot-create', volume: 'main', name } as const;
-    const { snapshot } = await this.cut.make(command, async () => {
+    const { snapshot } = await this.barrier.pass(command, async () => {
       await delay(1);
-      this.cut.assertStill(command);
+      this.barrier.assertStill(command);
       return this.#run(command);
     });
     return snapshot.serial;
@@ -253,7 +253,7 @@ test('a file that cannot be settled is named, and nothing is made', async (t) =>
     return true;
   });
   assert.deepEqual(world.query({ kind: 'snapshots', volume: 'main' }).snapshots, []);
-  assert.equal(world.cut.isUp, false);
+  assert.equal(world.barrier.isUp, false);
 });
 
 test('contents that are gone are told of, and no others are shown', async (t) => {

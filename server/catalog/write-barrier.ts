@@ -1,0 +1,186 @@
+import { ServiceError } from '../../base/errors.ts';
+import type { FileId } from '../../base/ids.ts';
+import type { World } from '../../base/world.ts';
+import { stillLive } from '../../catalog/commands/attributes.ts';
+import type { Command, Query, QueryResults } from '../../wire/catalog-api.ts';
+
+/** Part of the time of an operation that files have to be settled in. */
+const SETTLE_SHARE = 0.6;
+/** Files that are settled at a time. */
+const SETTLING_MAX = 64;
+/** Time before a file is settled again, in milliseconds. */
+const AGAIN_MS = 50;
+
+/** A command that is executed only while no file of its scope is live: none of a volume, or not the one of which flags are set. */
+export type BarrierCommand = Extract<Command, { kind: 'snapshot-create' | 'set-flags' }>;
+/** The name of a volume, or the number of an inode. */
+type Scope = string | number;
+
+export interface WriteBarrierParts {
+  readonly operationTimeoutMs: number;
+  readonly world: World;
+  nowMs(): number;
+  /** Reads from committed state, at the catalog's primary. */
+  query<Q extends Query>(query: Q): QueryResults[Q['kind']];
+  /** The primary of a file reports to the catalog all that it knows, which ends its mark; its next change asks the catalog first. */
+  settle(file: FileId, timeoutMs: number): Promise<unknown>;
+  /** Commands that were held may continue. */
+  released(): void;
+}
+
+/** The command was not executed: these files are being written. */
+class FilesLive extends Error {
+  readonly files: readonly FileId[];
+
+  constructor(files: readonly FileId[]) {
+    super(`${files.length} files are live`);
+    this.files = files;
+  }
+}
+
+export function needsBarrier(command: Command): command is BarrierCommand {
+  return command.kind === 'snapshot-create' || command.kind === 'set-flags';
+}
+
+/**
+ * Quiesces files for a command: while the barrier of its scope is up, no file of the scope becomes live, and those that are live are settled.
+ * A snapshot is of one moment by that (decision 0043): changes that were acknowledged before are in the catalog, and later ones ask the
+ * catalog first. Flags hold for all changes: a primary orders no change without a mark (`open-for-write`), and the next mark is given under
+ * the new flags, also to a change that is executed late, or by an earlier primary.
+ */
+export class WriteBarrier {
+  readonly #parts: WriteBarrierParts;
+  /** Scopes with a barrier, and how many commands each of them has. */
+  readonly #scopes = new Map<Scope, number>();
+
+  constructor(parts: WriteBarrierParts) {
+    this.#parts = parts;
+  }
+
+  get isUp(): boolean {
+    return this.#scopes.size > 0;
+  }
+
+  /**
+   * Whether a command has to wait, because a file of a scope with a barrier would become live. The primary of a live file may have its mark
+   * again: its settling waits for changes that are under way.
+   */
+  holds(command: Command): boolean {
+    if (!this.isUp) return false;
+    switch (command.kind) {
+      case 'create-file':
+        return this.#isBarred(
+          'volume' in command.place ? command.place.volume : this.#inode(command.place.parent)?.volume,
+        );
+      case 'open-for-write': {
+        const attributes = this.#inode(command.inode);
+        return (
+          attributes?.live === false && (this.#isBarred(attributes.volume) || this.#isBarred(command.inode))
+        );
+      }
+      case 'replace':
+      case 'trash-restore': {
+        const attributes = this.#inode(command.inode);
+        return attributes?.live === true && this.#isBarred(attributes.volume);
+      }
+      default:
+        return false;
+    }
+  }
+
+  /** To be called in the tick in which the command is executed, by itself. @throws FilesLive */
+  assertStill(command: BarrierCommand): void {
+    const live = this.#liveFiles(command);
+    if (live.length > 0) throw new FilesLive(live);
+  }
+
+  /**
+   * @param execute executes the command, once, unless files are live then
+   * @throws ServiceError where a file cannot be settled in time; the command was not executed then
+   */
+  async pass<Result>(command: BarrierCommand, execute: () => Promise<Result>): Promise<Result> {
+    const { nowMs, operationTimeoutMs, world } = this.#parts;
+    const untilMs = nowMs() + operationTimeoutMs * SETTLE_SHARE;
+    const scope = command.kind === 'snapshot-create' ? command.volume : command.inode;
+    this.#scopes.set(scope, (this.#scopes.get(scope) ?? 0) + 1);
+    try {
+      for (let isFirst = true; ; isFirst = false) {
+        try {
+          return await execute();
+        } catch (error) {
+          if (!(error instanceof FilesLive)) throw error;
+          const failed = await this.#settleAll(error.files, untilMs);
+          const file = failed?.file ?? (error.files[0] as FileId);
+          if (nowMs() >= untilMs) throw this.#refusal(command, file, failed?.error);
+          if (!isFirst || failed !== undefined) await world.sleep(AGAIN_MS);
+        }
+      }
+    } finally {
+      const left = (this.#scopes.get(scope) ?? 1) - 1;
+      if (left === 0) this.#scopes.delete(scope);
+      else this.#scopes.set(scope, left);
+      this.#parts.released();
+    }
+  }
+
+  /** @returns the first file that could not be settled, and why */
+  async #settleAll(
+    files: readonly FileId[],
+    untilMs: number,
+  ): Promise<{ readonly file: FileId; readonly error: ServiceError } | undefined> {
+    const { nowMs, settle } = this.#parts;
+    const ahead = [...files];
+    const failed: { readonly file: FileId; readonly error: ServiceError }[] = [];
+    const work = async (): Promise<void> => {
+      for (let file = ahead.pop(); file !== undefined; file = ahead.pop()) {
+        const settling = file;
+        await settle(settling, Math.max(1, untilMs - nowMs())).catch((error: unknown) => {
+          if (!(error instanceof ServiceError)) throw error;
+          failed.push({ file: settling, error });
+        });
+      }
+    };
+    await Promise.all(Array.from({ length: SETTLING_MAX }, work));
+    return failed[0];
+  }
+
+  #refusal(command: BarrierCommand, file: FileId, error: ServiceError | undefined): ServiceError {
+    if (command.kind === 'set-flags') return error ?? stillLive(file);
+    const why = error?.message ?? 'it is written all the time';
+    return new ServiceError(
+      'precondition-failed',
+      `Cannot make the snapshot ${command.volume}@${command.name}: ${this.#describe(file)} cannot be settled (${why}). Nothing was made`,
+    );
+  }
+
+  #describe(file: FileId): string {
+    const [found] = this.#parts.query({ kind: 'paths', inodes: [file] }).paths;
+    return found === undefined ? `file ${file}` : `${found.volume}:${found.path}`;
+  }
+
+  #liveFiles(command: BarrierCommand): readonly FileId[] {
+    if (command.kind === 'set-flags')
+      return this.#inode(command.inode)?.live === true ? [command.inode as FileId] : [];
+    const { volume } = command;
+    const live = orNull(() => this.#parts.query({ kind: 'live-files', volume, countMax: 1_000 }));
+    return (live?.inodes ?? []) as readonly FileId[];
+  }
+
+  #isBarred(scope: Scope | undefined): boolean {
+    return scope !== undefined && this.#scopes.has(scope);
+  }
+
+  #inode(inode: number): { readonly volume: string; readonly live: boolean } | undefined {
+    return orNull(() => this.#parts.query({ kind: 'attributes', inode }))?.attributes;
+  }
+}
+
+/** The command itself reports what is missing, at its position in the order. */
+function orNull<Answer>(ask: () => Answer): Answer | null {
+  try {
+    return ask();
+  } catch (error) {
+    if (error instanceof ServiceError) return null;
+    throw error;
+  }
+}
