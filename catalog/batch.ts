@@ -15,6 +15,7 @@ import {
 import { Tables } from './tables.ts';
 import {
   assertKnownVersion,
+  COMMANDS_VERSION,
   CREATIONS_VERSION,
   commandAsOf,
   commandVersion,
@@ -23,18 +24,20 @@ import {
 } from './versions.ts';
 
 /** One command of a batch, as it is replicated. */
-export interface BatchCommand extends CommandId {
-  /** Sessions are of two kinds, as all members of the catalog know; the same for all commands of a batch. */
-  readonly fenced: boolean;
-  /** Times of creation are kept, as all members of the catalog do; the same for all commands of a batch. */
-  readonly dated: boolean;
-  /** Flags are obeyed, as by all members of the catalog once any were set; the same for all commands of a batch. */
-  readonly flagged: boolean;
+interface BatchCommand extends CommandId {
   readonly resolved: ResolvedCommand;
 }
 
 /** Commands that are executed in this order in one transaction: an operation of the catalog's sequence. */
-export type Batch = readonly BatchCommand[];
+export interface Batch {
+  /** Version of commands that a member has to know to execute the batch. All commands are executed by its rules. */
+  readonly version: number;
+  readonly commands: readonly BatchCommand[];
+}
+
+const EMPTY: Batch = { version: 1, commands: [] };
+/** Versions that have changed what every command does; each has the rules of those before it. */
+const RULES = [SESSIONS_VERSION, CREATIONS_VERSION, FLAGS_VERSION];
 
 /** Commands in one batch at the most. */
 export const BATCH_COMMANDS_MAX = 10_000;
@@ -43,10 +46,10 @@ export const BATCH_COMMANDS_MAX = 10_000;
  * A batch in bytes: JSON, one array per command. No commands are no bytes. Where a command needs it, the version comes with them: servers of
  * before there were versions then find no list, and refuse it.
  */
-export function encodeBatch(batch: Batch): Uint8Array {
-  assert(batch.length <= BATCH_COMMANDS_MAX, 'A batch is bounded');
-  if (batch.length === 0) return new Uint8Array(0);
-  const rows = batch.map(({ session, number, since, resolved }) => [
+export function encodeBatch({ version, commands }: Batch): Uint8Array {
+  assert(commands.length <= BATCH_COMMANDS_MAX, 'A batch is bounded');
+  if (commands.length === 0) return new Uint8Array(0);
+  const rows = commands.map(({ session, number, since, resolved }) => [
     session,
     number,
     since,
@@ -54,16 +57,6 @@ export function encodeBatch(batch: Batch): Uint8Array {
     resolved.replicas,
     resolved.command,
   ]);
-  const version = Math.max(
-    ...batch.map(({ resolved, fenced, dated, flagged }) =>
-      Math.max(
-        commandVersion(resolved.command),
-        fenced ? SESSIONS_VERSION : 1,
-        dated ? CREATIONS_VERSION : 1,
-        flagged ? FLAGS_VERSION : 1,
-      ),
-    ),
-  );
   return Buffer.from(JSON.stringify(version === 1 ? rows : { version, rows }));
 }
 
@@ -72,7 +65,7 @@ export function encodeBatch(batch: Batch): Uint8Array {
  * @throws MalformedError where the bytes are not what `encodeBatch` makes, ServiceError `storage` for a later version
  */
 export function decodeBatch(bytes: Uint8Array): Batch {
-  if (bytes.length === 0) return [];
+  if (bytes.length === 0) return EMPTY;
   let batch: unknown;
   try {
     batch = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString());
@@ -83,7 +76,7 @@ export function decodeBatch(bytes: Uint8Array): Batch {
   assertKnownVersion(version);
   if (!Array.isArray(rows) || rows.length > BATCH_COMMANDS_MAX)
     throw new MalformedError('A batch is no list');
-  return rows.map((row) => decodeCommand(row, version));
+  return { version, commands: rows.map((row) => decodeCommand(row, version)) };
 }
 
 function versioned(batch: unknown): { readonly version: number; readonly rows: unknown } {
@@ -110,10 +103,7 @@ function decodeCommand(row: unknown, version: number): BatchCommand {
   }
   // The primary's HTTP face has held the command against its schema.
   const known = commandAsOf(command as Command, version);
-  const fenced = version >= SESSIONS_VERSION;
-  const dated = version >= CREATIONS_VERSION;
-  const flagged = version >= FLAGS_VERSION;
-  return { session, number, since, fenced, dated, flagged, resolved: { command: known, atNs, replicas } };
+  return { session, number, since, resolved: { command: known, atNs, replicas } };
 }
 
 function isCount(value: unknown): value is number {
@@ -154,32 +144,9 @@ export function executeRequests(
   readonly touched: readonly (readonly number[])[];
 } {
   const tables = Tables.of(db);
-  const batch: BatchCommand[] = [];
+  const commands: BatchCommand[] = [];
   const touched: number[][] = requests.map(() => []);
-  const { sessions, numbers } = tables;
-  const fenced = adopted(requests, {
-    version: SESSIONS_VERSION,
-    isKnown: context.fencesSessions,
-    isAdopted: sessions.areFenced,
-    adopt: () => sessions.setFenced(),
-  });
-  const dated =
-    fenced &&
-    adopted(requests, {
-      version: CREATIONS_VERSION,
-      isKnown: context.datesCreations,
-      isAdopted: numbers.areDated,
-      adopt: () => numbers.setDated(),
-    });
-  // A member that does not obey them would execute what others refuse: from the first flags on all commands are for members that do.
-  const flagged =
-    dated &&
-    adopted(requests, {
-      version: FLAGS_VERSION,
-      isKnown: false,
-      isAdopted: numbers.areFlagged,
-      adopt: () => numbers.setFlagged(),
-    });
+  const rules = adopt(tables, requests, context);
   const outcomes = requests.map((request, place): Outcome => {
     const { session, number, command } = request;
     const id = { session, number, since: request.since ?? null };
@@ -195,12 +162,14 @@ export function executeRequests(
       if (error instanceof ServiceError) return outcomeOfError(error);
       throw error;
     }
-    const one = { ...id, fenced, dated, flagged, resolved };
-    batch.push(one);
-    const outcome = executeOnce(db, tables, seq, one);
+    const one = { ...id, resolved };
+    commands.push(one);
+    const outcome = executeOnce(db, tables, seq, rules, one);
     touched[place] = tables.touched();
     return outcome;
   });
+  const versions = commands.map(({ resolved }) => commandVersion(resolved.command));
+  const batch = commands.length === 0 ? EMPTY : { version: Math.max(rules, ...versions), commands };
   return { batch, outcomes, touched };
 }
 
@@ -210,49 +179,47 @@ export function executeRequests(
  *
  * @returns the outcomes, which are those that the primary had
  */
-export function executeBatch(db: CatalogDatabase, seq: number, batch: Batch): Outcome[] {
+export function executeBatch(db: CatalogDatabase, seq: number, { version, commands }: Batch): Outcome[] {
   const tables = Tables.of(db);
-  if (batch.some(({ fenced }) => fenced) && !tables.sessions.areFenced) tables.sessions.setFenced();
-  if (batch.some(({ dated }) => dated) && !tables.numbers.areDated) tables.numbers.setDated();
-  if (batch.some(({ flagged }) => flagged) && !tables.numbers.areFlagged) tables.numbers.setFlagged();
-  return batch.map((command) => executeOnce(db, tables, seq, command));
+  tables.version.adopt(version);
+  return commands.map((command) => executeOnce(db, tables, seq, version, command));
 }
 
-interface Adoption {
-  /** By which version of commands it came. */
-  readonly version: number;
-  /** Whether all members of the catalog are known to do it. Absent: they are. */
-  readonly isKnown: boolean | undefined;
-  readonly isAdopted: boolean;
-  adopt(): void;
-}
-
-/** What the members of the catalog do once all of them know it, and from then on. @returns whether they do */
-function adopted(
+/**
+ * Members that do not know the rules would execute the same commands to another effect: rules are adopted once all members know them, and from
+ * then on. Those of flags are adopted with the first flags: until then a member may still be of the release before.
+ *
+ * @returns the latest rules that are adopted
+ */
+function adopt(
+  { version }: Tables,
   requests: readonly CommandRequest[],
-  { version, isKnown = true, isAdopted, adopt }: Adoption,
-): boolean {
-  if (isAdopted) return true;
-  if (!isKnown && requests.every(({ command }) => commandVersion(command) < version)) return false;
-  adopt();
-  return true;
+  { membersVersion = COMMANDS_VERSION }: CommandContext,
+): number {
+  const needed = requests.map(({ command }) => commandVersion(command));
+  const reached = Math.max(...needed, Math.min(membersVersion, CREATIONS_VERSION), version.current);
+  const rules = RULES.findLast((rule) => rule <= reached) ?? 1;
+  version.adopt(rules);
+  return rules;
 }
 
 function executeOnce(
   db: CatalogDatabase,
   tables: Tables,
   seq: number,
-  { resolved, fenced, dated, flagged: _, ...id }: BatchCommand,
+  version: number,
+  { resolved, ...id }: BatchCommand,
 ): Outcome {
   let outcome: Outcome;
   tables.forgetTouched();
-  tables.inodes.isDated = dated;
+  tables.inodes.isDated = version >= CREATIONS_VERSION;
   try {
     outcome = { kind: 'done', result: executeCommand(db, resolved) };
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     outcome = outcomeOfError(error);
   }
+  const fenced = version >= SESSIONS_VERSION;
   sessionRecord(tables, id, { seq, atNs: BigInt(resolved.atNs), fenced }, outcome);
   return outcome;
 }

@@ -52,10 +52,8 @@ export interface CommandContext {
   readonly capacity?: (servers: readonly ServerInfo[]) => number;
   /** Why a request that was not executed before must not be executed now, as its fence is lost; null where it may be. */
   readonly refusal?: (request: CommandRequest) => ServiceError | null;
-  /** Whether all members of the catalog are known to keep sessions of two kinds. Absent: they are. */
-  readonly fencesSessions?: boolean;
-  /** Whether all members of the catalog are known to keep times of creation. Absent: they are. */
-  readonly datesCreations?: boolean;
+  /** Version of commands that all members of the catalog are known to execute. Absent: this release's. */
+  readonly membersVersion?: number;
 }
 
 /**

@@ -11,7 +11,7 @@ interface ReservedRow {
   readonly members: string;
 }
 
-/** Which numbers inodes get: each once, for good, also where it was reserved and nothing came of it; and whether it is kept when they are created. Straight access, no rules. */
+/** Which numbers inodes get: each once, for good, also where it was reserved and nothing came of it. Straight access, no rules. */
 export class InodeNumbers {
   readonly #statements: Statements;
 
@@ -22,24 +22,6 @@ export class InodeNumbers {
   /** Inodes are not numbered below `id` from now on. */
   startFrom(id: number): void {
     this.#statements.run('UPDATE counters SET next_inode = ? WHERE next_inode < ?', id, id);
-  }
-
-  /** Whether times of creation are kept already. */
-  get areDated(): boolean {
-    return this.#statements.counter('SELECT dated FROM counters') === 1;
-  }
-
-  setDated(): void {
-    this.#statements.run('UPDATE counters SET dated = 1');
-  }
-
-  /** Whether flags were ever set. */
-  get areFlagged(): boolean {
-    return this.#statements.counter('SELECT flagged FROM counters') === 1;
-  }
-
-  setFlagged(): void {
-    this.#statements.run('UPDATE counters SET flagged = 1');
   }
 
   /** The number that the next inode is going to have. */

@@ -102,15 +102,6 @@ export class SessionTables {
     return this.#statements.counter('SELECT forgotten_seq FROM counters');
   }
 
-  /** Whether sessions are of two kinds already. */
-  get areFenced(): boolean {
-    return this.#statements.counter('SELECT fenced FROM counters') === 1;
-  }
-
-  setFenced(): void {
-    this.#statements.run('UPDATE counters SET fenced = 1');
-  }
-
   request(session: number, number: number): string | undefined {
     return this.#statements.get<{ outcome: string }>(
       'SELECT outcome FROM requests WHERE session = ? AND number = ?',

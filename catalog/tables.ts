@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts';
+import { AdoptedVersion } from './adopted-version.ts';
 import { ChangeRecord, type NameChange } from './change-record.ts';
 import { EntryTables } from './entry-tables.ts';
 import { InodeLists } from './inode-lists.ts';
@@ -21,6 +22,7 @@ import { XattrTables } from './xattr-tables.ts';
  * prepares none that writes.
  */
 export class Tables {
+  readonly version: AdoptedVersion;
   readonly volumes: VolumeTables;
   readonly inodes: InodeTables;
   readonly numbers: InodeNumbers;
@@ -43,6 +45,7 @@ export class Tables {
     const statements = new Statements(db);
     const changes = this.#changes;
     this.#statements = statements;
+    this.version = new AdoptedVersion(statements);
     this.volumes = new VolumeTables(statements);
     this.numbers = new InodeNumbers(statements);
     this.sessions = new SessionTables(statements);

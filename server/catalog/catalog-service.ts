@@ -3,12 +3,11 @@ import { ServiceError } from '../../base/errors.ts';
 import { CATALOG_CELL, type FileId, type ServerId } from '../../base/ids.ts';
 import { type Outcome, refusalOf } from '../../catalog/sessions.ts';
 import {
-  CREATIONS_VERSION,
+  COMMANDS_VERSION,
   commandVersion,
   FENCES_VERSION,
   HOLES_VERSION,
   PLANS_VERSION,
-  SESSIONS_VERSION,
   withoutHoles,
 } from '../../catalog/versions.ts';
 import type { View } from '../../replica/view.ts';
@@ -216,13 +215,16 @@ export class LocalCatalogService implements CatalogService {
 
   /** Members of the catalog that were not seen with the version of commands: also those that are away, and may run an earlier release. */
   #notUpgraded(version: number): readonly ServerId[] {
+    return viewVoters(this.#view).filter((member) => this.#seenVersion(member) < version);
+  }
+
+  /** @returns the version of commands with which the server was last seen, in this life of this one; 0 where it was not */
+  #seenVersion(server: ServerId): number {
     const { self, commandsVersion } = this.#parts;
-    return viewVoters(this.#view).filter((member) => {
-      if (member === self) return false;
-      const known = commandsVersion(member);
-      if (known !== null) this.#seenVersions.set(member, known);
-      return (this.#seenVersions.get(member) ?? 0) < version;
-    });
+    if (server === self) return COMMANDS_VERSION;
+    const known = commandsVersion(server);
+    if (known !== null) this.#seenVersions.set(server, known);
+    return this.#seenVersions.get(server) ?? 0;
   }
 
   /** Members of the catalog that are known to run a release before the version of commands. */
@@ -408,8 +410,7 @@ export class LocalCatalogService implements CatalogService {
           capacity: (servers) => this.#parts.capacity?.(servers) ?? Number.POSITIVE_INFINITY,
           refusal: ({ cache, command }) =>
             this.#parts.recaller.refusal(cache) ?? this.#removalRefusal(command),
-          fencesSessions: this.#notUpgraded(SESSIONS_VERSION).length === 0,
-          datesCreations: this.#notUpgraded(CREATIONS_VERSION).length === 0,
+          membersVersion: Math.min(...viewVoters(this.#view).map((member) => this.#seenVersion(member))),
         },
       );
     } catch (error) {

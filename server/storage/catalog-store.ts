@@ -283,7 +283,7 @@ export class CatalogStore {
       const { writer } = this.#handles;
       inodesBegin(writer, this.#record.installed.counter);
       const { batch, outcomes, touched } = executeRequests(writer, seq, requests, context);
-      if (batch.length > 0) open.body = encodeBatch(batch);
+      if (batch.commands.length > 0) open.body = encodeBatch(batch);
       return { body: open.body, outcomes, touched };
     } catch (error) {
       this.#open = null;

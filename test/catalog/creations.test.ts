@@ -4,13 +4,11 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import Database from 'better-sqlite3';
-import { decodeBatch, encodeBatch, executeBatch, executeRequests } from '../../catalog/batch.ts';
-import { dumpCatalog } from '../../catalog/dump.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
-import type { Command } from '../../wire/catalog-api.ts';
+import { CREATIONS_VERSION, SESSIONS_VERSION } from '../../catalog/versions.ts';
 import { asVersion7 } from './earlier-schema.ts';
-import { Catalog, main, SERVERS } from './fixture.ts';
+import { Catalog, main } from './fixture.ts';
+import { makeDirectory, Pair } from './pair.ts';
 
 test('whatever changes of an inode, it was created when it was', () => {
   const catalog = new Catalog();
@@ -44,36 +42,18 @@ test('files that come with contents were created when they were named', () => {
 });
 
 test('times of creation are kept once all members of the catalog keep them, and from then on', () => {
-  const primary = new Database(':memory:');
-  const backup = new Database(':memory:');
-  for (const db of [primary, backup]) ensureSchema(db);
-  let seq = 0;
-  const versions: number[] = [];
-  const run = (command: Command, datesCreations: boolean): void => {
-    seq++;
-    primary.exec('BEGIN');
-    const requests = [{ session: 1, number: seq, command }];
-    const context = { nowNs: BigInt(seq), placement: () => SERVERS, datesCreations };
-    const { batch } = executeRequests(primary, seq, requests, context);
-    primary.exec('COMMIT');
-    const body = encodeBatch(batch);
-    versions.push((JSON.parse(Buffer.from(body).toString()) as { version: number }).version);
-    backup.exec('BEGIN');
-    executeBatch(backup, seq, decodeBatch(body));
-    backup.exec('COMMIT');
-  };
-  const make = (path: string): Command => {
-    return { kind: 'make-directory', place: { volume: 'main', path }, mode: 0o755, uid: 0, gid: 0 };
-  };
-  run({ kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4096 }, false);
-  run(make('/before'), false);
+  const pair = new Pair(SESSIONS_VERSION);
+  pair.run(makeDirectory('/before'));
   // This member is upgraded: what an earlier release executed has no time.
-  asVersion7(backup);
-  ensureSchema(backup);
-  run(make('/then'), true);
-  run(make('/after'), false);
-  assert.deepEqual(versions, [5, 5, 8, 8]);
-  const created = backup.prepare('SELECT created_ns FROM inodes ORDER BY id').pluck().all();
-  assert.deepEqual(created, [null, null, 3, 4]);
-  assert.deepEqual([...dumpCatalog(backup)], [...dumpCatalog(primary)]);
+  asVersion7(pair.backup);
+  ensureSchema(pair.backup);
+  pair.membersVersion = CREATIONS_VERSION;
+  pair.run(makeDirectory('/then'));
+  const thenNs = pair.nowNs;
+  pair.membersVersion = SESSIONS_VERSION;
+  pair.run(makeDirectory('/after'));
+  assert.deepEqual(pair.versions, [5, 5, 8, 8]);
+  const created = pair.backup.prepare('SELECT created_ns FROM inodes ORDER BY id').pluck().safeIntegers();
+  assert.deepEqual(created.all(), [null, null, thenNs, thenNs + 1n]);
+  pair.equal();
 });

@@ -4,13 +4,11 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import Database from 'better-sqlite3';
-import { decodeBatch, encodeBatch, executeBatch, executeRequests } from '../../catalog/batch.ts';
-import { dumpCatalog } from '../../catalog/dump.ts';
 import { ensureSchema } from '../../catalog/schema.ts';
 import type { Attributes, Command, InodeFlag } from '../../wire/catalog-api.ts';
 import { asVersion8 } from './earlier-schema.ts';
-import { Catalog, main, SERVERS } from './fixture.ts';
+import { Catalog, main } from './fixture.ts';
+import { makeDirectory, Pair } from './pair.ts';
 
 const CONTENTS = { epoch: 1, seq: 1 };
 
@@ -174,37 +172,14 @@ test('garbage is collected whatever its flags', () => {
 });
 
 test('from the first flags on no batch is for members that do not obey them', () => {
-  const primary = new Database(':memory:');
-  const backup = new Database(':memory:');
-  for (const db of [primary, backup]) ensureSchema(db);
-  let seq = 0;
-  const versions: number[] = [];
-  const run = (command: Command): void => {
-    seq++;
-    primary.exec('BEGIN');
-    const requests = [{ session: 1, number: seq, command }];
-    const { batch } = executeRequests(primary, seq, requests, {
-      nowNs: BigInt(seq),
-      placement: () => SERVERS,
-    });
-    primary.exec('COMMIT');
-    const body = encodeBatch(batch);
-    versions.push((JSON.parse(Buffer.from(body).toString()) as { version: number }).version);
-    backup.exec('BEGIN');
-    executeBatch(backup, seq, decodeBatch(body));
-    backup.exec('COMMIT');
-  };
-  const make = (path: string): Command => {
-    return { kind: 'make-directory', place: { volume: 'main', path }, mode: 0o755, uid: 0, gid: 0 };
-  };
-  run({ kind: 'volume-create', name: 'main', replicas: 3, objectBytes: 4096 });
-  run(make('/d'));
+  const pair = new Pair();
+  pair.run(makeDirectory('/d'));
   // This member is upgraded.
-  asVersion8(backup);
-  ensureSchema(backup);
-  const inode = primary.prepare('SELECT MAX(id) FROM inodes').pluck().get() as number;
-  run({ kind: 'set-flags', inode, set: ['immutable'], clear: [] });
-  run(make('/e'));
-  assert.deepEqual(versions, [8, 8, 9, 9]);
-  assert.deepEqual([...dumpCatalog(backup)], [...dumpCatalog(primary)]);
+  asVersion8(pair.backup);
+  ensureSchema(pair.backup);
+  const inode = pair.primary.prepare('SELECT MAX(id) FROM inodes').pluck().get() as number;
+  pair.run({ kind: 'set-flags', inode, set: ['immutable'], clear: [] });
+  pair.run(makeDirectory('/e'));
+  assert.deepEqual(pair.versions, [8, 8, 9, 9]);
+  pair.equal();
 });

@@ -383,11 +383,11 @@ test('the same batches make the same catalogs, and sound ones', () => {
         backup.exec('BEGIN');
         const theirs = executeBatch(backup, index + 1, decodeBatch(encodeBatch(resolved)));
         backup.exec('COMMIT');
-        assert.equal(theirs.length, resolved.length);
+        assert.equal(theirs.length, resolved.commands.length);
         // A second time everything is remembered: nothing is executed, the answers are the same.
         const before = [...dumpCatalog(primary)];
         const again = runPrimary(primary, index + 1, batch);
-        assert.deepEqual(again.batch, []);
+        assert.deepEqual(again.batch.commands, []);
         assert.deepEqual(again.outcomes, outcomes);
         assert.deepEqual([...dumpCatalog(primary)], before);
       }

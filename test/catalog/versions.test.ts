@@ -13,20 +13,20 @@ const TRASH: Command = { kind: 'volume-set', name: 'main', trashMs: 1_000, quota
 const UNLINK: Command = { kind: 'unlink', place: main('/a'), by: 'anna' };
 
 function batchOf(...commands: Command[]): Batch {
-  return commands.map((command, place) => ({
-    session: 77,
-    number: place + 1,
-    since: null,
-    fenced: false,
-    dated: false,
-    flagged: false,
-    resolved: { command, atNs: '5', replicas: [] },
-  }));
+  return {
+    version: Math.max(...commands.map(commandVersion)),
+    commands: commands.map((command, place) => ({
+      session: 77,
+      number: place + 1,
+      since: null,
+      resolved: { command, atNs: '5', replicas: [] },
+    })),
+  };
 }
 
 /** A batch as a release without versions encoded it: whatever clients sent is in it. */
 function listed(...commands: Command[]): Uint8Array {
-  const rows = batchOf(...commands).map(({ session, number, since, resolved }) => [
+  const rows = batchOf(...commands).commands.map(({ session, number, since, resolved }) => [
     session,
     number,
     since,
@@ -72,9 +72,9 @@ test('what a server of before passed over is passed over here', () => {
 });
 
 test('holes in a batch of a server that passed over them are passed over here', () => {
-  const [first] = decodeBatch(listed(settleOf({ holeBytes: 5 })));
+  const [first] = decodeBatch(listed(settleOf({ holeBytes: 5 }))).commands;
   assert.deepEqual(first?.resolved.command, settleOf({}));
-  const [now] = decodeBatch(encodeBatch(batchOf(settleOf({ holeBytes: 5 }))));
+  const [now] = decodeBatch(encodeBatch(batchOf(settleOf({ holeBytes: 5 })))).commands;
   assert.deepEqual(now?.resolved.command, settleOf({ holeBytes: 5 }));
 });
 
@@ -110,8 +110,9 @@ test('U+FFFD in a name is of a version of its own: where a server of before refu
   );
   assert.deepEqual(catalog.names('/'), []);
   catalog.db.exec('BEGIN');
-  const rows = batchOf(make, target).map((one) => ({ ...one, session: 78 }));
-  const now = executeBatch(catalog.db, 901, decodeBatch(encodeBatch(rows)));
+  const { version, commands } = batchOf(make, target);
+  const later = { version, commands: commands.map((one) => ({ ...one, session: 78 })) };
+  const now = executeBatch(catalog.db, 901, decodeBatch(encodeBatch(later)));
   catalog.db.exec('COMMIT');
   assert.deepEqual(
     now.map(({ kind }) => kind),

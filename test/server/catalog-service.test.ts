@@ -21,7 +21,7 @@ const CHANGE_TURNS = 50;
 function serviceOf(
   execute: (
     requests: readonly CommandRequest[],
-    context: Pick<CommandContext, 'nowNs' | 'fencesSessions' | 'refusal'>,
+    context: Pick<CommandContext, 'nowNs' | 'membersVersion' | 'refusal'>,
   ) => Executed,
   batches: Uint8Array[] = [],
   replicated: () => Promise<void> = nextTurn,
@@ -106,16 +106,16 @@ test('members of files are planned only where all members of the catalog are kno
   await plan(5);
 });
 
-test('sessions are of two kinds once all members of the catalog were seen with a release that keeps them so', async () => {
+test('rules of a version are adopted once all members of the catalog were seen with a release that knows them', async () => {
   const outcome = { kind: 'done', result: {} } as unknown as Outcome;
-  const fenced: (boolean | undefined)[] = [];
+  const versions: (number | undefined)[] = [];
   const others = new Map<string, number | null>([
     ['b', 5],
     ['c', null],
   ]);
   const service = serviceOf(
-    (_, { fencesSessions }) => {
-      fenced.push(fencesSessions);
+    (_, { membersVersion }) => {
+      versions.push(membersVersion);
       return { body: Buffer.from('x'), outcomes: [outcome], touched: [[]] };
     },
     [],
@@ -132,8 +132,8 @@ test('sessions are of two kinds once all members of the catalog were seen with a
   others.set('c', null);
   await run(4);
   assert.deepEqual(
-    fenced,
-    [false, false, true, true],
+    versions,
+    [0, 4, 5, 5],
     'While it is away, and was not seen, it may be of an earlier release',
   );
 });

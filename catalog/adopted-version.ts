@@ -1,0 +1,29 @@
+import type { Statements } from './statements.ts';
+import { CREATIONS_VERSION, FLAGS_VERSION, SESSIONS_VERSION } from './versions.ts';
+
+/**
+ * The version up to which all members of the catalog execute commands by its rules: 1 at first, then `SESSIONS_VERSION`,
+ * `CREATIONS_VERSION` and `FLAGS_VERSION`. It never falls.
+ */
+export class AdoptedVersion {
+  readonly #statements: Statements;
+
+  constructor(statements: Statements) {
+    this.#statements = statements;
+  }
+
+  get current(): number {
+    return this.#statements.counter(
+      `SELECT CASE WHEN flagged THEN ${FLAGS_VERSION} WHEN dated THEN ${CREATIONS_VERSION} WHEN fenced THEN ${SESSIONS_VERSION} ELSE 1 END
+       FROM counters`,
+    );
+  }
+
+  adopt(version: number): void {
+    if (version <= this.current) return;
+    this.#statements.run(
+      'UPDATE counters SET fenced = MAX(fenced, ?), dated = MAX(dated, ?), flagged = MAX(flagged, ?)',
+      ...[SESSIONS_VERSION, CREATIONS_VERSION, FLAGS_VERSION].map((rule) => (version >= rule ? 1 : 0)),
+    );
+  }
+}
