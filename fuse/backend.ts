@@ -5,14 +5,14 @@ import type {
   Attributes as CatalogAttributes,
   CommandOf,
   ContentVersion,
-  InodeFlag,
   NodeKind,
 } from '../wire/catalog-api.ts';
+import type { InodeFlag } from '../wire/inode-flags.ts';
 import type { LockHeld } from '../wire/lock-api.ts';
 
 /** The little that the mount needs of the cluster; `cluster-backend.ts` is its real form, tests have one in memory. */
 
-export type { ContentVersion, InodeFlag, NodeKind };
+export type { ContentVersion, NodeKind };
 
 /** What is known of an inode. */
 export type Attributes = Omit<

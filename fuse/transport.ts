@@ -1,6 +1,7 @@
 import type { World } from '../base/world.ts';
+import type { InodeFlag } from '../wire/inode-flags.ts';
 import type { Answered, KernelCache } from './answered.ts';
-import type { Attributes, InodeFlag, NodeKind, Space } from './backend.ts';
+import type { Attributes, NodeKind, Space } from './backend.ts';
 import type { KernelView } from './kernel-view/kernel-view.ts';
 
 /**

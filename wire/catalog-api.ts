@@ -1,5 +1,6 @@
 import type { ErrorCode } from '../base/errors.ts';
 import { RESERVED_NUMBERS_MAX, RESERVED_SETS_MAX } from './birth-numbers.ts';
+import { INODE_FLAGS, type InodeFlag } from './inode-flags.ts';
 import { ACCESSES_MAX, BIRTHS_MAX, FLUSH_SESSIONS_MAX, FORGETS_MAX, UNLINKS_MAX } from './request-limits.ts';
 import { type Static, Type } from './schema.ts';
 
@@ -16,9 +17,9 @@ const SnapshotName = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}$' });
 /** A volume, or a snapshot of it: `volume@snapshot`. */
 const TreeName = Type.String({ pattern: '^[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?$' });
 const Base64 = Type.String({ pattern: '^[A-Za-z0-9+/]*={0,2}$', maxLength: 90_000 });
-const InodeFlag = Type.Union([Type.Literal('immutable'), Type.Literal('append-only')]);
-export type InodeFlag = Static<typeof InodeFlag>;
-const InodeFlags = Type.Array(InodeFlag, { maxItems: 2 });
+const InodeFlags = Type.Array(Type.Union(INODE_FLAGS.map((flag) => Type.Literal(flag))), {
+  maxItems: INODE_FLAGS.length,
+});
 /** Names and paths are checked by the catalog itself: bytes of UTF-8, not characters, count. */
 const Name = Type.String({ maxLength: 4096 });
 const Path = Type.String({ maxLength: 16_384 });

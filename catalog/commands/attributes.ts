@@ -2,7 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { type CommandOf, type CommandResults, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { isAclName } from '../acl.ts';
 import { attributesOf, contentsCompare } from '../attributes.ts';
-import { assertUnprotected, flagBits, isImmutable, isProtected } from '../flags.ts';
+import { assertUnprotected, flagBits, isImmutable, protectedError } from '../flags.ts';
 import type { InodeRow } from '../inode-rows.ts';
 import { timeCheck } from '../names.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
@@ -31,7 +31,7 @@ export function setAttributes(
     return { attributes: attributesOf(inode) };
   }
   if (command.touches !== true || command.mode !== undefined || newOwner) assertUnprotected(inode);
-  else if (isImmutable(inode)) throw isProtected(inode);
+  else if (isImmutable(inode)) throw protectedError(inode);
   const at = (ns: string): string => (command.touches === true ? atNs : timeCheck(ns));
   // A program must not run with the rights of an owner who did not ask for it.
   const kept = newOwner && inode.kind !== KIND_DIRECTORY ? withoutPrivileges(inode.mode) : inode.mode;

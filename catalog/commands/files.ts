@@ -2,7 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import { type CommandOf, type CommandResults, type LiveMark, UPLOAD_NOTE } from '../../wire/catalog-api.ts';
 import { attributesOf, contentsCompare } from '../attributes.ts';
 import { charge, chargeOf } from '../charges.ts';
-import { isAppendOnly, isImmutable, isProtected } from '../flags.ts';
+import { isAppendOnly, isImmutable, protectedError } from '../flags.ts';
 import { timeCheck } from '../names.ts';
 import { allowedOfNew, allowGrowth } from '../quota.ts';
 import { KIND_DIRECTORY, KIND_FILE } from '../schema.ts';
@@ -98,7 +98,7 @@ export function openForWrite(
     throw new ServiceError('is-directory', `Inode ${inode.id} is a directory`);
   if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${inode.id} is no file`);
   // A primary of an earlier release would overwrite what may only be appended to.
-  if (isImmutable(inode) || (isAppendOnly(inode) && command.restricts !== true)) throw isProtected(inode);
+  if (isImmutable(inode) || (isAppendOnly(inode) && command.restricts !== true)) throw protectedError(inode);
   const preserve = preserveFirst(tables, inode, command, atNs);
   if (preserve !== null) return { attributes: attributesOf(inode), preserve };
   const standing = { epoch: inode.markEpoch, turn: inode.markTurn };

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { ServiceError } from '../../base/errors.ts';
-import type { Attributes, InodeFlag } from '../../wire/catalog-api.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import { INODE_FLAGS, type InodeFlag, parseInodeFlags } from '../../wire/inode-flags.ts';
 import type { ClusterClient, Entry } from '../cluster-client.ts';
 import { entityTag } from '../entity-tag.ts';
 import type { CallOptions } from '../exchange.ts';
@@ -57,7 +58,7 @@ export function addTreeCommands(program: Command): void {
 
   clusterCommand(program, 'flags', 'show or change the flags that protect a file or directory from changes')
     .argument('<path>', 'VOLUME:/path')
-    .option('--set <flags>', 'of immutable and append-only, those to set, separated by commas')
+    .option('--set <flags>', `of ${INODE_FLAGS.join(' and ')}, those to set, separated by commas`)
     .option('--clear <flags>', 'those to take away')
     .option('--json', 'print the flags as JSON')
     .run((client, call, path: string, options: FlagsOptions) =>
@@ -185,11 +186,9 @@ async function changeFlags(
 }
 
 function flagsOf(text = ''): InodeFlag[] {
-  const names = text.split(',').filter((name) => name !== '');
-  return names.map((name) => {
-    if (name === 'immutable' || name === 'append-only') return name;
-    throw usageFailure(`There is no flag "${name}"`, 'there are "immutable" and "append-only"');
-  });
+  return parseInodeFlags(text, (name) =>
+    usageFailure(`There is no flag "${name}"`, `there are "${INODE_FLAGS.join('" and "')}"`),
+  );
 }
 
 async function makeDirectory(

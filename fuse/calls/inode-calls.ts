@@ -1,6 +1,7 @@
 import { ServiceError } from '../../base/errors.ts';
+import type { InodeFlag } from '../../wire/inode-flags.ts';
 import type { Answered } from '../answered.ts';
-import type { InodeFlag, XattrMode } from '../backend.ts';
+import type { XattrMode } from '../backend.ts';
 import { ErrnoError, errnoName } from '../errno.ts';
 import type { Directories } from '../metadata/directories.ts';
 import { isGone, staleIfGone } from '../metadata/removed-directories.ts';

@@ -9,6 +9,7 @@ import type { Delegations } from '../../client/delegations.ts';
 import type { FileLocks } from '../../client/file-locks.ts';
 import { RememberingClient } from '../../client/remembering-client.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
+import { INODE_FLAGS } from '../../wire/inode-flags.ts';
 import type {
   AttributeChanges,
   Attributes,
@@ -17,7 +18,6 @@ import type {
   ContentVersion,
   FileState,
   FileSystemBackend,
-  InodeFlag,
   Owner,
   Space,
 } from '../backend.ts';
@@ -36,8 +36,6 @@ const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
   'set-xattr',
   'remove-xattr',
 ]);
-
-const FLAGS: readonly InodeFlag[] = ['immutable', 'append-only'];
 
 /** @returns whether it names a snapshot, `volume@name`, of which nothing can be changed */
 export function isSnapshot(volume: string): boolean {
@@ -198,7 +196,7 @@ export function clusterBackend(
       return (await command(change, { live: true, ...owning(inode) })).attributes;
     },
     async setFlags(inode, flags) {
-      const clear = FLAGS.filter((flag) => !flags.includes(flag));
+      const clear = INODE_FLAGS.filter((flag) => !flags.includes(flag));
       try {
         return (await command({ kind: 'set-flags', inode, set: [...flags], clear }, owning(inode)))
           .attributes;

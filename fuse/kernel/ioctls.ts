@@ -1,4 +1,4 @@
-import type { InodeFlag } from '../backend.ts';
+import { INODE_FLAGS, type InodeFlag } from '../../wire/inode-flags.ts';
 import { ErrnoError } from '../errno.ts';
 
 /** Flags of inodes as `ioctl` has them (`lsattr`, `chattr`): numbers of <linux/fs.h>. */
@@ -45,7 +45,7 @@ export function decodeFlags({ bits, sizeBytes }: FlagsForm, bytes: Buffer): read
   const unkept = sizeBytes === STRUCT.sizeBytes ? UNKEPT_AT.map((at) => bytes.readUInt32LE(at)) : [];
   if ((word & ~(bits.immutable | bits['append-only'])) !== 0 || unkept.some((value) => value !== 0))
     throw new ErrnoError('EOPNOTSUPP', `Flags 0x${word.toString(16)} are not kept`);
-  return (Object.keys(bits) as InodeFlag[]).filter((flag) => (word & bits[flag]) !== 0);
+  return INODE_FLAGS.filter((flag) => (word & bits[flag]) !== 0);
 }
 
 export function encodeFlags({ bits, sizeBytes }: FlagsForm, flags: readonly InodeFlag[]): Buffer {

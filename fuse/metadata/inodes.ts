@@ -1,8 +1,9 @@
 import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
+import type { InodeFlag } from '../../wire/inode-flags.ts';
 import type { Answered } from '../answered.ts';
-import type { AttributeChanges, Attributes, FileSystemBackend, InodeFlag, NotedAccess } from '../backend.ts';
+import type { AttributeChanges, Attributes, FileSystemBackend, NotedAccess } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 import type { AttributeRequest, Caller, NamePlace, TimeChange } from '../transport.ts';
 import type { MetadataCache } from './cache.ts';

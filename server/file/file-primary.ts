@@ -260,7 +260,7 @@ export class FilePrimary {
       const cut = (): ByteRange[] =>
         sizeBytes < this.#sizeBytes ? [{ from: sizeBytes, to: Number.POSITIVE_INFINITY }] : [];
       while (this.#mustWait(sizeBytes, cut())) await this.#prepare(sizeBytes, cut());
-      if (this.#appendOnly) throw this.#isAppendOnly();
+      if (this.#appendOnly) throw this.#appendOnlyError();
       const modifiedNs = this.#nextModifiedNs();
       const body = encodeFileOperation({ kind: 'truncate', sizeBytes, modifiedNs });
       return await this.#submit(request, body, { offset: sizeBytes, sizeBytes, modifiedNs });
@@ -504,12 +504,12 @@ export class FilePrimary {
     if (!this.#appendOnly) return;
     let end = this.#sizeBytes;
     for (const { from, to } of ranges) {
-      if (from !== end) throw this.#isAppendOnly();
+      if (from !== end) throw this.#appendOnlyError();
       end = to;
     }
   }
 
-  #isAppendOnly(): ServiceError {
+  #appendOnlyError(): ServiceError {
     return new ServiceError('protected', `Cannot change file ${this.#file}: it is append-only`);
   }
 

@@ -1,7 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
-import type { Attributes, InodeFlag } from '../../wire/catalog-api.ts';
+import type { Attributes } from '../../wire/catalog-api.ts';
+import { INODE_FLAGS, type InodeFlag, parseInodeFlags } from '../../wire/inode-flags.ts';
 import type { WholeFiles } from '../file/whole-files.ts';
 import type { Gateway } from '../gateway.ts';
 import type { MetricsRegistry } from '../metrics.ts';
@@ -230,11 +231,11 @@ export function fileRoutes(
 
 /** @returns the flags that the query names, separated by commas */
 function flagsOf({ search }: FilePath, name: string): InodeFlag[] {
-  const names = (search.get(name) ?? '').split(',').filter((flag) => flag !== '');
-  return names.map((flag) => {
-    if (flag === 'immutable' || flag === 'append-only') return flag;
-    throw new ServiceError('bad-request', `"${name}" names flags that there are: "immutable", "append-only"`);
-  });
+  const flags = INODE_FLAGS.map((flag) => `"${flag}"`).join(', ');
+  return parseInodeFlags(
+    search.get(name) ?? '',
+    () => new ServiceError('bad-request', `"${name}" names flags that there are: ${flags}`),
+  );
 }
 
 /** @throws ServiceError `read-only` where it is in a snapshot */

@@ -5,7 +5,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ensureSchema } from '../../catalog/schema.ts';
-import type { Attributes, Command, InodeFlag } from '../../wire/catalog-api.ts';
+import type { Attributes, Command } from '../../wire/catalog-api.ts';
+import type { InodeFlag } from '../../wire/inode-flags.ts';
 import { asVersion8 } from './earlier-schema.ts';
 import { Catalog, main } from './fixture.ts';
 import { makeDirectory, Pair } from './pair.ts';

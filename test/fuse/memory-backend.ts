@@ -8,7 +8,6 @@ import type {
   ContentVersion,
   FileState,
   FileSystemBackend,
-  InodeFlag,
   NewFile,
   NodeKind,
   NotedAccess,
@@ -19,6 +18,7 @@ import type {
 } from '../../fuse/backend.ts';
 import { withoutPrivileges } from '../../fuse/metadata/inodes.ts';
 import { LockTable } from '../../server/file/lock-table.ts';
+import type { InodeFlag } from '../../wire/inode-flags.ts';
 
 const BLOCK = 1024 * 1024;
 

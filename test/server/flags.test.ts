@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '../../base/errors.ts';
-import type { InodeFlag } from '../../wire/catalog-api.ts';
+import type { InodeFlag } from '../../wire/inode-flags.ts';
 import { FILE, requestOf, SmallCluster, type SmallServer } from './small-cluster.ts';
 
 async function started(t: { after(work: () => void): void }) {

@@ -3,7 +3,7 @@ import type { ServerId } from '../../../../base/ids.ts';
 import type { ClusterClient } from '../../../../client/cluster-client.ts';
 import type { FileHandle } from '../../../../client/file-handle.ts';
 import type { ChannelAnswer, HttpChannel } from '../../../../http-parts/http-channel.ts';
-import type { InodeFlag } from '../../../../wire/catalog-api.ts';
+import { INODE_FLAGS, type InodeFlag } from '../../../../wire/inode-flags.ts';
 import { createFile, textOf } from '../workloads/parts.ts';
 import type { Caller, CallOutcome } from './stage.ts';
 
@@ -83,7 +83,7 @@ export class ClientCalls implements Caller {
       /** `flags /x immutable`, `flags /x`: those that it has from now on */
       flags: async (path = '', ...set: string[]) => {
         const { inode } = await this.#client.resolve(this.#volume, path);
-        const clear = (['immutable', 'append-only'] as const).filter((flag) => !set.includes(flag));
+        const clear = INODE_FLAGS.filter((flag) => !set.includes(flag));
         await this.#client.command({ kind: 'set-flags', inode, set: set as InodeFlag[], clear });
       },
       create: (path = '') => createFile(this.#client, { volume: this.#volume, path }, true, {}),
