@@ -19,3 +19,17 @@ export class BoundedMap<Key, Value> extends RecentMap<Key, Value> {
     return this;
   }
 }
+
+/** A bounded map in which the entry that was used, set or read, the longest time ago makes room. */
+export class LruMap<Key, Value> extends BoundedMap<Key, Value> {
+  override get(key: Key): Value | undefined {
+    const value = super.get(key);
+    if (value !== undefined) this.set(key, value);
+    return value;
+  }
+
+  /** Reads an entry without using it. */
+  peek(key: Key): Value | undefined {
+    return super.get(key);
+  }
+}

@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache';
+import { LruMap } from '../base/bounded-map.ts';
 import { CAPABILITY_FILES_MAX } from '../wire/http-api.ts';
 
 /** Files of which it is remembered by what they may be touched. */
@@ -17,8 +17,7 @@ export type AskCapabilities = (files: readonly number[]) => Promise<ReadonlyMap<
 
 /** What this client shows to touch the contents of files: learned with their attributes, or asked for, and renewed in time. */
 export class FileCapabilities {
-  // Told a size, and not a maximum, the library takes memory for what there is.
-  readonly #known = new LRUCache<number, Known>({ maxSize: KNOWN_MAX, sizeCalculation: () => 1 });
+  readonly #known = new LruMap<number, Known>(KNOWN_MAX);
   readonly #asking = new Map<number, Promise<void>>();
   readonly #nowMs: () => number;
 

@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache';
+import { LruMap } from '../base/bounded-map.ts';
 import type { Subject } from './exchange.ts';
 
 const FILES_MAX = 20_000;
@@ -8,8 +8,7 @@ const FILES_MAX = 20_000;
  * (docs/design/mount.md, "A small change of a file at rest"): who opens it again asks there first.
  */
 export class LastPrimaries {
-  // Told a size, and not a maximum, the library takes memory for what there is.
-  readonly #known = new LRUCache<number, string>({ maxSize: FILES_MAX, sizeCalculation: () => 1 });
+  readonly #known = new LruMap<number, string>(FILES_MAX);
 
   note(file: number, server: string): void {
     this.#known.set(file, server);

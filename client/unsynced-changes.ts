@@ -1,4 +1,4 @@
-import { LRUCache } from 'lru-cache';
+import { LruMap } from '../base/bounded-map.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ContentVersion } from '../wire/catalog-api.ts';
 import { contentVersionCompare } from '../wire/content-version.ts';
@@ -24,8 +24,7 @@ interface UnsyncedFile {
  * handle where none has reported it.
  */
 export class UnsyncedFiles {
-  // With a size instead of a maximum, the library allocates memory as it is needed.
-  readonly #files = new LRUCache<number, UnsyncedFile>({ maxSize: FILES_MAX, sizeCalculation: () => 1 });
+  readonly #files = new LruMap<number, UnsyncedFile>(FILES_MAX);
   #lossLast = 0;
 
   /** @returns what one handle of the file keeps */

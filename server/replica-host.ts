@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { LruMap } from '../base/bounded-map.ts';
 import { ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type FileId, type Incarnation, type ServerId } from '../base/ids.ts';
 import type { World } from '../base/world.ts';
@@ -15,7 +16,6 @@ import { BIRTH_LENGTH } from './file/borne-file.ts';
 import type { DepartedFiles } from './file/departed-files.ts';
 import { FileSubject } from './file/file-subject.ts';
 import { TransferPace } from './file/transfer-pace.ts';
-import { recentlyUsed } from './recently-used.ts';
 import { ReplicaDriver, type ReplicaSurroundings } from './replica-driver.ts';
 import { decodeStateRequest, STATE_CALL } from './state-call.ts';
 import type { FileStore, NewReplica, NewTrust } from './storage/store.ts';
@@ -97,7 +97,7 @@ export class ReplicaHost {
   /** Being made with their first operations: nobody takes them into use. */
   readonly #bearing = new Map<FileId, Promise<unknown>>();
   /** Files not in use: where an epoch of this process has ended, by which it may go on ordering (docs/design/mount.md, "A small change of a file at rest"). */
-  readonly #ended = recentlyUsed<FileId, Position>(ENDED_MAX);
+  readonly #ended = new LruMap<FileId, Position>(ENDED_MAX);
   /** Objects of files that are damaged here, as far as somebody met them. */
   readonly #damaged = new Map<FileId, Set<number>>();
   /** Of files in use: it never changes, and is told while the store may not be asked any more. */

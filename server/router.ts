@@ -1,3 +1,4 @@
+import { LruMap } from '../base/bounded-map.ts';
 import { type ErrorCode, ServiceError } from '../base/errors.ts';
 import { CATALOG_CELL, type CellId, type FileId, isServerId, type ServerId } from '../base/ids.ts';
 import { type Pace, Retry, type RetryOutcome } from '../base/retry.ts';
@@ -5,7 +6,6 @@ import type { World } from '../base/world.ts';
 import type { CacheOwner } from '../wire/catalog-api.ts';
 import { bounded } from './bounded.ts';
 import type { MetricsRegistry } from './metrics.ts';
-import { recentlyUsed } from './recently-used.ts';
 import { type Round, RouteCourse, type Trail } from './route-course.ts';
 import type { Services } from './services.ts';
 
@@ -84,10 +84,8 @@ export class Router {
   readonly #self: ServerId;
   readonly #askWhere: RouterOptions['askWhere'];
   readonly #countRetry: () => void;
-  readonly #primaries = recentlyUsed<CellId, { readonly server: ServerId; readonly epoch: number }>(
-    HINTS_MAX,
-  );
-  readonly #members = recentlyUsed<FileId, readonly ServerId[]>(MEMBERS_MAX);
+  readonly #primaries = new LruMap<CellId, { readonly server: ServerId; readonly epoch: number }>(HINTS_MAX);
+  readonly #members = new LruMap<FileId, readonly ServerId[]>(MEMBERS_MAX);
   /** This server leads nothing any more: all that it is asked for goes to others. */
   #retired = false;
   #closing = false;

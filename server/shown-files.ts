@@ -1,7 +1,7 @@
+import { LruMap } from '../base/bounded-map.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { FileId } from '../base/ids.ts';
 import type { Attributes, ContentVersion } from '../wire/catalog-api.ts';
-import { recentlyUsed } from './recently-used.ts';
 import type { CallOptions } from './router.ts';
 
 /** Files of snapshots of which it is remembered where their contents are. */
@@ -22,7 +22,7 @@ export interface Shown {
  */
 export class ShownFiles {
   readonly #ask: (file: FileId, snapshot: number, options: CallOptions) => Promise<Attributes>;
-  readonly #known = recentlyUsed<string, Shown>(KNOWN_MAX);
+  readonly #known = new LruMap<string, Shown>(KNOWN_MAX);
 
   /** @param ask asks the catalog how the snapshot shows the file */
   constructor(ask: (file: FileId, snapshot: number, options: CallOptions) => Promise<Attributes>) {

@@ -1,9 +1,9 @@
+import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { View } from '../../replica/view.ts';
 import type { Clock } from '../clock.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
-import { recentlyUsed } from '../recently-used.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
@@ -63,7 +63,7 @@ export interface AuthoritiesParts {
 export class Authorities {
   readonly #parts: AuthoritiesParts;
   /** When a caller was last sent to the last primary of a file. */
-  readonly #sentMs = recentlyUsed<FileId, number>(SENT_MAX);
+  readonly #sentMs = new LruMap<FileId, number>(SENT_MAX);
 
   constructor(parts: AuthoritiesParts) {
     this.#parts = parts;

@@ -1,5 +1,5 @@
+import { LruMap } from '../../base/bounded-map.ts';
 import type { FileId } from '../../base/ids.ts';
-import { recentlyUsed } from '../recently-used.ts';
 
 /** Uses within this time of each other are one burst, in milliseconds. */
 const TOGETHER_MS = 1_000;
@@ -7,7 +7,7 @@ const FILES_MAX = 10_000;
 
 /** Tells files that are used on and on, for which it is worth to be led, from those that are used now and then. */
 export class Bursts {
-  readonly #bursts = recentlyUsed<FileId, { readonly count: number; readonly lastMs: number }>(FILES_MAX);
+  readonly #bursts = new LruMap<FileId, { readonly count: number; readonly lastMs: number }>(FILES_MAX);
 
   /** @returns how many uses the burst has by now, this one included */
   note(file: FileId, nowMs: number): number {

@@ -1,5 +1,5 @@
+import { LruMap } from '../../base/bounded-map.ts';
 import type { FileId } from '../../base/ids.ts';
-import { recentlyUsed } from '../recently-used.ts';
 
 const WAIT_FIRST_MS = 300;
 const WAIT_MAX_MS = 5_000;
@@ -12,7 +12,7 @@ const FILES_MAX = 10_000;
  * beginning costs what is fetched for it, and a line in the log.
  */
 export class FailedReplicas {
-  readonly #begun = recentlyUsed<FileId, { readonly atMs: number; readonly waitMs: number }>(FILES_MAX);
+  readonly #begun = new LruMap<FileId, { readonly atMs: number; readonly waitMs: number }>(FILES_MAX);
 
   /** @returns whether the file's replica, which has failed, shall begin anew now; then it is taken for begun */
   begins(file: FileId, nowMs: number): boolean {

@@ -1,3 +1,4 @@
+import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
@@ -17,7 +18,6 @@ import { LOCK_WAITERS_MAX, LOCKS_PER_CLIENT_MAX, LOCKS_PER_FILE_MAX } from '../.
 import { rangeFromWire, rangeToWire } from '../../wire/lock-offsets.ts';
 import type { Clock } from '../clock.ts';
 import type { LeaseDriver } from '../lease-driver.ts';
-import { recentlyUsed } from '../recently-used.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { FileStore } from '../storage/store.ts';
 import { wasBorneOnly } from './borne-file.ts';
@@ -71,7 +71,7 @@ export class FileLocks {
   /** Long enough for clocks that run at different rates. */
   readonly #spanMs: number;
   readonly #books = new Map<ReplicaDriver, Book>();
-  readonly #former = recentlyUsed<FileId, Former>(FORMER_MAX);
+  readonly #former = new LruMap<FileId, Former>(FORMER_MAX);
   readonly #shares: LockShares;
 
   constructor(parts: FileLocksParts) {

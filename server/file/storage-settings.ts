@@ -1,7 +1,7 @@
+import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileSettings, Query, QueryResults, ServerInfo, VolumeInfo } from '../../wire/catalog-api.ts';
 import type { Clock } from '../clock.ts';
-import { recentlyUsed } from '../recently-used.ts';
 import type { CallOptions } from '../router.ts';
 
 /**
@@ -26,7 +26,7 @@ export interface StorageSettingsParts {
 /** How files are stored, by the catalog: by volume as it was a second ago at most, by file as it is. */
 export class StorageSettings {
   readonly #parts: StorageSettingsParts;
-  readonly #volumes = recentlyUsed<number, string>(DIRECTORIES_MAX);
+  readonly #volumes = new LruMap<number, string>(DIRECTORIES_MAX);
   readonly #known = new Map<string, VolumeStorage & { readonly untilMs: number }>();
 
   constructor(parts: StorageSettingsParts) {

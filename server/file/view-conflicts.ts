@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
+import { LruMap } from '../../base/bounded-map.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { type View, viewMembersFormat, viewsConflict } from '../../replica/view.ts';
 import type { ViewConflict } from '../../wire/http-api.ts';
-import { recentlyUsed } from '../recently-used.ts';
 
 const FILES_MAX = 1_000;
 
@@ -20,7 +20,7 @@ export interface ViewConflictsParts {
  */
 export class ViewConflicts {
   readonly #parts: ViewConflictsParts;
-  readonly #found = recentlyUsed<FileId, string>(FILES_MAX);
+  readonly #found = new LruMap<FileId, string>(FILES_MAX);
 
   constructor(parts: ViewConflictsParts) {
     this.#parts = parts;
@@ -28,11 +28,13 @@ export class ViewConflicts {
 
   /** Those that still have a replica here. */
   get current(): readonly ViewConflict[] {
-    return [...this.#found].flatMap(([file, what]) => (this.#parts.isHere(file) ? [{ file, what }] : []));
+    return this.#found
+      .entries()
+      .flatMap(([file, what]) => (this.#parts.isHere(file) ? [{ file, what }] : []));
   }
 
   note(file: FileId, what: string): void {
-    if (this.#found.peek(file) !== undefined) return;
+    if (this.#found.has(file)) return;
     this.#found.set(file, what);
     this.#parts.log.error({ file, what }, 'a file has two member sets for one view: see leasehold check');
     this.#parts.found(file, what);

@@ -1,8 +1,8 @@
+import { LruMap } from '../../base/bounded-map.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { ContentVersion } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { Gateway } from '../gateway.ts';
-import { recentlyUsed } from '../recently-used.ts';
 import { digestHash, digestText } from './digests.ts';
 import { Permits } from './permits.ts';
 
@@ -16,7 +16,7 @@ export class FileDigests {
   readonly #gateway: Gateway;
   readonly #permits = new Permits(COMPUTING_MAX);
   /** By entity tag and algorithm: equal tags mean equal bytes, so that nothing here is ever outdated. */
-  readonly #known = recentlyUsed<string, string>(REMEMBERED_COUNT);
+  readonly #known = new LruMap<string, string>(REMEMBERED_COUNT);
 
   constructor(gateway: Gateway) {
     this.#gateway = gateway;

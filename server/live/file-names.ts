@@ -1,9 +1,9 @@
 import type { Logger } from 'pino';
+import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { Gateway } from '../gateway.ts';
-import { recentlyUsed } from '../recently-used.ts';
 import { HeardLast } from './heard-last.ts';
 
 const NAMES_MAX = 2_000;
@@ -18,7 +18,7 @@ export class FileNames {
   readonly #gateway: Gateway;
   readonly #log: Logger;
   readonly #world: World;
-  readonly #names = recentlyUsed<FileId, string>(NAMES_MAX);
+  readonly #names = new LruMap<FileId, string>(NAMES_MAX);
   /** Who has a name may change with every upload. */
   readonly #files: HeardLast<FileId>;
 

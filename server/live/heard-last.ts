@@ -1,5 +1,4 @@
-import type { LRUCache } from 'lru-cache';
-import { recentlyUsed } from '../recently-used.ts';
+import { LruMap } from '../../base/bounded-map.ts';
 
 /** How long is told what was heard, before it is asked for anew, in milliseconds. */
 const HEARD_MS = 1_000;
@@ -21,11 +20,11 @@ export interface HeardLastParts {
 /** What was heard last of each of many things, asked for anew while somebody looks: he does not wait for the answer. */
 export class HeardLast<Value> {
   readonly #parts: HeardLastParts;
-  readonly #heard: LRUCache<string, Heard<Value>>;
+  readonly #heard: LruMap<string, Heard<Value>>;
 
   constructor(parts: HeardLastParts) {
     this.#parts = parts;
-    this.#heard = recentlyUsed<string, Heard<Value>>(parts.max);
+    this.#heard = new LruMap<string, Heard<Value>>(parts.max);
   }
 
   /** @returns what was heard last, while it is asked for anew where that was a moment ago; null where nothing was */

@@ -1,8 +1,8 @@
+import { LruMap } from '../../base/bounded-map.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import { majority } from '../../base/quorum.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { ServerState } from '../../wire/catalog-api.ts';
-import { recentlyUsed } from '../recently-used.ts';
 import type { Happenings } from './happenings.ts';
 import { type FormerLease, SENTENCES } from './sentences.ts';
 
@@ -43,7 +43,7 @@ export interface ObservedReplica {
  */
 export class Observer {
   readonly #parts: ObserverParts;
-  readonly #heard = recentlyUsed<FileId, HeardLease>(HEARD_MAX);
+  readonly #heard = new LruMap<FileId, HeardLease>(HEARD_MAX);
   /** Leases held here, and what was before them. */
   readonly #held = new Map<FileId, FormerLease>();
   readonly #resetsSinceMs = new Map<FileId, number>();

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
+import { LruMap } from '../../base/bounded-map.ts';
 import { type CellId, type ServerId, serverIdCompare } from '../../base/ids.ts';
 import type { VotersView } from '../../lease/voters.ts';
-import { recentlyUsed } from '../recently-used.ts';
 
 /** Number of the view that has the servers with which the cluster began. */
 const FIRST_VIEW = 1;
@@ -29,7 +29,7 @@ export function firstVoters(servers: readonly ServerId[]): VotersView {
 /** The places of names by one view of the voters. */
 export class LeasePlaces {
   readonly #view: VotersView;
-  readonly #known = recentlyUsed<string, LeasePlace>(REMEMBERED_MAX);
+  readonly #known = new LruMap<string, LeasePlace>(REMEMBERED_MAX);
 
   constructor(view: VotersView) {
     this.#view = view;

@@ -1,6 +1,6 @@
 import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto';
+import { LruMap } from '../../base/bounded-map.ts';
 import { parseJsonObject } from '../../wire/json.ts';
-import { recentlyUsed } from '../recently-used.ts';
 
 /** What a capability lets do with the contents of one file. All of it is under the signature. */
 export interface Capability {
@@ -27,7 +27,7 @@ const TEXT_CHARS_MAX = 1_024;
 export class Capabilities {
   readonly #keys: () => readonly KeyObject[];
   readonly #nowMs: () => number;
-  readonly #verified = recentlyUsed<string, Capability>(VERIFIED_MAX);
+  readonly #verified = new LruMap<string, Capability>(VERIFIED_MAX);
   #keysOfVerified: readonly KeyObject[] = [];
 
   /**

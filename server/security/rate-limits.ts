@@ -1,6 +1,5 @@
-import type { LRUCache } from 'lru-cache';
+import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
-import { recentlyUsed } from '../recently-used.ts';
 import { addressKey } from './address.ts';
 import { type Principal, principalName } from './principal.ts';
 
@@ -20,8 +19,8 @@ interface Bucket {
 export class RateLimits {
   readonly #clientPerS: number;
   readonly #nowMs: () => number;
-  readonly #clients = recentlyUsed<string, Bucket>(CLIENTS_MAX);
-  readonly #strangers = recentlyUsed<string, Bucket>(CLIENTS_MAX);
+  readonly #clients = new LruMap<string, Bucket>(CLIENTS_MAX);
+  readonly #strangers = new LruMap<string, Bucket>(CLIENTS_MAX);
 
   /**
    * @param clientPerS `Infinity` for no bound
@@ -48,7 +47,7 @@ export class RateLimits {
     }
   }
 
-  #takeFrom(buckets: LRUCache<string, Bucket>, client: string, perS: number): void {
+  #takeFrom(buckets: LruMap<string, Bucket>, client: string, perS: number): void {
     const nowMs = this.#nowMs();
     const most = perS * BURST_S;
     let bucket = buckets.get(client);

@@ -1,6 +1,6 @@
+import { LruMap } from '../../base/bounded-map.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { Grant } from '../../wire/access.ts';
-import { recentlyUsed } from '../recently-used.ts';
 import type { Reach } from './catalog-rules.ts';
 
 /** Inodes of which the volume is remembered: an inode never leaves its volume. */
@@ -9,7 +9,7 @@ const KNOWN_MAX = 50_000;
 /** Holds what somebody asks for against the volumes for which he was let in. */
 export class VolumeScope {
   readonly #ask: (inode: number) => Promise<string>;
-  readonly #known = recentlyUsed<number, string>(KNOWN_MAX);
+  readonly #known = new LruMap<number, string>(KNOWN_MAX);
 
   /** @param ask asks the catalog for the volume of an inode. It throws `not-found` where there is no such inode */
   constructor(ask: (inode: number) => Promise<string>) {

@@ -35,7 +35,6 @@ const LAYERS: Readonly<Record<string, Layer>> = {
       'ajv',
       'better-sqlite3',
       'fastify',
-      'lru-cache',
       'pino',
       'smol-toml',
       'ws',
@@ -44,7 +43,7 @@ const LAYERS: Readonly<Record<string, Layer>> = {
   client: {
     folders: ['base', 'wire', 'checksum', 'http-parts', 'world'],
     node: true,
-    packages: ['@peculiar/x509', 'commander', 'lru-cache', 'reflect-metadata'],
+    packages: ['@peculiar/x509', 'commander', 'reflect-metadata'],
   },
   fuse: { folders: ['base', 'wire', 'world', 'client'], node: true, packages: ['fuse-native'] },
   model: { folders: [], node: true, packages: [] },

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { BoundedMap } from '../../base/bounded-map.ts';
+import { BoundedMap, LruMap } from '../../base/bounded-map.ts';
 import { RecentMap } from '../../base/recent-map.ts';
 
 test('the entry that was set the longest time ago makes room', () => {
@@ -22,6 +22,18 @@ test('the entry that was set the longest time ago makes room', () => {
   assert.deepEqual([map.size, map.entries(), map.has('d')], [0, [], false]);
   map.set('f', 7);
   assert.deepEqual(map.entries(), [['f', 7]]);
+});
+
+test('the entry that was read or set the longest time ago makes room, and what is peeked at is not read', () => {
+  const map = new LruMap<string, number>(2);
+  map.set('a', 1).set('b', 2);
+  assert.equal(map.get('a'), 1);
+  assert.equal(map.peek('b'), 2);
+  map.set('c', 3);
+  assert.deepEqual(
+    ['a', 'b', 'c'].map((key) => map.get(key)),
+    [1, undefined, 3],
+  );
 });
 
 test('it is what a map with the same changes is', () => {
