@@ -230,7 +230,8 @@ async function whoUses(directory: string): Promise<string[]> {
 /** @param lazily even if somebody uses it */
 export async function detach(directory: string, lazily: boolean): Promise<void> {
   const untilMs = systemWorld.nowMs() + LOOK_MS_MAX;
-  for (;;) {
+  // A look reads the descriptors of all processes, and no event tells that a mount is used no more.
+  for (let pauseMs = POLL_MS; ; pauseMs *= 2) {
     const why = await whyAttached(directory, lazily);
     if (why === null) return;
     if (!/busy/i.test(why)) throw generalFailure(`Cannot unmount "${directory}": ${why}`);
@@ -243,7 +244,7 @@ export async function detach(directory: string, lazily: boolean): Promise<void> 
         `Cannot unmount "${directory}": it is in use\n  ${who.join('\n  ')}`,
         'end these, or use --lazy to detach it all the same',
       );
-    await systemWorld.sleep(POLL_MS);
+    await systemWorld.sleep(pauseMs);
   }
 }
 

@@ -45,32 +45,24 @@ export function addTreeCommands(program: Command): void {
     .argument('<path>', 'VOLUME:/path')
     .option('-l, --long', 'with mode, links, owner, size and time')
     .option('--json', 'print the entries as JSON')
-    .run((client, call, path: string, options: { long?: true; json?: true }) =>
-      list(client, parseRemotePath(path), options, call),
-    );
+    .run(atPath(list));
 
   clusterCommand(program, 'stat', 'show the attributes of a file or directory')
     .argument('<path>', 'VOLUME:/path')
     .option('--json', 'print the attributes as JSON')
-    .run((client, call, path: string, options: { json?: true }) =>
-      show(client, parseRemotePath(path), options, call),
-    );
+    .run(atPath(show));
 
   clusterCommand(program, 'flags', 'show or change the flags that protect a file or directory from changes')
     .argument('<path>', 'VOLUME:/path')
     .option('--set <flags>', `of ${INODE_FLAGS.join(' and ')}, those to set, separated by commas`)
     .option('--clear <flags>', 'those to take away')
     .option('--json', 'print the flags as JSON')
-    .run((client, call, path: string, options: FlagsOptions) =>
-      changeFlags(client, parseRemotePath(path), options, call),
-    );
+    .run(atPath(changeFlags));
 
   clusterCommand(program, 'mkdir', 'create a directory')
     .argument('<path>', 'VOLUME:/path')
     .option('-p, --parents', 'create what is missing on the way too; it is no error if it is there')
-    .run((client, call, path: string, options: { parents?: true }) =>
-      makeDirectory(client, parseRemotePath(path), options, call),
-    );
+    .run(atPath(makeDirectory));
 
   clusterCommand(program, 'mv', 'rename or move within a volume')
     .argument('<from>', 'VOLUME:/path')
@@ -85,9 +77,15 @@ export function addTreeCommands(program: Command): void {
     .option('-r, --recursive', 'remove a directory with all that is in it')
     .option('-f, --force', 'it is no error if it is not there')
     .option('--no-trash', 'for good, also if the volume has a trash')
-    .run((client, call, path: string, options: RemoveOptions) =>
-      removeAt(client, parseRemotePath(path), options, call),
-    );
+    .run(atPath(removeAt));
+}
+
+/** @returns the action of a command that takes one path, and changes or shows what is there */
+function atPath<Options>(
+  act: (client: ClusterClient, path: RemotePath, options: Options, call: CallOptions) => Promise<void>,
+) {
+  return (client: ClusterClient, call: CallOptions, path: string, options: Options) =>
+    act(client, parseRemotePath(path), options, call);
 }
 
 async function list(

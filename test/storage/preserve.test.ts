@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
 import path from 'node:path';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { FileId } from '../../base/ids.ts';
 import { Prng } from '../../base/prng.ts';
@@ -292,90 +292,86 @@ test('a start after an end in the midst of preserving many objects finds all of 
   assert.ok(found.whole > 0 && found.nothing > 1, JSON.stringify(found));
 });
 
-test('what is not preserved for want of room takes no room: its slots are used again', async (t) => {
-  const COUNT = 8_000;
+/** A store on a disk of 8 MiB, until the test ends; the test is skipped where that cannot be mounted. */
+async function onSmallDisk(t: TestContext): Promise<DiskFixture | null> {
   const folder = temporaryFolder();
   const mount = process.getuid?.() === 0 ? mounted(folder, ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs']) : null;
   if (mount === null) {
     fs.rmdirSync(folder);
-    return t.skip('needs root to mount a small tmpfs');
+    t.skip('needs root to mount a small tmpfs');
+    return null;
   }
   const fixture = await DiskFixture.make({}, folder);
-  try {
-    const { store } = fixture;
-    let seq = 0;
-    const apply = (operation: FileOperation): Promise<void> =>
-      store.apply(FILE, epoch(1), seq + 1, operation, NO_SESSIONS).then(() => void seq++);
-    const write = async (): Promise<number> => {
-      const bytes = pattern(COUNT * OBJECT_BYTES, seq);
-      await apply({ kind: 'write', offset: 0, bytes, modifiedNs: 1n });
-      await store.flush(FILE);
-      return fs.statSync(path.join(folder, 'objects', '01', '1.dat')).size;
-    };
-    await begin(store, FILE, OBJECT_BYTES);
-    await write();
-    // Room for a part of what tells of the objects that are lent, and not for all.
-    const ballast = path.join(folder, 'ballast');
-    const { bavail, bsize } = fs.statfsSync(folder);
-    fs.writeFileSync(ballast, Buffer.alloc(bavail * bsize - LENT_ROOM_BYTES));
-    const as = fileId(9);
-    await assert.rejects(apply({ kind: 'preserve', as, contents: { epoch: 1, seq } }), { code: 'no-space' });
-    assert.equal(store.record(as), null);
-    fs.rmSync(ballast);
-    const sizeBytes = await write();
-    assert.equal(await write(), sizeBytes, 'The slots of the first contents were free');
-  } finally {
+  t.after(async () => {
     await fixture.close();
     mount.unmount();
     fs.rmdirSync(folder);
-  }
+  });
+  return fixture;
+}
+
+test('what is not preserved for want of room takes no room: its slots are used again', async (t) => {
+  const COUNT = 8_000;
+  const small = await onSmallDisk(t);
+  if (small === null) return;
+  const { store, path: folder } = small;
+  let seq = 0;
+  const apply = (operation: FileOperation): Promise<void> =>
+    store.apply(FILE, epoch(1), seq + 1, operation, NO_SESSIONS).then(() => void seq++);
+  const write = async (): Promise<number> => {
+    const bytes = pattern(COUNT * OBJECT_BYTES, seq);
+    await apply({ kind: 'write', offset: 0, bytes, modifiedNs: 1n });
+    await store.flush(FILE);
+    return fs.statSync(path.join(folder, 'objects', '01', '1.dat')).size;
+  };
+  await begin(store, FILE, OBJECT_BYTES);
+  await write();
+  // Room for a part of what tells of the objects that are lent, and not for all.
+  const ballast = path.join(folder, 'ballast');
+  const { bavail, bsize } = fs.statfsSync(folder);
+  fs.writeFileSync(ballast, Buffer.alloc(bavail * bsize - LENT_ROOM_BYTES));
+  const as = fileId(9);
+  await assert.rejects(apply({ kind: 'preserve', as, contents: { epoch: 1, seq } }), { code: 'no-space' });
+  assert.equal(store.record(as), null);
+  fs.rmSync(ballast);
+  const sizeBytes = await write();
+  assert.equal(await write(), sizeBytes, 'The slots of the first contents were free');
 });
 
 test('what was not preserved for want of room, and could not be taken back, is made anew when there is room', async (t) => {
-  const folder = temporaryFolder();
-  const mount = process.getuid?.() === 0 ? mounted(folder, ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs']) : null;
-  if (mount === null) {
-    fs.rmdirSync(folder);
-    return t.skip('needs root to mount a small tmpfs');
-  }
-  const fixture = await DiskFixture.make({}, folder);
-  try {
-    const { store } = fixture;
-    const preserve = (as: FileId): Promise<void> =>
-      store.apply(FILE, epoch(1), 2, { kind: 'preserve', as, contents: { epoch: 1, seq: 1 } }, NO_SESSIONS);
-    await begin(store, FILE, OBJECT_BYTES);
-    const bytes = pattern(20_000 * OBJECT_BYTES, 1);
-    await store.apply(FILE, epoch(1), 1, { kind: 'write', offset: 0, bytes, modifiedNs: 1n }, NO_SESSIONS);
-    const ballast = path.join(folder, 'ballast');
-    const as = fileId(9);
-    const { bavail: freeBefore } = fs.statfsSync(folder);
-    const preserved = assert.rejects(preserve(as), { code: 'no-space' });
-    // The disk is full from when the index tells of the first objects that are lent.
-    for (;;) {
-      const { bavail, bsize } = fs.statfsSync(folder);
-      if (bavail < freeBefore) {
-        fs.writeFileSync(ballast, Buffer.alloc(bavail * bsize));
-        break;
-      }
-      await turn();
+  const small = await onSmallDisk(t);
+  if (small === null) return;
+  const { store, path: folder } = small;
+  const preserve = (as: FileId): Promise<void> =>
+    store.apply(FILE, epoch(1), 2, { kind: 'preserve', as, contents: { epoch: 1, seq: 1 } }, NO_SESSIONS);
+  await begin(store, FILE, OBJECT_BYTES);
+  const bytes = pattern(20_000 * OBJECT_BYTES, 1);
+  await store.apply(FILE, epoch(1), 1, { kind: 'write', offset: 0, bytes, modifiedNs: 1n }, NO_SESSIONS);
+  const ballast = path.join(folder, 'ballast');
+  const as = fileId(9);
+  const { bavail: freeBefore } = fs.statfsSync(folder);
+  const preserved = assert.rejects(preserve(as), { code: 'no-space' });
+  // The disk is full from when the index tells of the first objects that are lent.
+  for (;;) {
+    const { bavail, bsize } = fs.statfsSync(folder);
+    if (bavail < freeBefore) {
+      fs.writeFileSync(ballast, Buffer.alloc(bavail * bsize));
+      break;
     }
-    await preserved;
-    const { view } = store.record(FILE) ?? assert.fail('The file is here');
-    const create = (): void => store.create(as, view, OBJECT_BYTES);
-    assert.throws(create, { code: 'busy' }, 'What tells of its objects is in the index still');
-    fs.rmSync(ballast);
-    assert.throws(create, { code: 'busy' });
-    // Of the event loop; one commit is all that has to be waited for.
-    for (let turns = 0; turns < 100; turns++) await turn();
-    create();
-    await store.promise(as, epoch(1));
-    assert.equal(store.attributes(as).sizeBytes, 0);
-    // The operation is given again, for it and for another file.
-    await preserve(fileId(10));
-    assert.deepEqual(Buffer.from(await store.read(fileId(10), 0, bytes.length)), Buffer.from(bytes));
-  } finally {
-    await fixture.close();
-    mount.unmount();
-    fs.rmdirSync(folder);
+    await turn();
   }
+  await preserved;
+  const { view } = store.record(FILE) ?? assert.fail('The file is here');
+  const create = (): void => store.create(as, view, OBJECT_BYTES);
+  assert.throws(create, { code: 'busy' }, 'What tells of its objects is in the index still');
+  fs.rmSync(ballast);
+  assert.throws(create, { code: 'busy' });
+  // Of the event loop; one commit is all that has to be waited for.
+  for (let turns = 0; turns < 100; turns++) await turn();
+  create();
+  await store.promise(as, epoch(1));
+  assert.equal(store.attributes(as).sizeBytes, 0);
+  // The operation is given again, for it and for another file.
+  await preserve(fileId(10));
+  assert.deepEqual(Buffer.from(await store.read(fileId(10), 0, bytes.length)), Buffer.from(bytes));
 });
