@@ -293,9 +293,9 @@ export class ClusterClient {
   }
 
   /** Reports an operation that was acknowledged here and dropped, to a server that makes it known. */
-  async reportLateError(error: LateErrorReport, options?: CallOptions): Promise<void> {
+  async reportLateError(error: LateErrorReport): Promise<void> {
     const request = postRequest('Cannot report a late error', '/v1/mounts/late-errors', error);
-    await this.#exchanger.perform({ primary: null }, request, async () => undefined, options);
+    await this.#exchanger.perform({ primary: null }, request, async () => undefined);
   }
 
   /** The state of the whole cluster, as one server sees it. */

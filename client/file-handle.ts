@@ -268,8 +268,8 @@ export class FileHandle {
   }
 
   /** The file is led for that, where nobody leads it. */
-  primaryNow(options?: CallOptions): Promise<Leading> {
-    return this.#ask('GET', `Cannot open ${this.#name}`, 'standing', options);
+  primaryNow(): Promise<Leading> {
+    return this.#ask('GET', `Cannot open ${this.#name}`, 'standing');
   }
 
   /** Flush, seal, settle and state may be repeated freely, so they need no request id. */

@@ -84,6 +84,11 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** @returns whether the cluster answered that there is no such name or inode */
+export function isNotFound(error: unknown): error is ServiceError {
+  return error instanceof ServiceError && error.code === 'not-found';
+}
+
 /** @returns whether a call failed because the lock that it was made under was lost */
 export function isLockLoss(error: unknown): boolean {
   return error instanceof ServiceError && error.code === 'lease-lost';

@@ -82,15 +82,11 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
  * SIGTERM and SIGINT unmount. A second signal, or a cluster that does not take in time what was written, ends the process
  * at once; the kernel's helper then removes the mount.
  */
-export function unmountOnSignal(
-  unmount: () => Promise<void>,
-  failed: (error: unknown) => void,
-  limitMs = UNMOUNT_LIMIT_MS,
-): void {
+export function unmountOnSignal(unmount: () => Promise<void>, failed: (error: unknown) => void): void {
   const signals = ['SIGTERM', 'SIGINT'] as const;
   const onSignal = (): void => {
     for (const signal of signals) process.off(signal, onSignal);
-    withDeadline(world, unmount(), limitMs, 'Storing what was written and unmounting').catch(
+    withDeadline(world, unmount(), UNMOUNT_LIMIT_MS, 'Storing what was written and unmounting').catch(
       (error: unknown) => {
         failed(error);
         process.exit(1);

@@ -75,7 +75,6 @@ export async function mountVolume(
     const gate = new WriteGate();
     const mounted = await transport(directory, gate.over(fileSystem), {
       ...{ source, kernelOptions, present, world, limitMs, xattrs, acls, creationTimes, log },
-      view: cache.kernel,
       cache: policyOf(backend, fileSystem, cache.ttlMs, options.grantedMs),
     });
     fileSystem.mounted(mounted);

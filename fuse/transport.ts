@@ -2,7 +2,7 @@ import type { World } from '../base/world.ts';
 import type { InodeFlag } from '../wire/inode-flags.ts';
 import type { Answered, KernelCache } from './answered.ts';
 import type { Attributes, NodeKind, Space } from './backend.ts';
-import type { KernelView } from './kernel-view/kernel-view.ts';
+import type { Place } from './place.ts';
 
 /**
  * The calls of the kernel, by inode and not by path, as the FUSE protocol itself has them. `binding.ts`
@@ -104,7 +104,7 @@ export interface FileSystemCalls {
   unlink(parent: number, name: string, uid?: number): Promise<void>;
   removeDirectory(parent: number, name: string): Promise<void>;
   /** @param uid of the program; with `gid`, the owner of a whiteout */
-  rename(from: NamePlace, to: NamePlace, flags: number, uid?: number, gid?: number): Promise<void>;
+  rename(from: Place, to: Place, flags: number, uid?: number, gid?: number): Promise<void>;
   open(inode: number, flags: number, caller: Caller): Promise<Opened>;
   create(parent: number, name: string, mode: number, flags: number, caller: Caller): Promise<Created>;
   /** `O_TMPFILE`: a file without a name, which `link` may give one for as long as it is open. */
@@ -139,7 +139,7 @@ export interface FileSystemCalls {
    * @throws what kept some of it from arriving, once for each handle
    */
   persistDirectory(inode: number, handle?: number): Promise<void>;
-  release(handle: number, owner?: bigint): Promise<void>;
+  release(handle: number): Promise<void>;
   /** @param mode bits of FALLOC_FL_* */
   allocate(handle: number, mode: number, offset: number, length: number, caller: Caller): Promise<void>;
   /** @returns where data, or a hole, next begins at or after `offset`; ENXIO beyond the end */
@@ -179,16 +179,9 @@ export interface FileSystemCalls {
   removeXattr(inode: number, name: string): Promise<void>;
 }
 
-export interface NamePlace {
-  readonly parent: number;
-  readonly name: string;
-}
-
 export interface TransportOptions {
   readonly world: World;
   readonly cache: KernelCache;
-  /** What the kernel may have cached: the transport notes what it answers. */
-  readonly view: KernelView;
   /** What `mount` and `df` show as the source. */
   readonly source: string;
   /** Words for the kernel and for fusermount3: `ro`, `noexec`, `allow_other` … */

@@ -1,13 +1,9 @@
+import type { MountSettings } from '../client/mount-options.ts';
 import { kernelExpiresNames, kernelObstacle, mountWithKernel } from './kernel/kernel-mount.ts';
 import type { Transport } from './transport.ts';
 
 /** `native` is a library for every user, `kernel` the protocol itself, for root; `auto` takes the better that works. */
-export const TRANSPORT_NAMES = ['auto', 'kernel', 'native'] as const;
-export type TransportName = (typeof TRANSPORT_NAMES)[number];
-
-export function isTransportName(text: string): text is TransportName {
-  return (TRANSPORT_NAMES as readonly string[]).includes(text);
-}
+export type TransportName = MountSettings['transport'];
 
 /** Loaded when it is used: without libfuse it cannot even be loaded. */
 const mountNatively: Transport = async (directory, calls, options) => {

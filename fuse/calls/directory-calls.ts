@@ -1,8 +1,7 @@
 import { constants } from 'node:fs';
 import type { Answered } from '../answered.ts';
-import { ErrnoError, type ErrnoName, errnoName } from '../errno.ts';
+import { ErrnoError, type ErrnoName, errnoName, isNotFound } from '../errno.ts';
 import type { Directories } from '../metadata/directories.ts';
-import { isGone } from '../metadata/removed-directories.ts';
 import { ErrorCursor, type ErrorScope } from '../pending/error-sequence.ts';
 import { FLUSH_ALL, type FlushScope } from '../pending/pending-ops.ts';
 import type { DirectoryPage } from '../transport.ts';
@@ -59,7 +58,7 @@ export class DirectoryCalls {
     try {
       return await this.#directories.read(handle, offset, countMax);
     } catch (error) {
-      if (!isGone(error) || inode === root) throw error;
+      if (!isNotFound(error) || inode === root) throw error;
       await this.#inodeCalls.noteRemoved(inode);
       if (removed.of(inode) === undefined) throw error;
       return { entries: [] };

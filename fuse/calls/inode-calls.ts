@@ -2,9 +2,9 @@ import { ServiceError } from '../../base/errors.ts';
 import type { InodeFlag } from '../../wire/inode-flags.ts';
 import type { Answered } from '../answered.ts';
 import type { XattrMode } from '../backend.ts';
-import { ErrnoError, errnoName } from '../errno.ts';
+import { ErrnoError, errnoName, isNotFound } from '../errno.ts';
 import type { Directories } from '../metadata/directories.ts';
-import { isGone, staleIfGone } from '../metadata/removed-directories.ts';
+import { staleIfGone } from '../metadata/removed-directories.ts';
 import { NAME_BYTES_MAX } from '../transport/stat.ts';
 import type { AttributeRequest, Caller } from '../transport.ts';
 import { isNamespaceAlone, isSettable, isTrusted, xattrKind } from '../xattr-names.ts';
@@ -94,7 +94,7 @@ export class InodeCalls {
       if (attributes.kind === 'directory') this.#directories.heard(attributes);
       return attributes;
     } catch (error) {
-      if (isGone(error)) await staleIfGone(this.noteRemoved(inode));
+      if (isNotFound(error)) await staleIfGone(this.noteRemoved(inode));
       return removed() ?? staleIfGone(Promise.reject(error));
     }
   }

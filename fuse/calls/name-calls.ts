@@ -7,8 +7,9 @@ import { inheritsGroup } from '../metadata/inodes.ts';
 import type { Names } from '../metadata/names.ts';
 import { OwnChanges } from '../metadata/own-changes.ts';
 import { staleIfGone } from '../metadata/removed-directories.ts';
+import type { Place } from '../place.ts';
 import { NAME_BYTES_MAX } from '../transport/stat.ts';
-import type { Caller, Created, NamePlace } from '../transport.ts';
+import type { Caller, Created } from '../transport.ts';
 import type { CallParts } from './parts.ts';
 
 const RENAME_NO_REPLACE = 1;
@@ -161,7 +162,7 @@ export class NameCalls {
     removed.addLikely(last);
   }
 
-  async rename(from: NamePlace, to: NamePlace, flags: number, uid?: number, gid = 0): Promise<void> {
+  async rename(from: Place, to: Place, flags: number, uid?: number, gid = 0): Promise<void> {
     checkName(from.name);
     checkName(to.name);
     const { backend, files, inodes, removed } = this.#parts;

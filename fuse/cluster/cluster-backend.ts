@@ -91,23 +91,13 @@ export function clusterBackend(
   const disks = new Map<string, string>();
   return {
     async start() {
-      if (isSnapshot(volume)) {
-        const { inode, kind, snapshot } = await client.resolve(volume, path);
-        if (kind !== 'directory' || snapshot === undefined) {
-          throw new ServiceError('not-directory', `Cannot mount ${volume}:${path}: it is not a directory`);
-        }
-        shown = { snapshot };
-        return inode;
-      }
-      if (path !== '/') {
-        const { inode, kind } = await client.resolve(volume, path);
-        if (kind !== 'directory') {
-          throw new ServiceError('not-directory', `Cannot mount ${volume}:${path}: it is not a directory`);
-        }
-        return inode;
-      }
-      const answer = await client.query({ kind: 'volume', name: volume });
-      return answer.volume.root;
+      if (path === '/' && !isSnapshot(volume))
+        return (await client.query({ kind: 'volume', name: volume })).volume.root;
+      const { inode, kind, snapshot } = await client.resolve(volume, path);
+      if (kind !== 'directory' || (isSnapshot(volume) && snapshot === undefined))
+        throw new ServiceError('not-directory', `Cannot mount ${volume}:${path}: it is not a directory`);
+      if (snapshot !== undefined) shown = { snapshot };
+      return inode;
     },
     stop: () => {
       reach.close();

@@ -21,10 +21,6 @@ export class Lineage {
     return contentVersionCompare(version, this.#version) === 0;
   }
 
-  get version(): ContentVersion {
-    return this.#version;
-  }
-
   /**
    * An own change has been answered.
    *

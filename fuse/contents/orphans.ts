@@ -1,6 +1,6 @@
-import { ServiceError } from '../../base/errors.ts';
 import type { Timer, World } from '../../base/world.ts';
 import type { FileSystemBackend } from '../backend.ts';
+import { isNotFound } from '../errno.ts';
 import type { Log } from '../transport.ts';
 
 const KEEP_INTERVAL_MS = 30_000;
@@ -98,9 +98,8 @@ export class Orphans {
   }
 
   #tell(inode: number, error: unknown): void {
-    const isGone = error instanceof ServiceError && error.code === 'not-found';
     const facts = { file: inode, error: String(error) };
-    if (isGone) this.#log('error', 'an open file without a name was collected', facts);
+    if (isNotFound(error)) this.#log('error', 'an open file without a name was collected', facts);
     else this.#log('warn', 'an open file without a name may be collected', facts);
   }
 }

@@ -16,28 +16,16 @@ export interface CacheTimes {
 }
 
 /**
- * What the kernel may have cached of a mount: names by which it may open inodes, opens that it repeats, and, as the transport has
- * it, contents by inode or by path.
+ * What the kernel may have cached of a mount over any transport: names by which it may open inodes, and opens that it repeats. Contents
+ * it has by inode or by path, as the transport has it (`InodeView`, `PathView`).
  */
 export class KernelView {
   readonly names: CachedNames;
   readonly refusedOpens: RefusedOpens;
-  readonly #world: World;
 
   constructor(world: World) {
-    this.#world = world;
     this.names = new CachedNames(world);
     this.refusedOpens = new RefusedOpens(world);
-  }
-
-  /** @see InodeView */
-  byInode(cache: KernelCache, notices: Notices, absent: AbsentLists | null): InodeView {
-    return new InodeView(cache, notices, absent, this.#world);
-  }
-
-  /** @see PathView */
-  byPath(cachedMs: number): PathView {
-    return new PathView(() => this.#world.nowMs(), cachedMs);
   }
 }
 
@@ -234,17 +222,17 @@ const OPENED_MAX = 50_000;
  * before it opens it, so that an open can be refused until it has.
  */
 export class PathView {
-  readonly #nowMs: () => number;
+  readonly #world: World;
   readonly #cachedMs: number;
   readonly #contents: CachedContents<string>;
   /** Which path each thread has to look up once more, and until when its next open can be the repetition. */
   readonly #refused = new Map<number, { readonly path: string; readonly untilMs: number }>();
 
   /** @param cachedMs how long the kernel caches attributes */
-  constructor(nowMs: () => number, cachedMs: number) {
-    this.#nowMs = nowMs;
+  constructor(world: World, cachedMs: number) {
+    this.#world = world;
     this.#cachedMs = cachedMs;
-    this.#contents = new CachedContents(nowMs, true, OPENED_MAX);
+    this.#contents = new CachedContents(() => world.nowMs(), true, OPENED_MAX);
   }
 
   /** The kernel is about to be answered. @param caller thread that asked; 0 where that is unknown */
@@ -262,7 +250,7 @@ export class PathView {
    * @returns whether it has to look the path up once more
    */
   refuses(path: string, version: string, caller: number): boolean {
-    const nowMs = this.#nowMs();
+    const nowMs = this.#world.nowMs();
     const refused = this.#refused.get(caller);
     if (caller !== 0) this.#refused.delete(caller);
     if (!this.#contents.mayDiffer(path, version)) return false;

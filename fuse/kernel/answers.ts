@@ -29,9 +29,9 @@ export interface AnswerOptions extends Pick<TransportOptions, 'world' | 'limitMs
 
 /** Brings the outcome of each call to the kernel: once, in time, and as an error where there is no other. */
 export class Answers {
+  readonly underWay: CallsUnderWay;
   readonly #reply: Replier;
   readonly #options: AnswerOptions;
-  readonly #underWay: CallsUnderWay;
   readonly #timedOut: RecentTimeouts;
   readonly #spent: SpentCallers;
 
@@ -40,7 +40,7 @@ export class Answers {
     this.#options = options;
     this.#timedOut = new RecentTimeouts(options.world);
     this.#spent = new SpentCallers(options.world, options.limitMs);
-    this.#underWay = new CallsUnderWay(
+    this.underWay = new CallsUnderWay(
       options.world,
       (call, errno) => this.#failed(call, errno),
       options.signals,
@@ -68,7 +68,7 @@ export class Answers {
     const beganMs = this.#options.world.nowMs();
     const lateAtMs = UNLIMITED.has(request.kind) ? Number.POSITIVE_INFINITY : beganMs + this.#options.limitMs;
     const call: CallUnderWay = { header, request, lateAtMs, ...(abort === undefined ? {} : { abort }) };
-    this.#underWay.begin(call);
+    this.underWay.begin(call);
     let asked: Promise<Value>;
     try {
       asked = Promise.resolve(ask());
@@ -77,7 +77,7 @@ export class Answers {
     }
     asked.then(
       (value) => {
-        const isAwaited = this.#underWay.end(call);
+        const isAwaited = this.underWay.end(call);
         if (!isAwaited) {
           // The caller was answered that it took too long, and asks anew by now.
           late?.(value).catch((error: unknown) => logUnforeseen(this.#options.log, error));
@@ -89,30 +89,10 @@ export class Answers {
       },
       (error: unknown) => {
         // The reply comes first: it must not depend on the log.
-        if (this.#underWay.end(call)) this.#failed(call, errnoName(error));
+        if (this.underWay.end(call)) this.#failed(call, errnoName(error));
         logUnforeseen(this.#options.log, error);
       },
     );
-  }
-
-  /** @see CallsUnderWay.readsAnswered */
-  readsAnswered(node: number): Promise<void> {
-    return this.#underWay.readsAnswered(node);
-  }
-
-  /** @see CallsUnderWay.directoryCallsAnswered */
-  directoryCallsAnswered(node: number): Promise<void> {
-    return this.#underWay.directoryCallsAnswered(node);
-  }
-
-  /** A signal came for the caller. */
-  interrupt(unique: number): void {
-    this.#underWay.interrupt(unique);
-  }
-
-  /** The mount is gone: nothing is answered any more. */
-  stop(): void {
-    this.#underWay.stop();
   }
 
   /** An answer that cannot be put into bytes is an error, and not a caller who waits for ever. */

@@ -99,7 +99,7 @@ export class CallsUnderWay {
     return new Promise((resolve) => this.#waits.set(calls, resolve));
   }
 
-  /** The kernel says this once of each call, whatever signals follow. */
+  /** A signal came for the caller. The kernel says this once of each call, whatever signals follow. */
   interrupt(unique: number): void {
     const call = this.#calls.get(unique);
     if (call === undefined) return;
@@ -110,7 +110,7 @@ export class CallsUnderWay {
     this.#lookAtInterrupted(call, sinceMs);
   }
 
-  /** The mount is gone: nobody waits any more. */
+  /** The mount is gone: nothing is answered any more. */
   stop(): void {
     this.#timer?.cancel();
     for (const { abort } of this.#calls.values()) abort?.abort();

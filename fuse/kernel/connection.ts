@@ -46,9 +46,9 @@ export function connectKernel(
     const node = session.numbers.node(inode);
     // The kernel waits for these reads itself before it drops pages. Once it has a notice, it ignores where the answer of an earlier
     // read says that the file ends (`fuse_read_update_size`), and the program reads zeros behind that.
-    if (pages) await session.readsAnswered(node);
+    if (pages) await session.underWay.readsAnswered(node);
     // An answer that its caller has not taken up yet would be cached afterwards.
-    while (!(await notifier.invalidateInode(node, pages)) && session.isInFlight(inode)) {
+    while (!(await notifier.invalidateInode(node, pages)) && session.view.isInFlight(inode)) {
       await world.sleep(UPTAKE_LOOK_MS);
     }
   };
@@ -69,7 +69,7 @@ export function connectKernel(
     // While the kernel waits for the directory's lock, a thread of this process does: if the process were killed then, nothing would answer the
     // call that has the lock, and end the mount.
     const ready = async (): Promise<boolean> => {
-      if (isWanted()) await session.directoryCallsAnswered(node);
+      if (isWanted()) await session.underWay.directoryCallsAnswered(node);
       return isWanted();
     };
     await notifier.expireEntry(node, name, ready).catch(kept(parent));
@@ -82,12 +82,12 @@ export function connectKernel(
   return {
     started: session.started,
     receive: (request) => session.receive(request),
-    stop: () => session.stop(),
+    stop: () => session.underWay.stop(),
     notices: {
       asksBeforeReads: true,
       invalidateInode,
-      expireNames: (directories) => session.expireNames(directories),
-      dropAttributes: (inode) => session.dropAttributes(inode),
+      expireNames: (directories) => session.view.recalled(directories),
+      dropAttributes: (inode) => session.view.dropAttributes(inode),
       givePages,
     },
   };

@@ -104,12 +104,7 @@ export function handlersOf(
     persist: (asked) => answers.done(asked, () => calls.persist(asked.request.handle)),
     'persist-directory': (asked) =>
       answers.done(asked, () => calls.persistDirectory(asked.inode, asked.request.handle)),
-    release(asked) {
-      const { handle, flockOwner } = asked.request;
-      answers.done(asked, () =>
-        flockOwner === undefined ? calls.release(handle) : calls.release(handle, flockOwner),
-      );
-    },
+    release: (asked) => answers.done(asked, () => calls.release(asked.request.handle)),
     allocate(asked) {
       const { handle, mode, offset, length } = asked.request;
       // Not said by the kernel, which leaves it to the file system: as for a write.

@@ -103,7 +103,6 @@ export const SETATTR_FLAG = {
 export const OPEN_KILL_PRIVILEGES = 1 << 0;
 export const WRITE_KILL_PRIVILEGES = 1 << 2;
 export const SETXATTR_CLEAR_SETGID = 1 << 0;
-export const RELEASE_FLOCK_UNLOCK = 1 << 1;
 export const LOCK_FLOCK = 1 << 0;
 
 /** What a reply to OPEN tells the kernel of the handle. */

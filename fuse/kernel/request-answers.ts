@@ -1,6 +1,7 @@
 import type { Answered } from '../answered.ts';
 import type { CacheTimes, InodeView } from '../kernel-view/kernel-view.ts';
-import type { Caller, Created, FileSystemCalls, NamePlace, Opened, TransportOptions } from '../transport.ts';
+import type { Place } from '../place.ts';
+import type { Caller, Created, FileSystemCalls, Opened, TransportOptions } from '../transport.ts';
 import type { Answers } from './answers.ts';
 import { OPENED_FLAG } from './protocol.ts';
 import { Replier } from './replier.ts';
@@ -164,13 +165,7 @@ export class RequestAnswers {
   }
 
   /** @param rename is called once the kernel may have the new name for as long as the old one */
-  renamed(
-    asked: Asked,
-    from: NamePlace,
-    to: NamePlace,
-    isExchange: boolean,
-    rename: () => Promise<void>,
-  ): void {
+  renamed(asked: Asked, from: Place, to: Place, isExchange: boolean, rename: () => Promise<void>): void {
     this.done(asked, async () => {
       await this.#view.renaming(from, to, isExchange);
       await rename();
@@ -233,7 +228,7 @@ export class RequestAnswers {
   }
 
   /** What a listing told of a name is as good as a look-up, for as long as it is valid. */
-  #putListed(reply: Buffer, at: number, place: NamePlace, inode: number | null): void {
+  #putListed(reply: Buffer, at: number, place: Place, inode: number | null): void {
     const stored = this.#calls.listed(place.parent, place.name);
     // `.` and `..` are not looked up, and of what was given away meanwhile the listing knows nothing.
     if (stored === undefined || stored.inode !== inode) {

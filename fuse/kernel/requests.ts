@@ -7,7 +7,6 @@ import {
   LOCK_FLOCK,
   OPCODE,
   OPEN_KILL_PRIVILEGES,
-  RELEASE_FLOCK_UNLOCK,
   SETATTR_FLAG,
   SETXATTR_CLEAR_SETGID,
   WRITE_KILL_PRIVILEGES,
@@ -97,8 +96,7 @@ export type Request =
   | { readonly kind: 'flush'; readonly handle: number; readonly owner: bigint }
   | { readonly kind: 'persist'; readonly handle: number }
   | { readonly kind: 'persist-directory'; readonly handle: number }
-  /** `flockOwner`: the handle may hold a lock of `flock`, which goes with it. */
-  | { readonly kind: 'release'; readonly handle: number; readonly flockOwner?: bigint }
+  | { readonly kind: 'release'; readonly handle: number }
   | {
       readonly kind: 'allocate';
       readonly handle: number;
@@ -244,11 +242,8 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
       return decodeWrite(bytes, at);
     case OPCODE.statfs:
       return { kind: 'space' };
-    case OPCODE.release: {
-      const unlocks = (bytes.readUInt32LE(at + 12) & RELEASE_FLOCK_UNLOCK) !== 0;
-      const flock = unlocks ? { flockOwner: bytes.readBigUInt64LE(at + 16) } : {};
-      return { kind: 'release', handle: readNumber(bytes, at), ...flock };
-    }
+    case OPCODE.release:
+      return { kind: 'release', handle: readNumber(bytes, at) };
     case OPCODE.fsync:
       return { kind: 'persist', handle: readNumber(bytes, at) };
     case OPCODE.fsyncdir:

@@ -1,10 +1,11 @@
 import { errnoName } from '../errno.ts';
 import type { AbsentLists } from '../kernel-view/absent-lists.ts';
-import type { InodeView, Notices } from '../kernel-view/kernel-view.ts';
+import { InodeView, type Notices } from '../kernel-view/kernel-view.ts';
 import { logUnforeseen } from '../log.ts';
 import type { FileSystemCalls, TransportOptions } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
 import { Answers } from './answers.ts';
+import type { CallsUnderWay } from './calls-under-way.ts';
 import { type Handlers, handlersOf } from './handlers.ts';
 import { MAJOR, MINOR_EXPIRES, MINOR_MIN } from './protocol.ts';
 import { Replier, type Send } from './replier.ts';
@@ -29,15 +30,15 @@ export interface SessionOptions extends TransportOptions {
 /** One connection with the kernel, from INIT to its end: every request gets exactly one reply, or none where it wants none. */
 export class Session {
   readonly numbers: NodeNumbers;
+  readonly view: InodeView;
+  readonly underWay: CallsUnderWay;
   /** Resolves with the kernel's minor version of the protocol; rejects where it is not spoken here. */
   readonly started: Promise<number>;
   readonly #calls: FileSystemCalls;
   readonly #options: SessionOptions;
   readonly #reply: Replier;
-  readonly #answers: Answers;
   readonly #handlers: Handlers;
   readonly #start = Promise.withResolvers<number>();
-  readonly #view: InodeView;
 
   constructor(calls: FileSystemCalls, options: SessionOptions, send: Send) {
     this.#calls = calls;
@@ -45,47 +46,23 @@ export class Session {
     this.#reply = new Replier(send);
     this.numbers = new NodeNumbers(calls.root);
     this.started = this.#start.promise;
-    this.#answers = new Answers(this.#reply, options);
-    const { cache, absentLists, present, view, notices } = options;
-    this.#view = view.byInode(cache, notices, absentLists);
+    const outcomes = new Answers(this.#reply, options);
+    this.underWay = outcomes.underWay;
+    const { cache, absentLists, present, notices, world } = options;
+    this.view = new InodeView(cache, notices, absentLists, world);
     const answers = new RequestAnswers(
-      ...([calls, present, this.#reply, this.#answers, this.#view, this.numbers] as const),
+      ...([calls, present, this.#reply, outcomes, this.view, this.numbers] as const),
     );
     this.#handlers = {
       init: ({ header, request }) => this.#init(header.unique, request),
       destroy: ({ header }) => this.#reply.done(header.unique),
-      interrupt: ({ request }) => this.#answers.interrupt(request.unique),
+      interrupt: ({ request }) => this.underWay.interrupt(request.unique),
       forget: ({ request }) => {
-        for (const node of request.nodes) this.#view.forget(this.numbers.inode(node));
+        for (const node of request.nodes) this.view.forget(this.numbers.inode(node));
       },
       unknown: ({ header }) => this.#reply.error(header.unique, 'ENOSYS'),
       ...handlersOf(calls, answers, this.numbers, () => absentLists?.forgetAll()),
     };
-  }
-
-  /** @see InodeView.isInFlight */
-  isInFlight(inode: number): boolean {
-    return this.#view.isInFlight(inode);
-  }
-
-  /** @see CallsUnderWay.readsAnswered */
-  readsAnswered(node: number): Promise<void> {
-    return this.#answers.readsAnswered(node);
-  }
-
-  /** @see CallsUnderWay.directoryCallsAnswered */
-  directoryCallsAnswered(node: number): Promise<void> {
-    return this.#answers.directoryCallsAnswered(node);
-  }
-
-  /** @see MountedTransport.expireNames */
-  expireNames(directories: readonly number[]): Promise<void> {
-    return this.#view.recalled(directories);
-  }
-
-  /** @see MountedTransport.dropAttributes */
-  dropAttributes(inode: number): Promise<void> {
-    return this.#view.dropAttributes(inode);
   }
 
   /** @param bytes one request, in memory of its own */
@@ -101,11 +78,6 @@ export class Session {
       this.#reply.error(header.unique, errnoName(error));
       logUnforeseen(this.#options.log, error);
     }
-  }
-
-  /** The mount is gone: nothing is answered any more. */
-  stop(): void {
-    this.#answers.stop();
   }
 
   #serve<Kind extends Request['kind']>(header: RequestHeader, request: RequestOf<Kind>): void {
@@ -153,13 +125,13 @@ export class Session {
       );
       return;
     }
-    if (minor < MINOR_EXPIRES) this.#view.cannotExpire();
+    if (minor < MINOR_EXPIRES) this.view.cannotExpire();
     const negotiated = {
       readAheadBytes,
       flags: initFlags(flags, {
         acls: this.#options.acls,
         numbers: this.#calls.findsNumbers === true,
-        names: this.#view.cachesNames,
+        names: this.view.cachesNames,
       }),
       backgroundMax: this.#options.backgroundMax,
       writeBytesMax: WRITE_BYTES_MAX,

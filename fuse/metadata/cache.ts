@@ -5,8 +5,8 @@ import type { World } from '../../base/world.ts';
 import type { Answered } from '../answered.ts';
 import type { Attributes, ListedPage } from '../backend.ts';
 import { KernelView } from '../kernel-view/kernel-view.ts';
+import type { Place } from '../place.ts';
 import { placeKey } from '../place.ts';
-import type { NamePlace } from '../transport.ts';
 import { Ages, type Learned, RECORDS_MAX } from './ages.ts';
 import { AttributeRecords, type Origin } from './attribute-records.ts';
 import { DelegatedDirectories } from './delegated-directories.ts';
@@ -75,7 +75,7 @@ export class MetadataCache {
   }
 
   /** Whether no other client can have given the name to another inode since it was learned. */
-  isCertain({ parent, name }: NamePlace): boolean {
+  isCertain({ parent, name }: Place): boolean {
     const record = this.#names.get(keyOf(parent, name));
     return record !== undefined && this.#ages.isDelegated(record, parent);
   }
@@ -243,7 +243,7 @@ export class MetadataCache {
    * @param atNs the times of both directories since
    * @param since a sequence number from after `changingName` and before the rename
    */
-  renamed(from: NamePlace, to: NamePlace, inode: number, atNs: string, since: number): void {
+  renamed(from: Place, to: Place, inode: number, atNs: string, since: number): void {
     const isPast = [from, to].some((place) => !this.#sequencer.isValid(since, placeKey(place)));
     for (const { parent, name } of [from, to]) {
       this.changingName(parent, name);
@@ -260,7 +260,7 @@ export class MetadataCache {
   }
 
   /** The inode turned out to have lost the name. */
-  lost({ parent, name }: NamePlace, inode: number): void {
+  lost({ parent, name }: Place, inode: number): void {
     this.#names.delete(keyOf(parent, name));
     this.attributes.drop(inode);
   }

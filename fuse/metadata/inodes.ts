@@ -1,11 +1,11 @@
-import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import type { InodeFlag } from '../../wire/inode-flags.ts';
 import type { Answered } from '../answered.ts';
 import type { AttributeChanges, Attributes, FileSystemBackend, NotedAccess } from '../backend.ts';
-import { ErrnoError } from '../errno.ts';
-import type { AttributeRequest, Caller, NamePlace, TimeChange } from '../transport.ts';
+import { ErrnoError, isNotFound } from '../errno.ts';
+import type { Place } from '../place.ts';
+import type { AttributeRequest, Caller, TimeChange } from '../transport.ts';
 import type { MetadataCache } from './cache.ts';
 
 const SET_USER_ID = 0o4000;
@@ -142,11 +142,11 @@ export class Inodes {
     await this.askToOpen(inode, thread, true);
   }
 
-  async #lookup({ parent, name }: NamePlace): Promise<Attributes | null> {
+  async #lookup({ parent, name }: Place): Promise<Attributes | null> {
     try {
       return await this.#backend.lookup(parent, name);
     } catch (error) {
-      if (error instanceof ServiceError && error.code === 'not-found') return null;
+      if (isNotFound(error)) return null;
       throw error;
     }
   }

@@ -1,8 +1,7 @@
-import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import type { Answered } from '../answered.ts';
 import type { FileSystemBackend, ListedPage } from '../backend.ts';
-import { ErrnoError } from '../errno.ts';
+import { ErrnoError, isNotFound } from '../errno.ts';
 import type { ListedName } from './delegated-directories.ts';
 import type { Inodes } from './inodes.ts';
 import { LookAhead } from './look-ahead.ts';
@@ -130,8 +129,4 @@ export class Names {
     const { cache } = this.#inodes;
     return attributes && cache.learnEntry(parent, name, attributes, cache.request());
   }
-}
-
-function isNotFound(error: unknown): boolean {
-  return error instanceof ServiceError && error.code === 'not-found';
 }

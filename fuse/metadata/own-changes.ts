@@ -1,6 +1,6 @@
 import type { Answered } from '../answered.ts';
 import type { Attributes, FileSystemBackend, RenameMode } from '../backend.ts';
-import type { NamePlace } from '../transport.ts';
+import type { Place } from '../place.ts';
 import type { MetadataCache } from './cache.ts';
 
 type Result<Call extends 'unlink' | 'removeDirectory' | 'rename' | 'createFile'> = Awaited<
@@ -26,7 +26,7 @@ export class OwnChanges {
 
   /** The kernel asks about what was created: it is answered from the cache. */
   async create(
-    place: NamePlace,
+    place: Place,
     create: () => Promise<Result<'createFile'>>,
   ): Promise<{ readonly attributes: Answered; readonly created: boolean }> {
     const { parent, name } = place;
@@ -54,7 +54,7 @@ export class OwnChanges {
   }
 
   /** @returns the attributes of the file, which has one name more */
-  async link(inode: number, place: NamePlace, link: () => Promise<Attributes>): Promise<Answered> {
+  async link(inode: number, place: Place, link: () => Promise<Attributes>): Promise<Answered> {
     const begunAt = this.#cache.attributes.changing(inode);
     const attributes = await this.#change([place], link, (now, since) => {
       // Of a live file its primary tells the times, which are not those of the directory.
@@ -65,7 +65,7 @@ export class OwnChanges {
     return this.#cache.attributes.changed(attributes, begunAt);
   }
 
-  unlink(place: NamePlace, unlink: () => Promise<Result<'unlink'>>): Promise<Result<'unlink'>> {
+  unlink(place: Place, unlink: () => Promise<Result<'unlink'>>): Promise<Result<'unlink'>> {
     return this.#change([place], unlink, ({ inode, atNs = null, behind }) => {
       this.#cache.removed(place.parent, place.name, inode, atNs, behind);
       return true;
@@ -77,7 +77,7 @@ export class OwnChanges {
    * @returns what was known of the directory; undefined where that is nothing
    */
   async removeDirectory(
-    place: NamePlace,
+    place: Place,
     remove: (inode: number | undefined) => Promise<Result<'removeDirectory'>>,
   ): Promise<{ readonly inode: number | undefined; readonly last: Attributes | undefined }> {
     const { parent, name } = place;
@@ -102,8 +102,8 @@ export class OwnChanges {
    * @returns the inode that was replaced, or null, and what was known of it
    */
   async rename(
-    from: NamePlace,
-    to: NamePlace,
+    from: Place,
+    to: Place,
     { mode, whitens }: RenameKind,
     rename: () => Promise<Result<'rename'>>,
     isOpen: (inode: number) => boolean,
@@ -137,7 +137,7 @@ export class OwnChanges {
    * @param learn has the cache learn the outcome. @returns false where that is unknown
    */
   async #change<Outcome>(
-    places: readonly NamePlace[],
+    places: readonly Place[],
     change: () => Promise<Outcome>,
     learn: (outcome: Outcome, since: number) => boolean,
   ): Promise<Outcome> {

@@ -1,9 +1,8 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
-import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import type { Attributes } from '../backend.ts';
-import { ErrnoError } from '../errno.ts';
+import { ErrnoError, isNotFound } from '../errno.ts';
 import type { AttributeRequest } from '../transport.ts';
 import { changesOf } from './inodes.ts';
 
@@ -65,11 +64,7 @@ export async function staleIfGone<Value>(answer: Promise<Value>): Promise<Value>
   try {
     return await answer;
   } catch (error) {
-    if (!isGone(error)) throw error;
+    if (!isNotFound(error)) throw error;
     throw new ErrnoError('ESTALE', error.message);
   }
-}
-
-export function isGone(error: unknown): error is ServiceError {
-  return error instanceof ServiceError && error.code === 'not-found';
 }

@@ -5,21 +5,15 @@ import { canonical } from '../../client/mount-table.ts';
 import type { Attributes } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import { ErrnoError, errnoName, errnoNumber } from '../errno.ts';
-import type { PathView } from '../kernel-view/kernel-view.ts';
+import { PathView } from '../kernel-view/kernel-view.ts';
 import { logUnforeseen } from '../log.ts';
+import type { Place } from '../place.ts';
 import { mountedAt, tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
 import { RecentTimeouts } from '../transport/recent-timeouts.ts';
 import { SpentCallers } from '../transport/spent-callers.ts';
 import { FILE_TYPES } from '../transport/stat.ts';
-import type {
-  Caller,
-  FileSystemCalls,
-  MountedTransport,
-  NamePlace,
-  Opened,
-  TransportOptions,
-} from '../transport.ts';
+import type { Caller, FileSystemCalls, MountedTransport, Opened, TransportOptions } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
 import { BindingLocks, ownerOf } from './binding-locks.ts';
 import { assertWasUtf8, timeChange, toSafe, toStatfs, toStats } from './conversions.ts';
@@ -139,7 +133,7 @@ class Binding {
     this.#calls = calls;
     this.#paths = new Paths(calls);
     this.#options = options;
-    this.#view = options.view.byPath(options.cache.attributesMs);
+    this.#view = new PathView(options.world, options.cache.attributesMs);
     this.#timedOut = new RecentTimeouts(options.world);
     this.#spent = new SpentCallers(options.world, options.limitMs);
   }
@@ -237,7 +231,7 @@ class Binding {
       },
       createWithFlags: (path, mode, flags, cb) => {
         const by = caller();
-        const create = async ({ parent, name }: NamePlace): Promise<OpenedInfo> =>
+        const create = async ({ parent, name }: Place): Promise<OpenedInfo> =>
           this.#opened(path, await calls.create(parent, name, mode, flags, by));
         this.#answerOpened(cb, () => this.#paths.at(path, create), release);
       },

@@ -1,7 +1,8 @@
 import type Fuse from 'fuse-native';
 import type { Attributes } from '../backend.ts';
 import { ErrnoError, errnoName } from '../errno.ts';
-import type { FileSystemCalls, NamePlace } from '../transport.ts';
+import type { Place } from '../place.ts';
+import type { FileSystemCalls } from '../transport.ts';
 import { assertWasUtf8 } from './conversions.ts';
 import { OpenPaths } from './open-paths.ts';
 
@@ -17,7 +18,7 @@ export class Paths {
   }
 
   /** Walks to the directory of the last name of `path`. The file system remembers directories for a moment. */
-  async place(path: string): Promise<NamePlace> {
+  async place(path: string): Promise<Place> {
     assertWasUtf8(path);
     const names = path.split('/').slice(1);
     const name = names.pop();
@@ -31,7 +32,7 @@ export class Paths {
     return { parent, name };
   }
 
-  async at<Value>(path: string, call: (at: NamePlace) => Promise<Value>): Promise<Value> {
+  async at<Value>(path: string, call: (at: Place) => Promise<Value>): Promise<Value> {
     return call(await this.place(path));
   }
 
@@ -83,7 +84,7 @@ export class Paths {
     return (await this.#calls.lookupToOpen(parent, name)).inode;
   }
 
-  async hide(path: string, { parent, name }: NamePlace, hidden: string, uid: number): Promise<void> {
+  async hide(path: string, { parent, name }: Place, hidden: string, uid: number): Promise<void> {
     let inode = this.open.latest(path);
     try {
       inode ??= (await this.#calls.lookup(parent, name)).inode;

@@ -8,6 +8,7 @@ import type {
   FileSystemBackend,
   ListedPage,
 } from '../backend.ts';
+import { isNotFound } from '../errno.ts';
 import type { MetadataCache } from '../metadata/cache.ts';
 import { type DelegatedDirectories, type NameState, namedInode } from '../metadata/delegated-directories.ts';
 import { DelegationRequests } from '../metadata/delegation-requests.ts';
@@ -181,8 +182,7 @@ export class DirectoryOps {
       this.#delegations.learnName(place, namedInode(attributes), namedAt);
       return this.files.of(attributes.inode)?.attributes ?? attributes;
     } catch (error) {
-      if (error instanceof ServiceError && error.code === 'not-found')
-        this.#delegations.learnName(place, 'free', namedAt);
+      if (isNotFound(error)) this.#delegations.learnName(place, 'free', namedAt);
       throw error;
     }
   }

@@ -1,5 +1,6 @@
 import { Counts } from '../../base/counts.ts';
 import type { Timer, World } from '../../base/world.ts';
+import { allDone } from '../all-done.ts';
 import type { Attributes, ListedPage } from '../backend.ts';
 import { namesCompare } from '../metadata/name-order.ts';
 import { type Place, placeKey } from '../place.ts';
@@ -74,9 +75,7 @@ export class UncommittedFiles implements PendingKind {
   }
 
   async flush(scope: FlushScope): Promise<void> {
-    const outcomes = await Promise.allSettled(this.inScope(scope).map((file) => file.stored()));
-    const failed = outcomes.find(({ status }) => status === 'rejected');
-    if (failed?.status === 'rejected') throw failed.reason;
+    await allDone(this.inScope(scope).map((file) => file.stored()));
   }
 
   /** Resolves when each file is at the cluster, or an attempt to store it has failed, of which its program learns. */

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { contentsName } from '../../fuse/answered.ts';
 import type { Attributes } from '../../fuse/backend.ts';
-import { KernelView } from '../../fuse/kernel-view/kernel-view.ts';
+import { PathView } from '../../fuse/kernel-view/kernel-view.ts';
 import { systemWorld } from '../../world/system-world.ts';
 
 const [ONE, TWO] = [11, 12];
@@ -18,7 +18,7 @@ function version(seq: number, inode = 7): string {
 }
 
 test('what the kernel was told of other contents is outdated, and what it was told of these, or not at all, is not', () => {
-  const view = new KernelView(systemWorld).byPath(LONG_MS);
+  const view = new PathView(systemWorld, LONG_MS);
   view.answered('/f', file(5), ONE);
   view.answered('/other', file(1, 8), ONE);
   assert.equal(view.refuses('/f', version(5), ONE), false);
@@ -30,7 +30,7 @@ test('what the kernel was told of other contents is outdated, and what it was to
 });
 
 test('nobody is refused twice in a row, whatever others do meanwhile', () => {
-  const view = new KernelView(systemWorld).byPath(LONG_MS);
+  const view = new PathView(systemWorld, LONG_MS);
   view.answered('/f', file(5), ONE);
   assert.equal(view.refuses('/f', version(6), ONE), true);
   assert.equal(view.refuses('/f', version(6), TWO), true);
@@ -47,19 +47,19 @@ test('nobody is refused twice in a row, whatever others do meanwhile', () => {
 });
 
 test('what the kernel believes no more is not outdated; where it believes nothing, nothing is', async () => {
-  const view = new KernelView(systemWorld).byPath(10);
+  const view = new PathView(systemWorld, 10);
   view.answered('/f', file(5), ONE);
   await delay(20);
   assert.equal(view.refuses('/f', version(6), ONE), true, 'It may have heard of it later');
   await delay(220);
   assert.equal(view.refuses('/f', version(6), TWO), false);
-  const strict = new KernelView(systemWorld).byPath(0);
+  const strict = new PathView(systemWorld, 0);
   strict.answered('/f', file(5), ONE);
   assert.equal(strict.refuses('/f', version(6), ONE), false);
 });
 
 test('what others were told of other contents at the same time may be what the kernel believes', () => {
-  const view = new KernelView(systemWorld).byPath(LONG_MS);
+  const view = new PathView(systemWorld, LONG_MS);
   view.answered('/f', file(5), ONE);
   view.answered('/f', file(6), ONE);
   assert.equal(view.refuses('/f', version(6), ONE), false, 'It has asked one after the other');

@@ -8,7 +8,6 @@ import { promisify } from 'node:util';
 import type { Attributes } from '../../../fuse/backend.ts';
 import { ErrnoError } from '../../../fuse/errno.ts';
 import { kernelObstacle, mountWithKernel } from '../../../fuse/kernel/kernel-mount.ts';
-import { KernelView } from '../../../fuse/kernel-view/kernel-view.ts';
 import type { FileSystemCalls } from '../../../fuse/transport.ts';
 import { systemWorld } from '../../../world/system-world.ts';
 
@@ -71,7 +70,6 @@ test('the kernel asks once, and again when it is told to', { skip: kernelObstacl
   const directory = await mkdtemp(join(tmpdir(), 'leasehold-invalidation-'));
   const mounted = await mountWithKernel(directory, file.calls() as FileSystemCalls, {
     world: systemWorld,
-    view: new KernelView(systemWorld),
     ...{ source: 'test', kernelOptions: ['nosuid'], present: (same: Attributes) => same, limitMs: 10_000 },
     ...{
       xattrs: false,
@@ -137,7 +135,6 @@ test('the kernel looks up a granted name once, and again when it is recalled', {
   const directory = await mkdtemp(join(tmpdir(), 'leasehold-granted-'));
   const mounted = await mountWithKernel(directory, file.calls() as FileSystemCalls, {
     world: systemWorld,
-    view: new KernelView(systemWorld),
     ...{ source: 'test', kernelOptions: ['nosuid'], present: (same: Attributes) => same, limitMs: 10_000 },
     ...{ xattrs: false, acls: false, creationTimes: false, log: () => undefined },
     cache: {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { contentsName } from '../../../fuse/answered.ts';
 import type { Attributes } from '../../../fuse/backend.ts';
 import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from '../../../fuse/kernel-view/in-flight.ts';
-import { type InodeView, KernelView } from '../../../fuse/kernel-view/kernel-view.ts';
+import { InodeView } from '../../../fuse/kernel-view/kernel-view.ts';
 import { systemWorld } from '../../../world/system-world.ts';
 
 const LEFT_MS = UPTAKE_SLACK_MS + 10;
@@ -26,11 +26,10 @@ function believing(leftMs: number, isGranted: ((directory: number) => boolean) |
   const drop = async (inode: number): Promise<void> => {
     dropped.push(inode);
   };
-  const view = new KernelView({ ...systemWorld, nowMs: () => nowMs }).byInode(
-    cache,
-    { drop, expire: async () => undefined },
-    null,
-  );
+  const view = new InodeView(cache, { drop, expire: async () => undefined }, null, {
+    ...systemWorld,
+    nowMs: () => nowMs,
+  });
   const pass = (ms: number): void => {
     nowMs += ms;
   };

@@ -88,7 +88,7 @@ test('each call with what belongs to it', () => {
     ],
     [
       request(OPCODE.release, 3, longs(11), words(0, 2), longs(0xfeed_beef_0000_0001n)),
-      { kind: 'release', handle: 11, flockOwner: 0xfeed_beef_0000_0001n },
+      { kind: 'release', handle: 11 },
     ],
     [request(OPCODE.release, 3, longs(11), words(0, 0), longs(1)), { kind: 'release', handle: 11 }],
     [request(OPCODE.fsyncdir, 1, longs(2), words(0, 0)), { kind: 'persist-directory', handle: 2 }],

@@ -10,7 +10,6 @@ import { Session } from '../../../fuse/kernel/session.ts';
 import { pendingIn, pendingSignals } from '../../../fuse/kernel/signals.ts';
 import { AbsentLists } from '../../../fuse/kernel-view/absent-lists.ts';
 import { UPTAKE_SLACK_MS } from '../../../fuse/kernel-view/in-flight.ts';
-import { KernelView } from '../../../fuse/kernel-view/kernel-view.ts';
 import type { Place } from '../../../fuse/place.ts';
 import type { FileSystemCalls, Log } from '../../../fuse/transport.ts';
 import { systemWorld } from '../../../world/system-world.ts';
@@ -72,7 +71,6 @@ class Exchange {
     };
     const options = {
       world,
-      view: new KernelView(world),
       ...{ source: 'test', kernelOptions: [], present: (same: Attributes) => same, limitMs: LIMIT_MS },
       ...{ xattrs: true, acls: true, creationTimes: true, log, backgroundMax: 64, cache },
       notices: {
@@ -324,7 +322,7 @@ test('whatever fails while a request is answered, its caller gets EIO', async ()
       [[unique, EIO]],
     );
     // Nothing of it is under way any more.
-    exchange.session.stop();
+    exchange.session.underWay.stop();
   }
   const cutShort = new Exchange({}, STRICT, log);
   cutShort.ask(OPCODE.read, 7, Buffer.alloc(3));
@@ -385,7 +383,7 @@ test('an interrupted wait for a lock is told so; other calls go by the signal', 
   interrupt(exchange.ask(OPCODE.write, 7, Buffer.alloc(40)));
   assert.equal(exchange.answers.length, 2, 'A write goes on');
   interrupt(4711);
-  exchange.session.stop();
+  exchange.session.underWay.stop();
 });
 
 test('what pending signals mean', () => {
@@ -421,13 +419,13 @@ test('attributes are kept for as long as they are believed as they are, and name
   };
   const lookup = () => told(OPCODE.lookup, Buffer.from('f\0'), [16, 32], [24, 36]);
   const attributes = () => told(OPCODE.getattr, Buffer.alloc(16), [0, 8]);
-  assert.equal(exchange.session.isInFlight(7), false);
+  assert.equal(exchange.session.view.isInFlight(7), false);
   const [entry = -1, kept = 0] = await lookup();
   assert.equal(entry, 0, 'A name that is dropped takes mounts below it away');
   assert.ok(kept > 4.9 && kept < 5, 'A little less, for an answer may lie in the kernel for a moment');
-  assert.equal(exchange.session.isInFlight(7), true, 'Its caller may not run yet');
+  assert.equal(exchange.session.view.isInFlight(7), true, 'Its caller may not run yet');
   exchange.ask(OPCODE.forget, 7, Buffer.alloc(8));
-  assert.equal(exchange.session.isInFlight(7), false);
+  assert.equal(exchange.session.view.isInFlight(7), false);
   assert.ok(((await attributes())[0] ?? 0) > 4.9);
   // The kernel does not compare the outcome of a change with what it was told to drop meanwhile.
   assert.deepEqual(await told(OPCODE.setattr, Buffer.alloc(88), [0, 8]), [0]);
