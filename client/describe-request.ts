@@ -1,11 +1,8 @@
-import type { Command, CommandOf, Query } from '../wire/catalog-api.ts';
+import type { Command, CommandOf, Place, Query } from '../wire/catalog-api.ts';
 
 /** What a request of the catalog is for, as the message of an error says it: `Cannot …`. */
 
 type QueryOf<Kind extends Query['kind']> = Extract<Query, { kind: Kind }>;
-type Place =
-  | { readonly parent: number; readonly name: string }
-  | { readonly volume: string; readonly path: string };
 
 export function describeCommand<Kind extends Command['kind']>(command: CommandOf<Kind>): string {
   return COMMANDS[command.kind as Kind](command);

@@ -42,7 +42,7 @@ export async function createMountLog(
   directory: string,
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<{ readonly path: string; readonly file: FileHandle }> {
-  const folder = await ownFolder(foldersOf(process.getuid?.() ?? 0, env.XDG_RUNTIME_DIR));
+  const folder = await ownFolder(foldersOf(env));
   await removeEnded(folder);
   const path = join(folder, `mount-${basename(directory)}-${systemWorld.randomBytes(6).toString('hex')}.log`);
   const flags =
@@ -51,12 +51,8 @@ export async function createMountLog(
 }
 
 /** @returns where the process of a mount can listen, so that only this user and root can ask it */
-export async function controlSocketPath(
-  directory: string,
-  pid: number,
-  env: NodeJS.ProcessEnv = process.env,
-): Promise<string> {
-  const folder = await ownFolder(foldersOf(process.getuid?.() ?? 0, env.XDG_RUNTIME_DIR));
+export async function controlSocketPath(directory: string, pid: number): Promise<string> {
+  const folder = await ownFolder(foldersOf(process.env));
   await removeEndedSockets(folder);
   // The kernel takes paths of 107 bytes.
   return join(folder, `mount-${basename(directory).slice(0, SOCKET_NAME_CHARS_MAX)}-${pid}${CONTROL_SUFFIX}`);
@@ -77,7 +73,8 @@ export async function nameMountLog(path: string, directory: string, pid: number)
   return named;
 }
 
-function foldersOf(uid: number, session = ''): string[] {
+function foldersOf({ XDG_RUNTIME_DIR: session = '' }: NodeJS.ProcessEnv): string[] {
+  const uid = process.getuid?.() ?? 0;
   if (uid === 0) return ['/run/leasehold', '/var/log/leasehold'];
   return [...(session === '' ? [] : [join(session, 'leasehold')]), join(tmpdir(), `leasehold-${uid}`)];
 }

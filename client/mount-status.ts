@@ -1,5 +1,5 @@
 import { open, readlink } from 'node:fs/promises';
-import { processes, volumeMounts } from './mount-table.ts';
+import { isMountDaemon, processes, volumeMounts } from './mount-table.ts';
 
 /** Of a log so many bytes at its end are read. */
 const LOG_BYTES_MAX = 4 * 1024 * 1024;
@@ -26,11 +26,11 @@ export interface MountStatus {
 
 /** @returns the mounts of volumes on this machine, with what their logs say of operations that were dropped */
 export async function mountStatuses(): Promise<MountStatus[]> {
-  const daemons = (await processes()).filter(({ argv }) => argv.includes('mount-daemon'));
+  const all = await processes();
   const mounts = await volumeMounts();
   return Promise.all(
     mounts.map(async ({ directory, source }) => {
-      const pid = daemons.find(({ argv }) => argv.at(-1) === directory)?.pid ?? null;
+      const pid = all.find((entry) => isMountDaemon(entry, directory))?.pid ?? null;
       const log = pid === null ? null : await readlink(`/proc/${pid}/fd/2`).catch(() => null);
       return { directory, source, pid, log, lateErrors: log === null ? [] : await lateErrorsIn(log) };
     }),

@@ -55,6 +55,14 @@ export interface ProcessEntry {
   readonly argv: readonly string[];
 }
 
+/** A word of the command line of each mount's process; its directory is the last one. */
+export const MOUNT_DAEMON = 'mount-daemon';
+
+/** @returns whether it is the process of a mount: of any, or of the one on `directory` */
+export function isMountDaemon({ argv }: ProcessEntry, directory = argv.at(-1)): boolean {
+  return argv.includes(MOUNT_DAEMON) && argv.at(-1) === directory;
+}
+
 /** @returns the processes of this machine that can be looked at */
 export async function processes(): Promise<ProcessEntry[]> {
   const found: ProcessEntry[] = [];

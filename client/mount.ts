@@ -18,7 +18,7 @@ import {
 import { deviceObstacle } from './fuse-device.ts';
 import { createMountLog, nameMountLog, OWN_LOG_VARIABLE } from './mount-log.ts';
 import { accessTexts, optionText, parseMountOptions } from './mount-options.ts';
-import { mountAt } from './mount-table.ts';
+import { MOUNT_DAEMON, mountAt } from './mount-table.ts';
 import { LAUNCHER, logTail } from './programs.ts';
 import { formatDuration } from './quantities.ts';
 import { run } from './run-program.ts';
@@ -183,7 +183,7 @@ function daemonArguments(options: MountOptions, directory: string): string[] {
   const sloppy = options.sloppy === true ? ['--sloppy'] : [];
   return [
     LAUNCHER,
-    'mount-daemon',
+    MOUNT_DAEMON,
     ...sloppy,
     ...texts.flatMap((text) => ['-o', text]),
     `${volume}:${path}`,

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { isSystemError, notFoundFailure, preconditionFailure, temporaryFailure } from './failure.ts';
 import { askMount, type ControlAnswer, controlSocketOf } from './mount-control.ts';
-import { mountAt, processes } from './mount-table.ts';
+import { isMountDaemon, mountAt, processes } from './mount-table.ts';
 import { run } from './run-program.ts';
 import { canonicalOrFail } from './unmount.ts';
 
@@ -58,9 +58,7 @@ export async function remountDirectory(
 }
 
 async function socketOf(directory: string): Promise<string | null> {
-  const found = (await processes()).filter(
-    ({ argv }) => argv.includes('mount-daemon') && argv.at(-1) === directory,
-  );
+  const found = (await processes()).filter((entry) => isMountDaemon(entry, directory));
   for (const { pid } of found) {
     try {
       const socket = await controlSocketOf(pid);

@@ -12,6 +12,7 @@ import {
 import {
   canonical,
   holdersOf,
+  isMountDaemon,
   type MountHolder,
   type MountUser,
   mountAt,
@@ -154,11 +155,9 @@ function stoppedText(daemons: readonly number[]): string {
 
 /** Those of another container may serve a directory of the same name. */
 function daemonsOf(directory: string, holders: readonly MountHolder[]): number[] {
-  const pids = new Set<number>();
-  for (const { pid, argv } of holders.flatMap(({ processes: entries }) => entries)) {
-    if (argv.includes('mount-daemon') && argv.at(-1) === directory) pids.add(pid);
-  }
-  return [...pids];
+  const entries = holders.flatMap(({ processes: all }) => all);
+  const daemons = entries.filter((entry) => isMountDaemon(entry, directory));
+  return [...new Set(daemons.map(({ pid }) => pid))];
 }
 
 /** Has the mount's process store all that was written: it does so when the root of the mount is synced, which is elsewhere by now. */

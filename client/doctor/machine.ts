@@ -3,7 +3,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { isSystemError } from '../failure.ts';
 import { DEVICE, deviceObstacle } from '../fuse-device.ts';
-import { processes, volumeMounts } from '../mount-table.ts';
+import { isMountDaemon, processes, volumeMounts } from '../mount-table.ts';
 import { isStopped } from '../process-state.ts';
 import { formatBytes } from '../quantities.ts';
 import { run } from '../run-program.ts';
@@ -137,7 +137,7 @@ async function examineMemory(): Promise<Finding> {
 
 /** Every mount of a volume on this machine, and mount processes that have lost theirs. */
 async function examineMounts(): Promise<Finding[]> {
-  const daemons = (await processes()).filter(({ argv }) => argv.includes('mount-daemon'));
+  const daemons = (await processes()).filter((entry) => isMountDaemon(entry));
   const mounts = await volumeMounts();
   const findings = await Promise.all(
     mounts.map(({ directory, source }) => {
