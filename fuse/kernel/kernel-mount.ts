@@ -2,10 +2,10 @@ import { closeSync, openSync, writeSync, writev, writevSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { release } from 'node:os';
 import type { World } from '../../base/world.ts';
-import { canonical } from '../../client/mount-table.ts';
+import { canonical, mountAt } from '../../client/mount-table.ts';
 import { withDeadline } from '../deadline.ts';
 import { AbsentLists } from '../kernel-view/absent-lists.ts';
-import { mountedAt, tuneKernel } from '../transport/kernel-tuning.ts';
+import { tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
 import type { FileSystemCalls, Log, MountedTransport, TransportOptions } from '../transport.ts';
 import { connectKernel, type KernelDevice } from './connection.ts';
@@ -66,8 +66,8 @@ export async function mountWithKernel(
   let device: string;
   try {
     await mountDevice(fd, mountpoint, options.source, options.kernelOptions);
-    const mounted = await mountedAt(mountpoint);
-    if (mounted === undefined) throw new Error(`The mount on "${mountpoint}" is not in /proc/self/mountinfo`);
+    const mounted = await mountAt(mountpoint);
+    if (mounted === null) throw new Error(`The mount on "${mountpoint}" is not in /proc/self/mountinfo`);
     device = mounted.device;
   } catch (error) {
     closeSync(fd);
@@ -104,7 +104,7 @@ export async function mountWithKernel(
     const failure = await unmountDirectory(mountpoint, false);
     // In use, or taken away while it is in use: those who use it find it gone.
     if (failure !== null) {
-      if ((await mountedAt(mountpoint))?.device === device) await unmountDirectory(mountpoint, true);
+      if ((await mountAt(mountpoint))?.device === device) await unmountDirectory(mountpoint, true);
       abortConnection(device);
     }
     await ended;
@@ -123,7 +123,7 @@ export async function mountWithKernel(
 
 /** A mount whose process died is taken away; one that works stays. */
 async function makeRoom(world: World, mountpoint: string, log: Log): Promise<void> {
-  const mounted = await mountedAt(mountpoint);
+  const mounted = await mountAt(mountpoint);
   if (!mounted?.type.startsWith('fuse')) return;
   try {
     await withDeadline(world, stat(mountpoint), LOOK_LIMIT_MS, 'Looking at the directory');

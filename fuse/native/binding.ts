@@ -1,14 +1,14 @@
 import { constants } from 'node:fs';
 import { constants as osConstants } from 'node:os';
 import Fuse from 'fuse-native';
-import { canonical } from '../../client/mount-table.ts';
+import { canonical, mountAt } from '../../client/mount-table.ts';
 import type { Attributes } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import { ErrnoError, errnoName, errnoNumber } from '../errno.ts';
 import { PathView } from '../kernel-view/kernel-view.ts';
 import { logUnforeseen } from '../log.ts';
 import type { Place } from '../place.ts';
-import { mountedAt, tuneKernel } from '../transport/kernel-tuning.ts';
+import { tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
 import { RecentTimeouts } from '../transport/recent-timeouts.ts';
 import { SpentCallers } from '../transport/spent-callers.ts';
@@ -96,8 +96,8 @@ export async function mountWithBinding(
     fuse.mount((error) => (error ? failed(error) : done()));
   });
   // fusermount3 asks a mount whether it is dead when the process is about to be, and lets it be if it is too early.
-  const mounted = await mountedAt(mountpoint);
-  if (mounted !== undefined) guardMount(mounted.device, mountpoint);
+  const mounted = await mountAt(mountpoint);
+  if (mounted !== null) guardMount(mounted.device, mountpoint);
   await tuneKernel(mountpoint).catch((error: unknown) => {
     log('info', 'the kernel keeps its default read-ahead', { error: String(error) });
   });

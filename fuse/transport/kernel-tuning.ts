@@ -1,25 +1,10 @@
-import { readFile, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
+import { mountAt } from '../../client/mount-table.ts';
 
 /** The kernel's own read-ahead; its default of 128 KiB would leave the latency of every read in the open. */
 const READ_AHEAD_KIB = 4096;
 /** Requests of read-ahead in flight; the kernel's default is 12. */
 export const BACKGROUND_MAX = 64;
-
-export interface MountEntry {
-  /** `major:minor`. */
-  readonly device: string;
-  readonly type: string;
-}
-
-/** @returns the topmost mount at exactly `mountpoint`, from the table of mounts and not by a question to it */
-export async function mountedAt(mountpoint: string): Promise<MountEntry | undefined> {
-  const mounts = await readFile('/proc/self/mountinfo', 'utf8');
-  const escaped = escapedPath(mountpoint);
-  const line = mounts.split('\n').findLast((text) => text.split(' ')[4] === escaped);
-  const device = line?.split(' ')[2];
-  const type = line?.split(' - ')[1]?.split(' ')[0];
-  return device === undefined || type === undefined ? undefined : { device, type };
-}
 
 /** As the table of mounts writes it. */
 export function escapedPath(path: string): string {
@@ -28,7 +13,7 @@ export function escapedPath(path: string): string {
 
 /** Best effort: without the right to write to /sys the mount works, only slower over long distances. */
 export async function tuneKernel(mountpoint: string): Promise<void> {
-  const device = (await mountedAt(mountpoint))?.device;
+  const device = (await mountAt(mountpoint))?.device;
   if (device === undefined) throw new Error('The mount is not in /proc/self/mountinfo');
   await writeFile(`/sys/class/bdi/${device}/read_ahead_kb`, String(READ_AHEAD_KIB));
   const minor = device.split(':')[1];

@@ -94,8 +94,8 @@ export class FileReplicas {
     const driver = this.#parts.host.loaded(file) ?? (await this.#open(file));
     driver.usedAtMs = this.#parts.clock.nowMs();
     const { view, outside } = driver.status();
-    if (outside !== null) throw this.#isElsewhere(file, outside.members);
-    if (!viewVoters(view).includes(this.#parts.self)) throw this.#isElsewhere(file, view.members);
+    if (outside !== null) throw this.#elsewhereError(file, outside.members);
+    if (!viewVoters(view).includes(this.#parts.self)) throw this.#elsewhereError(file, view.members);
     return driver;
   }
 
@@ -199,7 +199,7 @@ export class FileReplicas {
   async #newerPlace(file: FileId, { number }: View): Promise<ServiceError | null> {
     try {
       const { view, replicas } = await this.#parts.catalog.attributes(file);
-      return view > number ? this.#isElsewhere(file, replicas as ServerId[]) : null;
+      return view > number ? this.#elsewhereError(file, replicas as ServerId[]) : null;
     } catch (error) {
       if (error instanceof ServiceError) return error.code === 'not-found' ? error : null;
       throw error;
@@ -207,7 +207,7 @@ export class FileReplicas {
   }
 
   /** @param members those who hold the file, as far as is known; one in reach is named, to be asked next */
-  #isElsewhere(file: FileId, members: readonly ServerId[]): ServiceError {
+  #elsewhereError(file: FileId, members: readonly ServerId[]): ServiceError {
     const { self, isConnected } = this.#parts;
     const next = members.find((member) => member !== self && isConnected(member));
     const details = next === undefined ? {} : { primary: next };
@@ -228,7 +228,7 @@ export class FileReplicas {
     if (attributes.kind !== 'file')
       throw new ServiceError('bad-request', `Inode ${file} is a ${attributes.kind}`);
     const view = viewOf(attributes);
-    if (!view.members.includes(self)) throw this.#isElsewhere(file, view.members);
+    if (!view.members.includes(self)) throw this.#elsewhereError(file, view.members);
     const driver = host.create(file, view, attributes.objectBytes);
     if (attributes.live) this.noteLive(driver, attributes, epoch);
     return driver;

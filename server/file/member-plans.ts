@@ -70,12 +70,12 @@ export class MemberPlans {
     plans.planning.set(key, added);
     try {
       const planned = await this.#send(driver, plans, view, true);
-      if (planned !== null && added.some((server) => !planned.includes(server))) throw isBusy(driver);
+      if (planned !== null && added.some((server) => !planned.includes(server))) throw busyError(driver);
     } finally {
       plans.planning.delete(key);
     }
     // A change that was made meanwhile has ended the plan in the catalog.
-    if (this.#of(driver) !== plans || driver.view.number !== view.number) throw isBusy(driver);
+    if (this.#of(driver) !== plans || driver.view.number !== view.number) throw busyError(driver);
   }
 
   async #takeBack(driver: ReplicaDriver, plans: Plans, view: View): Promise<void> {
@@ -111,7 +111,7 @@ function isUnknown({ code, details }: ServiceError): boolean {
   return code === 'bad-request' || details.outdated !== undefined;
 }
 
-function isBusy({ file }: ReplicaDriver): ServiceError {
+function busyError({ file }: ReplicaDriver): ServiceError {
   return new ServiceError('busy', `The members of file ${file} have just changed`, {
     retryAfterMs: RETRY_MS,
   });
