@@ -8,18 +8,21 @@ import type { Names } from '../metadata/names.ts';
 import { OwnChanges } from '../metadata/own-changes.ts';
 import { staleIfGone } from '../metadata/removed-directories.ts';
 import type { Place } from '../place.ts';
-import { NAME_BYTES_MAX } from '../transport/stat.ts';
+import { FILE_TYPES, NAME_BYTES_MAX, RENAME_EXCHANGE } from '../transport/stat.ts';
 import type { Caller, Created } from '../transport.ts';
 import type { CallParts } from './parts.ts';
 
 const RENAME_NO_REPLACE = 1;
-const RENAME_EXCHANGE = 2;
 const RENAME_WHITEOUT = 4;
 const RENAME_MODES: ReadonlyMap<number, RenameMode> = new Map([
   [0, 'replace'],
   [RENAME_NO_REPLACE, 'no-replace'],
   [RENAME_EXCHANGE, 'exchange'],
 ]);
+
+/** What `mknod`(2) makes. */
+const NODE_TYPES = ['file', 'fifo', 'socket', 'character', 'block'] as const;
+type NodeType = (typeof NODE_TYPES)[number];
 
 /** The kernel's calls on names in directories. */
 export class NameCalls {
@@ -203,20 +206,9 @@ function checkName(name: string): void {
   }
 }
 
-function nodeType(mode: number): 'file' | 'fifo' | 'socket' | 'character' | 'block' {
-  switch (mode & constants.S_IFMT) {
-    case 0:
-    case constants.S_IFREG:
-      return 'file';
-    case constants.S_IFIFO:
-      return 'fifo';
-    case constants.S_IFSOCK:
-      return 'socket';
-    case constants.S_IFCHR:
-      return 'character';
-    case constants.S_IFBLK:
-      return 'block';
-    default:
-      throw new ErrnoError('EINVAL', 'Not a type that can be made');
-  }
+function nodeType(mode: number): NodeType {
+  const bits = mode & constants.S_IFMT;
+  const type = bits === 0 ? 'file' : NODE_TYPES.find((one) => FILE_TYPES[one] === bits);
+  if (type === undefined) throw new ErrnoError('EINVAL', 'Not a type that can be made');
+  return type;
 }

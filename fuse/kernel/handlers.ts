@@ -1,15 +1,12 @@
 import type { Answered } from '../answered.ts';
 import { ErrnoError } from '../errno.ts';
+import { RENAME_EXCHANGE, soughtBy } from '../transport/stat.ts';
 import type { FileSystemCalls } from '../transport.ts';
 import { decodeFlags, encodeFlags, flagsFormOf } from './ioctls.ts';
 import type { NodeNumbers } from './replies.ts';
 import { putIoctl, putLockHolder, putOpened, putSpace } from './replies.ts';
 import { type Asked, callerOf, type RequestAnswers, type RequestOf } from './request-answers.ts';
 import type { Request } from './requests.ts';
-
-const SEEK_DATA = 3;
-const SEEK_HOLE = 4;
-const RENAME_EXCHANGE = 2;
 
 /** Requests that no call of the file system answers. */
 export type SessionKind = 'init' | 'destroy' | 'interrupt' | 'forget' | 'unknown';
@@ -113,9 +110,8 @@ export function handlersOf(
     },
     seek(asked) {
       const { handle, offset, whence } = asked.request;
-      if (whence !== SEEK_DATA && whence !== SEEK_HOLE)
-        throw new ErrnoError('EINVAL', `Cannot seek by ${whence}`);
-      answers.count(asked, () => calls.seek(handle, offset, whence === SEEK_DATA ? 'data' : 'hole'));
+      const what = soughtBy(whence);
+      answers.count(asked, () => calls.seek(handle, offset, what));
     },
     'copy-range'(asked) {
       const { from, fromOffset, to, toOffset, length, flags } = asked.request;

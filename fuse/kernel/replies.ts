@@ -6,7 +6,9 @@ import {
   NAME_BYTES_MAX,
   PREFERRED_IO_BYTES,
   sectorCount,
+  sizeShown,
   spaceNumbers,
+  timespecOf,
 } from '../transport/stat.ts';
 import type { DirectoryPage, LockRequest } from '../transport.ts';
 import {
@@ -171,10 +173,6 @@ function deviceParts(device: number): readonly [major: number, minor: number] {
   return [(device >>> 8) & 0xfff, (device & 0xff) | ((device >>> 12) & 0xfff00)];
 }
 
-function sizeShown({ kind, target, sizeBytes }: Attributes): number {
-  return kind === 'symlink' ? Buffer.byteLength(target) : sizeBytes;
-}
-
 /** A name's inode and its attributes. */
 export function putEntry(
   reply: Buffer,
@@ -333,10 +331,9 @@ function putTime(reply: Buffer, secondsAt: number, nanosecondsAt: number, decima
     reply.writeUInt32LE(Number(decimalNs.slice(-9)), nanosecondsAt);
     return;
   }
-  const ns = BigInt(decimalNs);
-  const nanoseconds = ((ns % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
-  reply.writeBigInt64LE((ns - nanoseconds) / 1_000_000_000n, secondsAt);
-  reply.writeUInt32LE(Number(nanoseconds), nanosecondsAt);
+  const { seconds, nanoseconds } = timespecOf(decimalNs);
+  reply.writeBigInt64LE(seconds, secondsAt);
+  reply.writeUInt32LE(nanoseconds, nanosecondsAt);
 }
 
 function putNumber(reply: Buffer, at: number, value: number): void {

@@ -12,7 +12,7 @@ import { tuneKernel } from '../transport/kernel-tuning.ts';
 import { guardMount } from '../transport/mount-guard.ts';
 import { RecentTimeouts } from '../transport/recent-timeouts.ts';
 import { SpentCallers } from '../transport/spent-callers.ts';
-import { FILE_TYPES } from '../transport/stat.ts';
+import { FILE_TYPES, RENAME_EXCHANGE, soughtBy } from '../transport/stat.ts';
 import type { Caller, FileSystemCalls, MountedTransport, Opened, TransportOptions } from '../transport.ts';
 import { xattrKind } from '../xattr-names.ts';
 import { BindingLocks, ownerOf } from './binding-locks.ts';
@@ -29,12 +29,9 @@ const WORKERS = 64;
 const START_LIMIT_MS = 15_000;
 /** Entries that are answered to one call of the kernel, whose buffer holds about that. */
 const PAGE_COUNT = 512;
-const SEEK_DATA = 3;
-const SEEK_HOLE = 4;
 /** FUSE_CAP_POSIX_ACL and FUSE_CAP_DONT_MASK of libfuse. */
 const CAPABILITIES_FOR_ACLS = (1 << 19) | (1 << 6);
 const NOT_SUPPORTED = -osConstants.errno.EOPNOTSUPP;
-const RENAME_EXCHANGE = 2;
 
 /** libfuse renames an open file that is unlinked to such a name, and unlinks that at the last close. */
 const HIDDEN_NAME = /^\.fuse_hidden[0-9a-f]{8,}$/;
@@ -266,11 +263,7 @@ class Binding {
         this.#answer(cb, async () => calls.allocate(Number(fd), mode, toSafe(offset), toSafe(length), by));
       },
       lseek: (_path, fd, offset, whence, cb) => {
-        this.#answer(cb, async () => {
-          if (whence !== SEEK_DATA && whence !== SEEK_HOLE)
-            throw new ErrnoError('EINVAL', `Cannot seek by ${whence}`);
-          return calls.seek(Number(fd), toSafe(offset, 'ENXIO'), whence === SEEK_DATA ? 'data' : 'hole');
-        });
+        this.#answer(cb, async () => calls.seek(Number(fd), toSafe(offset, 'ENXIO'), soughtBy(whence)));
       },
       copyFileRange: (_from, fromFd, fromOffset, _to, toFd, toOffset, length, flags, cb) => {
         const by = caller();

@@ -6,7 +6,9 @@ import {
   NAME_BYTES_MAX,
   PREFERRED_IO_BYTES,
   sectorCount,
+  sizeShown,
   spaceNumbers,
+  timespecOf,
 } from '../transport/stat.ts';
 import type { TimeChange } from '../transport.ts';
 
@@ -30,22 +32,16 @@ export function toStats(attributes: Attributes): Fuse.Stats {
     mode: FILE_TYPES[attributes.kind] | attributes.mode,
     uid: attributes.uid,
     gid: attributes.gid,
-    size: attributes.kind === 'symlink' ? Buffer.byteLength(attributes.target) : attributes.sizeBytes,
+    size: sizeShown(attributes),
     nlink: attributes.links,
     ino: attributes.inode,
     rdev: attributes.device,
     blksize: PREFERRED_IO_BYTES,
     blocks: sectorCount(attributes),
-    atime: toTimespec(attributes.accessedNs),
-    mtime: toTimespec(attributes.modifiedNs),
-    ctime: toTimespec(attributes.changedNs),
+    atime: timespecOf(attributes.accessedNs),
+    mtime: timespecOf(attributes.modifiedNs),
+    ctime: timespecOf(attributes.changedNs),
   };
-}
-
-function toTimespec(decimalNs: string): Fuse.Timespec {
-  const ns = BigInt(decimalNs);
-  const nanoseconds = ((ns % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
-  return { seconds: (ns - nanoseconds) / 1_000_000_000n, nanoseconds: Number(nanoseconds) };
 }
 
 export function timeChange<Key extends 'accessed' | 'modified'>(

@@ -1,7 +1,8 @@
 import { constants } from 'node:fs';
 import type { Attributes, NodeKind, Space } from '../backend.ts';
+import { ErrnoError } from '../errno.ts';
 
-/** What both transports tell the kernel in its own numbers. */
+/** The kernel's own numbers, as both transports have them. */
 
 /** The type of a file as bits of its mode. */
 export const FILE_TYPES = {
@@ -14,6 +15,10 @@ export const FILE_TYPES = {
   block: constants.S_IFBLK,
 } as const satisfies Record<NodeKind, number>;
 
+/** Flag of `renameat2`(2). */
+export const RENAME_EXCHANGE = 2;
+const SEEK_DATA = 3;
+const SEEK_HOLE = 4;
 export const NAME_BYTES_MAX = 255;
 /** `st_blksize`: what `cp` and `cat` read and write at a time. */
 export const PREFERRED_IO_BYTES = 1024 * 1024;
@@ -21,6 +26,25 @@ const SECTOR_BYTES = 512;
 const BLOCK_BYTES = 4096;
 /** The catalog sets no limit of inodes; programs that look for one find plenty. */
 const FREE_INODES = 1_000_000_000;
+
+/** @param whence of `lseek`(2); all others the kernel answers by itself */
+export function soughtBy(whence: number): 'data' | 'hole' {
+  if (whence === SEEK_DATA) return 'data';
+  if (whence === SEEK_HOLE) return 'hole';
+  throw new ErrnoError('EINVAL', `Cannot seek by ${whence}`);
+}
+
+/** `st_size` */
+export function sizeShown({ kind, target, sizeBytes }: Attributes): number {
+  return kind === 'symlink' ? Buffer.byteLength(target) : sizeBytes;
+}
+
+/** A time in the form of `struct timespec`: before 1970 the seconds are negative, and never the nanoseconds. */
+export function timespecOf(decimalNs: string): { readonly seconds: bigint; readonly nanoseconds: number } {
+  const ns = BigInt(decimalNs);
+  const nanoseconds = ((ns % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
+  return { seconds: (ns - nanoseconds) / 1_000_000_000n, nanoseconds: Number(nanoseconds) };
+}
 
 /** `st_blocks`: sectors of what is not a hole. */
 export function sectorCount({ sizeBytes, holeBytes = 0 }: Attributes): number {
