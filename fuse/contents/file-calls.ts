@@ -350,7 +350,7 @@ export class FileCalls {
     source.locks?.assertKept(from);
     file.locks?.assertKept(to);
     await this.#files.clearPrivileges(file, caller);
-    const done = await this.#copies.copy(source, fromOffset, file, toOffset, wanted);
+    const done = await this.#copies.copy({ source, fromOffset, file, toOffset, length: wanted });
     read.hasRead = true;
     if (done > 0) this.#noteRead(read);
     await this.#written(opened);

@@ -10,6 +10,14 @@ const COPY_MS_MAX = 1_000;
 /** With these a piece was certainly not copied. */
 const REFUSALS: ReadonlySet<ErrnoName> = new Set(['EDQUOT', 'ENOSPC', 'EFBIG', 'EROFS']);
 
+interface RangeCopy {
+  readonly source: OpenFile;
+  readonly fromOffset: number;
+  readonly file: OpenFile;
+  readonly toOffset: number;
+  readonly length: number;
+}
+
 /** Copies a range of one open file to another. */
 export class RangeCopies {
   readonly #world: World;
@@ -36,25 +44,12 @@ export class RangeCopies {
    *
    * @returns how many bytes were copied
    */
-  copy(
-    source: OpenFile,
-    fromOffset: number,
-    file: OpenFile,
-    toOffset: number,
-    length: number,
-  ): Promise<number> {
-    return file.keeps(toOffset + length)
-      ? this.#throughHere(source, fromOffset, file, toOffset, length)
-      : this.#atServers(source, fromOffset, file, toOffset, length);
+  copy(range: RangeCopy): Promise<number> {
+    const { file, toOffset, length } = range;
+    return file.keeps(toOffset + length) ? this.#throughHere(range) : this.#atServers(range);
   }
 
-  async #throughHere(
-    source: OpenFile,
-    fromOffset: number,
-    file: OpenFile,
-    toOffset: number,
-    length: number,
-  ): Promise<number> {
+  async #throughHere({ source, fromOffset, file, toOffset, length }: RangeCopy): Promise<number> {
     if (length === 0) return 0;
     const isCurrent = () => this.#isCurrent(source);
     const read = await source.read(this.#readAhead, new ReadPosition(), fromOffset, length, 0, isCurrent);
@@ -67,18 +62,12 @@ export class RangeCopies {
     return bytes.length;
   }
 
-  async #atServers(
-    source: OpenFile,
-    fromOffset: number,
-    file: OpenFile,
-    toOffset: number,
-    wanted: number,
-  ): Promise<number> {
+  async #atServers({ source, fromOffset, file, toOffset, length }: RangeCopy): Promise<number> {
     const untilMs = this.#world.nowMs() + COPY_MS_MAX;
     let done = 0;
     try {
-      while (done < wanted) {
-        const copied = await file.copyFrom(source, fromOffset + done, toOffset + done, wanted - done);
+      while (done < length) {
+        const copied = await file.copyFrom(source, fromOffset + done, toOffset + done, length - done);
         done += copied;
         if (copied === 0 || this.#world.nowMs() >= untilMs) break;
       }

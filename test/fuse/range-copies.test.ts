@@ -25,7 +25,8 @@ function failing(error: Error): { copy(): Promise<number>; readonly forgotten: n
   } as unknown as OpenFile;
   const cache = { forget: (inode: number) => void forgotten.push(inode), written: () => undefined };
   const copies = new RangeCopies(systemWorld, {} as ReadAhead, cache, () => true);
-  return { copy: () => copies.copy({} as OpenFile, 0, file, 0, 3 * PIECE), forgotten };
+  const range = { source: {} as OpenFile, fromOffset: 0, file, toOffset: 0, length: 3 * PIECE };
+  return { copy: () => copies.copy(range), forgotten };
 }
 
 for (const code of ['quota-exceeded', 'no-space', 'too-large'] satisfies ErrorCode[]) {
