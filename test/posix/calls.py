@@ -342,6 +342,7 @@ CALLS = {
     "removefacl": lambda path, which="access": os.removexattr(path, acl_attribute(which)),
     "rename": os.rename,
     "rename-with": rename_with,
+    "reopen": lambda name, other, flags: open_as(name, f"/proc/self/fd/{files[other]}", flags),
     "rewind": lambda name: libc.rewinddir(listings[name]),
     "rmdir": os.rmdir,
     "same-inode": lambda a, b: "yes" if os.lstat(a).st_ino == os.lstat(b).st_ino else "no",
@@ -410,6 +411,8 @@ def main():
     os.setgroups(groups)
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
+    # /proc/self is root's otherwise (prctl(2), PR_SET_DUMPABLE).
+    libc_call(libc.prctl(4, 1, 0, 0, 0))
     os.umask(0)
     os.chdir("/")
     for line in sys.stdin:

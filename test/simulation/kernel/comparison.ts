@@ -269,6 +269,12 @@ const made = (call: string, ...values: readonly (string | number)[]): Omit<Step,
 
 const DRAWS: readonly (readonly [number, Draw])[] = [
   [8, (d) => made('open', d.handle(), d.anyPath(), d.pick(FLAGS), d.pick(['0644', '0666', '0600']))],
+  [3, (d) => made('open', d.handle(), d.anyPath(), d.pick(['path', 'path|nofollow', 'path|directory']))],
+  [
+    5,
+    (d) =>
+      made('reopen', d.handle(), d.handle(), d.pick(['rdonly', 'rdwr', 'wronly|trunc', 'rdonly|directory'])),
+  ],
   [5, (d) => made('close', d.handle())],
   [3, (d) => made('put', d.path(), d.text())],
   [4, (d) => made('get', d.anyPath())],

@@ -1,10 +1,11 @@
 import { constants } from 'node:fs';
 import type { Outcome as CallOutcome } from '../../posix/program.ts';
 import { KernelError } from './kernel-error.ts';
+import type { Mapping } from './mapping.ts';
 import type { Inode64 } from './messages.ts';
 import type { ModelKernel } from './model-kernel.ts';
 import type { Credentials } from './permissions.ts';
-import type { LockType, Mapping, Process } from './process.ts';
+import { type LockType, O_PATH, type Process } from './process.ts';
 
 const TYPES: Readonly<Record<number, string>> = {
   [constants.S_IFREG]: 'file',
@@ -253,6 +254,8 @@ export class ModelProgram {
       removexattr: (path = '', name = '') => process.removexattr(at(path), name),
       rename: (from = '', to = '') => process.rename(at(from), at(to)),
       'rename-with': (from = '', to = '', flags = '') => process.rename(at(from), at(to), Number(flags)),
+      reopen: async (name = '', from = '', flags = '') =>
+        void this.#files.set(name, await process.reopen(file(from), flagsOf(flags))),
       rmdir: (path = '') => process.rmdir(at(path)),
       'set-flags': (name = '', flags = '') => process.setFlags(file(name), flagsOf(flags)),
       setcap: (path = '') => process.setxattr(at(path), 'security.capability', CAPABILITY),
@@ -289,7 +292,8 @@ function fieldsOf(attributes: Inode64, wanted: string): string {
 
 function flagsOf(text: string): number {
   return text.split('|').reduce((flags, name) => {
-    const flag = (constants as Readonly<Record<string, number>>)[`O_${name.toUpperCase()}`];
+    const flag =
+      name === 'path' ? O_PATH : (constants as Readonly<Record<string, number>>)[`O_${name.toUpperCase()}`];
     if (flag === undefined) throw new Error(`O_${name} is no flag of open`);
     return flags | flag;
   }, 0);

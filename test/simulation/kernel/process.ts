@@ -1,4 +1,5 @@
 import { constants } from 'node:fs';
+import { assert } from '../../../base/assert.ts';
 import { LOCK_FLOCK, OPCODE } from '../../../fuse/kernel/protocol.ts';
 import type { Pending } from '../../../fuse/kernel/signals.ts';
 import { type AttributeChange, killCapability, setAttributes } from './attributes.ts';
@@ -14,10 +15,11 @@ import type { Call, FuseClient } from './fuse-client.ts';
 import { type Inode, STALE } from './inode.ts';
 import { ignoreKernelError, KernelError } from './kernel-error.ts';
 import type { LocalLocks } from './local-locks.ts';
+import { Mapping } from './mapping.ts';
 import { type DirectoryEntry, type Inode64, longs, name as nameWithZero, words } from './messages.ts';
 import type { LastName, Names, Place } from './names.ts';
 import type { OpenFile, OpenFiles } from './open-file.ts';
-import { PAGE_BYTES, pieces } from './page-cache.ts';
+import { PAGE_BYTES } from './page-cache.ts';
 import { type Credentials, isCapable, isOwner, MAY, mayCreateInSticky } from './permissions.ts';
 
 /** Signals that are modelled: those with which a program is to stop, and one that means nothing of the kind. */
@@ -25,6 +27,8 @@ export type Signal = 'SIGHUP' | 'SIGINT' | 'SIGTERM' | 'SIGKILL' | 'SIGUSR1';
 
 const O_ACCMODE = 3;
 const O_LARGEFILE = 0x8000;
+/** A descriptor that only refers to a name: the file system is not asked to open anything. */
+export const O_PATH = 0x20_0000;
 /** As opendir opens a directory. */
 const DIRECTORY_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_DIRECTORY;
 const LINKS_MAX = 40;
@@ -56,69 +60,6 @@ export interface FileLock {
   readonly end: bigint;
 }
 
-/** Bytes of a file in a process's memory. */
-export class Mapping {
-  readonly #process: Process;
-  readonly #file: OpenFile;
-  readonly #offset: number;
-  readonly #isShared: boolean;
-  /** Pages of a private mapping that were changed. */
-  readonly #own = new Map<number, Buffer>();
-
-  constructor(process: Process, file: OpenFile, offset: number, isShared: boolean) {
-    this.#process = process;
-    this.#file = file;
-    this.#offset = offset;
-    this.#isShared = isShared;
-    file.references++;
-  }
-
-  /** @throws KernelError SIGBUS beyond the last page of the file */
-  read(at: number, length: number): Promise<Buffer> {
-    return this.#process.systemCall(async (call) => {
-      const parts: Buffer[] = [];
-      for (const { index, within, count } of pieces(this.#offset + at, length)) {
-        const bytes = this.#own.get(index) ?? (await this.#file.mappedPage(call, index)).bytes;
-        parts.push(Buffer.from(bytes.subarray(within, within + count)));
-      }
-      return Buffer.concat(parts);
-    });
-  }
-
-  write(at: number, bytes: Uint8Array): Promise<void> {
-    return this.#process.systemCall(async (call) => {
-      for (const { index, within, count, done } of pieces(this.#offset + at, bytes.length)) {
-        const part = bytes.subarray(done, done + count);
-        if (this.#isShared) (await this.#file.mappedPageToWrite(call, index)).bytes.set(part, within);
-        else (await this.#ownPage(call, index)).set(part, within);
-      }
-    });
-  }
-
-  async #ownPage(call: Call, index: number): Promise<Buffer> {
-    const own = this.#own.get(index) ?? Buffer.from((await this.#file.mappedPage(call, index)).bytes);
-    this.#own.set(index, own);
-    return own;
-  }
-
-  /** msync(MS_SYNC) */
-  sync(): Promise<void> {
-    return this.#process.systemCall((call) => this.#file.sync(call, false));
-  }
-
-  /** munmap: dirty pages are written (fuse_vma_close). */
-  unmap(): Promise<void> {
-    return this.#process.systemCall(() => this.close());
-  }
-
-  /** As `unmap`, within a call. */
-  async close(): Promise<void> {
-    if (!this.#process.mappings.delete(this)) throw new KernelError('EINVAL');
-    if (this.#isShared) await this.#file.writeBack();
-    this.#file.put();
-  }
-}
-
 /**
  * A process: POSIX calls on one mount, whose root is `/`. Calls reject with `KernelError`. Several may be under way at a
  * time, as of several threads.
@@ -133,6 +74,8 @@ export class Process implements Credentials {
   readonly caught = new Set<Signal>();
   readonly #machine: Machine;
   readonly #descriptors = new Map<number, OpenFile>();
+  /** Descriptors of O_PATH: they keep a name and an inode, and nothing is open. */
+  readonly #references = new Map<number, Dentry>();
   readonly #pending = new Set<Signal>();
   #umask = 0;
   #directory: Dentry;
@@ -279,6 +222,8 @@ export class Process implements Credentials {
       file.references++;
       child.#descriptors.set(descriptor, file);
     }
+    for (const [descriptor, dentry] of this.#references)
+      child.#references.set(descriptor, this.#machine.client.dentries.use(dentry));
     return child;
   }
 
@@ -298,6 +243,7 @@ export class Process implements Credentials {
         file.put();
       }
     });
+    for (const dentry of this.#references.values()) client.dentries.unuse(dentry);
     client.dentries.unuse(this.#directory);
     this.#machine.ended(this);
   }
@@ -307,14 +253,49 @@ export class Process implements Credentials {
   open(path: string, flags = constants.O_RDONLY, mode = 0o644): Promise<number> {
     // force_o_largefile: of programs of 64 bits.
     const how = flags | O_LARGEFILE;
+    if ((flags & O_PATH) !== 0) return this.#refer(path, flags);
     const opened = this.#onPath((call) => this.#openPath(call, path, how, mode));
     return opened.then((file) => this.#install(file));
   }
 
+  /**
+   * open of /proc/self/fd/`descriptor`: its inode is opened, whatever has its name now.
+   *
+   * @param flags without O_CREAT
+   */
+  reopen(descriptor: number, flags: number): Promise<number> {
+    const opened = this.#onPath((call) => {
+      const place = placeOf(call, this.#references.get(descriptor) ?? this.#file(descriptor).dentry);
+      if ((flags & constants.O_DIRECTORY) !== 0 && !place.inode.isDirectory) throw new KernelError('ENOTDIR');
+      return this.#openFound(call, place, flags | O_LARGEFILE);
+    });
+    return opened.then((file) => this.#install(file));
+  }
+
+  /** do_o_path */
+  #refer(path: string, flags: number): Promise<number> {
+    const follows = (flags & constants.O_NOFOLLOW) === 0;
+    return this.#at(path, follows, async (_call, { dentry, inode }) => {
+      if ((flags & constants.O_DIRECTORY) !== 0 && !inode.isDirectory) throw new KernelError('ENOTDIR');
+      return this.#installReference(dentry);
+    });
+  }
+
+  #installReference(dentry: Dentry): number {
+    const descriptor = this.#lowestFree();
+    this.#references.set(descriptor, this.#machine.client.dentries.use(dentry));
+    return descriptor;
+  }
+
   #install(file: OpenFile): number {
-    let descriptor = 3;
-    while (this.#descriptors.has(descriptor)) descriptor++;
+    const descriptor = this.#lowestFree();
     this.#descriptors.set(descriptor, file);
+    return descriptor;
+  }
+
+  #lowestFree(): number {
+    let descriptor = 3;
+    while (this.#descriptors.has(descriptor) || this.#references.has(descriptor)) descriptor++;
     return descriptor;
   }
 
@@ -408,6 +389,11 @@ export class Process implements Credentials {
   /** close: the descriptor is gone, also where the call fails. */
   close(descriptor: number): Promise<void> {
     return this.systemCall(async (call) => {
+      const dentry = this.#references.get(descriptor);
+      if (dentry !== undefined) {
+        this.#references.delete(descriptor);
+        return this.#machine.client.dentries.unuse(dentry);
+      }
       const file = this.#file(descriptor);
       this.#descriptors.delete(descriptor);
       try {
@@ -419,6 +405,8 @@ export class Process implements Credentials {
   }
 
   dup(descriptor: number): number {
+    const dentry = this.#references.get(descriptor);
+    if (dentry !== undefined) return this.#installReference(dentry);
     const file = this.#file(descriptor);
     file.references++;
     return this.#install(file);
@@ -620,6 +608,9 @@ export class Process implements Credentials {
   }
 
   fstat(descriptor: number): Promise<Inode64> {
+    const dentry = this.#references.get(descriptor);
+    if (dentry !== undefined)
+      return this.systemCall((call) => this.#attributes(call, placeOf(call, dentry).inode));
     return this.#onFile(descriptor, (call, { inode }) => this.#attributes(call, inode));
   }
 
@@ -884,6 +875,12 @@ function changedXattr(inode: Inode, isAcl: boolean): void {
     inode.forgetAcls();
     inode.invalidate();
   } else inode.invalidate(STALE.modified);
+}
+
+function placeOf(call: Call, dentry: Dentry): Place {
+  const inode = call.pin(dentry.inode);
+  assert(inode !== null, 'A name in use keeps its inode');
+  return { dentry, inode };
 }
 
 function checkReadable(file: OpenFile): void {

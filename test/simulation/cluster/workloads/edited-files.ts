@@ -1,6 +1,6 @@
 import { constants } from 'node:fs';
 import { ignoreKernelError, type KernelError } from '../../kernel/kernel-error.ts';
-import type { Process } from '../../kernel/process.ts';
+import { O_PATH, type Process } from '../../kernel/process.ts';
 import type { Change } from '../judges/one-writer.ts';
 import type { MountProgram } from '../program.ts';
 import type { Workload } from '../workload.ts';
@@ -33,6 +33,7 @@ export const editedFiles: Workload = {
   demands: [
     ...['edited file closed', 'edited file synced', 'edited by a child', 'edited without a name'],
     ...['edited through a mapping', 'a hole punched', 'edited with O_SYNC', 'edited by an append'],
+    ...['edited by a reference', 'edited by a reference that was kept'],
   ],
   toleratesPowerOfAll: true,
   async mount(program) {
@@ -49,6 +50,7 @@ export const editedFiles: Workload = {
         if (!isKnown) break;
         await files.readOne(program);
       }
+      await edited.end();
     }
   },
   settle: readAllFiles,
@@ -64,6 +66,8 @@ class EditedFile {
   /** It has no name any more: what follows is for the programs that have it open. */
   #isRemoved = false;
   #isSync = false;
+  /** A descriptor of O_PATH, which the program keeps while it has the file not open. */
+  #reference: number | null = null;
   /** What was written here and was not read again, of which no call has told an error yet. */
   #missing: string | null = null;
 
@@ -80,7 +84,7 @@ class EditedFile {
     try {
       // A file whose name was lost is not made anew: it would not have the same contents.
       const how = (this.#isMade ? 0 : O_CREAT) | (this.#isSync ? O_SYNC : 0);
-      const file = await process.open(this.#own.path, O_RDWR | how);
+      const file = await this.#open(O_RDWR | how);
       this.#isMade = true;
       let isClosed = false;
       try {
@@ -109,6 +113,24 @@ class EditedFile {
       this.#change?.failed();
       return false;
     }
+  }
+
+  async #open(how: number): Promise<number> {
+    const { draw, process, run } = this.#program;
+    if (this.#reference === null) {
+      const file = await process.open(this.#own.path, how);
+      if (draw.chance(0.3)) this.#reference = await process.open(this.#own.path, O_PATH);
+      return file;
+    }
+    const file = await process.reopen(this.#reference, how);
+    run.count('edited by a reference that was kept');
+    return file;
+  }
+
+  /** Nothing follows. */
+  async end(): Promise<void> {
+    if (this.#reference !== null && !this.#program.process.hasEnded)
+      await this.#program.process.close(this.#reference);
   }
 
   #begin(): void {
@@ -173,6 +195,25 @@ class EditedFile {
       run.count('edited by an append');
     } finally {
       await process.close(file);
+    }
+  }
+
+  /** Opens what it has open once more (/proc/self/fd), also where that has no name any more. */
+  async reopen(file: number, at: number, length: number): Promise<void> {
+    const { process, run } = this.#program;
+    const from = this.#isRemoved ? process.dup(file) : await process.open(this.#own.path, O_PATH);
+    try {
+      this.#begin();
+      const again = await process.reopen(from, O_RDWR | (this.#isSync ? O_SYNC : 0));
+      try {
+        await this.#write(process, again, at, length);
+        await this.readWhole(again);
+      } finally {
+        await process.close(again);
+      }
+      run.count('edited by a reference');
+    } finally {
+      await process.close(from);
     }
   }
 
@@ -368,6 +409,7 @@ const STEPS: readonly Step[] = [
   { isChange: true, does: (edited, ...place) => edited.zero(...place) },
   { isChange: true, does: (edited, file, _at, length) => edited.copy(file, length) },
   { isChange: true, does: (edited, ...place) => edited.writeByChild(...place) },
+  { isChange: true, does: (edited, ...place) => edited.reopen(...place) },
   { does: (edited, _file, _at, length) => edited.append(length) },
   { does: (edited, ...place) => edited.writeMapped(...place) },
   { does: (edited, file) => edited.sync(file) },
