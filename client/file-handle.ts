@@ -7,7 +7,15 @@ import {
   WRITE_PARTS_MAX,
   type WritePart,
 } from '../wire/file-operation.ts';
-import type { CopyOrder, FileExtent, FileState, Whence, WriteResult } from '../wire/http-api.ts';
+import {
+  type CopyOrder,
+  type FileExtent,
+  type FileState,
+  type FlushResult,
+  unsyncedText,
+  type Whence,
+  type WriteResult,
+} from '../wire/http-api.ts';
 import { HEADER_LOCAL_MISS } from '../wire/locations.ts';
 import type { CallOptions, ExchangeOutcome, Exchanger, Subject } from './exchange.ts';
 import type { FileLocks } from './file-locks.ts';
@@ -243,8 +251,16 @@ export class FileHandle {
    *   this handle or another one that may be closed
    */
   async flush(options?: CallOptions): Promise<FileState> {
-    const sent = this.#unsynced.newest;
-    const state = await this.#askState('POST', 'flush', `Cannot flush ${this.#name}`, options);
+    const state = await this.#flush(options);
+    this.#unsynced.report();
+    return state;
+  }
+
+  async #flush(options?: CallOptions): Promise<FlushResult> {
+    const sent = this.#unsynced.changes;
+    const requests = sent.flatMap(({ request }) => request ?? []);
+    const name = requests.length === 0 ? 'flush' : `flush?unsynced=${unsyncedText(requests)}`;
+    const state = await this.#askState<FlushResult>('POST', name, `Cannot flush ${this.#name}`, options);
     this.#unsynced.flushed(state, sent);
     return state;
   }
@@ -273,14 +289,14 @@ export class FileHandle {
   }
 
   /** Flush, seal, settle and state may be repeated freely, so they need no request id. */
-  async #askState(
+  async #askState<State extends FileState = FileState>(
     method: 'GET' | 'POST',
     name: string,
     what: string,
     options?: CallOptions,
-  ): Promise<FileState> {
-    const path = name + this.#shown.replace('&', '?');
-    const state = await this.#ask<FileState>(method, what, path, options);
+  ): Promise<State> {
+    const path = name + (name.includes('?') ? this.#shown : this.#shown.replace('&', '?'));
+    const state = await this.#ask<State>(method, what, path, options);
     this.#knownSeq = Math.max(this.#knownSeq, state.seq);
     return state;
   }
@@ -300,18 +316,13 @@ export class FileHandle {
   }
 
   async #change(build: (query: string) => ExchangeRequest, options: CallOptions = {}): Promise<WriteResult> {
-    const sent = this.#unsynced.newest;
-    const result = await this.#changed(build, options);
-    this.#unsynced.acknowledged(result, sent);
-    return result;
-  }
-
-  async #changed(build: (query: string) => ExchangeRequest, options: CallOptions): Promise<WriteResult> {
     const { timeoutMs = this.#exchanger.operationTimeoutMs, signal } = options;
     const { world } = this.#exchanger;
     // All of it takes no longer: who waits for longer, as a mount does before it gives a lock back, knows that no attempt follows.
     const deadlineMs = world.nowMs() + timeoutMs;
     const limits = () => ({ timeoutMs: Math.max(0, deadlineMs - world.nowMs()), signal });
+    const rest = (): CallOptions => ({ ...options, timeoutMs: limits().timeoutMs });
+    const sent = this.#unsynced.changes;
     const acquire = async (): Promise<Ticket> => {
       this.#session ??= this.#beginSession(options);
       const beginning = this.#session;
@@ -321,11 +332,17 @@ export class FileHandle {
       const forgotten = (): void => this.#leave(beginning);
       return { window, number: await window.acquire(limits()), forgotten };
     };
-    const send = ({ window: { session, since, answered }, number }: Ticket) =>
-      this.#sendUnderLocks(
-        (locked) => build(`session=${session}&number=${number}&since=${since}&answered=${answered}${locked}`),
-        () => ({ ...options, timeoutMs: limits().timeoutMs }),
-      );
+    const send = async ({ window, number }: Ticket) => {
+      const { session, since } = window;
+      if (this.#unsynced.isFull(session, number)) await this.#flush(rest());
+      // The result of a change is kept until a flush has asked for it.
+      const answered = Math.min(window.answered, this.#unsynced.lowestOf(session) - 1);
+      const query = `session=${session}&number=${number}&since=${since}&answered=${answered}`;
+      const outcome = await this.#sendUnderLocks((locked) => build(query + locked), rest);
+      if (outcome.kind === 'answered')
+        this.#unsynced.acknowledged(outcome.value, { session, number, since: since ?? 0 }, sent);
+      return outcome;
+    };
     return sendOnce(acquire, send, () => this.#locks()?.fence());
   }
 

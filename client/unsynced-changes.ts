@@ -2,13 +2,26 @@ import { LruMap } from '../base/bounded-map.ts';
 import { ServiceError } from '../base/errors.ts';
 import type { ContentVersion } from '../wire/catalog-api.ts';
 import { contentVersionCompare } from '../wire/content-version.ts';
-import type { FileState, WriteResult } from '../wire/http-api.ts';
+import {
+  type AcknowledgedRequest,
+  type FlushResult,
+  UNSYNCED_REQUESTS_MAX,
+  type WriteResult,
+} from '../wire/http-api.ts';
+import { REQUEST_WINDOW } from './request-window.ts';
 
 const FILES_MAX = 20_000;
 
+export interface UnsyncedChange {
+  /** What it made. */
+  readonly contents: ContentVersion;
+  /** Null where the file was created with its contents. */
+  readonly request: AcknowledgedRequest | null;
+}
+
 interface UnsyncedFile {
-  /** The newest contents that an unsynced change has made. */
-  newest: ContentVersion | null;
+  /** The last one of each epoch: whoever has it has the others of that epoch. Oldest epoch first. */
+  changes: readonly UnsyncedChange[];
   /** Number of the last loss of this file; 0: none. */
   lost: number;
   /** Number of the last loss that a handle has reported. */
@@ -34,7 +47,7 @@ export class UnsyncedFiles {
 
   /** A file was created with contents. */
   created(file: number, contents: ContentVersion): void {
-    advance(this.change(file), contents);
+    add(this.change(file), { contents, request: null });
   }
 
   find(file: number): UnsyncedFile | undefined {
@@ -42,7 +55,7 @@ export class UnsyncedFiles {
   }
 
   /** @param known to a handle, should it have been forgotten here */
-  change(file: number, known: UnsyncedFile = { newest: null, lost: 0, reported: 0 }): UnsyncedFile {
+  change(file: number, known: UnsyncedFile = { changes: [], lost: 0, reported: 0 }): UnsyncedFile {
     const unsynced = this.#files.get(file) ?? known;
     this.#files.set(file, unsynced);
     return unsynced;
@@ -53,10 +66,10 @@ export class UnsyncedFiles {
     unsynced.lost = ++this.#lossLast;
   }
 
-  /** All changes of the file are flushed. */
-  clean(file: number, unsynced: UnsyncedFile): void {
-    unsynced.newest = null;
-    if (unsynced.lost === 0) this.#files.delete(file);
+  /** These changes are flushed. */
+  clean(file: number, unsynced: UnsyncedFile, flushed: readonly UnsyncedChange[]): void {
+    unsynced.changes = unsynced.changes.filter((change) => !flushed.includes(change));
+    if (unsynced.changes.length === 0 && unsynced.lost === 0) this.#files.delete(file);
   }
 }
 
@@ -74,38 +87,59 @@ export class UnsyncedChanges {
     this.#reported = this.#find()?.reported ?? 0;
   }
 
-  /** The newest contents that an unsynced change has made: to be compared with answers to what is sent from now on. */
-  get newest(): ContentVersion | null {
-    return this.#find()?.newest ?? null;
+  /** Acknowledged and not flushed: what is sent from now on follows them, unless they are lost. */
+  get changes(): readonly UnsyncedChange[] {
+    return this.#find()?.changes ?? [];
   }
 
-  /** @param sent `newest` when the change was sent */
-  acknowledged({ before, inherited, contents }: WriteResult, sent: ContentVersion | null): void {
-    const unsynced = this.#changed();
-    const lacks = (known: ContentVersion | undefined): boolean =>
-      sent !== null && known !== undefined && contentVersionCompare(known, sent) < 0;
-    // Others may have changed the file since its epoch began, or the answer may be told once more: then `before` says nothing of a loss.
-    const isOfEarlier = sent !== null && sent.epoch < contents.epoch;
-    if (lacks(before) || (isOfEarlier && lacks(inherited))) this.#files.lose(unsynced);
-    advance(unsynced, contents);
+  /** @returns the lowest number of these changes in the session; Infinity where there is none */
+  lowestOf(session: number): number {
+    const numbers = this.changes.map(({ request }) =>
+      request?.session === session ? request.number : Infinity,
+    );
+    return Math.min(...numbers);
   }
 
   /**
-   * @param sent `newest` when the flush was sent
-   * @throws ServiceError `storage`, once, where changes that were acknowledged before are gone
+   * Whether these are to be flushed before the change of this number is sent: of a session a server keeps the results of the last
+   * `SESSION_WINDOW` numbers, of which half may be under way.
    */
-  flushed({ file, contents }: FileState, sent: ContentVersion | null): void {
-    const isBehind = sent !== null && contentVersionCompare(contents, sent) < 0;
-    const unsynced = isBehind ? this.#changed() : this.#find();
+  isFull(session: number, number: number): boolean {
+    return this.changes.length >= UNSYNCED_REQUESTS_MAX || number - this.lowestOf(session) >= REQUEST_WINDOW;
+  }
+
+  /** @param sent `changes` when the change was sent */
+  acknowledged(
+    { before, contents }: WriteResult,
+    request: AcknowledgedRequest,
+    sent: readonly UnsyncedChange[],
+  ): void {
+    const unsynced = this.#changed();
+    if (before !== undefined && isBehind(before, sent)) this.#files.lose(unsynced);
+    add(unsynced, { contents, request });
+  }
+
+  /**
+   * What a flush has answered; `report` says the rest.
+   *
+   * @param sent `changes` when the flush was sent
+   */
+  flushed({ contents, lost = false }: FlushResult, sent: readonly UnsyncedChange[]): void {
+    const isLost = lost || isBehind(contents, sent);
+    const unsynced = isLost ? this.#changed() : this.#find();
     if (unsynced === undefined) return;
-    if (isBehind) this.#files.lose(unsynced);
-    const areLost = unsynced.lost > this.#reported;
-    if (areLost || unsynced.newest === sent) this.#files.clean(this.#file, unsynced);
-    if (!areLost) return;
+    if (isLost) this.#files.lose(unsynced);
+    this.#files.clean(this.#file, unsynced, sent);
+  }
+
+  /** @throws ServiceError `storage`, once, where changes that were acknowledged before are gone */
+  report(): void {
+    const unsynced = this.#find();
+    if (unsynced === undefined || unsynced.lost <= this.#reported) return;
     this.#reported = unsynced.lost;
     unsynced.reported = unsynced.lost;
     const why = 'changes that were acknowledged before are gone; all its servers have lost their power since';
-    throw new ServiceError('storage', `File ${file} is flushed, but ${why}`);
+    throw new ServiceError('storage', `File ${this.#file} is flushed, but ${why}`);
   }
 
   #changed(): UnsyncedFile {
@@ -120,7 +154,16 @@ export class UnsyncedChanges {
   }
 }
 
-function advance(unsynced: UnsyncedFile, contents: ContentVersion): void {
-  if (unsynced.newest === null || contentVersionCompare(contents, unsynced.newest) > 0)
-    unsynced.newest = contents;
+/** Whether contents are older than what a change has made: it is gone, whatever made them. */
+function isBehind(contents: ContentVersion, changes: readonly UnsyncedChange[]): boolean {
+  return changes.some((change) => contentVersionCompare(contents, change.contents) < 0);
+}
+
+function add(unsynced: UnsyncedFile, change: UnsyncedChange): void {
+  const { epoch } = change.contents;
+  const isNewer = ({ contents }: UnsyncedChange): boolean =>
+    contents.epoch === epoch && contentVersionCompare(contents, change.contents) >= 0;
+  if (unsynced.changes.some(isNewer)) return;
+  const others = unsynced.changes.filter(({ contents }) => contents.epoch !== epoch);
+  unsynced.changes = [...others, change].sort((a, b) => contentVersionCompare(a.contents, b.contents));
 }

@@ -18,7 +18,17 @@ import type {
   RememberedAnswer,
 } from '../wire/catalog-api.ts';
 import { encodeWriteParts, FILE_BYTES_MAX, WRITE_BYTES_MAX, type WritePart } from '../wire/file-operation.ts';
-import type { CopyOrder, FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../wire/http-api.ts';
+import {
+  type AcknowledgedRequest,
+  type CopyOrder,
+  type FileExtent,
+  type FileState,
+  type FlushResult,
+  unsyncedText,
+  type Whence,
+  type WriteGuard,
+  type WriteResult,
+} from '../wire/http-api.ts';
 import type { LockClaim, LockGrant, LockList, LockOrder, LockRenewal } from '../wire/lock-api.ts';
 import { type CatalogPosition, type PeerAnswer, PeerHttp, type PeerRequest } from './http/peer-http.ts';
 import { type RequestName, RequestNames } from './http/request-names.ts';
@@ -536,12 +546,17 @@ export class Gateway {
   }
 
   /** All acknowledged operations survive power loss of every server when it resolves. */
-  async flush(file: FileId, options: CallOptions = {}): Promise<FileState> {
+  async flush(
+    file: FileId,
+    options: CallOptions = {},
+    unsynced: readonly AcknowledgedRequest[] = [],
+  ): Promise<FlushResult> {
+    const query = unsynced.length === 0 ? '' : `?unsynced=${unsyncedText(unsynced)}`;
     return this.#fileCall(
       file,
       `flush file ${file}`,
-      () => this.services.files.flush(file),
-      { method: 'POST', path: `/v1/data/${file}/flush` },
+      () => this.services.files.flush(file, unsynced),
+      { method: 'POST', path: `/v1/data/${file}/flush${query}` },
       options,
     );
   }

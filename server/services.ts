@@ -20,8 +20,10 @@ import type {
 } from '../wire/catalog-api.ts';
 import type { WritePart } from '../wire/file-operation.ts';
 import type {
+  AcknowledgedRequest,
   FileExtent,
   FileState,
+  FlushResult,
   Served,
   ServerStatus,
   Whence,
@@ -180,8 +182,12 @@ export interface FileService extends Maker {
     toOffset: number,
     read: () => Promise<CopyPiece>,
   ): Promise<WriteResult>;
-  /** All acknowledged operations survive power loss of every server when it resolves. */
-  flush(file: FileId): Promise<FileState>;
+  /**
+   * All acknowledged operations survive power loss of every server when it resolves.
+   *
+   * @param unsynced changes that the caller made before: the answer says whether one of them is gone
+   */
+  flush(file: FileId, unsynced?: readonly AcknowledgedRequest[]): Promise<FlushResult>;
   /**
    * Seals a file of policy `read-only`: from now on it changes no more, and any replica that has the seal answers
    * reads by itself. Resolves when a majority has it synced, and all replicas in reach have it. May be repeated.

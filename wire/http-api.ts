@@ -66,6 +66,27 @@ export interface FileState {
   readonly sealed?: boolean;
 }
 
+/** A change that was acknowledged, by the number that its session gave it. */
+export interface AcknowledgedRequest {
+  readonly session: number;
+  readonly number: number;
+  /** What the session named as `since`. */
+  readonly since: number;
+}
+
+export const UNSYNCED_REQUESTS_MAX = 16;
+
+/** @param requests in the query of a flush; at most `UNSYNCED_REQUESTS_MAX` */
+export function unsyncedText(requests: readonly AcknowledgedRequest[]): string {
+  return requests.map(({ session, number, since }) => `${session}-${number}-${since}`).join(',');
+}
+
+/** Answer of a flush. */
+export interface FlushResult extends FileState {
+  /** One of the changes that the flush named is not in the contents: all servers have lost their power since it was acknowledged. */
+  readonly lost?: boolean;
+}
+
 /** Answer of a write: the state after it, and where an append put its bytes. */
 export interface WriteResult extends FileState {
   /**
@@ -73,11 +94,6 @@ export interface WriteResult extends FileState {
    * was carried out before.
    */
   readonly before?: ContentVersion;
-  /**
-   * The contents with which the primary's epoch began, where `contents` are of that epoch: changes of earlier epochs that are not in them are gone.
-   * Also where the answer of the write is repeated; absent from servers of earlier releases.
-   */
-  readonly inherited?: ContentVersion;
   /**
    * The guard's `changedNs` was compared, and held: what took the name, or moved it, under a condition did so behind the write. Absent
    * where it was not compared. The repeated answer of a write has what was found when it was executed.

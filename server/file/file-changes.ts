@@ -242,10 +242,7 @@ function answerExpired(file: FileId): ServiceError {
 }
 
 function resultBy(file: FileId, primary: FilePrimary, done: Change, self: ServerId): WriteResult {
-  const contents = primary.versionOf(done.seq);
-  const inherited = primary.inheritedBy(contents);
-  const result = resultOf(file, done, contents, primary.epoch.counter, self);
-  return inherited === null ? result : { ...result, inherited };
+  return resultOf(file, done, primary.versionOf(done.seq), primary.epoch.counter, self);
 }
 
 /** @param contents their version after the change */

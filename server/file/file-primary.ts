@@ -171,11 +171,6 @@ export class FilePrimary {
     return { epoch: seq > this.#inheritedSeq ? this.epoch.counter : this.#inherited.epoch, seq };
   }
 
-  /** @returns the contents with which this epoch began, where contents are of this epoch; null where they are older */
-  inheritedBy({ epoch }: ContentVersion): ContentVersion | null {
-    return epoch === this.epoch.counter ? this.#inherited : null;
-  }
-
   /**
    * @param guard what the file must be just before this write
    * @param tells which end of the bytes the result names: who copies wants to know how far that came

@@ -6,7 +6,15 @@ import type { Position } from '../../replica/epoch.ts';
 import type { View } from '../../replica/view.ts';
 import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
 import type { WritePart } from '../../wire/file-operation.ts';
-import type { FileExtent, FileState, Whence, WriteGuard, WriteResult } from '../../wire/http-api.ts';
+import type {
+  AcknowledgedRequest,
+  FileExtent,
+  FileState,
+  FlushResult,
+  Whence,
+  WriteGuard,
+  WriteResult,
+} from '../../wire/http-api.ts';
 import type { LockClaim, LockGrant, LockList, LockOrder, LockRenewal } from '../../wire/lock-api.ts';
 import type { Traffic } from '../live/traffic.ts';
 import type { PrimaryWaiterParts } from '../primary-waiter.ts';
@@ -148,8 +156,8 @@ export class LocalFileService implements FileService {
     return this.#changes.copy(file, request, toOffset, read);
   }
 
-  flush(file: FileId): Promise<FileState> {
-    return this.settling.flush(file);
+  flush(file: FileId, unsynced?: readonly AcknowledgedRequest[]): Promise<FlushResult> {
+    return this.settling.flush(file, unsynced);
   }
 
   seal(file: FileId, expected?: ContentVersion): Promise<FileState> {

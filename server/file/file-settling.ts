@@ -3,7 +3,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { FileId, ServerId } from '../../base/ids.ts';
 import type { World } from '../../base/world.ts';
 import type { ContentVersion } from '../../wire/catalog-api.ts';
-import type { FileState } from '../../wire/http-api.ts';
+import type { AcknowledgedRequest, FileState, FlushResult } from '../../wire/http-api.ts';
 import type { Clock } from '../clock.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { FileStore } from '../storage/store.ts';
@@ -14,6 +14,7 @@ import type { FilePrimaries } from './file-primaries.ts';
 import type { FilePrimary } from './file-primary.ts';
 import type { FileReads } from './file-reads.ts';
 import type { FileReplicas } from './file-replicas.ts';
+import { isAnyLost } from './lost-changes.ts';
 import { isInCatalog } from './name-flush.ts';
 import { Settler } from './settler.ts';
 
@@ -49,9 +50,13 @@ export class FileSettling {
     this.#settler = new Settler((files) => parts.catalog.command({ kind: 'settle', files }));
   }
 
-  async flush(file: FileId): Promise<FileState> {
-    const agreed = await this.#flushAgreed(file);
-    if (agreed !== null) return agreed;
+  /** @param unsynced changes of which the answer says whether they are in the contents that are flushed */
+  async flush(file: FileId, unsynced: readonly AcknowledgedRequest[] = []): Promise<FlushResult> {
+    const state = (await this.#flushAgreed(file)) ?? (await this.#flushByPrimary(file));
+    return isAnyLost(this.#parts.store, file, unsynced) ? { ...state, lost: true } : state;
+  }
+
+  async #flushByPrimary(file: FileId): Promise<FileState> {
     const { replicas, primaries, reads } = this.#parts;
     const driver = await replicas.primary(file);
     const primary = primaries.of(driver);

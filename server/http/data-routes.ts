@@ -10,7 +10,13 @@ import {
   WRITE_PARTS_BYTES_MAX,
   type WritePart,
 } from '../../wire/file-operation.ts';
-import type { CopyOrder, FileState, WriteGuard } from '../../wire/http-api.ts';
+import {
+  type AcknowledgedRequest,
+  type CopyOrder,
+  type FileState,
+  UNSYNCED_REQUESTS_MAX,
+  type WriteGuard,
+} from '../../wire/http-api.ts';
 import { HEADER_LOCAL_MISS } from '../../wire/locations.ts';
 import type { Gateway, ShownOptions } from '../gateway.ts';
 import type { MetricsRegistry } from '../metrics.ts';
@@ -116,7 +122,9 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
 
   app.post('/v1/data/:file/flush', WRITE, async (request, reply) => {
     const file = fileOf(request);
-    return answer(reply, file, await gateway.flush(file, callOptionsOf(request.headers)));
+    const { unsynced } = request.query as Parameters;
+    const requests = unsynced === undefined ? [] : unsyncedOf(String(unsynced));
+    return answer(reply, file, await gateway.flush(file, callOptionsOf(request.headers), requests));
   });
 
   app.post('/v1/data/:file/seal', WRITE, async (request, reply) => {
@@ -205,6 +213,22 @@ export function shownOf({ snapshot, 'as-of': asOf }: Parameters): ShownOptions {
     ...(snapshot !== undefined && { snapshot: integerOf(snapshot, 'snapshot', 1) }),
     ...(asOf !== undefined && { asOf: { epoch: integerOf(epoch, 'as-of'), seq: integerOf(seq, 'as-of') } }),
   };
+}
+
+/** Reads what `unsyncedText` makes. */
+function unsyncedOf(text: string): AcknowledgedRequest[] {
+  const requests = text.split(',');
+  if (requests.length > UNSYNCED_REQUESTS_MAX) {
+    throw new ServiceError('bad-request', `"unsynced" names at most ${UNSYNCED_REQUESTS_MAX} changes`);
+  }
+  return requests.map((request) => {
+    const [session, number, since] = request.split('-');
+    return {
+      session: integerOf(session, 'unsynced', 1),
+      number: integerOf(number, 'unsynced', 1),
+      since: integerOf(since, 'unsynced'),
+    };
+  });
 }
 
 function requestIdOf(query: Parameters): ChangeRequest {

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type UnsyncedChanges, UnsyncedFiles } from '../../client/unsynced-changes.ts';
 import type { ContentVersion } from '../../wire/catalog-api.ts';
-import type { FileState, WriteResult } from '../../wire/http-api.ts';
+import type { AcknowledgedRequest, FileState, WriteResult } from '../../wire/http-api.ts';
 
 const FILE = 7;
 const version = (epoch: number, seq: number): ContentVersion => ({ epoch, seq });
@@ -16,17 +16,22 @@ function state(contents: ContentVersion): FileState {
   return { file: FILE, sizeBytes: 1, modifiedNs: '0', contents, seq, primary: 's1', epoch };
 }
 
+let number = 0;
+const SESSION = 5;
+const next = (): AcknowledgedRequest => ({ session: SESSION, number: ++number, since: 0 });
+
 function change(
   changes: UnsyncedChanges,
   before: ContentVersion | undefined,
   contents: ContentVersion,
 ): void {
   const result: WriteResult = { ...state(contents), offset: 0, ...(before === undefined ? {} : { before }) };
-  changes.acknowledged(result, changes.newest);
+  changes.acknowledged(result, next(), changes.changes);
 }
 
-function flush(changes: UnsyncedChanges, contents: ContentVersion): void {
-  changes.flushed(state(contents), changes.newest);
+function flush(changes: UnsyncedChanges, contents: ContentVersion, lost = false): void {
+  changes.flushed({ ...state(contents), ...(lost ? { lost } : {}) }, changes.changes);
+  changes.report();
 }
 
 const LOST = { name: 'ServiceError', code: 'storage' };
@@ -45,22 +50,30 @@ test('a change that follows an earlier version reports the loss with the next fl
   assert.throws(() => flush(changes, version(2, 2)), LOST);
 });
 
-test('a change that is answered once more, or follows one of another client, tells of a loss by what its epoch began with', () => {
-  for (const isAgain of [true, false]) {
-    const changes = new UnsyncedFiles().of(FILE);
-    const answer = (inherited: ContentVersion, contents: ContentVersion) => {
-      const before = isAgain ? {} : { before: version(contents.epoch, contents.seq - 1) };
-      changes.acknowledged({ ...state(contents), offset: 0, ...before, inherited }, changes.newest);
-    };
-    change(changes, version(1, 1), version(1, 2));
-    answer(version(1, 2), version(2, 2));
-    // Of the same epoch: it began before the change that was sent last.
-    answer(version(1, 2), version(2, 3));
-    flush(changes, version(2, 3));
-    change(changes, version(2, 3), version(2, 4));
-    answer(version(2, 3), version(3, 4));
-    assert.throws(() => flush(changes, version(3, 4)), LOST);
-  }
+test('a flush names the last change of each epoch, and reports the loss that it is told of', () => {
+  const changes = new UnsyncedFiles().of(FILE);
+  const first = number + 1;
+  for (const seq of [2, 3]) change(changes, undefined, version(1, seq));
+  change(changes, undefined, version(2, 3));
+  change(changes, undefined, version(2, 4));
+  const numbers = changes.changes.map(({ request }) => request?.number);
+  assert.deepEqual(numbers, [first + 1, first + 3]);
+  assert.equal(changes.lowestOf(SESSION), first + 1);
+  assert.throws(() => flush(changes, version(3, 9), true), LOST);
+  assert.equal(changes.lowestOf(SESSION), Infinity);
+  flush(changes, version(3, 9));
+});
+
+test('a flush is due before a server forgets what became of a change, and before there are too many', () => {
+  const changes = new UnsyncedFiles().of(FILE);
+  change(changes, undefined, version(1, 2));
+  assert.deepEqual(
+    [63, 64].map((more) => changes.isFull(SESSION, number + more)),
+    [false, true],
+  );
+  assert.equal(changes.isFull(SESSION + 1, number + 64), false);
+  for (let epoch = 2; epoch <= 16; epoch++) change(changes, undefined, version(epoch, epoch));
+  assert.ok(changes.isFull(SESSION + 1, 1));
 });
 
 test('changes of others, answers that are given once more and flushes in between report nothing', () => {
@@ -75,9 +88,9 @@ test('changes of others, answers that are given once more and flushes in between
 
 test('of changes that are under way together each follows what was answered before it was sent', () => {
   const changes = new UnsyncedFiles().of(FILE);
-  const sent = changes.newest;
-  changes.acknowledged({ ...state(version(1, 3)), offset: 0, before: version(1, 2) }, sent);
-  changes.acknowledged({ ...state(version(1, 2)), offset: 0, before: version(1, 1) }, sent);
+  const sent = changes.changes;
+  changes.acknowledged({ ...state(version(1, 3)), offset: 0, before: version(1, 2) }, next(), sent);
+  changes.acknowledged({ ...state(version(1, 2)), offset: 0, before: version(1, 1) }, next(), sent);
   flush(changes, version(1, 3));
 });
 

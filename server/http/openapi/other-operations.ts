@@ -257,7 +257,13 @@ export const OTHER_OPERATIONS: Operations = {
     body: json(),
     answers: written,
   }),
-  'POST /v1/data/:file/flush': data('flush', 'What was acknowledged survives power loss'),
+  'POST /v1/data/:file/flush': data('flush', 'What was acknowledged survives power loss', {
+    query: {
+      unsynced: text(
+        'SESSION-NUMBER-SINCE of changes, with commas between; `lost` says that one of them is gone',
+      ),
+    },
+  }),
   'POST /v1/data/:file/seal': data('seal', 'The file changes no more', {
     query: { 'if-contents': text('EPOCH-SEQ of the contents that are expected') },
   }),
