@@ -51,6 +51,8 @@ export class InodeView {
   #canExpire = true;
   /** Entries of the page that is being answered. */
   readonly #page: { readonly inode: number; readonly place: Place; readonly times: CacheTimes }[] = [];
+  /** Entries of each inode that the kernel has accepted and not given back: it knows the inode until it gives the last one back (`nlookup`). */
+  readonly #lookups = new Map<number, number>();
 
   /**
    * @param absent inodes without access control lists, as the kernel may have cached them; null where it is never asked
@@ -83,33 +85,34 @@ export class InodeView {
   /**
    * The kernel counts from when it takes up the answer. Where this process was stopped before that, the answer is dropped.
    *
-   * @param put sends the answer with its times
+   * @param put sends the answer with its times. @returns whether the kernel has accepted it
    * @param caller thread that asked; 0 where that is unknown
-   * @param place the name that was looked up, or created; absent where the kernel asked for attributes alone
+   * @param place the name that was looked up, or created; null: created without a name; absent where the kernel asked for attributes alone
    * @param isLookup false: it was created
    */
   answer(
     attributes: Answered,
-    put: (times: CacheTimes) => void,
+    put: (times: CacheTimes) => boolean,
     caller: number,
-    place?: Place,
+    place?: Place | null,
     isLookup = true,
   ): void {
     const { inode } = attributes;
     const beganMs = this.#nowMs();
     const times = this.#times(attributes, place, isLookup);
-    this.#noteAnswer(attributes, times, caller, place !== undefined);
-    put(times);
+    const isEntry = place !== undefined;
+    this.#noteAnswer(attributes, times, caller, isEntry);
+    if (put(times) && isEntry) this.#count(inode);
     const isLate = this.#nowMs() - beganMs > UPTAKE_SLACK_MS;
     if (times.attributesMs > 0 && isLate) void this.#notices.drop(inode);
-    if (times.nameMs > 0 && isLate && place !== undefined) void this.#granted?.answeredLate(place);
+    if (times.nameMs > 0 && isLate && place != null) void this.#granted?.answeredLate(place);
   }
 
   /** @param put sends a page of a directory, and calls `listed` for each of its entries. @see answer */
-  page(put: () => void): void {
+  page(put: () => boolean): void {
     const beganMs = this.#nowMs();
     this.#page.length = 0;
-    put();
+    if (put()) for (const { inode } of this.#page) this.#count(inode);
     if (this.#nowMs() - beganMs <= UPTAKE_SLACK_MS) return;
     for (const { inode, place, times } of this.#page) {
       if (times.attributesMs > 0) void this.#notices.drop(inode);
@@ -175,15 +178,30 @@ export class InodeView {
     return this.#inFlight.has(inode);
   }
 
-  /** The kernel has freed the inode. */
-  forget(inode: number): void {
+  /**
+   * The kernel has freed the inode, and gives back what it had counted by then. An entry that was answered meanwhile brings the inode back.
+   *
+   * @param lookups how many entries it gives back
+   */
+  forget(inode: number, lookups: number): void {
+    const left = (this.#lookups.get(inode) ?? 0) - lookups;
+    if (left > 0) {
+      this.#lookups.set(inode, left);
+      return;
+    }
+    this.#lookups.delete(inode);
     this.#contents.forget(inode);
     this.#inFlight.forget(inode);
   }
 
-  #times(attributes: Answered, place: Place | undefined, isLookup: boolean): CacheTimes {
+  /** The kernel has accepted an entry. It counts each with a node: of look-ups, creations and listings, `.` and `..` of listings excepted. */
+  #count(inode: number): void {
+    this.#lookups.set(inode, (this.#lookups.get(inode) ?? 0) + 1);
+  }
+
+  #times(attributes: Answered, place: Place | null | undefined, isLookup: boolean): CacheTimes {
     const attributesMs = whole(this.#cache.validMs(attributes));
-    return { nameMs: place === undefined ? 0 : this.#nameMs(attributes, place, isLookup), attributesMs };
+    return { nameMs: place == null ? 0 : this.#nameMs(attributes, place, isLookup), attributesMs };
   }
 
   #nameMs({ inode }: Answered, place: Place, isLookup: boolean): number {

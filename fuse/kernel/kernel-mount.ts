@@ -142,11 +142,13 @@ function sender(fd: number, log: Log): Send {
     try {
       if (pieces.length === 1 && first !== undefined) writeSync(fd, first);
       else writevSync(fd, pieces);
+      return true;
     } catch (error) {
       // ENOENT: whoever asked has gone. ENODEV: so has the mount.
       const code = codeOf(error);
       if (code !== 'ENOENT' && code !== 'ENODEV' && code !== 'EBADF')
         log('error', 'the kernel refuses an answer', { error: String(error) });
+      return false;
     }
   };
 }

@@ -8,8 +8,8 @@ const SCRATCH_BYTES = 128 * 1024;
 /** Replies with more bytes than this are handed over in two pieces instead of being copied. */
 const COPIED_BYTES_MAX = 16 * 1024;
 
-/** Hands the pieces of one reply to the kernel, which has copied them when it returns. */
-export type Send = (pieces: readonly Uint8Array[]) => void;
+/** Hands the pieces of one reply to the kernel, which has copied them when it returns. @returns whether the kernel has accepted it */
+export type Send = (pieces: readonly Uint8Array[]) => boolean;
 
 /** Frames replies, in memory that is used again for the next. */
 export class Replier {
@@ -22,11 +22,14 @@ export class Replier {
     this.#send = send;
   }
 
-  /** @param put writes the body at its second argument and returns where it ended */
-  put(unique: number, put: (reply: Buffer, at: number) => number): void {
+  /**
+   * @param put writes the body at its second argument and returns where it ended
+   * @returns whether the kernel has accepted the reply
+   */
+  put(unique: number, put: (reply: Buffer, at: number) => number): boolean {
     const length = put(this.#scratch, OUT_HEADER_BYTES);
     putHeader(this.#scratch, length, 0, unique);
-    this.#send([this.#scratch.subarray(0, length)]);
+    return this.#send([this.#scratch.subarray(0, length)]);
   }
 
   bytes(unique: number, bytes: Uint8Array): void {

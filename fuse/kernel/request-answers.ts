@@ -86,8 +86,9 @@ export class RequestAnswers {
     put: (reply: Buffer, at: number, value: Value) => number,
     late?: (value: Value) => Promise<unknown>,
   ): void {
-    const reply = (value: Value): void =>
+    const reply = (value: Value): void => {
       this.#reply.put(header.unique, (bytes, at) => put(bytes, at, value));
+    };
     this.#answers.answer(header, request, ask, reply, late);
   }
 
@@ -149,14 +150,14 @@ export class RequestAnswers {
     attributes: Answered,
     { attributesMs }: CacheTimes,
     put = putAttributesReply,
-  ): void {
-    this.#reply.put(unique, (reply, at) => put(reply, at, this.#present(attributes), attributesMs));
+  ): boolean {
+    return this.#reply.put(unique, (reply, at) => put(reply, at, this.#present(attributes), attributesMs));
   }
 
   entry({ header, request, inode }: Asked, name: string, ask: () => Promise<Answered>): void {
     this.#answers.answer(header, request, ask, (stored) => {
       const node = this.#numbers.node(stored.inode);
-      const put = (times: CacheTimes): void =>
+      const put = (times: CacheTimes): boolean =>
         this.#reply.put(header.unique, (reply, at) =>
           putEntry(reply, at, node, this.#present(stored), times),
         );
@@ -188,12 +189,12 @@ export class RequestAnswers {
 
   /** @param name null where the file has none */
   created({ header, request, inode }: Asked, name: string | null, create: () => Promise<Created>): void {
-    const place = name === null ? undefined : { parent: inode, name };
+    const place = name === null ? null : { parent: inode, name };
     const reply = (created: Created): void => {
       const { attributes } = created;
       const node = this.#numbers.node(attributes.inode);
       const openedFlags = this.#openedFlags(attributes.inode, created);
-      const put = (times: CacheTimes): void =>
+      const put = (times: CacheTimes): boolean =>
         this.#reply.put(header.unique, (bytes, at) => {
           const next = putEntry(bytes, at, node, this.#present(attributes), times);
           return putOpened(bytes, next, created.handle, openedFlags);

@@ -34,6 +34,12 @@ interface Creation {
   readonly killsPrivileges: boolean;
 }
 
+/** Entries that the kernel was answered of a node, and gives back (`nlookup`). */
+interface Forgotten {
+  readonly node: number;
+  readonly lookups: number;
+}
+
 export type Request =
   | {
       readonly kind: 'init';
@@ -44,7 +50,7 @@ export type Request =
     }
   | { readonly kind: 'destroy' }
   | { readonly kind: 'interrupt'; readonly unique: number }
-  | { readonly kind: 'forget'; readonly nodes: readonly number[] }
+  | { readonly kind: 'forget'; readonly forgotten: readonly Forgotten[] }
   | { readonly kind: 'lookup'; readonly name: string }
   | {
       readonly kind: 'attributes';
@@ -186,12 +192,13 @@ function decodeBody({ opcode, node }: RequestHeader, bytes: Buffer): Request {
     case OPCODE.interrupt:
       return { kind: 'interrupt', unique: readNumber(bytes, at) };
     case OPCODE.forget:
-      return { kind: 'forget', nodes: [node] };
+      return { kind: 'forget', forgotten: [{ node, lookups: readNumber(bytes, at) }] };
     case OPCODE.batchForget: {
-      const nodes: number[] = [];
-      const count = bytes.readUInt32LE(at);
-      for (let index = 0; index < count; index++) nodes.push(readNumber(bytes, at + 8 + index * 16));
-      return { kind: 'forget', nodes };
+      const forgotten: Forgotten[] = [];
+      const end = at + 8 + bytes.readUInt32LE(at) * 16;
+      for (let next = at + 8; next < end; next += 16)
+        forgotten.push({ node: readNumber(bytes, next), lookups: readNumber(bytes, next + 8) });
+      return { kind: 'forget', forgotten };
     }
     case OPCODE.lookup:
       return { kind: 'lookup', name: readText(bytes, at).text };

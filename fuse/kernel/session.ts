@@ -58,7 +58,8 @@ export class Session {
       destroy: ({ header }) => this.#reply.done(header.unique),
       interrupt: ({ request }) => this.underWay.interrupt(request.unique),
       forget: ({ request }) => {
-        for (const node of request.nodes) this.view.forget(this.numbers.inode(node));
+        for (const { node, lookups } of request.forgotten)
+          this.view.forget(this.numbers.inode(node), lookups);
       },
       unknown: ({ header }) => this.#reply.error(header.unique, 'ENOSYS'),
       ...handlersOf(calls, answers, this.numbers, () => absentLists?.forgetAll()),

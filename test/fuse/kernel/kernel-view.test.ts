@@ -38,8 +38,8 @@ function believing(leftMs: number, isGranted: ((directory: number) => boolean) |
 
 /** Every way by which the kernel is told attributes. */
 const WAYS: Record<string, (view: InodeView, stored: Attributes) => void> = {
-  lookup: (view, stored) => view.answer(stored, () => undefined, ONE, PLACE),
-  attributes: (view, stored) => view.answer(stored, () => undefined, ONE),
+  lookup: (view, stored) => view.answer(stored, () => true, ONE, PLACE),
+  attributes: (view, stored) => view.answer(stored, () => true, ONE),
   listing: (view, stored) => void view.listed(stored, PLACE),
 };
 
@@ -64,7 +64,7 @@ for (const [way, tell] of Object.entries(WAYS)) {
 
 test('what the kernel may not believe is not dropped', async () => {
   const { view, dropped } = believing(0);
-  view.answer(file(5), () => undefined, ONE, PLACE);
+  view.answer(file(5), () => true, ONE, PLACE);
   await view.opening(INODE, version(6));
   assert.deepEqual(dropped, []);
   view.answerChange(file(6), () => undefined, ONE);
@@ -74,7 +74,7 @@ test('what the kernel may not believe is not dropped', async () => {
 
 test('of two answers that are under way at a time the kernel may believe either', async () => {
   const { view, dropped } = believing(1000);
-  const tell = (seq: number, caller: number): void => view.answer(file(seq), () => undefined, caller);
+  const tell = (seq: number, caller: number): void => view.answer(file(seq), () => true, caller);
   tell(5, ONE);
   tell(6, ONE);
   await view.opening(INODE, version(6));
@@ -101,11 +101,11 @@ test('a thread that changes a name has the kernel drop what another thread may n
     { what: 'another thread, with ttl', isGranted: null, askers: [TWO], isDropped: false },
   ]) {
     const { view, dropped, pass } = believing(LEFT_MS, isGranted);
-    for (const asker of askers) view.answer(directory, () => undefined, asker);
+    for (const asker of askers) view.answer(directory, () => true, asker);
     await view.changedName(INODE, ONE);
     assert.deepEqual(dropped, isDropped ? [INODE] : [], what);
     pass(UPTAKE_MS_MAX + 1);
-    view.answer(directory, () => undefined, ONE);
+    view.answer(directory, () => true, ONE);
     await view.changedName(INODE, ONE);
     assert.deepEqual(dropped, isDropped ? [INODE] : [], 'The others have taken it up');
   }
@@ -113,8 +113,41 @@ test('a thread that changes a name has the kernel drop what another thread may n
 
 test('an entry of a listing is on its way for a moment, as an answer to a look-up is', () => {
   const { view, pass } = believing(LEFT_MS);
-  view.page(() => void view.listed(file(1), PLACE));
+  view.page(() => {
+    view.listed(file(1), PLACE);
+    return true;
+  });
   assert.ok(view.isInFlight(INODE), 'Its notice is repeated until the kernel knows the inode');
   pass(UPTAKE_MS_MAX + 1);
   assert.equal(view.isInFlight(INODE), false);
+});
+
+test('an inode is forgotten when the kernel has given back every entry that it has accepted', () => {
+  const { view } = believing(LEFT_MS);
+  const answer = (isAccepted: boolean, ...place: [(typeof PLACE | null)?]): void =>
+    view.answer(file(1), () => isAccepted, ONE, ...place);
+  const page = (isAccepted: boolean): void =>
+    view.page(() => {
+      view.listed(file(1), PLACE);
+      return isAccepted;
+    });
+  for (const { what, counts, tell } of [
+    { what: 'a look-up, or a creation', counts: true, tell: () => answer(true, PLACE) },
+    { what: 'a creation without a name', counts: true, tell: () => answer(true, null) },
+    { what: 'a listing', counts: true, tell: () => page(true) },
+    { what: 'attributes', counts: false, tell: () => answer(true) },
+    { what: 'a look-up that the kernel refuses', counts: false, tell: () => answer(false, PLACE) },
+    { what: 'a listing that the kernel refuses', counts: false, tell: () => page(false) },
+  ]) {
+    answer(true, PLACE);
+    tell();
+    view.forget(INODE, 1);
+    assert.equal(view.isInFlight(INODE), counts, what);
+    view.forget(INODE, 1);
+    assert.equal(view.isInFlight(INODE), false, what);
+  }
+  answer(true, PLACE);
+  answer(true, PLACE);
+  view.forget(INODE, 2);
+  assert.equal(view.isInFlight(INODE), false, 'All at once');
 });

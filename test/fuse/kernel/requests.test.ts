@@ -51,8 +51,17 @@ test('a lookup, byte by byte', () => {
 
 test('each call with what belongs to it', () => {
   const cases: readonly (readonly [Buffer, Request])[] = [
-    [request(OPCODE.forget, 9, longs(3)), { kind: 'forget', nodes: [9] }],
-    [request(OPCODE.batchForget, 0, words(2, 0), longs(7, 1, 8, 4)), { kind: 'forget', nodes: [7, 8] }],
+    [request(OPCODE.forget, 9, longs(3)), { kind: 'forget', forgotten: [{ node: 9, lookups: 3 }] }],
+    [
+      request(OPCODE.batchForget, 0, words(2, 0), longs(7, 1, 8, 4)),
+      {
+        kind: 'forget',
+        forgotten: [
+          { node: 7, lookups: 1 },
+          { node: 8, lookups: 4 },
+        ],
+      },
+    ],
     [request(OPCODE.interrupt, 0, longs(44)), { kind: 'interrupt', unique: 44 }],
     [request(OPCODE.symlink, 1, 'name', 'to/there'), { kind: 'symlink', name: 'name', target: 'to/there' }],
     [

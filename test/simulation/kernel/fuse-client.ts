@@ -160,12 +160,12 @@ export class FuseClient {
     this.#evictions++;
     this.#pages.delete(inode);
     if (this.#inodes.get(inode.node) === inode) this.#inodes.delete(inode.node);
-    if (inode.lookups > 0) this.queue.post(OPCODE.forget, inode.node, [longs(inode.lookups)]);
+    if (inode.lookups > 0) this.queue.forget(inode.node, inode.lookups);
   }
 
   /** A lookup was counted that the kernel has no use for. */
   forget(node: number): void {
-    this.queue.post(OPCODE.forget, node, [longs(1)]);
+    this.queue.forget(node, 1);
   }
 
   /** fuse_change_attributes */

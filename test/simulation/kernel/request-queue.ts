@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type { World } from '../../../base/world.ts';
 import { OPCODE, OUT_HEADER_BYTES } from '../../../fuse/kernel/protocol.ts';
 import { errnoOf, KernelError } from './kernel-error.ts';
-import { longs, readLong, requestBytes } from './messages.ts';
+import { longs, readLong, requestBytes, words } from './messages.ts';
 
 /** On whose behalf a request is made. */
 export interface Task {
@@ -69,6 +69,10 @@ export class RequestQueue {
   readonly #waiting = new Map<number, Waiting>();
   #receive: ((bytes: Buffer) => void) | null = null;
   #unique = 0;
+  /** Requests that the file system has not read yet. */
+  #unread = 0;
+  readonly #forgotten: { readonly node: number; readonly lookups: number }[] = [];
+  #forgetBatch = 0;
 
   constructor(world: World, options: QueueOptions) {
     this.#world = world;
@@ -114,7 +118,9 @@ export class RequestQueue {
     };
     this.#waiting.set(unique, waiting);
     const bytes = requestBytes(opcode, unique, node, task, body);
+    this.#unread++;
     this.#below.soon(() => {
+      this.#unread--;
       if (!this.#waiting.has(unique)) return;
       // request_wait_answer: what the file system has not read yet is taken back from it.
       if (task.isKilled && !force && !background) {
@@ -129,13 +135,30 @@ export class RequestQueue {
     return waiting.reply.promise;
   }
 
-  /** A request that has no reply: FORGET. */
-  post(opcode: number, node: number, body: readonly Uint8Array[]): void {
+  /** fuse_queue_forget: entries of a node that the file system has answered are given back. There is no reply. */
+  forget(node: number, lookups: number): void {
     if (this.#receive === null) return;
+    this.#forgotten.push({ node, lookups });
+    if (this.#forgotten.length === 1) this.#below.soon(() => this.#readForgotten());
+  }
+
+  /** fuse_dev_do_read: what is forgotten has a queue of its own. Where requests wait, too, up to eight of them overtake it. */
+  #readForgotten(): void {
+    if (this.#unread > 0 && this.#forgetBatch-- <= 0) {
+      if (this.#forgetBatch <= -8) this.#forgetBatch = 16;
+      this.#below.soon(() => this.#readForgotten());
+      return;
+    }
     this.#unique += 2;
     const unique = this.#unique;
-    const bytes = requestBytes(opcode, unique, node, KERNEL, body);
-    this.#below.soon(() => this.#send(bytes, { opcode, unique, node, pid: 0 }));
+    const [one, ...more] = this.#forgotten.splice(0);
+    assert.ok(one !== undefined, 'It is read while there is any');
+    const isBatch = more.length > 0;
+    const opcode = isBatch ? OPCODE.batchForget : OPCODE.forget;
+    const node = isBatch ? 0 : one.node;
+    const all = [one, ...more].map((each) => longs(each.node, each.lookups));
+    const body = isBatch ? [words(all.length, 0), ...all] : [longs(one.lookups)];
+    this.#send(requestBytes(opcode, unique, node, KERNEL, body), { opcode, unique, node, pid: 0 });
   }
 
   /** A signal has arrived for the task: the file system learns of it, once for each request. */
@@ -156,13 +179,13 @@ export class RequestQueue {
     });
   }
 
-  /** The file system's writev() on the device: one reply. */
-  reply(pieces: readonly Uint8Array[]): void {
+  /** The file system's writev() on the device: one reply. @returns false where it fails */
+  reply(pieces: readonly Uint8Array[]): boolean {
     const bytes = Buffer.concat(pieces);
     assert.equal(bytes.readUInt32LE(0), bytes.length, 'A reply says its own length');
     const unique = readLong(bytes, 8);
     const waiting = this.#waiting.get(unique);
-    if (this.#receive === null) return;
+    if (this.#receive === null) return false;
     assert.ok(waiting !== undefined, `A reply to request ${unique}, which waits for none`);
     this.#waiting.delete(unique);
     const error = bytes.readInt32LE(4);
@@ -175,6 +198,7 @@ export class RequestQueue {
     const wakeMs = waiting.isBackground ? 0 : (this.#options.wakeMs?.() ?? 0);
     if (wakeMs > 0) this.#world.after(wakeMs, wake);
     else this.#world.soon(wake);
+    return true;
   }
 
   #send(bytes: Buffer, seen: SeenRequest): void {

@@ -26,6 +26,7 @@
  *     release R, drop R                           what is held arrives, whether or not its caller still waits; or is lost
  *
  *     wake a 100ms                                from now on the kernel of a takes each reply up so much later
+ *     shrink a                                    the kernel of a forgets names and inodes that are not in use
  *     pause a [9s], resume a, kill s1, start s1, power s1 s2 (is lost at once, and they start again)
  *     damage s1 /x 0                              a bit of object 0 of the file flips on the disk of s1, which may be down
  *     damage s1 database                          a bit of its databases flips; s1 is down
@@ -169,6 +170,7 @@ const COMMANDS: Readonly<Record<string, Reader>> = {
     const delayMs = words.durationMs('how much later');
     return async (stage) => stage.wakeAfter(name, delayMs);
   },
+  shrink: (words) => ofMachine(words, (stage, name) => stage.shrink(name)),
   resume: (words) => ofMachine(words, (stage, name) => stage.victim(name).resume()),
   kill: (words) =>
     ofMachine(words, (stage, name) => {

@@ -142,9 +142,19 @@ export class Stage {
 
   /** From now on each caller on the mount runs so long after its reply. */
   wakeAfter(name: string, delayMs: number): void {
+    this.#mounted(name).wakesAfterMs = delayMs;
+  }
+
+  /** The kernel of a mount is short of memory. */
+  shrink(name: string): void {
+    const { kernel, model } = this.#mounted(name);
+    this.cluster.time.after(0, kernel, () => model.shrink());
+  }
+
+  #mounted(name: string): SimulatedMachine {
     const machine = this.#actors.get(name)?.machine;
     if (machine === undefined) throw new StageError(`there is no mount "${name}"`);
-    machine.wakesAfterMs = delayMs;
+    return machine;
   }
 
   /** A machine with a client library. */
