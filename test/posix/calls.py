@@ -254,6 +254,32 @@ def clear(path, prefix, first, count, step=1):
         os.unlink(f"{path}/{prefix}{number:07}")
 
 
+FS_IOC_GETFLAGS = 0x80086601
+FS_IOC_SETFLAGS = 0x40086602
+INODE_FLAGS = {"immutable": 0x10, "append-only": 0x20}
+
+
+def fchattr(fd, *flags):
+    fcntl.ioctl(fd, FS_IOC_SETFLAGS, struct.pack("I", sum(INODE_FLAGS[flag] for flag in flags)))
+
+
+def chattr(path, *flags):
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        fchattr(fd, *flags)
+    finally:
+        os.close(fd)
+
+
+def lsattr(path):
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        word, = struct.unpack("I", fcntl.ioctl(fd, FS_IOC_GETFLAGS, struct.pack("I", 0)))
+    finally:
+        os.close(fd)
+    return " ".join(flag for flag, bit in INODE_FLAGS.items() if word & bit)
+
+
 LOCK_TYPES = {"shared": fcntl.F_RDLCK, "exclusive": fcntl.F_WRLCK, "unlock": fcntl.F_UNLCK}
 # struct flock of 64 bits: type, whence, start, length, process.
 FLOCK = "hhqqi4x"
@@ -280,6 +306,7 @@ CALLS = {
     "access": lambda path, mode: libc_call(libc.faccessat(AT_FDCWD, os.fsencode(path), int(mode), 0)),
     "append-many": lambda path, text, count: append_many(path, text, int(count)),
     "bind": bind,
+    "chattr": chattr,
     "chdir": os.chdir,
     "chmod": lambda path, mode: os.chmod(path, int(mode, 8)),
     "chown": lambda path, uid, gid: os.chown(path, int(uid), int(gid)),
@@ -293,6 +320,7 @@ CALLS = {
     "dup": dup,
     "fallocate": lambda name, mode, offset, length: libc_call(
         libc.fallocate64(files[name], int(mode), ctypes.c_int64(int(offset)), ctypes.c_int64(int(length)))),
+    "fchattr": lambda name, *flags: fchattr(files[name], *flags),
     "fchmod": lambda name, mode: os.fchmod(files[name], int(mode, 8)),
     "fchown": lambda name, uid, gid: os.fchown(files[name], int(uid), int(gid)),
     "fill": fill,
@@ -316,6 +344,7 @@ CALLS = {
     "lock": lambda name, kind, start, length, waits: fcntl.lockf(
         files[name], LOCKS[kind] | (fcntl.LOCK_NB if waits == "no" and kind != "unlock" else 0), int(length), int(start)),
     "lock-holder": lock_holder,
+    "lsattr": lsattr,
     "lseek": lambda name, offset, whence: str(os.lseek(files[name], int(offset), int(whence))),
     "lstat": lambda path, wanted: fields_of(os.lstat(path), wanted),
     "lutimens": lambda path, accessed, modified: utimens(path, accessed, modified, 0x100),

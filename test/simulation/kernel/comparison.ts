@@ -329,6 +329,14 @@ const DRAWS: readonly (readonly [number, Draw])[] = [
   [2, (d) => made('flock', d.handle(), d.pick(LOCKS), 'no')],
 ];
 
+/** The library has no flags. */
+const KERNEL_DRAWS: typeof DRAWS = [
+  ...DRAWS,
+  [1, (d) => made('chattr', d.path(), d.pick(['immutable', 'append-only']))],
+  [3, (d) => made('chattr', d.path())],
+  [1, (d) => made('lsattr', d.path())],
+];
+
 /** Calls that are no program of their own: each process begins where it may write. */
 const OPENING: readonly Step[] = [
   { process: 'root', call: 'chmod', values: ['/', '0777'] },
@@ -337,12 +345,12 @@ const OPENING: readonly Step[] = [
   ...PROCESSES.map((process) => ({ process, call: 'chdir', values: ['/'] })),
 ];
 
-function drawProgram(seed: number, count: number): Step[] {
+function drawProgram(seed: number, count: number, all: typeof DRAWS): Step[] {
   const draws = new Draws(seed);
-  const sum = DRAWS.reduce((total, [weight]) => total + weight, 0);
+  const sum = all.reduce((total, [weight]) => total + weight, 0);
   const drawn = Array.from({ length: count }, (): Step => {
     let left = draws.below(sum);
-    const draw = DRAWS.find(([weight]) => {
+    const draw = all.find(([weight]) => {
       left -= weight;
       return left < 0;
     });
@@ -367,7 +375,7 @@ export interface Form {
 
 /** @returns the first step at which the model and Linux differ, as a story; or null */
 export async function differenceOf({ seed, steps: count, over, ageMaxMs }: Form): Promise<string | null> {
-  const steps = drawProgram(seed, count);
+  const steps = drawProgram(seed, count, over === 'kernel' ? KERNEL_DRAWS : DRAWS);
   const subjects = [await modelSubject({ ageMaxMs }), await linuxSubject(over, { ageMaxMs })] as const;
   try {
     const difference = await compare(steps, subjects, over === 'kernel');

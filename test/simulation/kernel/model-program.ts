@@ -21,6 +21,9 @@ const LOCK_END = 0x7fff_ffff_ffff_ffffn;
 type Words = readonly string[];
 type Calls = Readonly<Record<string, (...words: string[]) => Promise<unknown> | unknown>>;
 
+/** Of `chattr` and `lsattr`. */
+const INODE_FLAGS: Readonly<Record<string, number>> = { immutable: 0x10, 'append-only': 0x20 };
+
 /** `CAPABILITY` of calls.py. */
 const CAPABILITY = Buffer.from(Uint32Array.of(0x0200_0001, 1 << 13, 0, 0, 0).buffer);
 
@@ -135,6 +138,10 @@ export class ModelProgram {
             : error;
         }
       },
+      chattr: (path = '', ...flags: string[]) =>
+        opened(path, constants.O_RDONLY | constants.O_NONBLOCK, (descriptor) =>
+          process.setInodeFlags(descriptor, inodeFlagsOf(flags)),
+        ),
       chdir: (path = '') => process.chdir(path === '/' ? '/' : at(path)),
       chmod: (path = '', mode = '') => process.chmod(at(path), octal(mode)),
       chown: (path = '', uid = '', gid = '') => process.chown(at(path), Number(uid), Number(gid)),
@@ -149,6 +156,7 @@ export class ModelProgram {
       dup: (name = '', other = '') => void this.#files.set(other, process.dup(file(name))),
       fallocate: (name = '', mode = '', offset = '', length = '') =>
         process.fallocate(file(name), Number(mode), Number(offset), Number(length)),
+      fchattr: (name = '', ...flags: string[]) => process.setInodeFlags(file(name), inodeFlagsOf(flags)),
       fchmod: (name = '', mode = '') => process.fchmod(file(name), octal(mode)),
       fchown: (name = '', uid = '', gid = '') => process.fchown(file(name), Number(uid), Number(gid)),
       fill: async (path = '', prefix = '', first = '', count = '') => {
@@ -201,6 +209,13 @@ export class ModelProgram {
           ? 'none'
           : `${holder.type} ${holder.start} ${holder.end === LOCK_END ? 'end' : holder.end}`;
       },
+      lsattr: (path = '') =>
+        opened(path, constants.O_RDONLY | constants.O_NONBLOCK, async (descriptor) => {
+          const bits = await process.inodeFlags(descriptor);
+          return Object.keys(INODE_FLAGS)
+            .filter((flag) => (bits & (INODE_FLAGS[flag] ?? 0)) !== 0)
+            .join(' ');
+        }),
       lseek: (name = '', offset = '', whence = '') =>
         process.seek(file(name), Number(offset), Number(whence)),
       lstat: (path = '', wanted = '') => stats(process.lstat(at(path)), wanted),
@@ -297,6 +312,10 @@ function flagsOf(text: string): number {
     if (flag === undefined) throw new Error(`O_${name} is no flag of open`);
     return flags | flag;
   }, 0);
+}
+
+function inodeFlagsOf(names: Words): number {
+  return names.reduce((bits, name) => bits | (INODE_FLAGS[name] ?? 0), 0);
 }
 
 function octal(text: string): number {

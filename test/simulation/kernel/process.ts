@@ -13,6 +13,7 @@ import {
 import type { Dentry } from './dentries.ts';
 import type { Call, FuseClient } from './fuse-client.ts';
 import { type Inode, STALE } from './inode.ts';
+import { inodeFlags, setInodeFlags } from './inode-flags.ts';
 import { ignoreKernelError, KernelError } from './kernel-error.ts';
 import type { LocalLocks } from './local-locks.ts';
 import { Mapping } from './mapping.ts';
@@ -417,6 +418,18 @@ export class Process implements Credentials {
     const file = this.#file(descriptor);
     const changeable = constants.O_APPEND | constants.O_DIRECT | constants.O_NONBLOCK | constants.O_NOATIME;
     file.flags = (file.flags & ~changeable) | (flags & changeable);
+  }
+
+  /** ioctl(FS_IOC_GETFLAGS) */
+  inodeFlags(descriptor: number): Promise<number> {
+    return this.#onFile(descriptor, (call, { inode }) => inodeFlags(call, this.#machine.client, inode));
+  }
+
+  /** ioctl(FS_IOC_SETFLAGS) */
+  setInodeFlags(descriptor: number, flags: number): Promise<void> {
+    return this.#onFile(descriptor, (call, { inode }) =>
+      setInodeFlags(call, this.#machine.client, inode, flags),
+    );
   }
 
   pread(descriptor: number, length: number, offset: number): Promise<Buffer> {

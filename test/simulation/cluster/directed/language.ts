@@ -9,6 +9,7 @@
  *
  *     a: open f /x creat|excl|wronly              a program's call, which succeeds; words of test/posix/calls.py for mounts,
  *                                                 of client-calls.ts for clients; x{30000} is so many x
+ *     a: chattr /x immutable                      it has these flags from now on; fchattr f …; of a client: flags /x …
  *     a: get /x gives hello                       ... with this value; `gives` alone: with an empty one
  *     a: open f /x creat|excl|wronly fails EEXIST        also: fails (anyhow), may fail (or not)
  *     a starts: fsync f                           the call is made, and the schedule continues
