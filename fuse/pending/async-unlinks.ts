@@ -1,4 +1,5 @@
-import type { FencedName, FileSystemBackend } from '../backend.ts';
+import { contentVersionCompare } from '../../wire/content-version.ts';
+import type { ContentVersion, FencedName, FileSystemBackend } from '../backend.ts';
 import type { Place } from '../place.ts';
 import type { DirectoryOps, DirectoryParts } from './directory-ops.ts';
 
@@ -74,9 +75,16 @@ export class AsyncUnlinks {
     if (!isPlain || this.#ops.streaks.lengthOf(place.parent) < SHOWN_COUNT) return null;
     const contents = this.#ops.contents.of(inode);
     const fence = this.#parts.delegation.fenceOf(place.parent);
-    if (contents === undefined || fence === null) return null;
+    if (contents === undefined || fence === null || this.#hasChanged(inode, contents)) return null;
     const { parent, name } = place;
     return { parent, name, inode, contents, fence };
+  }
+
+  /** Whether attributes that were learned since say that the cluster would refuse the unlink: of flags, or other contents. */
+  #hasChanged(inode: number, contents: ContentVersion): boolean {
+    const last = this.#parts.cache.attributes.lastOf(inode);
+    if (last === undefined) return false;
+    return last.flags !== undefined || contentVersionCompare(last.contents, contents) > 0;
   }
 
   #removedAtCluster(parent: number): void {

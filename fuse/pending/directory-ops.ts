@@ -251,10 +251,17 @@ export class DirectoryOps {
     await this.#parts.delegation.stop();
   }
 
-  async #recalled(directories: readonly number[]): Promise<void> {
-    for (const directory of directories) this.requests.recalled(directory);
-    const scopes = directories.map((inode): FlushScope => ({ kind: 'directory', inode }));
-    await Promise.all(scopes.map((scope) => this.unlinks.flush(scope, Number.POSITIVE_INFINITY)));
+  /** @param inodes also files, of which other clients change contents or flags */
+  async #recalled(inodes: readonly number[]): Promise<void> {
+    for (const inode of inodes) {
+      this.requests.recalled(inode);
+      this.contents.written(inode);
+    }
+    const scopes = inodes.map((inode): FlushScope => ({ kind: 'directory', inode }));
+    const unlinks = inodes.map((inode) =>
+      this.unlinks.flush({ kind: 'inode', inode }, Number.POSITIVE_INFINITY),
+    );
+    await Promise.all(unlinks);
     await Promise.all(scopes.map((scope) => this.files.attempt(scope)));
   }
 }
