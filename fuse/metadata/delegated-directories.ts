@@ -278,12 +278,19 @@ export class DelegatedDirectories {
     });
   }
 
-  /** Its names are forgotten. */
+  /** Whether nothing has ended the delegation since it was requested: the answer tells the directory as it is. */
+  isRequested(directory: number): boolean {
+    return this.#requested.has(directory);
+  }
+
+  /** Its names are forgotten, also those of a request under way: the directory changes. */
   end(directory: number): void {
     this.#delegations.delete(directory);
+    this.#requested.delete(directory);
   }
 
   endAll(): void {
     this.#delegations.clear();
+    this.#requested.clear();
   }
 }

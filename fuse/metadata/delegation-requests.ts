@@ -100,7 +100,7 @@ export class DelegationRequests {
       }
       // After it was delegated: no other client changes it from then on.
       const attributes = await this.#backend.attributes(directory);
-      if (!this.#delegation.isDelegated(directory)) return;
+      if (!this.#delegation.isDelegated(directory) || !delegations.isRequested(directory)) return;
       this.#events.listed(page, requestedAt);
       this.#cache.delegated(attributes, page);
     } catch (error) {
