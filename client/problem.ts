@@ -28,15 +28,18 @@ export function problemError(
     });
   }
   const details: ErrorDetails = {
-    ...(Array.isArray(problem.unreachable)
-      ? { unreachable: problem.unreachable.filter((id): id is string => typeof id === 'string') }
-      : {}),
+    ...(Array.isArray(problem.unreachable) ? { unreachable: textsOf(problem.unreachable) } : {}),
+    ...(Array.isArray(problem.outdated) ? { outdated: textsOf(problem.outdated) } : {}),
     ...(typeof problem.primary === 'string' ? { primary: problem.primary } : {}),
     ...holderIn(problem.holder),
     ...retryAfterMs,
   };
   const detail = typeof problem.detail === 'string' && problem.detail !== '' ? problem.detail : problem.title;
   return new ServiceError(problem.code, `${what}: ${String(detail ?? problem.code)}`, details);
+}
+
+function textsOf(values: readonly unknown[]): string[] {
+  return values.filter((value): value is string => typeof value === 'string');
 }
 
 function holderIn(value: unknown): Pick<ErrorDetails, 'holder'> {

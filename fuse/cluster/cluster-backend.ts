@@ -37,6 +37,11 @@ const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
   'remove-xattr',
 ]);
 
+/** A primary of the catalog of an earlier release does not know the command; one of this release names the members that do not. */
+function isUnknown({ code, details }: ServiceError): boolean {
+  return code === 'bad-request' || details.outdated !== undefined;
+}
+
 /** @returns whether it names a snapshot, `volume@name`, of which nothing can be changed */
 export function isSnapshot(volume: string): boolean {
   return volume.includes('@');
@@ -191,8 +196,8 @@ export function clusterBackend(
         return (await command({ kind: 'set-flags', inode, set: [...flags], clear }, owning(inode)))
           .attributes;
       } catch (error) {
-        // Servers of an earlier release do not know the command. That the inode may have flags the kernel has seen to.
-        if (!(error instanceof ServiceError) || error.code !== 'bad-request') throw error;
+        // That the inode may have flags the kernel has seen to.
+        if (!(error instanceof ServiceError) || !isUnknown(error)) throw error;
         throw new ErrnoError('EOPNOTSUPP', error.message);
       }
     },

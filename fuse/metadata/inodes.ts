@@ -1,3 +1,4 @@
+import { ServiceError } from '../../base/errors.ts';
 import { nowNs } from '../../base/times.ts';
 import type { World } from '../../base/world.ts';
 import type { InodeFlag } from '../../wire/inode-flags.ts';
@@ -176,7 +177,6 @@ export class Inodes {
     const file = this.#openFile(inode);
     if (request.modified !== undefined) await file?.writes.drain();
     const changes = changesOf(this.#world, request);
-    if (this.#touchesAppendOnly(inode, request)) changes.touches = true;
     const owned = changes.uid !== undefined || changes.gid !== undefined;
     if (owned && changes.mode !== undefined && changes.mode !== withoutPrivileges(changes.mode)) {
       const { kind } = await this.attributes(inode);
@@ -188,16 +188,26 @@ export class Inodes {
     else await this.#accesses.flush({ kind: 'inode', inode });
     const { attributes: records } = this.cache;
     const begunAt = records.changing(inode);
-    const attributes = records.changed(await this.#backend.setAttributes(inode, changes), begunAt);
+    const attributes = records.changed(await this.#setAttributes(inode, changes, request), begunAt);
     this.assertNamed(attributes);
     this.#openFile(inode)?.known.changedStatus(attributes);
     return this.present(attributes);
   }
 
-  /** What is append-only takes the present as its times, and nothing else. */
-  #touchesAppendOnly(inode: number, { accessed, modified, ...others }: AttributeRequest): boolean {
-    if (accessed?.kind !== 'now' || modified?.kind !== 'now' || Object.keys(others).length > 0) return false;
-    return this.cache.attributes.lastOf(inode)?.flags?.includes('append-only') === true;
+  /** What is append-only takes the present as both times, and nothing else. Whether it is the cluster says: other clients set flags. */
+  async #setAttributes(
+    inode: number,
+    changes: AttributeChanges,
+    { accessed, modified, ...others }: AttributeRequest,
+  ): Promise<Attributes> {
+    try {
+      return await this.#backend.setAttributes(inode, changes);
+    } catch (error) {
+      const isNow = accessed?.kind === 'now' && modified?.kind === 'now';
+      const isTouch = isNow && Object.keys(others).length === 0;
+      if (!isTouch || !(error instanceof ServiceError) || error.code !== 'protected') throw error;
+      return this.#backend.setAttributes(inode, { ...changes, touches: true });
+    }
   }
 
   /** Nothing of the inode is pending. @returns what its attributes are now */
