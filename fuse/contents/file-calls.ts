@@ -135,7 +135,7 @@ export class FileCalls {
     opened.failedSync = null;
     throwFailed(opened);
     file.locks?.assertKept(handle);
-    await this.#files.clearPrivileges(file, caller);
+    await this.#files.privileges.clear(file, caller);
     this.#files.inodes.cache.attributes.written(file.inode);
     // Once they have arrived there are none any more.
     const { length } = bytes;
@@ -279,18 +279,18 @@ export class FileCalls {
           throw new ErrnoError(isQuota ? 'EDQUOT' : 'ENOSPC', `There is room for ${freeBytes} more bytes`);
         }
         if (mode === FALLOC_FL_KEEP_SIZE) return this.#touch(file, caller);
-        await this.#files.clearPrivileges(file, caller);
+        await this.#files.privileges.clear(file, caller);
         // Not by a truncate to this size: another client may have appended beyond it meanwhile.
         await file.punch(end, end, true);
         break;
       }
       case FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE:
       case FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE:
-        await this.#files.clearPrivileges(file, caller);
+        await this.#files.privileges.clear(file, caller);
         await file.punch(offset, end, false);
         break;
       case FALLOC_FL_ZERO_RANGE:
-        await this.#files.clearPrivileges(file, caller);
+        await this.#files.privileges.clear(file, caller);
         await file.punch(offset, end, true);
         break;
       default:
@@ -302,7 +302,7 @@ export class FileCalls {
 
   /** What was asked for is there, and counts as a change all the same. */
   async #touch(file: OpenFile, caller: Caller): Promise<void> {
-    await this.#files.clearPrivileges(file, caller);
+    await this.#files.privileges.clear(file, caller);
     await this.#files.inodes.change(file.inode, { modified: { kind: 'now' } });
   }
 
@@ -349,7 +349,7 @@ export class FileCalls {
     throwFailed(opened);
     source.locks?.assertKept(from);
     file.locks?.assertKept(to);
-    await this.#files.clearPrivileges(file, caller);
+    await this.#files.privileges.clear(file, caller);
     const done = await this.#copies.copy({ source, fromOffset, file, toOffset, length: wanted });
     read.hasRead = true;
     if (done > 0) this.#noteRead(read);

@@ -3,17 +3,17 @@ import { assert } from '../../base/assert.ts';
 import { allDone } from '../all-done.ts';
 import type { Answered } from '../answered.ts';
 import type { Attributes } from '../backend.ts';
-import { ErrnoError, errnoName } from '../errno.ts';
-import { Inodes, withoutPrivileges } from '../metadata/inodes.ts';
+import { ErrnoError } from '../errno.ts';
+import { Inodes } from '../metadata/inodes.ts';
 import { FLUSH_ALL, type FlushScope, type PendingKind } from '../pending/pending-ops.ts';
 import { Settles } from '../pending/settles.ts';
 import type { Caller, FileKernel } from '../transport.ts';
-import { CAPABILITY_NAME } from '../xattr-names.ts';
 import { isForWriting } from './file-handles.ts';
 import { OpenFile, type OpenFileParts } from './open-file.ts';
 import { Orphans } from './orphans.ts';
 import { PageChecks } from './page-checks.ts';
 import type { FileParts } from './parts.ts';
+import { Privileges } from './privileges.ts';
 import { Room } from './room.ts';
 import { WrittenPages } from './written-pages.ts';
 
@@ -21,6 +21,7 @@ import { WrittenPages } from './written-pages.ts';
 export class OpenFiles implements PendingKind {
   readonly inodes: Inodes;
   readonly room: Room;
+  readonly privileges: Privileges;
   readonly #parts: FileParts;
   readonly #fileParts: OpenFileParts;
   readonly #pages: WrittenPages;
@@ -28,8 +29,6 @@ export class OpenFiles implements PendingKind {
   #pageChecks: PageChecks | null = null;
   readonly #settles: Settles;
   readonly #orphans: Orphans;
-  /** Of files that have extended attributes, and no capability among them. */
-  readonly #withoutCapability = new WeakSet<Attributes>();
   /** Null before the mount is there. */
   kernel: FileKernel | null = null;
 
@@ -42,6 +41,7 @@ export class OpenFiles implements PendingKind {
     const openFile = (inode: number): OpenFile | undefined => this.#open.get(inode);
     this.inodes = new Inodes(world, backend, cache, openFile, accesses, pending);
     this.room = new Room(world, () => backend.space());
+    this.privileges = new Privileges(backend, this.inodes);
     const kernel = (): FileKernel | null => this.kernel;
     this.#fileParts = {
       ...{ ...parts, room: this.room },
@@ -83,7 +83,7 @@ export class OpenFiles implements PendingKind {
       if (!file.writes.dirty) await file.present(attributes);
       if ((writing || truncates) && attributes.policy === 'read-only') await this.#assertUnsealed(file);
       if (writing && truncates) {
-        await this.clearPrivileges(file, caller);
+        await this.privileges.clear(file, caller);
         this.inodes.cache.attributes.written(inode);
         await file.truncate(0);
       } else if (truncates) await this.truncate(inode, 0, caller, false);
@@ -189,7 +189,7 @@ export class OpenFiles implements PendingKind {
     const file = this.#opened(attributes, true);
     try {
       if (file.source.isGiving) await file.source.withdraw();
-      await this.clearPrivileges(file, caller);
+      await this.privileges.clear(file, caller);
       await file.truncate(sizeBytes);
     } finally {
       this.close(file, true);
@@ -282,29 +282,6 @@ export class OpenFiles implements PendingKind {
     file.handleCount++;
     if (writing) file.writerCount++;
     return file;
-  }
-
-  async clearPrivileges(file: OpenFile, caller: Caller): Promise<void> {
-    const { mode } = file.known.attributes;
-    const { killsPrivileges = caller.uid !== 0 } = caller;
-    await this.#removeCapability(file);
-    if (!killsPrivileges || mode === withoutPrivileges(mode)) return;
-    await this.inodes.change(file.inode, { mode: withoutPrivileges(mode) });
-  }
-
-  /** The kernel removes a capability before a write to its pages, and leaves that to the file system where a write goes past them. */
-  async #removeCapability(file: OpenFile): Promise<void> {
-    const { inode } = file;
-    const { attributes } = file.known;
-    if (attributes.xattrs === 0 || this.#withoutCapability.has(attributes)) return;
-    try {
-      await this.#parts.backend.xattr(inode, CAPABILITY_NAME);
-      await this.#parts.backend.removeXattr(inode, CAPABILITY_NAME);
-      this.inodes.cache.attributes.drop(inode);
-    } catch (error) {
-      if (errnoName(error) !== 'ENODATA') throw error;
-    }
-    this.#withoutCapability.add(attributes);
   }
 
   close(file: OpenFile, writing: boolean): void {
