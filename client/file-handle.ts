@@ -247,7 +247,7 @@ export class FileHandle {
   /**
    * All acknowledged operations survive power loss of every server when it resolves.
    *
-   * @throws ServiceError `storage`, once, where such a loss has taken some that were acknowledged to this client, through
+   * @throws ChangesLost once, where such a loss has taken some that were acknowledged to this client, through
    *   this handle or another one that may be closed
    */
   async flush(options?: CallOptions): Promise<FileState> {

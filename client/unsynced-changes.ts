@@ -12,6 +12,14 @@ import { REQUEST_WINDOW } from './request-window.ts';
 
 const FILES_MAX = 20_000;
 
+/** Changes of a file's contents that were acknowledged are gone: all its servers have lost their power before a flush. */
+export class ChangesLost extends ServiceError {
+  constructor(file: number) {
+    const why = 'changes that were acknowledged before are gone; all its servers have lost their power since';
+    super('storage', `File ${file} is flushed, but ${why}`);
+  }
+}
+
 export interface UnsyncedChange {
   /** What it made. */
   readonly contents: ContentVersion;
@@ -132,14 +140,13 @@ export class UnsyncedChanges {
     this.#files.clean(this.#file, unsynced, sent);
   }
 
-  /** @throws ServiceError `storage`, once, where changes that were acknowledged before are gone */
+  /** @throws ChangesLost once, where changes that were acknowledged before are gone */
   report(): void {
     const unsynced = this.#find();
     if (unsynced === undefined || unsynced.lost <= this.#reported) return;
     this.#reported = unsynced.lost;
     unsynced.reported = unsynced.lost;
-    const why = 'changes that were acknowledged before are gone; all its servers have lost their power since';
-    throw new ServiceError('storage', `File ${this.#file} is flushed, but ${why}`);
+    throw new ChangesLost(this.#file);
   }
 
   #changed(): UnsyncedFile {

@@ -1,3 +1,4 @@
+import { ChangesLost } from '../../client/unsynced-changes.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { Answered } from '../answered.ts';
 import type { Attributes, BackendFile, BackendLock, FileState } from '../backend.ts';
@@ -72,10 +73,8 @@ export class OpenFile {
       taken: (offset, bytes) => pages.put(offset, bytes),
       acknowledged: (state) => this.#changed(state),
       failed: (error) => {
-        pages.clear();
         room.failed(error);
-        pending.errors.set({ kind: 'file', inode }, error);
-        this.#lostDropped = this.#parts.dropPages(inode);
+        this.#lost(error);
       },
       budget: pending.budget,
       limitMs,
@@ -188,6 +187,8 @@ export class OpenFile {
     try {
       this.known.learn(await this.#bounded(this.#backend.flush(), 'A flush'));
     } catch (error) {
+      // Each descriptor of the file reports the loss, not only the one whose sync has found it.
+      if (error instanceof ChangesLost) return this.#lost(error);
       if (errnoName(error) !== 'ENOENT') throw error;
       throw new ErrnoError('EIO', `What was written before is not stored: ${messageOf(error)}`);
     }
@@ -284,6 +285,14 @@ export class OpenFile {
       const whole = Math.floor(within / PAGE_BYTES) * PAGE_BYTES;
       return whole > 0 && give(this.inode, offset, bytes.subarray(0, whole), isCurrent);
     };
+  }
+
+  /** Bytes that programs have written are gone. */
+  #lost(error: unknown): void {
+    const { inode } = this;
+    this.known.pages.clear();
+    this.#parts.pending.errors.set({ kind: 'file', inode }, error);
+    this.#lostDropped = this.#parts.dropPages(inode);
   }
 
   #changed(state: FileState): void {

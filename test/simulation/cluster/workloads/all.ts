@@ -9,6 +9,7 @@ import { namedLeases } from './named-leases.ts';
 import { names } from './names.ts';
 import { quotas } from './quotas.ts';
 import { sealedFiles } from './sealed-files.ts';
+import { sharedLogs } from './shared-logs.ts';
 import { smallFiles } from './small-files.ts';
 import { snapshots } from './snapshots.ts';
 import { syncedFiles } from './synced-files.ts';
@@ -16,7 +17,7 @@ import { volumeLives } from './volume-lives.ts';
 
 /** Programs on mounts that use them in all ways that there are. */
 export const MOUNT_WORKLOADS: readonly Workload[] = [
-  ...[appendLogs, editedFiles, fileLocks, smallFiles, syncedFiles],
+  ...[appendLogs, editedFiles, fileLocks, sharedLogs, smallFiles, syncedFiles],
 ];
 
 export const BASIC_WORKLOADS: readonly Workload[] = [files, names, moves, sealedFiles];
