@@ -1,8 +1,6 @@
 import { readFileSync } from 'node:fs';
-import type { Socket } from 'node:net';
 import { CLIENT_VARIABLES } from '../base/environment.ts';
 import { ServiceError } from '../base/errors.ts';
-import type { World } from '../base/world.ts';
 import { isSystemError, systemReason } from './failure.ts';
 import { isLoopback } from './loopback.ts';
 import { RevokedServers } from './revoked-servers.ts';
@@ -46,8 +44,9 @@ export class Access {
   static readonly NONE = new Access({});
   /** Makes the way to the server of a base URL; null where that is sockets. A simulation has another one. */
   readonly connect: ((url: string) => ServerChannel) | null;
+  /** Null where no list of them is given. */
+  readonly revoked: RevokedServers | null;
   readonly #files: AccessFiles;
-  readonly #revoked: RevokedServers | null;
   #read: Read;
   #refreshedMs = Number.NEGATIVE_INFINITY;
 
@@ -56,22 +55,12 @@ export class Access {
     this.connect = connect;
     this.#files = files;
     this.#read = readFiles(files);
-    this.#revoked = files.revoked === undefined ? null : new RevokedServers(files.revoked);
+    this.revoked = files.revoked === undefined ? null : new RevokedServers(files.revoked);
   }
 
   get tls(): TlsOptions {
     const { tls } = this.#read;
-    return this.#revoked === null ? tls : { ...tls, checkServerIdentity: this.#revoked.check };
-  }
-
-  /** Reads the list of certificates that are not trusted again and again, by the timers of `world`. */
-  watch(world: World): void {
-    this.#revoked?.watch(world);
-  }
-
-  /** The connection, which was made with `tls`, ends when its server is not to be believed any more. */
-  attend(socket: Socket): void {
-    this.#revoked?.attend(socket);
+    return this.revoked === null ? tls : { ...tls, checkServerIdentity: this.revoked.check };
   }
 
   /** Whether it says who this is: only then servers may ask for more. */

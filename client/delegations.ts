@@ -23,6 +23,7 @@ export function fencedBy(fences: readonly Fence[]): CacheOwner {
 }
 
 type OwnedCommand = Pick<CommandOptions, 'cache' | 'unknown'>;
+export type DelegationEvents = Required<Pick<SessionEvents, 'recalled' | 'ended' | 'flushed'>>;
 
 /** A session whose delegations were not used for so long is left, in milliseconds: no change has to recall them. */
 const IDLE_MS = 5_000;
@@ -37,6 +38,11 @@ const RECALLED_MAX = 10_000;
 export class Delegations {
   readonly #client: ClusterClient;
   readonly #session: CacheSession;
+  #events: DelegationEvents = {
+    recalled: () => Promise.resolve(),
+    ended: () => undefined,
+    flushed: () => Promise.resolve(),
+  };
   /** Generations of the delegations, by inode. */
   readonly #generations = new Map<number, number>();
   /** A delegation that was requested before a recall of its directory is void. */
@@ -44,10 +50,12 @@ export class Delegations {
   /** Recalled and not returned yet: own changes of them until then reach the cluster first, and recall nothing from this client. */
   readonly #returning = new Counts<number>();
 
-  constructor(client: ClusterClient, events: SessionEvents) {
+  /** @param failed is told why nothing can be delegated at the moment */
+  constructor(client: ClusterClient, failed: SessionEvents['failed']) {
     this.#client = client;
     const own: SessionEvents = {
-      ...events,
+      failed,
+      flushed: () => this.#events.flushed(),
       recalled: async (inodes) => {
         for (const inode of inodes) {
           this.#generations.delete(inode);
@@ -55,7 +63,7 @@ export class Delegations {
           this.#returning.more(inode);
         }
         try {
-          await events.recalled(inodes);
+          await this.#events.recalled(inodes);
         } finally {
           for (const inode of inodes) this.#returning.fewer(inode);
         }
@@ -63,12 +71,12 @@ export class Delegations {
       ended: () => {
         this.#recalls.changedAll();
         this.#generations.clear();
-        events.ended();
+        this.#events.ended();
       },
     };
     this.#session =
       client instanceof RememberingClient
-        ? client.share({ ...own, isDelegated: (directory) => this.has(directory) })
+        ? client.share({ ...own, isDelegated: (directory) => this.isDelegated(directory) })
         : new CacheSession({
             ...own,
             ...{ world: client.world, client: drawClientNumber(client.world), idleMs: IDLE_MS },
@@ -82,17 +90,18 @@ export class Delegations {
   }
 
   /** Whether no other client changes the directory's names, at this moment and until a recall. */
-  has(directory: number): boolean {
-    return this.leftMs(directory) > 0;
+  isDelegated(directory: number): boolean {
+    return this.delegatedMs(directory) > 0;
   }
 
   /** For how long that is certain without a recall, in milliseconds. */
-  leftMs(directory: number): number {
+  delegatedMs(directory: number): number {
     return this.#generations.has(directory) ? this.#session.leftMs : 0;
   }
 
   /** Begins a session, so that there is one when directories are asked for. */
-  start(): void {
+  listen(events: DelegationEvents): void {
+    this.#events = events;
     this.#session.start();
   }
 
@@ -106,7 +115,7 @@ export class Delegations {
    *
    * @returns null where it is not delegated, for one because there is no session yet
    */
-  async ask(directory: number, countMax: number): Promise<QueryResults['list'] | null> {
+  async delegate(directory: number, countMax: number): Promise<QueryResults['list'] | null> {
     this.use();
     const { session } = this.#session;
     if (session === null) return null;
@@ -167,7 +176,7 @@ export class Delegations {
   }
 
   /** Returns all delegations; a session that they share is closed by its client. */
-  async close(): Promise<void> {
+  async stop(): Promise<void> {
     if (!(this.#client instanceof RememberingClient)) await this.#session.close();
   }
 }

@@ -18,7 +18,7 @@ export class Traffic {
    */
   constructor(world: World, connectTimeoutMs: number, access: Access = Access.NONE) {
     this.#access = access;
-    access.watch(world);
+    access.revoked?.watch(world);
     this.connector = (options, callback) => {
       const beganMs = world.nowMs();
       // Nothing is resumed: a session would outlive the certificate by which it began.
@@ -54,7 +54,7 @@ export class Traffic {
   add(socket: Socket, tookMs: number): void {
     this.#connectMs = Math.min(tookMs, this.#connectMs ?? tookMs);
     this.#bytesSeen.set(socket, socket.bytesRead);
-    this.#access.attend(socket);
+    this.#access.revoked?.attend(socket);
     socket.once('close', () => this.#bytesSeen.delete(socket));
   }
 }

@@ -1,4 +1,4 @@
-import type { Fence } from '../client/delegations.ts';
+import type { DelegationEvents, Fence } from '../client/delegations.ts';
 import type { ReservedNumbers } from '../wire/birth-numbers.ts';
 import type { Birth } from '../wire/births.ts';
 import type {
@@ -355,11 +355,7 @@ export type UnlinkOutcome =
  */
 export interface DelegationBackend {
   /** Called before the first request. @see SessionEvents */
-  listen(events: {
-    recalled(directories: readonly number[]): Promise<void>;
-    ended(): void;
-    flushed(): Promise<void>;
-  }): void;
+  listen(events: DelegationEvents): void;
   /** Whether no other client changes the directory's names at this moment, nor until `recalled` has resolved. */
   isDelegated(directory: number): boolean;
   /** For how long it certainly is without a recall, in milliseconds; 0 if it is not. */

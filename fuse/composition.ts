@@ -93,7 +93,7 @@ export async function mountCluster(
     mode.kind !== 'strict' && !settings.readOnly
       ? new ClusterDelegations(client, volume, failed, users)
       : null;
-  const plain = clusterBackend(client, volume, path, delegated?.delegations, users);
+  const plain = clusterBackend(client, volume, path, delegated, users);
   // Facts are of what is there now.
   const whole = isSnapshot(volume) ? plain : withFacts(plain, clusterFacts(client, volume), settings.facts);
   const ttlMs = mode.kind === 'ttl' ? mode.ageMs : 0;

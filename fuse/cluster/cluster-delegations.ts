@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import type { ClusterClient } from '../../client/cluster-client.ts';
-import { Delegations, type Fence, fencedBy } from '../../client/delegations.ts';
+import { Delegations, fencedBy } from '../../client/delegations.ts';
 import type { UnlinkedFile } from '../../wire/catalog-api.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type {
@@ -8,13 +8,10 @@ import type {
   DelegationBackend,
   FencedName,
   InodeNumbers,
-  ListedPage,
   NewFile,
   UnlinkOutcome,
 } from '../backend.ts';
 import { NAMELESS_USERS, type Users } from './users.ts';
-
-type Events = Parameters<DelegationBackend['listen']>[0];
 
 /** A removal is sent again after so long, in milliseconds, however long the cluster has been silent. */
 const ATTEMPT_MS_MAX = 10_000;
@@ -22,16 +19,10 @@ const ATTEMPT_MS_MAX = 10_000;
 const UNLINK_PASSES_MAX = 8;
 
 /** New files and delegated directories of a real cluster, through the client library. */
-export class ClusterDelegations implements DelegationBackend {
-  readonly delegations: Delegations;
+export class ClusterDelegations extends Delegations implements DelegationBackend {
   readonly #client: ClusterClient;
   readonly #volume: string;
   readonly #users: Users;
-  #events: Events = {
-    recalled: () => Promise.resolve(),
-    ended: () => undefined,
-    flushed: () => Promise.resolve(),
-  };
 
   /** @param failed is told why nothing can be delegated at the moment */
   constructor(
@@ -40,36 +31,10 @@ export class ClusterDelegations implements DelegationBackend {
     failed: (error: unknown) => void,
     users: Users = NAMELESS_USERS,
   ) {
+    super(client, failed);
     this.#client = client;
     this.#volume = volume;
     this.#users = users;
-    this.delegations = new Delegations(client, {
-      recalled: (directories) => this.#events.recalled(directories),
-      ended: () => this.#events.ended(),
-      flushed: () => this.#events.flushed(),
-      failed,
-    });
-  }
-
-  listen(events: Events): void {
-    this.#events = events;
-    this.delegations.start();
-  }
-
-  isDelegated(directory: number): boolean {
-    return this.delegations.has(directory);
-  }
-
-  delegatedMs(directory: number): number {
-    return this.delegations.leftMs(directory);
-  }
-
-  use(): void {
-    this.delegations.use();
-  }
-
-  delegate(directory: number, countMax: number): Promise<ListedPage | null> {
-    return this.delegations.ask(directory, countMax);
   }
 
   async reserve(count: number): Promise<InodeNumbers> {
@@ -82,7 +47,7 @@ export class ClusterDelegations implements DelegationBackend {
   }
 
   async createWithContents(server: string, files: readonly NewFile[]): Promise<readonly CreateOutcome[]> {
-    const owner = this.delegations.asOwner(files.map(({ parent }) => parent));
+    const owner = this.asOwner(files.map(({ parent }) => parent));
     const outcomes = await this.#client.bear(server, files, owner);
     return outcomes.map((outcome): CreateOutcome => {
       if (outcome.kind === 'unborn') return { kind: 'not-created' };
@@ -100,13 +65,9 @@ export class ClusterDelegations implements DelegationBackend {
     const times = whose === 'own' ? { times: { accessedNs, modifiedNs, changedNs } } : {};
     const node = { place: { parent, name }, mode, uid, gid, exclusive: true } as const;
     const command = { kind: 'create-file', ...node, reserved, ...times } as const;
-    const made = await this.#client.command(command, this.delegations.asOwner([parent]));
+    const made = await this.#client.command(command, this.asOwner([parent]));
     const { attributes, created, atNs = null } = made;
     return { attributes, created, namedNs: atNs };
-  }
-
-  fenceOf(directory: number): Fence | null {
-    return this.delegations.fenceOf(directory);
   }
 
   async unlink(
@@ -164,10 +125,6 @@ export class ClusterDelegations implements DelegationBackend {
     const cache = fencedBy(names.map(({ fence }) => fence));
     const { files, atNs = null } = await this.#client.command(command, { cache, ...limits });
     return { files, atNs };
-  }
-
-  stop(): Promise<void> {
-    return this.delegations.close();
   }
 }
 

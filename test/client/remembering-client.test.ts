@@ -91,18 +91,20 @@ async function started(t: TestContext) {
   const accessed: number[] = [];
   const told: number[][] = [];
   const said: unknown[] = [];
-  const delegations = new Delegations(client, {
+  const delegations = new Delegations(client, (error) => assert.fail(String(error)));
+  delegations.listen({
     recalled: async (directories) => {
       told.push([...directories]);
       said.push(delegations.asOwner(directories).cache);
     },
-    ...{ ended: () => undefined, failed: (error: unknown) => assert.fail(String(error)) },
+    ended: () => undefined,
+    flushed: async () => undefined,
   });
   t.after(async () => {
     await client.close();
     await cluster.stop();
   });
-  await until('it is delegated', async () => (await delegations.ask(DIRECTORY, 10)) !== null);
+  await until('it is delegated', async () => (await delegations.delegate(DIRECTORY, 10)) !== null);
   const lookup = () => client.query({ kind: 'lookup', parent: DIRECTORY, name: 'new' });
   return {
     client,
@@ -141,7 +143,7 @@ test('a client whose command has an unknown outcome uses nothing any more that i
   const place = { parent: DIRECTORY, name: 'other' };
   const command = { kind: 'unlink', place, by: 'silence' } as const;
   await assert.rejects(client.command(command, { ...owner, timeoutMs: 500 }), { code: 'unknown' });
-  assert.equal(delegations.has(DIRECTORY), false);
+  assert.equal(delegations.isDelegated(DIRECTORY), false);
   await until('another session is used', async () => polled.includes(SESSION + 1));
   const before = asked.length;
   await assert.rejects(lookup(), { code: 'not-found' });
@@ -150,10 +152,10 @@ test('a client whose command has an unknown outcome uses nothing any more that i
 
 test('what is called back is delegated no more, and is told to whom it was', async (t) => {
   const { delegations, recalls, acked, told } = await started(t);
-  assert.ok(delegations.has(DIRECTORY));
+  assert.ok(delegations.isDelegated(DIRECTORY));
   recalls.push(DIRECTORY);
   await until('that is acknowledged', async () => acked.at(-1) === 1);
-  assert.deepEqual([told, delegations.has(DIRECTORY)], [[[DIRECTORY]], false]);
+  assert.deepEqual([told, delegations.isDelegated(DIRECTORY)], [[[DIRECTORY]], false]);
 });
 
 test('what brings a directory that is called back to the cluster waits for nobody who calls it back', async (t) => {
