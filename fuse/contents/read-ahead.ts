@@ -200,7 +200,6 @@ export class ReadAhead {
   #block(source: ReadSource, index: number, inSequence: boolean): Block {
     const key = blockKey(source, index);
     const present = this.#blocks.get(key);
-    this.#blocks.delete(key);
     if (present !== undefined && present.expiresMs > this.#world.nowMs()) {
       this.#blocks.set(key, present);
       return present;

@@ -1,4 +1,5 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
+import { RecentMap } from '../../base/recent-map.ts';
 import { UPTAKE_MS_MAX } from './in-flight.ts';
 
 interface Cached {
@@ -19,8 +20,7 @@ interface Cached {
 export class CachedContents<Key> {
   readonly #nowMs: () => number;
   readonly #looksUp: boolean;
-  /** The latest last. */
-  readonly #cached = new Map<Key, Cached>();
+  readonly #cached = new RecentMap<Key, Cached>();
   /** Contents at the last open: the kernel's pages may be of these. */
   readonly #opened: BoundedMap<Key, string>;
 
@@ -43,10 +43,7 @@ export class CachedContents<Key> {
    */
   answered(key: Key, version: string, forMs: number, caller: number): void {
     const nowMs = this.#nowMs();
-    for (const [oldest, cached] of this.#cached) {
-      if (endMs(cached) >= nowMs) break;
-      this.#cached.delete(oldest);
-    }
+    this.#cached.takeWhile((cached) => endMs(cached) < nowMs);
     const before = this.#cached.get(key);
     const isSame = before?.version === version;
     const isOwn = caller !== 0 && (before === undefined || before.caller === caller);
@@ -57,8 +54,8 @@ export class CachedContents<Key> {
       untilMs: Math.max(forMs > 0 ? nowMs + forMs + UPTAKE_MS_MAX : 0, isSame ? before.untilMs : 0),
       othersUntilMs: Math.max(before?.othersUntilMs ?? 0, othersMs),
     };
-    this.#cached.delete(key);
     if (endMs(cached) > nowMs) this.#cached.set(key, cached);
+    else this.#cached.delete(key);
   }
 
   /** Whether the kernel may have cached attributes of other contents than these. */

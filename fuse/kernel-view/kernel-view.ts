@@ -1,3 +1,4 @@
+import { RecentMap } from '../../base/recent-map.ts';
 import type { World } from '../../base/world.ts';
 import { type Answered, contentsName, type KernelCache } from '../answered.ts';
 import type { Place } from '../place.ts';
@@ -244,7 +245,7 @@ export class PathView {
   readonly #cachedMs: number;
   readonly #contents: CachedContents<string>;
   /** Which path each thread has to look up once more, and until when its next open can be the repetition. */
-  readonly #refused = new Map<number, { readonly path: string; readonly untilMs: number }>();
+  readonly #refused = new RecentMap<number, { readonly path: string; readonly untilMs: number }>();
 
   /** @param cachedMs how long the kernel caches attributes */
   constructor(world: World, cachedMs: number) {
@@ -273,11 +274,7 @@ export class PathView {
     if (caller !== 0) this.#refused.delete(caller);
     if (!this.#contents.mayDiffer(path, version)) return false;
     if (refused?.path === path && refused.untilMs >= nowMs) return false;
-    for (const [oldest, { untilMs }] of this.#refused) {
-      if (untilMs >= nowMs) break;
-      this.#refused.delete(oldest);
-    }
-    this.#refused.delete(caller);
+    this.#refused.takeWhile(({ untilMs }) => untilMs < nowMs);
     this.#refused.set(caller, { path, untilMs: nowMs + this.#cachedMs });
     return true;
   }

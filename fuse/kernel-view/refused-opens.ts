@@ -1,3 +1,4 @@
+import { RecentMap } from '../../base/recent-map.ts';
 import type { World } from '../../base/world.ts';
 import type { Attributes } from '../backend.ts';
 import { type Place, placeKey } from '../place.ts';
@@ -27,7 +28,7 @@ interface Refused {
 export class RefusedOpens {
   readonly #world: World;
   /** By thread; 0 for all threads of other containers, which have no number here. */
-  readonly #refused = new Map<number, Refused>();
+  readonly #refused = new RecentMap<number, Refused>();
 
   constructor(world: World) {
     this.#world = world;
@@ -39,11 +40,7 @@ export class RefusedOpens {
    */
   refuse(thread: number, inode: number, keys: readonly string[], isLink = false): void {
     const nowMs = this.#world.nowMs();
-    for (const [oldest, { atMs }] of this.#refused) {
-      if (nowMs - atMs <= STEP_MS_MAX) break;
-      this.#refused.delete(oldest);
-    }
-    this.#refused.delete(thread);
+    this.#refused.takeWhile(({ atMs }) => nowMs - atMs > STEP_MS_MAX);
     this.#refused.set(thread, {
       ...{ inode, keys: new Set(keys), isLink, atMs: nowMs },
       ...{ state: 'begun', isBehindLink: false, found: 0, foundAt: '' },
