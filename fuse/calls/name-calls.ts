@@ -87,7 +87,7 @@ export class NameCalls {
     const created = await backend.createUnnamed(mode & 0o7777, owner);
     const attributes = inodes.cache.attributes.learn(created, requestedAt);
     const opened = await this.#files.created(attributes, flags);
-    files.createdUnnamed(attributes.inode);
+    files.orphans.addUnnamed(attributes.inode);
     return { ...opened, attributes };
   }
 
@@ -135,10 +135,12 @@ export class NameCalls {
     // Nothing else can be missing than the inode, or the directory.
     const attributes = await staleIfGone(
       this.#changes.link(inode, { parent, name }, () =>
-        files.isUnnamed(inode) ? backend.nameFile(inode, parent, name) : backend.link(inode, parent, name),
+        files.orphans.isUnnamed(inode)
+          ? backend.nameFile(inode, parent, name)
+          : backend.link(inode, parent, name),
       ),
     );
-    files.linked(inode);
+    files.orphans.delete(inode);
     return inodes.present(attributes);
   }
 

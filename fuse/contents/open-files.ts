@@ -22,13 +22,13 @@ export class OpenFiles implements PendingKind {
   readonly inodes: Inodes;
   readonly room: Room;
   readonly privileges: Privileges;
+  readonly orphans: Orphans;
   readonly #parts: FileParts;
   readonly #fileParts: OpenFileParts;
   readonly #pages: WrittenPages;
   readonly #open = new Map<number, OpenFile>();
   #pageChecks: PageChecks | null = null;
   readonly #settles: Settles;
-  readonly #orphans: Orphans;
   /** Null before the mount is there. */
   kernel: FileKernel | null = null;
 
@@ -50,7 +50,7 @@ export class OpenFiles implements PendingKind {
       },
       dropPages: (inode) => this.#dropLost(inode),
     };
-    this.#orphans = new Orphans(world, backend, () => this.#open.keys(), log);
+    this.orphans = new Orphans(world, backend, () => this.#open.keys(), log);
   }
 
   /** From now on the kernel can be told what it has to forget. */
@@ -76,7 +76,7 @@ export class OpenFiles implements PendingKind {
     if (writing || truncates) assertMayChange(attributes, flags);
     const file = this.#opened(attributes, writing);
     // It has lost its name elsewhere since it was looked up.
-    if (attributes.links === 0) this.#orphans.add(inode);
+    if (attributes.links === 0) this.orphans.add(inode);
     try {
       if (writing && file.source.isGiving) await file.source.withdraw();
       // Bytes under way are another handle's: an open does not wait for them, a read does.
@@ -105,7 +105,7 @@ export class OpenFiles implements PendingKind {
    * this answer it looks the name up once more. A file that lost its name here has none that the kernel keeps.
    */
   #assertMeant({ inode, links }: Attributes, thread: number, isOnceMore: boolean): void {
-    if (links > 0 || isOnceMore || this.#orphans.has(inode)) return;
+    if (links > 0 || isOnceMore || this.orphans.has(inode)) return;
     const { cache } = this.inodes;
     const { refusedOpens } = cache.kernel;
     if (this.#open.has(inode) && !cache.isNameCached(inode)) return;
@@ -150,22 +150,7 @@ export class OpenFiles implements PendingKind {
 
   /** The file has no name any more; if it is open here it lives until it is closed. */
   unlinked(inode: number): void {
-    if (this.#open.has(inode)) this.#orphans.add(inode);
-  }
-
-  /** The open file was created without a name. */
-  createdUnnamed(inode: number): void {
-    this.#orphans.addUnnamed(inode);
-  }
-
-  /** Whether the file was created without a name, and has had none. */
-  isUnnamed(inode: number): boolean {
-    return this.#orphans.isUnnamed(inode);
-  }
-
-  /** The file has a name. */
-  linked(inode: number): void {
-    this.#orphans.delete(inode);
+    if (this.#open.has(inode)) this.orphans.add(inode);
   }
 
   openFile(inode: number): OpenFile | undefined {
@@ -255,7 +240,7 @@ export class OpenFiles implements PendingKind {
 
   /** When the mount is gone: everything written arrives, and the catalog hears of it. */
   async stop(): Promise<void> {
-    this.#orphans.stop();
+    this.orphans.stop();
     this.#pageChecks?.stop();
     // A failure is returned to the programs that have the file open.
     await this.flush(FLUSH_ALL).catch(() => undefined);
@@ -287,7 +272,7 @@ export class OpenFiles implements PendingKind {
   close(file: OpenFile, writing: boolean): void {
     file.handleCount--;
     if (writing) file.writerCount--;
-    if (file.writerCount === 0 && file.unsettled && !this.#orphans.has(file.inode)) this.#settle(file);
+    if (file.writerCount === 0 && file.unsettled && !this.orphans.has(file.inode)) this.#settle(file);
     if (file.handleCount > 0) return;
     assert(!file.source.isGiving, 'The next open knows nothing of pages on their way');
     // As long as it was open, this mount knew better than what was asked for before its bytes had arrived.
@@ -298,8 +283,8 @@ export class OpenFiles implements PendingKind {
     });
     file.closed();
     this.#open.delete(file.inode);
-    if (this.#orphans.has(file.inode)) this.#parts.accesses.forget(file.inode);
-    this.#orphans.delete(file.inode);
+    if (this.orphans.has(file.inode)) this.#parts.accesses.forget(file.inode);
+    this.orphans.delete(file.inode);
   }
 
   #settle(file: OpenFile): void {

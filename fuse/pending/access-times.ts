@@ -4,7 +4,6 @@ import { ServiceError } from '../../base/errors.ts';
 import { isLater, nowNs } from '../../base/times.ts';
 import type { Timer, World } from '../../base/world.ts';
 import { ACCESSES_MAX } from '../../wire/request-limits.ts';
-import type { Answered } from '../answered.ts';
 import type { Attributes, FileSystemBackend, NotedAccess } from '../backend.ts';
 import { withDeadline } from '../deadline.ts';
 import type { Log } from '../transport.ts';
@@ -98,7 +97,7 @@ export class AccessTimes implements PendingKind {
     const { inode, changedNs, kind } = attributes;
     const isKept = this.#rule.times !== 'noatime' && (kind !== 'directory' || this.#rule.directories);
     if (!isKept || this.#isStopped || this.isPaused) return false;
-    const { accessedNs } = this.#apparent(attributes);
+    const { accessedNs } = this.shown(attributes);
     const readNs = nowNs(this.#world);
     if (!this.#isWanted(accessedNs, attributes, readNs)) return false;
     if (this.#world.nowMs() < this.#offUntilMs) return false;
@@ -112,11 +111,6 @@ export class AccessTimes implements PendingKind {
     this.#noted.set(inode, { accessedNs: String(atNs), seen: { accessedNs: heardNs, changedNs } });
     this.#schedule();
     return true;
-  }
-
-  /** @returns attributes with the access time of reads here */
-  shown(attributes: Answered): Answered {
-    return this.#apparent(attributes);
   }
 
   /** It is gone, and nobody looks at it any more. */
@@ -241,7 +235,8 @@ export class AccessTimes implements PendingKind {
     return readNs - BigInt(accessedNs) >= DAY_NS;
   }
 
-  #apparent<Known extends Attributes>(attributes: Known): Known {
+  /** @returns attributes with the access time of reads here */
+  shown<Known extends Attributes>(attributes: Known): Known {
     if (this.#noted.size + this.#sending.size + this.#told.size === 0) return attributes;
     const { inode } = attributes;
     const note = this.#noted.get(inode) ?? this.#sending.get(inode);

@@ -109,11 +109,6 @@ export class WriteBehind {
     }
   }
 
-  /** What was written and has not been sent is dropped, and the error is reported as that of a write. */
-  abandon(error: unknown): void {
-    this.#fail(error);
-  }
-
   /** Resolves when all that was written before is acknowledged or given up. */
   async drain(): Promise<void> {
     this.#seal();
@@ -237,7 +232,7 @@ export class WriteBehind {
       // Only then: what fails may still be on its way.
       for (const part of parts) giveBack(part);
     } catch (error) {
-      this.#fail(error);
+      this.abandon(error);
     }
     this.#window.answered(bytes, world.nowMs() - sentMs);
     this.#inFlightCount--;
@@ -257,8 +252,11 @@ export class WriteBehind {
     );
   }
 
-  /** After a failure the rest would fail too, each after its own time limit: it is given up now. */
-  #fail(error: unknown): void {
+  /**
+   * What was written and has not been sent is dropped, and the error is reported as that of a write. After a failure the rest would fail too,
+   * each after its own time limit.
+   */
+  abandon(error: unknown): void {
     this.#failure = { error: error ?? new ErrnoError('EIO', 'A write failed') };
     this.#options.failed(this.#failure.error);
     this.#timer?.cancel();
