@@ -336,7 +336,7 @@ function isRevokedServer(error: unknown): boolean {
 }
 
 test('a client is out when its certificate ends, and not at its next connection', async () => {
-  const shown = pem(await cluster.authority.client('brief', 'read', null, 2_000));
+  const shown = pem(await cluster.authority.client('brief', 'read', null, 6_000));
   const socket = connect({
     port: cluster.ports.get('s1') as number,
     host: '127.0.0.1',
