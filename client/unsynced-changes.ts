@@ -11,6 +11,8 @@ import {
 import { REQUEST_WINDOW } from './request-window.ts';
 
 const FILES_MAX = 20_000;
+/** Of one file. As many more may be acknowledged while they are flushed, in as many further epochs. */
+const CHANGES_MAX = UNSYNCED_REQUESTS_MAX / 2;
 
 /** Changes of a file's contents that were acknowledged are gone: all its servers have lost their power before a flush. */
 export class ChangesLost extends ServiceError {
@@ -28,7 +30,7 @@ export interface UnsyncedChange {
 }
 
 interface UnsyncedFile {
-  /** The last one of each epoch: whoever has it has the others of that epoch. Oldest epoch first. */
+  /** The last one of each epoch: contents that include it include the others of that epoch. Oldest epoch first. */
   changes: readonly UnsyncedChange[];
   /** Number of the last loss of this file; 0: none. */
   lost: number;
@@ -113,7 +115,7 @@ export class UnsyncedChanges {
    * `SESSION_WINDOW` numbers, of which half may be under way.
    */
   isFull(session: number, number: number): boolean {
-    return this.changes.length >= UNSYNCED_REQUESTS_MAX || number - this.lowestOf(session) >= REQUEST_WINDOW;
+    return this.changes.length >= CHANGES_MAX || number - this.lowestOf(session) >= REQUEST_WINDOW;
   }
 
   /** @param sent `changes` when the change was sent */
