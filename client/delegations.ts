@@ -50,7 +50,7 @@ export class Delegations {
   /** Recalled and not returned yet: own changes of them until then reach the cluster first, and recall nothing from this client. */
   readonly #returning = new Counts<number>();
 
-  /** @param failed is told why nothing can be delegated at the moment */
+  /** @param failed is called with the reason why nothing can be delegated at the moment */
   constructor(client: ClusterClient, failed: SessionEvents['failed']) {
     this.#client = client;
     const own: SessionEvents = {

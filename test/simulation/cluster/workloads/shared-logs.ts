@@ -9,13 +9,13 @@ const USES_MAX = 12;
 const STEPS_MAX = 8;
 const THINK_MS_MAX = 150;
 const LOG_BYTES_MAX = 1 << 20;
-/** A log that nobody has synced may be lost with its name. */
+/** A log that no program has synced may be lost with its name. */
 const GONE = ['ENOENT', 'ESTALE', 'not-found'];
 
 interface SharedLog {
   readonly volume: string;
   readonly path: string;
-  /** Lines of which a sync has said that they survive, and who was told so. */
+  /** Lines that a sync has covered, each with the name of the program that synced it. */
   readonly synced: Map<string, string>;
 }
 
@@ -95,7 +95,7 @@ async function openByMount({ process }: MountProgram, { path }: SharedLog): Prom
 
 /**
  * Logs to which programs of all clients and mounts append, each through descriptors that it keeps open: a line that a sync has covered is
- * there in the end, whoever else has written to the log and however often all servers have lost their power.
+ * there in the end, whatever other programs have written to the log and however often all servers have lost their power.
  */
 export const sharedLogs: Workload = {
   name: 'shared-logs',
