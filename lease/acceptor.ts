@@ -27,21 +27,15 @@ export type AcceptorReply =
   | RefusedMessage
   | WrongViewMessage;
 
-/** Number of the view in which a cell begins. */
 const FIRST_VIEW = 1;
 
-/**
- * The half of a cell that votes: its register and the newest view it was asked by. Before the register
- * has its say, an acceptor refuses what is of another view, of another time, or cannot be right.
- * [Flease] Alg. 1, [PaxosLease] §4.
- */
+/** The voting half of a cell: its register, and the newest view that requests had. [Flease] Alg. 1, [PaxosLease] §4. */
 export class Acceptor {
   readonly #rules: LeaseRules;
   readonly #table: CellTable;
   /**
-   * Newest view that a peer asked by, where it is newer than the one this server opened the cell with. For as long
-   * as what was decided by it may run: whoever really goes by it asks again, and who is gone for good with a view
-   * that nobody else has would block the cell.
+   * A request's view that is newer than this server's own. Kept as long as a lease decided by it can run: a peer that
+   * uses it asks again, and a view that only a failed peer had must not block the cell.
    */
   readonly #newerViews = new Map<number, { readonly view: number; readonly untilMs: number }>();
   readonly #heardViewMs: number;
@@ -52,7 +46,6 @@ export class Acceptor {
     this.#heardViewMs = leaseMs + 2 * clockSkewMaxMs;
   }
 
-  /** READ, WRITE, or a query. @returns the answer */
   accept(
     row: number,
     message: ReadMessage | WriteMessage | QueryMessage,
@@ -83,13 +76,13 @@ export class Acceptor {
       : this.#write(row, register, message, nowMs);
   }
 
-  /** A decided lease: a WRITE that wants no answer. @returns whether it is of this view and of this time */
+  /** Takes in a decided lease, like a WRITE without an answer. @returns false if its view or its time is wrong */
   learn(row: number, message: LearnMessage, nowMs: number): boolean {
     const { ballot, lease } = message;
     const rules = this.#rules;
     if (message.view < this.#viewSeen(row, nowMs)) return false;
     if (rules.ballotRefusal(ballot, nowMs) !== null || rules.isTooLong(lease, nowMs)) return false;
-    // Where nobody else can tell when a lease ends, only its own WRITE may set that.
+    // In PaxosLease only the holder's own WRITE may set an end: other servers cannot tell when the lease ends.
     if (rules.helps) this.#replace(row, (register) => registerWrite(register, ballot, lease)[0]);
     return true;
   }
@@ -98,7 +91,7 @@ export class Acceptor {
     this.#replace(row, (register) => registerRelease(register, uid));
   }
 
-  /** This server goes by a view of its own from now on; a newer one that it was asked by stays the newest. */
+  /** Sets the cell's view and members; a newer view of a request stays the newest. */
   regroup(
     row: number,
     view: number,
@@ -111,7 +104,6 @@ export class Acceptor {
     return this.#table.group(row);
   }
 
-  /** Drops what is remembered beside the row, which is about to be removed. */
   forget(row: number): void {
     this.#newerViews.delete(row);
   }
@@ -123,7 +115,6 @@ export class Acceptor {
     return this.#tell(register, { cell, view, ballot }, nowMs);
   }
 
-  /** What was written last. */
   #tell(
     { writeBallot: written, lease }: Register,
     { cell, view, ballot }: Pick<QueryMessage, 'cell' | 'view' | 'ballot'>,
@@ -160,7 +151,7 @@ export class Acceptor {
     return this.#newerViews.size > 0 && this.#newerViews.get(row)?.view === view;
   }
 
-  /** Nearly all cells are in their first view for ever: that is kept in the row. */
+  /** Nearly all cells stay in their first view, so that one is stored in the row. */
   #seeView(row: number, view: number, nowMs: number): void {
     const isStranger = this.#table.group(row).voters.length === 0;
     if (isStranger && view === FIRST_VIEW) this.#table.setGroup(row, view, NO_MEMBERS, undefined);

@@ -2,22 +2,19 @@ import type { CellId, Incarnation, ServerId } from '../base/ids.ts';
 import type { KnownView } from './group.ts';
 import type { LeaseEnvelope, LeaseMessage } from './messages.ts';
 
-/** Largest note that travels with a claim, in UTF-16 code units. */
+/** Largest note of a claim, in UTF-16 code units. */
 export const CLAIM_NOTE_MAX = 8192;
 
-/**
- * What one client asks of a cell that belongs to clients, not to files. `session` is a number below 2^53 that the
- * client has drawn at random for this acquisition: whoever knows it is the holder.
- */
+/** A client's request to a cell. `session` is the holder's secret: drawn at random per acquisition, below 2^53. */
 export type LeaseOrder =
   | {
       readonly kind: 'acquire';
       readonly session: number;
-      /** Length wanted, in milliseconds: more than 0, at most `leaseMs`. */
+      /** Requested length in milliseconds: more than 0, at most `leaseMs`. */
       readonly spanMs: number;
       readonly note: string;
     }
-  /** `note` null leaves the note as it is. */
+  /** A null `note` leaves the note unchanged. */
   | {
       readonly kind: 'refresh';
       readonly session: number;
@@ -27,110 +24,89 @@ export type LeaseOrder =
   | { readonly kind: 'release'; readonly session: number }
   | { readonly kind: 'look' };
 
-/** A client's lease as a majority had it at one moment. */
 export interface ClaimedLease {
   readonly session: number;
-  /** Fencing token: larger for every later holder of the cell, the same for all refreshes of one holder. Below 2^53. */
+  /** Fencing token below 2^53: larger for every later holder of the cell, unchanged by refreshes. */
   readonly token: number;
-  /** How long it lasts from the moment the order was *received* here, in milliseconds, counted safely short. */
+  /** Milliseconds left from the moment this server *received* the order, rounded to the safe side. */
   readonly remainingMs: number;
   readonly note: string;
 }
 
 export type LeaseOutcome =
-  /** `acquire`, `refresh`: the session holds the cell. */
   | { readonly kind: 'granted'; readonly lease: ClaimedLease }
-  /** `acquire`: another session does, or did so recently that its clock may still say so. */
+  /** `acquire`: another session holds the cell, or its lease is in grace. */
   | { readonly kind: 'taken'; readonly lease: ClaimedLease }
-  /** `release`: given back. `refresh`, `release`: it is over, or another's (`lease`). `look`: nobody has it. */
+  /** `release`: released. `refresh`, `release`: over, or another session's (`lease`). `look`: no holder. */
   | { readonly kind: 'free'; readonly lease: ClaimedLease | null }
-  /** `look`: this one has it. */
   | { readonly kind: 'seen'; readonly lease: ClaimedLease }
-  /** No majority has answered in time. What was asked for may or may not have come about. */
+  /** No majority answered in time; the order may or may not take effect. */
   | { readonly kind: 'unknown' };
 
-/** Events of the host: one per server process, with all its cells. */
 export type LeaseEvent =
   /**
-   * This server, one of `members`, wants the cell to have a holder and is willing to be it; while it
-   * is the holder it renews. While another server is known to hold it, nothing is sent. Repeating the
-   * event is harmless and takes over a changed view or handicap.
+   * This server, one of `members`, competes for the cell, and renews while it holds it. It sends nothing while it
+   * knows another holder. Repeating the event only updates the view and the handicap.
    */
   | {
       readonly kind: 'open';
       readonly cell: CellId;
       readonly view: number;
       readonly members: readonly ServerId[];
-      /** The members change: a majority is one of `members` and one of `joint`. */
+      /** Set while members change: every majority needs one of `members` and one of `joint`. */
       readonly joint?: readonly ServerId[];
-      /** Extra delay before competing, in milliseconds: larger where the own data is known to lag. */
+      /** Extra delay before competing, in milliseconds; larger if this server's data is known to lag. */
       readonly handicapMs: number;
     }
-  /** The connection to a peer is gone: until it is heard again it is not asked where others will do. */
+  /** The connection to `peer` broke. Until its next frame it is asked only if the other voters are not enough. */
   | { readonly kind: 'away'; readonly peer: ServerId }
-  /** The members of the cell changed, as the layer above knows: older views are refused from now on. Opens nothing. */
+  /** The layer above knows new members of the cell: requests of older views are refused. Does not open the cell. */
   | ({ readonly kind: 'view'; readonly cell: CellId } & KnownView)
-  /**
-   * The holder `from` is about to give the lease back and has chosen this server, which has the cell open, to be the next:
-   * it begins at that word, where others leave it to chance who begins. A wish and no promise.
-   */
+  /** The holder `from` will release its lease and prefers this server as the next: it starts without a random delay. */
   | { readonly kind: 'succeed'; readonly cell: CellId; readonly from: ServerId }
-  /** No longer wanted here: a held lease runs out unless `release` follows; no new attempt. */
+  /** This server stops competing. A lease that it holds runs out unless `release` follows. */
   | { readonly kind: 'close'; readonly cell: CellId }
-  /**
-   * The replica has stopped acting as primary: give the lease back so that others need not wait for
-   * its end. If the cell is still open here, this server lets others go first.
-   */
+  /** The replica stopped acting as primary: release the lease. If the cell is open, others get to go first. */
   | { readonly kind: 'release'; readonly cell: CellId }
-  /**
-   * A client asks something of a cell, through this server, which need not be a member. Attempts follow each other
-   * until there is an outcome or `deadlineMs` (lease clock) has come; `answered` says which, with the same `ask`.
-   */
+  /** A client's order. This server need not be a member. `answered` has the outcome, at the latest at `deadlineMs`. */
   | {
       readonly kind: 'ask';
       readonly ask: number;
       readonly cell: CellId;
       readonly view: number;
       readonly members: readonly ServerId[];
-      /** The voters change: a majority is one of `members` and one of `joint`. */
       readonly joint?: readonly ServerId[];
       readonly order: LeaseOrder;
       readonly deadlineMs: number;
     }
-  /**
-   * The voters of all cells changed: this server has the view of that number on disk and goes by it from now on. Orders
-   * that are under way end with an unknown outcome: their votes were given by the view before.
-   */
+  /** All cells vote by this view, now on disk, from now on. Orders under way end as unknown: their votes are older. */
   | { readonly kind: 'voters'; readonly view: number }
-  /** A frame of a peer, decoded. `from` is whom the transport authenticated. */
+  /** A peer's decoded frame. The transport authenticated `from`. */
   | {
       readonly kind: 'frame';
       readonly from: ServerId;
       readonly envelope: LeaseEnvelope;
       readonly messages: readonly LeaseMessage[];
     }
-  /** Own clock found out of bounds: take part in nothing until restarted. */
+  /** The local clock is out of bounds: take part in nothing until the restart. */
   | { readonly kind: 'clock-fault' }
   | { readonly kind: 'tick' };
 
-/** Everything a core can report to have happened; drivers count them, simulations demand them. */
+/** All marks of `trace` actions. Drivers count them, and simulations require each. */
 export const LEASE_MARKS = [
-  /** The wait after the start is over. */
+  /** The recovery wait ended. */
   'recovered',
-  /** Messages were dropped unanswered, because this server is still silent after its start. */
+  /** Messages were dropped without an answer during the recovery wait. */
   'kept-silent',
-  /** This server acquired a lease. */
   'decided',
-  /** This server renewed its lease. */
   'renewed',
-  /** Another server's lease was found and written back. */
+  /** An attempt wrote back another server's lease. */
   'helped',
-  /** Too many refused an attempt of ours. */
+  /** Too many acceptors refused an attempt of this server. */
   'overruled',
   'timed-out',
-  /** An attempt found a lease in its grace period and starts again after it. */
+  /** An attempt found a lease in grace and restarts after it. */
   'waited-out-grace',
-  /** Own lease ended without renewal. */
   'expired',
   'released',
   'forgotten',
@@ -139,12 +115,11 @@ export const LEASE_MARKS = [
   'refused-future',
   'refused-still-valid',
   'wrong-view',
-  /** A peer runs with other timing or another protocol: none of its frames is heard. */
+  /** A peer has another timing or protocol: its frames are dropped. */
   'parameters-differ',
   'older-life',
-  /** A peer's clock is certainly out of bounds: none of its frames is heard. */
+  /** A peer's clock is certainly out of bounds: its frames are dropped. */
   'clock-out-of-bounds',
-  /** Own clock is wrong: this server is out until restarted. */
   'clock-fault',
 ] as const;
 
@@ -152,20 +127,19 @@ export type LeaseMark = (typeof LEASE_MARKS)[number];
 
 export type LeaseAction =
   | { readonly kind: 'send'; readonly to: ServerId; readonly message: LeaseMessage }
-  /** This server holds the cell's lease until `untilMs` (lease clock); sent again at each renewal. */
+  /** This server holds the cell's lease until `untilMs` (lease clock); repeated at each renewal. */
   | {
       readonly kind: 'held';
       readonly cell: CellId;
       readonly untilMs: number;
-      /** Number of the view by which it was decided; 0 where it is only told again. */
+      /** Number of the view that decided the lease; 0 if the action only repeats an earlier one. */
       readonly view: number;
     }
   | { readonly kind: 'answered'; readonly ask: number; readonly outcome: LeaseOutcome }
-  /** A claim on this cell was decided or given back, as this member heard: `LeaseHost.claim` says what stands now. */
+  /** This member learned that a claim on the cell was decided or released; `LeaseHost.claim` returns the newest. */
   | { readonly kind: 'claimed'; readonly cell: CellId }
-  /** This server holds the lease no longer (expired, released, clock fault). */
   | { readonly kind: 'lost'; readonly cell: CellId }
-  /** Another server holds it, as far as is known; a hint for redirects only. */
+  /** Another server probably holds the lease; a hint for redirects only. */
   | {
       readonly kind: 'learned';
       readonly cell: CellId;
@@ -173,10 +147,9 @@ export type LeaseAction =
       readonly incarnation: Incarnation;
       readonly untilMs: number;
     }
-  /** `cell` is CATALOG_CELL where the mark is about the server as a whole. */
+  /** `cell` is CATALOG_CELL if the mark concerns the whole server. */
   | { readonly kind: 'trace'; readonly mark: LeaseMark; readonly cell: CellId; readonly detail: string };
 
-/** What is known of a cell's lease at one moment. */
 export interface LeaseView {
   readonly holder: ServerId | null;
   readonly own: boolean;

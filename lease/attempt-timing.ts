@@ -1,7 +1,7 @@
 import type { CellContext, CellCursor } from './cell-cursor.ts';
 import type { Work } from './work.ts';
 
-/** When a cell begins its next attempt; spread at random, so that servers do not collide in step. */
+/** Times of a cell's next attempt, with random parts so that servers do not collide repeatedly. */
 export class AttemptTiming {
   readonly #context: CellContext;
   readonly #cursor: CellCursor;
@@ -11,16 +11,15 @@ export class AttemptTiming {
     this.#cursor = cursor;
   }
 
-  /** When to renew: spread, so that leases acquired together are not renewed together for ever. */
+  /** When to renew; random, so that leases acquired together are not all renewed together. */
   renewalMs(untilMs: number): number {
     const { renewBeforeMs, jitterMaxMs } = this.#context.parameters;
     return untilMs - renewBeforeMs - this.#context.prng.next() * jitterMaxMs;
   }
 
   /**
-   * When to compete for a lease of another server: after its end on every clock, the lagging ones later.
-   * The server whose clock is ahead would always come first, so it waits for the slowest: all begin together,
-   * and chance decides.
+   * When to compete for another server's lease: after its end on every clock. A server with a fast clock would always
+   * be first, so it waits for the slowest clock, and chance decides.
    */
   afterEndMs(untilMs: number, nowMs: number): number {
     const { parameters, rules, monitor } = this.#context;
@@ -33,7 +32,7 @@ export class AttemptTiming {
     return 1 + this.#context.prng.next() * this.#context.parameters.jitterMaxMs;
   }
 
-  /** Doubles while attempts fail, with a random part: two that collide must not collide again in step. */
+  /** Doubles while attempts fail; the random part keeps two servers from colliding again. */
   nextBackoffMs(work: Work): number {
     const { backoffMinMs, backoffMaxMs } = this.#context.parameters;
     work.backoffMs = Math.min(Math.max(backoffMinMs, work.backoffMs * 2), backoffMaxMs);

@@ -5,7 +5,7 @@ import { type Group, groupHasMajority, groupHasVeto } from './group.ts';
 import type { Lease } from './lease.ts';
 import type { LeaseParameters } from './parameters.ts';
 
-/** Answers of one phase, a bit for each voter: a network that repeats an answer adds no vote. */
+/** Answers of one phase, one bit per voter: a repeated answer adds no vote. */
 interface Tally {
   readonly acks: number;
   readonly nacks: number;
@@ -13,61 +13,55 @@ interface Tally {
 
 const TALLY_EMPTY: Tally = { acks: 0, nacks: 0 };
 
-/** What to do with what a majority has answered. */
 export type Bid =
-  /** `reason`: for whom λ is written: a new holder, the one that has it, or another whose lease was found. */
+  /** `reason` names the lease's holder: a new one, the bidder that already holds it, or another server. */
   | {
       readonly kind: 'write';
       readonly lease: Lease;
-      /** Length asked for; what PaxosLease sends in place of an end. */
+      /** Requested length; PaxosLease sends it instead of an end. */
       readonly spanMs: number;
       readonly reason: 'acquire' | 'renew' | 'help';
     }
-  /** Nothing to be had before then: begin anew with a larger ballot. */
+  /** Start again with a larger ballot at `untilMs`. */
   | { readonly kind: 'wait'; readonly untilMs: number }
-  /** Nothing to write. */
   | { readonly kind: 'done' };
 
-/** On whose behalf an attempt is made: this server's own, or a client's. */
+/** The party of an attempt: this server, or a client. */
 export interface Bidder {
-  /** An attempt that has not read a majority after so long is dropped, because its lease is counted from its start. */
+  /** Time limit for reading a majority. A lease counts from the attempt's start, so a slower attempt is dropped. */
   readonly readMaxMs: number;
-  /** Whether a query is enough to begin with, given what the own acceptor holds. */
+  /** Whether to start with a query, given the local acceptor's lease. */
   queriesFirst(accepted: Lease | null, nowMs: number): boolean;
-  /** Whether a lease that was found is one of those that the bidder can hold. */
+  /** Whether the lease is of the bidder's kind (server or client). */
   knows(lease: Lease): boolean;
-  /** Whether a lease that was found is the bidder's. */
   isMine(lease: Lease): boolean;
-  /** One reading of the clock, `nowMs`, serves every decision about what was found. */
+  /** Decides after a majority answered. One clock reading, `nowMs`, serves every decision. */
   bid(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid;
 }
 
 interface AttemptBase {
   readonly bidder: Bidder;
   readonly ballot: Ballot;
-  /** t0: own clock before the first READ left. The lease is counted from here, whenever it is decided. */
+  /** t0: local clock before the first READ. The lease counts from here, whenever it is decided. */
   readonly startedMs: number;
   readonly repeatAtMs: number;
   readonly tally: Tally;
-  /** Bit per voter that was asked in this phase. */
   readonly asked: number;
 }
 
-/** READs are out. */
 export interface ReadingAttempt extends AttemptBase {
   readonly phase: 'reading';
-  /** What counts among the answers so far, and the ballot it was written with. */
+  /** The newest write among the answers so far, and its ballot. */
   readonly written: Ballot;
   readonly lease: Lease | null;
-  /** The largest ballot of all that was written. */
   readonly highest: Ballot;
-  /** Every answer so far tells of the same WRITE: if they are a majority, it is decided. */
+  /** All answers so far report the same WRITE. If they are a majority, that WRITE is decided. */
   readonly unanimous: boolean;
-  /** Queries are out instead of READs: nobody has promised anything, so nothing can be written. */
+  /** Queries were sent instead of READs: without promises this attempt cannot write. */
   readonly query: boolean;
 }
 
-/** WRITEs are out. Whatever happens to the attempt now, its lease may be chosen. */
+/** WRITEs were sent. From now on the lease may be chosen, whatever happens to the attempt. */
 export interface WritingAttempt extends AttemptBase {
   readonly phase: 'writing';
   readonly lease: Lease;
@@ -75,7 +69,7 @@ export interface WritingAttempt extends AttemptBase {
   readonly reason: 'acquire' | 'renew' | 'help';
 }
 
-/** One attempt to get, renew or confirm a cell's lease. [Flease] Alg. 4, [PaxosLease] §4. */
+/** One attempt to acquire, renew or confirm a cell's lease. [Flease] Alg. 4, [PaxosLease] §4. */
 export type Attempt = ReadingAttempt | WritingAttempt;
 
 export function attemptStart(
@@ -101,13 +95,13 @@ export function attemptStart(
   };
 }
 
-/** When the attempt is given up. The deadline of a WRITE is looser: it only bounds a wait. */
+/** When to abort the attempt. The deadline of a WRITE is looser: it only bounds a wait. */
 export function attemptDeadlineMs(attempt: Attempt, parameters: LeaseParameters): number {
   const { startedMs, phase, bidder } = attempt;
   return startedMs + bidder.readMaxMs + (phase === 'reading' ? 0 : parameters.attemptMaxMs);
 }
 
-/** @returns the tally with the voter's vote, or null if it has voted already or is no voter */
+/** @returns the tally with the vote added, or null if `from` is no voter or has already voted */
 export function tallyAdd(tally: Tally, group: Group, from: ServerId, vote: 'ack' | 'nack'): Tally | null {
   const index = group.voters.indexOf(from);
   if (index < 0) return null;
@@ -122,10 +116,7 @@ export function tallyWon(tally: Tally, group: Group): boolean {
   return groupHasMajority(group, tally.acks);
 }
 
-/**
- * Nacks of a minority are ignored: only where too few can still acknowledge is the attempt lost. Once somebody has
- * refused, whoever is not connected counts as one who would: another attempt begins sooner.
- */
+/** Whether too few voters can still ack. After a nack, a disconnected voter counts as one: the retry starts sooner. */
 export function tallyLost(
   { acks, nacks }: Tally,
   group: Group,
@@ -136,11 +127,7 @@ export function tallyLost(
   return groupHasVeto(group, nacks | (away & ~acks));
 }
 
-/**
- * Takes one more answer to the READ.
- *
- * @param outranks whether it says more than those before
- */
+/** Merges one more answer to the READ. @param outranks whether it is newer than the previous answers */
 export function readingMerge(
   attempt: ReadingAttempt,
   tally: Tally,

@@ -4,12 +4,12 @@ import { serverIdCompare } from '../base/ids.ts';
 import type { LeaseParameters } from './parameters.ts';
 
 /**
- * k = (i, r, id, inc): names one attempt of one life of one server, and orders all attempts on a cell.
- * [Flease] forms k from the clock reading and the server; we send the number of the clock's interval
- * instead of the reading, so that nobody recomputes it, and count the attempts inside it.
+ * k = (i, r, id, inc): identifies one attempt of one incarnation of a server, and orders all attempts on a cell.
+ * [Flease] forms k from the clock reading and the server. Here the ballot carries the number of the clock's interval,
+ * so that no receiver recomputes it, and counts the attempts inside the interval.
  *
- * Beyond the paper: the incarnation. A clock that went back over a restart could otherwise repeat a
- * ballot, and two attempts with one name are how one promise gets given twice.
+ * Beyond the paper: the incarnation. Otherwise a clock that went back over a restart could repeat a ballot, and an
+ * acceptor would give one promise to two attempts.
  */
 export interface Ballot {
   readonly interval: number;
@@ -18,7 +18,7 @@ export interface Ballot {
   readonly incarnation: Incarnation;
 }
 
-/** Smaller than every ballot of an attempt: nothing promised, nothing written. */
+/** Smaller than every attempt's ballot: nothing promised, nothing written. */
 export const BALLOT_ZERO: Ballot = {
   interval: 0,
   round: 0,
@@ -26,7 +26,7 @@ export const BALLOT_ZERO: Ballot = {
   incarnation: 0 as Incarnation,
 };
 
-/** Lexicographic: interval, round, server, incarnation. The interval first, so that time outruns any counter. */
+/** Lexicographic: interval, round, server, incarnation. The interval comes first: time outruns any counter. */
 export function ballotCompare(a: Ballot, b: Ballot): number {
   if (a === b) return 0;
   if (a.interval !== b.interval) return a.interval - b.interval;
@@ -38,25 +38,24 @@ export function ballotMax(a: Ballot, b: Ballot): Ballot {
   return ballotCompare(a, b) >= 0 ? a : b;
 }
 
-/** Rounds of one interval. */
+/** Rounds per interval. */
 const ROUNDS_MAX = 2 ** 21;
 /** Intervals fit the four bytes of a row. */
 export const INTERVALS_MAX = 2 ** 32;
-/** No clock of this century draws a larger one, and whoever names one is not to be overtaken. */
+/** Limit of other servers' intervals: no clock reaches it this century, and a larger one cannot be overtaken. */
 const INTERVALS_SANE = INTERVALS_MAX / 2;
-/** Grain of the time in a fencing token: finer than any interval of clients' leases, and 32 bits last for decades. */
+/** Time unit of a fencing token: finer than any interval of clients' leases; 32 bits of it last for decades. */
 const TOKEN_GRAIN_MS = 512;
 
 /**
- * A ballot as a fencing token below 2^53: when its interval began, and its round. It never falls from
- * one ballot to a larger one, and rises where not only the server differs. It does not depend on the
- * length of an interval, so that tokens go on rising when that is changed.
+ * A ballot as a fencing token below 2^53: the start of its interval, and its round. Rises with the ballot unless only
+ * server or incarnation differ. Independent of the interval's length, so tokens rise even if that changes.
  */
 export function ballotToken(k: Ballot, parameters: LeaseParameters): number {
   return Math.floor((k.interval * parameters.intervalMs) / TOKEN_GRAIN_MS) * ROUNDS_MAX + k.round;
 }
 
-/** Whether a ballot's interval is one that a clock can show. */
+/** Whether a real clock can show the ballot's interval. */
 export function ballotIsSane(k: Ballot): boolean {
   return k.interval < INTERVALS_SANE;
 }
@@ -66,15 +65,12 @@ export function ballotText(k: Ballot): string {
   return k.round === 0 ? '0' : `${k.interval}/${k.round}@${k.server}`;
 }
 
-/** Number of the interval a clock reading falls in, I(t) of [Flease] with one fixed rounding. */
+/** Number of the interval that contains a clock reading: I(t) of [Flease], with one fixed rounding. */
 export function ballotInterval(clockMs: number, parameters: LeaseParameters): number {
   return Math.floor(clockMs / parameters.intervalMs);
 }
 
-/**
- * The ballots of one life of one server, strictly increasing over all its cells: one counter for all
- * costs a cell no memory, and a gap in a cell's numbers harms nobody.
- */
+/** The ballots of one incarnation, strictly increasing over all cells; one counter costs a cell no memory. */
 export class BallotSequence {
   readonly #parameters: LeaseParameters;
   #interval = 0;
@@ -84,23 +80,23 @@ export class BallotSequence {
     this.#parameters = parameters;
   }
 
-  /** A ballot larger than every one before. The interval never goes back, even if the clock did. */
+  /** Returns a ballot larger than every previous one. The interval never decreases, even if the clock did. */
   next(nowMs: number, standing: Ballot = BALLOT_ZERO): Ballot {
     const interval = Math.max(this.#interval, ballotInterval(nowMs, this.#parameters));
     if (interval > this.#interval) this.#round = 0;
     this.#interval = interval;
-    // Only now: the sequence may have been in an earlier interval, of which what stands in the way is not.
+    // After the interval is set: `overtake` compares `standing` with the present interval.
     this.overtake(standing);
     this.#round++;
     if (this.#round === ROUNDS_MAX) {
-      // Refused as too early until its time has come, which only costs time.
+      // Acceptors refuse it as future until its interval begins, which only costs time.
       this.#interval++;
       this.#round = 1;
     }
     return this.last;
   }
 
-  /** The latest ballot: nothing that this life has written has a larger one. */
+  /** The latest ballot; this incarnation wrote nothing with a larger one. */
   get last(): Ballot {
     const { self, incarnation } = this.#parameters;
     assert(this.#interval < INTERVALS_MAX, 'Intervals are numbered in 32 bits');
@@ -108,9 +104,9 @@ export class BallotSequence {
   }
 
   /**
-   * Somebody stands in the way with `standing`: the next ballot overtakes it if it is of the same
-   * interval. A later interval is not adopted: it is some other clock's claim, and ours catches up.
-   * In PaxosLease intervals are numbers without a meaning, so it is.
+   * Makes the next ballot larger than `standing` if that is of the same interval. Flease does not adopt a later
+   * interval: it comes from another clock, and this one catches up. In PaxosLease intervals have no meaning, so they
+   * are adopted.
    */
   overtake(standing: Ballot): void {
     if (standing.round >= ROUNDS_MAX - 1) return;

@@ -13,7 +13,6 @@ import type { ServerBidder } from './server-bidder.ts';
 import type { Wheel } from './wheel.ts';
 import { type Work, workBegin } from './work.ts';
 
-/** What all cells of a server share. */
 export interface CellContext {
   readonly parameters: LeaseParameters;
   readonly rules: LeaseRules;
@@ -27,7 +26,7 @@ export interface CellContext {
   readonly wheel: Wheel;
 }
 
-/** The cell that is worked on: a row of the table, and the `Work` beside it where something is under way. */
+/** Points to one cell: a row of the table, and its `Work` while an attempt or release is under way. */
 export class CellCursor {
   readonly #context: CellContext;
   readonly #works = new Map<number, Work>();
@@ -59,18 +58,16 @@ export class CellCursor {
     return this.#context.table.group(this.#row);
   }
 
-  /** This server wants the cell for itself. */
   get isOpen(): boolean {
     return this.#context.table.isOpen(this.#row);
   }
 
-  /** The lease that is known here is one of this life of the server. */
+  /** The known lease belongs to this incarnation of this server. */
   get isOwn(): boolean {
     const { self, incarnation } = this.#context.parameters;
     return this.#context.table.beliefIsOf(this.#row, self, incarnation);
   }
 
-  /** @returns the work at this cell, begun if there is none */
   begin(): Work {
     if (this.#work !== null) return this.#work;
     const { wheel } = this.#context;
@@ -80,13 +77,11 @@ export class CellCursor {
     return work;
   }
 
-  /** The cell is at rest, or what was under way counts no more. */
   dropWork(): void {
     this.#works.delete(this.#row);
     this.#work = null;
   }
 
-  /** No attempt is under way any more. */
   endAttempt(work: Work): void {
     if (work.attempt === null) return;
     work.attempt = null;

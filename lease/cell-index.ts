@@ -1,37 +1,31 @@
 import { assert } from '../base/assert.ts';
 import type { CellId } from '../base/ids.ts';
 
-/** Share of the places that are in use at most, and right after the index has grown. */
+/** Share of slots in use: the maximum, and the share right after growing. */
 const LOAD_MAX = 0.7;
 const LOAD_MIN = 0.46;
 const PLACES_MIN = 128;
 
-/** A place holds row + 1 in its lower bits, and part of the cell's hash above them. */
+/** A slot holds row + 1 in its lower bits, and part of the cell's hash above them. */
 const ROW_BITS = 24;
 const ROW_MASK = 2 ** ROW_BITS - 1;
 const ROWS_MAX = ROW_MASK;
 
-/**
- * Which row a cell has: open addressing with linear probing, four bytes a place, six to nine a cell.
- * The keys stand in the rows, which are only looked at where the part of the hash agrees.
- */
+/** Cell to row: open addressing, linear probing, six to nine bytes a cell. The rows hold the keys. */
 export class CellIndex {
   readonly #cellOf: (row: number) => CellId;
   #places = new Uint32Array(PLACES_MIN);
   #size = 0;
 
-  /** @param cellOf the cell of a row that was added */
   constructor(cellOf: (row: number) => CellId) {
     this.#cellOf = cellOf;
   }
 
-  /** @returns the row of a cell, or null */
   find(cell: CellId): number | null {
     const found = this.#places[this.#placeOf(cell, hashOf(cell))] as number;
     return found === 0 ? null : (found & ROW_MASK) - 1;
   }
 
-  /** Adds a cell that is not here; its row says its name already. */
   add(cell: CellId, row: number): void {
     assert(row < ROWS_MAX, 'Rows are numbered in 24 bits');
     if (this.#size + 1 > this.#places.length * LOAD_MAX) this.#grow();
@@ -39,7 +33,7 @@ export class CellIndex {
     this.#size++;
   }
 
-  /** Removes a cell that is here. Closes the gap: whoever stands past its home may move up. */
+  /** Removes a cell that is in the index. Moves later entries up, so that probing still finds them. */
   remove(cell: CellId): void {
     const places = this.#places;
     const { length } = places;
@@ -72,7 +66,7 @@ export class CellIndex {
     }
   }
 
-  /** Where a cell stands, or the empty place where it would. */
+  /** @returns the slot of a cell, or the empty slot where it belongs */
   #placeOf(cell: CellId, hash: number): number {
     const places = this.#places;
     const { length } = places;
@@ -87,7 +81,7 @@ export class CellIndex {
   }
 }
 
-/** Spreads the cells, which may be numbered one after the other. 32 bits. */
+/** 32 bits. Spreads cells whose ids are consecutive. */
 function hashOf(cell: CellId): number {
   const high = Math.floor(cell / 0x1_0000_0000);
   let hash = Math.imul((cell ^ Math.imul(high, 0x9e3779b1)) | 0, 0x85ebca6b);
@@ -96,12 +90,11 @@ function hashOf(cell: CellId): number {
   return hash ^ (hash >>> 16);
 }
 
-/** The place follows from the upper bits of the hash, */
+/** The slot comes from the upper bits of the hash, the tag from the lower bits. */
 function homeOf(hash: number, length: number): number {
   return Math.floor(((hash >>> 0) * length) / 0x1_0000_0000);
 }
 
-/** and the tag from the lower ones. */
 function tagOf(hash: number): number {
   return hash << ROW_BITS;
 }

@@ -1,29 +1,26 @@
-/** Rows of a full page: a power of two, so that a row's page and place are its upper and lower bits. */
+/** Rows of a full page: a power of two, so that a row number splits into page and offset by bits. */
 export const PAGE_ROWS = 8192;
 
 const ROW_BYTES = 3 * 8 + 12 * 4 + 4 * 2 + 1;
 
-/**
- * The columns of some thousand rows, in one buffer. A table adds pages and never moves a full one:
- * columns that grew by copying would leave as much memory idle behind them as they use.
- */
+/** Columns of up to `PAGE_ROWS` rows in one buffer. A full page never moves: growing by copying idles as much again. */
 export class CellPage {
   readonly rows: number;
   readonly cell: Float64Array;
   readonly leaseUntilMs: Float64Array;
   readonly beliefUntilMs: Float64Array;
   readonly group: Uint32Array;
-  // The acceptor: what was promised, what was written, and with which ballot.
+  // The acceptor: promised ballot, write ballot, lease.
   readonly readInterval: Uint32Array;
   readonly readRound: Uint32Array;
   readonly writeInterval: Uint32Array;
   readonly writeRound: Uint32Array;
   readonly leaseInterval: Uint32Array;
   readonly leaseRound: Uint32Array;
-  // The proposer: the own lease, or the one known of another.
+  // The proposer: this server's own lease, or another server's known one.
   readonly beliefInterval: Uint32Array;
   readonly beliefRound: Uint32Array;
-  // The timing wheel's chains; `next` also chains the free rows.
+  // The timing wheel's chains; `next` also chains free rows.
   readonly next: Uint32Array;
   readonly previous: Uint32Array;
   readonly due: Uint32Array;
@@ -35,7 +32,7 @@ export class CellPage {
 
   readonly #buffer: ArrayBuffer;
 
-  /** @param rows at most `PAGE_ROWS`; a multiple of 8, so that each column begins where its numbers may lie */
+  /** @param rows at most `PAGE_ROWS`; a multiple of 8 for the alignment of the columns */
   constructor(rows: number) {
     const buffer = new ArrayBuffer(rows * ROW_BYTES);
     let at = 0;
@@ -71,14 +68,12 @@ export class CellPage {
     this.flags = column(Uint8Array, 1);
   }
 
-  /** A page with the same rows and room for more. */
   grown(rows: number): CellPage {
     const page = new CellPage(rows);
     for (const name of COLUMNS) page[name].set(this[name] as never);
     return page;
   }
 
-  /** Memory of all columns, in bytes. */
   get sizeBytes(): number {
     return this.#buffer.byteLength;
   }

@@ -10,23 +10,20 @@ import { REGISTER_EMPTY, type Register } from './register.ts';
 import type { WheelLinks } from './wheel.ts';
 
 const NONE = 0xffff_ffff;
-/** The first page begins small: most servers of most tests have few cells. */
 const ROWS_MIN = 64;
 const PAGE_BITS = Math.log2(PAGE_ROWS);
 const PLACE_MASK = PAGE_ROWS - 1;
 
-/** In place of a cell, in a row that is free. */
 const NO_CELL = -1 as CellId;
 
-/** A ballot, a lease, and this server's own. */
+/** The lives that one message can name: its ballot's, two of its lease, and this server's. */
 const LIVES_PER_MESSAGE = 4;
 const SWEEP_EVERY = 4096;
 
-/** Bits of `flags`. */
 const OPEN = 1;
 const RELEASED = 2;
 
-/** A lease that this server believes in: its own, or one that it heard of. */
+/** The lease that this server knows: its own, or another server's that it learned of. */
 export interface Belief {
   readonly holder: ServerId;
   readonly incarnation: Incarnation;
@@ -35,9 +32,8 @@ export interface Belief {
 }
 
 /**
- * All cells of a server at rest: one row each, in columns of numbers, 81 bytes and an index of six to nine.
- * A million cells are a million rows and not ten million objects for the garbage collector to visit.
- * Values (registers, leases, ballots) are made when a row is read and unmade when it is written.
+ * All idle cells: a row each, 81 bytes in columns of numbers, plus six to nine for the index. So a million cells are
+ * not ten million objects for the garbage collector. Registers, leases and ballots are objects only while in use.
  */
 export class CellTable implements WheelLinks {
   readonly #lives = new LifeTable();
@@ -48,20 +44,16 @@ export class CellTable implements WheelLinks {
   #rows = 0;
   #freeRow = NONE;
   #size = 0;
-  /** Messages refused for want of numbers for lives. */
   #refused = 0;
 
-  /** Number of cells. */
   get size(): number {
     return this.#size;
   }
 
-  /** @returns the row of a cell, or null */
   find(cell: CellId): number | null {
     return this.#index.find(cell);
   }
 
-  /** Adds an empty row for a cell that has none. */
   add(cell: CellId): number {
     const row = this.#rowTake();
     const page = this.#page(row);
@@ -76,7 +68,7 @@ export class CellTable implements WheelLinks {
     return row;
   }
 
-  /** Removes a row, which the wheel has let go. */
+  /** Removes a row that the wheel no longer contains. */
   remove(row: number): void {
     const page = this.#page(row);
     const at = row & PLACE_MASK;
@@ -89,7 +81,6 @@ export class CellTable implements WheelLinks {
     this.#size--;
   }
 
-  /** Rows in use, in no order that means anything. */
   *rows(): Generator<number> {
     for (let row = 0; row < this.#rows; row++) if (this.cell(row) !== NO_CELL) yield row;
   }
@@ -166,7 +157,7 @@ export class CellTable implements WheelLinks {
     else if (this.#claims.size > 0) this.#claims.delete(row);
   }
 
-  /** When the believed lease ends; -Infinity without one. */
+  /** End of the known lease; -Infinity without one. */
   beliefUntilMs(row: number): number {
     const page = this.#page(row);
     const at = row & PLACE_MASK;
@@ -183,7 +174,6 @@ export class CellTable implements WheelLinks {
     return { holder, incarnation, untilMs: page.beliefUntilMs[at] as number, uid };
   }
 
-  /** Whether the believed lease was set by a given life. */
   beliefIsOf(row: number, server: ServerId, incarnation: Incarnation): boolean {
     const page = this.#page(row);
     const at = row & PLACE_MASK;
@@ -205,8 +195,6 @@ export class CellTable implements WheelLinks {
     page.beliefRound[at] = uid.round;
     page.beliefLife[at] = this.#lifeOf(uid);
   }
-
-  // The wheel's chains ---------------------------------------------------------------------------
 
   next(row: number): number {
     return this.#page(row).next[row & PLACE_MASK] as number;
@@ -232,8 +220,6 @@ export class CellTable implements WheelLinks {
     this.#page(row).due[row & PLACE_MASK] = due;
   }
 
-  // Values ---------------------------------------------------------------------------------------
-
   #ballot(interval: number, round: number, life: number): Ballot {
     if (round === 0) return BALLOT_ZERO;
     const { server, incarnation } = this.#lives.at(life);
@@ -247,7 +233,7 @@ export class CellTable implements WheelLinks {
     if (round === 0) return null;
     const interval = page.leaseInterval[at] as number;
     const life = this.#lives.at(page.leaseLife[at] as number);
-    // Most leases were set by the ballot that wrote them: one object for both.
+    // Most leases were set by the ballot that wrote them: share one object.
     const shared =
       round === writeBallot.round &&
       interval === writeBallot.interval &&
@@ -277,13 +263,10 @@ export class CellTable implements WheelLinks {
     return swept;
   }
 
-  /**
-   * Whether there are numbers left for the lives that one more message may name. Peers have a life or two;
-   * only one that makes lives up can use them all, and then nothing it says is taken in.
-   */
+  /** Whether a message may add lives. Only a peer that invents lives uses up the numbers; then messages are dropped. */
   hasRoom(): boolean {
     if (this.#lives.left >= LIVES_PER_MESSAGE) return true;
-    // Looked for seldom, so that a flood costs little.
+    // Sweeps rarely, so that a flood costs little.
     if (this.#refused++ % SWEEP_EVERY !== 0) return false;
     this.#sweepLives();
     return this.#lives.left >= LIVES_PER_MESSAGE;
@@ -307,8 +290,6 @@ export class CellTable implements WheelLinks {
     const before = flags[row & PLACE_MASK] as number;
     flags[row & PLACE_MASK] = set ? before | bit : before & ~bit;
   }
-
-  // Rows -----------------------------------------------------------------------------------------
 
   #page(row: number): CellPage {
     return this.#pages[row >>> PAGE_BITS] as CellPage;

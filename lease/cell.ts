@@ -15,10 +15,9 @@ import { Proposer } from './proposer.ts';
 import type { Register } from './register.ts';
 import { type Work, workDueMs, workIsDone } from './work.ts';
 
-/** A RELEASE is not answered; it is sent so many times. A lost one costs others the wait, no more. */
+/** How often a RELEASE is sent, as it has no answer. If all are lost, others wait for the lease's end. */
 const RELEASES_MAX = 3;
 
-/** What a test may query. */
 export interface CellState {
   readonly register: Register;
   readonly own: Belief | null;
@@ -27,11 +26,10 @@ export interface CellState {
 }
 
 /**
- * One cell on one server: which part of it an event concerns. Takes events and the time, appends actions. [Flease],
- * [PaxosLease]. Its acceptor is in `acceptor.ts`, its proposer in `proposer.ts`.
+ * One cell on one server: takes events and the time, appends actions. [Flease], [PaxosLease].
  *
- * There is one such object for all cells. `at` moves its cursor to a row of the table, which is all that is
- * left of a cell at rest; a cell at which something is under way has a `Work` beside its row.
+ * One object serves all cells: `at` moves its cursor to a row of the table. An idle cell is only that row; a cell
+ * with an attempt or release under way also has a `Work`.
  */
 export class Cell {
   readonly #context: CellContext;
@@ -50,13 +48,11 @@ export class Cell {
     this.#proposer = new Proposer(context, this.#cursor, this.#timing, this.#knowledge);
   }
 
-  /** Moves to the cell of a row. @returns itself */
   at(row: number): this {
     this.#cursor.moveTo(row);
     return this;
   }
 
-  /** Drops what is remembered beside the row, which is about to be removed. */
   forget(): void {
     assert(this.#cursor.work === null, 'A cell at work is not forgotten');
     this.#context.acceptor.forget(this.#cursor.row);
@@ -71,9 +67,7 @@ export class Cell {
     return this.#cursor.id;
   }
 
-  // What others ask ------------------------------------------------------------------------------
-
-  /** Whether this server may act as holder at this reading of the clock. Strictly before the end. */
+  /** Whether this server may act as holder at this clock reading: strictly before the end. */
   holds(nowMs: number): boolean {
     return nowMs < this.#table.beliefUntilMs(this.#cursor.row) && this.#cursor.isOwn;
   }
@@ -82,7 +76,7 @@ export class Cell {
     return this.#knowledge.view(nowMs);
   }
 
-  /** What this server's acceptor holds: a lease that was perhaps decided. */
+  /** The local acceptor's lease; it may or may not be decided. */
   accepted(): Lease | null {
     return this.#table.register(this.#cursor.row).lease;
   }
@@ -98,15 +92,14 @@ export class Cell {
     };
   }
 
-  /** Whether no part of this server needs the cell, so that it may be forgotten when it is due. */
+  /** Whether no part of this server needs the cell, so that it may be removed when it is due. */
   get isIdle(): boolean {
     return this.#cursor.work === null && !this.#cursor.isOpen && !this.#cursor.isOwn;
   }
 
   /**
-   * Ends the work of the cell if nothing is under way. @returns when `tick` has something to do, or
-   * null for when it had so far. For an idle cell that is when every message about it is too old to
-   * count.
+   * Drops finished work. @returns when `tick` is next due; null if unchanged. An idle cell is due when every message
+   * about it is too old to count.
    */
   settle(nowMs: number): number | null {
     const { parameters } = this.#context;
@@ -122,8 +115,6 @@ export class Cell {
     }
     return Math.min(ownMs, nowMs + parameters.forgetMs);
   }
-
-  // Events ---------------------------------------------------------------------------------------
 
   open(
     view: number,
@@ -163,8 +154,8 @@ export class Cell {
   }
 
   /**
-   * Votes by this view from now on, or by a newer one that it learned of. The own replica's view counts also where the view
-   * before was newer: that one was never committed. Both share acceptors with the one that counts.
+   * Votes by this view, or by a newer one of a request. The local replica's view counts even if the previous one was
+   * newer: that one was never committed, and both share acceptors with the committed view.
    */
   follow({ view, members, joint }: KnownView): void {
     const { acceptor } = this.#context;
@@ -190,8 +181,8 @@ export class Cell {
   }
 
   /**
-   * Gives the lease back. The caller has stopped acting on it; only now does RELEASE go out. It names
-   * the latest ballot of this server, so that an unfinished renewal is void as well.
+   * Releases the lease, which the caller no longer acts on. RELEASE has this server's latest ballot, so that it voids
+   * an unfinished renewal too.
    */
   release(nowMs: number, out: LeaseAction[]): void {
     this.#knowledge.expire(nowMs, out);
@@ -211,7 +202,6 @@ export class Cell {
     }
   }
 
-  /** A client wants something of the cell, through this server. */
   ask(bidder: ClientBidder, nowMs: number, out: LeaseAction[]): void {
     assert(!this.#cursor.isOpen, 'A cell belongs to servers or to clients');
     const work = this.#cursor.begin();
@@ -220,7 +210,7 @@ export class Cell {
     this.#proposer.attemptIfDue(nowMs, out);
   }
 
-  /** The voters changed: no attempt counts votes of two views. @returns whether one may have been under way */
+  /** Ends attempts and orders: no attempt counts votes of two views. @returns whether the cell had work */
   forsake(out: LeaseAction[]): boolean {
     const work = this.#cursor.work;
     if (work === null) return false;
@@ -232,7 +222,6 @@ export class Cell {
     return true;
   }
 
-  /** The own clock is wrong: a lease that is held is not to be acted on. */
   fault(out: LeaseAction[]): void {
     if (this.#cursor.isOwn) out.push({ kind: 'lost', cell: this.#cursor.id });
     for (const { ask } of this.#cursor.work?.asks ?? []) out.push(answeredAction(ask, { kind: 'unknown' }));
@@ -241,7 +230,7 @@ export class Cell {
     this.#cursor.dropWork();
   }
 
-  /** During the silence after a start: take the hint, touch nothing, answer nothing. */
+  /** Takes a decided lease as a hint during the recovery wait; changes no register, sends nothing. */
   hint(lease: Lease, nowMs: number, out: LeaseAction[]): void {
     const { rules } = this.#context;
     if (lease.claim !== null || rules.isTooLong(lease, nowMs)) return;
@@ -270,7 +259,7 @@ export class Cell {
       this.#proposer.attemptIfDue(nowMs, out);
   }
 
-  /** Its turn to acquire has come, if it still wants to. */
+  /** Starts an attempt that had to wait for `Flow`, if the cell is still open. */
   turn(nowMs: number, out: LeaseAction[]): void {
     if (!this.#cursor.isOpen || this.#cursor.isOwn) return;
     const work = this.#cursor.begin();
@@ -294,7 +283,6 @@ export class Cell {
     this.#repeatRelease(work, nowMs, out);
   }
 
-  /** The holder has given the lease back. */
   #released(message: ReleaseMessage, nowMs: number, out: LeaseAction[]): void {
     const { uid } = message;
     this.#context.acceptor.release(this.#cursor.row, uid);

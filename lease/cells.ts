@@ -4,10 +4,7 @@ import { Cell } from './cell.ts';
 import type { CellContext } from './cell-cursor.ts';
 import type { KnownView } from './group.ts';
 
-/**
- * All cells of a server, and when each has something to do. A cell that is returned is valid until the next one is: there is
- * one object for all of them.
- */
+/** All cells and their due times. One object represents them all: a returned cell is valid until the next call. */
 export class Cells {
   readonly #context: CellContext;
   readonly #cell: Cell;
@@ -19,7 +16,6 @@ export class Cells {
     this.#knownView = knownView;
   }
 
-  /** Number of cells remembered. */
   get size(): number {
     return this.#context.table.size;
   }
@@ -36,7 +32,6 @@ export class Cells {
     return this.#cell.at(row);
   }
 
-  /** @returns the cell, which is added if it is not remembered */
   at(id: CellId, nowMs: number): Cell {
     const { table, wheel, parameters } = this.#context;
     const row = table.find(id);
@@ -60,24 +55,22 @@ export class Cells {
     this.#context.table.remove(row);
   }
 
-  /** An event is over: the cell is due when it next has something to do. */
   settle(cell: Cell, nowMs: number): void {
     const dueMs = cell.settle(nowMs);
     if (dueMs !== null) this.#context.wheel.move(cell.row, dueMs);
   }
 
-  /** Lease clock at which the first cell is due, or null. */
   firstDueMs(): number | null {
     return this.#context.wheel.firstMs();
   }
 
-  /** @returns a cell that is due, which waits again or is forgotten before the next is taken; null where none is */
+  /** @returns a due cell or null; the caller calls `wait` or `forget` before it takes the next one */
   takeDue(nowMs: number): Cell | null {
     const row = this.#context.wheel.take(nowMs);
     return row === null ? null : this.#cell.at(row);
   }
 
-  /** A cell that was due has done what it had to. */
+  /** Puts a cell from `takeDue` back into the wheel. */
   wait(cell: Cell, nowMs: number): void {
     const dueMs = cell.settle(nowMs) ?? nowMs;
     assert(dueMs > nowMs, 'A tick leaves nothing due');

@@ -11,13 +11,10 @@ import type { LeaseRules } from './rules.ts';
 type AskEvent = Extract<LeaseEvent, { kind: 'ask' }>;
 
 /**
- * This server bids for a client that has asked it to (M. Fowler, *Patterns of Distributed Systems*,
- * Lease). The holder of such a lease is a session, a number that the client has drawn, so any server
- * can do the next step for it and none has to stay alive. Its fencing token is the number of the
- * ballot that acquired it.
- *
- * Departures from the pattern: there is no leader that keeps all leases, and nothing is in a log. A
- * lease that is over is never refreshed, however late the client learns it.
+ * Bids for a client (M. Fowler, *Patterns of Distributed Systems*, Lease). The holder is a session, a number that the
+ * client draws: any server can do the client's next step, and none has to stay alive. The fencing token comes from
+ * the ballot that acquired the lease. Departures: no leader, no log; a lease that is over is never refreshed, however
+ * late the client learns that.
  */
 export class ClientBidder implements Bidder {
   readonly ask: number;
@@ -31,10 +28,9 @@ export class ClientBidder implements Bidder {
   readonly #parameters: LeaseParameters;
   readonly #rules: LeaseRules;
   #queried = false;
-  /** What is answered once the attempt has come to its end. */
   #outcome: LeaseOutcome = { kind: 'unknown' };
 
-  /** @param receivedMs lease clock when the order came */
+  /** @param receivedMs lease clock when the order arrived */
   constructor(event: AskEvent, receivedMs: number, parameters: LeaseParameters, rules: LeaseRules) {
     this.ask = event.ask;
     this.view = event.view;
@@ -49,8 +45,8 @@ export class ClientBidder implements Bidder {
   }
 
   /**
-   * Those who only look, and those who find the cell taken, ask for no promises: they would void the
-   * holder's refreshes. If answers differ, or the cell is free, the next attempt is one with promises.
+   * A READ's promises would void the holder's refreshes, so `look`, and `acquire` of a taken cell, query first. If
+   * answers differ, or the cell is free, the next attempt uses READ.
    */
   queriesFirst(accepted: Lease | null, nowMs: number): boolean {
     if (this.#queried) return false;
@@ -95,7 +91,7 @@ export class ClientBidder implements Bidder {
     }
   }
 
-  /** What a query has found is the answer if all agree on it and it changes nothing. */
+  /** Reports a query's finding if all answers agree and nothing has to be written. */
   #seen(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid {
     const useful = this.order.kind === 'look' || (finding.kind !== 'free' && !this.isMine(finding.lease));
     if (!useful || !attempt.unanimous) return { kind: 'wait', untilMs: nowMs };
@@ -104,7 +100,7 @@ export class ClientBidder implements Bidder {
 
   #acquire(order: Extract<LeaseOrder, { kind: 'acquire' }>, attempt: ReadingAttempt, nowMs: number): Bid {
     const token = ballotToken(attempt.ballot, this.#parameters);
-    // Ballots may differ by their servers only; tokens have to rise.
+    // Ballots may differ in the server only, but tokens must rise.
     if (token <= ballotToken(attempt.highest, this.#parameters)) return { kind: 'wait', untilMs: nowMs };
     const { session, note, spanMs } = order;
     const lease = this.#lease({ session, token, note }, spanMs, attempt);
@@ -125,10 +121,7 @@ export class ClientBidder implements Bidder {
     return this.#write(lease, attempt, 'renew', spanMs);
   }
 
-  /**
-   * Somebody has it, or nobody: nothing changes. A lease that only some of the answers tell of may not
-   * be decided; it is written back first, so that whoever asks next is told the same.
-   */
+  /** Changes nothing, but writes back a lease that only some answers have, so that later queries report the same. */
   #report(finding: Finding, attempt: ReadingAttempt, nowMs: number): Bid {
     const lease = finding.kind === 'free' ? null : this.#claimed(finding.lease, finding, nowMs);
     const { order } = this;

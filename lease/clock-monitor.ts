@@ -1,51 +1,47 @@
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import type { LeaseEnvelope } from './messages.ts';
 
-/** How far a peer's lease clock is ahead of ours: the truth lies within offset ± error. */
+/** How far a peer's lease clock is ahead of the local one: the true value is within offset ± error. */
 export interface ClockOffset {
   readonly offsetMs: number;
   readonly errorMs: number;
-  /** The peer's clock was certainly out of bounds when last measured. */
+  /** The peer's clock was certainly out of bounds at the last measurement. */
   readonly outOfBounds: boolean;
 }
 
 interface Peer {
   incarnation: Incarnation;
   startedMs: number;
-  /** Latest reading of its clock that we heard: sent back as an echo. */
+  /** Latest reading of its clock received; sent back as an echo. */
   clockMs: number;
   heardMs: number;
   lowMs: number;
   highMs: number;
   measuredMs: number;
   outOfBounds: boolean;
-  /** When its clock was last seen to be out of bounds. */
   violatedMs: number;
 }
 
-/** For so much of a measurement's life it is not looked for a newer one. */
+/** `aheadMs` is cached for this share of a measurement's lifetime. */
 const AHEAD_FRESH_SHARE = 1 / 32;
 
-/** What to do with a frame. */
 export type FrameVerdict = 'accept' | 'older-life' | 'clock-out-of-bounds';
 
 /**
- * Knows the peers by what their frames say of them: which life they are in, and how their clocks
- * differ from ours.
+ * Tracks each peer's incarnation and clock offset by the envelopes of its frames.
  *
- * A frame sent at peer clock c and received at own clock t2 shows that the peer was at most t2 − c
- * behind. If the peer had by then heard our clock at t0, it was at most c − t0 ahead. Both are
- * certain, however long the frame took, so a delay never makes a clock look wrong.
+ * A frame sent at peer clock c and received at local clock t2 shows that the peer was at most t2 − c behind. If the
+ * peer had by then received a frame sent at local clock t0, it was at most c − t0 ahead. Both bounds hold however
+ * long the frames took, so a delay never makes a clock look wrong.
  */
 export class ClockMonitor {
   readonly #clockSkewMaxMs: number;
   readonly #startedMs: number;
-  /** A measurement is replaced by a less precise one only when it is this old. */
+  /** A less precise measurement replaces one only after this time. */
   readonly #freshMs: number;
   readonly #peers = new Map<ServerId, Peer>();
-  /** Peers to which there is no connection, as far as is known. */
   readonly #away = new Set<ServerId>();
-  /** Peers that were out of bounds when they last spoke. */
+  /** Peers whose latest frame found them out of bounds. */
   #violating = 0;
   #aheadMs = 0;
   #aheadAtMs = -Infinity;
@@ -56,12 +52,11 @@ export class ClockMonitor {
     this.#freshMs = freshMs;
   }
 
-  /** Takes notice of a frame's envelope. */
   observe(from: ServerId, envelope: LeaseEnvelope, nowMs: number): FrameVerdict {
     let peer = this.#peers.get(from);
     if (peer === undefined || peer.incarnation !== envelope.incarnation) {
-      // Frames overtake each other; what an earlier life said counts no more once a later one spoke. But
-      // a clock may have been set back between two lives, and a life that is silent for long is over.
+      // Frames can overtake each other: those of an earlier life are void once a later life sent one. But the clock
+      // may have been set back between two lives, so a life that was silent for `#freshMs` is over.
       if (peer !== undefined && envelope.startedMs < peer.startedMs && nowMs - peer.heardMs < this.#freshMs) {
         return 'older-life';
       }
@@ -84,17 +79,16 @@ export class ClockMonitor {
     this.#away.delete(from);
     const { echoMs, clockMs } = envelope;
     const lowMs = clockMs - nowMs;
-    // An echo of our earlier life says nothing about this clock.
+    // An echo of this server's earlier life says nothing about this clock.
     const highMs = echoMs >= this.#startedMs && echoMs <= nowMs ? clockMs - echoMs : Infinity;
     return this.#measured(peer, lowMs, highMs, nowMs) ? 'accept' : 'clock-out-of-bounds';
   }
 
-  /** @returns the peer's clock as last heard, or 0 */
   echoMs(peer: ServerId): number {
     return this.#peers.get(peer)?.clockMs ?? 0;
   }
 
-  /** @returns what is known of the peer's clock, or null if it has not both spoken and listened yet */
+  /** @returns the offset, or null until the peer sent a frame that echoes this server's clock */
   offset(peer: ServerId): ClockOffset | null {
     const known = this.#peers.get(peer);
     if (known === undefined || known.highMs === Infinity) return null;
@@ -105,23 +99,22 @@ export class ClockMonitor {
     };
   }
 
-  /** The connection to the peer is gone: it counts as never heard until it is heard again. */
+  /** The connection to the peer broke; cleared by its next frame. */
   away(peer: ServerId): void {
     this.#away.add(peer);
   }
 
-  /** Whether the connection to the peer is gone, and nothing was heard since. */
   isAway(peer: ServerId): boolean {
     return this.#away.has(peer);
   }
 
-  /** When the peer was last heard from; -Infinity if never, or if it is away. */
+  /** When the peer's last frame arrived; -Infinity if never, or if it is away. */
   heardMs(peer: ServerId): number {
     if (this.#away.has(peer)) return -Infinity;
     return this.#peers.get(peer)?.heardMs ?? -Infinity;
   }
 
-  /** How far our clock is ahead of the slowest of all that are within bounds, as far as we know, in milliseconds. */
+  /** How far the local clock is ahead of the slowest one within bounds, in milliseconds. */
   aheadMs(nowMs: number): number {
     if (nowMs - this.#aheadAtMs < this.#freshMs * AHEAD_FRESH_SHARE) return this.#aheadMs;
     let aheadMs = 0;
@@ -129,19 +122,19 @@ export class ClockMonitor {
       if (outOfBounds || highMs === Infinity || nowMs - heardMs > this.#freshMs) continue;
       aheadMs = Math.max(aheadMs, -(lowMs + highMs) / 2);
     }
-    // A frame that was slow makes its sender look behind.
+    // A slow frame makes its sender's clock look behind.
     this.#aheadMs = Math.min(aheadMs, this.#clockSkewMaxMs);
     this.#aheadAtMs = nowMs;
     return this.#aheadMs;
   }
 
   /**
-   * Most of at least two peers are out of bounds, so it is our clock that is. With a single peer
-   * nobody can tell which of the two is wrong; ignoring each other is enough.
+   * Whether most of at least two live peers are out of bounds: then the local clock is wrong. With one peer nothing
+   * tells whose clock is wrong; the two ignore each other.
    */
   isOutlier(nowMs: number): boolean {
     if (this.#violating < 2) return false;
-    // Only those count that have spoken of late: who is gone convicts nobody, and acquits nobody.
+    // Only recent frames count, for and against.
     let lively = 0;
     let violating = 0;
     for (const { heardMs, violatedMs } of this.#peers.values()) {
@@ -151,12 +144,11 @@ export class ClockMonitor {
     return violating >= 2 && 2 * violating > lively;
   }
 
-  /** @returns whether the peer may be listened to */
   #measured(peer: Peer, lowMs: number, highMs: number, nowMs: number): boolean {
     const limitMs = this.#clockSkewMaxMs;
     if (lowMs > limitMs || highMs < -limitMs) peer.violatedMs = nowMs;
     else if (lowMs >= -limitMs && highMs <= limitMs) peer.violatedMs = -Infinity;
-    // A frame that was slow proves nothing, so the suspicion outlasts the frame that raised it.
+    // A slow frame proves nothing, so the suspicion lasts longer than the frame that raised it.
     const outOfBounds = nowMs - peer.violatedMs <= this.#freshMs;
     if (outOfBounds !== peer.outOfBounds) this.#violating += outOfBounds ? 1 : -1;
     peer.outOfBounds = outOfBounds;

@@ -8,9 +8,9 @@ import type { Life } from './lives.ts';
 import type { LeaseEnvelope, LeaseMessage, RefusedMessage } from './messages.ts';
 
 /**
- * A frame: version, envelope, a table of the server lives that its ballots and leases name, and any
- * number of messages of any cells. Integers are in groups of seven bits, least first, so that a READ
- * takes about a dozen bytes. A tag is given once and never reused.
+ * Version of the frame: version, envelope, table of the server lives that ballots and leases refer to, messages of
+ * any cells. Integers are varints of seven-bit groups, least first, so that a READ takes about a dozen bytes. A tag
+ * is never reused.
  */
 const FRAME_VERSION = 2;
 
@@ -37,12 +37,11 @@ const REASONS: readonly RefusedMessage['reason'][] = ['old', 'future', 'still-va
 
 const LEASE_PRESENT = 1;
 const LEASE_RELEASED = 2;
-/** The lease was set by the ballot beside it: not written twice, and one object after decoding. */
+/** The lease was set by the adjacent ballot: not encoded twice, and one shared object after decoding. */
 const LEASE_UID_BESIDE = 4;
 const LEASE_CLAIMED = 8;
 const LEASE_FLAGS = 15;
 
-/** Rows have four bytes for it. */
 const ROUND_MAX = 0xffff_ffff;
 
 const HEADER_BYTES_MAX = 64;
@@ -53,13 +52,12 @@ export interface LeaseFrame {
   readonly messages: readonly LeaseMessage[];
 }
 
-/** Packs messages for one peer, each as it comes up, so that they need not be kept until the frame is full. */
+/** Packs messages for one peer one by one, so that they need not be kept until the frame is full. */
 export class LeaseFrameWriter {
   readonly #lives = new FrameLives();
   readonly #body = new ByteWriter(128);
   #count = 0;
 
-  /** Size of the messages so far, in bytes. */
   get sizeBytes(): number {
     return this.#body.length;
   }
@@ -69,7 +67,7 @@ export class LeaseFrameWriter {
     this.#count++;
   }
 
-  /** @returns the frame; the writer is not to be used afterwards */
+  /** @returns the frame; the writer must not be used afterwards */
   finish(envelope: LeaseEnvelope): Uint8Array {
     const { entries } = this.#lives;
     const frame = new ByteWriter(HEADER_BYTES_MAX + LIFE_BYTES_MAX * entries.length + this.#body.length);
@@ -88,9 +86,8 @@ export class LeaseFrameWriter {
 }
 
 /**
- * Reads what `LeaseFrameWriter` wrote, some messages at a time, so that those are done with before the
- * next are made. Throws `MalformedError` on anything else; what was read before that stands, as if
- * the rest had been lost. Keeps a view of `bytes` until all is read.
+ * Reads frames of `LeaseFrameWriter` in batches. Throws `MalformedError`; messages read before stay valid, as if the
+ * rest were lost. Keeps a view of `bytes`.
  */
 export class LeaseFrameReader {
   readonly envelope: LeaseEnvelope;
@@ -121,7 +118,7 @@ export class LeaseFrameReader {
     if (this.#left === 0) reader.end();
   }
 
-  /** @returns the next messages, at most `max`; none when all have been read */
+  /** @returns the next messages, at most `max`; empty at the end */
   next(max: number): LeaseMessage[] {
     const messages: LeaseMessage[] = [];
     for (; this.#left > 0 && messages.length < max; this.#left--) {
@@ -132,7 +129,6 @@ export class LeaseFrameReader {
   }
 }
 
-/** Packs messages for one peer. `decodeLeaseFrame` gives the same back. */
 export function encodeLeaseFrame(envelope: LeaseEnvelope, messages: readonly LeaseMessage[]): Uint8Array {
   const writer = new LeaseFrameWriter();
   for (const message of messages) writer.add(message);
@@ -187,7 +183,7 @@ function messageRead(reader: ByteReader, lives: readonly Life[]): LeaseMessage {
   const cell = reader.varint() as CellId;
   const view = reader.varint();
   const ballot = ballotRead(reader, lives);
-  // Ballots of attempts are larger than zero; the cores assert it.
+  // The cores assert that ballots of attempts are larger than zero.
   if (ballot === BALLOT_ZERO) throw new MalformedError('An attempt without a ballot');
   switch (kind) {
     case 'read':
@@ -273,7 +269,7 @@ function leaseReadPresent(reader: ByteReader, lives: readonly Life[], beside: Ba
   return lease;
 }
 
-/** The round comes first: it is 0 in the zero ballot only, which is nothing else. */
+/** The round comes first: only the zero ballot has round 0, and it has no other field. */
 function ballotWrite(writer: ByteWriter, lives: FrameLives, k: Ballot): void {
   writer.varint(k.round);
   if (k.round === 0) return;
@@ -289,7 +285,6 @@ function ballotRead(reader: ByteReader, lives: readonly Life[]): Ballot {
   return { interval, round, server, incarnation };
 }
 
-/** Collects the lives a frame names; there are a handful. */
 class FrameLives {
   readonly entries: Life[] = [];
 

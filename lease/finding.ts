@@ -1,9 +1,9 @@
 import type { Lease } from './lease.ts';
 
-/** What a majority's answers say of a cell. */
+/** What a majority's answers say about a cell. */
 export type Finding =
-  /** Nobody holds it, on any clock. */
+  /** No holder on any clock. */
   | { readonly kind: 'free' }
-  /** Its lease is over here but perhaps not at its holder, until then. */
+  /** The lease is over on this clock, but until `untilMs` perhaps not on its holder's. */
   | { readonly kind: 'grace'; readonly lease: Lease; readonly untilMs: number }
   | { readonly kind: 'held'; readonly lease: Lease };

@@ -9,10 +9,7 @@ import { ballotRefusal, type Recovery, recoveryStart } from './recovery.ts';
 import { type Register, registerStillValid } from './register.ts';
 import type { LeaseRules, Refusal } from './rules.ts';
 
-/**
- * [Flease]: a lease ends at a moment of clocks that differ by at most ε. So everybody who reads it can
- * tell whether it is over, may write it back for its holder, and knows when to compete for it.
- */
+/** [Flease]: leases end at a moment of clocks within ε of each other, so every server can tell when a lease is over. */
 export class FleaseRules implements LeaseRules {
   readonly recovery: Recovery;
   readonly helps = true;
@@ -35,22 +32,21 @@ export class FleaseRules implements LeaseRules {
     return null;
   }
 
-  /** No clock within bounds can have set such an end; accepted, it would block the cell until then. */
+  /** No clock within bounds sets such an end; accepting it would block the cell until then. */
   isTooLong(lease: Lease, nowMs: number): boolean {
     const { leaseMs, clockSkewMaxMs } = this.#parameters;
     return lease.untilMs > nowMs + leaseMs + clockSkewMaxMs;
   }
 
   /**
-   * Departure: counted from before the READ. The paper counts from after it; then a lease could end
-   * t_max after an arbitrarily late WRITE, and an acceptor that restarted and waited in between would
-   * have forgotten a promise that still mattered.
+   * Departure: counts from before the READ, the paper from after it. There a lease could end t_max after an
+   * arbitrarily late WRITE, and an acceptor restarted in between would have forgotten a promise that still mattered.
    */
   endMs(startedMs: number, spanMs: number): number {
     return startedMs + spanMs;
   }
 
-  /** Read leases may run to the old end, and a clock may have been behind when this attempt began. */
+  /** Never earlier: read leases may run to the old end, and a clock may have been behind when this attempt started. */
   extendedMs(foundMs: number, untilMs: number): number {
     return Math.max(foundMs, untilMs);
   }
@@ -71,7 +67,7 @@ export class FleaseRules implements LeaseRules {
     return lease;
   }
 
-  /** What was written with the largest ballot counts; of two answers with one ballot, the released lease. */
+  /** The write with the largest ballot counts; between equal ballots, the released lease. */
   outranks(attempt: ReadingAttempt, written: Ballot, lease: Lease | null): boolean {
     const order = ballotCompare(written, attempt.written);
     return order > 0 || (order === 0 && lease !== null && lease.released);

@@ -1,13 +1,12 @@
 import { assert } from '../base/assert.ts';
 
-/** Attempts to acquire that one server has under way. More at once take no less time, and longer each. */
+/** Most attempts to acquire under way on a server. More take longer each and finish no sooner. */
 const ATTEMPTS_MAX = 2048;
 
 /**
- * Bounds the attempts that are under way, for a server that wants a hundred thousand cells at once: a
- * lease is counted from before its READ, so an attempt that waits for thousands of others in every
- * queue would be repeated, given up and begun anew, and nobody would get anything. Renewals and what
- * clients ask for never wait: they hold something, or somebody waits for them.
+ * Bounds the attempts under way for a server that wants, say, a hundred thousand cells. A lease counts from before
+ * its READ: if all started at once, none would finish in time. Renewals and clients' orders never wait: they protect
+ * a held lease, or a client waits.
  */
 export class Flow {
   readonly #waiting = new Set<number>();
@@ -15,17 +14,16 @@ export class Flow {
   #running = 0;
   #slowUntilMs = -Infinity;
 
-  /** @param slowForMs for how long answers count as slow after one was, in milliseconds */
+  /** @param slowForMs how long voters count as slow after a late answer, in milliseconds */
   constructor(slowForMs: number) {
     this.#slowForMs = slowForMs;
   }
 
-  /** A voter has not answered in the usual time. */
   noteSlow(nowMs: number): void {
     this.#slowUntilMs = nowMs + this.#slowForMs;
   }
 
-  /** Whether all voters had better be asked at once, because the first majority answers sooner than any one of them. */
+  /** Whether to ask all voters at once, because the fastest majority answers before a chosen one does. */
   isSlow(nowMs: number): boolean {
     return nowMs < this.#slowUntilMs;
   }
@@ -43,12 +41,11 @@ export class Flow {
     this.#running--;
   }
 
-  /** A row's turn comes when others have ended. */
   wait(row: number): void {
     this.#waiting.add(row);
   }
 
-  /** @returns the row that has waited longest, if there is room for it */
+  /** @returns the row that has waited longest, or null if none waits or no attempt may start */
   next(): number | null {
     if (this.isFull || this.#waiting.size === 0) return null;
     const [row] = this.#waiting as Iterable<number>;
@@ -57,7 +54,6 @@ export class Flow {
     return row;
   }
 
-  /** A row that is removed waits for nothing. */
   forget(row: number): void {
     this.#waiting.delete(row);
   }

@@ -9,27 +9,25 @@ export const VOTERS_MAX = 30;
 export const NO_MEMBERS: readonly ServerId[] = [];
 
 /**
- * Who votes on a cell in one view of it. While the members change, there are two sets, and every
- * majority is one of each; so any two majorities, of before, during and after the change, have a
- * server in common.
+ * The voters of a cell in one view. While members change, every majority contains one of each set: so any two
+ * majorities before, during and after the change share a server.
  */
 export interface Group {
   readonly view: number;
-  /** All members of either set, each once. */
   readonly voters: readonly ServerId[];
-  /** Bits of `voters` that are in the one set and in the other; `joint` is 0 without a change. */
+  /** Each set as bits of `voters`; `joint` is 0 without a change. */
   readonly members: number;
   readonly joint: number;
 }
 
-/** Who votes on a cell, as the layer above has it on disk. */
+/** The voters of a cell as the layer above has them on disk. */
 export interface KnownView {
   readonly view: number;
   readonly members: readonly ServerId[];
   readonly joint?: readonly ServerId[];
 }
 
-/** A cell that this server was only asked about: the view is known, its members are not. */
+/** A cell that this server was only asked about: its view is known, its members are not. */
 function groupOfStranger(view: number): Group {
   return { view, voters: NO_MEMBERS, members: 0, joint: 0 };
 }
@@ -42,25 +40,23 @@ function groupOf(view: number, members: readonly ServerId[], joint: readonly Ser
   return { view, voters, members: bits(members), joint: joint === undefined ? 0 : bits(joint) };
 }
 
-/** Whether `bits`, one for each voter, hold a majority of each set. */
+/** Whether `bits`, one per voter, contain a majority of each set. */
 export function groupHasMajority(group: Group, bits: number): boolean {
   return setHasMajority(group.members, bits) && (group.joint === 0 || setHasMajority(group.joint, bits));
 }
 
-/** Whether too few are left without the voters of `bits` to make a majority. */
+/** Whether the voters outside `bits` are too few for a majority. */
 export function groupHasVeto(group: Group, bits: number): boolean {
   return setHasVeto(group.members, bits) || (group.joint !== 0 && setHasVeto(group.joint, bits));
 }
 
-/** All voters. */
 export function groupAll(group: Group): number {
   return group.members | group.joint;
 }
 
 /**
- * Just enough voters for a majority: `self`, which costs nothing to ask, and others that are there. Those that follow it
- * by name, for every cell: so what is asked about many cells shares frames, and the load of all servers is spread.
- * @returns their bits, or all if too few are there
+ * Just enough voters for a majority: `self`, and present voters that follow it by name. The same order for all cells
+ * lets requests share frames and spreads load. @returns their bits; all voters if too few are present
  */
 export function groupSome(group: Group, self: ServerId, isThere: (server: ServerId) => boolean): number {
   const { voters } = group;
@@ -111,7 +107,7 @@ interface Counted {
   rows: number;
 }
 
-/** A group as it was last asked for: cells are mostly opened with the same members, one after the other. */
+/** A recent request: cells are mostly opened in series with the same members. */
 interface Recent {
   readonly view: number;
   readonly members: readonly ServerId[];
@@ -121,7 +117,7 @@ interface Recent {
 
 const RECENT_MAX = 4;
 
-/** Groups by number: a row holds four bytes, and cells with the same members share one group. */
+/** Numbered groups: a row holds four bytes, and cells with the same members share a group. */
 export class GroupTable {
   readonly #groups: (Counted | null)[] = [];
   readonly #byKey = new Map<string, number>();
@@ -129,7 +125,7 @@ export class GroupTable {
   #recent: Recent[] = [];
 
   constructor() {
-    // Every row begins with it; so it never comes and goes.
+    // Every row starts with this group, so it is never dropped.
     this.take(0, NO_MEMBERS, undefined);
   }
 
@@ -137,7 +133,7 @@ export class GroupTable {
     return this.#counted(index).group;
   }
 
-  /** Counts one row more for the group. @returns its number */
+  /** Adds a reference to the group. @returns its number */
   take(view: number, members: readonly ServerId[], joint: readonly ServerId[] | undefined): number {
     for (const recent of this.#recent) {
       if (recent.view !== view || recent.joint !== joint || !sameIds(recent.members, members)) continue;
@@ -150,7 +146,6 @@ export class GroupTable {
     return index;
   }
 
-  /** Counts one row less for the group. */
   leave(index: number): void {
     const counted = this.#counted(index);
     assert(counted.rows > 0, 'A group that is left was taken');

@@ -6,7 +6,7 @@ import type { Belief } from './cell-table.ts';
 import type { Lease } from './lease.ts';
 import type { LearnMessage } from './messages.ts';
 
-/** What is known here of the holder of a cell: this server, or another one that a message named. */
+/** What this server knows of a cell's holder: itself, or another server named by a message. */
 export class HolderKnowledge {
   readonly #context: CellContext;
   readonly #cursor: CellCursor;
@@ -25,14 +25,13 @@ export class HolderKnowledge {
     if (this.#cursor.isOwn) {
       if (nowMs < untilMs) return { holder, own: true, remainingMs: untilMs - nowMs };
     } else if (nowMs <= untilMs) {
-      // An earlier life of this server is waited for, but no client is sent to it.
+      // This server waits for its own earlier life's lease, but redirects no client to it.
       const alive = holder === this.#context.parameters.self ? null : holder;
       return { holder: alive, own: false, remainingMs: untilMs - nowMs };
     }
     return { holder: null, own: false, remainingMs: 0 };
   }
 
-  /** A decided lease, for the acceptor and for the proposer. */
   learned(message: LearnMessage, nowMs: number, out: LeaseAction[]): void {
     const { acceptor, rules } = this.#context;
     if (!acceptor.learn(this.#cursor.row, message, nowMs)) return;
@@ -41,15 +40,15 @@ export class HolderKnowledge {
     else this.learn(rules.heard(lease, nowMs), nowMs, out);
   }
 
-  /** News of a lease of another server, on this server's clock. */
+  /** Takes in another server's lease; its end is on the local clock. */
   learn(lease: Lease, nowMs: number, out: LeaseAction[]): void {
     const { bidder, table } = this.#context;
     if (lease.claim !== null || lease.released || nowMs > lease.untilMs) return;
     if (bidder.isMine(lease)) return;
-    // An own lease that still runs is not released for what others report; the clocks decide.
+    // Reports of others do not end this server's running lease; the clocks decide.
     const held = this.#cursor.isOwn;
     const known = table.belief(this.#cursor.row);
-    // What is over bars nothing: without common clocks the next holder's ballots may be smaller.
+    // An ended lease is replaced by any: without common clocks the next holder's ballots may be smaller.
     const isRunning = known !== null && nowMs <= known.untilMs;
     if (isRunning && !held && ballotCompare(lease.uid, known.uid) <= 0) return;
     this.announce(lease, out);
@@ -64,12 +63,11 @@ export class HolderKnowledge {
 
   announce(lease: Belief, out: LeaseAction[]): void {
     const { holder, incarnation, untilMs } = lease;
-    // No client is redirected to an earlier life of this server.
     if (holder === this.#context.parameters.self) return;
     out.push({ kind: 'learned', cell: this.#cursor.id, holder, incarnation, untilMs });
   }
 
-  /** Notices that the own lease is over. `lost` goes out late if no event came before; `Cell.holds` is never late. */
+  /** Notices that the own lease ended. `lost` may go out late if no event came before; `Cell.holds` is never late. */
   expire(nowMs: number, out: LeaseAction[]): void {
     const { table } = this.#context;
     if (nowMs < table.beliefUntilMs(this.#cursor.row) || !this.#cursor.isOwn) return;

@@ -27,16 +27,15 @@ import type { LeaseRules } from './rules.ts';
 import { ServerBidder } from './server-bidder.ts';
 import { Wheel } from './wheel.ts';
 
-/** For so many leases after a slow answer all voters are asked at once. */
+/** After a slow answer all voters are asked at once for this many leases. */
 const SLOW_LEASES = 2;
 
 type FrameEvent = Extract<LeaseEvent, { kind: 'frame' }>;
 type AskEvent = Extract<LeaseEvent, { kind: 'ask' }>;
 
 /**
- * All lease cells of one life of one server, and what they share: incarnation, recovery wait, ballots,
- * knowledge of the peers' clocks. Cells come into being when they are opened or asked about, and are
- * forgotten when nobody has touched them for long enough.
+ * All lease cells of one incarnation of a server, with the recovery wait, ballots and peers' clocks. A cell is
+ * created when it is opened or asked about, and removed after being idle.
  */
 export class LeaseHost {
   readonly #parameters: LeaseParameters;
@@ -44,13 +43,13 @@ export class LeaseHost {
   readonly #monitor: ClockMonitor;
   readonly #startedMs: number;
   readonly #cells: Cells;
-  /** Number of the view that all cells go by; null where each cell has a view of its own. */
+  /** Number of the voters' view of all cells; null if each cell has its own view. */
   #view: number | null;
   #clockFault = false;
   #recovered = false;
   #lastMs: number;
 
-  /** @param nowMs lease clock at the start of the process: the recovery wait is counted from here */
+  /** @param nowMs lease clock at process start: the recovery wait counts from here */
   constructor(config: LeaseConfig, nowMs: number) {
     const parameters = leaseParameters(config);
     this.#parameters = parameters;
@@ -76,7 +75,7 @@ export class LeaseHost {
     this.#lastMs = nowMs;
   }
 
-  /** Takes an event at one reading of the lease clock. @returns what to do, in this order */
+  /** Takes an event at one reading of the lease clock. @returns the actions in their order */
   step(event: LeaseEvent, nowMs: number): LeaseAction[] {
     assert(nowMs >= this.#lastMs, 'The lease clock never goes back');
     this.#lastMs = nowMs;
@@ -98,7 +97,7 @@ export class LeaseHost {
         this.#monitor.away(event.peer);
         break;
       case 'view':
-        // A cell that is not here learns its view when it is.
+        // A missing cell gets its view when it is created.
         this.#cells.find(event.cell)?.follow(event);
         break;
       case 'succeed': {
@@ -139,20 +138,17 @@ export class LeaseHost {
     return out;
   }
 
-  /**
-   * Whether this server may act as the cell's holder at `nowMs`, a reading taken for this very use.
-   * Nothing that a timer has set takes part in the answer.
-   */
+  /** Whether this server may act as holder at `nowMs`, which must be read for this very use. No timer is involved. */
   owns(cell: CellId, nowMs: number): boolean {
     return !this.#clockFault && (this.#cells.find(cell)?.holds(nowMs) ?? false);
   }
 
-  /** Who holds the cell, as far as this server knows. For redirects and reports. */
+  /** The holder as far as this server knows; for redirects and reports. */
   view(cell: CellId, nowMs: number): LeaseView {
     return this.#cells.find(cell)?.view(nowMs) ?? { holder: null, own: false, remainingMs: 0 };
   }
 
-  /** What this server, a member of the cell, has heard of a client's lease. A hint: a majority may know better. */
+  /** A client's lease as this member of the cell knows it. A hint: a majority may have a newer one. */
   claim(cell: CellId, nowMs: number): ClaimedLease | null {
     const lease = this.#cells.find(cell)?.accepted() ?? null;
     if (lease === null || lease.claim === null || lease.released) return null;
@@ -160,17 +156,15 @@ export class LeaseHost {
     return remainingMs < 0 ? null : { ...lease.claim, remainingMs };
   }
 
-  /** How long the silence after the start still lasts; 0 when it is over. */
+  /** Milliseconds left of the recovery wait; 0 after it. */
   recoveringMs(nowMs: number): number {
     return Math.max(0, this.#context.rules.recovery.untilMs - nowMs);
   }
 
-  /** Lease clock at which `tick` has something to do, or null. */
   nextWakeMs(): number | null {
     return this.#clockFault ? null : this.#cells.firstDueMs();
   }
 
-  /** What a frame to `to` says about its sender. */
   envelope(to: ServerId, nowMs: number): LeaseEnvelope {
     return {
       incarnation: this.#parameters.incarnation,
@@ -181,22 +175,19 @@ export class LeaseHost {
     };
   }
 
-  /** This server's clock is out of bounds; it takes part in nothing until restarted. */
   get clockFault(): boolean {
     return this.#clockFault;
   }
 
-  /** How far a peer's lease clock is ahead of ours, or null as long as that is unknown. */
+  /** How far a peer's lease clock is ahead of the local one, or null while unknown. */
   clockOffset(peer: ServerId): ClockOffset | null {
     return this.#monitor.offset(peer);
   }
 
-  /** Number of cells remembered. */
   get cellCount(): number {
     return this.#cells.size;
   }
 
-  /** For tests and simulations, which compare the state before and after each step. */
   inspect(cell: CellId): CellState | null {
     return this.#cells.find(cell)?.state() ?? null;
   }
@@ -231,7 +222,7 @@ export class LeaseHost {
   #onMessage(from: ServerId, message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
     const { kind } = message;
     const asks = kind === 'read' || kind === 'query' || kind === 'write' || kind === 'learn';
-    // An answer for a cell that is not remembered is too late.
+    // An answer for a missing cell is too late.
     const cell = asks ? this.#cells.at(message.cell, nowMs) : this.#cells.find(message.cell);
     if (cell === null) return;
     cell.message(from, message, nowMs, out);
@@ -246,13 +237,13 @@ export class LeaseHost {
     }
   }
 
-  /** A vote is given, and counted, by one view: that of this server at the moment, which is on its disk. */
+  /** Votes are given and counted by one view only: the one on this server's disk. */
   #isOfOtherView({ kind, view }: LeaseMessage): boolean {
-    // Its `view` is the later one, by which the attempt that it answers ends.
+    // Its `view` is the newer one, which ends the attempt that it answers.
     return this.#view !== null && kind !== 'wrong-view' && view !== this.#view;
   }
 
-  /** A server that goes by an earlier view learns that; one with a later view finds this server absent. */
+  /** Tells a peer with an older view so; a peer with a newer view gets no answer. */
   #refuseView(from: ServerId, message: LeaseMessage, silent: boolean, out: LeaseAction[]): void {
     const { kind, cell, view } = message;
     const own = this.#view ?? view;
@@ -275,7 +266,7 @@ export class LeaseHost {
     this.#cells.settle(cell, nowMs);
   }
 
-  /** Neither ack nor nack while recovering; only a decided lease is of use already. */
+  /** During the recovery wait: neither acks nor nacks; only a decided lease is of use. */
   #onHint(message: LeaseMessage, nowMs: number, out: LeaseAction[]): void {
     if (message.kind !== 'learn') return;
     const cell = this.#cells.at(message.cell, nowMs);
@@ -295,7 +286,6 @@ export class LeaseHost {
     }
   }
 
-  /** Cells that waited for others to be done. */
   #goOn(nowMs: number, out: LeaseAction[]): void {
     const { flow } = this.#context;
     for (let row = flow.next(); row !== null; row = flow.next()) {
@@ -320,7 +310,7 @@ export class LeaseHost {
   }
 }
 
-/** Ballots are drawn by those who ask with them: nobody speaks for another, nor for another life. */
+/** A server draws its own ballots: no message speaks for another server or another incarnation. */
 function isOwnWord(message: LeaseMessage, from: ServerId, incarnation: Incarnation): boolean {
   switch (message.kind) {
     case 'read':

@@ -3,10 +3,7 @@ import { ballotCompare } from './ballot.ts';
 import type { CellState } from './cell.ts';
 import { CLOCK_DRIFT_MAX, type LeaseParameters } from './parameters.ts';
 
-/**
- * What one step may do to a cell. Too costly for every step in production, run after each one in
- * every test and simulation. Both states are of one life; `null` where the cell was not remembered.
- */
+/** Checks a step on a cell within one incarnation; too costly for production. `null`: the cell did not exist. */
 export function assertCellStep(
   before: CellState | null,
   after: CellState | null,

@@ -1,44 +1,36 @@
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import type { Ballot } from './ballot.ts';
 
-/** What a client has of a lease that a server got for it. */
 export interface Claim {
-  /** A number below 2^53 that the client has drawn: whoever knows it is the holder. */
+  /** The holder's secret: a random number below 2^53 drawn by the client. */
   readonly session: number;
   /** Fencing token: larger for each later holder of the cell. */
   readonly token: number;
-  /** What the holder wants others to read with the lease. */
   readonly note: string;
 }
 
-/** λ: one life of one server may act as primary until a moment of the lease clock. */
+/** λ: one incarnation of a server may act as primary until a moment of the lease clock. */
 export interface Lease {
-  /** The server that set `untilMs`: the holder itself, or the server that a claim's holder asked. */
+  /** The server that set `untilMs`: the holder itself, or the one that served a claim's holder. */
   readonly holder: ServerId;
-  /** A lease of the same server's earlier life is a stranger's lease: wait for its end. */
+  /** An earlier incarnation's lease counts as another server's: wait for its end. */
   readonly incarnation: Incarnation;
   readonly untilMs: number;
-  /** Ballot of the WRITE that set `untilMs`. Stays when others write the lease back. */
+  /** Ballot of the WRITE that set `untilMs`; unchanged when others write the lease back. */
   readonly uid: Ballot;
-  /** Its holder gave it back: it need not be waited for. */
+  /** Its holder released it: no server has to wait for its end. */
   readonly released: boolean;
-  /** Present where a client holds the lease, and no server. */
+  /** Set if a client holds the lease instead of a server. */
   readonly claim: Claim | null;
 }
 
-/**
- * `valid`: its holder may be acting. `grace`: over on this clock, perhaps not on the holder's.
- * `expired`: over on every clock, or released, or never written.
- */
+/** `valid`: its holder may act. `grace`: maybe not over on the holder's clock. `expired`: over, released or absent. */
 export type LeaseAge = 'valid' | 'grace' | 'expired';
 
 /**
- * How a lease stands at one reading of the clock.
- *
- * The paper's Alg. 4 reads the clock for validity and again for expiry. A pause between the two turns
- * a valid lease into an expired one without the grace period, so here one reading serves both.
- * The boundaries: the holder stops strictly before `untilMs`, others start strictly after
- * `untilMs + ε`; with anything weaker, two clocks ε apart have an instant in common.
+ * The state of a lease at one clock reading. The paper's Alg. 4 reads the clock once for validity and again for
+ * expiry; a pause in between would skip the grace. The holder stops strictly before `untilMs`, others start strictly
+ * after `untilMs + ε`: with anything weaker, two clocks ε apart share an instant.
  */
 export function leaseAge(lease: Lease | null, nowMs: number, clockSkewMaxMs: number): LeaseAge {
   if (lease === null || lease.released) return 'expired';
@@ -47,13 +39,12 @@ export function leaseAge(lease: Lease | null, nowMs: number, clockSkewMaxMs: num
   return 'expired';
 }
 
-/** Whether two leases belong to the same life of the same server, or to the same session of a client. */
+/** Whether two leases have the same server incarnation, or the same client session, as holder. */
 export function leaseSameHolder(a: Lease, b: Lease): boolean {
   if (a.claim !== null || b.claim !== null) return a.claim?.session === b.claim?.session;
   return a.holder === b.holder && a.incarnation === b.incarnation;
 }
 
-/** For traces: `a until 1234.5`. */
 export function leaseText(lease: Lease | null): string {
   if (lease === null) return '⊥';
   return `${lease.holder} until ${lease.untilMs}${lease.released ? ', released' : ''}`;

@@ -1,29 +1,25 @@
 import { assert } from '../base/assert.ts';
 import type { Incarnation, ServerId } from '../base/ids.ts';
 
-/** One life of one server: from a start of its process to the end of it. */
 export interface Life {
   readonly server: ServerId;
   readonly incarnation: Incarnation;
 }
 
-/** Lives fit the two bytes that a row has for each. */
+/** Life numbers fit the two bytes of a row's column. */
 export const LIVES_MAX = 0xffff;
 
 interface Known extends Life {
   readonly index: number;
 }
 
-/**
- * Numbers the lives that rows name, so that a row holds two bytes instead of a name and a random
- * number. Grows with every restart of a peer and is swept by its owner when it is full.
- */
+/** Numbers lives: a row holds two bytes instead of a name and a random number. Its owner sweeps it when it is full. */
 export class LifeTable {
   readonly #lives: (Known | null)[] = [];
   readonly #byServer = new Map<ServerId, Known[]>();
   readonly #free: number[] = [];
 
-  /** @returns the number of a life, a new one where it has none; null where the table is full */
+  /** @returns the number of a life, a new one if needed; null if the table is full */
   number(server: ServerId, incarnation: Incarnation): number | null {
     let known = this.#byServer.get(server);
     if (known === undefined) {
@@ -39,7 +35,6 @@ export class LifeTable {
     return index;
   }
 
-  /** Numbers that are not in use. */
   get left(): number {
     return LIVES_MAX - this.#lives.length + this.#free.length;
   }
@@ -50,7 +45,7 @@ export class LifeTable {
     return life;
   }
 
-  /** Forgets the lives that `used` has no bit for: nobody names them any more. */
+  /** Removes the lives without an entry in `used`: no row refers to them. */
   sweep(used: Uint8Array): void {
     for (const [server, known] of this.#byServer) {
       const left = known.filter(({ index }) => used[index] === 1);

@@ -2,30 +2,27 @@ import type { CellId, Incarnation } from '../base/ids.ts';
 import type { Ballot } from './ballot.ts';
 import type { Lease } from './lease.ts';
 
-/**
- * PaxosLease's messages are the same with other names: prepare and propose are READ and WRITE. There, a
- * lease on its way has a span instead of an end in `untilMs`: clocks of two servers have nothing in common.
- */
+/** In PaxosLease READ and WRITE are prepare and propose; a lease in a message has a span in `untilMs`, not an end. */
 
-/** What the acceptor of a cell is asked and told. `view` numbers the set of servers that vote on it. */
+/** `view` numbers the set of servers that vote on the cell. */
 interface OfCell {
   readonly cell: CellId;
   readonly view: number;
 }
 
-/** READ(k): promise me, and tell what was written. */
+/** READ(k): request a promise, and the last write. */
 export interface ReadMessage extends OfCell {
   readonly kind: 'read';
   readonly ballot: Ballot;
 }
 
-/** What was written, without a promise: k only tells the answers of one attempt from those of another. */
+/** Requests the last write without a promise; k only tells the answers of one attempt from another's. */
 export interface QueryMessage extends OfCell {
   readonly kind: 'query';
   readonly ballot: Ballot;
 }
 
-/** WRITE(k, λ). `acquires`: the proposer found the cell free, so nobody's valid lease may be in the way. */
+/** WRITE(k, λ). `acquires`: the proposer found the cell free, so an acceptor with another's valid lease refuses. */
 export interface WriteMessage extends OfCell {
   readonly kind: 'write';
   readonly ballot: Ballot;
@@ -33,12 +30,11 @@ export interface WriteMessage extends OfCell {
   readonly acquires: boolean;
 }
 
-/** To READ and to a query. */
 export interface AckReadMessage extends OfCell {
   readonly kind: 'ack-read';
   readonly ballot: Ballot;
   readonly written: Ballot;
-  /** Null where nothing was written, and in PaxosLease also where what was written is over. */
+  /** Null if nothing was written; in PaxosLease also if the written lease is over. */
   readonly lease: Lease | null;
 }
 
@@ -47,34 +43,34 @@ export interface AckWriteMessage extends OfCell {
   readonly ballot: Ballot;
 }
 
-/** A larger ballot was promised or written: `standing`. */
+/** The acceptor promised or accepted a larger ballot, `standing`. */
 export interface NackMessage extends OfCell {
   readonly kind: 'nack-read' | 'nack-write';
   readonly ballot: Ballot;
   readonly standing: Ballot;
 }
 
-/** The ballot or the lease is not of this time, or the lease it would replace is still valid here. */
+/** The ballot or lease is too old or from the future, or the lease to be replaced is still valid here. */
 export interface RefusedMessage extends OfCell {
   readonly kind: 'refused-read' | 'refused-write';
   readonly ballot: Ballot;
   readonly reason: 'old' | 'future' | 'still-valid';
 }
 
-/** The sender knows a newer view of this cell, `view`: whoever asked goes by an outdated one. */
+/** The sender knows a newer view of the cell, `view`. */
 export interface WrongViewMessage extends OfCell {
   readonly kind: 'wrong-view';
   readonly ballot: Ballot;
 }
 
-/** λ was decided with ballot k. A WRITE that asks for no answer, and a hint for redirects. */
+/** λ was decided with ballot k. Like a WRITE without an answer, and a hint for redirects. */
 export interface LearnMessage extends OfCell {
   readonly kind: 'learn';
   readonly ballot: Ballot;
   readonly lease: Lease;
 }
 
-/** The holder has stopped: what it wrote up to `uid` is void. */
+/** The holder stopped: its writes up to `uid` are void. */
 export interface ReleaseMessage extends OfCell {
   readonly kind: 'release';
   readonly uid: Ballot;
@@ -92,15 +88,13 @@ export type LeaseMessage =
   | LearnMessage
   | ReleaseMessage;
 
-/** What every frame says about its sender. */
 export interface LeaseEnvelope {
   readonly incarnation: Incarnation;
-  /** The sender's lease clock when its process started: orders the lives of one server. */
+  /** The sender's lease clock at process start; orders the incarnations of a server. */
   readonly startedMs: number;
-  /** Hash of timing and protocol version; frames with another one are refused. */
+  /** Hash of timing and protocol version; a frame with another one is dropped. */
   readonly parametersHash: number;
-  /** The sender's lease clock when it sent this. */
   readonly clockMs: number;
-  /** The latest `clockMs` the sender has heard from the receiver's present life, or 0: bounds the offset from above. */
+  /** Latest `clockMs` that the sender received from the receiver's present life, or 0; bounds the offset from above. */
   readonly echoMs: number;
 }

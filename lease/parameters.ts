@@ -2,26 +2,25 @@ import { assert } from '../base/assert.ts';
 import type { CellId, Incarnation, ServerId } from '../base/ids.ts';
 import type { KnownView } from './group.ts';
 
-/** Counts incompatible changes of the protocol; part of the hash below. */
+/** Counts incompatible protocol changes; part of the hash. */
 const PROTOCOL_VERSION = 2;
 
-/** ρ: a clock runs at most this much faster or slower than true time. */
+/** ρ: the most that a clock's rate differs from true time, as a fraction. */
 export const CLOCK_DRIFT_MAX = 0.005;
 
-/** A timer may be this share of a lease late; the wheel of all timers turns in such steps. */
+/** A timer may be late by this share of a lease; it is the tick of the timing wheel. */
 const TIMER_LATE_SHARE = 1 / 1000;
 
-/** Timing that all servers of a cluster must share; a hash of it travels with every frame. In milliseconds. */
+/** Timing that all servers of a cluster share, in milliseconds; every frame carries a hash of it. */
 export interface LeaseTiming {
-  /** Length of a lease, t_max in the papers. At least ten times `clockSkewMaxMs`. */
   readonly leaseMs: number;
-  /** ε: any two lease clocks differ by at most this, at any moment. */
+  /** ε: any two lease clocks differ by at most this, at any moment; at most a tenth of `leaseMs` (t_max). */
   readonly clockSkewMaxMs: number;
 }
 
 /**
- * `flease`: leases end at a moment of synchronized clocks, and everybody who heard of one can tell when it is over.
- * `paxoslease`: every server counts spans on its own clock, so nothing is asked of clocks but their rate.
+ * `flease`: leases end at a moment of synchronized clocks. `paxoslease`: each server counts spans by its own clock,
+ * and only the clocks' rates are bounded.
  */
 export type LeaseAlgorithm = 'flease' | 'paxoslease';
 
@@ -30,77 +29,54 @@ export interface LeaseConfig extends LeaseTiming {
   readonly incarnation: Incarnation;
   /** The same on all servers of a cluster. `flease` if absent. */
   readonly algorithm?: LeaseAlgorithm;
-  /**
-   * While peers are known to answer, ask no more of them than a majority needs, and the rest only when somebody
-   * refuses or is slow. Two fifths of the messages less; true if absent. Flease only.
-   */
+  /** Ask only a majority while peers answer; saves two fifths of the messages. True if absent; Flease only. */
   readonly thrifty?: boolean;
-  /**
-   * The longest silence that an earlier life with other timing would have kept, in milliseconds: what it gave
-   * out may run for so long. The silence after this start is no shorter.
-   */
+  /** The longest recovery wait of an earlier life with other timing, in milliseconds. This wait is no shorter. */
   readonly formerSilenceMs?: number;
   /**
-   * The latest reading of the lease clock at which an earlier life may have voted or drawn a ballot, where ballots have
-   * to rise over restarts whatever became of the clock. The silence is counted from the later of it and the start.
+   * The latest lease clock reading at which an earlier life may have voted or drawn a ballot; set if ballots must
+   * rise over restarts. The wait counts from the later of it and the start.
    */
   readonly formerClockMs?: number;
   /**
-   * Spread of those who compete for a lease that is over, in milliseconds: the shorter, the sooner it is taken, and
-   * the oftener two of them refuse each other and have to begin anew. A twentieth of a lease if absent, at most 100.
+   * Largest random delay of competitors for an ended lease, in milliseconds. Shorter: sooner a holder, but more
+   * competitors refuse each other. Absent: a twentieth of a lease, at most 100.
    */
   readonly jitterMaxMs?: number;
-  /**
-   * The view of a cell as it is on disk here, where its members ever changed; null for all other cells. What this
-   * layer was told of a cell is forgotten with the cell; by this it never votes by a view that is over.
-   */
+  /** The view of a cell on disk if its members ever changed, so that no removed cell returns with an outdated one. */
   readonly knownView?: (cell: CellId) => KnownView | null;
-  /**
-   * Where all cells have voters by one view, which the layer above has on disk: its number. A message of another view
-   * is refused. Until the event `voters` names a later one.
-   */
+  /** Number of the one view of all cells' voters, if they share one; messages of other views are refused. */
   readonly view?: number;
 }
 
-/** What follows from the configuration. All times in milliseconds of the lease clock. */
+/** Derived from the configuration. All times in milliseconds of the lease clock. */
 export interface LeaseParameters {
   readonly self: ServerId;
   readonly incarnation: Incarnation;
   readonly algorithm: LeaseAlgorithm;
-  /** t_max: length of a lease. */
   readonly leaseMs: number;
-  /** ε: any two lease clocks differ by at most this. */
   readonly clockSkewMaxMs: number;
-  /** L: width of a ballot interval. At most the recovery wait less 2ε, so that ballots from after a restart are larger. */
+  /** L: width of a ballot interval. At most the recovery wait less 2ε, so that ballots after a restart are larger. */
   readonly intervalMs: number;
-  /** W: silence after every start. */
+  /** W: the recovery wait after every start. */
   readonly recoveryMs: number;
-  /** See `LeaseConfig`; −Infinity where the start is later for certain, or ballots need not rise. */
   readonly formerClockMs: number;
-  /** How long a phase of an attempt for a client may take. */
+  /** Time limit for each phase of a client's attempt. */
   readonly attemptMaxMs: number;
-  /**
-   * The same of the first phase for this server itself. On a machine that starves an answer may need a good part of a
-   * lease, and an attempt that is dropped takes its answers with it; half a lease is left of one that is not.
-   */
+  /** The same for the first phase of a server's own attempt: longer, as a dropped attempt loses its answers. */
   readonly ownReadMaxMs: number;
-  /** Unanswered READs and WRITEs are repeated with this period. */
   readonly repeatMs: number;
   /** A lease is renewed when less than this is left of it. */
   readonly renewBeforeMs: number;
   readonly backoffMinMs: number;
   readonly backoffMaxMs: number;
-  /** Spread of those who compete for a lease that has ended. */
   readonly jitterMaxMs: number;
-  /** A cell untouched for so long is forgotten: everything that could be said of it is too old to be heard. */
+  /** A cell idle for this long is removed: every message about it is too old to count. */
   readonly forgetMs: number;
-  /** Whether no more voters are asked than a majority needs, as long as they answer. */
   readonly thrifty: boolean;
-  /** Who was heard from within this is taken to be there. */
+  /** A peer whose last frame is at most this old counts as present. */
   readonly livelyMs: number;
-  /** Timers fire up to this late. */
   readonly timerLateMs: number;
-  /** Equal on servers that agree about timing and protocol. */
   readonly hash: number;
 }
 
@@ -119,7 +95,7 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
     recoveryMs: Math.max(leaseSilenceMs(config), config.formerSilenceMs ?? 0),
     formerClockMs: config.formerClockMs ?? -Infinity,
     attemptMaxMs,
-    // PaxosLease is searched by its model with the shorter limit.
+    // The model checks PaxosLease with the shorter limit.
     ownReadMaxMs: config.algorithm === 'paxoslease' ? attemptMaxMs : leaseMs / 2,
     repeatMs: attemptMaxMs / 4,
     renewBeforeMs: (leaseMs * 2) / 3,
@@ -127,7 +103,7 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
     backoffMaxMs: leaseMs / 30,
     jitterMaxMs: config.jitterMaxMs ?? Math.min(100, leaseMs / 20),
     forgetMs: 2 * leaseMs + 2 * clockSkewMaxMs,
-    // In PaxosLease nobody but the holder can tell the rest, so all have to be asked.
+    // In PaxosLease only the holder can inform the other voters, so all of them are asked.
     thrifty: (config.thrifty ?? true) && config.algorithm !== 'paxoslease',
     livelyMs: leaseMs / 4,
     timerLateMs: leaseMs * TIMER_LATE_SHARE,
@@ -136,8 +112,8 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
 }
 
 /**
- * W: how long a server with this timing is silent after a start, in milliseconds of its clock. [Flease] §3.5 has
- * t_max; clocks slewed within ε during the wait defeat less than this.
+ * W: the recovery wait, in milliseconds of the local clock. [Flease] §3.5 has t_max, which is too short if clocks are
+ * slewed within ε during the wait.
  */
 export function leaseSilenceMs({ leaseMs, clockSkewMaxMs }: LeaseTiming): number {
   return leaseMs + 2 * clockSkewMaxMs;

@@ -10,18 +10,20 @@ import { type Register, registerStillValid } from './register.ts';
 import type { LeaseRules } from './rules.ts';
 
 /**
- * [PaxosLease] (Trencseni, Gazso, Reinhardt 2009): every server counts spans on its own clock, so
- * clocks need not agree; their rates may differ from true time by ρ (`CLOCK_DRIFT_MAX`), which the
- * paper does not say and needs.
+ * [PaxosLease] (Trencseni, Gazso, Reinhardt 2009): each server counts spans on its own clock, so clocks need not
+ * agree. Their rates may differ from true time by ρ (`CLOCK_DRIFT_MAX`); the paper needs this bound but does not
+ * state it.
  *
- * The proposer counts its lease from before the first prepare, an acceptor from when it accepts: so
- * the holder stops before any acceptor forgets. The price: an acceptor that knows of a lease cannot
- * tell others when it ends, a found lease cannot be written back, and who holds a cell is a hint.
+ * The proposer counts its lease from before the first prepare, an acceptor from its accept, so the holder stops
+ * before any acceptor forgets. The price: an acceptor cannot tell others when a lease ends, a found lease cannot be
+ * written back, and a known holder is only a hint.
  *
- * Departures: T is counted from before the first prepare, not from the propose (an acceptor may have
- * restarted in between); a running lease is not replaced by another's (`writeRefusal`); an answer is acted on once; the new end of an extension counts only once a
- * majority has accepted it; expiry is a comparison with the clock at each use, not a timer that might
- * clear a newer proposal.
+ * Departures from the paper:
+ * - T counts from before the first prepare, not from the propose: an acceptor may have restarted in between.
+ * - A running lease is not replaced by another holder's (`writeRefusal`).
+ * - A proposer acts on an answer once.
+ * - The new end of an extension counts only after a majority accepted it.
+ * - Expiry is a comparison with the clock at each use, not a timer that might clear a newer proposal.
  */
 export class PaxosLeaseRules implements LeaseRules {
   readonly recovery: Recovery;
@@ -29,25 +31,22 @@ export class PaxosLeaseRules implements LeaseRules {
   readonly comparesClocks = false;
   readonly #parameters: LeaseParameters;
 
-  /**
-   * Silence of M(1 + ρ) after the start, with M = T + 2ε > T ([PaxosLease] §2): what was promised or accepted
-   * before belongs to attempts that began before, and those are over after T of true time.
-   */
+  /** Silent for M(1 + ρ), M = T + 2ε > T ([PaxosLease] §2): attempts from before are over after T of true time. */
   constructor(parameters: LeaseParameters, startedMs: number) {
     this.#parameters = parameters;
     this.recovery = { untilMs: startedMs + parameters.recoveryMs * (1 + CLOCK_DRIFT_MAX), floor: 0 };
   }
 
-  /** The interval of a ballot is a number like the round: it says nothing about the time, but has its bounds. */
+  /** A ballot's interval is a bounded number like the round; it says nothing about the time. */
   ballotRefusal(k: Ballot): 'future' | null {
     return ballotIsSane(k) ? null : 'future';
   }
 
   /**
-   * Beyond the paper, which loses exclusion here: an acceptor that restarted has forgotten that it
-   * promised k. A propose with k that was under way all that time would overwrite the lease that the
-   * acceptor has accepted since with a smaller ballot; its proposer would find "its own" proposal and
-   * extend it. So an acceptor lets nobody's running lease be replaced by another's, whatever the ballots.
+   * Beyond the paper, which loses exclusion here. A restarted acceptor has forgotten its promise of k. A propose with
+   * k, delayed since then, would overwrite a lease that the acceptor accepted later with a smaller ballot; the
+   * proposer of k would then find "its own" proposal and extend it. So an acceptor never replaces a running lease by
+   * another holder's, whatever the ballots.
    */
   writeRefusal(register: Register, write: WriteMessage, nowMs: number): 'future' | 'still-valid' | null {
     if (this.isTooLong(write.lease)) return 'future';
@@ -62,7 +61,7 @@ export class PaxosLeaseRules implements LeaseRules {
     return startedMs + spanMs * (1 - CLOCK_DRIFT_MAX);
   }
 
-  /** What was found is an acceptor's end, later than the holder's; an attempt that began later ends later. */
+  /** An acceptor's end is later than the holder's; the end of a later attempt is later too. */
   extendedMs(_foundMs: number, untilMs: number): number {
     return untilMs;
   }
@@ -71,7 +70,7 @@ export class PaxosLeaseRules implements LeaseRules {
     return { ...lease, untilMs: spanMs };
   }
 
-  /** Never shorter than what the same holder had: it may not have heard that it asked for less. */
+  /** Never shorter than the same holder's previous lease: the holder may not know yet that it asked for less. */
   kept(lease: Lease, before: Lease | null, nowMs: number): Lease {
     const untilMs = nowMs + lease.untilMs * (1 + CLOCK_DRIFT_MAX);
     const same = before !== null && !before.released && leaseSameHolder(before, lease);
@@ -87,7 +86,7 @@ export class PaxosLeaseRules implements LeaseRules {
     return { ...lease, untilMs: nowMs + lease.untilMs };
   }
 
-  /** One proposal of somebody else among the answers, and the cell is not free: that one counts. */
+  /** A single answer with another bidder's proposal makes the cell taken. */
   outranks(attempt: ReadingAttempt, written: Ballot, lease: Lease | null): boolean {
     if (lease === null) return false;
     if (attempt.lease === null) return true;

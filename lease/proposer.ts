@@ -33,7 +33,7 @@ import type { Work } from './work.ts';
 
 type AcceptorAnswer = AckReadMessage | AckWriteMessage | NackMessage | RefusedMessage | WrongViewMessage;
 
-/** The proposer of a cell: at most one attempt at a time, for this server or for a client. [Flease] Alg. 4, [PaxosLease] §4. */
+/** The proposer of a cell: one attempt at a time, for this server or a client. [Flease] Alg. 4, [PaxosLease] §4. */
 export class Proposer {
   readonly #context: CellContext;
   readonly #cursor: CellCursor;
@@ -47,7 +47,7 @@ export class Proposer {
     this.#knowledge = knowledge;
   }
 
-  /** Begins attempts as long as one is due: a lone voter decides at once, and the next may ask. */
+  /** Starts attempts while one is due: a single voter decides at once, and the next order may start. */
   attemptIfDue(nowMs: number, out: LeaseAction[]): void {
     for (;;) {
       const work = this.#cursor.work;
@@ -66,7 +66,7 @@ export class Proposer {
     const asking = work.asks[0];
     const held = this.#cursor.isOwn;
     if (asking === undefined && !held) {
-      // While another server is known to hold the lease, a READ would only disturb its renewals.
+      // A READ would only disturb the renewals of the known holder.
       const knownMs = this.#context.table.beliefUntilMs(this.#cursor.row);
       if (nowMs <= knownMs) {
         work.attemptAtMs = this.#timing.afterEndMs(knownMs, nowMs);
@@ -79,7 +79,7 @@ export class Proposer {
       return false;
     }
     flow.begin();
-    // Each order goes by its own members: those of two names that share a cell may differ.
+    // Each order has its own members: two names that share a cell may have different ones.
     if (asking !== undefined) acceptor.regroup(this.#cursor.row, asking.view, asking.members, asking.joint);
     const register = this.#context.table.register(this.#cursor.row);
     const attempting = asking ?? bidder;
@@ -95,7 +95,7 @@ export class Proposer {
     return true;
   }
 
-  /** Asks some of the voters, a bit each; the own acceptor without the network, and last. */
+  /** Asks the voters of `bits`; the local acceptor last, without the network. */
   #ask(work: Work, attempt: Attempt, bits: number, nowMs: number, out: LeaseAction[]): void {
     const { self } = this.#context.parameters;
     const { voters, view } = this.#cursor.group;
@@ -112,12 +112,12 @@ export class Proposer {
     this.receive(self, this.#context.acceptor.accept(this.#cursor.row, message, nowMs, out), nowMs, out);
   }
 
-  /** Which voters to ask first: all, or as many as a majority needs. Both are safe. */
+  /** The voters to ask first: all, or just a majority. Both are safe. */
   #first(nowMs: number): number {
     const { parameters, monitor, flow } = this.#context;
     const group = this.#cursor.group;
     if (!parameters.thrifty || flow.isSlow(nowMs)) return groupAll(group);
-    // The last holder may be about to end, and be one of few that are asked.
+    // The last holder may be failing, so it must not be one of few that are asked.
     const { lease } = this.#context.table.register(this.#cursor.row);
     if (lease !== null && lease.holder !== parameters.self && lease.claim === null) return groupAll(group);
     const sinceMs = nowMs - parameters.livelyMs;
@@ -140,7 +140,7 @@ export class Proposer {
     };
   }
 
-  /** Voters that have not answered are asked again, or for the first time. */
+  /** Asks the voters that did not answer, and those not asked yet. */
   repeat(work: Work, attempt: Attempt, nowMs: number, out: LeaseAction[]): void {
     if (this.#isLost(attempt.tally)) {
       this.#cursor.trace(out, 'overruled', attempt.phase);
@@ -154,7 +154,6 @@ export class Proposer {
     this.#ask(work, repeated, groupAll(this.#cursor.group) & ~(acks | nacks), nowMs, out);
   }
 
-  /** An answer of an acceptor. */
   receive(from: ServerId, message: AcceptorAnswer, nowMs: number, out: LeaseAction[]): void {
     switch (message.kind) {
       case 'ack-read':
@@ -194,7 +193,7 @@ export class Proposer {
     if (tallyWon(tally, group)) this.#propose(work, merged, nowMs, out);
   }
 
-  /** A majority has promised. One reading of the clock serves every decision here. */
+  /** A majority promised. One clock reading serves every decision here. */
   #propose(work: Work, attempt: ReadingAttempt, nowMs: number, out: LeaseAction[]): void {
     const { parameters, rules, flow } = this.#context;
     assert(nowMs >= attempt.startedMs, 'Answers come after questions');
@@ -207,7 +206,7 @@ export class Proposer {
     const bid = attempt.bidder.bid(finding, attempt, nowMs);
     if (bid.kind === 'write') {
       const writing = attemptWrite(attempt, bid, nowMs, parameters);
-      // Those that have promised are a majority; the others learn the outcome.
+      // The voters that promised are a majority; the others learn the outcome.
       const isThrifty = parameters.thrifty && !flow.isSlow(nowMs);
       const bits = isThrifty ? attempt.tally.acks : groupAll(this.#cursor.group);
       this.#ask(work, writing, bits, nowMs, out);
@@ -236,7 +235,7 @@ export class Proposer {
     if (tallyWon(tally, group)) this.#decide(work, counted, nowMs, out);
   }
 
-  /** A majority has accepted λ: it is the cell's lease. */
+  /** A majority accepted λ: it is the cell's lease. */
   #decide(work: Work, attempt: WritingAttempt, nowMs: number, out: LeaseAction[]): void {
     const { self, incarnation } = this.#context.parameters;
     const { rules } = this.#context;
@@ -251,7 +250,7 @@ export class Proposer {
     }
     if (lease.claim !== null) {
       if (voters.includes(self)) out.push({ kind: 'claimed', cell: this.#cursor.id });
-      // Decided too late to be of use: the client is owed one that runs, or a refusal.
+      // Decided too late: the client needs a running lease, or a refusal.
       const over = attempt.reason !== 'help' && !lease.released && nowMs >= lease.untilMs;
       if (over) this.abort(work, nowMs);
       else this.#answer(work, nowMs, out);
@@ -275,7 +274,7 @@ export class Proposer {
         view: this.#cursor.group.view,
       });
     } else {
-      // Decided too late to be acted on. It does no harm: others see that it is over.
+      // Decided too late to act on. Harmless: others see that it is over.
       work.attemptAtMs = nowMs + this.#timing.nextBackoffMs(work);
     }
   }
@@ -307,7 +306,7 @@ export class Proposer {
     return tallyLost(tally, this.#cursor.group, (voter) => this.#context.monitor.isAway(voter));
   }
 
-  /** Members have changed and this server does not know it yet: the cell will be opened anew. */
+  /** Members changed and this server does not know it yet; the cell will be opened again with the new view. */
   #onWrongView(message: WrongViewMessage, nowMs: number, out: LeaseAction[]): void {
     const work = this.#cursor.work;
     const attempt = work?.attempt;
@@ -316,13 +315,12 @@ export class Proposer {
     this.abort(work, nowMs);
   }
 
-  /** Aborts the attempt. If its WRITE left, the lease may yet be chosen: nothing is concluded from this. */
+  /** Aborts the attempt. If its WRITE was sent, the lease may still be chosen; no conclusion is drawn. */
   abort(work: Work, nowMs: number): void {
     this.#cursor.endAttempt(work);
     work.attemptAtMs = nowMs + this.#timing.nextBackoffMs(work);
   }
 
-  /** The attempt for the client that asked first has come to its end. */
   #answer(work: Work, nowMs: number, out: LeaseAction[]): void {
     const first = work.asks.shift();
     assert(first !== undefined, 'A claim is asked for');
@@ -331,7 +329,7 @@ export class Proposer {
     work.attemptAtMs = work.asks.length === 0 ? Infinity : nowMs;
   }
 
-  /** What was written for a client whose time is over may or may not come about. */
+  /** Ends orders past their deadline as unknown: their WRITEs may or may not be decided. */
   expireAsks(work: Work, nowMs: number, out: LeaseAction[]): void {
     if (work.asks.length === 0) return;
     const first = work.asks[0];

@@ -2,22 +2,22 @@ import { type Ballot, ballotInterval } from './ballot.ts';
 import type { LeaseParameters } from './parameters.ts';
 
 /**
- * Registers live in memory, so a start, be it after a crash or an orderly stop, means amnesia. It
- * does no harm once everything forgotten is over: the server keeps silent until then, as acceptor and
- * as proposer. [Flease] §3.5.
+ * Registers are in memory only, so every start, after a crash or an orderly stop, is a loss of all promises. It is
+ * harmless once everything forgotten is over: until then the server is silent as acceptor and as proposer. [Flease]
+ * §3.5.
  *
- * Let it start at own clock x. What it promised or accepted before had ballots drawn at clock ≤ x + ε,
- * and leases under them are counted from that reading, so they end by x + ε + t_max on their holder's
- * clock. After W = t_max + 2ε every clock shows at least x + t_max + ε: they have ended. New ballots
- * are drawn at ≥ x + W − ε, and since L ≤ W − 2ε their interval is larger than that of x + ε: larger
- * than all forgotten ones. The papers wait t_max or t_max + ε, which clocks slewed during the wait defeat.
+ * Let the server start at its own clock x. The promises and accepts that it forgot have ballots drawn at clock ≤ x +
+ * ε. Leases under them count from that reading, so they end by x + ε + t_max on their holder's clock. After W = t_max
+ * + 2ε every clock shows at least x + t_max + ε: they have ended. New ballots are drawn at ≥ x + W − ε, and since L ≤
+ * W − 2ε their interval is larger than that of x + ε: larger than all forgotten ones. The papers wait t_max or t_max
+ * + ε, which is too short if clocks are slewed during the wait.
  *
- * Where the clock was set back before the start, x is the last reading of the life before, as the caller remembers it
- * (`formerClockMs`): the wait is longer, ballots rise all the same.
+ * If the clock was set back before the start, x is the earlier life's last reading, which the caller remembers
+ * (`formerClockMs`): the wait is longer, and ballots still rise.
  */
 export interface Recovery {
   readonly untilMs: number;
-  /** Ballots of this interval and earlier may be from before the start: void. */
+  /** Ballots of this interval and earlier may be from before the start: they are void. */
   readonly floor: number;
 }
 
@@ -30,10 +30,10 @@ export function recoveryStart(nowMs: number, parameters: LeaseParameters): Recov
 }
 
 /**
- * Whether a ballot is of this time. `old`: from before the start, or so long ago that its lease is
- * over and the cell may have been forgotten in between; a message delayed for that long finds the
- * register as after a restart. `future`: drawn by a clock that is ahead by more than ε; accepted, it
- * could block the cell for as long as that clock likes. Beyond the paper.
+ * Whether a ballot's time is acceptable; beyond the paper.
+ * - `old`: from before the start, or so old that its lease is over and the cell may have been removed since; a
+ *   message delayed that long would find the register as after a restart.
+ * - `future`: drawn by a clock more than ε ahead; accepting it could block the cell for as long as that clock likes.
  */
 export function ballotRefusal(
   k: Ballot,

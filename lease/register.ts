@@ -2,14 +2,11 @@ import { assert } from '../base/assert.ts';
 import { BALLOT_ZERO, type Ballot, ballotCompare, ballotMax } from './ballot.ts';
 import { type Lease, leaseAge, leaseSameHolder } from './lease.ts';
 
-/**
- * One acceptor's memory of one cell: the round-based register of [Register], kept in memory only.
- * A restart empties it; `recovery.ts` says why that is safe.
- */
+/** An acceptor's memory of a cell: the register of [Register]. In memory only; `recovery.ts` says why that is safe. */
 export interface Register {
-  /** Smaller READs and WRITEs are refused. Never moves back. */
+  /** Smaller READs and WRITEs are refused. Never decreases. */
   readonly readBallot: Ballot;
-  /** Ballot of the last WRITE accepted. May exceed `readBallot`, where a READ was lost. */
+  /** Ballot of the last accepted WRITE. Exceeds `readBallot` if a READ was lost. */
   readonly writeBallot: Ballot;
   readonly lease: Lease | null;
 }
@@ -35,12 +32,12 @@ export function registerStanding(register: Register): Ballot {
 }
 
 /**
- * READ(k): promise to refuse every smaller ballot from now on, and tell what was written last.
- * [Flease] Alg. 1, "upon receive (READ, k)"; gives lemmas R1 and R3.
+ * READ(k): promise to refuse every smaller ballot from now on, and return the last write. [Flease] Alg. 1, "upon
+ * receive (READ, k)"; gives lemmas R1 and R3.
  *
- * Beyond the paper: a nack names the ballot that stands in the way, so that the proposer can overtake
- * it in one round. A nack promises nothing, so the lemmas are untouched. And a READ may be repeated:
- * as long as nothing was written since, the second answer promises what the first one did.
+ * Beyond the paper: a nack carries the larger ballot, so that the proposer can overtake it in one round. A nack
+ * promises nothing, so the lemmas still hold. A READ may also be repeated: if nothing was written since, the second
+ * answer promises the same as the first.
  */
 export function registerRead(register: Register, k: Ballot): [Register, ReadReply] {
   assert(ballotCompare(k, BALLOT_ZERO) > 0, 'The codec lets no zero ballot in');
@@ -54,20 +51,20 @@ export function registerRead(register: Register, k: Ballot): [Register, ReadRepl
 }
 
 /**
- * WRITE(k, λ): accept unless a larger ballot was promised or written. [Flease] Alg. 1, "upon receive
- * (WRITE, k)"; gives lemmas R2 and R5. A repeated WRITE is accepted again.
+ * WRITE(k, λ): accept unless a larger ballot was promised or written. [Flease] Alg. 1, "upon receive (WRITE, k)";
+ * gives lemmas R2 and R5. A repeated WRITE is acknowledged again.
  */
 export function registerWrite(register: Register, k: Ballot, lease: Lease): [Register, WriteReply] {
   assert(ballotCompare(k, BALLOT_ZERO) > 0, 'The codec lets no zero ballot in');
   const standing = registerStanding(register);
-  // > and not ≥: the proposer that read with k writes with the same k. R3 as printed would forbid
-  // that (k'' ≤ k); we follow Alg. 1 and [Register].
+  // > and not ≥: the proposer that read with k writes with the same k. R3 as printed would forbid that (k'' ≤ k); we
+  // follow Alg. 1 and [Register].
   if (ballotCompare(standing, k) > 0) return [register, { kind: 'nack-write', ballot: k, standing }];
-  // A RELEASE that came between a WRITE and its repetition is not undone by the latter.
+  // A repeated WRITE does not undo a RELEASE that came in between.
   const again = ballotCompare(register.writeBallot, k) === 0;
   if (again) return [register, { kind: 'ack-write', ballot: k }];
-  // Not below: a WRITE may arrive where its READ was lost, so write > read is legal. Sharing the
-  // object where they are equal halves what a quiet cell costs.
+  // Not raised to k: a WRITE may arrive where its READ was lost, so write > read is legal. Sharing the object if they
+  // are equal halves the memory of an idle cell.
   const readBallot = ballotCompare(register.readBallot, k) === 0 ? k : register.readBallot;
   return [
     { readBallot, writeBallot: k, lease },
@@ -76,9 +73,9 @@ export function registerWrite(register: Register, k: Ballot, lease: Lease): [Reg
 }
 
 /**
- * Whether accepting λ would take the cell from somebody whose lease is valid on this clock too. A
- * proposer whose clock is right never asks for that once a majority told it the lease; one whose
- * clock runs ahead then needs a majority of acceptors whose clocks do. Beyond the paper.
+ * Whether λ would replace another holder's lease that is valid on this clock. A proposer with a correct clock never
+ * asks that after a majority reported the lease; one whose clock is ahead needs a majority of such acceptors. Beyond
+ * the paper.
  */
 export function registerStillValid(register: Register, acquired: Lease, nowMs: number): boolean {
   const held = register.lease;
@@ -87,8 +84,8 @@ export function registerStillValid(register: Register, acquired: Lease, nowMs: n
 }
 
 /**
- * RELEASE(uid): the holder has stopped. Everything it wrote up to `uid` is void; a lease it acquired
- * later is not, so a delayed RELEASE harms nobody. Never matched by holder alone.
+ * RELEASE(uid): the holder stopped, so its writes up to `uid` are void. A later lease stays, so a delayed RELEASE is
+ * harmless. Never matched by holder alone.
  */
 export function registerRelease(register: Register, uid: Ballot): Register {
   const { lease } = register;

@@ -9,36 +9,31 @@ import type { Register } from './register.ts';
 /** Why an acceptor refuses a request that its register would allow. */
 export type Refusal = 'old' | 'future' | 'still-valid';
 
-/**
- * Where the two algorithms differ: what a lease's end means, and which ballots are of this time. All
- * else is the same: a register that promises, majorities, one attempt of two phases.
- */
+/** Where the two algorithms differ: the meaning of a lease's end, and the acceptable ballots. */
 export interface LeaseRules {
-  /** The silence after this start. */
   readonly recovery: Recovery;
-  /** Whether a lease of another that was found may be written back, so that it is certainly decided. */
+  /** Whether another server's lease may be written back, so that it is certainly decided. */
   readonly helps: boolean;
-  /** Whether peers' clocks matter. */
   readonly comparesClocks: boolean;
-  /** Whether a ballot is not of this time. */
+  /** Why a ballot's time is not acceptable, or null. */
   ballotRefusal(k: Ballot, nowMs: number): 'old' | 'future' | null;
-  /** Whether the lease of a WRITE cannot be right. */
+  /** Why the lease of a WRITE is not acceptable, or null. */
   writeRefusal(register: Register, write: WriteMessage, nowMs: number): Refusal | null;
-  /** Whether no server within bounds can have said that a lease lasts so long. */
+  /** Whether the lease ends later than any server within bounds would set. */
   isTooLong(lease: Lease, nowMs: number): boolean;
-  /** When a lease ends for its holder that asked for `spanMs` at `startedMs`. */
+  /** End of a lease for its holder, which asked for `spanMs` at `startedMs`. */
   endMs(startedMs: number, spanMs: number): number;
-  /** The same for a holder that extends a lease that was found to end at `foundMs`. Never shortens. */
+  /** The same for a holder that extends a lease found to end at `foundMs`. Never shortens it. */
   extendedMs(foundMs: number, untilMs: number): number;
-  /** A lease to be accepted, as it is sent in a WRITE. */
+  /** A lease as a WRITE carries it. */
   asked(lease: Lease, spanMs: number): Lease;
-  /** A lease of a WRITE, as an acceptor keeps it in the place of `before`. */
+  /** A WRITE's lease as the acceptor stores it instead of `before`. */
   kept(lease: Lease, before: Lease | null, nowMs: number): Lease;
-  /** A lease that is kept here, as others are told of it; null if it is over. */
+  /** A stored lease as messages carry it; null if it is over. */
   told(lease: Lease, nowMs: number): Lease | null;
-  /** A lease that others told of, on this server's clock. */
+  /** A received lease, on this server's clock. */
   heard(lease: Lease, nowMs: number): Lease;
-  /** Whether the answer (`written`, `lease`) says more than those that the attempt has so far. */
+  /** Whether the answer (`written`, `lease`) is newer than the previous ones of the attempt. */
   outranks(attempt: ReadingAttempt, written: Ballot, lease: Lease | null): boolean;
   finding(attempt: ReadingAttempt, nowMs: number): Finding;
 }

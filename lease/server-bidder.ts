@@ -5,10 +5,8 @@ import type { LeaseParameters } from './parameters.ts';
 import type { LeaseRules } from './rules.ts';
 
 /**
- * This server bids for itself. [Flease] Alg. 4, lines 3 to 7.
- *
- * A valid lease is always written back, the own one too: it may sit on a minority only, and then the
- * next majority would not see it.
+ * Bids for this server itself. [Flease] Alg. 4, lines 3 to 7. A valid lease is always written back, the server's own
+ * too: if it is on a minority only, the next majority would miss it.
  */
 export class ServerBidder implements Bidder {
   readonly readMaxMs: number;

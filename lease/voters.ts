@@ -1,32 +1,32 @@
 import { isServerId, type ServerId } from '../base/ids.ts';
 import { CLOCK_DRIFT_MAX, type LeaseTiming } from './parameters.ts';
 
-/** Voters of a cell, of two sets while they change, fit a tally. */
+/** Two sets of voters, while they change, fit a tally. */
 const PER_CELL_MAX = 7;
 
-/** The servers among which each cell has its voters. */
+/** The servers from which each cell's voters are chosen. */
 export interface VoterSet {
   readonly servers: readonly ServerId[];
-  /** So many of them vote on one cell, or all where there are fewer. */
+  /** Voters per cell; all servers if there are fewer. */
   readonly perCell: number;
 }
 
 /**
- * Who votes on all cells that clients lease. `joint`: the voters change from `members` to these, and a majority is one
- * of each. Numbers grow by one with each view; what a number stands for is agreed upon elsewhere, and never changes.
+ * The voters of all cells that clients lease. `joint`: voters change from `members` to it, and a majority needs both.
+ * Numbers grow by one; another layer agrees on what a number stands for, and that never changes.
  */
 export interface VotersView {
   readonly number: number;
   readonly members: VoterSet;
   readonly joint?: VoterSet;
   /**
-   * The latest reading of a lease clock, in milliseconds, at which a voter of a view before may have voted that is none
-   * any more. A server that votes by this view remembers it like a reading at which it voted itself.
+   * The latest lease clock reading, in milliseconds, at which a server that is no longer a voter may have voted by an
+   * earlier view. A voter of this view treats it like a reading of its own vote.
    */
   readonly clockMs: number;
 }
 
-/** For views from a disk or from a peer. */
+/** Validates a view from a disk or a peer. */
 export function isVotersView(value: unknown): value is VotersView {
   if (typeof value !== 'object' || value === null) return false;
   const { number, members, joint, clockMs } = value as Record<string, unknown>;
@@ -44,12 +44,10 @@ function isVoterSet(value: unknown): value is VoterSet {
   return servers.every((server) => typeof server === 'string' && isServerId(server));
 }
 
-/** @returns how many voters each cell has */
 export function votersCount({ servers, perCell }: VoterSet): number {
   return Math.min(perCell, servers.length);
 }
 
-/** @returns all servers that vote on some cell, each once */
 export function votersAll({ members, joint }: VotersView): readonly ServerId[] {
   return joint === undefined ? members.servers : [...new Set([...members.servers, ...joint.servers])];
 }
@@ -61,43 +59,41 @@ export function votersEqual(a: VoterSet, b: VoterSet): boolean {
   return isSame && votersCount(a) === votersCount(b);
 }
 
-/** Whether both are one view: for one number there is no other. */
+/** Whether both are the same view; a number stands for one view only. */
 export function votersViewsEqual(a: VotersView, b: VotersView): boolean {
   if (a.number !== b.number || a.clockMs !== b.clockMs || !votersEqual(a.members, b.members)) return false;
   if (a.joint === undefined || b.joint === undefined) return a.joint === b.joint;
   return votersEqual(a.joint, b.joint);
 }
 
-/** Whether a majority of the voters of each cell, whichever of the set they are, is among those that `has` names. */
+/** Whether `has` covers a majority of the voters of every cell, whichever servers they are. */
 export function votersMajorities(set: VoterSet, has: (server: ServerId) => boolean): boolean {
   const missing = set.servers.filter((server) => !has(server)).length;
   return missing <= Math.floor((votersCount(set) - 1) / 2);
 }
 
 /**
- * When a change of voters may take its next step. A value that the server keeps which proposes the steps; another one
- * that takes over begins the wait anew.
+ * When a change of voters may take its next step. The server that proposes the steps keeps this value; a server that
+ * takes over starts the wait again.
  *
- * Each server votes, and counts votes, by one view only, which is on its disk (`LeaseConfig.view`). Let v be the
- * settled view before the change, v + 1 the joint one, v + 2 the settled one after it. Majorities of v + 1 have a
- * voter in common with those of v and with those of v + 2, so between neighbours the register does the rest.
- * Majorities of v and v + 2 need have none. Therefore v + 2 is proposed only once
+ * Each server votes, and counts votes, by one view only, the one on its disk (`LeaseConfig.view`). Let v be the
+ * settled view before the change, v + 1 the joint one, v + 2 the settled one after it. Majorities of v + 1 share a
+ * voter with those of v and with those of v + 2, so the register protects neighbouring views. Majorities of v and v +
+ * 2 need not share a voter. Therefore v + 2 is proposed only after both of these:
  *
- * 1. a majority of the members of each cell has v + 1 on disk and takes part: nothing more is decided by v, since each
- *    majority has one of these, which voted by v before that moment, or never;
- * 2. and after that the longest lease and 2ε have passed: a lease that was decided by v is counted from a reading of
- *    a clock of before that moment. It has ended on every clock, and ballots are of a later interval (`recovery.ts`
- *    has the sum).
+ * 1. A majority of each cell's members has v + 1 on disk and takes part. Nothing more is decided by v: each majority
+ *    contains one of these servers, which voted by v before that moment or never.
+ * 2. After that, the longest lease and 2ε have passed. A lease decided by v counts from a clock reading before that
+ *    moment, so it has ended on every clock, and ballots are of a later interval (`recovery.ts` has the sum).
  *
- * A server that is silent after its start is not counted: a lease that it has forgotten may be longer, and its clock
- * may be behind a reading at which it has voted. So every token of v is of a reading that `clockMs` of v + 2 exceeds.
+ * A server in its recovery wait is not counted: a lease that it forgot may be longer, and its clock may be behind a
+ * reading at which it voted. So every token of v is from a reading that `clockMs` of v + 2 exceeds.
  */
 export class VotersChange {
   readonly #timing: LeaseTiming;
   #number = 0;
-  /** Lease clocks of the servers that go by the present view and take part, when they said so. */
   readonly #clocks = new Map<ServerId, number>();
-  /** Since when nothing is decided by the view before the present one. */
+  /** When it became certain that the previous view decides nothing more. */
   #fencedMs: number | null = null;
 
   constructor(timing: LeaseTiming) {
@@ -105,10 +101,9 @@ export class VotersChange {
   }
 
   /**
-   * A server has the view that was agreed upon last on its disk.
-   *
-   * @param clockMs its lease clock after it was there
-   * @param isSilent whether it took part in no lease then, because of its start or of its clock
+   * A server has the latest agreed view on its disk.
+   * @param clockMs its lease clock after it stored the view
+   * @param isSilent whether it was in its recovery wait or had a clock fault
    */
   confirmed(server: ServerId, view: VotersView, clockMs: number, isSilent: boolean): void {
     this.#begin(view);
@@ -117,10 +112,10 @@ export class VotersChange {
   }
 
   /**
-   * @param view that was agreed upon last
-   * @param wanted voters; null where they are to stay
-   * @param nowMs monotonic
-   * @returns the view to agree upon now, or null
+   * @param view the latest agreed view
+   * @param wanted voters; null to keep them
+   * @param nowMs monotonic clock
+   * @returns the view to agree on now, or null
    */
   next(view: VotersView, wanted: VoterSet | null, nowMs: number): VotersView | null {
     this.#begin(view);
@@ -130,7 +125,7 @@ export class VotersChange {
       return { number: number + 1, members, joint: wanted, clockMs };
     }
     const has = (server: ServerId): boolean => this.#clocks.has(server);
-    // Without the joint ones there would be no majority, and their registers tell what runs.
+    // The joint voters are needed for a majority, and their registers must contain the running leases.
     if (!votersMajorities(members, has) || !votersMajorities(joint, has)) return null;
     this.#fencedMs ??= nowMs;
     if (nowMs - this.#fencedMs < votersJointMs(this.#timing)) return null;
@@ -145,7 +140,7 @@ export class VotersChange {
   }
 }
 
-/** How long a joint view lasts after the view before it is fenced, in milliseconds of any clock within the bounds. */
+/** Duration of a joint view after the previous one is fenced, in milliseconds of any clock within bounds. */
 export function votersJointMs({ leaseMs, clockSkewMaxMs }: LeaseTiming): number {
   return (leaseMs + 2 * clockSkewMaxMs) * (1 + 2 * CLOCK_DRIFT_MAX);
 }

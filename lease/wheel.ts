@@ -1,14 +1,14 @@
 import { assert } from '../base/assert.ts';
 
-/** Buckets of the wheel: with a thousand ticks to a lease, four leases ahead. */
+/** Buckets of the wheel: four leases ahead, with a thousand ticks to a lease. */
 const BUCKETS = 4096;
 const NONE = 0xffff_ffff;
-/** `previous` of the first row of a bucket is the number of the bucket above all rows. */
+/** `previous` of a bucket's first row is HEAD plus the bucket's number, above all row numbers. */
 const HEAD = NONE - BUCKETS;
-/** No row is put off further than this, so that its tick can be told from its lower bits. */
+/** No row is due further ahead than this, so that its lower 32 bits determine its tick. */
 const AHEAD_MAX = 2 ** 30;
 
-/** The links that chain the rows of one bucket; they live with the rows. Numbers below 2^32. */
+/** The links that chain the rows of a bucket; stored in the rows. Numbers below 2^32. */
 export interface WheelLinks {
   next(row: number): number;
   setNext(row: number, next: number): void;
@@ -20,26 +20,23 @@ export interface WheelLinks {
 }
 
 /**
- * Timing wheel over rows: eight bytes of links and four of time for each, and no object. A row lies in
- * the bucket of a tick at or before the one it is due at; when that comes, it moves on or is handed out.
- * So putting a row off, which every message does, costs one number; a tick costs what is due in it.
+ * Timing wheel over rows: eight bytes of links and four of time each. A row is in the bucket of a tick at or before
+ * its due tick and moves on from there, so putting a row off, which every message does, writes one number.
  *
  * G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels* (1987), scheme 6.
  */
 export class Wheel {
   readonly #links: WheelLinks;
-  /** A whole number, and a power of two: so that moments of ticks are exact. */
+  /** Start: a whole number. Tick: a power of two. So the times of ticks are exact. */
   readonly #startedMs: number;
   readonly #tickMs: number;
-  /** First row of each bucket + 1, or 0. */
   readonly #heads = new Uint32Array(BUCKETS);
-  /** A bit for each bucket with rows. */
   readonly #occupied = new Uint32Array(BUCKETS / 32);
-  /** Ticks up to here have been handed out. */
+  /** All ticks up to this one were handled. */
   #tick = 0;
   #rows = 0;
 
-  /** @param lateMaxMs how late a row may be handed out, in milliseconds */
+  /** @param lateMaxMs how late a row may be returned, in milliseconds */
   constructor(links: WheelLinks, startedMs: number, lateMaxMs: number) {
     assert(lateMaxMs > 0, 'Time passes');
     this.#links = links;
@@ -47,31 +44,28 @@ export class Wheel {
     this.#tickMs = 2 ** Math.floor(Math.log2(lateMaxMs));
   }
 
-  /** The first tick at or after `dueMs`. */
   #tickOf(dueMs: number): number {
     const tick = Math.ceil((dueMs - this.#startedMs) / this.#tickMs);
     return Math.min(Math.max(this.#tick + 1, tick), this.#tick + AHEAD_MAX);
   }
 
-  /** The moment at which a row is due, as the wheel rounds it. */
   dueMs(row: number): number {
     return this.#msOf(this.#tickOfRow(row));
   }
 
-  /** Puts a row that is in no bucket into one. */
   insert(row: number, dueMs: number, nowMs: number): void {
-    // Nobody turns a wheel without rows, so it may be months behind.
+    // An empty wheel is not advanced, so it may be months behind.
     if (this.#rows === 0) this.#tick = Math.max(this.#tick, this.#ticksUntil(nowMs));
     const tick = this.#tickOf(dueMs);
     this.#links.setDue(row, tick);
     this.#link(row, tick);
   }
 
-  /** Moves a row; later costs nothing. */
+  /** Changes a row's due time; putting it off is cheap. */
   move(row: number, dueMs: number): void {
     const links = this.#links;
     const tick = this.#tickOf(dueMs);
-    // It stays where it is, in an earlier bucket, and moves on when that comes up.
+    // The row stays in its earlier bucket and moves on when that one is due.
     if (tick >= this.#tickOfRow(row)) {
       links.setDue(row, tick);
       return;
@@ -81,7 +75,6 @@ export class Wheel {
     this.#link(row, tick);
   }
 
-  /** Takes a row out of its bucket. */
   remove(row: number): void {
     const links = this.#links;
     const after = links.next(row);
@@ -96,20 +89,20 @@ export class Wheel {
     this.#rows--;
   }
 
-  /** @returns when the first occupied bucket comes up, or null */
+  /** @returns when the first non-empty bucket is due, or null */
   firstMs(): number | null {
     if (this.#rows === 0) return null;
     return this.#msOf(this.#tick + this.#ahead());
   }
 
-  /** Hands out one row that is due by `nowMs`, taken out of the wheel, or null. */
+  /** Removes and returns a row due by `nowMs`, or null. */
   take(nowMs: number): number | null {
     const links = this.#links;
     const until = this.#ticksUntil(nowMs);
     while (this.#rows > 0) {
       const ahead = this.#ahead();
       if (this.#tick + ahead > until) return null;
-      // Rows of the tick `#tick + 1` lie in the bucket that comes up first.
+      // Rows of tick `#tick + 1` are in the bucket that is due first.
       this.#tick += ahead - 1;
       const tick = this.#tick + 1;
       const bucket = tick % BUCKETS;
@@ -127,7 +120,7 @@ export class Wheel {
   }
 
   #tickOfRow(row: number): number {
-    // Ticks run on beyond 2^32; what a row keeps is the lower part, and no row is due 2^31 ticks away.
+    // Ticks exceed 2^32; a row stores the lower 32 bits, and no row is due 2^31 ticks away.
     return this.#tick + ((this.#links.due(row) - (this.#tick >>> 0)) | 0);
   }
 
@@ -139,7 +132,7 @@ export class Wheel {
     return this.#startedMs + tick * this.#tickMs;
   }
 
-  /** Ticks from the last one handed out to the first occupied bucket: 1 to BUCKETS. There is a row. */
+  /** Ticks from the last handled one to the first non-empty bucket: 1 to BUCKETS. The wheel has rows. */
   #ahead(): number {
     const first = (this.#tick + 1) % BUCKETS;
     const occupied = this.#occupied;
@@ -154,7 +147,7 @@ export class Wheel {
     return ((bucket - first + BUCKETS) % BUCKETS) + 1;
   }
 
-  /** A row that is due further ahead than the wheel reaches waits in the bucket that comes up last. */
+  /** A row due beyond the wheel's range goes into the bucket that is due last. */
   #link(row: number, tick: number): void {
     const links = this.#links;
     const bucket = Math.min(tick, this.#tick + BUCKETS - 1) % BUCKETS;

@@ -4,25 +4,23 @@ import type { Ballot } from './ballot.ts';
 import type { ClientBidder } from './client-bidder.ts';
 import type { LeaseParameters } from './parameters.ts';
 
-/** A RELEASE being repeated. */
 export interface Releasing {
   readonly uid: Ballot;
   readonly atMs: number;
   readonly left: number;
 }
 
-/** What is under way at one cell. A cell at rest has none: its row says when it begins again. */
+/** What is under way at one cell. An idle cell has no `Work`; its row has the time of the next attempt. */
 export interface Work {
   attempt: Attempt | null;
-  /** No attempt before this. */
+  /** No attempt starts before this time. */
   attemptAtMs: number;
   backoffMs: number;
-  /** Extra delay before competing. */
   handicapMs: number;
   releasing: Releasing | null;
-  /** The holder that has chosen this server to be the next, and is about to give the lease back. */
+  /** The holder that chose this server as the next and is about to release its lease. */
   succeeds: ServerId | null;
-  /** Clients that wait; the attempt is for the first. */
+  /** Waiting clients; the attempt is for the first. */
   asks: ClientBidder[];
 }
 
@@ -38,14 +36,13 @@ export function workBegin(attemptAtMs: number): Work {
   };
 }
 
-/** Whether all that is left is the time of the next attempt. */
 export function workIsDone(work: Work): boolean {
   const { attempt, backoffMs, handicapMs, releasing, succeeds, asks } = work;
   if (attempt !== null || releasing !== null || succeeds !== null) return false;
   return backoffMs === 0 && handicapMs === 0 && asks.length === 0;
 }
 
-/** When something is to be repeated, begun or given up. `open`: this server wants the cell for itself. */
+/** When to repeat, start or abort something. `open`: this server competes for the cell. */
 export function workDueMs(work: Work, open: boolean, parameters: LeaseParameters): number {
   const { attempt, attemptAtMs, releasing, asks } = work;
   let dueMs = Infinity;
