@@ -5,57 +5,48 @@ import type { Operation } from './operation.ts';
 import type { View } from './view.ts';
 
 /**
- * What a driver tells the core. What is stored (`promised`, `applied`, `installed`) is told in the
- * order it was asked for, never before it has the stated durability, and never within the step that
- * asked for it. `applied` counts for all operations up to `seq`.
+ * Events from the driver. Storage reports (`promised`, `applied`, `installed`) come in the order of their actions,
+ * never before the stated durability, and never within the same step. `applied` counts for all operations up to
+ * `seq`.
  */
 export type ReplicaEvent =
-  /**
-   * Own lease: this server may act as primary until `untilMs` (lease clock). 0 when it may not. The
-   * same event with a later end renews; the core itself notices an end that passed.
-   */
+  /** The local lease lasts until `untilMs` (lease clock); 0: none. The core itself notices that a lease ended. */
   | {
       readonly kind: 'lease';
       readonly untilMs: number;
-      /** Number of the view whose voters decided it; 0 where it was only told again. */
       readonly view: number;
     }
   /**
-   * This process has made the subject, a moment ago, and alone knew of it until that was committed: with its lease it
-   * leads it at once, by an epoch before all others. Told once, of a replica that is empty.
+   * This process just created the subject, known to no other server before its commit. With the lease it is primary
+   * at once, in an epoch smaller than all others. Sent once, to an empty replica.
    */
   | { readonly kind: 'made' }
   /**
-   * This process has ended an epoch of its own at `place`, in good order (`Replica.resumable`), or borne the subject by it, which has its name by
-   * now; all up to there is committed, and nothing was ordered in it since. It may go on in it. Told once of each end.
+   * This process ended its own epoch at `place` in good order (`Replica.resumable`), or created the file with
+   * contents in it and the catalog has its name. All operations up to `place` are committed, none follows, and the
+   * process may resume the epoch. Sent once per end.
    */
   | { readonly kind: 'ended'; readonly place: Position }
-  /** Once a peer's new life was heard, nothing that a former life of it sent is brought any more. */
+  /** After the first message of a peer's new incarnation, none of an earlier one is delivered. */
   | { readonly kind: 'message'; readonly from: ServerId; readonly message: ReplicaMessage }
-  /** The transport reached `peer` again: what was lost meanwhile is to be sent again now. */
+  /** The transport reached `peer` again: what may be lost is sent again. */
   | { readonly kind: 'connected'; readonly peer: ServerId }
-  /** Somebody wants to read here, and the gate is not open: gets ready what would open it. */
+  /** A read arrived while the gate is closed: prepare what opens it. */
   | { readonly kind: 'read-wanted' }
   /**
-   * The replicas are to be at these servers; answered by `members-changed`, `refused` (`not-primary`, or `busy`
-   * where another change is under way) or `unknown`. Where new members never come up, a later call replaces this one.
+   * Moves the replicas to these servers. Answer: `members-changed`, `refused` (`not-primary`, or `busy` with another
+   * change) or `unknown`. If new members never start, a later call replaces this one.
    */
   | { readonly kind: 'change-members'; readonly ticket: number; readonly members: readonly ServerId[] }
   /** A client's operation; answered by `committed`, `refused` or `unknown` with the same ticket. */
   | { readonly kind: 'submit'; readonly ticket: number; readonly operation: Operation }
-  /**
-   * Make everything committed so far survive power loss of a majority; answered by `flushed`,
-   * `unknown`, or `refused` where this server is not the primary.
-   */
+  /** Make all committed operations survive power loss of a majority. Answer: `flushed`, `unknown` or `refused`. */
   | { readonly kind: 'flush'; readonly ticket: number }
-  /**
-   * Orderly end of primaryship: finish what is in flight, then `stopped`; at once where there is
-   * none. While the present lease lasts no new reset begins, so the driver gives it back after `stopped`.
-   */
+  /** Stop being primary after what is in flight, then `stopped`, and no reset with the present lease. */
   | { readonly kind: 'stop' }
   | { readonly kind: 'promised'; readonly epoch: Epoch }
   | { readonly kind: 'applied'; readonly epoch: Epoch; readonly seq: number }
-  /** `epoch` of the order; `position`, `view` and `sessions` of the other's record, read with the contents at one instant. */
+  /** `epoch` of the action; the other fields are the source's record, read at one instant with the contents. */
   | {
       readonly kind: 'state-fetched';
       readonly epoch: Epoch;
@@ -66,15 +57,14 @@ export type ReplicaEvent =
   | { readonly kind: 'state-failed'; readonly epoch: Epoch; readonly reason: string }
   | { readonly kind: 'installed'; readonly epoch: Epoch; readonly seq: number }
   | { readonly kind: 'begun'; readonly epoch: Epoch }
-  /** All operations up to `seq`, at least those applied when it was ordered, survive power loss here. */
+  /** All operations up to `seq`, at least those applied at the action, survive power loss here. */
   | { readonly kind: 'flush-done'; readonly seq: number }
-  /** The disk refused: this replica acknowledges nothing more and is primary no longer. */
   | { readonly kind: 'storage-failed'; readonly reason: string }
   | { readonly kind: 'tick' };
 
 /**
- * `beginning`: orders the first operations of a subject that it has made; `active` once it is known that a majority has begun with it. `resumed`: orders,
- * without a lease, in an epoch that it had ended.
+ * `beginning`: orders the first operations of a subject that it created, until a majority has begun the epoch.
+ * `resumed`: orders without a lease in an epoch that it had ended.
  */
 export type Role =
   | 'backup'
@@ -87,7 +77,7 @@ export type Role =
   | 'failed';
 
 export type ReplicaAction =
-  /** `deferrable`: nobody waits for it, as far as is known, so that it may leave a moment later, behind what was sent before. */
+  /** `deferrable`: probably nothing waits for it, so it may be sent a moment later. */
   | {
       readonly kind: 'send';
       readonly to: ServerId;
@@ -97,9 +87,9 @@ export type ReplicaAction =
   /** Store `promised := epoch` so that it survives power loss; then event `promised`. */
   | { readonly kind: 'promise'; readonly epoch: Epoch }
   /**
-   * Apply in this order, in one transaction with `seq`, `sessions` and the operation's view, if it has one, so
-   * that it survives kill −9; then `applied`. With a view it survives loss of power, too: by an older one, others
-   * would vote than have what follows.
+   * Apply in this order, in one transaction with `seq`, `sessions` and the operation's view; it must survive kill −9,
+   * then event `applied`. A view must survive power loss too: by an older one, other servers would vote than those
+   * that have what follows.
    */
   | {
       readonly kind: 'apply';
@@ -109,20 +99,19 @@ export type ReplicaAction =
       readonly sessions: Uint8Array;
     }
   /**
-   * Fetch, beside the own contents, what differs in `from`'s state; then `state-fetched` or
-   * `state-failed`, in bounded time. A later order replaces this one: what was fetched for it is
-   * dropped. No `apply` is ordered between this and its `install`.
+   * Fetch what differs in `from`'s state, beside the local contents; then `state-fetched` or `state-failed`, in
+   * bounded time. A later order discards this one. No `apply` comes between this and its `install`.
    */
   | {
       readonly kind: 'fetch-state';
       readonly epoch: Epoch;
       readonly from: ServerId;
-      /** False where nobody waits for it, so that it may be slowed down. */
+      /** False if nothing waits for it, so that it may be slowed down. */
       readonly urgent: boolean;
     }
   /**
-   * In one synced transaction: contents := the fetched ones (if `fetched`), installed := epoch,
-   * seq, view, sessions; then `installed`. The store is intact from then on.
+   * In one synced transaction: contents := fetched ones (if `fetched`), installed := epoch, seq, view, sessions; then
+   * `installed`. The store is intact from then on.
    */
   | {
       readonly kind: 'install';
@@ -132,12 +121,11 @@ export type ReplicaAction =
       readonly sessions: Uint8Array;
       readonly fetched: boolean;
     }
-  /** In one synced step: promised := installed := epoch, of a replica that is empty; then `begun`. */
+  /** In one synced step, for an empty replica: promised := installed := epoch; then `begun`. */
   | { readonly kind: 'begin'; readonly epoch: Epoch; readonly view: View; readonly sessions: Uint8Array }
-  /** Make all that is applied survive power loss here; then `flush-done`. */
   | { readonly kind: 'flush-local' }
   | { readonly kind: 'committed'; readonly ticket: number; readonly seq: number; readonly result: Uint8Array }
-  /** Certainly not done and never will be by this attempt. */
+  /** Certainly not done, and never will be by this attempt. */
   | {
       readonly kind: 'refused';
       readonly ticket: number;
@@ -146,61 +134,52 @@ export type ReplicaAction =
   /** It may or may not have happened: the client retries with the same request id. */
   | { readonly kind: 'unknown'; readonly ticket: number }
   | { readonly kind: 'flushed'; readonly ticket: number }
-  /** The replicas are where `change-members` wanted them. */
   | { readonly kind: 'members-changed'; readonly ticket: number; readonly view: View }
-  /** The lease is to be asked for by this view from now on. At a primary it is committed; a backup has accepted it. */
+  /** The lease must use this view's voters from now on. A primary has committed it, a backup has accepted it. */
   | { readonly kind: 'view-changed'; readonly view: View }
-  /** The commit point moved, or reads may be served again: waiting reads look again. */
+  /** The commit point moved, or reads may be possible again: waiting reads try again. */
   | { readonly kind: 'advanced'; readonly committedSeq: number }
   | { readonly kind: 'role-changed'; readonly role: Role; readonly epoch: Epoch }
   | { readonly kind: 'stopped' }
   | { readonly kind: 'trace'; readonly mark: string; readonly detail: string };
 
-/** How a subject takes part in the order of writes at its primary. */
 export interface ReplicaConfig {
   readonly self: ServerId;
   readonly incarnation: Incarnation;
   /**
-   * `first`: the primary applies when it sequences (files). `last`: the primary applies once the
-   * others of a majority have it, because it holds a transaction open until then (catalog). Either
-   * way its own copy counts only once applied, and a commit needs it.
+   * When the primary applies. `first`: when it sequences (files). `last`: after the others of a majority, because it
+   * holds a transaction open until then (catalog). Its own copy counts once applied, and a commit needs it.
    */
   readonly appliesAtPrimary: 'first' | 'last';
   /** Period of the primary's heartbeats and of repeated messages, in milliseconds. */
   readonly heartbeatMs: number;
-  /**
-   * Period of heartbeats while every replica has everything and nothing is under way. They still go
-   * out: a primary that never spoke would never learn that it was replaced.
-   */
+  /** Heartbeat period when all replicas have everything; a silent primary would not learn that it was replaced. */
   readonly quietHeartbeatMs: number;
-  /** A read lease lasts this long at the most, in milliseconds; a write waits as long for a holder that is silent. */
+  /** Longest read lease, in milliseconds; a write waits this long for a silent holder. */
   readonly readLeaseMs: number;
   /**
-   * No candidate is promised anything before this moment of the lease clock: an earlier life, or an earlier replica in
-   * this life (`Replica.boundUntilMs`), may have answered a primary's heartbeat just before it ended.
+   * No promise before this time (lease clock): an earlier life, or an earlier replica in this process
+   * (`Replica.boundUntilMs`), may have answered a heartbeat just before its end.
    */
   readonly startGuardUntilMs: number;
-  /** The smallest counter of an epoch that promises are asked for; smaller ones are for who has made the subject. */
+  /** Smallest counter of a candidate's epoch; smaller ones belong to servers that create subjects. */
   readonly candidatesFrom: number;
-  /** A new subject begins with replicas of which no store is known to be the first (the catalog). */
+  /** A new subject starts with stores of which none is known to be the first (the catalog). */
   readonly mayBeginLost: boolean;
-  /** A silent replica is reported unreachable after this long, in milliseconds. */
+  /** A replica without messages for this long is reported unreachable, in milliseconds. */
   readonly silentMs: number;
-  /** Operations kept for replicas that lag, in bytes; further back they fetch the state instead. */
+  /** Bytes of operations kept for lagging replicas; a replica further back fetches the state. */
   readonly retainedBytesMax: number;
 }
 
-/** A replica as its primary sees it. */
 export interface PeerStatus {
   readonly server: ServerId;
   readonly role: 'primary' | 'backup' | 'learner';
   readonly state: 'current' | 'catching-up' | 'unreachable';
-  /** The last operation it is known to have. */
   readonly seq: number;
-  /** Committed operations that it is not known to have. */
   readonly lagOperations: number;
-  /** Bytes of them; null where they are kept no longer, so that it is brought up by comparing contents. */
+  /** Bytes of them; null if no longer kept, so that the peer must fetch the state. */
   readonly lagBytes: number | null;
-  /** How old the first operation is that it is not known to have; 0 where it is current. */
+  /** Age of the first operation that it is not known to have; 0 if it is current. */
   readonly behindMs: number;
 }

@@ -6,24 +6,24 @@ import type { View } from './view.ts';
 import { viewHasMajority } from './view.ts';
 
 /**
- * Reads without a primary: where a majority of the replicas stand at one place, and none of them is bound by a guard, that is the newest state, and
- * it stays. It is the read phase of a quorum, as in [Boichat et al.]; nothing has to be written back, because those who agree have it
- * already. Decision 0055, docs/replication.md.
+ * Reads without a primary. If a majority of replicas have the same position and none is bound by a guard, it is the
+ * newest state and stays so. This is the read phase of a quorum as in [Boichat et al.]; nothing is written back,
+ * because the agreeing replicas already have the state. Decision 0055, docs/replication.md.
  */
 
-/** Where a replica stands, if that counts towards an agreement: it has begun, and its store has forgotten nothing. */
+/** @returns the replica's position if it counts for an agreement: it has an epoch, and its store lost nothing */
 export function standpointOf({ installed, seq }: ReplicaRecord, trust: Trust): Position | null {
   return trust === 'intact' && installed.counter > 0 ? { epoch: installed, seq } : null;
 }
 
-/** Whether a replica agrees: asked after the read began, it stands at the same place, by the same view. */
+/** Whether a replica agrees: asked after the read began, it has the same position and the same view. */
 export function agrees(record: ReplicaRecord, trust: Trust, place: Position, viewNumber: number): boolean {
   const own = standpointOf(record, trust);
   const isSame = own !== null && epochEqual(own.epoch, place.epoch) && own.seq === place.seq;
   return isSame && record.view.number === viewNumber && record.view.joint === undefined;
 }
 
-/** Whether those who agree are enough, the one who reads among them. */
+/** Whether the agreeing servers, the reader included, are enough. */
 export function isAgreed(view: View, agreeing: ReadonlySet<ServerId>): boolean {
   return view.joint === undefined && viewHasMajority(view, (server) => agreeing.has(server));
 }

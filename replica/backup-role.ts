@@ -7,20 +7,18 @@ import { mayBeResumed } from './resumption.ts';
 import { type ReplicaParts, ReplicaRole, type Transitions } from './role.ts';
 import { WriteOrder } from './write-order.ts';
 
-/** Promises of replicas that lost power are enough only after this many heartbeats in which no better one came. */
+/** Promises of replicas that lost power suffice only after this many heartbeats without better ones. */
 const PATIENT_HEARTBEATS = 2;
 
-/** An epoch that this process has ended with nothing under way. */
+/** An epoch that this process ended with nothing under way. `isEverywhere`: all replicas had all of it. */
 export interface EndedEpoch {
   readonly place: Position;
-  /** All replicas had all of it then. */
   readonly isEverywhere: boolean;
 }
 
-/** Neither candidate nor primary. */
 export class BackupRole extends ReplicaRole {
   readonly kind = 'backup';
-  /** The replica may have moved on since. */
+  /** The replica may have a newer position or epoch by now. */
   #ended: EndedEpoch | null;
 
   constructor(parts: ReplicaParts, roles: Transitions, ended: EndedEpoch | null) {
@@ -37,7 +35,7 @@ export class BackupRole extends ReplicaRole {
     return candidacy.votes && mayBeResumed(place, standing) ? place : null;
   }
 
-  /** All up to there is committed: the process that has ended the epoch, or got its name for the subject, knows that. */
+  /** All up to `place` is committed, as the process that ended the epoch or named the subject knows. */
   override ended(place: Position): void {
     const { standing, backup } = this.parts;
     if (!mayBeResumed(place, standing)) return;
@@ -51,14 +49,14 @@ export class BackupRole extends ReplicaRole {
     if (base === null) return;
     const { out, schedule } = this.parts;
     out.trace('resumed', epochFormat(base.epoch));
-    // A replica that may not have the base is asked to install it with the first operation; one that has it says so.
+    // A replica that may lack the base gets `install` with the first operation; one that has it only confirms.
     const start = this.#ended?.isEverywhere ? 'asked' : 'unasked';
     const order = new WriteOrder(this.parts, { base, installed: new Map(), start, hasLease: false }, nowMs);
     schedule.start(nowMs);
     this.roles.become(new Resumed(this.parts, this.roles, order));
   }
 
-  /** By a view that no other server may know this one is out: others have to be primary, and have the lease. */
+  /** This replica is out by a view that other servers may not know: they must get the lease. */
   override leaseExtended(): void {
     const { candidacy } = this.parts;
     if (!candidacy.isStopped && !candidacy.votes) this.roles.stop();
@@ -83,9 +81,9 @@ export class BackupRole extends ReplicaRole {
   }
 
   /**
-   * Replica reset, step 1: an epoch larger than all that were promised or reported. The questions
-   * may leave before the own promise is stored: the own vote counts only once it is, and no other
-   * process, nor a later life of this one, can choose the same epoch.
+   * Replica reset, step 1: an epoch larger than all promised or reported ones. PREPARE may leave before the local
+   * promise is stored: the local vote counts only afterwards, and no other process, nor a later incarnation of this
+   * one, can choose the same epoch.
    */
   #beginReset(nowMs: number): void {
     const { config, standing, backup, candidacy, schedule, out } = this.parts;
@@ -103,7 +101,7 @@ export class BackupRole extends ReplicaRole {
 
   override wakeAtMs(nowMs: number): number {
     const askMs = this.parts.readLease.nextAskMs();
-    // While it may not ask, it is not woken for it.
+    // No wake-up for a request that may not be sent yet.
     return Math.min(askMs > nowMs ? askMs : Infinity, this.parts.candidacy.wakeAtMs());
   }
 }

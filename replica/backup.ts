@@ -15,12 +15,12 @@ import { type View, viewsConflict } from './view.ts';
 
 type Write = Extract<PrimaryMessage, { readonly kind: 'write' }>;
 
-/** Operations of a first epoch that are kept while its beginning is stored; those behind them are asked for again. */
+/** Operations of a first epoch kept while its beginning is stored; later ones are requested again. */
 const EARLY_MAX = 64;
 
 /**
- * The replica's half of reset and write: promise, install, apply, acknowledge. Every replica runs
- * it, also a candidate for its own installation; only answers to *other* servers go out.
+ * The backup's half of reset and write: promise, install, apply, acknowledge. Every replica runs it, also a candidate
+ * for its own installation; answers go to *other* servers only.
  */
 export class Backup {
   readonly #self: ServerId;
@@ -30,19 +30,16 @@ export class Backup {
   readonly #guard: Guard;
   readonly #incarnation: Incarnation;
   readonly #readLease: ReadLease;
-  /** The promised epoch's candidate waits for the promise. */
   #owesPromise = false;
-  /** What came right behind `begin`. */
+  /** Operations that arrived right after `begin`. */
   #early: Write[] = [];
-  /** It was asked already for the operations from here on: one lost message is asked for once. */
+  /** First operation of the last `resend` request, so that one lost message is requested once. */
   #askedSeq = 0;
-  /** What the primary of the installed epoch said is committed. */
   #heardCommittedSeq = 0;
-  /** When the primary was last heard to have committed nothing that is not here. */
+  /** When the primary last reported no commit that is missing here. */
   currentAtMs = -Infinity;
-  /** The last operation known here to be committed. Per process life; at most `standing.seq`. */
   #committedSeq = 0;
-  /** What is being stored is another's state, of another epoch than the one that the commit point was heard in. */
+  /** The state being stored is another replica's, of another epoch than the known commit point. */
   #replaces = false;
 
   constructor(
@@ -66,7 +63,7 @@ export class Backup {
     return this.#committedSeq;
   }
 
-  /** @param message of the promised epoch; smaller ones were refused, for larger ones it was raised */
+  /** @param message of the promised epoch: smaller ones were refused, a larger one raised the promise */
   message(message: PrimaryMessage, nowMs: number): void {
     const { epoch } = message;
     assert(epochEqual(epoch, this.#standing.promised), 'Only the promised epoch is listened to');
@@ -79,7 +76,7 @@ export class Backup {
         this.#onInstall(epoch, message.base, message.to, message.urgent);
         return;
       case 'begin':
-        // Not for the first time, or not in time: then it is told as to any other replica that needs only the stamp.
+        // Repeated or late `begin`: handled like an install that needs only the stamp.
         this.#onInstall(epoch, POSITION_ZERO, LIFE_UNKNOWN, true);
         return;
       case 'write':
@@ -100,16 +97,13 @@ export class Backup {
     }
   }
 
-  /** A larger epoch was promised: what the older one still waits for is no concern any more. */
+  /** A larger epoch was promised: drops what waited for the older one. */
   promisedAnew(): void {
     this.#owesPromise = false;
     this.#readLease.drop();
     this.#early = [];
   }
 
-  // Reset ------------------------------------------------------------------------------------------
-
-  /** Does what has become possible: gives the promise, takes the base, flushes. */
   advance(): void {
     const { promised } = this.#standing;
     if (this.#owesPromise && this.#standing.settled) {
@@ -131,23 +125,23 @@ export class Backup {
     const standing = this.#standing;
     if (standing.install !== null) return;
     const trusted = standing.trust === 'intact';
-    // What was sent before the primary heard of the loss says nothing of what this replica may have had by then.
+    // A message from before the primary knew of the loss says nothing about what this replica had by then.
     const meant = trusted || to === this.#incarnation;
     if (this.#has(epoch, base) && (trusted || !meant)) {
       this.#out.send(epoch.server, { kind: 'installed', epoch, seq: standing.seq });
       return;
     }
     if (!meant) {
-      // It is not known there which life this is, and nothing else may be said to it: a promise tells.
+      // The primary does not know this incarnation; a promise tells it.
       this.#owesPromise = true;
       return;
     }
-    // A primary that applies last is behind what it has counted of this replica, and soon will not be.
+    // A primary that applies last is behind what this replica acknowledged, but not for long.
     if (epochEqual(epoch, standing.installed) && base.seq < standing.seq) return;
     this.take(epoch, base, epoch.server, urgent);
   }
 
-  /** Begins to take over `base` for the promised epoch, from `from` unless it is here already. */
+  /** Starts to take over `base` for the promised epoch, from `from` unless it is already here. */
   take(epoch: Epoch, base: Position, from: ServerId, urgent: boolean): void {
     const standing = this.#standing;
     assert(epochEqual(epoch, standing.promised), 'Only the promised epoch is installed');
@@ -169,8 +163,8 @@ export class Backup {
   }
 
   /**
-   * Only with the disk at rest is the own position what it will be, so only then can it be compared
-   * with the base; and what is fetched is what differs from contents that change no more.
+   * The local position is final only with the disk at rest; only then can it be compared with the base, and only then
+   * do the contents stay as the fetch finds them.
    */
   #beginInstall(): void {
     const standing = this.#standing;
@@ -179,16 +173,16 @@ export class Backup {
     const { epoch, base } = install;
     const { seq, view, sessions } = standing;
     if (this.#has(epoch, base) && standing.trust === 'intact') {
-      // Operations under way filled the gap meanwhile.
+      // Operations under way filled the gap.
       standing.install = null;
       this.#out.send(epoch.server, { kind: 'installed', epoch, seq });
     } else if (this.#has(epoch, base) && standing.trust !== 'damaged') {
-      // After a loss of power it has caught up with all that the primary had when it heard of that.
+      // After a power loss it has all that the primary had when it learned of the loss.
       this.#out.trace('trusted-again', `${epochFormat(epoch)} at ${seq}`);
       standing.storeInstall(install, { seq, view, sessions }, false);
     } else if (positionCompare(standing.position, base) === 0 && !this.#isRepairedBy(install.from)) {
-      // Stamping: the contents stay, but from now on they are of the new epoch. Otherwise the tail
-      // of an older epoch could later win over a newer base that looks shorter.
+      // Stamping: the contents stay, but now belong to the new epoch. Otherwise the tail of an older epoch could
+      // later win over a newer base that looks shorter.
       this.#out.trace('stamped', `${epochFormat(epoch)} over ${positionFormat(base)}`);
       standing.storeInstall(install, { seq: base.seq, view, sessions }, false);
     } else {
@@ -197,19 +191,16 @@ export class Backup {
     }
   }
 
-  /** Contents that cannot be read come with another replica's state. Where there is none, they are repaired as they are read. */
+  /** Another replica's state replaces unreadable contents. Without one, reads repair them. */
   #isRepairedBy(from: ServerId): boolean {
     return this.#standing.trust === 'damaged' && from !== this.#self;
   }
 
   /**
-   * The driver has the state of `install.from` beside the own contents.
-   *
-   * From a primary it may be any state of its epoch: the base and some operations after it. From
-   * the holder of a base it must be the promised one: if it moved, it has followed another
-   * candidate, and this epoch is over.
-   *
-   * @returns whether it is being stored; if not, the fetch was in vain
+   * The driver has the state of `install.from` beside the local contents. From a primary it may be any state of its
+   * epoch, base or later. From the holder of a base it must be the promised one: if it moved, the holder followed
+   * another candidate, and this epoch is over.
+   * @returns false if the fetch was in vain
    */
   stateFetched(epoch: Epoch, position: Position, view: View, encodedSessions: Uint8Array): boolean {
     const standing = this.#standing;
@@ -242,30 +233,28 @@ export class Backup {
     return false;
   }
 
-  /** The epoch is installed: tells its primary, unless it is over by now. */
+  /** The epoch is installed: reports it to the primary, unless the epoch is over. */
   installed(epoch: Epoch): void {
     this.#askedSeq = 0;
     this.#heardCommittedSeq = 0;
-    // After a majority has lost power a base may lack what this replica knew to be committed, and the state that it has fetched may have
-    // something else at the same numbers that only a minority has. Contents that were only stamped are a base as a whole: the point stays true.
+    // After a power loss of a majority, a base may lack what this replica knew to be committed, and the fetched state
+    // may have other operations at the same numbers. Contents that were only stamped are the whole base: the commit
+    // point stays true.
     if (this.#replaces) this.#committedSeq = 0;
     this.#replaces = false;
     this.#committedSeq = Math.min(this.#committedSeq, this.#standing.seq);
     if (epoch.server === this.#self || !epochEqual(epoch, this.#standing.promised)) return;
     for (const write of this.#early.splice(0)) this.#onWrite(write);
-    // What is acknowledged in the epoch says so, too.
+    // If operations are under way, their acknowledgement says the same.
     if (!this.#standing.atRest) return;
     this.#out.send(epoch.server, { kind: 'installed', epoch, seq: this.#standing.seq });
   }
 
-  /** This replica was primary until now, and committed up to `committedSeq`. */
   wasPrimaryUntil(committedSeq: number): void {
     this.#heardCommittedSeq = Math.max(this.#heardCommittedSeq, committedSeq);
     this.#committedSeq = Math.max(this.#committedSeq, committedSeq);
     assert(this.#committedSeq <= this.#standing.seq, 'What is committed is here');
   }
-
-  // Write ------------------------------------------------------------------------------------------
 
   #onWrite(message: Write): void {
     const standing = this.#standing;
@@ -283,9 +272,9 @@ export class Backup {
       this.#out.send(epoch.server, { kind: 'ack', epoch, seq: standing.seq });
       return;
     }
-    // A store in doubt takes no operation before it is whole: it would not know on what.
+    // A store in doubt takes no operation before it is complete: its state is not certain.
     if (standing.trust !== 'intact') return;
-    // Under way: acknowledged when applied. Or contents are being replaced: sent again afterwards.
+    // Under way: acknowledged when applied. Or contents are being replaced: the primary sends it again.
     if (seq <= standing.issuedSeq || standing.install !== null) return;
     if (seq > standing.issuedSeq + 1) {
       this.#ask(epoch, false);
@@ -294,7 +283,7 @@ export class Backup {
     standing.apply(operation, sessionsAfter(standing.sessions, seq, operation), true);
   }
 
-  /** An operation has been applied: acknowledges it, unless a larger epoch was promised meanwhile. */
+  /** Acknowledges an applied operation, unless a larger epoch was promised meanwhile. */
   applied(): void {
     const { installed, promised, seq } = this.#standing;
     this.#moveCommitted();
@@ -302,14 +291,14 @@ export class Backup {
     this.#out.send(installed.server, { kind: 'ack', epoch: installed, seq });
   }
 
-  /** The guard binds although the promise may not be on the disk yet: after a crash the start has a guard of its own. */
+  /** The guard binds before the promise is on disk: after a crash, the start has a guard of its own. */
   #onHeartbeat(message: Extract<PrimaryMessage, { kind: 'heartbeat' }>, nowMs: number): void {
     const standing = this.#standing;
     const { epoch, beat } = message;
     this.#guard.hold(epoch, nowMs, message.guardMs);
     if (epochEqual(epoch, standing.installed)) {
       this.#hearCommitted(message.committedSeq);
-      // Without a guard it may be of who orders without a lease: others may have led since.
+      // Without a guard the sender may order without a lease, and another server may have been primary since.
       if (message.guardMs > 0 && standing.seq >= message.committedSeq) this.currentAtMs = nowMs;
       const asks = standing.install === null && standing.trust === 'intact';
       if (message.sentSeq > standing.issuedSeq && asks) this.#ask(epoch, true);
@@ -318,9 +307,7 @@ export class Backup {
     this.#out.send(epoch.server, { kind: 'heartbeat-ack', epoch, position, beat, trust });
   }
 
-  // Local reads ------------------------------------------------------------------------------------
-
-  /** Asks for a read lease, or the next one, if reads are wanted here and it is time. */
+  /** Requests a read lease, or its renewal, if reads arrive here and it is time. */
   askToRead(nowMs: number): void {
     const { installed, promised } = this.#standing;
     if (nowMs < this.#readLease.nextAskMs()) return;
@@ -343,9 +330,9 @@ export class Backup {
   }
 
   /**
-   * Whether the answer to a read may be taken from here: no larger epoch was promised, the lease runs at this
-   * very moment, and what the answer shows is known to be committed. Never the version before an operation that
-   * is not: it may be committed elsewhere already.
+   * Whether a read may be served here: no larger epoch was promised, the lease runs at this moment, and all that the
+   * answer shows is known to be committed. Never serves the version before an uncommitted operation, which may be
+   * committed elsewhere.
    */
   readGate(dependsOnSeq: number, nowMs: number): 'serve' | 'wait' | 'not-primary' {
     const { installed, promised, seq } = this.#standing;
@@ -354,7 +341,7 @@ export class Backup {
     return dependsOnSeq <= this.#committedSeq ? 'serve' : 'wait';
   }
 
-  /** Asks for what is missing; `again` also where it was asked before, because that was lost. */
+  /** Requests missing operations; `again` if the first request may be lost. */
   #ask(epoch: Epoch, again: boolean): void {
     const fromSeq = this.#standing.issuedSeq + 1;
     if (this.#askedSeq === fromSeq && !again) return;
@@ -375,8 +362,6 @@ export class Backup {
     this.#out.push({ kind: 'advanced', committedSeq });
   }
 
-  // Flush ------------------------------------------------------------------------------------------
-
   #onFlush(epoch: Epoch, seq: number): void {
     if (this.#localFlush.flushedSeq >= seq) {
       this.#out.send(epoch.server, { kind: 'flushed', epoch, seq: this.#localFlush.flushedSeq });
@@ -385,7 +370,6 @@ export class Backup {
     }
   }
 
-  /** More than before survives loss of power: tells the primary. */
   flushed(): void {
     const { installed, promised } = this.#standing;
     if (installed.server === this.#self || !epochEqual(installed, promised)) return;
@@ -393,7 +377,7 @@ export class Backup {
   }
 }
 
-/** @returns null where another server sent what is no table */
+/** @returns null if the bytes, from another server, are no session table */
 function sessionsDecoded(encoded: Uint8Array): SessionTable | null {
   try {
     return SessionTable.decode(encoded);

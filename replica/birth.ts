@@ -5,34 +5,32 @@ import type { View } from './view.ts';
 import { viewHasMajority } from './view.ts';
 
 /**
- * Births: subjects whose first operations are known as a whole before anybody hears of them. They are ordered in the first epoch, by a process that
- * holds no lease and leads nothing: it needs none, because it answers no read, and gives its place up with the last operation. A replica
- * takes `begin` and the operations as one step, or refuses. docs/replication.md.
+ * Create with contents: subjects whose first operations are all known before any other server knows the subject. The
+ * creating server orders them in the first epoch without a lease: it answers no reads, and stops ordering after the
+ * last operation. A replica takes `begin` and the operations as one step, or refuses. docs/replication.md.
  */
 
-/** Of the epoch of who has made a subject. Candidates begin with larger ones; see `candidatesFrom`. */
+/** Counter of a creating server's epoch. Candidates use larger ones; see `candidatesFrom`. */
 export const FIRST_COUNTER = 1;
 
-/** The epoch in which a process leads what it has made, and bears what nobody knows of. */
+/** The epoch in which a process orders the first operations of a subject that it creates. */
 export function firstEpoch(server: ServerId, incarnation: Incarnation): Epoch {
   return { counter: FIRST_COUNTER, server, incarnation };
 }
 
 /**
- * Whether a subject may be borne at a server: nothing was ever promised or installed there, as with `begin`. A later epoch that was promised
- * refuses the first, whatever was done in it; and a store that may have forgotten a promise may not give another.
- *
- * @param here the replica that is there; null where there is none
- * @param trust of a replica that is made there now
+ * Whether a server may store a subject created with contents: nothing was ever promised or installed there. A later
+ * promised epoch refuses the first one, and a store that may have lost a promise may not give another.
+ * @param here the replica that exists there; null if none
+ * @param trust of a replica that is created there now
  */
 export function mayBeBorne(self: ServerId, view: View, here: ReplicaRecord | null, trust: Trust): boolean {
   return here === null && trust === 'intact' && view.joint === undefined && view.members.includes(self);
 }
 
-/** Subjects that are borne together, and who holds which of them. */
+/** Subjects created together, and the servers that hold each. */
 export class Birth {
   readonly #view: View;
-  /** For each subject, by its place. */
   readonly #holders: readonly Set<ServerId>[];
 
   constructor(view: View, count: number) {
@@ -40,12 +38,12 @@ export class Birth {
     this.#holders = Array.from({ length: count }, () => new Set<ServerId>());
   }
 
-  /** The server has stored the subjects at these places so that they survive as a promise does. */
+  /** The server stored the subjects at these indexes as durably as a promise. */
   holds(server: ServerId, places: Iterable<number>): void {
     for (const place of places) this.#holders[place]?.add(server);
   }
 
-  /** Whether a majority has the subject, so that every later epoch begins with it: it may get its name. */
+  /** Whether a majority has the subject, so that every later epoch begins with it: the catalog may name it. */
   isBorne(place: number): boolean {
     const holders = this.#holders[place];
     return holders !== undefined && viewHasMajority(this.#view, (server) => holders.has(server));
@@ -56,11 +54,11 @@ export class Birth {
   }
 }
 
-/** Where files with reserved numbers go. */
+/** The placement of files with reserved numbers. */
 export interface NumberPlace {
   /** The only members of the first view. */
   readonly members: readonly ServerId[];
-  /** How many replicas were wanted when the members were chosen. */
+  /** Wanted replicas when the members were chosen. */
   readonly replicas: number;
 }
 
@@ -72,8 +70,8 @@ interface NumberRange extends NumberPlace {
 }
 
 /**
- * Numbers by which this process, and no other, may use the first epoch. They were given to it, in this life, and each is good
- * for one birth: two different operations at one place of one epoch would be two files that are taken for one.
+ * Reserved numbers with which only this incarnation may use the first epoch, each once. Two different operations at
+ * one position of one epoch would be two files taken for one.
  */
 export class BirthNumbers {
   #ranges: NumberRange[] = [];
@@ -83,7 +81,7 @@ export class BirthNumbers {
     this.#ranges.push(range);
   }
 
-  /** Uses the number up. @returns where its file goes; null where the number is not this owner's, or not any more */
+  /** Uses up a number. @returns the file's placement; null if the number is not, or no longer, this owner's */
   take(owner: number, number: number, nowMs: number): NumberPlace | null {
     this.#ranges = this.#ranges.filter(({ untilMs }) => nowMs < untilMs);
     const range = this.#ranges.find(({ first, last }) => first <= number && number <= last);

@@ -11,29 +11,29 @@ import type { Standing } from './standing.ts';
 import type { View } from './view.ts';
 import { viewVoters } from './view.ts';
 
-/** A refused candidate waits up to half a heartbeat at first, doubled up to this many times. */
+/** A refused candidate waits up to half a heartbeat, doubled up to this many times. */
 const BACKOFF_DOUBLINGS_MAX = 4;
 
-/** A candidate that could not fetch the base so often in one lease leaves the lease to others. */
+/** After this many failed fetches of the base in one lease, the candidate leaves the lease to others. */
 const FAILED_FETCHES_MAX = 4;
 
 /** Whether this server may begin an epoch, when, and which one. */
 export class Candidacy {
-  /** By this view, which others have and this replica has not, it is no member; null where none is known. */
+  /** The other replicas' view, in which this server is no member; null if none is known. */
   outside: View | null = null;
   readonly #config: ReplicaConfig;
   readonly #standing: Standing;
   readonly #guard: Guard;
   readonly #lease: OwnLease;
   readonly #prng: Prng;
-  /** An orderly end was requested: no new reset with this lease. */
+  /** An orderly stop was requested: no new reset with this lease. */
   #isStopped = false;
-  /** The epoch in which this process, which has made the subject, will be its first primary; null otherwise. */
+  /** The first epoch, while this process, which created the subject, has not begun it. */
   #firstEpoch: Epoch | null = null;
-  /** The largest counter reported in a refusal: the next epoch is larger. */
+  /** Largest counter reported in a refusal: the next epoch is larger. */
   #refusedCounter = 0;
   #refusals = 0;
-  /** How often the base could not be fetched since this server acquired the lease, or was primary. */
+  /** Failed fetches of the base since the lease was acquired or a reset succeeded. */
   #failedFetches = 0;
   #retryAtMs = 0;
 
@@ -45,7 +45,6 @@ export class Candidacy {
     this.#prng = new Prng(config.incarnation + file);
   }
 
-  /** Whether this server is a voter by its own view. */
   get votes(): boolean {
     return viewVoters(this.#standing.view).includes(this.#config.self);
   }
@@ -54,7 +53,7 @@ export class Candidacy {
     return this.#isStopped;
   }
 
-  /** Whether this server, which has made the subject, is its first primary: it has promised nothing since. */
+  /** Whether this server created the subject and has promised no other epoch since. */
   get isMaker(): boolean {
     return this.#firstEpoch !== null && epochEqual(this.#standing.promised, this.#firstEpoch);
   }
@@ -63,7 +62,7 @@ export class Candidacy {
     return this.#isWilling && this.#lease.isValid(nowMs) && nowMs >= this.#beginAtMs();
   }
 
-  /** When a reset may begin, if no event comes before; Infinity without a lease. */
+  /** When a reset may begin without another event; Infinity without a lease. */
   wakeAtMs(): number {
     return this.#lease.isHeld && this.#isWilling ? this.#beginAtMs() : Infinity;
   }
@@ -72,7 +71,7 @@ export class Candidacy {
     return !this.#isStopped && this.outside === null && this.votes;
   }
 
-  /** A server that asks others to keep the guard keeps it too. What was made a moment ago had no primary, and no reader. */
+  /** A server that asks others for the guard keeps it too. A new subject had no primary and no reader. */
   #beginAtMs(): number {
     if (this.isMaker) return -Infinity;
     const { self, incarnation } = this.#config;
@@ -88,14 +87,13 @@ export class Candidacy {
     return { counter, server: self, incarnation };
   }
 
-  /** This process has made the subject. @returns the epoch in which it is the first primary */
+  /** This process created the subject. @returns the epoch in which it is the first primary */
   made(): Epoch {
     const { self, incarnation } = this.#config;
     this.#firstEpoch = firstEpoch(self, incarnation);
     return this.#firstEpoch;
   }
 
-  /** Begins the first epoch: only once. */
   takeFirstEpoch(): Epoch {
     const epoch = this.#firstEpoch;
     assert(epoch !== null, 'The first primary has made the subject');
@@ -103,7 +101,7 @@ export class Candidacy {
     return epoch;
   }
 
-  /** Another replica has promised, or is at, an epoch with this counter. */
+  /** Another replica promised, or has installed, an epoch with this counter. */
   refused(counter: number): void {
     this.#refusedCounter = Math.max(this.#refusedCounter, counter);
   }
@@ -114,7 +112,7 @@ export class Candidacy {
     this.#retryAtMs = nowMs + longestMs * (0.5 + 0.5 * this.#prng.next());
   }
 
-  /** The base could not be fetched. @returns whether that happened too often, so that others should have the lease */
+  /** Counts a failed fetch of the base. @returns whether others should get the lease */
   fetchFailed(): boolean {
     this.#failedFetches++;
     if (this.#failedFetches < FAILED_FETCHES_MAX) return false;
@@ -122,13 +120,12 @@ export class Candidacy {
     return true;
   }
 
-  /** A reset succeeded. */
   succeeded(): void {
     this.#refusals = 0;
     this.#failedFetches = 0;
   }
 
-  /** Without a lease there is nothing to end; the next lease is a new beginning. */
+  /** Without a lease there is nothing to stop; the next lease starts afresh. */
   stop(): void {
     this.#isStopped = this.#lease.isHeld;
   }

@@ -7,7 +7,7 @@ import { type ReplicaParts, ReplicaRole, type Transitions } from './role.ts';
 import { viewVoters } from './view.ts';
 import { WriteOrder } from './write-order.ts';
 
-/** A candidate: it asks for promises (preparing), then has a majority install the base (installing). */
+/** A candidate: requests promises (preparing), then has a majority install the base (installing). */
 export class Candidate extends ReplicaRole {
   readonly #reset: Reset;
 
@@ -24,7 +24,6 @@ export class Candidate extends ReplicaRole {
     return this.#reset.epoch;
   }
 
-  /** Repeats to every voter what the reset still lacks of it. */
   override heartbeatDue(): void {
     for (const voter of this.#others()) this.#ask(voter);
   }
@@ -47,9 +46,9 @@ export class Candidate extends ReplicaRole {
       const { position, view, trust } = message;
       const before = reset.voters.size;
       reset.promise(from, { position, view, trust });
-      // It may know of members that this server does not know.
+      // Its view may contain members that this server does not know.
       if (reset.voters.size > before) this.heartbeatDue();
-      // Too late to be asked for the base: it is given the base.
+      // Too late to be considered for the base: it gets the base.
       if (reset.base !== null) this.#ask(from);
     }
     if (message.kind === 'installed' && reset.base !== null) reset.install(from, message.seq);
@@ -59,11 +58,11 @@ export class Candidate extends ReplicaRole {
     const reset = this.#reset;
     if (reset.base === null || !epochEqual(reset.epoch, epoch)) return;
     reset.install(this.parts.config.self, seq);
-    // A voter that needs only the stamp was asked when the base was chosen.
+    // Voters that need only the stamp were asked when the base was chosen.
     for (const voter of this.#others()) if (!reset.needsOnlyStamp(voter)) this.#ask(voter);
   }
 
-  /** Steps 2 and 3 of a reset: a majority has promised; the replica with the largest position has the base. */
+  /** Steps 2 and 3: a majority promised; the replica with the largest position has the base. */
   override prepare(nowMs: number): void {
     const reset = this.#reset;
     if (reset.base !== null) return;
@@ -80,15 +79,15 @@ export class Candidate extends ReplicaRole {
     const reset = this.#reset;
     const { config, out, candidacy, backup } = this.parts;
     if (position.epoch.counter >= reset.epoch.counter) {
-      // A server that was cut off counts from what it knew. Its epoch is larger by the server's name
-      // alone, and versions of contents, which have the counter only, would name two different ones.
+      // A server that was cut off counts from its old epoch. Here the epochs differ in the server name only, and
+      // content versions, which have only the counter, would be ambiguous.
       candidacy.refused(position.epoch.counter);
       this.roles.abandonReset(reset.epoch, nowMs);
       return;
     }
     out.trace(holder === config.self ? 'base-own' : 'base-fetched', `${holder}/${position.seq}`);
     if (!viewVoters(reset.view).includes(config.self)) {
-      // The members changed without this server's knowledge: another has to be primary, and have the lease.
+      // The members changed without this server: another one has to get the lease.
       candidacy.outside = reset.view;
       out.trace('outside', `${reset.view.number}: ${reset.view.members.join()}`);
       this.roles.stop();
@@ -99,12 +98,12 @@ export class Candidate extends ReplicaRole {
     for (const voter of this.#others()) this.#ask(voter);
   }
 
-  /** Step 5: a majority has the base, so from now on no later epoch can miss it. */
+  /** Step 5: a majority has the base, so no later epoch can miss it. */
   override advance(nowMs: number): void {
     const reset = this.#reset;
     const { base, installed, epoch, inheritedFrom } = reset;
     if (base === null || !reset.isComplete() || this.#mayBeReadByGrant(nowMs)) return;
-    // A candidate before this one may have been primary, if only for those whose promise it had.
+    // An earlier candidate may have been primary, if only for the replicas that promised to it.
     const isFirst = base.position.epoch.counter === 0 && epoch.counter === this.parts.config.candidatesFrom;
     this.roles.begins({ isFirst, inheritedFrom });
     const start = { base: base.position, installed, start: 'unknown', hasLease: true } as const;
@@ -115,8 +114,8 @@ export class Candidate extends ReplicaRole {
   }
 
   /**
-   * Whether a backup may still answer reads by a lease that this process gave it in an earlier epoch: what the new
-   * epoch begins with may be more than it has. A replica that promised the new epoch gave its lease up.
+   * Whether a backup may still answer reads by a lease of an earlier epoch of this process; the new epoch may begin
+   * with more than it has. A replica that promised the new epoch dropped its read lease.
    */
   #mayBeReadByGrant(nowMs: number): boolean {
     const holders = this.parts.grants.holders(nowMs);
@@ -133,7 +132,6 @@ export class Candidate extends ReplicaRole {
     return [...this.#reset.voters].filter((voter) => voter !== this.parts.config.self);
   }
 
-  /** Asks a voter for what the reset still lacks of it. */
   #ask(voter: ServerId): void {
     const reset = this.#reset;
     const { out, config, lives } = this.parts;
@@ -144,7 +142,7 @@ export class Candidate extends ReplicaRole {
       (reset.hasInstalled(config.self) || reset.needsOnlyStamp(voter)) &&
       !reset.hasInstalled(voter)
     ) {
-      // A voter that needs more than the stamp fetches it from here, once it is installed here.
+      // A voter that needs more than the stamp fetches from here, after this server installed the base.
       const to = lives.of(voter);
       out.send(voter, { kind: 'install', epoch, view, base: base.position, to, urgent: true });
     }

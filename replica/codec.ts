@@ -8,7 +8,7 @@ import type { Operation, RequestId } from './operation.ts';
 import type { Trust } from './record.ts';
 import type { Policy, View } from './view.ts';
 
-// A tag is given once and never reused.
+// A tag is never reused.
 const TAG_PREPARE = 1;
 const TAG_PROMISE = 2;
 const TAG_REFUSE = 3;
@@ -33,24 +33,20 @@ const TAG_BEGIN = 20;
 const POLICIES: readonly Policy[] = ['quorum', 'all', 'read-only'];
 const TRUSTS: readonly Trust[] = ['intact', 'suspect', 'lost', 'damaged'];
 
-/** What an operation has besides result and body. */
 const OPERATION_REQUEST = 1;
 const OPERATION_VIEW = 2;
 
-/** Replicas of one file at the most. */
 export const MEMBERS_MAX = 15;
-/** Bytes of an operation at the most: a write of 4 MiB, or a batch of commands, with some air. */
+/** Largest operation: a write of 4 MiB, or a batch of commands, with some reserve. */
 export const OPERATION_BYTES_MAX = 8 * 1024 * 1024;
-/** Bytes of a result at the most. Large batches (catalog) return a result per command. */
+/** Largest result. Large catalog batches return a result per command. */
 export const RESULT_BYTES_MAX = 1024 * 1024;
 
-/** From here on the body of an operation is not copied into its message, but travels behind it. */
+/** From this size the body of an operation travels after its message instead of being copied into it. */
 export const BODY_APART_BYTES_MIN = 32 * 1024;
 
-/** Space for the fixed fields of most messages, so that a large one is not copied while it is written. */
 const FIXED_BYTES = 256;
 
-/** A message with the file it is about. */
 export interface ReplicaFrame {
   readonly file: FileId;
   readonly message: ReplicaMessage;
@@ -60,7 +56,7 @@ export function encodeReplicaMessage(file: FileId, message: ReplicaMessage): Uin
   return encodeMessage(file, message, false);
 }
 
-/** @returns the message in one piece or, where it carries an operation with a large body, all but the body, and the body */
+/** @returns the message in one piece, or a large operation's message without its body, and the body */
 export function encodeReplicaPieces(
   file: FileId,
   message: ReplicaMessage,
@@ -155,9 +151,9 @@ function encodeMessage(file: FileId, message: ReplicaMessage, isBodyApart: boole
 }
 
 /**
- * @param tail the end of the message where it came in two pieces, as `encodeReplicaPieces` makes them
- * @returns the message; the body and the result of an operation are views into `frame` and `tail`, not copies
- * @throws MalformedError where `frame` is not what `encodeReplicaMessage` makes
+ * Decodes a message; body and result of an operation are views into `frame` and `tail`, not copies.
+ * @param tail the second piece of `encodeReplicaPieces`
+ * @throws MalformedError
  */
 export function decodeReplicaMessage(frame: Uint8Array, tail?: Uint8Array): ReplicaFrame {
   const reader = new ByteReader(frame);
@@ -261,14 +257,14 @@ function readBody(reader: ByteReader, tail?: Uint8Array): ReplicaMessageBody {
   }
 }
 
-/** Also for others who send numbers of files. @throws MalformedError */
+/** @throws MalformedError */
 export function readFileId(reader: ByteReader): FileId {
   const file = reader.uint53();
   if (!isFileId(file)) throw new MalformedError(`File ${file} cannot be`);
   return file;
 }
 
-/** Also for others who keep or send epochs, so that there is one form of them. */
+/** The only encoding of epochs, on disk and on the wire. */
 export function writeEpoch(writer: ByteWriter, epoch: Epoch): ByteWriter {
   return writer.uint53(epoch.counter).text(epoch.server).uint53(epoch.incarnation);
 }
@@ -291,7 +287,7 @@ export function readPosition(reader: ByteReader): Position {
   return { epoch: readEpoch(reader), seq: reader.uint53() };
 }
 
-/** Also for others who keep or send views. */
+/** The only encoding of views, on disk and on the wire. */
 export function writeView(writer: ByteWriter, { number, members, joint, policy }: View): ByteWriter {
   writer.uint53(number).uint8(POLICIES.indexOf(policy ?? 'quorum'));
   writeMembers(writer, members);
@@ -347,11 +343,10 @@ function writeOperation(writer: ByteWriter, operation: Operation, isBodyApart: b
     writer.uint53(session).uint53(number).uint53(since).uint53(answered);
   }
   writer.bytes(operation.result).uint32(operation.body.length);
-  // The last field of its message: whoever puts the two one behind the other has the message as a whole.
+  // The last field of its message, so that message and body can simply be concatenated.
   if (!isBodyApart) writer.raw(operation.body);
 }
 
-/** @throws MalformedError */
 function readRequest(reader: ByteReader): RequestId {
   const session = reader.uint53();
   const number = readSeq(reader);

@@ -3,14 +3,14 @@ import type { MemberChange } from './member-change.ts';
 import type { OrderContext } from './order-context.ts';
 import { viewReached } from './view.ts';
 
-/** How far the operations of one epoch are applied here, committed, and answered. */
+/** How far the operations of an epoch are applied here, committed and answered. */
 export class CommitPoint {
   readonly #context: OrderContext;
   readonly #members: MemberChange;
   #committedSeq: number;
-  /** The last operation that clients were answered: with policy `all` it may be behind what is committed. */
+  /** The last operation answered to clients; with policy `all` it may lag behind the commit point. */
   #answeredSeq: number;
-  /** Since when a commit waits for a holder of a read lease, and for nothing else; Infinity where none does. */
+  /** Since when a commit waits only for a read lease holder; Infinity if none does. */
   #waitsSinceMs = Infinity;
 
   constructor(context: OrderContext, members: MemberChange) {
@@ -28,12 +28,11 @@ export class CommitPoint {
     return this.#answeredSeq;
   }
 
-  /** How long a commit has waited for a holder of a read lease, in milliseconds; −Infinity where none does. */
   waitedForReaderMs(nowMs: number): number {
     return nowMs - this.#waitsSinceMs;
   }
 
-  /** When a commit may be possible without a message: a read lease that it waits for is over then. */
+  /** When a commit may be possible without a message: the end of a read lease that it waits for. */
   nextCommitMs(nowMs: number): number {
     return this.#waitsSinceMs === Infinity ? Infinity : this.#context.grants.nextEndMs(nowMs);
   }
@@ -48,10 +47,7 @@ export class CommitPoint {
     return this.#committedSeq > committedSeq || this.#answeredSeq > answeredSeq;
   }
 
-  /**
-   * The own copy. `first`: as soon as it is sequenced. `last`: once the others of a majority have
-   * it, so that applying it commits it.
-   */
+  /** The local copy. `first`: when sequenced. `last`: after the others of a majority, so that applying commits. */
   #applyOwn(nowMs: number): void {
     const { standing, log, config } = this.#context;
     while (standing.issuedSeq < log.lastSeq) {
@@ -63,9 +59,9 @@ export class CommitPoint {
   }
 
   /**
-   * The commit point: what a majority, this replica included, has applied in this epoch, and all who may answer
-   * reads have applied. Acks are cumulative, so the k-th largest gives it. Acks of older epochs never get here:
-   * the same number named another operation then.
+   * Commits what a majority, this replica included, and all read lease holders applied in this epoch. Acks are
+   * cumulative, so the k-th largest gives it. Acks of older epochs never get here: there the same number is another
+   * operation.
    */
   #commit(nowMs: number): void {
     const { standing, out, log, grants, peers, epoch } = this.#context;
@@ -81,17 +77,17 @@ export class CommitPoint {
       standing.tellView();
     }
     for (const server of grants.holders(nowMs)) {
-      // What is not known to be committed is not read there: the sooner it is, the better.
+      // Holders of read leases cannot serve an operation before they know that it is committed.
       if (peers.has(server)) out.send(server, { kind: 'commit', epoch, committedSeq });
     }
   }
 
-  /** Answers clients what is committed; with policy `all` what every member has. Reads need not wait for that. */
+  /** Answers committed operations; with policy `all` those that every member has. Reads need not wait for that. */
   #answer(): void {
     const { standing, out, log, peers } = this.#context;
     const { view, countedView } = this.#members;
     let answeredSeq = this.#committedSeq;
-    // Members change by majorities even where writes need all: one that is gone for ever has to be replaced.
+    // Members change by majorities even with policy `all`: a failed member must be replaceable.
     if (view.policy === 'all' && countedView.joint === undefined) {
       const ackedSeq = (server: ServerId): number => peers.ackedSeq(server, standing.seq);
       answeredSeq = Math.min(answeredSeq, viewReached(countedView, ackedSeq, true));
@@ -106,7 +102,7 @@ export class CommitPoint {
     }
   }
 
-  /** How far operations have come if this replica has `ownSeq`. */
+  /** How far operations are if this replica has `ownSeq`. */
   #reachedWith(ownSeq: number, nowMs: number): number {
     const { config, peers, log, out, grants } = this.#context;
     const { self } = config;

@@ -2,9 +2,8 @@ import type { Incarnation, ServerId } from '../base/ids.ts';
 import { serverIdCompare } from '../base/ids.ts';
 
 /**
- * One life of a primary: who orders operations. Chosen during replica reset by the lease holder,
- * promised by a majority, kept on disk. Compared by counter, then server, then incarnation.
- * Not derived from a clock, so that the lease layer may be wrong in any way without touching writes.
+ * One term of a primary. Chosen in a replica reset by the lease holder, promised by a majority, kept on disk. Not
+ * derived from a clock, so that no fault of the lease layer affects writes.
  */
 export interface Epoch {
   readonly counter: number;
@@ -12,21 +11,20 @@ export interface Epoch {
   readonly incarnation: Incarnation;
 }
 
-/** Where a replica stands: the epoch whose base it has installed, and the last operation applied. */
+/** A replica's log position: the epoch whose base it installed, and the last operation applied. */
 export interface Position {
   readonly epoch: Epoch;
   readonly seq: number;
 }
 
-/** Before the first epoch: what a replica that never heard of one has promised and installed. */
+/** Promised and installed before the first epoch. */
 export const EPOCH_ZERO: Epoch = { counter: 0, server: '' as ServerId, incarnation: 0 as Incarnation };
 
-/** Where an empty replica stands. */
 export const POSITION_ZERO: Position = { epoch: EPOCH_ZERO, seq: 0 };
 
 /**
- * Order of epochs: counter, then server, then incarnation. The counter alone would do while leases
- * exclude each other; the other two keep epochs distinct when they do not.
+ * Order of epochs: counter, server, incarnation. If leases exclude each other, the counter would suffice; the other
+ * two keep epochs distinct if they do not.
  */
 export function epochCompare(a: Epoch, b: Epoch): -1 | 0 | 1 {
   if (a.counter !== b.counter) return a.counter < b.counter ? -1 : 1;
@@ -40,9 +38,8 @@ export function epochEqual(a: Epoch, b: Epoch): boolean {
 }
 
 /**
- * Order of positions: the epoch whose base is installed, then the number of operations. The epoch
- * comes first: a long tail of an old epoch may never have been committed, while the base of a newer
- * one holds all that was.
+ * Order of positions: epoch first, then the number of operations. A long tail of an old epoch may never have been
+ * committed, while a newer epoch's base has all that was.
  */
 export function positionCompare(a: Position, b: Position): -1 | 0 | 1 {
   const epochs = epochCompare(a.epoch, b.epoch);

@@ -6,10 +6,9 @@ import type { ReplicaParts } from './role.ts';
 import type { Roles } from './roles.ts';
 import type { WriteOrder } from './write-order.ts';
 
-/** What a client, or the server for it, requests of the primary. */
 type ClientEvent = Extract<ReplicaEvent, { readonly kind: 'submit' | 'flush' | 'change-members' }>;
 
-/** One step of a replica: which part an event concerns, and what becomes possible through it. */
+/** Dispatches an event to the replica's parts, then does what became possible. */
 export class EventHandler {
   readonly #parts: ReplicaParts;
   readonly #roles: Roles;
@@ -26,13 +25,13 @@ export class EventHandler {
       this.#stepFailed(event, nowMs);
       return;
     }
-    // Before the event: a lease that ended while the process slept is over for what woke it, too.
+    // Before the event: a lease that ended while the process slept is also over for this event.
     this.#roles.endLapsedLease(nowMs);
     this.#handle(event, nowMs);
     this.#advance(nowMs);
   }
 
-  /** A client reads here: what reads need is kept ready for a while. */
+  /** A client reads here: keeps what reads need ready for a while. */
   noteRead(nowMs: number): void {
     this.#parts.schedule.noteRead(nowMs);
     if (this.#roles.current.kind === 'backup') this.#parts.readLease.noteRead(nowMs);
@@ -91,7 +90,7 @@ export class EventHandler {
         this.#installed(event.epoch, event.seq);
         return;
       case 'begun':
-        // At a backup what came behind it is applied; the primary orders from now on.
+        // A backup applies what followed `begin`; the primary starts to order.
         standing.begun(event.epoch);
         backup.installed(event.epoch);
         current.begunHere(nowMs);
@@ -109,7 +108,7 @@ export class EventHandler {
     }
   }
 
-  /** A failed replica acknowledges nothing, ever: what its disk holds is not known any more. */
+  /** A failed replica never acknowledges anything: the state of its disk is unknown. */
   #stepFailed(event: ReplicaEvent, nowMs: number): void {
     if (event.kind === 'submit' || event.kind === 'flush' || event.kind === 'change-members') {
       this.#toPrimary(null, event, nowMs);
@@ -117,7 +116,6 @@ export class EventHandler {
     if (event.kind === 'stop') this.#parts.out.push({ kind: 'stopped' });
   }
 
-  /** @param order of the primary that takes the request; null refuses it */
   #toPrimary(order: WriteOrder | null, event: ClientEvent, nowMs: number): void {
     const { ticket } = event;
     if (event.kind === 'change-members') {
@@ -130,7 +128,7 @@ export class EventHandler {
     else order.changeMembers(ticket, event.members, nowMs);
   }
 
-  /** The first epoch is stored here while the lease is asked for: it binds no server, this one included. */
+  /** Stores the first epoch while the lease is requested; it binds no server. */
   #made(): void {
     const { standing, candidacy, backup } = this.#parts;
     if (!standing.isNew) return;
@@ -146,7 +144,7 @@ export class EventHandler {
     this.#roles.current.installedHere(epoch, seq);
   }
 
-  /** Does what has become possible through the event: promises, installations, commits; repeats what may be lost. */
+  /** Promises, installs, commits what became possible; repeats messages that may be lost. */
   #advance(nowMs: number): void {
     const { backup, schedule } = this.#parts;
     this.#inbox.advance(nowMs);

@@ -1,37 +1,32 @@
 import type { Epoch } from './epoch.ts';
 
-/**
- * How much the rates of two clocks may differ, as a fraction. Generous: it covers a clock that is slewed to
- * meet its reference, too.
- */
+/** The most that two clocks' rates differ, as a fraction; covers a clock slewed to its reference. */
 export const DRIFT_MAX = 0.01;
 
 /**
- * What keeps a replica from helping a new primary while the old one may still answer reads. Who answers a
- * heartbeat promises nothing to another process for as long as the heartbeat asks; so a primary that a majority
- * answered a while ago knows that there is no other, by the rates of clocks alone. Nothing here compares
- * readings of two servers' clocks.
+ * Keeps a replica from promising to a new primary while the old one may still answer reads. A replica that answers a
+ * heartbeat promises nothing to another process for the heartbeat's `guardMs`. So a primary with recent answers of a
+ * majority knows by the rates of clocks alone that there is no other; no readings of two clocks are compared.
  *
- * It binds the primary itself too, also when it has stepped down: its read leases may still run.
+ * The guard binds the primary itself too, even after it stepped down: its read leases may still run.
  */
 export class Guard {
   readonly #startUntilMs: number;
   #epoch: Epoch | null = null;
   #untilMs = -Infinity;
 
-  /** @param startUntilMs nobody is promised anything before: an earlier life may have answered a heartbeat */
+  /** @param startUntilMs no promise before this time: an earlier life may have answered a heartbeat */
   constructor(startUntilMs: number) {
     this.#startUntilMs = startUntilMs;
   }
 
-  /** A heartbeat of `epoch`, heard at `nowMs`, asks for `guardMs`. */
   hold(epoch: Epoch, nowMs: number, guardMs: number): void {
     const untilMs = nowMs + guardMs * (1 + DRIFT_MAX);
     this.#epoch = epoch;
     this.#untilMs = Math.max(this.#untilMs, untilMs);
   }
 
-  /** The primary of `epoch` has stopped, and so have its holders of read leases. */
+  /** The primary of `epoch` and its read lease holders stopped. */
   lift(epoch: Epoch): void {
     const held = this.#epoch;
     if (held === null || held.counter !== epoch.counter || !isSameLife(held, epoch)) return;
@@ -39,12 +34,12 @@ export class Guard {
     this.#untilMs = -Infinity;
   }
 
-  /** Until when anybody at all is promised nothing; −Infinity where nobody asked for it. */
+  /** Until when no other server gets a promise; −Infinity without a guard. */
   get heldUntilMs(): number {
     return this.#untilMs;
   }
 
-  /** @returns until when `candidate` is promised nothing; the past where it may be */
+  /** @returns until when `candidate` gets no promise; a past time if it may get one */
   barsUntilMs(candidate: Epoch): number {
     const held = this.#epoch;
     if (held === null || isSameLife(held, candidate)) return this.#startUntilMs;

@@ -15,7 +15,7 @@ interface Beat {
 }
 
 /**
- * The heartbeats of one epoch, and what their answers prove: that a majority keeps the guard, so that there is no other
+ * The heartbeats of one epoch. Their answers prove that a majority keeps the guard, so that there is no other
  * primary, and that no member has promised a larger epoch.
  */
 export class Heartbeats {
@@ -25,11 +25,11 @@ export class Heartbeats {
   #number = 0;
   #sentMs = -Infinity;
   /**
-   * All that was numbered before the newest of the members' guards began: a member that was not bound may have agreed
-   * to a quorum read that showed it.
+   * The last operation numbered before the newest guard of a member began: before it the member may have agreed to a
+   * quorum read that showed these operations.
    */
   #shownSeq: number;
-  /** The own disk lacked some of that when the guard began. */
+  /** The local disk lacked some of them when the guard began. */
   #isBehindShown = false;
 
   constructor(context: OrderContext, members: MemberChange) {
@@ -38,17 +38,15 @@ export class Heartbeats {
     this.#shownSeq = context.base.seq;
   }
 
-  /** Of the last heartbeat; 0 before the first. */
   get number(): number {
     return this.#number;
   }
 
-  /** How long ago replicas were last asked to keep the guard, in milliseconds. */
   sinceSentMs(nowMs: number): number {
     return nowMs - this.#sentMs;
   }
 
-  /** Until when no other primary can be, by what a majority has answered; this replica binds itself, too. */
+  /** Until when no other primary is possible, by a majority's answers; this replica binds itself too. */
   guardEndMs(): number {
     const { config, peers } = this.#context;
     const guardUntilMs = (server: ServerId): number =>
@@ -56,15 +54,15 @@ export class Heartbeats {
     return viewReached(this.#members.countedView, guardUntilMs);
   }
 
-  /** Whether the own disk has all that a quorum read without a primary can have shown (decision 0055). */
+  /** Whether the local disk has all that a quorum read can have shown (decision 0055). */
   get hasWhatWasShown(): boolean {
     return this.#context.standing.seq >= this.#shownSeq;
   }
 
-  /** @returns for how long the next heartbeat asks for the guard, in milliseconds */
+  /** @returns the guard that the next heartbeat requests, in milliseconds */
   next(nowMs: number): number {
     const { hasLease, lease, guard, epoch } = this.#context;
-    // Without a lease this server answers no reads that a guard would be for.
+    // Without a lease this server answers no reads, so it needs no guard.
     const guardMs = hasLease ? Math.max(0, Math.floor(lease.untilMs - nowMs)) : 0;
     this.#number++;
     this.#sentMs = nowMs;
@@ -74,30 +72,28 @@ export class Heartbeats {
     return guardMs;
   }
 
-  /** A peer answered heartbeat `number`. */
   answered(peer: Progress, number: number, trust: Trust, committedSeq: number, nowMs: number): void {
     this.reported(peer, trust);
     // An answer to an earlier span of the same epoch proves nothing in this one.
     if (number <= this.#number) peer.answeredBeat = Math.max(peer.answeredBeat, number);
-    // A promise to another that went with its disk does not bind it: its answer excludes no other primary.
+    // A replica that lost its disk is not bound by a lost promise: its answer excludes no other primary.
     if (trust !== 'lost') this.#guarded(peer, number, committedSeq, nowMs);
   }
 
-  /** A peer reported how far its store is to be trusted. */
   reported(peer: Progress, trust: Trust): void {
     peer.trust = trust;
     if (trust !== 'lost') peer.lostSinceBeat = null;
     else peer.lostSinceBeat ??= this.#number;
   }
 
-  /** Counted from before the heartbeat left, so that it ends here before it ends there. */
+  /** Counts from before the heartbeat left, so that the guard ends here first. */
   #guarded(peer: Progress, number: number, committedSeq: number, nowMs: number): void {
     const beat = this.#beats.get(number);
     if (beat === undefined) return;
     const wasKept = nowMs < this.guardEndMs();
     const wasBound = nowMs < peer.guardUntilMs;
     peer.guardUntilMs = Math.max(peer.guardUntilMs, beat.sentMs + beat.guardMs * (1 - DRIFT_MAX));
-    // Each member by itself: the answers of a quorum read differ in time, and the guard may move between them.
+    // Per member: a quorum read's answers differ in time, and the guard may move between them.
     if (!wasBound && nowMs < peer.guardUntilMs) {
       this.#shownSeq = this.#context.log.lastSeq;
       this.#isBehindShown = !this.hasWhatWasShown;
@@ -105,7 +101,7 @@ export class Heartbeats {
     if (!wasKept && nowMs < this.guardEndMs()) this.#context.out.push({ kind: 'advanced', committedSeq });
   }
 
-  /** Reads that waited for the own disk to have what was shown are tried again. */
+  /** Retries reads that waited until the local disk had what a quorum read may have shown. */
   applied(committedSeq: number): void {
     if (!this.#isBehindShown || !this.hasWhatWasShown) return;
     this.#isBehindShown = false;
@@ -113,10 +109,10 @@ export class Heartbeats {
   }
 
   /**
-   * Whether the replica may be given the state. One that has lost its promises with its disk may have promised a
-   * larger epoch, and would follow this one all the same: so a majority of the others has to confirm first, after
-   * the loss was known, that there is none. Or all others, where its set has no majority without it: a server that
-   * began a larger epoch before the loss is one of them, or the process that went with the disk.
+   * Whether a replica may be given the state. If it lost its promises with its disk, it may have promised a larger
+   * epoch and would follow this one nevertheless. So, after the loss is known, a majority of the others must confirm
+   * that there is no larger epoch; or all others, if there is no majority without it: a server that began a larger
+   * epoch before the loss is among them, or was the process that went with the disk.
    */
   mayInstall(peer: Progress): boolean {
     const { lostSinceBeat } = peer;
@@ -124,12 +120,12 @@ export class Heartbeats {
     const { countedView } = this.#members;
     const voters = viewVoters(countedView);
     if (lostSinceBeat === null || !voters.includes(peer.server)) return true;
-    // Nothing keeps another candidate from having its promise, and the others' only after they have confirmed.
+    // Another candidate could get its promise, and the others' promises after they confirmed.
     if (!hasLease) return false;
     const confirms = (server: ServerId): boolean =>
       server === config.self || (peers.find(server)?.answeredBeat ?? 0) > lostSinceBeat;
     if (voters.every((server) => server === peer.server || confirms(server))) return true;
-    // What another member without its disk has promised to a candidate is forgotten, too.
+    // A promise of another member without its disk is lost, too.
     const isSure = (server: ServerId): boolean => peers.find(server)?.trust !== 'lost' && confirms(server);
     return viewHasMajority(countedView, isSure);
   }

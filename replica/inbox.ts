@@ -6,17 +6,16 @@ import type { ReplicaParts } from './role.ts';
 import type { Roles } from './roles.ts';
 import { viewMembersFormat, viewsConflict } from './view.ts';
 
-/** A candidate that waits for the guard. */
 interface Held {
   readonly from: ServerId;
   readonly message: Extract<ReplicaMessage, { readonly kind: 'prepare' }>;
 }
 
-/** Which messages of other servers count: those of a living process, of the same members, and of the promised epoch. */
+/** Accepts messages of live incarnations, of the same members, and of the promised epoch. */
 export class Inbox {
   readonly #parts: ReplicaParts;
   readonly #roles: Roles;
-  /** The largest epoch that asked for a promise while the guard barred it. */
+  /** The request for the largest epoch that the guard delays. */
   #held: Held | null = null;
 
   constructor(parts: ReplicaParts, roles: Roles) {
@@ -59,8 +58,8 @@ export class Inbox {
   }
 
   /**
-   * Two majorities share a replica only where both are of one member set. A server that knows other members for the number of its
-   * view gets no promise, no acknowledgement and no guard from here, and its own do not count.
+   * Majorities share a replica only within one member set. A server with other members for the same view number gets
+   * no promise, ack or guard from here, and its messages do not count.
    */
   #isOfOtherMembers(from: ServerId, message: ReplicaMessage): boolean {
     const { standing, out } = this.#parts;
@@ -72,10 +71,10 @@ export class Inbox {
     return true;
   }
 
-  /** A peer's new life has not acknowledged anything to this epoch, as far as is known. */
+  /** A peer's new incarnation has acknowledged nothing in this epoch. */
   #onRestart(from: ServerId): void {
     this.#parts.out.trace('peer-restarted', from);
-    // The process that might have read by them is gone.
+    // The process that held the read lease is gone.
     this.#parts.grants.returned(from);
     this.#roles.current.peerRestarted(from);
   }
@@ -98,7 +97,7 @@ export class Inbox {
       return;
     }
     if (message.kind === 'begin' && standing.isNew && candidacy.votes) {
-      // No guard bars it: there is no smaller epoch that it could outdate, and a larger one refuses it.
+      // No guard delays it: no epoch is smaller, and a larger one refuses it.
       out.trace('begun', epochFormat(epoch));
       standing.begin(epoch);
       backup.promisedAnew();
@@ -108,14 +107,14 @@ export class Inbox {
     backup.message(message, nowMs);
   }
 
-  /** The candidate has to wait: a primary that this replica has answered may still show reads that it must not outdate. */
+  /** Delays a candidate: a primary whose heartbeat was answered may still serve reads that it would outdate. */
   #hold(from: ServerId, message: Held['message']): void {
     this.#parts.out.trace('guarded', `${epochFormat(message.epoch)} waits`);
     if (this.#held !== null && epochCompare(this.#held.message.epoch, message.epoch) > 0) return;
     this.#held = { from, message };
   }
 
-  /** Answers the candidate that waited for the guard, once the guard is over. */
+  /** Answers the delayed candidate after the guard. */
   advance(nowMs: number): void {
     const held = this.#held;
     if (held === null || nowMs < this.wakeAtMs()) return;
@@ -123,15 +122,14 @@ export class Inbox {
     this.#onPrimaryMessage(held.from, held.message, nowMs);
   }
 
-  /** @returns when a candidate may be answered that waits for the guard; Infinity where none does */
   wakeAtMs(): number {
     const held = this.#held;
     return held === null ? Infinity : this.#parts.guard.barsUntilMs(held.message.epoch);
   }
 
   /**
-   * A larger epoch exists: nothing smaller is accepted from this moment, and a primary steps down
-   * even if its lease is valid. Two leases at once mean broken clocks; epochs decide then.
+   * Follows a larger epoch: nothing smaller is accepted from now on, and a primary steps down even with a valid
+   * lease. Two valid leases mean wrong clocks; then epochs decide.
    */
   #followEpoch(epoch: Epoch, nowMs: number): void {
     this.#roles.depose(`by ${epochFormat(epoch)}`, nowMs);
@@ -149,7 +147,7 @@ export class Inbox {
     this.#roles.depose(`${from} has promised ${epochFormat(promised)}`, nowMs);
   }
 
-  /** Answers count in the epoch they were asked in, and in no other. */
+  /** Answers count only in the epoch of their request. */
   #onAnswer(from: ServerId, message: Answer, nowMs: number): void {
     const own = this.#roles.current.epoch;
     if (own === null || !epochEqual(own, message.epoch)) {

@@ -2,7 +2,7 @@ import { assert } from '../base/assert.ts';
 import { epochCompare, epochEqual, positionCompare } from './epoch.ts';
 import type { ReplicaInspection } from './replica.ts';
 
-/** What holds of a replica between any two steps. */
+/** Checks a replica between two steps. */
 export function assertReplica(state: ReplicaInspection): void {
   const { role, promised, stored, installed, ownEpoch } = state;
   assert(epochCompare(stored, promised) <= 0, 'Only what was promised is stored');
@@ -21,7 +21,7 @@ export function assertReplica(state: ReplicaInspection): void {
   }
 }
 
-/** What one step may change of a replica within one life of its process. */
+/** Checks what one step changes within one incarnation. */
 export function assertStep(before: ReplicaInspection, after: ReplicaInspection): void {
   assertReplica(after);
   assert(epochCompare(after.promised, before.promised) >= 0, 'A promise never moves back');
@@ -33,13 +33,13 @@ export function assertStep(before: ReplicaInspection, after: ReplicaInspection):
     ) >= 0,
     'A position never moves back',
   );
-  // A new epoch's state that was fetched tells anew what of it is committed.
+  // A fetched state of a new epoch starts with its own commit point.
   const sameEpoch = epochEqual(after.installed, before.installed);
   assert(!sameEpoch || after.committedSeq >= before.committedSeq, 'What is committed stays committed');
   if (before.role === 'failed') assert(after.role === 'failed', 'A failed disk stays failed');
   if (after.role === 'active' && before.role !== 'active') {
     const candidates = ['installing', 'preparing', 'beginning'];
-    // The only replica of what this process has made needs nobody else: it was stored before the lease came.
+    // The only replica of a new subject needs no other: it was stored before the lease came.
     const hasBegun = after.ownEpoch !== null && epochEqual(before.installed, after.ownEpoch);
     assert(hasBegun || candidates.includes(before.role), 'Nobody serves without a reset');
   }

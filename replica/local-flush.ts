@@ -4,14 +4,14 @@ import { epochEqual } from './epoch.ts';
 import type { Outbox } from './outbox.ts';
 import type { Standing } from './standing.ts';
 
-/** Makes operations survive loss of power at this replica. One flush at a time serves all who wait. */
+/** Makes operations survive power loss here. One flush at a time serves all that wait. */
 export class LocalFlush {
   readonly #out: Outbox;
   readonly #standing: Standing;
-  /** Wanted in the installed epoch; −1 for nothing. */
+  /** Requested in the installed epoch; −1: none. */
   #wantedSeq = -1;
   #running: { readonly epoch: Epoch; readonly seq: number } | null = null;
-  /** What survives, as a position in `#epoch`; −1 where nothing is known to. */
+  /** The last operation in `#epoch` that survives; −1: none known. */
   #flushedSeq = -1;
   #epoch: Epoch;
 
@@ -21,7 +21,6 @@ export class LocalFlush {
     this.#epoch = standing.installed;
   }
 
-  /** The last operation of the installed epoch known to survive, or −1. */
   get flushedSeq(): number {
     this.#follow();
     return this.#flushedSeq;
@@ -32,7 +31,7 @@ export class LocalFlush {
     this.#wantedSeq = Math.max(this.#wantedSeq, seq);
   }
 
-  /** Starts a flush if one is wanted and everything it is for has been applied. */
+  /** Starts a flush if one is wanted and all its operations are applied. */
   advance(): void {
     this.#follow();
     if (this.#running !== null || this.#wantedSeq <= this.#flushedSeq) return;
@@ -41,22 +40,22 @@ export class LocalFlush {
     this.#out.push({ kind: 'flush-local' });
   }
 
-  /** @returns whether more than before survives, in the installed epoch */
+  /** @returns whether more survives than before, in the installed epoch */
   done(seq: number): boolean {
     this.#follow();
     const running = this.#running;
     assert(running !== null, 'What is flushed was ordered');
     this.#running = null;
-    // Between order and report another state may have been installed, of which this says nothing.
+    // The flush says nothing about a state installed since.
     if (!epochEqual(running.epoch, this.#epoch)) return false;
     assert(seq >= running.seq, 'A flush covers what was applied when it began');
     const before = this.#flushedSeq;
-    // The store may be ahead: what follows a change of view counts as applied only once the change is synced.
+    // The store may be ahead: operations after a change of view count as applied only once it is synced.
     this.#flushedSeq = Math.max(before, Math.min(seq, this.#standing.seq));
     return this.#flushedSeq > before;
   }
 
-  /** Begins anew with each installed epoch: its numbers name other operations. */
+  /** Starts afresh with each installed epoch: its numbers are other operations. */
   #follow(): void {
     if (epochEqual(this.#epoch, this.#standing.installed)) return;
     this.#epoch = this.#standing.installed;

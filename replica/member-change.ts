@@ -5,10 +5,10 @@ import type { OrderContext } from './order-context.ts';
 import type { View } from './view.ts';
 import { sameServers, viewIsAt, viewJoint, viewSettled, viewVoters } from './view.ts';
 
-/** A change under way: new members fetch the state, then both sets vote, then the new set alone. */
+/** A change: new members fetch the state, then both sets vote, then the new set alone. */
 type Change = { readonly tickets: readonly number[] } & (
   | { readonly stage: 'learning'; readonly target: readonly ServerId[] }
-  /** `decisions`: how often the lease had been decided when the joint view was committed; null before. */
+  /** `decisions`: how often the lease was decided when the joint view was committed; null before. */
   | { readonly stage: 'joint'; readonly seq: number; readonly decisions: number | null }
   | { readonly stage: 'settling'; readonly seq: number }
 );
@@ -16,11 +16,10 @@ type Change = { readonly tickets: readonly number[] } & (
 /** The views of one epoch, and the change of members by joint consensus ([Raft] §6). */
 export class MemberChange {
   readonly #context: OrderContext;
-  /** As of the last operation. */
   #view: View;
-  /** What others are sent, who may know of none: never a view that may be lost. */
+  /** The view in messages: never one that may be lost. */
   #committedView: View;
-  /** By which acknowledgements are counted. Until the end of a change is committed, still the joint view. */
+  /** The view that counts acknowledgements: joint until the end of the change is committed. */
   #countedView: View;
   #change: Change | null = null;
 
@@ -49,25 +48,24 @@ export class MemberChange {
     return this.#change !== null;
   }
 
-  /** Whether this server votes no more: another one has to be primary. */
+  /** Whether this server no longer votes: another one must be primary. */
   get isOut(): boolean {
     return this.#change === null && !viewVoters(this.#view).includes(this.#context.config.self);
   }
 
-  /** The end of a change needs both sets, and what comes after it only the new one: this is the end's number. */
+  /** Number of the operation that ends the change: it needs both sets, later ones only the new set. */
   get lastJointSeq(): number {
     return this.#change?.stage === 'settling' ? this.#change.seq : Infinity;
   }
 
-  /** Whether a peer that has all up to `seq` goes by the newest view. */
+  /** Whether a peer that has all up to `seq` uses the newest view. */
   isKnownAt(seq: number): boolean {
     return this.#change !== null && this.#change.stage !== 'learning' && seq >= this.#change.seq;
   }
 
   /**
-   * The replicas are to be at `servers`. A request for the target of the change under way joins it.
-   *
-   * @returns whether the members to come have to learn now; otherwise the request is answered, or will be
+   * Requests a change to `servers`; a request with the same target joins the change under way.
+   * @returns whether new members must learn now; else the request is answered, or will be
    */
   request(ticket: number, servers: readonly ServerId[]): boolean {
     const { out } = this.#context;
@@ -96,15 +94,14 @@ export class MemberChange {
     return true;
   }
 
-  /** The view of an operation that is committed. */
   committed(view: View): void {
     this.#committedView = view;
   }
 
   /**
-   * One step of the change, if it is time. Both sets vote from when the first step is *sequenced*; the second follows
-   * once the first is committed and a lease was decided by both sets, so that a majority of the new set knows of it.
-   *
+   * Takes the next step of the change if possible. Both sets vote once the joint view is *sequenced*. The settled
+   * view follows after the joint one is committed and both sets decided a lease, so that a majority of the new set
+   * knows it.
    * @param sequence orders the operation and returns its number
    * @returns whether an operation was sequenced or the change is complete
    */
@@ -124,8 +121,8 @@ export class MemberChange {
       }
       case 'joint':
         if (committedSeq < change.seq) return false;
-        // A lease that was decided before a majority knew the view for good does not count: a voter that did not
-        // know it may restart, and go by the older one once more.
+        // A lease decided before a majority has the view for good does not count: a voter without it may restart and
+        // use the older view again.
         if (change.decisions === null) {
           this.#change = { ...change, decisions: lease.decisions };
           return false;
@@ -145,7 +142,7 @@ export class MemberChange {
     }
   }
 
-  /** New members have the state, so that they delay no commit when they begin to vote. */
+  /** Whether new members have the state, so that their votes delay no commit. */
   #haveLearned(target: readonly ServerId[], committedSeq: number): boolean {
     const { peers, config } = this.#context;
     const hasIt = (server: ServerId): boolean => {
@@ -154,7 +151,7 @@ export class MemberChange {
       const isWhole = peer.isInstalled && !peer.isFetching && peer.trust !== 'lost';
       return isWhole && peer.ackedSeq >= committedSeq;
     };
-    // From then on no commit is possible without a majority of them, and one that lost its disk is none.
+    // From then on every commit needs a majority of them, without those that lost their disks.
     const areReady = target.filter(hasIt).length >= majority(target.length);
     const voters = viewVoters(this.#view);
     return areReady && target.every((server) => voters.includes(server) || hasIt(server));
@@ -169,13 +166,12 @@ export class MemberChange {
     for (const ticket of tickets) out.push({ kind: 'members-changed', ticket, view });
     for (const server of peers.servers()) {
       if (view.members.includes(server)) continue;
-      // It was sent the operation by which it is no member; now it learns that this is committed.
+      // It received the operation that removes it; now it learns that this is committed.
       out.send(server, { kind: 'commit', epoch, committedSeq });
       peers.remove(server);
     }
   }
 
-  /** The epoch is over at this server. */
   abandon(): void {
     for (const ticket of this.#change?.tickets ?? []) this.#context.out.unknown(ticket);
     this.#change = null;

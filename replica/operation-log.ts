@@ -6,23 +6,21 @@ import type { Outbox } from './outbox.ts';
 import type { SessionAnswer, SessionTable } from './sessions.ts';
 import { sessionsAfter } from './standing.ts';
 
-/** What an operation costs in memory beside its bytes. */
+/** Memory of an operation beside its bytes. */
 const OPERATION_OVERHEAD_BYTES = 128;
 
-/** An operation with its number in the sequence. */
+/** An operation with its number, and the session table after it. */
 export interface Sequenced {
   readonly operation: Operation;
-  /** The session table after it. */
   readonly sessions: SessionTable;
   readonly message: ReplicaMessage;
-  /** Bytes of all operations of this epoch up to and with this one. */
+  /** Bytes of all operations of this epoch up to this one. */
   readonly bytesEnd: number;
   readonly numberedMs: number;
-  /** Clients that wait for it. */
   tickets: readonly number[];
 }
 
-/** Operations of one epoch, from the first that is kept to the last that was numbered. */
+/** The kept operations of one epoch, up to the last numbered one. */
 export class OperationLog {
   readonly #epoch: Epoch;
   readonly #out: Outbox;
@@ -30,7 +28,6 @@ export class OperationLog {
   readonly #operations = new Map<number, Sequenced>();
   #firstSeq: number;
   #lastSeq: number;
-  /** The session table as of `#lastSeq`. */
   #sessions: SessionTable;
   /** `bytesEnd` of the last operation, and of the last one dropped. */
   #bytesEnd = 0;
@@ -58,7 +55,6 @@ export class OperationLog {
     return this.#sessions.find(request);
   }
 
-  /** Numbers the operation. */
   append(tickets: readonly number[], operation: Operation, committedSeq: number, nowMs: number): number {
     const seq = this.#lastSeq + 1;
     this.#sessions = sessionsAfter(this.#sessions, seq, operation);
@@ -86,16 +82,15 @@ export class OperationLog {
     return this.#operations.get(seq);
   }
 
-  /** @returns bytes of all operations of the epoch up to `seq`; of those that were dropped where `seq` is */
+  /** @returns bytes of all operations of the epoch up to `seq`, or of the dropped ones if it was dropped */
   bytesUpTo(seq: number): number {
     return this.#operations.get(seq)?.bytesEnd ?? this.#bytesDropped;
   }
 
   /**
-   * Drops operations up to `neededSeq`, which no peer within reach lacks, and, beyond the bytes that may be retained,
-   * also those that lagging peers lack: they fetch the state instead.
-   *
-   * @param doneSeq the last operation that is answered and applied here; later ones are never dropped
+   * Drops operations up to `neededSeq`, which no reachable peer lacks, and, beyond the byte limit, also those that
+   * lagging peers lack: they fetch the state.
+   * @param doneSeq the last operation answered and applied here; later ones are never dropped
    */
   drop(neededSeq: number, doneSeq: number): void {
     while (this.#firstSeq <= neededSeq) this.#dropFirst();

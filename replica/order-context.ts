@@ -9,16 +9,16 @@ import type { ProgressTracker } from './progress.ts';
 import type { ReadGrants } from './read-lease.ts';
 import type { Standing } from './standing.ts';
 
-/** The own lease, as it is when it is read. */
+/** The local lease at the moment of reading. */
 export interface LeaseReading {
   readonly untilMs: number;
-  /** Number of the newest view in which it was decided. */
+  /** Number of the newest view that decided it. */
   readonly view: number;
   /** How often it was decided, renewals included. */
   readonly decisions: number;
 }
 
-/** What a write order works with and does not own: it outlives the epoch. */
+/** What a write order uses and does not own: it outlives the epoch. */
 export interface WriteOrderParts {
   readonly config: ReplicaConfig;
   readonly out: Outbox;
@@ -30,14 +30,12 @@ export interface WriteOrderParts {
   readonly lives: PeerLives;
 }
 
-/** One epoch at its primary: what the parts of its write order share. */
 export interface OrderContext extends WriteOrderParts {
   readonly epoch: Epoch;
-  /** What a majority has installed: all of it is committed. */
+  /** Installed by a majority: all of it is committed. */
   readonly base: Position;
-  /** False where this server orders without a lease: others may begin another epoch at the same time. */
+  /** False if this server orders without a lease: others may begin another epoch at the same time. */
   readonly hasLease: boolean;
-  /** When this server began to order in the epoch. */
   readonly beganMs: number;
   readonly peers: ProgressTracker;
   readonly log: OperationLog;

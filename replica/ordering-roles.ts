@@ -5,7 +5,7 @@ import type { Answer } from './messages.ts';
 import { type ReplicaParts, ReplicaRole, type Transitions } from './role.ts';
 import { WriteOrder } from './write-order.ts';
 
-/** What is ordered without a lease is abandoned at this heartbeat in a row before which nothing was committed. */
+/** Without a lease, operations are abandoned at this heartbeat in a row without a commit. */
 const STALLED_HEARTBEATS = 2;
 
 /** A role in which this server orders operations. */
@@ -31,7 +31,7 @@ abstract class OrderingRole extends ReplicaRole {
   override peerConnected(peer: ServerId, nowMs: number): void {
     if (this.order === null) return;
     this.order.reconnected(peer);
-    // What asked for the guard may be lost with what else was.
+    // The heartbeat that requests the guard may be lost too.
     this.parts.schedule.hurryForReads(nowMs);
   }
 
@@ -49,15 +49,14 @@ abstract class OrderingRole extends ReplicaRole {
 }
 
 /**
- * The first epoch of a subject that this process has made. It is smaller than all that candidates choose, and
- * no other process, nor a later life of this one, can choose it. So what steps 1 and 2 of a reset ask for is known
- * beforehand: no replica has anything of a smaller epoch, or ever will, and the base is empty. Step 4 goes
- * along with the first operation, and step 5, a majority that has the epoch, is what commits that.
+ * The first epoch of a subject that this process created. It is smaller than every candidate's, and no other process,
+ * nor a later incarnation, can choose it. So steps 1 and 2 of a reset are known beforehand: no replica ever has
+ * anything of a smaller epoch, and the base is empty. Step 4 goes along with the first operation, and step 5, a
+ * majority with the epoch, commits it.
  */
 export class Beginning extends OrderingRole {
   readonly kind = 'beginning';
   readonly #epoch: Epoch;
-  /** Null until the own replica has begun. */
   #order: WriteOrder | null = null;
 
   constructor(parts: ReplicaParts, roles: Transitions, epoch: Epoch) {
@@ -77,7 +76,6 @@ export class Beginning extends OrderingRole {
     return this.#order;
   }
 
-  /** Once the own replica has begun with the epoch, this server orders in it. */
   override begunHere(nowMs: number): void {
     if (!epochEqual(this.#epoch, this.parts.standing.installed)) return;
     const start = { base: POSITION_ZERO, installed: new Map(), start: 'unasked', hasLease: true } as const;
@@ -85,12 +83,12 @@ export class Beginning extends OrderingRole {
     this.roles.become(this);
   }
 
-  /** Files are made by the thousand, and most are not read soon: without a reader the guard waits for a heartbeat. */
+  /** Files are created by the thousand and most are not read soon: only a read requests the guard early. */
   override readWanted(): void {
     this.#order?.establish();
   }
 
-  /** Before anything is committed: a majority has the epoch, so that no later one can miss it. */
+  /** Before anything is committed: a majority has the epoch, so no later one can miss it. */
   protected override peerAnswered(order: WriteOrder, from: ServerId, message: Answer, nowMs: number): void {
     order.answers.receiveFirst(from, message);
     if (order.isEstablished) this.roles.serve(order);
@@ -105,7 +103,6 @@ export class Beginning extends OrderingRole {
   }
 }
 
-/** A role in an epoch that is installed here. */
 abstract class InstalledRole extends OrderingRole {
   readonly order: WriteOrder;
 
@@ -127,12 +124,12 @@ export class Active extends InstalledRole {
     return this.order;
   }
 
-  /** The guard reaches to the end of the lease that was known when it was asked for. */
+  /** The guard reaches only to the lease's end known at its request. */
   override leaseExtended(nowMs: number): void {
     this.parts.schedule.hurryForReads(nowMs);
   }
 
-  /** A guard that lapsed is confirmed by the others. */
+  /** Requests the guard again after it lapsed. */
   override readWanted(nowMs: number): void {
     const { order } = this;
     const { schedule, out } = this.parts;
@@ -167,14 +164,13 @@ export class Active extends InstalledRole {
   }
 }
 
-/** A primary that takes no operations any more, until those under way are committed and no backup answers reads. */
+/** A primary that takes no more operations and waits for commits and for the end of read leases. */
 class Stopping extends InstalledRole {
   readonly kind = 'stopping';
-  /** Read leases were asked back. */
   #hasAskedBack = false;
 
   override stop(): void {
-    // It does already.
+    // Already stopping.
   }
 
   override advance(nowMs: number): void {
@@ -182,7 +178,7 @@ class Stopping extends InstalledRole {
     this.finish(nowMs);
   }
 
-  /** Reads elsewhere end before the lease is given back: a new primary need not wait for them. */
+  /** Ends read leases before the lease is released, so that a new primary need not wait for them. */
   finish(nowMs: number): void {
     const { order } = this;
     if (!order.isIdle) return;
@@ -204,15 +200,13 @@ class Stopping extends InstalledRole {
 }
 
 /**
- * A resumed primary: without a lease it orders in an epoch that it has ended in good order, or in which it created the
- * subject with its contents. The epoch is its own: no other server orders in it, and all that was ordered in it is here,
- * and committed. If a larger one has a primary meanwhile, a majority has promised it, and refuses what is ordered here.
+ * A resumed primary: it orders without a lease in an epoch that it ended in good order, or in which it created the
+ * subject with contents. No other server orders in this epoch, and all its operations are here and committed. If a
+ * larger epoch has a primary, a majority promised it and refuses operations of this one.
  */
 export class Resumed extends InstalledRole {
   readonly kind = 'resumed';
-  /** As of the last heartbeat. */
   #committedSeq: number;
-  /** How many heartbeats have passed since that has moved. */
   #stalled = 0;
 
   constructor(parts: ReplicaParts, roles: Transitions, order: WriteOrder) {
@@ -220,7 +214,7 @@ export class Resumed extends InstalledRole {
     this.#committedSeq = order.committedSeq;
   }
 
-  /** With a lease it begins an epoch as any candidate does, once nothing is under way. */
+  /** With the lease it stops here, and begins a new epoch once nothing is under way. */
   override get acceptingOrder(): WriteOrder | null {
     return this.parts.lease.isHeld ? null : this.order;
   }
@@ -230,7 +224,7 @@ export class Resumed extends InstalledRole {
     this.roles.stopped();
   }
 
-  /** Ends once nothing is under way at any replica or, where this server has the lease by now, at a majority. */
+  /** Ends once nothing is under way at any replica or, with the lease, at a majority. */
   override advance(nowMs: number): void {
     const { order } = this;
     order.advance(nowMs);
@@ -247,7 +241,7 @@ export class Resumed extends InstalledRole {
       super.heartbeatDue(nowMs);
       return;
     }
-    // Replicas that lag behind what is committed are left to the next primary.
+    // Lagging replicas are left to the next primary.
     if (!order.isIdle) this.parts.out.trace('given-up', epochFormat(order.epoch));
     this.roles.endInOrder(order);
   }

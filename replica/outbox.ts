@@ -2,94 +2,77 @@ import type { Incarnation, ServerId } from '../base/ids.ts';
 import type { ReplicaAction } from './actions.ts';
 import type { ReplicaMessage, ReplicaMessageBody } from './messages.ts';
 
-/**
- * What may be worth counting, as a closed list: drivers make counters of it, and simulations demand
- * that they have seen each.
- */
+/** All marks of traces: drivers count them, and simulations require each. */
 export const REPLICA_MARKS = [
-  /** A lease was gained (again): a new epoch is proposed. */
+  /** The lease was acquired (again): a new epoch is proposed. */
   'reset-started',
-  /** Who has made the subject leads it, without asking whether others did before. */
+  /** The server that created the subject orders its first epoch, without asking the others. */
   'made',
-  /** Who has ended an epoch, or borne the subject by it, orders in it again, without a lease. */
+  /** A server orders again, without a lease, in an epoch that it ended or created the subject in. */
   'resumed',
-  /** What was ordered so was not committed in time. */
+  /** Its operations were not committed in time. */
   'given-up',
-  /** A replica begins with who has made the subject. */
+  /** A replica began the creating server's epoch. */
   'begun',
-  /** A majority has promised and the own contents are the base. */
+  /** A majority promised, and the local contents are the base. */
   'base-own',
-  /** A majority has promised and another replica's contents are the base. */
+  /** A majority promised, and another replica's contents are the base. */
   'base-fetched',
   /** A majority has the base: the primary serves. */
   'active',
-  /** The own lease ended while this replica was a candidate or primary. */
   'lease-over',
-  /** A larger epoch made a candidate or primary step down. */
   'deposed',
-  /** A base could not be fetched, or had moved: the reset begins anew. */
+  /** The base could not be fetched, or had moved: the reset starts again. */
   'reset-abandoned',
-  /** A promise went out. */
   'promised',
-  /** A message of an epoch smaller than the promised one was refused. */
   'refused-old-epoch',
-  /** A new epoch was installed over contents that were the base already. */
+  /** A new epoch was installed over contents that already were the base. */
   'stamped',
-  /** Contents were replaced by fetched ones, for a new epoch. */
+  /** Fetched contents replaced the local ones, for a new epoch. */
   'replaced',
-  /** Contents were replaced within the epoch, because the missing operations are kept no longer. */
+  /** Fetched contents replaced the local ones within the epoch: the missing operations are no longer kept. */
   'caught-up',
-  /** A fetch for another primary failed; its next message begins it again. */
+  /** A fetch for another primary failed; its next message restarts it. */
   'fetch-failed',
-  /** An operation arrived before its predecessor. */
   'gap',
-  /** Operations were sent again because a replica asked for them. */
   'resent',
-  /** Operations that a lagging replica lacks were dropped for want of room. */
+  /** Operations that a lagging replica lacks were dropped to free memory. */
   'retained-dropped',
   /** A retry of a committed request was answered from the session table. */
   'answered-again',
-  /** A retry of a request under way joined it. */
   'joined',
-  /** A request was too old to be told from a new one. */
   'session-expired',
-  /** A client was told that the outcome is not known. */
   'told-unknown',
-  /** An answer to an epoch that is over, or to a question already settled. */
+  /** An answer to an ended epoch, or to a settled request. */
   'late-answer',
-  /** A peer came back as another process: what it acknowledged before is asked again. */
+  /** A peer restarted: what it acknowledged is requested again. */
   'peer-restarted',
   /** A message of a server that is no member, or that speaks for another. */
   'stranger',
-  /** A candidate was kept waiting: a primary may still answer reads. */
+  /** A candidate must wait: a primary may still answer reads. */
   'guarded',
-  /** A read waited until a majority had confirmed that there is no other primary. */
+  /** A read waits for a majority to confirm that there is no other primary. */
   'guard-lapsed',
-  /** A backup may answer reads. */
   'read-lease',
-  /** An operation waited for a holder of a read lease that was silent. */
+  /** An operation waits for a silent read lease holder. */
   'waited-for-reader',
-  /** A replica whose store had lost power has all that counts again. */
+  /** A replica whose store lost power has everything again. */
   'trusted-again',
-  /** Promises were there, and too few of them could be believed. */
+  /** A majority promised, but too few of their stores are reliable. */
   'distrusted',
-  /** Other servers vote from now on. */
+  /** This replica votes by another view. */
   'view-changed',
-  /** Another server goes by other members for the same number of a view: the subject has two histories, or will have. */
+  /** Another server has other members for the same view number: the subject has, or will have, two histories. */
   'view-conflict',
-  /** A candidate found that it is no member any more. */
   'outside',
-  /** A change of members is complete. */
   'members-changed',
-  /** An orderly end of primaryship. */
   'stopped',
-  /** The own disk refused. */
   'storage-failed',
 ] as const;
 
 export type ReplicaMark = (typeof REPLICA_MARKS)[number];
 
-/** Collects the actions of one step, and says in every message who speaks. */
+/** Collects the actions of one step and adds the incarnation to messages. */
 export class Outbox {
   readonly #incarnation: Incarnation;
   #actions: ReplicaAction[] = [];
@@ -102,7 +85,7 @@ export class Outbox {
     this.#actions.push(action);
   }
 
-  /** The message as it goes out. Sent to several replicas as one object, so that it is encoded once. */
+  /** One object for all receivers, so that it is encoded once. */
   message(body: ReplicaMessageBody): ReplicaMessage {
     return { incarnation: this.#incarnation, ...body };
   }
@@ -115,7 +98,6 @@ export class Outbox {
     this.push({ kind: 'trace', mark, detail });
   }
 
-  /** The client learns that its operation may or may not have happened. */
   unknown(ticket: number): void {
     this.trace('told-unknown', `ticket ${ticket}`);
     this.push({ kind: 'unknown', ticket });

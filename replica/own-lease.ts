@@ -1,12 +1,11 @@
 import type { LeaseReading } from './order-context.ts';
 
-/** The lease of this server. Compared with the clock at every step and every read, never by a timer. */
+/** This server's lease. Compared with the clock at every step and read, never by a timer. */
 export class OwnLease implements LeaseReading {
   #untilMs = 0;
   #view = 0;
   #decisions = 0;
 
-  /** 0 without a lease. */
   get untilMs(): number {
     return this.#untilMs;
   }
@@ -23,12 +22,12 @@ export class OwnLease implements LeaseReading {
     return this.#untilMs !== 0;
   }
 
-  /** Whether it is held and valid. Strictly before its end: at the end itself another server may begin. */
+  /** Strictly before its end: at the end itself another server may begin. */
   isValid(nowMs: number): boolean {
     return nowMs < this.#untilMs;
   }
 
-  /** @param view number of the view whose voters decided it; 0 where it was decided before */
+  /** @param view number of the view whose voters decided it; 0 if it was decided before */
   extend(untilMs: number, view: number): void {
     this.#untilMs = untilMs;
     this.#view = Math.max(this.#view, view);

@@ -11,7 +11,7 @@ import type { Progress } from './progress.ts';
 import type { Trust } from './record.ts';
 import type { Replication } from './replication.ts';
 
-/** What the answers of peers, in the epoch that this server orders in, say of their progress. */
+/** Handles peers' answers in the epoch that this server orders. */
 export class PeerAnswers {
   readonly #context: OrderContext;
   readonly #members: MemberChange;
@@ -20,7 +20,6 @@ export class PeerAnswers {
   readonly #replication: Replication;
   readonly #advance: (nowMs: number) => void;
 
-  /** @param advance does what an answer has made possible */
   constructor(
     context: OrderContext,
     members: MemberChange,
@@ -37,11 +36,10 @@ export class PeerAnswers {
     this.#advance = advance;
   }
 
-  /** @param from a peer */
   receive(from: ServerId, message: Answer, nowMs: number): void {
     switch (message.kind) {
       case 'promise':
-        // Too late even for the majority that has the base: it is given the base now.
+        // Too late to be part of the majority: it gets the base now.
         this.#heartbeats.reported(this.#context.peers.get(from), message.trust);
         this.#stateNeeded(from, nowMs);
         return;
@@ -63,14 +61,14 @@ export class PeerAnswers {
         return;
       case 'read-request':
       case 'read-returned':
-        // Reads are the role's concern: only an active primary lets backups answer them.
+        // Only an active primary grants read leases; its role handles these.
         return;
       default:
         unreachable(message);
     }
   }
 
-  /** The replica has installed an epoch that began without a reset, by what it answers; before it counts as acknowledged. */
+  /** A peer's answer shows that it installed an epoch that began without a reset; before its ack counts. */
   receiveFirst(from: ServerId, message: Answer): void {
     const seq = installedSeq(message, this.#context);
     if (seq === null) return;
@@ -78,19 +76,18 @@ export class PeerAnswers {
     if (peer?.isInstalled === false) this.#installed(peer, seq);
   }
 
-  /** The replica restarted as another process: it reports anew what it has. */
+  /** The replica restarted: it reports anew what it has. */
   restarted(server: ServerId): void {
     const { peers, log } = this.#context;
     peers.find(server)?.restarted(log.firstSeq - 1, this.#heartbeats.number);
   }
 
-  /** The replica has this epoch installed and all operations up to `seq` applied. */
   #acknowledged(from: ServerId, seq: number, nowMs: number): void {
     const { peers, log, standing } = this.#context;
     const peer = peers.received(from, nowMs);
     assert(seq <= log.lastSeq, 'No replica has an operation of this epoch that was not sequenced');
     if (!peer.isInstalled) this.#installed(peer, seq);
-    // A peer goes by the new view now, and requests and votes by it: so does this server.
+    // A peer votes by the new view, so this server does too.
     if (this.#members.isKnownAt(seq)) standing.tellView();
     peer.acknowledged(seq, log.firstSeq);
     this.#advance(nowMs);
@@ -98,7 +95,7 @@ export class PeerAnswers {
   }
 
   #installed(peer: Progress, seq: number): void {
-    // What it was allowed in an earlier epoch ended with the promise that this one needed.
+    // Its read lease of an earlier epoch ended with the promise to this one.
     this.#context.grants.followed(peer.server, this.#context.epoch);
     peer.installed(seq);
   }
@@ -111,17 +108,17 @@ export class PeerAnswers {
       this.#acknowledged(from, position.seq, nowMs);
       const peer = peers.find(from);
       if (peer === undefined) return;
-      // After a loss of power it has to have all that it may have acknowledged before, and say so.
+      // After a power loss it must have, and confirm, all that it may have acknowledged before.
       if (peer.isFetching || trust !== 'intact') this.#replication.sendInstall(peer);
     } else {
-      // Made anew in the same life of its process, it has nothing any more of what it acknowledged.
+      // A replica re-created in the same process has nothing of what it acknowledged.
       if (answering.isInstalled) this.restarted(from);
-      // The first heartbeat behind the request to install the epoch it answers while it stores that.
+      // It answers the first heartbeat after the install request while it stores the epoch.
       if (!answering.isInstalling(beat)) this.#stateNeeded(from, nowMs);
     }
   }
 
-  /** The replica does not have this epoch installed (or did not, when it said so). */
+  /** The replica lacks, or lacked, this epoch. */
   #stateNeeded(from: ServerId, nowMs: number): void {
     const peer = this.#context.peers.received(from, nowMs);
     if (peer.isInstalled) return;
@@ -145,14 +142,14 @@ export class PeerAnswers {
   }
 }
 
-/** @returns the position in the epoch that an answer reports; null where it reports none */
+/** @returns the position in this epoch that an answer reports; null if none */
 function installedSeq(message: Answer, { epoch }: OrderContext): number | null {
   switch (message.kind) {
     case 'ack':
     case 'installed':
       return message.seq;
     case 'heartbeat-ack':
-      // It stands for an acknowledgement that was lost.
+      // It replaces an acknowledgement that may be lost.
       return epochEqual(message.position.epoch, epoch) ? message.position.seq : null;
     default:
       return null;

@@ -1,13 +1,13 @@
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import { LIFE_UNKNOWN } from './messages.ts';
 
-/** Which processes of the other servers sent messages: a new one has acknowledged nothing that its predecessor did. */
+/** Tracks the incarnations of the other servers: a new one has acknowledged nothing of its predecessor's. */
 export class PeerLives {
   readonly #current = new Map<ServerId, Incarnation>();
-  /** Null until a server restarts: there are many replicas, and few restarts. */
+  /** Null until a server restarts, which is rare; there are many replicas. */
   #former: Map<ServerId, Set<Incarnation>> | null = null;
 
-  /** @returns the last incarnation that sent a message; `LIFE_UNKNOWN` where none did */
+  /** @returns the last incarnation that sent a message, or `LIFE_UNKNOWN` */
   of(server: ServerId): Incarnation {
     return this.#current.get(server) ?? LIFE_UNKNOWN;
   }

@@ -4,7 +4,7 @@ import type { Progress } from './progress.ts';
 import type { View } from './view.ts';
 import { viewVoters } from './view.ts';
 
-/** @returns all replicas as their primary sees them, itself included if it votes; members in the order of the view */
+/** @returns all replicas in the view's order as the primary sees them, itself included if it votes */
 export function peerStatuses(
   context: OrderContext,
   view: View,
@@ -32,7 +32,7 @@ export function peerStatuses(
   return statuses.sort((a, b) => voters.indexOf(a.server) - voters.indexOf(b.server));
 }
 
-/** A peer that is sent every operation a moment later, beyond a majority, is behind by that moment. */
+/** A peer beyond the majority, which gets operations a moment later, is behind by that moment. */
 function behindSinceMs({ log, beganMs }: OrderContext, peer: Progress): number {
   const missing = peer.isInstalled ? log.findKept(peer.ackedSeq + 1) : undefined;
   return missing?.numberedMs ?? beganMs;

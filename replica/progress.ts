@@ -3,12 +3,12 @@ import type { ServerId } from '../base/ids.ts';
 import type { Trust } from './record.ts';
 
 /**
- * How far the install of the epoch has come at a peer.
+ * How far the install of the epoch is at a peer.
  *
- * - `unasked`: only in an epoch that began without a reset (first or resumed): the peer was not asked to install it.
- * - `asked`: it was, and is sent operations before it answers. `askedBeat`: the last heartbeat before the request.
- * - `unknown`: nothing that it holds counts.
- * - `installed`: it has reported that the epoch is installed. Its acknowledgements count.
+ * - `unasked`: only in an epoch that began without a reset (first or resumed): not requested yet.
+ * - `asked`: requested; operations are sent before it answers. `askedBeat`: the last heartbeat before the request.
+ * - `unknown`: none of its state counts.
+ * - `installed`: it confirmed the epoch. Its acknowledgements count.
  */
 type Stage =
   | { readonly kind: 'unasked' }
@@ -16,35 +16,31 @@ type Stage =
   | { readonly kind: 'unknown' }
   | { readonly kind: 'installed' };
 
-/** What a primary knows of its peers when it begins to order. */
 export type PeerStart = 'unasked' | 'asked' | 'unknown';
 
-/** Another replica as its primary sees it in one epoch; `Progress` of etcd's raft. */
+/** A peer as the primary sees it in one epoch; `Progress` of etcd's raft. */
 export class Progress {
   readonly server: ServerId;
-  /** The last operation that survives loss of power there. */
+  /** The last operation that survives power loss there. */
   flushedSeq = -1;
-  /** When its last message arrived. */
   receivedMs: number;
-  /** Until then it promises nothing to another candidate, by this process's clock. */
+  /** Until then it promises nothing to another candidate, by the local clock. */
   guardUntilMs = -Infinity;
   /** The last heartbeat that it answered. */
   answeredBeat = 0;
-  /** As the peer itself reported it. */
   trust: Trust = 'intact';
-  /** The heartbeat before which it was not known to have lost its disk; null where it has not. */
+  /** The last heartbeat before it reported a lost disk; null without a loss. */
   lostSinceBeat: number | null = null;
   #stage: Stage;
   /** It fetches the state, because operations that it lacks were dropped. */
   #isFetching = false;
-  /** The last operation it has applied; 0 while it has not installed the epoch. */
+  /** The last operation applied there; 0 while it lacks the epoch. */
   #ackedSeq: number;
-  /** The next operation to be sent to it. */
   #nextSeq: number;
-  /** While it is not installed or fetches: it will report at least this position. */
+  /** The position that it will at least report, while it is not installed or fetches. */
   #floorSeq: number;
 
-  /** @param installedSeq its position, if it has the epoch installed; null otherwise */
+  /** @param installedSeq its position if it has the epoch installed; else null */
   constructor(
     server: ServerId,
     installedSeq: number | null,
@@ -85,17 +81,16 @@ export class Progress {
     return this.#nextSeq;
   }
 
-  /** Operations after this one may have to be sent to it. */
+  /** Later operations may have to be sent to it. */
   get neededAfterSeq(): number {
     return this.isInstalled && !this.#isFetching ? this.#ackedSeq : this.#floorSeq;
   }
 
-  /** The last operation that was sent to it, which its answer to a heartbeat is compared with. */
+  /** The last operation sent to it, which its heartbeat answer is compared with. */
   get sentSeq(): number {
     return this.isInstalled || this.#stage.kind === 'asked' ? this.#nextSeq - 1 : 0;
   }
 
-  /** Whether operations may be sent to it. */
   get takesOperations(): boolean {
     return (this.isInstalled || this.#stage.kind === 'asked') && !this.#isFetching;
   }
@@ -106,36 +101,35 @@ export class Progress {
     return !this.#isFetching && this.#ackedSeq >= committedSeq;
   }
 
-  /** Whether it may be storing the install that it was asked for when it answered heartbeat `beat`. */
+  /** Whether it may have been storing the requested install when it answered heartbeat `beat`. */
   isInstalling(beat: number): boolean {
     return this.#stage.kind === 'asked' && beat <= this.#stage.askedBeat + 1;
   }
 
-  /** It is asked to install the epoch. */
   asked(askedBeat: number): void {
     this.#stage = { kind: 'asked', askedBeat };
   }
 
-  /** What it was sent may be lost, the request to install the epoch with it. */
+  /** Messages to it may be lost, the install request too. */
   disconnected(): void {
     if (this.#stage.kind === 'asked') this.#stage = { kind: 'unknown' };
   }
 
-  /** It has reported that it does not have the epoch installed. */
+  /** It reported that it lacks the epoch. */
   lacksEpoch(): void {
     assert(!this.isInstalled, 'An installed epoch is lost with its replica only');
     this.#stage = { kind: 'unknown' };
   }
 
   installed(seq: number): void {
-    // Operations on their way to it need not be sent again.
+    // Operations on their way need not be sent again.
     const sentSeq = this.#stage.kind === 'asked' ? this.#nextSeq : 0;
     this.#stage = { kind: 'installed' };
     this.#ackedSeq = seq;
     this.#nextSeq = Math.max(sentSeq, seq + 1);
   }
 
-  /** @param firstSeq the first operation that is kept: a fetch is over once the peer needs none before it */
+  /** @param firstSeq first kept operation: a fetch ends once the peer needs none before it */
   acknowledged(seq: number, firstSeq: number): void {
     this.#ackedSeq = Math.max(this.#ackedSeq, seq);
     this.#nextSeq = Math.max(this.#nextSeq, this.#ackedSeq + 1);
@@ -152,17 +146,13 @@ export class Progress {
     this.#nextSeq = seq;
   }
 
-  /** @param floorSeq the state that it will fetch has at least this */
+  /** @param floorSeq the fetched state has at least this */
   fetches(floorSeq: number): void {
     this.#isFetching = true;
     this.#floorSeq = floorSeq;
   }
 
-  /**
-   * The replica is another one, which reports anew what it has.
-   *
-   * @param beat the last heartbeat: if its disk was replaced before, it may have been once more
-   */
+  /** The replica restarted and reports anew. @param beat last heartbeat: a replaced disk may be replaced again */
   restarted(floorSeq: number, beat: number): void {
     if (this.#stage.kind !== 'unasked') this.#stage = { kind: 'unknown' };
     this.#isFetching = false;
@@ -177,13 +167,12 @@ function stageAtStart(start: PeerStart): Stage {
   return start === 'asked' ? { kind: 'asked', askedBeat: 0 } : { kind: start };
 }
 
-/** The peers of one epoch, in the order in which they became members. */
 export class ProgressTracker {
   readonly #self: ServerId;
   readonly #silentMs: number;
   readonly #peers = new Map<ServerId, Progress>();
 
-  /** @param silentMs after so long without a message a peer is out of reach */
+  /** @param silentMs a peer is unreachable after this long without a message */
   constructor(self: ServerId, silentMs: number) {
     this.#self = self;
     this.#silentMs = silentMs;
@@ -217,18 +206,17 @@ export class ProgressTracker {
     return this.#peers.values();
   }
 
-  /** @returns all servers, as they are now: some may be removed meanwhile */
+  /** @returns a copy of the servers, as some may be removed meanwhile */
   servers(): ServerId[] {
     return [...this.#peers.keys()];
   }
 
-  /** By name, from the own one on: the same order for every subject, so that messages of many share frames. */
+  /** By name, starting after the local server: the same order for every subject, so that messages share frames. */
   inNameOrder(): Progress[] {
     const round = ({ server }: Progress): number => (server < this.#self ? 1 : 0);
     return [...this.#peers.values()].sort((a, b) => round(a) - round(b) || (a.server < b.server ? -1 : 1));
   }
 
-  /** @returns the peer, whose message arrives now */
   received(server: ServerId, nowMs: number): Progress {
     const peer = this.get(server);
     peer.receivedMs = nowMs;
@@ -239,15 +227,12 @@ export class ProgressTracker {
     return nowMs - peer.receivedMs > this.#silentMs;
   }
 
-  /** @returns what the server has acknowledged in this epoch; `ownSeq` of this server */
+  /** @returns what the server acknowledged in this epoch; `ownSeq` for the local server */
   ackedSeq(server: ServerId, ownSeq: number): number {
     return server === this.#self ? ownSeq : (this.#peers.get(server)?.ackedSeq ?? 0);
   }
 
-  /**
-   * @param nowMs peers that are silent by then need nothing; null counts them, too
-   * @returns the last operation that no peer needs any more, at most `doneSeq`
-   */
+  /** @returns the last operation that no peer needs, at most `doneSeq`; silent peers need none if `nowMs` is given */
   doneSeq(doneSeq: number, nowMs: number | null): number {
     let seq = doneSeq;
     for (const peer of this.#peers.values()) {

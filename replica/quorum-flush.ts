@@ -8,7 +8,7 @@ interface PendingFlush {
   readonly seq: number;
 }
 
-/** Clients that wait until a majority has operations through a loss of power. */
+/** Clients that wait until a majority has operations safe from power loss. */
 export class QuorumFlush {
   readonly #context: OrderContext;
   readonly #members: MemberChange;
@@ -23,18 +23,17 @@ export class QuorumFlush {
     return this.#pending.length === 0;
   }
 
-  /** All up to it is waited for; −1 where nothing is. */
+  /** The last operation waited for; −1: none. */
   get wantedSeq(): number {
     return this.#pending.at(-1)?.seq ?? -1;
   }
 
-  /** @param seq the last operation that is committed */
+  /** @param seq the last committed operation */
   wait(ticket: number, seq: number): void {
     this.#pending.push({ ticket, seq });
     this.#context.localFlush.want(seq);
   }
 
-  /** Answers the clients whose operations have reached a majority. */
   advance(): void {
     if (this.#pending.length === 0) return;
     const { localFlush, config, peers, out } = this.#context;
@@ -50,7 +49,6 @@ export class QuorumFlush {
     this.#pending = waiting;
   }
 
-  /** The epoch is over at this server. */
   abandon(): void {
     for (const { ticket } of this.#pending) this.#context.out.unknown(ticket);
     this.#pending = [];

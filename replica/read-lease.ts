@@ -3,13 +3,13 @@ import type { Epoch } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
 import { DRIFT_MAX } from './guard.ts';
 
-/** A holder asks this many times in a read lease for the next one. */
+/** Requests per read lease, so that it is renewed in time. */
 const ASKS_PER_LEASE = 3;
 
 /**
- * A backup's right to answer reads from its own disk. While it runs, the primary commits nothing that this
- * replica has not acknowledged; so what is here and known to be committed is all there is.
- * All times are readings of this replica's own clock; the lease counts from before it was asked for.
+ * A backup's right to answer reads from its own disk. While it runs, the primary commits nothing that this replica
+ * has not acknowledged, so what is here and known to be committed is complete. Times are of the local clock; the
+ * lease counts from before its request.
  */
 export class ReadLease {
   readonly #leaseMs: number;
@@ -18,35 +18,32 @@ export class ReadLease {
   #startSeq = 0;
   #nonce: number;
   #askedMs = -Infinity;
-  /** The question that a grant may answer. */
   #open = false;
   #readMs = -Infinity;
 
-  /** @param firstNonce larger than any that an earlier life, or an earlier replica in this one, has used */
+  /** @param firstNonce larger than all of earlier lives and of earlier replicas in this process */
   constructor(leaseMs: number, firstNonce: number) {
     this.#leaseMs = leaseMs;
     this.#nonce = firstNonce;
   }
 
-  /** Somebody reads here, or would like to. */
   noteRead(nowMs: number): void {
     this.#readMs = nowMs;
   }
 
-  /** Whether the lease runs, was given in `epoch`, and all operations that came before it are here. */
+  /** Whether the lease of `epoch` runs, and all operations before it are here. */
   covers(epoch: Epoch, seq: number, nowMs: number): boolean {
     if (this.#epoch === null || !epochEqual(this.#epoch, epoch)) return false;
     return nowMs < this.#untilMs && seq >= this.#startSeq;
   }
 
-  /** @returns when the primary is to be asked (again); Infinity while nobody reads here */
+  /** @returns when to ask the primary (again); Infinity while no client reads here */
   nextAskMs(): number {
     if (this.#readMs === -Infinity) return Infinity;
     const dueMs = this.#askedMs + this.#leaseMs / ASKS_PER_LEASE;
     return dueMs <= this.#readMs + this.#leaseMs ? dueMs : Infinity;
   }
 
-  /** @returns the nonce of the question that goes out now */
   ask(nowMs: number): number {
     this.#nonce++;
     this.#askedMs = nowMs;
@@ -54,7 +51,7 @@ export class ReadLease {
     return this.#nonce;
   }
 
-  /** @returns whether the grant answers the latest question */
+  /** @returns whether the grant answers the latest request */
   granted(epoch: Epoch, nonce: number, durationMs: number, startSeq: number): boolean {
     if (!this.#open || nonce !== this.#nonce) return false;
     this.#open = false;
@@ -66,7 +63,7 @@ export class ReadLease {
     return true;
   }
 
-  /** Answers no more reads, by no grant that is under way either. */
+  /** Answers no more reads, nor by a grant under way. */
   drop(): void {
     this.#epoch = null;
     this.#untilMs = -Infinity;
@@ -75,36 +72,36 @@ export class ReadLease {
 }
 
 /**
- * What a process granted as a primary, by its own clock. Outlives its epochs: a read lease of an earlier one
- * may still run when a later one begins.
+ * Read leases that this process granted as primary, by its own clock. Outlives its epochs: a read lease of an earlier
+ * epoch may still run in a later one.
  */
 export class ReadGrants {
   readonly #grants = new Map<ServerId, { readonly epoch: Epoch; readonly untilMs: number }>();
   #believedUntilMs = -Infinity;
 
-  /** To be called before the grant goes out. */
+  /** Must be called before the grant is sent. */
   grant(server: ServerId, epoch: Epoch, nowMs: number, durationMs: number): void {
     const untilMs = nowMs + durationMs * (1 + DRIFT_MAX);
     this.#grants.set(server, { epoch, untilMs: Math.max(this.#grants.get(server)?.untilMs ?? 0, untilMs) });
   }
 
-  /** The server has given back what it held, or the process that held it is gone. */
+  /** The server returned its read lease, or the holding process is gone. */
   returned(server: ServerId): void {
     this.#grants.delete(server);
   }
 
-  /** The server follows `epoch`: what it held of an earlier one ended with its promise. */
+  /** The server follows `epoch`: its promise ended a read lease of an earlier one. */
   followed(server: ServerId, epoch: Epoch): void {
     const grant = this.#grants.get(server);
     if (grant !== undefined && !epochEqual(grant.epoch, epoch)) this.#grants.delete(server);
   }
 
-  /** Until then somebody who is no replica may believe what the primary told. It cannot be taken back from here. */
+  /** Until then clients may use cached answers of this primary, which it cannot revoke from here. */
   believed(untilMs: number): void {
     this.#believedUntilMs = Math.max(this.#believedUntilMs, untilMs);
   }
 
-  /** All of them have said that they believe nothing any more. */
+  /** All clients reported that they dropped what they cached. */
   believedNoMore(): void {
     this.#believedUntilMs = -Infinity;
   }
@@ -119,12 +116,12 @@ export class ReadGrants {
     return [...this.#grants.keys()];
   }
 
-  /** @returns when the last of them is over; −Infinity without any */
+  /** @returns when the last one ends; −Infinity if none */
   lastEndMs(): number {
     return Math.max(this.#believedUntilMs, ...this.#ends());
   }
 
-  /** @returns when the first of those that run is over; Infinity without any */
+  /** @returns when the first running one ends; Infinity if none */
   nextEndMs(nowMs: number): number {
     return Math.min(
       Infinity,

@@ -2,14 +2,13 @@ import type { Epoch } from './epoch.ts';
 import type { View } from './view.ts';
 
 /**
- * How far a replica's store may be believed to hold all that the replica acknowledged. `damaged`: it does, but some
- * contents cannot be read, nor changed before they are replaced. `suspect`: power was lost since its base was
- * installed, and what was not synced may be gone. `lost`: it stands on a disk that may have replaced another. All
- * end with the next installation.
+ * Whether a store has all that its replica acknowledged. `damaged`: yes, but some contents are unreadable, and must
+ * be replaced before they change. `suspect`: power was lost since the base was installed, and unsynced data may be
+ * gone. `lost`: the disk may have replaced another. All end with the next installation.
  */
 export type Trust = 'intact' | 'damaged' | 'suspect' | 'lost';
 
-/** What a replica keeps on disk besides its subject's contents. */
+/** What a replica keeps on disk besides the contents. */
 export interface ReplicaRecord {
   readonly view: View;
   /** The highest epoch promised (pe). */
@@ -18,6 +17,6 @@ export interface ReplicaRecord {
   readonly installed: Epoch;
   /** The last operation applied. */
   readonly seq: number;
-  /** The session table, encoded: results of recent requests, so that a retry is answered, not repeated. */
+  /** The encoded session table: recent results, so that a retry is answered, not repeated. */
   readonly sessions: Uint8Array;
 }

@@ -19,32 +19,30 @@ import { Roles } from './roles.ts';
 import { Standing } from './standing.ts';
 import type { View } from './view.ts';
 
-/** Questions for read leases are numbered from a place of their own in each life, and in each replica of one life. */
+/** Ranges of read lease nonces, per incarnation and per replica within one. */
 const NONCE_LIVES = 2 ** 32;
 const NONCE_TIMES = 2 ** 20;
 
-/** What a replica says about itself. */
 export interface ReplicaStatus {
   readonly role: Role;
-  /** The epoch whose base is installed here; of an active primary its own. */
+  /** The epoch whose base is installed here; an active primary's own epoch. */
   readonly epoch: Epoch;
-  /** The last operation applied here; perhaps not committed yet. */
   readonly seq: number;
-  /** The last operation known here to be committed: the one that sessions begin from. */
+  /** The last operation known to be committed; sessions begin from it. */
   readonly committedSeq: number;
-  /** End of the own lease, or 0. */
+  /** End of the local lease, or 0. */
   readonly leaseUntilMs: number;
-  /** At an active primary all members, itself included; elsewhere none. */
+  /** All members at an active primary; else empty. */
   readonly peers: readonly PeerStatus[];
   readonly view: View;
-  /** The view of the others, if this replica is none of its members and has found out by asking them; else null. */
+  /** The others' view, if this replica learned that it is no member of it; else null. */
   readonly outside: View | null;
   readonly trust: Trust;
-  /** When the primary last reported that all it has committed is here; −Infinity: never. */
+  /** When the primary last reported that nothing committed is missing here; −Infinity: never. */
   readonly currentAtMs: number;
 }
 
-/** Everything an observer may compare before and after a step; see `invariants.ts`. */
+/** For observers that compare steps; see `invariants.ts`. */
 export interface ReplicaInspection {
   readonly role: Role;
   readonly promised: Epoch;
@@ -54,19 +52,16 @@ export interface ReplicaInspection {
   readonly issuedSeq: number;
   readonly committedSeq: number;
   readonly leaseUntilMs: number;
-  /** The epoch of which this replica is candidate or primary. */
   readonly ownEpoch: Epoch | null;
   readonly view: View;
 }
 
 /**
- * One subject (a file, or the catalog) on one server. The server's lease says *whether* it may be
- * primary and until when; who orders operations is decided by epochs alone, which a majority has
- * promised and stored. So writes are safe however wrong a clock or a lease is; reads at the primary
- * (`readGate`) rely on the lease.
+ * One subject (a file, or the catalog) on one server. The lease says *whether* and how long the server may be
+ * primary. Only epochs, promised and stored by a majority, decide which server orders operations. So writes are safe
+ * however wrong clocks or leases are; reads at the primary (`readGate`) rely on the lease.
  *
- * Replica reset after [Flease] §4.2, with one base instead of a merge per object; see README.md for
- * where each part of the papers is.
+ * Replica reset after [Flease] §4.2, but with one base instead of a merge per object. README.md maps the papers.
  */
 export class Replica {
   readonly #parts: ReplicaParts;
@@ -75,10 +70,7 @@ export class Replica {
   readonly #events: EventHandler;
   #nowMs: number;
 
-  /**
-   * @param record as it was found on disk, or an empty one of the view that a message named
-   * @param trust how far the store in which it was found is to be trusted
-   */
+  /** @param record from the disk, or empty with a message's view. @param trust how far its store is reliable */
   constructor(config: ReplicaConfig, file: FileId, record: ReplicaRecord, trust: Trust, nowMs: number) {
     const { members } = record.view;
     assert(new Set(members).size === members.length, 'Every member has one vote');
@@ -86,7 +78,7 @@ export class Replica {
     const standing = new Standing(out, record, trust);
     const localFlush = new LocalFlush(out, standing);
     const guard = new Guard(config.startGuardUntilMs);
-    // Never one that was used before: an answer to it may still be under way.
+    // Never a used nonce: an answer to it may be under way.
     const firstNonce = (config.incarnation % NONCE_LIVES) * NONCE_TIMES + (Math.floor(nowMs) % NONCE_TIMES);
     const readLease = new ReadLease(config.readLeaseMs, firstNonce);
     const lease = new OwnLease();
@@ -118,32 +110,29 @@ export class Replica {
   }
 
   /**
-   * Whether a read may be served here and now, the contents being pinned in the same turn. The only place that
-   * decides it.
-   *
-   * At the primary: its lease runs, and a majority keeps its guard, so that there is no other. At a backup: it
-   * holds a read lease.
+   * Whether a read may be served here and now; the caller pins the contents in the same tick of the event loop. The
+   * only place that decides it. At the primary: its lease runs, and a majority keeps its guard, so there is no other
+   * primary. At a backup: it holds a read lease.
    *
    * @param dependsOnSeq the newest operation of the installed epoch that the answer shows; 0 if none
-   * @param nowMs read from the clock for this very read, because the process may have slept
+   * @param nowMs read for this very use, because the process may have slept
    */
   readGate(dependsOnSeq: number, nowMs: number): 'serve' | 'wait' | 'not-primary' {
     const { current } = this.#roles;
     if (current.kind === 'backup') return this.#parts.backup.readGate(dependsOnSeq, nowMs);
     const order = this.#roles.primaryOrder;
     if (order === null || !this.leads(nowMs)) return 'not-primary';
-    // A guard that lapsed for want of heartbeats is asked for anew; see `read-wanted`.
+    // A guard that lapsed is requested again; see `read-wanted`.
     if (nowMs >= order.heartbeats.guardEndMs()) return 'wait';
-    // While no member kept it, a majority may have answered without this server, by what it has ordered.
+    // While no member kept the guard, a majority may have answered quorum reads with what this server ordered.
     if (!order.heartbeats.hasWhatWasShown) return 'wait';
-    // Never what is not committed: it may vanish. And never the version before: it may be outdated.
+    // Never uncommitted data, which may vanish, nor the version before, which may be outdated.
     return dependsOnSeq <= order.committedSeq ? 'serve' : 'wait';
   }
 
   /**
-   * Whether this server orders operations now: it is the primary, or will be once a majority has begun with it, or it may
-   * resume an epoch of its own (`resumable`). What it orders so is committed by a majority as ever. Nothing else may be
-   * done then.
+   * Whether this server orders operations now: as primary, as creating server, or by a resumable epoch. A majority
+   * commits them as usual. The server may do nothing else then.
    */
   orders(nowMs: number): boolean {
     const { current } = this.#roles;
@@ -153,34 +142,34 @@ export class Replica {
   }
 
   /**
-   * Where this process may order without a lease, in an epoch that it has ended in good order, or in which it created the
-   * subject with its contents; null where it may not. It answers no reads by that, and no server waits for it. Decision 0074.
+   * Position at which this process may order without a lease, in an epoch that it ended in good order or in which it
+   * created the subject with contents; else null. It answers no reads by that, and no server waits for it. Decision
+   * 0074.
    */
   get resumable(): Position | null {
     return this.#roles.current.resumable;
   }
 
-  /** Whether, as far as its promises reported, the subject had no primary before the last epoch of this server. */
+  /** Whether, by its promises' reports, the subject had no primary before this server's last epoch. */
   get isFirstLed(): boolean {
     return this.#roles.origin.isFirst;
   }
 
   /**
-   * The epoch after whose last acknowledged operation the last epoch of this server began; null where a loss of power may
-   * have taken some of them, or there was none.
+   * The epoch whose acknowledged operations this server's last epoch began with; null if a power loss may have taken
+   * some of them, or without an epoch.
    */
   get inheritedFrom(): Epoch | null {
     return this.#roles.origin.inheritedFrom;
   }
 
-  /** Whether this server is the primary now: it orders operations. */
   leads(nowMs: number): boolean {
     return this.role === 'active' && this.#parts.lease.isValid(nowMs);
   }
 
   /**
-   * For how long, at least, no other server can be the primary and answer otherwise: while the lease runs and a
-   * majority keeps its guard. What the primary lets others cache, it lets them cache no longer, and notes it.
+   * How long, at least, no other server can be primary: while the lease runs and a majority keeps its guard. Clients'
+   * caches end by then.
    */
   servesForMs(nowMs: number): number {
     const order = this.#roles.primaryOrder;
@@ -189,17 +178,14 @@ export class Replica {
   }
 
   /**
-   * Clients may cache until then what this primary answered: it does not lift the guard before, and another
-   * replica in its place is bound, too.
-   *
-   * @param untilMs −Infinity where all of them have reported that they cache nothing any more
+   * Until `untilMs` clients may use cached answers of this primary: it does not lift the guard before, which also
+   * binds a replica in its place. @param untilMs −Infinity once all of them reported that they cache nothing
    */
   noteBelief(untilMs: number): void {
     if (untilMs === -Infinity) this.#parts.grants.believedNoMore();
     else this.#parts.grants.believed(untilMs);
   }
 
-  /** A client reads here: what reads need is kept ready for a while. */
   noteRead(nowMs: number): void {
     this.#events.noteRead(nowMs);
   }
@@ -208,40 +194,37 @@ export class Replica {
     return this.#roles.current.kind;
   }
 
-  /** By which this replica votes. */
   get view(): View {
     return this.#parts.standing.view;
   }
 
-  /** The epoch whose base is installed here; of an active primary its own. */
   get epoch(): Epoch {
     return this.#parts.standing.installed;
   }
 
   /**
-   * Until when a replica that takes this one's place in the same process must promise nothing to another server: for
-   * so long this one is bound, by what it answered and by what it allowed. −Infinity where it is not.
+   * Until when a replacement replica in this process must promise nothing to another server, by this one's answers
+   * and grants; −Infinity if it is free.
    */
   get boundUntilMs(): number {
     return Math.max(this.#parts.guard.heldUntilMs, this.#parts.grants.lastEndMs());
   }
 
   /**
-   * Whether this replica would promise an epoch to any server: it is no candidate or primary, and neither has it answered
-   * a heartbeat, nor allowed a read, that still counts. As long as a majority would, no server answers reads by an epoch
-   * that has passed.
+   * Whether this replica would promise an epoch to any server: it is no candidate or primary, and no answered
+   * heartbeat or granted read lease binds it. If a majority would, no server answers reads by an earlier epoch.
    */
   isFree(nowMs: number): boolean {
     if (this.role !== 'backup' && this.role !== 'resumed') return false;
     return nowMs >= Math.max(this.boundUntilMs, this.#parts.config.startGuardUntilMs);
   }
 
-  /** The last operation that was given to the storage here. */
+  /** The last operation given to the storage here. */
   get issuedSeq(): number {
     return this.#parts.standing.issuedSeq;
   }
 
-  /** The last operation that was numbered; a primary that applies last numbers before it applies. */
+  /** The last operation numbered; a primary that applies last numbers before it applies. */
   get orderedSeq(): number {
     return this.#roles.current.order?.lastSeq ?? this.#parts.standing.issuedSeq;
   }
@@ -267,7 +250,6 @@ export class Replica {
     };
   }
 
-  /** @returns when the next `tick` is due, on the lease clock */
   nextWakeMs(): number | null {
     if (this.role === 'failed') return null;
     const { lease } = this.#parts;

@@ -8,12 +8,11 @@ import type { OrderContext } from './order-context.ts';
 import type { Progress } from './progress.ts';
 import { viewVoters } from './view.ts';
 
-/** Bytes sent to a replica and not acknowledged by it, beyond which the next operation waits. */
+/** Unacknowledged bytes to a replica above which the next operation waits. */
 const WINDOW_BYTES_MAX = 16 * 1024 * 1024;
 
 export const NO_PEERS: ReadonlySet<ServerId> = new Set();
 
-/** What the primary sends to its peers, by their progress. */
 export class Replication {
   readonly #context: OrderContext;
   readonly #members: MemberChange;
@@ -27,7 +26,7 @@ export class Replication {
     this.#commit = commit;
   }
 
-  /** Sends what the replica lacks, in order, as far as the window allows. */
+  /** Sends what the replica lacks, in order, within the window. */
   pump(peer: Progress, deferrable: boolean = false): void {
     const { log, standing, out } = this.#context;
     if (peer.isUnasked) this.#begin(peer, deferrable);
@@ -46,7 +45,7 @@ export class Replication {
     }
   }
 
-  /** Asks all who were not asked yet to install an epoch that began without a reset. */
+  /** Requests the install of an epoch that began without a reset from all peers not asked yet. */
   establish(): void {
     for (const peer of this.#context.peers) if (peer.isUnasked) this.#begin(peer, false);
   }
@@ -58,7 +57,7 @@ export class Replication {
     if (base.seq === 0) {
       out.send(peer.server, { kind: 'begin', ...message }, deferrable);
     } else {
-      // A replica that has the base already only says so.
+      // A replica that has the base only confirms.
       const install = { kind: 'install', ...message, base, to: LIFE_UNKNOWN, urgent: true } as const;
       out.send(peer.server, install, deferrable);
     }
@@ -67,8 +66,8 @@ export class Replication {
   sendInstall(peer: Progress): void {
     if (!this.#heartbeats.mayInstall(peer)) return;
     const { out, epoch, standing, base, lives } = this.#context;
-    // A peer that has the epoch but lags behind fetches the state as it is here now; so does one in doubt, because
-    // the base of the epoch is not all that it may have acknowledged in it.
+    // A peer that lags within the epoch fetches the present state. So does one in doubt: it may have acknowledged
+    // more than the base.
     const isCurrent = peer.isInstalled || peer.trust !== 'intact';
     out.send(peer.server, {
       kind: 'install',
@@ -85,7 +84,7 @@ export class Replication {
     this.#context.out.send(peer.server, { kind: 'flush', epoch: this.#context.epoch, seq });
   }
 
-  /** The transport reached the replica again: all that it has not acknowledged may be lost. */
+  /** The transport reached the replica again: all that it did not acknowledge may be lost. */
   reconnected(peer: Progress): void {
     peer.disconnected();
     this.#sendHeartbeat(peer, 0);
@@ -94,7 +93,7 @@ export class Replication {
     this.pump(peer);
   }
 
-  /** Repeats what may be lost, and shows the others that there is a primary. */
+  /** Repeats what may be lost, and shows that there is a primary. */
   heartbeat(flushSeq: number, nowMs: number): void {
     const { peers } = this.#context;
     const guardMs = this.#heartbeats.next(nowMs);
@@ -103,14 +102,14 @@ export class Replication {
     const extra = this.extraPeers(nowMs);
     for (const peer of peers) {
       this.#sendHeartbeat(peer, guardMs, extra.has(peer.server));
-      // A heartbeat makes no replica at a learner: its view does not name that server.
+      // A heartbeat creates no replica at a learner, which its view does not contain.
       const isLearner = !voters.includes(peer.server);
       if (isLearner && (!peer.isInstalled || peers.isSilent(peer, nowMs))) this.sendInstall(peer);
       this.sendFlush(peer, flushSeq);
     }
   }
 
-  /** @param guardMs 0 where only this replica is sent a heartbeat, so that its answer is not counted */
+  /** @param guardMs 0 if only this replica gets the heartbeat, so that its answer does not count */
   #sendHeartbeat(peer: Progress, guardMs: number, deferrable: boolean = false): void {
     const { out, epoch } = this.#context;
     const message = {
@@ -126,9 +125,9 @@ export class Replication {
   }
 
   /**
-   * Peers whose acknowledgement decides nothing if the others go on answering as they did: those beyond a majority of
-   * the ones that keep up. They are the same servers whatever the subject, so that what they are sent of many subjects
-   * shares frames. Where one of the majority falls behind the commit point, others take its place until it has caught up.
+   * Peers beyond a majority of those that keep up: their acks decide nothing while the others answer. The same
+   * servers for every subject, so that messages share frames. If one of the majority falls behind the commit point,
+   * another takes its place.
    */
   extraPeers(nowMs: number): ReadonlySet<ServerId> {
     const { peers, base, grants } = this.#context;
@@ -141,7 +140,7 @@ export class Replication {
       else extra.add(peer.server);
     }
     if (missing > 0) return NO_PEERS;
-    // Nothing commits without them.
+    // Nothing commits without read lease holders.
     for (const server of grants.holders(nowMs)) extra.delete(server);
     return extra;
   }

@@ -7,22 +7,20 @@ import type { Trust } from './record.ts';
 import type { View } from './view.ts';
 import { viewHasMajority, viewSides, viewVoters } from './view.ts';
 
-/** Whose state a new epoch begins with, and where it stands. */
+/** The state that a new epoch begins with: its holder and position. */
 export interface Base {
   readonly holder: ServerId;
   readonly position: Position;
 }
 
 /**
- * The state with which the epoch begins: the whole state of the replica that stands furthest.
+ * The base of the epoch: the whole state of the replica with the largest position.
  *
- * Why it has every committed operation: each was acknowledged by a majority, which shares a replica
- * y with this one. y acknowledged before it promised, so it stands at least there, and the furthest
- * replica holds the same prefix. Never a merge of several replicas: of two operations that depend
- * on each other, a merge can keep the second and lose the first.
+ * Why it has every committed operation: a majority acknowledged each, and shares a replica y with this majority. y
+ * acknowledged before it promised, so its position is at least there, and the largest position has the same prefix.
+ * Never a merge of several replicas: of two dependent operations a merge can keep the second and lose the first.
  *
- * @param promises the positions of a majority; at equal positions `self` wins, because its state
- *   need not be fetched
+ * @param promises positions of a majority; at equal positions `self` wins, as its state needs no fetch
  */
 export function authoritative(
   promises: ReadonlyMap<ServerId, { readonly position: Position }>,
@@ -37,7 +35,6 @@ export function authoritative(
   return base;
 }
 
-/** What a replica said with its promise. */
 export interface Promised {
   readonly position: Position;
   readonly view: View;
@@ -45,17 +42,16 @@ export interface Promised {
 }
 
 /**
- * Whether these promises show all that was acknowledged, one side of the view at a time:
+ * Whether these promises contain all that was acknowledged, for each side of the view:
  *
- * - a majority of replicas that are intact: each acknowledged operation was on a majority, which shares one
- *   with this; or
- * - a majority at all, if a majority has lost power: then only what was synced is owed, and every majority has
- *   a replica that synced it. Not before others had time to answer (`mayLose`), who may have what was not; or
- * - all, so that what is left anywhere is here. Not if nothing can be left anywhere: a subject all of whose
- *   stores were replaced does not begin anew as an empty one, unless it may.
+ * - a majority of intact replicas: each acknowledged operation was on a majority, which shares one with it; or
+ * - any majority, if a majority lost power: then only synced operations are owed, and every majority has a replica
+ *   that synced them. Only after others had time to answer (`mayLose`), which may have unsynced ones; or
+ * - all replicas: what is left anywhere is here. Not if nothing can be left: a subject whose stores were all replaced
+ *   does not restart empty, unless `mayBeginLost`.
  *
- * Members to come whose stores were all replaced have nothing left that the members before them lack, as long as both
- * sets vote: so they hold nothing up, once everybody has promised, and nobody is left who could know of an end of the change.
+ * New members whose stores were all replaced lack nothing that the old members have, while both sets vote. So they
+ * delay nothing once every voter promised, and no server is left that could know an end of the change.
  */
 export function promisesSuffice(
   view: View,
@@ -73,16 +69,16 @@ export function promisesSuffice(
   });
 }
 
-/** Whether a replica of this trust has lost nothing that it ever acknowledged. */
+/** Whether a replica of this trust has all that it ever acknowledged. */
 function isUnlost(trust: Trust | undefined): boolean {
   return trust === 'intact' || trust === 'damaged';
 }
 
-/** Replica reset as the new primary sees it: promises in, base chosen, installations in. */
+/** A replica reset at its candidate: promises, choice of the base, installations. */
 export class Reset {
   readonly epoch: Epoch;
   readonly #self: ServerId;
-  /** By which this server began. The base may bring a newer one. */
+  /** The view at the start. The base may have a newer one. */
   readonly #ownView: View;
   readonly #mayBeginLost: boolean;
   readonly #patientUntilMs: number;
@@ -91,7 +87,7 @@ export class Reset {
   #base: Base | null = null;
   #distrusted = false;
 
-  /** @param patientUntilMs so long others are waited for, if without them something acknowledged might be lost */
+  /** @param patientUntilMs wait this long for others, if an acknowledged operation might be lost without them */
   constructor(epoch: Epoch, view: View, self: ServerId, mayBeginLost: boolean, patientUntilMs: number) {
     this.epoch = epoch;
     this.#ownView = view;
@@ -100,12 +96,11 @@ export class Reset {
     this.#patientUntilMs = patientUntilMs;
   }
 
-  /** The base once it is chosen. */
   get base(): Base | null {
     return this.#base;
   }
 
-  /** By this view the epoch begins: the base's. */
+  /** The view of the epoch: the base's. */
   get view(): View {
     const base = this.#base;
     return base === null ? this.#ownView : this.#viewAt(base);
@@ -116,8 +111,8 @@ export class Reset {
   }
 
   /**
-   * In which epoch the base stood, where it has all that was acknowledged by then; null where a loss of power may have taken some of it, or
-   * nothing was chosen yet.
+   * The base's epoch, if the base has all that was acknowledged in it; null if a power loss may have taken some of
+   * it, or before a choice.
    */
   get inheritedFrom(): Epoch | null {
     const base = this.#base;
@@ -128,13 +123,11 @@ export class Reset {
     return isWhole ? base.position.epoch : null;
   }
 
-  /** All whose promises count by any view that is known of. */
   get voters(): ReadonlySet<ServerId> {
     const views = [this.#ownView, ...[...this.#promises.values()].map(({ view }) => view)];
     return new Set(views.flatMap((view) => [...viewVoters(view)]));
   }
 
-  /** Members that have the base, with their last operation; each once, by name. */
   get installed(): ReadonlyMap<ServerId, number> {
     return this.#installed;
   }
@@ -144,8 +137,8 @@ export class Reset {
   }
 
   /**
-   * Whether the member needs only the stamp: the base is here, and the member promised from exactly
-   * there. Where the base is still to be fetched, nobody is stamped before, or it would move under the fetch.
+   * Whether a member needs only the stamp: the base is here, and the member promised from that position. While the
+   * base must be fetched no member is stamped, or the base would move under the fetch.
    */
   needsOnlyStamp(member: ServerId): boolean {
     const base = this.#base;
@@ -158,17 +151,17 @@ export class Reset {
     return this.#installed.has(member);
   }
 
-  /** Of a repeated answer the first counts: a replica that has promised does not move. */
+  /** Of repeated answers the first counts: a replica that promised does not move. */
   promise(member: ServerId, promised: Promised): void {
     if (this.#base === null && !this.#promises.has(member)) this.#promises.set(member, promised);
   }
 
   /**
-   * @returns the base, as soon as enough have promised, this replica among them; chosen once.
-   *   The own promise is required, so that an epoch is never led by a replica it is not installed at.
+   * @returns the base, once enough replicas promised, this one among them; chosen once. The local promise is
+   *   required, so that no primary lacks its own epoch.
    *
-   * Enough by the own view, and by the base's: whoever goes by an old view finds the newer one at one of a
-   * majority of the old, because a change of members was on a majority of both before it counted.
+   * Enough by the local view, and by the base's. A server with an old view finds the newer one at one of a majority
+   * of the old, because both majorities had the change of members before it counted.
    */
   choose(nowMs: number): Base | null {
     if (this.#base !== null) return this.#base;
@@ -179,7 +172,7 @@ export class Reset {
     return base;
   }
 
-  /** @returns whether a majority has promised, but cannot be believed to have all that was acknowledged; told once */
+  /** @returns once, whether a majority promised but may lack what was acknowledged */
   noticeDistrust(): boolean {
     if (this.#distrusted || !this.#promises.has(this.#self)) return false;
     const promised = (server: ServerId): boolean => this.#promises.has(server);
@@ -199,15 +192,14 @@ export class Reset {
   }
 
   /**
-   * Whether a majority, this replica included, has the base: from then on no later epoch can begin
-   * without it. Serving earlier would show clients a state that may vanish.
+   * Whether a majority, this replica included, has the base, so that every later epoch begins with it. Serving
+   * earlier would show clients a state that may vanish.
    */
   isComplete(): boolean {
     if (!this.#installed.has(this.#self)) return false;
     return viewHasMajority(this.view, (server) => this.#installed.has(server));
   }
 
-  /** The member came back as another process: ask it again. */
   forget(member: ServerId): void {
     if (this.#base === null) this.#promises.delete(member);
     this.#installed.delete(member);

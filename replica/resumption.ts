@@ -4,17 +4,16 @@ import type { Standing } from './standing.ts';
 import type { View } from './view.ts';
 
 /**
- * Ordering without a lease, by an epoch that this process has ended in good order. A lease decides who may answer reads, and keeps candidates from
- * deposing each other; what is ordered needs the epoch alone. docs/replication.md.
+ * Ordering without a lease, in an epoch that this process ended in good order. A lease decides which server answers
+ * reads, and keeps candidates from deposing each other; ordering needs only the epoch. docs/replication.md.
  */
 
 type Here = Pick<Standing, 'promised' | 'installed' | 'seq' | 'issuedSeq' | 'trust' | 'view' | 'install'>;
 
 /**
- * Whether the process that has ended an epoch, in this life, may order in it again.
- *
- * @param place the epoch, and the last operation that was ordered in it: all of them were committed when it ended
- * @param here the own replica: it has promised nothing larger since, has all of it, and has forgotten nothing
+ * Whether the process that ended an epoch in this incarnation may order in it again.
+ * @param place the epoch and its last operation: all were committed when it ended
+ * @param here the local replica: it promised no larger epoch, has all of it and lost nothing
  */
 export function mayBeResumed(
   place: Position,
@@ -25,7 +24,7 @@ export function mayBeResumed(
   return isHere && trust === 'intact' && needsMajorityAlone(view);
 }
 
-/** Where more is needed for an answer, who leads waits for it, and says who is missing. */
+/** If an answer needs more, a primary waits for it and reports the missing servers. */
 function needsMajorityAlone({ joint, policy = 'quorum' }: View): boolean {
   return joint === undefined && policy === 'quorum';
 }

@@ -5,12 +5,12 @@ import { Active } from './ordering-roles.ts';
 import { type EpochOrigin, type ReplicaParts, ReplicaRole, type Transitions } from './role.ts';
 import type { WriteOrder } from './write-order.ts';
 
-/** The disk refused: this replica takes no role any more. */
+/** The disk failed: this replica takes no other role. */
 class Failed extends ReplicaRole {
   readonly kind = 'failed';
 }
 
-/** The role of one replica, and how one follows the other. */
+/** The role of one replica, and its transitions. */
 export class Roles implements Transitions {
   readonly #parts: ReplicaParts;
   #current: ReplicaRole;
@@ -25,7 +25,7 @@ export class Roles implements Transitions {
     return this.#current;
   }
 
-  /** The order of an active primary, whose lease may be over by now; null where there is none. */
+  /** The order of an active primary, whose lease may be over by now; else null. */
   get primaryOrder(): WriteOrder | null {
     return this.#current.kind === 'active' ? this.#current.order : null;
   }
@@ -59,9 +59,7 @@ export class Roles implements Transitions {
     this.#current.prepare(nowMs);
   }
 
-  // Ends -------------------------------------------------------------------------------------------
-
-  /** Clients that wait learn that the outcome is unknown. */
+  /** Waiting clients get an unknown outcome. */
   stepDown(): void {
     this.#stepDown(null);
   }
@@ -117,8 +115,8 @@ export class Roles implements Transitions {
   }
 
   /**
-   * The base cannot be brought here: its holder is out of reach, or a part of it is whole nowhere. A server at the
-   * base already needs nothing fetched, so the lease is not kept from the others for ever.
+   * The base cannot be fetched: its holder is unreachable, or a part of it is readable nowhere. A server at the base
+   * needs no fetch, so the lease is finally left to the others.
    */
   fetchFailed(epoch: Epoch, nowMs: number): void {
     if (!this.#isOf(epoch)) return;
@@ -130,8 +128,6 @@ export class Roles implements Transitions {
     const own = this.#current.epoch;
     return own !== null && epochEqual(own, epoch);
   }
-
-  // Lease ------------------------------------------------------------------------------------------
 
   leaseChanged(untilMs: number, view: number, nowMs: number): void {
     if (untilMs > nowMs) {
@@ -148,8 +144,8 @@ export class Roles implements Transitions {
   }
 
   /**
-   * From here on another server may be primary, so this one is not, and takes a new epoch when it
-   * gets the lease again, even if no other server had it in between: none can know.
+   * Another server may be primary from now on. This one takes a new epoch with its next lease, even if no other
+   * server had the lease in between: it cannot know.
    */
   #endLease(): void {
     const { lease, candidacy, out } = this.#parts;

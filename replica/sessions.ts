@@ -2,16 +2,15 @@ import { assert } from '../base/assert.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../wire/bytes.ts';
 import type { RequestId } from './operation.ts';
 
-/** Results kept per session at the most. A client has at most half as many requests under way at a time. */
+/** Results kept per session. A client has at most half as many requests under way. */
 export const SESSION_WINDOW = 128;
-/** Sessions kept per subject; beyond, the one whose last operation is the oldest is forgotten. */
+/** Sessions kept per subject; beyond it, the one with the oldest last operation is forgotten. */
 export const SESSIONS_MAX = 64;
 
 const FORM = 2;
-/** Without the numbers that were answered: whatever was in the window had a result. */
+/** Format without `answered`: everything in the window had a result. */
 const FORM_BEFORE = 1;
 
-/** What became of a request. */
 interface Outcome {
   readonly number: number;
   readonly seq: number;
@@ -20,36 +19,32 @@ interface Outcome {
 
 interface Session {
   readonly session: number;
-  /** The largest number seen. */
   readonly numberMax: number;
-  /** Numbers up to this one are not asked for any more, or lie below the window. */
+  /** Numbers up to this one are refused: answered, or below the window. */
   readonly over: number;
-  /** In the order of the sequence; all numbers lie above `over`. */
+  /** In the order of the sequence; all numbers are above `over`. */
   readonly outcomes: readonly Outcome[];
   readonly encoded: Uint8Array;
 }
 
 export type SessionAnswer =
-  /** Never seen, and known never to have been: it may be sequenced. */
+  /** Certainly new: it may be sequenced. */
   | { readonly kind: 'fresh' }
-  /** It is the operation at `seq`. */
   | { readonly kind: 'known'; readonly seq: number; readonly result: Uint8Array }
-  /** Too old to tell whether it was done, or answered before: refused, never executed. */
+  /** Answered before, or too old to tell whether it was done: refused, never executed. */
   | { readonly kind: 'expired' };
 
 /**
- * Results of recent requests, so that a retry at whatever replica is answered, not repeated. A part
- * of the replicated state: it depends on the sequence of operations alone, byte for byte.
- *
- * A value: `with` makes a new table and leaves the old one, so that every operation under way can
- * carry the table as it is after it. Encoded forms are shared between tables.
+ * Results of recent requests, so that a retry at any replica is answered, not repeated. Part of the replicated state:
+ * it depends on the sequence of operations alone, byte for byte. Immutable: `with` returns a new table, so that each
+ * operation under way has the table after it.
  */
 export class SessionTable {
   static readonly EMPTY = new SessionTable(new Map(), 0);
 
   /** By the last operation of each session, oldest first. */
   readonly #sessions: ReadonlyMap<number, Session>;
-  /** The largest `seq` of all operations of forgotten sessions. */
+  /** The largest `seq` of all forgotten sessions' operations. */
   readonly #forgottenSeqMax: number;
   #encoded: Uint8Array | null = null;
 
@@ -59,11 +54,11 @@ export class SessionTable {
   }
 
   /**
-   * What is known of a request.
+   * The known outcome of a request.
    *
-   * An unknown session is a new one or a forgotten one. A forgotten one has an operation after its
-   * `since` and not after `forgottenSeqMax`; so with `since ≥ forgottenSeqMax` it must be new. This
-   * needs `since` to be a *committed* sequence number: an uncommitted one may be given out again.
+   * An unknown session is new or forgotten. A forgotten one has an operation after its `since` and not after
+   * `forgottenSeqMax`; so with `since ≥ forgottenSeqMax` it must be new. This needs a *committed* `since`: an
+   * uncommitted number may be used again.
    */
   find(request: RequestId): SessionAnswer {
     const session = this.#sessions.get(request.session);
@@ -77,18 +72,17 @@ export class SessionTable {
       : { kind: 'known', seq: outcome.seq, result: outcome.result };
   }
 
-  /** @returns the table after the request became the operation `seq`, with this result */
+  /** @returns the table after the request became operation `seq` with this result */
   with(request: RequestId, seq: number, result: Uint8Array): SessionTable {
     assert(seq >= 1, 'Operations are numbered from 1');
     const sessions = new Map(this.#sessions);
     const before = sessions.get(request.session);
-    // Deleted and set again, so that it becomes the youngest in the order of the map.
+    // Deleted and set again, to become the youngest in the map's order.
     sessions.delete(request.session);
     const numberMax = Math.max(before?.numberMax ?? 0, request.number);
     const over = Math.max(before?.over ?? 0, request.answered ?? 0, numberMax - SESSION_WINDOW);
     const kept = (before?.outcomes ?? []).filter(({ number }) => number > over);
-    // A copy: the result may be a view into a frame of megabytes, and the table lives long. (Not
-    // `slice`, which copies nothing where the view is a Buffer.)
+    // A copy, as the result may be a view into a frame of megabytes (`slice` of a Buffer does not copy).
     const outcomes = [...kept, { number: request.number, seq, result: new Uint8Array(result) }];
     const encoded = encodeSession(request.session, numberMax, over, outcomes);
     sessions.set(request.session, { session: request.session, numberMax, over, outcomes, encoded });
@@ -102,13 +96,12 @@ export class SessionTable {
     return new SessionTable(sessions, forgottenSeqMax);
   }
 
-  /** @returns the result of the request that is the last operation of all, if that is number `seq`; else null */
+  /** @returns the result of the last operation of all, if it is number `seq` and a request; else null */
   lastResult(seq: number): Uint8Array | null {
     const last = [...this.#sessions.values()].at(-1)?.outcomes.at(-1);
     return last?.seq === seq ? last.result : null;
   }
 
-  /** No request was ever carried out. */
   get isEmpty(): boolean {
     return this.#sessions.size === 0 && this.#forgottenSeqMax === 0;
   }
@@ -125,10 +118,7 @@ export class SessionTable {
     return this.#encoded;
   }
 
-  /**
-   * @param encoded what `encode` made, or nothing at all for the empty table
-   * @throws MalformedError where it is neither
-   */
+  /** @param encoded from `encode`; empty for the empty table. @throws MalformedError */
   static decode(encoded: Uint8Array): SessionTable {
     if (encoded.length === 0) return SessionTable.EMPTY;
     const reader = new ByteReader(encoded);
@@ -196,7 +186,6 @@ function readSession(reader: ByteReader, form: number): Session {
     if (number <= over) throw new MalformedError('A number is too old');
     if (seq <= seqBefore) throw new MalformedError('Results are out of order');
     seqBefore = seq;
-    // A copy, for the same reason as in `with`.
     outcomes.push({ number, seq, result: new Uint8Array(reader.bytes()) });
   }
   return { session, numberMax, over, outcomes, encoded: encodeSession(session, numberMax, over, outcomes) };

@@ -9,46 +9,40 @@ import { SessionTable } from './sessions.ts';
 import type { View } from './view.ts';
 import { sameServers } from './view.ts';
 
-/** A new epoch (or, within one, a newer state) on its way into this replica. */
+/** A new epoch, or within an epoch a newer state, on its way into this replica. */
 export interface Install {
   readonly epoch: Epoch;
-  /** Where the base stands. Who stands there already keeps the contents and only stamps them. */
+  /** A replica at this position keeps its contents and only stamps them; others fetch from `from`. */
   readonly base: Position;
-  /** Whose state is fetched otherwise. */
   readonly from: ServerId;
-  /** Clients may be waiting for it. */
   readonly urgent: boolean;
-  /** `waiting` for the disk to be at rest, `fetching` beside the own contents, `storing` for good. */
+  /** `waiting` for the disk to be at rest, `fetching` beside the local contents, `storing` for good. */
   stage: 'waiting' | 'fetching' | 'storing';
-  /** What `storing` stores. */
   seq: number;
   view: View;
   sessions: SessionTable;
 }
 
 /**
- * What this replica holds, and what is on its way to its disk. Mirrors the record: a field moves
- * when the driver reports that the disk has it, except `promised`, which binds at once.
+ * The replica's state and what is on its way to the disk. Mirrors the record: a field changes when the driver reports
+ * it stored, except `promised`, which binds at once.
  */
 export class Standing {
   readonly #out: Outbox;
-  /** pe: no smaller epoch is listened to from now on. Never decreases. */
+  /** pe: smaller epochs are refused. Never decreases. */
   promised: Epoch;
-  /** The part of `promised` that survives a crash; nothing is answered in an epoch before it is. */
+  /** The part of `promised` that survives a crash; nothing is answered in an epoch before that. */
   stored: Epoch;
   /** ae ≤ stored: the epoch whose base is here. */
   installed: Epoch;
-  /** The last operation applied. */
   seq: number;
-  /** The last operation given to the disk: those between are under way, in order. */
+  /** The last operation given to the disk; those after `seq` are under way, in order. */
   issuedSeq: number;
-  /** The session table as of `issuedSeq`. */
   sessions: SessionTable;
-  /** As of `issuedSeq`: a change of members counts from when it is accepted. */
+  /** As of `issuedSeq`: a change of members counts once accepted. */
   view: View;
-  /** The view that was told last, for the lease to go by. */
+  /** The last view reported to the lease. */
   #told: View;
-  /** How far the store may be believed to hold all that was acknowledged from it. */
   trust: Trust;
   install: Install | null = null;
 
@@ -70,17 +64,17 @@ export class Standing {
     return { epoch: this.installed, seq: this.seq };
   }
 
-  /** Nothing that could still move the position is under way. */
+  /** Nothing under way can still move the position. */
   get atRest(): boolean {
     return this.seq === this.issuedSeq && this.install?.stage !== 'storing';
   }
 
-  /** The promise survives a crash, and the position is the true one: both may be told. */
+  /** The promise survives a crash and the position is final: both may be sent. */
   get settled(): boolean {
     return this.atRest && epochEqual(this.stored, this.promised);
   }
 
-  /** Refuses every smaller epoch from now on. What is fetched for one is dropped. */
+  /** Refuses every smaller epoch from now on, and drops a fetch for one. */
   promise(epoch: Epoch): void {
     assert(epochCompare(epoch, this.promised) > 0, 'A promise never moves back');
     this.promised = epoch;
@@ -88,14 +82,14 @@ export class Standing {
     this.#out.push({ kind: 'promise', epoch });
   }
 
-  /** Nothing was ever promised, installed or applied here, and nothing was lost. */
+  /** Nothing was ever promised, installed, applied or lost here. */
   get isNew(): boolean {
     const { promised, installed, issuedSeq } = this;
     const untouched = promised.counter === 0 && installed.counter === 0 && issuedSeq === 0;
     return untouched && this.install === null && this.trust === 'intact';
   }
 
-  /** The first epoch: a promise that excludes nothing, and an empty base, are stored as one. */
+  /** The first epoch: an unconditional promise and an empty base, stored as one. */
   begin(epoch: Epoch): void {
     assert(this.isNew, 'Only what is new begins');
     const { view, sessions } = this;
@@ -113,7 +107,6 @@ export class Standing {
     this.#out.push({ kind: 'begin', epoch, view, sessions: sessions.encode() });
   }
 
-  /** The promised epoch is the first one here, and being stored. */
   get isBeginning(): boolean {
     const { install, promised, installed } = this;
     return install?.stage === 'storing' && installed.counter === 0 && epochEqual(install.epoch, promised);
@@ -130,10 +123,9 @@ export class Standing {
   }
 
   /**
-   * Gives the next operation to the disk.
-   *
-   * @param tells whether a change of view is told at once. A primary tells it once it is committed: before, it may
-   *   be the only one that knows of it, and would have voters refuse the view that all others go by
+   * Gives the next operation to the disk. @param tells whether to report a change of view at once. A primary reports
+   * it after the commit: before, it may be the only one that has it, and would make voters refuse the view of all
+   * others.
    */
   apply(operation: Operation, sessions: SessionTable, tells: boolean): void {
     assert(this.install === null, 'Contents that are about to be replaced do not change');
@@ -155,7 +147,7 @@ export class Standing {
     this.seq = seq;
   }
 
-  /** Makes the contents, own or fetched, those of the epoch: all or nothing. */
+  /** Makes the contents, local or fetched, those of the epoch: all or nothing. */
   storeInstall(
     install: Install,
     { seq, view, sessions }: { readonly seq: number; readonly view: View; readonly sessions: SessionTable },
@@ -191,7 +183,6 @@ export class Standing {
     if (tells) this.tellView();
   }
 
-  /** The lease is to go by the present view. */
   tellView(): void {
     if (isSame(this.view, this.#told)) return;
     this.#told = this.view;

@@ -3,30 +3,30 @@ import type { ServerId } from '../base/ids.ts';
 import { majority } from '../base/quorum.ts';
 
 /**
- * Who must have an operation before it is answered. `quorum`: a majority. `all`: every member, so that a
- * write fails while one is away. `read-only`: a majority until the file is sealed, which never changes again.
+ * How many replicas an answered operation needs. `quorum`: a majority. `all`: every member, so that writes fail while
+ * one is away. `read-only`: a majority until the file is sealed; afterwards it never changes.
  */
 export type Policy = 'quorum' | 'all' | 'read-only';
 
 /**
- * The servers that hold a subject's replicas. A change of members passes through a view that has both sets,
- * in which every majority is one of each; numbers grow by one with each, so that the newest is known.
+ * The servers with a subject's replicas. A change of members passes through a joint view, in which a majority needs
+ * one of each set. Numbers grow by one with each view, so that the newest is known.
  */
 export interface View {
   readonly number: number;
   readonly members: readonly ServerId[];
-  /** While the members change: those that are to come. */
+  /** The new members, while members change. */
   readonly joint?: readonly ServerId[];
-  /** `quorum` where absent. */
+  /** `quorum` if absent. */
   readonly policy?: Policy;
 }
 
-/** @returns all servers that vote, each once: the members, and while they change also those to come */
+/** @returns all voters, each once: the members, and during a change the new ones too */
 export function viewVoters({ members, joint }: View): readonly ServerId[] {
   return joint === undefined ? members : [...new Set([...members, ...joint])];
 }
 
-/** @returns the sets of which every majority has to be one: one set, or two while the members change */
+/** @returns the sets that every majority needs one of: one, or two while members change */
 export function viewSides({ members, joint }: View): readonly (readonly ServerId[])[] {
   return joint === undefined ? [members] : [members, joint];
 }
@@ -36,12 +36,7 @@ export function viewHasMajority(view: View, counts: (server: ServerId) => boolea
   return viewSides(view).every((side) => side.filter(counts).length >= majority(side.length));
 }
 
-/**
- * What a majority of each side has reached, by a number of each voter that only grows.
- *
- * @param everybody whether all of each side are wanted instead of a majority
- * @returns the largest number that so many voters have reached
- */
+/** @returns the largest number that a majority of each side has reached; all voters of each side if `everybody` */
 export function viewReached(
   view: View,
   reached: (server: ServerId) => number,
@@ -56,16 +51,13 @@ export function viewReached(
   return least;
 }
 
-/** So many views have numbers of their own in each epoch: twice as many as members may change in it. */
+/** View numbers per epoch: twice the member changes that fit. */
 const VIEWS_PER_EPOCH = 65_536;
 
 /**
- * The view in which a change of members begins: both sets vote.
- *
- * Its number is that of no other, also not of one that an earlier epoch ordered, that was never committed and is on some disk still: whoever
- * votes goes by numbers, and would take the one for the other. No two epochs in which somebody led have the same counter.
- *
- * @param counter of the epoch that orders it
+ * The joint view that starts a change of members. Its number is unique, even among views of earlier epochs that were
+ * never committed but are still on some disk: voters compare numbers only. No two epochs with a primary have the same
+ * counter. @param counter of the epoch that orders the view
  */
 export function viewJoint(
   { number: before, members, policy }: View,
@@ -77,24 +69,24 @@ export function viewJoint(
   return { number, members, joint, ...(policy === undefined ? {} : { policy }) };
 }
 
-/** The view in which it ends: by whomever it is ordered, it is the same. */
+/** The view that ends the change; the same whichever primary orders it. */
 export function viewSettled({ number, joint, policy }: View): View {
   assert(joint !== undefined, 'A change ends where one began');
   return { number: number + 1, members: joint, ...(policy === undefined ? {} : { policy }) };
 }
 
-/** Whether the replicas are at just these servers, in whatever order, and no change is under way. */
+/** Whether the replicas are at exactly these servers, and no change is under way. */
 export function viewIsAt({ members, joint }: View, servers: readonly ServerId[]): boolean {
   return joint === undefined && sameServers(members, servers);
 }
 
-/** Whether two views contradict each other: for one file and one number there is one member set. */
+/** Whether two views contradict each other: a file has one member set per number. */
 export function viewsConflict(a: View, b: View): boolean {
   if (a.number !== b.number) return false;
   return !sameServers(a.members, b.members) || !sameServers(a.joint ?? [], b.joint ?? []);
 }
 
-/** Who votes by the view, for messages; the same for equal sets. */
+/** The view's voters for messages; the same text for equal sets. */
 export function viewMembersFormat({ members, joint }: Pick<View, 'members' | 'joint'>): string {
   const set = (servers: readonly ServerId[]): string => servers.toSorted().join();
   return joint === undefined ? set(members) : `${set(members)} and ${set(joint)}`;

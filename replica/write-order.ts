@@ -16,25 +16,22 @@ import { QuorumFlush } from './quorum-flush.ts';
 import { NO_PEERS, Replication } from './replication.ts';
 import { viewHasMajority, viewVoters } from './view.ts';
 
-/** How an epoch begins in which this server orders. */
+/** How an epoch of this server begins. */
 export interface OrderStart {
-  /** What a majority has installed: all of it is committed. */
+  /** Installed by a majority: all of it is committed. */
   readonly base: Position;
-  /** Members that have reported it, with their last operation. */
+  /** Members that reported it, with their last operation. */
   readonly installed: ReadonlyMap<ServerId, number>;
   /**
-   * The others: `unasked` where the epoch began without a reset, so that they are asked to install it with the first
-   * operation; `asked` where they had all of it when it ended here.
+   * The other members: `unasked` in an epoch without a reset, to be asked with the first operation; `asked` if they
+   * had all of it when it ended here.
    */
   readonly start: PeerStart;
-  /** False where this server orders without a lease: others may begin another epoch at the same time. */
+  /** False without a lease: others may begin another epoch at the same time. */
   readonly hasLease: boolean;
 }
 
-/**
- * The primary's half of a write, in one epoch: number the operation, send it, collect acknowledgements, commit in
- * order. Lives as long as this server orders in the epoch.
- */
+/** Orders writes in one epoch: numbers operations, sends them, collects acknowledgements, commits in order. */
 export class WriteOrder {
   readonly epoch: Epoch;
   readonly heartbeats: Heartbeats;
@@ -71,7 +68,7 @@ export class WriteOrder {
       if (server === config.self) continue;
       peers.add(new Progress(server, installed.get(server) ?? null, base.seq, nowMs, start));
     }
-    // A peer with this epoch installed has given up what it was allowed in an earlier one.
+    // A peer with this epoch installed has dropped its read lease of an earlier one.
     for (const server of installed.keys()) grants.followed(server, epoch);
   }
 
@@ -83,12 +80,12 @@ export class WriteOrder {
     return this.#context.log.lastSeq;
   }
 
-  /** Nothing is under way: no operation, no flush. */
+  /** No operation and no flush is under way. */
   get isIdle(): boolean {
     return this.committedSeq === this.lastSeq && this.#flushes.isIdle;
   }
 
-  /** Nothing is under way, and every member has all there is: heartbeats only show that there is a primary. */
+  /** Idle, and every member has everything: heartbeats only show that there is a primary. */
   get isQuiet(): boolean {
     if (!this.isIdle) return false;
     for (const peer of this.#context.peers) {
@@ -97,7 +94,7 @@ export class WriteOrder {
     return true;
   }
 
-  /** Whether a majority has the epoch installed, so that no later one can miss it. */
+  /** Whether a majority installed the epoch, so that no later one can miss it. */
   get isEstablished(): boolean {
     const { peers, config } = this.#context;
     const hasInstalled = (server: ServerId): boolean =>
@@ -105,12 +102,9 @@ export class WriteOrder {
     return viewHasMajority(this.#members.countedView, hasInstalled);
   }
 
-  /** This server votes on the subject no more: another one has to be primary. */
   get isOut(): boolean {
     return this.#members.isOut;
   }
-
-  // From clients -----------------------------------------------------------------------------------
 
   submit(ticket: number, operation: Operation, nowMs: number): void {
     const { out, log } = this.#context;
@@ -136,11 +130,7 @@ export class WriteOrder {
     this.advance(nowMs);
   }
 
-  /**
-   * Numbers the operation and sends it at once: it need not wait for those before it.
-   *
-   * @param extra peers that may be sent it a moment later
-   */
+  /** Numbers and sends the operation, without waiting for earlier ones. @param extra peers that may get it later */
   #sequence(
     tickets: readonly number[],
     operation: Operation,
@@ -160,7 +150,6 @@ export class WriteOrder {
     this.advance(nowMs);
   }
 
-  /** The replicas are to be at `servers`. */
   changeMembers(ticket: number, servers: readonly ServerId[], nowMs: number): void {
     if (!this.#members.request(ticket, servers)) return;
     const { peers, config, standing } = this.#context;
@@ -176,7 +165,7 @@ export class WriteOrder {
     this.advance(nowMs);
   }
 
-  /** No longer primary of this epoch: what is under way may have happened or not. */
+  /** No longer primary of this epoch: operations under way have an unknown outcome. */
   abandon(): void {
     const { log, out } = this.#context;
     for (let seq = this.#commit.answeredSeq + 1; seq <= log.lastSeq; seq++) {
@@ -187,19 +176,17 @@ export class WriteOrder {
     log.clear();
   }
 
-  // Progress ---------------------------------------------------------------------------------------
-
   hasPeer(server: ServerId): boolean {
     return this.#context.peers.has(server);
   }
 
-  /** The transport reached the replica again: what was sent to it may be lost. */
+  /** The transport reached the replica again: messages to it may be lost. */
   reconnected(server: ServerId): void {
     const peer = this.#context.peers.find(server);
     if (peer !== undefined) this.#replication.reconnected(peer);
   }
 
-  /** Does what has become possible: own applies, commits, flushes, changes of members. */
+  /** Does what became possible: local applies, commits, flushes, changes of members. */
   advance(nowMs: number): void {
     this.heartbeats.applied(this.committedSeq);
     const sequence = (operation: Operation): number => this.#sequence([], operation, nowMs, NO_PEERS);
@@ -212,29 +199,24 @@ export class WriteOrder {
     this.#flushes.advance();
   }
 
-  /**
-   * Never drops what is not committed and applied here.
-   *
-   * @param nowMs null where silence need not be judged anew
-   */
+  /** Never drops what is not committed and applied here. @param nowMs null to ignore silence */
   #drop(nowMs: number | null): void {
     const { standing, log, peers } = this.#context;
     const doneSeq = Math.min(this.#commit.answeredSeq, standing.seq);
     log.drop(peers.doneSeq(doneSeq, nowMs), doneSeq);
   }
 
-  /** Repeats what may be lost, and shows the others that there is a primary. */
+  /** Repeats what may be lost, and shows that there is a primary. */
   heartbeat(nowMs: number): void {
     this.#replication.heartbeat(this.#flushes.wantedSeq, nowMs);
     this.#drop(nowMs);
   }
 
-  /** Asks all who were not asked yet to install an epoch that began without a reset. */
+  /** Requests the install of an epoch that began without a reset from all peers not asked yet. */
   establish(): void {
     this.#replication.establish();
   }
 
-  /** When a commit may be possible without a message. */
   nextCommitMs(nowMs: number): number {
     return this.#commit.nextCommitMs(nowMs);
   }
@@ -243,17 +225,12 @@ export class WriteOrder {
     return peerStatuses(this.#context, this.#members.view, this.committedSeq, nowMs);
   }
 
-  // Reads ------------------------------------------------------------------------------------------
-
-  /**
-   * A replica asks to answer reads by itself. Only one that has all that is committed is allowed to, and for
-   * no longer than this server may answer them itself.
-   */
+  /** Grants a read lease to a replica that has all that is committed, for at most as long as this server may read. */
   readRequested(from: ServerId, nonce: number, nowMs: number): void {
     const { peers, config, lease, grants, out, epoch } = this.#context;
     const peer = peers.received(from, nowMs);
     if (!peer.isInstalled || peer.isFetching || peer.ackedSeq < this.#commit.committedSeq) return;
-    // A slow replica that may read would make all writes as slow.
+    // A slow replica with a read lease would slow down all writes.
     const isSlow = this.#commit.waitedForReaderMs(nowMs) > config.readLeaseMs;
     if (isSlow && peer.ackedSeq < this.lastSeq) return;
     const endMs = Math.min(lease.untilMs, this.heartbeats.guardEndMs());
@@ -263,7 +240,7 @@ export class WriteOrder {
     out.send(from, { kind: 'read-grant', epoch, nonce, durationMs, startSeq: this.lastSeq });
   }
 
-  /** @returns whether no replica may answer reads of this epoch any more; `again` asks those that may to return it */
+  /** @returns whether read leases and clients' caches of this epoch are over; `again` revokes them */
   takeReadsBack(nowMs: number, again: boolean): boolean {
     const { grants, out, epoch } = this.#context;
     const holders = grants.holders(nowMs);
@@ -271,7 +248,7 @@ export class WriteOrder {
     return holders.length === 0 && !grants.isBelieved(nowMs);
   }
 
-  /** The end: no server has to wait for the guard of this epoch. */
+  /** The epoch ends here: no server has to keep its guard. */
   yield(): void {
     const { guard, peers, out, epoch } = this.#context;
     guard.lift(epoch);
