@@ -19,10 +19,10 @@ import { peerHandlers } from './peer-handlers.ts';
 import type { ServiceParts } from './services.ts';
 import type { StorageParts } from './storage.ts';
 
-/** Between two rounds in which files are settled that stay live: as long as garbage is kept, within these bounds. */
+/** Bounds of the period in which live files are settled; within them it is `config.gcGraceMs`. */
 const LIVE_SWEEP_MS = { least: 10_000, most: 600_000 };
 
-/** What a server does without a request of a client: it talks with the others, and keeps its disk and files in order. */
+/** What a server does without a request of a client: traffic with its peers, and upkeep of its disk and files. */
 export interface BackgroundParts {
   readonly transport: ClusterTransport;
   readonly repairer: Repairer;
@@ -32,7 +32,7 @@ export interface BackgroundParts {
   readonly membership: Membership;
   readonly garbage: Garbage;
   readonly sweeps: readonly ReservationSweep[];
-  /** Reserves disk space for a start on a full disk, where there is space. */
+  /** Reserves disk space for a start on a full disk, if there is space. */
   keepBallast(): void;
 }
 

@@ -16,7 +16,7 @@ import type { Surroundings } from '../surroundings.ts';
 import { type Timing, timingOf } from '../timing.ts';
 import { WakeQueue } from '../wake-queue.ts';
 
-/** What all parts of a server are made of: its settings, its surroundings, and what they measure and report by. */
+/** What all parts of a server share: settings, clocks, log and measurements. */
 export interface Base {
   readonly self: ServerId;
   readonly config: ServerConfig;
@@ -32,12 +32,12 @@ export interface Base {
   readonly metrics: MetricsRegistry;
   readonly timing: Timing;
   readonly incarnation: Incarnation;
-  /** The incarnation, as others show it. */
+  /** The incarnation in base 36. */
   readonly life: string;
   readonly happenings: Happenings;
   readonly traffic: Traffic;
   draw(): Incarnation;
-  /** By the clock of the process. */
+  /** Monotonic. */
   nowMs(): number;
   wallMs(): number;
   fatal(error: unknown): void;

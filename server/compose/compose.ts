@@ -11,14 +11,12 @@ import { type FaceParts, makeFace } from './face.ts';
 import { makeServices, type ServiceParts } from './services.ts';
 import { openStorage, type StorageParts } from './storage.ts';
 
-/** What a running server consists of. */
 export type Parts = Base & StorageParts & CoreParts & ServiceParts & BackgroundParts & FaceParts;
 
 /**
- * Makes all parts of a server, each from those before it. A part that needs a later one asks for it when it is used. The
- * server listens when this resolves.
- *
- * @throws FolderError where the data folder is not to be used, or the error of listening
+ * Makes all parts of a server, each from those before it; a part gets a later one when it uses it. The server listens
+ * when this resolves.
+ * @throws FolderError if the data folder cannot be used, or the error of listening
  */
 export async function compose(
   plan: ClusterPlan,
@@ -27,14 +25,14 @@ export async function compose(
   surroundings: Surroundings,
 ): Promise<Parts> {
   const base = baseOf(plan, folder, security, surroundings);
-  // A start that finds its folder damaged or its disk full begins anew in this process: so all that may find that comes
-  // before the first part that has a timer.
+  // A start that finds its folder damaged or its disk full starts again in this process: everything that may find it
+  // runs before the first part with a timer.
   const storage = await openStorage(base, async (file, entry) => {
     const bytes = await background.repairer.fetch(file, entry);
     if (bytes !== null) base.happenings.tell(SENTENCES.repaired(base.self, file, entry.index));
     return bytes;
   });
-  // Nothing is awaited until the transport is there: the timers of these parts send.
+  // No await until the transport exists: the timers of these parts send.
   const cores: CoreParts = makeCores(base, storage, {
     files: () => services.files,
     gateway: () => services.gateway,
@@ -56,7 +54,7 @@ export async function compose(
   return parts;
 }
 
-/** No request has to wait for longer than a lease: none is renewed, and none wanted. */
+/** From now on this server renews and acquires no lease: no request has to wait for longer than one lease. */
 function endLeases(
   { self, happenings, folder, log }: Base,
   { lease, host }: CoreParts,
@@ -76,7 +74,7 @@ async function start(parts: Parts): Promise<void> {
   security.watchEnds(({ whose }, leftMs) => happenings.tell(SENTENCES.certificateEnds(self, whose, leftMs)));
   await machine.listen(app, {
     ...{ host: config.listen.host, port: config.listen.port },
-    // The framework does not know that the server it was given speaks TLS.
+    // Fastify does not know that the server it was given uses TLS.
     listenTextResolver: (address) =>
       `Server listening at ${security.tls === null ? address : address.replace(/^http:/, 'https:')}`,
   });
@@ -85,7 +83,7 @@ async function start(parts: Parts): Promise<void> {
   parts.keepBallast();
   parts.shortages.start();
   parts.scrubber.begin();
-  // The catalog's own record has newer members than the configuration.
+  // The catalog's own record may name newer members than the configuration.
   const view = seat.service.view();
   if (view !== null && seat.service.votes) lease.open(CATALOG_CELL, view);
   parts.membership.start();

@@ -20,7 +20,7 @@ import type { StorageParts } from './storage.ts';
 /** A server registers as soon as the catalog answers. */
 const NOT_REGISTERED_RETRY_MS = 500;
 
-/** The drivers of the protocols, and what watches them. */
+/** The drivers of the protocols, and what observes them. */
 export interface CoreParts {
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
@@ -29,14 +29,14 @@ export interface CoreParts {
   readonly conflicts: ViewConflicts;
 }
 
-/** What the cores report to, or send by: each part needs the other, and these are made later. */
+/** Parts that the cores use and that are made after them. */
 export interface AboveCores {
   files(): LocalFileService;
   gateway(): Gateway;
   transport(): ClusterTransport;
 }
 
-/** Their timers send: the transport has to be there before anything is awaited. */
+/** The timers of the cores send: the caller awaits nothing before it has made the transport. */
 export function makeCores(base: Base, storage: StorageParts, above: AboveCores): CoreParts {
   const { self, config, bootstrap, known, world, clock, wakes, log, timing, folder, happenings } = base;
   const { incarnation, draw, fatal } = base;
@@ -53,7 +53,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     isHere: (file) => file === CATALOG_CELL || store.record(file) !== null,
     found: (file, what) => happenings.tell(SENTENCES.viewConflict(self, file, what)),
   });
-  // Reads the index, which may be found damaged: before the first part that has a timer.
+  // Reads the index, which may be damaged: so it comes before the first part with a timer.
   const host = new ReplicaHost({
     ...{ self, incarnation, world, clock, wakes, log, store, departed },
     ...timing,
@@ -62,7 +62,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     trustOfNew: (file) => trustOfNew(folder, file),
     holds: (file) => folder.holds(file),
     viewChanged: (file, view) => {
-      // A server that becomes a member of the catalog wants it to have a primary; files are opened when they are used.
+      // A new member of the catalog wants it to have a primary; files are opened when they are used.
       if (file === CATALOG_CELL && viewVoters(view).includes(self)) lease.open(file, view);
       else lease.follow(file, view);
       if (file !== CATALOG_CELL) above.files().led(file);
@@ -73,7 +73,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     ledOut: (file) => {
       lease.release(file);
       const status = host.loaded(file)?.status();
-      // This server could not fetch the catalog's state, and may still become its primary. Files are opened again when they are used.
+      // This server could not fetch the catalog's state, and may still become its primary. Files are opened when used.
       const votes = status !== undefined && status.outside === null && viewVoters(status.view).includes(self);
       if (file !== CATALOG_CELL || !votes) lease.close(file);
     },
@@ -97,7 +97,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     isConnected,
   });
   known.onChange(() => observer.membershipIs(known.stateOf(self)));
-  // Once neither files nor names have leases of an earlier start, its timing is forgotten.
+  // Earlier timing is forgotten once no lease of an earlier start remains, of files or of names.
   const recovered = (): void => {
     if (lease.recoveringMs() === 0 && named.driver.recoveringMs() === 0) {
       folder.forgetSilences(silencesOf(config));
@@ -120,7 +120,7 @@ export function makeCores(base: Base, storage: StorageParts, above: AboveCores):
     drawIncarnation: draw,
     transport,
     knownView: (cell) => host.knownView(cell),
-    // An older release may find commands in the catalog that it cannot execute: as its primary it would block all commands.
+    // An older release may find commands in the catalog that it cannot execute: as its primary it would block them all.
     mayAcquire: (cell, peer) =>
       cell !== CATALOG_CELL || (transport().commandsVersion(peer) ?? COMMANDS_VERSION) >= COMMANDS_VERSION,
     changed: (cell, untilMs, view) => {
@@ -157,9 +157,8 @@ export function isConnectedOf(self: ServerId, transport: () => ClusterTransport)
 }
 
 /**
- * How far a replica that is made here counts as the first of its file on this server.
- *
- * @throws ServiceError `recovering` before the catalog has said what the folder is trusted with
+ * Returns how far a new replica counts as its file's first one on this server.
+ * @throws ServiceError `recovering` until the catalog has said how far it trusts the folder
  */
 function trustOfNew(folder: DataFolder, file: FileId): NewTrust {
   const trust = folder.trustOfNew(file);

@@ -25,7 +25,6 @@ import type { CoreParts } from './cores.ts';
 import type { ServiceParts } from './services.ts';
 import type { StorageParts } from './storage.ts';
 
-/** The HTTP side of a server. */
 export interface FaceParts {
   readonly app: FastifyInstance;
   readonly drain: Drain;
@@ -43,7 +42,7 @@ export async function makeFace(parts: Below): Promise<FaceParts> {
   const hosts = new HostNames(config.hostNames, known.urls);
   const connections = new Connections({
     perAddress: config.addressConnections,
-    // Files, databases and connections to peers take descriptors, too.
+    // Files, databases and connections to peers need descriptors, too.
     all: Math.min(
       LISTENER_LIMITS.connections,
       Math.ceil(((await machine.descriptors())?.max ?? Infinity) / 2),
@@ -87,10 +86,10 @@ export async function makeFace(parts: Below): Promise<FaceParts> {
   });
   const drain = new Drain(world, app.server);
   const contents = new ContentsConnections(app.server);
-  // Before the server waits for the end of all connections.
+  // Before the server waits for all connections to end.
   app.addHook('preClose', async () => contents.close());
   app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    // No page can have a browser send the headers of a server.
+    // A web page cannot send the headers of a server.
     const isPage = security.tokens === null && request.headers['leasehold-wire'] === undefined;
     const reason = isPage ? refusedHost(request, hosts) : null;
     if (reason !== null) refuseUpgrade(socket, 403, reason);

@@ -29,11 +29,11 @@ export interface PeerHandlersParts {
   readonly scrubber: Scrubber;
   readonly fullDisks: FullDisks;
   readonly observer: Observer;
-  /** It is made after the transport, which these handlers are given to. */
+  /** Made after the transport, which gets these handlers. */
   membership(): Membership;
 }
 
-/** Who on this server gets what comes from other servers. */
+/** Routes messages and calls of peers to the parts of this server. */
 export function peerHandlers(parts: PeerHandlersParts): TransportHandlers {
   const { lease, named, host, contents, agreed, gateway } = parts;
   const { succession, lockEndings, repairer, scrubber, fullDisks, observer } = parts;

@@ -18,7 +18,6 @@ import type { Base } from './base.ts';
 import { type CoreParts, isConnectedOf } from './cores.ts';
 import type { StorageParts } from './storage.ts';
 
-/** What answers requests of clients and of other servers. */
 export interface ServiceParts {
   readonly agreed: AgreedFiles;
   readonly files: LocalFileService;
@@ -32,7 +31,7 @@ export interface ServiceParts {
   readonly standing: StatusOfMembership;
 }
 
-/** What the services ask of the parts that are made later. */
+/** Parts that the services use and that are made after them. */
 export interface AboveServices {
   transport(): ClusterTransport;
   membership(): Membership;

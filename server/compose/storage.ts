@@ -6,26 +6,23 @@ import { diskFileOps, syncsTimed } from '../storage/file-ops.ts';
 import { LocalProof } from '../storage/local-proof.ts';
 import type { Base } from './base.ts';
 
-/** What this server has on its disk. */
 export interface StorageParts {
   readonly store: DiskStore;
   readonly departed: DepartedFiles;
   readonly catalogDisk: CatalogDisk;
-  /** As the start has opened it; null where there is none. */
+  /** As opened at the start; null if there is none. */
   readonly catalogStore: CatalogStore | null;
-  /** Null where the disk does not take it: then no process on this machine reads it. */
+  /** Null if it cannot be made on this disk: then no process on this machine reads the disk itself. */
   readonly localProof: LocalProof | null;
-  /** Why the disk is not used any more; null while it is. */
+  /** Why the disk is no longer used; null while it is. */
   failure(): string | null;
-  /** Calls back once where the disk fails, or has failed: with the reason why it is not used any more. */
+  /** Calls `failed` once with the reason when the disk fails, or if it has failed. */
   whenFailed(failed: (reason: string) => void): void;
 }
 
 /**
- * Opens what is on the disk.
- *
- * @param mend called once all parts of the server are there
- * @throws FolderError where the data folder is damaged, or the disk is full
+ * Opens what is on the disk. `mend` is called only once all parts of the server exist.
+ * @throws FolderError if the data folder is damaged, or the disk is full
  */
 export async function openStorage(base: Base, mend: Mender): Promise<StorageParts> {
   const { self, bootstrap, known, world, folder, log, metrics, config } = base;
@@ -68,7 +65,7 @@ export async function openStorage(base: Base, mend: Mender): Promise<StoragePart
     diskFailed: failed,
   };
   const catalogStore = await openCatalogAtStart(catalogDisk);
-  // Not before: where the catalog is damaged, the next start has to find that, too.
+  // Not earlier: if the catalog is damaged, the next start must find that, too.
   folder.recovered();
   return {
     store,

@@ -1,9 +1,9 @@
 import type { LiveResync } from '../../wire/live-api.ts';
 
-/** Set by `leasehold dev` and `demo` for the servers that they start: `URL#word`. */
+/** Set by `leasehold dev` and `demo` for the servers that they start: `URL#key`. */
 export const CONTROL_VARIABLE = 'LEASEHOLD_DEV_CONTROL';
 
-/** @returns where the process that started this server takes orders from the dashboard; null where none does */
+/** Returns where the parent process takes orders from the dashboard; null if it takes none. */
 export function controlOf(environment: NodeJS.ProcessEnv): NonNullable<LiveResync['control']> | null {
   const text = environment[CONTROL_VARIABLE] ?? '';
   if (!URL.canParse(text)) return null;

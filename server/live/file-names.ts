@@ -8,18 +8,18 @@ import { HeardLast } from './heard-last.ts';
 
 const NAMES_MAX = 2_000;
 const ANSWER_MS_MAX = 3_000;
-/** Files whose names are asked for together, and how long nobody asks again: that much longer than it took. */
+/** Files per query, and the pause after it: this many times the query's duration. */
 const BATCH_MAX = 100;
 const PAUSE_MS_MIN = 1_000;
 const PAUSE_FACTOR = 20;
 
-/** Names of files and files of names, as far as the catalog has told of late: whoever watches does not wait for it. */
+/** Caches which file has which name, for the live view: watchers do not wait for the catalog. */
 export class FileNames {
   readonly #gateway: Gateway;
   readonly #log: Logger;
   readonly #world: World;
   readonly #names = new LruMap<FileId, string>(NAMES_MAX);
-  /** Who has a name may change with every upload. */
+  /** An upload may put another file at a name. */
   readonly #files: HeardLast<FileId>;
 
   readonly #wanted = new Map<FileId, ((name: string | null) => void)[]>();
@@ -36,7 +36,7 @@ export class FileNames {
     });
   }
 
-  /** @returns `VOLUME:/path` of a file; null where it has no name, or the catalog does not answer */
+  /** Returns `VOLUME:/path` of a file; null if it has no name, or the catalog does not answer. */
   of(file: FileId): Promise<string | null> {
     const known = this.#names.get(file);
     if (known !== undefined) return Promise.resolve(known);
@@ -47,7 +47,7 @@ export class FileNames {
     });
   }
 
-  /** The catalog reads all its names to find some, so it is asked seldom, and for many at once. */
+  /** The catalog scans all names to find some: it is queried rarely, for many files at once. */
   async #askInBatches(): Promise<void> {
     this.#asking = true;
     while (this.#wanted.size > 0) {
@@ -76,7 +76,7 @@ export class FileNames {
     }
   }
 
-  /** @returns the file that has the name, as was told last; null where that is not known yet, or nobody has it */
+  /** Returns the file at a path as last received; null if that is unknown, or if there is none. */
   at(place: { readonly volume: string; readonly path: string }): FileId | null {
     const name = `${place.volume}:${place.path}`;
     return this.#files.of(name, () => this.#lookUp(name, place));
@@ -102,7 +102,6 @@ export class FileNames {
   }
 
   #refused(error: unknown): void {
-    // Whoever only watches ends nothing, whatever it was.
     this.#log[error instanceof ServiceError ? 'trace' : 'warn'](
       { err: error },
       'the catalog does not say which file has which name',

@@ -1,15 +1,14 @@
 import type { ServerId } from '../../base/ids.ts';
 import type { Happening } from '../../wire/live-api.ts';
 
-/** What is kept for those who come later. */
 const KEPT_MAX = 256;
-/** Of one kind, within one window; what is more is counted and told as one. */
+/** Events of one kind in one window; more are counted, and reported as one. */
 const PER_WINDOW_MAX = 6;
 const WINDOW_MS = 1_000;
 
 export interface HappeningsParts {
   readonly self: ServerId;
-  /** Names this life of the server. */
+  /** Names this incarnation of the server. */
   readonly life: string;
   /** Monotonic, in milliseconds. */
   nowMs(): number;
@@ -17,7 +16,7 @@ export interface HappeningsParts {
   wallMs(): number;
 }
 
-/** A happening before it has a number. */
+/** An event before it has a number. */
 export type News = Omit<Happening, 'id' | 'atMs' | 'server' | 'path'>;
 
 interface Window {
@@ -27,8 +26,8 @@ interface Window {
 }
 
 /**
- * What happened to this server, in its own words: the last few hundred sentences, in memory. A server that becomes the
- * primary of ten thousand files says so of some, and how many the others are.
+ * The last few hundred events of this server, in memory. A server that becomes the primary of ten thousand files
+ * reports some of them, and the number of the others.
  */
 export class Happenings {
   readonly #parts: HappeningsParts;
@@ -44,7 +43,7 @@ export class Happenings {
     return this.#parts.life;
   }
 
-  /** Number of the last one; 0 before the first. */
+  /** Number of the last event; 0 before the first. */
   get last(): number {
     this.#closeWindows();
     return this.#last;
@@ -63,7 +62,6 @@ export class Happenings {
     }
   }
 
-  /** @returns what came after number `after`, as far as it is kept */
   after(after: number): readonly Happening[] {
     this.#closeWindows();
     const first = this.#last - this.#kept.length;

@@ -1,6 +1,6 @@
 import { LruMap } from '../../base/bounded-map.ts';
 
-/** How long is told what was heard, before it is asked for anew, in milliseconds. */
+/** Age at which a value is requested again, in milliseconds. */
 const HEARD_MS = 1_000;
 
 interface Heard<Value> {
@@ -10,14 +10,14 @@ interface Heard<Value> {
 }
 
 export interface HeardLastParts {
-  /** Things that are remembered; those beyond are asked for more often. */
+  /** Values that are kept; the others are requested again at each use. */
   readonly max: number;
   nowMs(): number;
-  /** Is told why one was not answered; what was heard before stays. */
+  /** Called when a request fails; the last value stays. */
   failed(error: unknown): void;
 }
 
-/** What was heard last of each of many things, asked for anew while somebody looks: he does not wait for the answer. */
+/** Keeps the last value received for each of many names; readers start a new request and do not wait for it. */
 export class HeardLast<Value> {
   readonly #parts: HeardLastParts;
   readonly #heard: LruMap<string, Heard<Value>>;
@@ -27,7 +27,7 @@ export class HeardLast<Value> {
     this.#heard = new LruMap<string, Heard<Value>>(parts.max);
   }
 
-  /** @returns what was heard last, while it is asked for anew where that was a moment ago; null where nothing was */
+  /** Returns the last value, null if there is none; requests it again if it is too old. */
   of(name: string, ask: () => Promise<Value | null>): Value | null {
     const heard = this.#heard.get(name) ?? { value: null, atMs: -Infinity, asking: false };
     this.#heard.set(name, heard);

@@ -5,14 +5,13 @@ import type { LiveKept } from '../../wire/live-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { HeardLast } from './heard-last.ts';
 
-/** Volumes that are watched by some page at a time; more of them are asked for more often. */
+/** Volumes watched at one time; more are queried more often. */
 const VOLUMES_MAX = 64;
-/** How long the catalog may take to answer, in milliseconds. */
 const ANSWER_MS_MAX = 3_000;
-/** Files in the trash that are compared one by one; of those behind them how many they are, and how large. */
+/** Files in the trash compared one by one; for the others, their number and size. */
 const COMPARED_MAX = 100;
 
-/** What is kept of volumes beside their files, as far as whoever shows it has to know that it has changed. */
+/** Fingerprints of a volume's trash and snapshots, by which the dashboard notices changes. */
 export class KeptLists {
   readonly #gateway: Gateway;
   readonly #heard: HeardLast<LiveKept>;
@@ -21,7 +20,6 @@ export class KeptLists {
     this.#gateway = gateway;
     this.#heard = new HeardLast({
       ...{ max: VOLUMES_MAX, nowMs },
-      // Whoever only watches ends nothing, whatever it was.
       failed: (error) =>
         log[error instanceof ServiceError ? 'trace' : 'warn'](
           { err: error },
@@ -30,7 +28,7 @@ export class KeptLists {
     });
   }
 
-  /** @returns what was heard last, while the catalog is asked anew; null where nothing was */
+  /** Returns the last value received, null if there is none; the catalog is queried again meanwhile. */
   of(volume: string): LiveKept | null {
     return this.#heard.of(volume, () => this.#ask(volume));
   }

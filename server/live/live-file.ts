@@ -1,6 +1,6 @@
 import type { LiveFile, LivePart, LiveStanding } from '../../wire/live-api.ts';
 
-/** What a server said last, how long ago, and whether it is still there. */
+/** The last report of a server, its age, and whether the server is reachable. */
 export interface HeardPart {
   readonly part: LivePart;
   readonly ageMs: number;
@@ -10,8 +10,8 @@ export interface HeardPart {
 type Told = Omit<HeardPart, 'part'> & { readonly standing: LiveStanding; readonly server: string };
 
 /**
- * One file, put together from what its servers say of themselves. Whoever serves as its primary knows most; where
- * nobody does, the others still know how long the lease of the last one runs.
+ * Combines the servers' reports of a file. The primary's counts first; without one, backups know how long its last
+ * lease runs.
  */
 export function liveFileOf(path: string, file: number | null, heard: readonly HeardPart[]): LiveFile {
   const told: Told[] = heard.flatMap(({ part, ...when }) =>
@@ -68,7 +68,7 @@ function replicaOf(
   if (primary?.server === server)
     return { server, role: 'primary', state: 'current', version, lagOperations: 0 };
   const known = primary?.standing.replicas.find((replica) => replica.server === server);
-  // A primary that has just begun has not heard yet of who is away.
+  // A new primary has not yet learned which replicas are unreachable.
   if (known !== undefined && (known.version > 0 || known.state !== 'unreachable')) {
     const { role, state, lagOperations } = known;
     return {

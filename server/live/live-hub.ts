@@ -10,25 +10,25 @@ import { type HeardPart, liveFileOf } from './live-file.ts';
 import type { LiveSelf } from './live-self.ts';
 import { Rates } from './rates.ts';
 
-/** How often all servers are asked while somebody watches, and how long one may take to answer. */
+/** How often all servers are asked while there are watchers, and how long each may take. */
 const TICK_MS = 250;
 const PEER_ANSWER_MS = 900;
-/** A server that was not heard of for so long does not answer. */
+/** A server without an answer for this long is unreachable. */
 const SILENT_MS = 1_000;
-/** Happenings of all servers that are kept for who comes later. */
+/** Events of all servers kept for later watchers. */
 const KEPT_MAX = 512;
-/** Two servers that notice the same within this time tell of one happening. */
+/** Two servers' reports of the same within this time are one event. */
 const SAME_MS = 3_000;
-/** A happening waits so long for the name of its file; it is told again when the name comes later. */
+/** An event waits this long for the name of its file; it is sent again when the name arrives later. */
 const NAME_MS = 300;
 const WATCHERS_MAX = 64;
 const NAME_OF_CATALOG = 'the names of all files';
 
-/** Somebody who watches, at the other end of a stream. */
+/** A client of the stream of events. */
 export interface Watcher {
-  /** `VOLUME/path` of the file that is watched; null for none. */
+  /** The file that is watched; null for none. */
   readonly path: { readonly volume: string; readonly path: string } | null;
-  /** The volume of which it is told when trash or snapshots have changed; null for none. */
+  /** The volume whose trash and snapshots are watched; null for none. */
   readonly kept: string | null;
   resync(resync: LiveResync, lastId: string): void;
   state(state: LiveState): void;
@@ -41,7 +41,6 @@ export interface LiveHubParts {
   readonly world: World;
   readonly log: Logger;
   readonly version: string;
-  /** Names this life of the server. */
   readonly life: string;
   /** @see LiveResync.control */
   readonly control: NonNullable<LiveResync['control']> | null;
@@ -50,15 +49,15 @@ export interface LiveHubParts {
 
 interface Peer {
   heard: { readonly part: LivePart; readonly atMs: number } | null;
-  /** Life and number of the last happening that was heard of. */
+  /** Incarnation and number of the last event received. */
   life: string;
   after: number;
   asking: boolean;
 }
 
 /**
- * The cluster as this server knows it, for those who watch: while there are any it asks the others four times a
- * second, at most one question to each at a time; while there are none it does nothing.
+ * The state of the cluster for this server's watchers. While there are any, it asks every server four times a second,
+ * with one request to each at a time; otherwise it does nothing.
  */
 export class LiveHub {
   readonly #parts: LiveHubParts;
@@ -77,11 +76,7 @@ export class LiveHub {
     this.#lists = new KeptLists(parts.gateway, parts.log, () => parts.world.nowMs());
   }
 
-  /**
-   * @param lastId of the last event that the watcher has heard of, perhaps from another server; null for none
-   * @returns ends the watch
-   * @throws ServiceError `busy` where too many watch already
-   */
+  /** Starts a watch; the returned function ends it. `lastId` may be from another server. @throws ServiceError `busy` */
   open(watcher: Watcher, lastId: string | null): () => void {
     if (this.#watchers.size >= WATCHERS_MAX) {
       throw new ServiceError('busy', `${WATCHERS_MAX} others watch this server already`);
@@ -105,7 +100,7 @@ export class LiveHub {
     this.#loop = null;
   }
 
-  /** What this server itself says, for a server whose clients watch. */
+  /** This server's own report, for a server with watchers. */
   part(files: readonly FileId[], after: number): Promise<LivePart> {
     return this.#parts.self.part(files, after);
   }
@@ -136,7 +131,6 @@ export class LiveHub {
       this.#rates.heard(server, part, atMs);
       this.#take(peer, part);
     } catch (error) {
-      // Whoever only watches ends nothing, whatever it was.
       const level = error instanceof ServiceError ? 'trace' : 'warn';
       log[level]({ server, err: error }, 'a server does not say how it is');
     } finally {
@@ -144,7 +138,7 @@ export class LiveHub {
     }
   }
 
-  /** A server that began anew counts from 1, and what was asked for by the old count is asked for again. */
+  /** After a restart a server counts from 1: its answer to the old number is dropped, and it is asked again. */
   #take(peer: Peer, part: LivePart): void {
     const isSameLife = peer.life === part.life;
     if (!isSameLife && peer.after > 0) {
@@ -242,7 +236,7 @@ export class LiveHub {
       });
   }
 
-  /** A server that dies is lost to its connections at once; one that stands still is only silent. */
+  /** A server that dies loses its connections at once; one that is paused is only silent. */
   #isThere(server: ServerId, heardAtMs: number): boolean {
     const { gateway, world } = this.#parts;
     return gateway.services.status.isConnected(server) && world.nowMs() - heardAtMs <= SILENT_MS;
@@ -266,7 +260,7 @@ export class LiveHub {
     };
   }
 
-  /** @returns what came after `lastId`; null where that cannot be told */
+  /** Returns the events after `lastId`; null if this server cannot know them all. */
   #missed(
     lastId: string | null,
   ): readonly { readonly number: number; readonly happening: Happening }[] | null {

@@ -8,7 +8,7 @@ import type { FileStore } from '../storage/store.ts';
 import type { Happenings } from './happenings.ts';
 import type { Traffic } from './traffic.ts';
 
-/** Disks fill slowly: how long what was read of one is told, in milliseconds. */
+/** How long a reading of the free disk space is reported, in milliseconds. */
 const SPACE_MS = 1_000;
 
 export interface LiveSelfParts {
@@ -21,12 +21,12 @@ export interface LiveSelfParts {
   readonly membership: Pick<StatusOfMembership, 'state'>;
   nowMs(): number;
   isDiskFull(): boolean;
-  /** Why the disk is not used any more; null while it is. */
+  /** Why the disk is no longer used; null while it is. */
   failure(): string | null;
   standing(file: FileId): FileStanding | null;
 }
 
-/** This server's part of what is watched: cheap enough to be asked for several times a second. */
+/** This server's report for the live view, cheap enough for several requests a second. */
 export class LiveSelf {
   readonly #parts: LiveSelfParts;
   readonly #startedMs: number;
@@ -38,10 +38,7 @@ export class LiveSelf {
     this.#startedMs = parts.nowMs();
   }
 
-  /**
-   * @param files whose standing is told, where this server knows them
-   * @param after number of the last happening that whoever asks has heard of
-   */
+  /** Reports the server, those of `files` that it has, and the events after number `after`. */
   async part(files: readonly FileId[], after: number): Promise<LivePart> {
     const { self, host, lease, happenings, traffic, membership } = this.#parts;
     const failure = this.#parts.failure();

@@ -6,9 +6,9 @@ import type { ServerState } from '../../wire/catalog-api.ts';
 import type { Happenings } from './happenings.ts';
 import { type FormerLease, SENTENCES } from './sentences.ts';
 
-/** Files of whose last lease by another server is remembered when it ends. */
+/** Files for which the last lease of another server is remembered. */
 const HEARD_MAX = 4_096;
-/** How often the process looks whether it stood still, and from which pause on that is told. */
+/** Interval of the check for pauses of the process, and the shortest pause reported. */
 const STILL_LOOK_MS = 250;
 const STILL_MS_MIN = 1_000;
 
@@ -18,9 +18,9 @@ export interface ObserverParts {
   readonly clockSkewMaxMs: number;
   readonly world: World;
   readonly happenings: Happenings;
-  /** Monotonic, in milliseconds: what leases are told by. */
+  /** Monotonic, in milliseconds: the clock of leases. */
   nowMs(): number;
-  /** All servers that take part, this one included. */
+  /** All servers that take part, with this one. */
   servers(): readonly ServerId[];
   isConnected(server: ServerId): boolean;
 }
@@ -30,24 +30,20 @@ interface HeardLease {
   readonly untilMs: number;
 }
 
-/** A replica to which something happened. */
 export interface ObservedReplica {
   readonly file: FileId;
   readonly epoch: { readonly counter: number };
   readonly isFirstLed: boolean;
 }
 
-/**
- * Listens to what drivers do and tells what somebody who watches the cluster wants to know. It only listens: nothing
- * in the server waits for it or goes by it.
- */
+/** Turns what the drivers do into events for people. Nothing in the server waits for it or depends on it. */
 export class Observer {
   readonly #parts: ObserverParts;
   readonly #heard = new LruMap<FileId, HeardLease>(HEARD_MAX);
-  /** Leases held here, and what was before them. */
+  /** Leases that this server holds, and how the one before each ended. */
   readonly #held = new Map<FileId, FormerLease>();
   readonly #resetsSinceMs = new Map<FileId, number>();
-  /** Epochs in which this server leads. */
+  /** Epochs in which this server is primary. */
   readonly #led = new Map<FileId, number>();
   readonly #away = new Set<ServerId>();
   readonly #timer: Timer;
@@ -65,12 +61,12 @@ export class Observer {
     this.#timer.cancel();
   }
 
-  /** Another server holds the lease of `file` until then, as was heard. */
+  /** Another server holds the lease of `file` until `untilMs`. */
   leaseHeard(file: FileId, holder: ServerId, untilMs: number): void {
     this.#heard.set(file, { holder, untilMs });
   }
 
-  /** @param untilMs end of the own lease, told at each renewal; 0 where it is held no longer */
+  /** @param untilMs end of this server's lease, at each renewal; 0 once it holds it no longer */
   leaseChanged(file: FileId, untilMs: number): void {
     if (untilMs === 0) {
       if (this.#held.delete(file))
@@ -80,7 +76,6 @@ export class Observer {
     }
   }
 
-  /** A replica's core reports a mark of its closed list. */
   marked(replica: ObservedReplica, mark: string, detail: string): void {
     const { self, happenings } = this.#parts;
     const { file } = replica;
@@ -145,13 +140,13 @@ export class Observer {
     const sinceMs = this.#resetsSinceMs.get(file) ?? nowMs();
     this.#resetsSinceMs.delete(file);
     this.#led.set(file, epoch.counter);
-    // Each new file has a first primary, and there is nothing to be said of it.
+    // The first primary of a new file is no news.
     if (isFirstLed) return;
     const former = this.#held.get(file) ?? { kind: 'none' };
     happenings.tell(SENTENCES.elected(self, file, epoch.counter, former, nowMs() - sinceMs));
   }
 
-  /** @returns the epoch in which this server led the file, null where it did not */
+  /** Returns the epoch in which this server was the file's primary; null if it was not. */
   #ended(file: FileId): number | null {
     const epoch = this.#led.get(file) ?? null;
     this.#led.delete(file);

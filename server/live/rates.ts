@@ -1,6 +1,6 @@
 import type { LivePart } from '../../wire/live-api.ts';
 
-/** Rates are of the last moment, long enough to be steady and short enough to show a pause of a second. */
+/** Long enough to be steady, short enough to show a pause of a second. */
 const WINDOW_MS = 500;
 
 interface Sample {
@@ -10,11 +10,11 @@ interface Sample {
   readonly reads: number;
 }
 
-/** From numbers that only grow to numbers per second, for each server. */
+/** Turns counters of each server into rates per second. */
 export class Rates {
   readonly #samples = new Map<string, readonly Sample[]>();
 
-  /** @param atMs when it was heard, monotonic */
+  /** @param atMs when the report was received, monotonic */
   heard(
     server: string,
     { life, writes, reads }: Pick<LivePart, 'life' | 'writes' | 'reads'>,

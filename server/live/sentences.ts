@@ -2,17 +2,14 @@ import type { ServerId } from '../../base/ids.ts';
 import type { LateErrorReport } from '../../wire/late-errors.ts';
 import type { News } from './happenings.ts';
 
-/** How the lease before a primary's own came to its end. */
+/** How the lease before a primary's own ended. */
 export type FormerLease =
   | { readonly kind: 'none' }
   | { readonly kind: 'own' }
   | { readonly kind: 'ended'; readonly holder: ServerId; readonly agoMs: number }
   | { readonly kind: 'given-back'; readonly holder: ServerId };
 
-/**
- * What is said of what happens: one sentence each, with the reason why nothing is lost by it. `{file}` stands for the
- * file's name, which who tells it may know better.
- */
+/** One sentence for each event, with the reason why it loses nothing. The dashboard replaces `{file}` by the name. */
 export const SENTENCES = {
   started: (self: ServerId, silenceMs: number): News => ({
     kind: 'started',

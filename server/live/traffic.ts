@@ -1,4 +1,4 @@
-/** What this server did for clients since its start. Counted where it is done, so that forwarded requests count once. */
+/** What this server did for clients since its start. Counted where it is done: a forwarded request counts once. */
 export class Traffic {
   readonly #nowMs: () => number;
   #writes = 0;
@@ -10,17 +10,17 @@ export class Traffic {
     this.#nowMs = nowMs;
   }
 
-  /** Changes of contents that this server, as a primary, has acknowledged. */
+  /** Changes of contents acknowledged as primary. */
   get writes(): number {
     return this.#writes;
   }
 
-  /** Reads of contents that this server has answered from its own disk. */
+  /** Reads of contents answered from this server's disk. */
   get reads(): number {
     return this.#reads;
   }
 
-  /** Since the last change, in milliseconds; null before the first. */
+  /** Milliseconds since the last change; null before the first. */
   get sinceWriteMs(): number | null {
     return this.#wroteAtMs === null ? null : Math.round(this.#nowMs() - this.#wroteAtMs);
   }

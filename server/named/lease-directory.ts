@@ -5,10 +5,10 @@ import { leaseNoteParse } from '../../wire/named-lease.ts';
 import type { LeaseList, LeaseListEntry } from '../../wire/named-lease-api.ts';
 import type { NamedLeaseDriver } from './named-lease-driver.ts';
 
-/** The call between servers that asks what leases a server knows. */
+/** Call between servers: which named leases does a server know. */
 export const LEASES_CALL = 'named-leases';
 
-/** A server that does not answer within this time is left out. */
+/** A server that answers later is left out. */
 const ANSWER_MS_MAX = 1_000;
 export const LIST_COUNT_MAX = 1_000;
 
@@ -23,7 +23,7 @@ interface Page {
   readonly more: boolean;
 }
 
-/** Which names are held, as far as the servers know: each tells what it believes as a member. */
+/** Lists the named leases that the voters know of. It asks for no majority, so the list may be out of date. */
 export class LeaseDirectory {
   readonly #parts: LeaseDirectoryParts;
 
@@ -31,7 +31,7 @@ export class LeaseDirectory {
     this.#parts = parts;
   }
 
-  /** @param prefix of names; `count` of them at the most, in the order of their code units */
+  /** @param prefix of names; at most `count` of them, in the order of their code units */
   async list(prefix: string, count: number): Promise<LeaseList> {
     const { self, driver } = this.#parts;
     const servers = driver.voterServers;

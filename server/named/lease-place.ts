@@ -3,30 +3,29 @@ import { LruMap } from '../../base/bounded-map.ts';
 import { type CellId, type ServerId, serverIdCompare } from '../../base/ids.ts';
 import type { VotersView } from '../../lease/voters.ts';
 
-/** Number of the view that has the servers with which the cluster began. */
+/** Number of the view of the servers with which the cluster began. */
 const FIRST_VIEW = 1;
-/** Most servers that vote on one name by that view. */
+/** Most voters of one name in that view. */
 const MEMBERS_FIRST = 3;
-/** Names whose places are remembered: one request asks for them several times. */
+/** Names whose places are cached: one request needs a place several times. */
 const REMEMBERED_MAX = 1_000;
 
-/** Where a name is negotiated. */
+/** The cell of a name, and its voters. */
 export interface LeasePlace {
   readonly cell: CellId;
-  /** The servers that vote on it, in the order of their ids. */
+  /** In the order of their ids. */
   readonly members: readonly ServerId[];
-  /** While the voters change: those to come, likewise. */
+  /** The next voters while they change, in the same order. */
   readonly joint?: readonly ServerId[];
   /** Both, each once. */
   readonly voters: readonly ServerId[];
 }
 
-/** By which view servers vote on names that have always been the same ones. */
+/** Returns the view of a cluster whose voters have never changed. */
 export function firstVoters(servers: readonly ServerId[]): VotersView {
   return { number: FIRST_VIEW, members: { servers, perCell: MEMBERS_FIRST }, clockMs: 0 };
 }
 
-/** The places of names by one view of the voters. */
 export class LeasePlaces {
   readonly #view: VotersView;
   readonly #known = new LruMap<string, LeasePlace>(REMEMBERED_MAX);
@@ -45,8 +44,8 @@ export class LeasePlaces {
   }
 
   /**
-   * A number of 32 bits that frames begin with: it stands for the set of servers of the configuration where that
-   * decides who votes. Servers of earlier releases know no later views, and drop frames with another number.
+   * The 32 bits that begin each frame: in the first view a hash of the configuration's servers, who vote then. Earlier
+   * releases know no later views, and drop frames with another number.
    */
   get serversHash(): number {
     const { number, members } = this.#view;
@@ -63,17 +62,14 @@ function placeOf(name: string, { members: set, joint: others }: VotersView): Lea
   return { ...place, joint, voters: [...new Set([...members, ...joint])].toSorted(serverIdCompare) };
 }
 
-/** @returns the number of the cell that a name is negotiated in; never 0, which stands for a server as a whole */
+/** Returns the cell of a name; never 0, which stands for a whole server. */
 export function leaseCell(name: string): CellId {
   return (hash53(name) || 1) as CellId;
 }
 
 /**
- * The servers that vote on a name: those with the highest hash of name and server (rendezvous hashing). Every server
- * finds the same ones by itself, and a server that comes or goes moves only the names that it has or had.
- *
- * @param servers all that there are, in any order
- * @returns `countMax` of them, or all, in the order of their ids
+ * Returns the `countMax` servers with the highest hash of name and server (rendezvous hashing), in the order of ids.
+ * Every server computes the same set, and a server that is added or removed moves only its own names.
  */
 export function leaseMembers(
   name: string,
@@ -89,13 +85,13 @@ export function leaseMembers(
 }
 
 /**
- * The first 53 bits of SHA-256, as many as a number holds. To find a text with the hash of a given one takes about
- * 2^53 tries, so that nobody gets into another's cell; any two texts with one hash take some 2^27 and can be had.
+ * The first 53 bits of SHA-256, as many as a number holds. A name for the cell of a given name takes about 2^53 tries,
+ * so that no client can block another's lease; any two names with one cell take about 2^27.
  */
 function hash53(text: string): number {
   const digest = hash('sha256', text, 'buffer');
   return digest.readUInt32BE(0) * 0x20_0000 + (digest.readUInt32BE(4) >>> 11);
 }
 
-/** Of no list of servers. */
+/** Not the hash of a list of servers. */
 export const LATER_VIEWS_HASH = hash53('later views') >>> 0;

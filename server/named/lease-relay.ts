@@ -8,7 +8,7 @@ import type { LeaseEvent } from '../../wire/named-lease-api.ts';
 import { StreamEventReader } from '../../wire/sse.ts';
 import { type LeaseSource, type LeaseWatcher, membersToAsk } from './lease-watches.ts';
 
-/** A member that was silent for this many heartbeats is taken for dead. */
+/** A member that is silent for this many heartbeats is considered dead. */
 const HEARTBEATS_MISSED = 3;
 const BACKOFF_FIRST_MS = 50;
 const BACKOFF_MAX_MS = 1_000;
@@ -20,11 +20,11 @@ export interface RelaySourceParts {
   readonly heartbeatMs: number;
   membersOf(name: string): readonly ServerId[];
   isConnected(server: ServerId): boolean;
-  /** Asks `server` for an answer that is read while it comes. */
+  /** Streams the answer of `server`. */
   stream(server: ServerId, path: string, signal: AbortSignal): Promise<StreamedAnswer>;
 }
 
-/** Tells of a name by watching it at one of its members, and at another one when that one is gone. */
+/** Watches a name at one of its members, and at another one when that one fails. */
 export class RelaySource implements LeaseSource {
   readonly #parts: RelaySourceParts;
   readonly #open = new Map<AbortController, LeaseWatcher>();
@@ -70,13 +70,13 @@ export class RelaySource implements LeaseSource {
         log.debug({ name, member, reason: error.message }, 'a watch goes on at another member');
       }
       await this.#parts.world.sleep(backoffMs, { signal }).catch(() => {
-        // Nobody watches any more; the loop sees it.
+        // Aborted: the condition of the loop ends the watch.
       });
       backoffMs = Math.min(2 * backoffMs, BACKOFF_MAX_MS);
     }
   }
 
-  /** Ends with the member's stream. */
+  /** Returns at the end of the member's stream. */
   async #relay(
     name: string,
     member: ServerId,
@@ -110,7 +110,7 @@ export class RelaySource implements LeaseSource {
   }
 }
 
-/** Peers are of the same release; what is not of the form ends the stream. */
+/** @throws MalformedError, which ends the stream */
 function eventOf(kind: string, data: string): LeaseEvent {
   try {
     const event = leaseEventOf(kind, data);

@@ -12,26 +12,25 @@ import {
 import type { LeaseEvent, LeaseState } from '../../wire/named-lease-api.ts';
 import type { NamedLeaseDriver } from './named-lease-driver.ts';
 
-/** Watchers of one server; one more is answered `busy`. */
+/** Watches of one server; one more fails with `busy`. */
 export const WATCHERS_MAX = 1_000;
-/** A watched lease is looked at so often in the time of the longest lease, should word of a change have been lost. */
+/** Queries of a watched lease during the longest lease, in case the message of a change was lost. */
 const LOOKS_PER_LEASE = 3;
-/** Where no majority answers, it is asked again after this. */
+/** Pause after a query that no majority answered. */
 const LOOK_AGAIN_MS = 500;
-/** The end is told this much after it at the least, since timers are not exact. */
+/** A lease's end is reported at least this much later, because timers are inexact. */
 const END_SLACK_MS = 10;
 
-/** Somebody who is told the state of a lease again and again. Whoever is slow hears the newest only. */
+/** Receives the states of a lease; a slow one receives only the newest. */
 export interface LeaseWatcher {
-  /** The state has changed, or is known for the first time. */
   changed(state: TimedLeaseState): void;
-  /** Nothing more comes from here. */
+  /** This source reports nothing more. */
   ended(): void;
 }
 
-/** Where the states of a lease come from: this server's own cell, or another server that is a member. */
+/** Source of a lease's states: this server's own cell, or another member. */
 export interface LeaseSource {
-  /** Begins to tell; ended by the function returned. */
+  /** Starts to report; the returned function ends it. */
   open(name: string, watcher: LeaseWatcher): () => void;
 }
 
@@ -43,14 +42,11 @@ export interface MemberSourceParts {
   readonly log: Logger;
   nowMs(): number;
   look(name: string): Promise<LeaseState>;
-  /** Null where nothing is known of this name. Must not throw: it is asked in the midst of what the host does. */
+  /** Null if nothing is known of this name. Must not throw: it runs within a callback of the lease host. */
   believed(name: string): LeaseState | null;
 }
 
-/**
- * Tells of a name as one of its members: from what is decided there, confirmed by a majority at the beginning, at the
- * end of a lease, and now and then.
- */
+/** Reports a name's states as one of its members, confirmed by a majority at the start, at an end, and periodically. */
 export class MemberSource implements LeaseSource {
   readonly #parts: MemberSourceParts;
   readonly #watched = new Map<string, MemberWatch>();
@@ -84,7 +80,6 @@ export class MemberSource implements LeaseSource {
   }
 }
 
-/** One name that somebody watches at this member. */
 class MemberWatch {
   readonly cell: CellId;
   readonly #name: string;
@@ -113,7 +108,7 @@ class MemberWatch {
     };
   }
 
-  /** Something was decided or given back here. That a lease is gone, a majority has to say. */
+  /** A claim was decided or released here. Only a majority can say that a lease is over. */
   claimed(): void {
     const state = this.#parts.believed(this.#name);
     if (state?.held && this.#state !== null) this.#take(timedLeaseState(state, this.#parts.nowMs()));
@@ -174,14 +169,13 @@ export interface LeaseWatchesParts {
   nowMs(): number;
 }
 
-/** What a watch writes to. */
 export interface LeaseEventSink {
-  /** @returns whether there is room for more; if not, `LeaseWatch.resume` is called when there is again */
+  /** Returns whether the sink takes more; if not, the caller calls `LeaseWatch.resume` once it does. */
   write(event: LeaseEvent): boolean;
   end(): void;
 }
 
-/** One client that watches: what it was told last, and what there is to tell. Two states are all that it keeps. */
+/** One client's watch. It stores two states only: the last one sent, and the latest. */
 export class LeaseWatch implements LeaseWatcher {
   readonly #name: string;
   readonly #sink: LeaseEventSink;
@@ -219,13 +213,12 @@ export class LeaseWatch implements LeaseWatcher {
         ? [leaseEvent('state', this.#name, latest, nowMs)]
         : leaseChanges(this.#name, told, latest, nowMs);
     if (events.length === 0) return;
-    // What was told stays, so that many small steps of the end become one event in the end.
+    // Set only with an event: many small moves of the end add up to one event.
     this.#told = leaseMerge(told, latest);
     for (const event of events) this.#full = !this.#sink.write(event);
   }
 }
 
-/** All watches of this server's clients. */
 export class LeaseWatches {
   readonly #parts: LeaseWatchesParts;
   #count = 0;
@@ -239,10 +232,9 @@ export class LeaseWatches {
   }
 
   /**
-   * Begins a watch. A server that takes part in no lease now has nothing to tell: others have, and are asked instead.
-   *
-   * @param forwarded another server asks, because it is no member: it is told from here or not at all
-   * @throws ServiceError `busy`, `recovering`, `clock-fault`; where `forwarded`: `not-primary`
+   * Starts a watch. `forwarded`: a server that is no member asks, so the request is not forwarded again.
+   * @throws ServiceError `busy`, `recovering`, `clock-fault`; `not-primary` if `forwarded` to a server that is no
+   * member
    */
   open(name: string, sink: LeaseEventSink, forwarded: boolean): { resume(): void; close(): void } {
     if (this.#count >= WATCHERS_MAX) {
@@ -278,7 +270,7 @@ export class LeaseWatches {
   }
 }
 
-/** Names of the members of a lease, those in reach first. */
+/** Returns the other members, connected ones first. */
 export function membersToAsk(
   members: readonly ServerId[],
   self: ServerId,

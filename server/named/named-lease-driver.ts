@@ -18,59 +18,55 @@ import { CHANNEL_NAMED_LEASE, type Transport } from '../transport/transport.ts';
 import type { WakeQueue } from '../wake-queue.ts';
 import { firstVoters, LATER_VIEWS_HASH, LeasePlaces } from './lease-place.ts';
 
-/** The view of a server that does not know who votes: smaller than all there are. */
+/** View number of a server that does not know who votes: smaller than every other. */
 const NO_VIEW = 0;
-/** Questions under way in one server; one more is answered `busy`. */
+/** Pending requests of one server; one more fails with `busy`. */
 const ASKS_MAX = 10_000;
-/** Each frame begins with a number that stands for the set of servers in the sender's configuration. */
+/** Every frame begins with the sender's `LeasePlaces.serversHash`. */
 const SERVERS_HASH_BYTES = 4;
 const UNKNOWN: LeaseOutcome = { kind: 'unknown' };
 
 export interface NamedLeaseDriverParts extends LeaseTiming {
   readonly self: ServerId;
-  /** The servers with which the cluster began: they vote by the first view. */
+  /** The servers with which the cluster began; they vote in the first view. */
   readonly founders: readonly ServerId[];
   /** All servers but this one; changes in place. Absent: the other founders. */
   readonly peers?: readonly ServerId[];
-  /** Absent where the voters never change. */
+  /** Absent if the voters never change. */
   readonly voters?: VotersMemory;
   readonly world: World;
   readonly clock: Clock;
   readonly wakes: WakeQueue;
   readonly log: Logger;
   readonly former?: FormerTiming;
-  /** By which tokens rise whatever becomes of wall clocks. */
+  /** Keeps fencing tokens rising when the wall clock is set back. */
   readonly clockMemory?: ClockMemory;
   drawIncarnation(): Incarnation;
   transport(): Transport;
   fatal(error: unknown): void;
 }
 
-/** Remembers durably by which view this server votes. */
+/** Stores durably in which view this server votes. */
 export interface VotersMemory {
-  /** `first`: by that of the founders. Null: not known, because the data folder is new; only the catalog can tell. */
+  /** `first`: that of the founders. Null: unknown, because the data folder is new; only the catalog knows it. */
   readonly voters: VotersView | 'first' | null;
-  /**
-   * @param leaseClockMs reading of the lease clock now, which is remembered like one at which this server voted
-   * @throws what the disk refuses with
-   */
+  /** Also stores the lease clock's current reading, as one at which this server has voted. @throws the disk's error */
   setVoters(voters: VotersView | 'first', leaseClockMs: number): void;
 }
 
-/** Whoever wants to hear of every claim that is decided or given back at this server, and of faults of its clock. */
 export interface ClaimListener {
   claimed(cell: CellId): void;
-  /** What was believed so far is void. */
+  /** Every claim reported so far is void. */
   faulted(): void;
 }
 
 /**
- * Runs the lease host of names: a second one beside that of files, because a name's lease may be as long as its
- * holder asks, and every host is silent after a start for as long as its longest lease.
+ * Runs the lease host of names, a second one beside that of files: a name's lease may be as long as its holder asks,
+ * and every host is silent after a start for as long as its longest lease.
  */
 export class NamedLeaseDriver {
   readonly #parts: NamedLeaseDriverParts;
-  /** Null: this server does not know who votes, and so does not. It is on disk. */
+  /** Null: this server does not know who votes, and does not vote. Always as on disk. */
   #view: VotersView | null;
   #places: LeasePlaces;
   readonly #link: LeaseLink;
@@ -78,7 +74,7 @@ export class NamedLeaseDriver {
   readonly #claimed = new Set<CellId>();
   readonly #listeners = new Set<ClaimListener>();
   #serversHash: number;
-  /** Peers whose servers are others; said once of each. */
+  /** Peers with another configuration, each logged once. */
   readonly #strangers = new Set<ServerId>();
   readonly #sweepTimer: Timer;
   #asks = 0;
@@ -93,7 +89,7 @@ export class NamedLeaseDriver {
     this.#serversHash = this.#places.serversHash;
     this.#link = new LeaseLink({
       ...parts,
-      // Tokens have to rise in the order of time, so names need clocks that agree, whatever files use.
+      // Tokens must rise with time, which needs clocks that agree, whatever algorithm files use.
       algorithm: 'flease',
       log: parts.log.child({ leases: 'named' }),
       peers: parts.peers ?? parts.founders.filter((server) => server !== parts.self),
@@ -110,28 +106,25 @@ export class NamedLeaseDriver {
     this.#sweepTimer = parts.world.every(parts.leaseMs, () => this.#sweep());
   }
 
-  /** How many servers decide about one name: the same for all of them. Null where this server does not know. */
+  /** How many servers decide about one name; null if this server does not know. */
   get voterCount(): number | null {
     if (this.#view === null) return null;
     const { members, joint } = this.#view;
     return Math.min(votersCount(members), joint === undefined ? Infinity : votersCount(joint));
   }
 
-  /** By which view this server votes; null while it does not know. */
   get voters(): VotersView | null {
     return this.#view;
   }
 
-  /** The servers that vote on any name. */
   get voterServers(): readonly ServerId[] {
     return votersAll(this.#view ?? firstVoters(this.#parts.founders));
   }
 
   /**
-   * Votes by the view from now on, unless by a later one already. It is on disk before: also after a restart, this
-   * server votes by no earlier view.
-   *
-   * @throws what the disk refuses with; then nothing has changed
+   * Votes in `view` from now on, unless in a later one already. The view is on disk first, so that this server votes in
+   * no earlier view after a restart.
+   * @throws the disk's error; then nothing has changed
    */
   adopt(view: VotersView): void {
     const { voters, log } = this.#parts;
@@ -147,22 +140,19 @@ export class NamedLeaseDriver {
     for (const listener of [...this.#listeners]) listener.faulted();
   }
 
-  /** Whether this server takes part in no lease of a name, because of its start or of its clock. */
   get isSilent(): boolean {
     return this.#link.host.clockFault || this.recoveringMs() > 0;
   }
 
-  /** The lease clock, which views of voters carry from one to the next. */
+  /** The lease clock, which each view of voters carries over to the next. */
   clockMs(): number {
     return this.#link.nowMs();
   }
 
-  /** The servers that vote on a name. */
   membersOf(name: string): readonly ServerId[] {
     return this.#places.of(name).voters;
   }
 
-  /** The cell that a name is negotiated in. */
   cellOf(name: string): CellId {
     return this.#places.of(name).cell;
   }
@@ -172,9 +162,7 @@ export class NamedLeaseDriver {
   }
 
   /**
-   * Asks something of a name's cell; this server need not be a member.
-   *
-   * @param timeoutMs how long a majority is sought
+   * Executes `order` in the name's cell; this server need not be a member. It seeks a majority for `timeoutMs`.
    * @throws ServiceError `recovering`, `clock-fault` or `busy`: certainly without effect
    */
   async ask(name: string, order: LeaseOrder, timeoutMs: number): Promise<LeaseOutcome> {
@@ -186,7 +174,7 @@ export class NamedLeaseDriver {
     for (;;) {
       const view = this.#view;
       const outcome = await this.#askOnce(name, order, deadlineMs);
-      // An attempt ends with its view. The same session may ask again, whatever became of it.
+      // A new view ends an attempt. The same session may ask again, whatever the outcome was.
       if (outcome.kind !== 'unknown' || this.#view === view || !this.#takesPart) return outcome;
       if (this.#link.nowMs() >= deadlineMs) return outcome;
     }
@@ -210,7 +198,7 @@ export class NamedLeaseDriver {
     return promise;
   }
 
-  /** What this member believes of a cell, without asking anybody. Null where it knows of no holder. */
+  /** What this member knows of a cell, without asking another; null if it knows no holder. */
   claim(cell: CellId): ClaimedLease | null {
     return this.#link.host.claim(cell, this.#link.nowMs());
   }
@@ -219,7 +207,6 @@ export class NamedLeaseDriver {
     return this.claim(this.cellOf(name));
   }
 
-  /** Claims that this member believes in, in no order. */
   *claims(): Generator<ClaimedLease> {
     for (const cell of this.#claimed) {
       const claim = this.claim(cell);
@@ -227,13 +214,12 @@ export class NamedLeaseDriver {
     }
   }
 
-  /** @returns ends the listening */
   listen(listener: ClaimListener): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** @throws ServiceError `recovering` or `clock-fault` while this server takes part in no lease of a name */
+  /** @throws ServiceError `recovering` or `clock-fault` while this server takes part in no named lease */
   assertUsable(): void {
     const { self } = this.#parts;
     if (this.#link.host.clockFault) {
@@ -275,7 +261,7 @@ export class NamedLeaseDriver {
     return this.#link.marks();
   }
 
-  /** Claims that were heard of and not found to be over yet. */
+  /** Some of them may be over. */
   get claimCount(): number {
     return this.#claimed.size;
   }
@@ -284,7 +270,7 @@ export class NamedLeaseDriver {
     return this.#link.host.cellCount;
   }
 
-  /** A frame of a peer. Malformed ones are logged and dropped, as are those of a peer with other servers. */
+  /** Handles a frame of a peer. Malformed frames, and those of a peer with other servers, are logged and dropped. */
   receive(from: ServerId, payload: Uint8Array): void {
     const { log } = this.#parts;
     if (payload.length < SERVERS_HASH_BYTES) {
@@ -301,15 +287,12 @@ export class NamedLeaseDriver {
     }
   }
 
-  /**
-   * Both go by first views, of different configurations. A peer with a later view, or an earlier one, learns that
-   * elsewhere.
-   */
+  /** True if both use first views, of different configurations. A peer in another view learns that elsewhere. */
   #isOfOtherServers(hash: number): boolean {
     return hash !== LATER_VIEWS_HASH && this.#serversHash !== LATER_VIEWS_HASH;
   }
 
-  /** Whoever waits is told that the outcome is unknown. */
+  /** Pending requests end with an unknown outcome. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -341,7 +324,7 @@ export class NamedLeaseDriver {
       case 'held':
       case 'lost':
       case 'learned':
-        // Of leases that servers hold themselves; no cell of this host is ever opened.
+        // About leases that servers hold; this host opens no cell.
         return;
       default:
         unreachable(action);

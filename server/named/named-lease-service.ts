@@ -23,9 +23,9 @@ import {
 import type { GrantedLease, LeaseKeyValue, LeaseLook } from '../../wire/named-lease-api.ts';
 import type { NamedLeaseDriver } from './named-lease-driver.ts';
 
-/** A majority is sought for this long; whoever asked may ask again. */
+/** How long a majority is sought; the caller may ask again. */
 const ASK_MS_MAX = 5_000;
-/** A lease shorter than this many clock skews is mostly uncertainty. */
+/** A shorter lease, in clock skews, would be mostly uncertainty. */
 const SKEWS_PER_LEASE_MIN = 4;
 
 export interface NamedLeaseServiceParts {
@@ -38,10 +38,7 @@ export interface NamedLeaseServiceParts {
   isConnected(server: ServerId): boolean;
 }
 
-/**
- * What clients can ask about leases under names. Any server answers any of it: it runs the rounds of the protocol
- * with the name's members itself, so that no single server has to be there.
- */
+/** The operations of clients on named leases. Any server serves them: it runs the protocol with the name's members. */
 export class NamedLeaseService {
   readonly #parts: NamedLeaseServiceParts;
 
@@ -49,16 +46,15 @@ export class NamedLeaseService {
     this.#parts = parts;
   }
 
-  /** Shortest and longest lease that can be asked for, in milliseconds. */
+  /** Shortest and longest lease that a client may ask for, in milliseconds. */
   get spanLimits(): { readonly minMs: number; readonly maxMs: number } {
     const { clockSkewMaxMs, leaseMaxMs } = this.#parts;
     return { minMs: SKEWS_PER_LEASE_MIN * clockSkewMaxMs, maxMs: leaseMaxMs };
   }
 
   /**
-   * The same session may ask again: it is granted what it holds.
-   *
-   * @throws ServiceError `lease-taken` with the holder; `unknown` where no majority answered, so that it may have happened
+   * Acquires a lease. The same session may repeat it, and is granted what it holds.
+   * @throws ServiceError `lease-taken` with the holder; `unknown` without a majority: it may have happened
    */
   async acquire(
     name: string,
@@ -78,10 +74,7 @@ export class NamedLeaseService {
   }
 
   /**
-   * Moves the end on, to `ttlMs` from now.
-   *
-   * @param ttlMs null for what was asked when the lease was acquired
-   * @param keys null to leave them as they are
+   * Moves the end to `ttlMs` from now; null: as acquired. `keys`: null leaves them unchanged.
    * @throws ServiceError `lease-lost`; `unknown`
    */
   async refresh(
@@ -98,9 +91,8 @@ export class NamedLeaseService {
   }
 
   /**
-   * Gives the lease back. One that is over already may be given back again.
-   *
-   * @throws ServiceError `lease-lost` where another session holds it; `unknown` where no majority answered
+   * Releases a lease, which may be over already.
+   * @throws ServiceError `lease-lost` if another session holds it; `unknown` without a majority
    */
   async release(name: string, session: number): Promise<void> {
     assertName(name);
@@ -112,21 +104,21 @@ export class NamedLeaseService {
     }
   }
 
-  /** How the lease stands, as a majority has it. @throws ServiceError `no-majority` */
+  /** Returns the lease's state at a majority. @throws ServiceError `no-majority` */
   async look(name: string): Promise<LeaseLook> {
     assertName(name);
     const { lease, askedMs } = await this.#look(name);
     return this.#lookOf(name, lease, 'majority', askedMs);
   }
 
-  /** How this server believes the lease to stand. Null where it is no member of the name. */
+  /** Returns the lease's state at this server; null if it is no member. */
   lookHere(name: string): LeaseLook | null {
     assertName(name);
     const { driver } = this.#parts;
     return driver.isMember(name) ? this.#believedOf(name, driver.claimOf(name)) : null;
   }
 
-  /** What a member believes; null where what it knows of the cell says nothing about this name. Never throws. */
+  /** Null if the cell belongs to another name now. Never throws. */
   believed(name: string): LeaseLook | null {
     const claim = this.#parts.driver.claimOf(name);
     const isOther = claim !== null && claim.remainingMs > 0 && leaseNoteParse(claim.note)?.name !== name;
@@ -145,10 +137,8 @@ export class NamedLeaseService {
   }
 
   /**
-   * Sets or removes one key, which is a refresh as well. Keys of one lease are for its holder to write, one after
-   * the other: of two at the same time one may be lost.
-   *
-   * @param value null to remove the key
+   * Sets a key, or removes it (null), and refreshes the lease. Its holder must write one key after the other: of two
+   * concurrent writes one may be lost.
    */
   async writeKey(name: string, session: number, key: string, value: string | null): Promise<GrantedLease> {
     assertName(name);
@@ -166,7 +156,7 @@ export class NamedLeaseService {
     spanMs: number,
     note: LeaseNote | null,
   ): Promise<GrantedLease> {
-    // The length may be that of the note, which came from other servers.
+    // The length may be that of the note, which other servers have sent.
     this.#assertSpan(spanMs);
     const text = note === null ? null : noteOf(note);
     const { outcome, askedMs } = await this.#ask(name, { kind: 'refresh', session, spanMs, note: text });
@@ -175,7 +165,6 @@ export class NamedLeaseService {
     throw this.#lost(name, outcome.lease, askedMs);
   }
 
-  /** The session's own lease as a majority has it. */
   async #held(name: string, session: number): Promise<{ readonly note: LeaseNote }> {
     const { lease, askedMs } = await this.#look(name);
     if (lease === null || lease.session !== session) throw this.#lost(name, lease, askedMs);
@@ -260,7 +249,7 @@ export class NamedLeaseService {
     );
   }
 
-  /** What is left now of what was left when the question came. */
+  /** Less the time since the request. */
   #leftMs(lease: ClaimedLease, askedMs: number): number {
     return Math.max(0, Math.ceil(lease.remainingMs - (this.#parts.nowMs() - askedMs)));
   }
@@ -292,7 +281,7 @@ function assertKey(key: string): void {
   throw new ServiceError('bad-request', `${JSON.stringify(key)} is no key: a key has ${LEASE_KEY_FORM}`);
 }
 
-/** @throws ServiceError `bad-request` or `too-large` where it is more than a lease can carry */
+/** @throws ServiceError `bad-request` or `too-large` if it is more than a lease can carry */
 function noteOf(note: LeaseNote): string {
   const pairs = Object.entries(note.keys);
   for (const [key, value] of pairs) {
@@ -321,9 +310,8 @@ function noteOf(note: LeaseNote): string {
 }
 
 /**
- * Notes are made by servers, who check them; one that cannot be read is of another release.
- *
- * @throws ServiceError `lease-taken` where the lease is another name's
+ * Servers check the notes that they make: an unreadable one is of another release.
+ * @throws ServiceError `lease-taken` if the lease is another name's
  */
 function noteIn(name: string, lease: ClaimedLease): LeaseNote {
   const note = leaseNoteParse(lease.note);

@@ -14,17 +14,16 @@ import { LeaseWatches, MemberSource } from './lease-watches.ts';
 import { NamedLeaseDriver, type VotersMemory } from './named-lease-driver.ts';
 import { NamedLeaseService } from './named-lease-service.ts';
 
-/** Watchers hear from a server at least this often. */
+/** Longest silence of a server towards a watcher. */
 export const HEARTBEAT_MS = 2_000;
 
-/** `leaseMs`: the longest lease that can be asked for. */
+/** `leaseMs`: the longest lease that a client may ask for. */
 export interface NamedLeasesParts extends LeaseTiming {
   readonly self: ServerId;
-  /** The servers with which the cluster began. */
   readonly founders: readonly ServerId[];
-  /** Where all servers are. Changes in place. */
+  /** Of all servers; changes in place. */
   readonly urls: ReadonlyMap<ServerId, string>;
-  /** All servers but this one. Changes in place. */
+  /** All servers but this one; changes in place. */
   readonly peers: readonly ServerId[];
   readonly voters: VotersMemory;
   readonly operationTimeoutMs: number;
@@ -35,14 +34,13 @@ export interface NamedLeasesParts extends LeaseTiming {
   readonly former?: FormerTiming;
   readonly clockMemory?: ClockMemory;
   drawIncarnation(): Incarnation;
-  /** Asks `server` for an answer that is read while it comes. */
   stream(server: ServerId, path: string, signal: AbortSignal): Promise<StreamedAnswer>;
   transport(): Transport;
   isConnected(server: ServerId): boolean;
   fatal(error: unknown): void;
 }
 
-/** Everything about leases under names in one server, put together. */
+/** Assembles a server's parts for named leases. */
 export class NamedLeases {
   readonly driver: NamedLeaseDriver;
   readonly service: NamedLeaseService;
@@ -53,7 +51,7 @@ export class NamedLeases {
 
   constructor(parts: NamedLeasesParts) {
     const { self, world, log, leaseMs, clockSkewMaxMs, transport, isConnected } = parts;
-    // Spans only: the clock of leases is the driver's own.
+    // For durations only: the driver has its own lease clock.
     const nowMs = () => world.nowMs();
     const driver = new NamedLeaseDriver(parts);
     const service = new NamedLeaseService({

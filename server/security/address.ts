@@ -1,8 +1,8 @@
-/** Leading groups of an IPv6 address that name a network: one customer, one machine or one attacker has all of its addresses. */
+/** Groups of the /64 prefix of an IPv6 address: one customer, or one attacker, has all addresses of a /64. */
 const NETWORK_GROUPS = 4;
 const GROUPS = 8;
 
-/** @returns that by which limits count an address: an IPv4 address itself, of an IPv6 address its /64 network */
+/** Returns the key by which limits count an address: an IPv4 address itself, the /64 prefix of an IPv6 address. */
 export function addressKey(address: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined) return mapped;

@@ -5,12 +5,12 @@ import { commandRole, describeCommand } from './catalog-rules.ts';
 import { certifiedBy } from './certified.ts';
 import { principalName } from './principal.ts';
 
-/** Every act that changes the cluster, and every one that was refused to somebody, leaves a line: who, what, and how it ended. */
+/** Logs every change of the cluster by an administrator, and every request refused with 401 or 403. */
 export function installAudit(app: FastifyInstance, world: World): void {
   app.addHook('onResponse', async (request, reply) => {
     const isRefusal = reply.statusCode === 401 || reply.statusCode === 403;
     if (!isRefusal && !isAdministrative(request)) return;
-    // The server to whom it was said has said it already.
+    // The server that forwarded the request has logged it.
     if (request.principal?.kind === 'server' && request.headers[HEADER_FORWARDED] !== undefined) return;
     const [path] = request.originalUrl.split('?');
     request.log.info(

@@ -18,14 +18,14 @@ import type { VolumeScope } from './volume-scope.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who asks; null before that is known, and where it does not matter. */
+    /** Null before authentication, and on routes with role `open`. */
     principal: Principal | null;
   }
 }
 
 export interface AuthorizationParts {
   readonly world: World;
-  /** Null where nobody is asked who he is. */
+  /** Null if the server has no tokens: it authenticates no client then. */
   readonly tokens: TokenBook | null;
   readonly capabilities: Capabilities;
   readonly scope: VolumeScope;
@@ -33,9 +33,8 @@ export interface AuthorizationParts {
   readonly connections: Connections;
 }
 
-/** Routes whose URL ends in a volume and a path: the part before. */
 const PATH_ROUTES: Readonly<Record<string, string>> = { '/v1/files': '/v1/files/', '/v1/info': '/v1/info/' };
-/** Parameters of such a URL that name another path. */
+/** Query parameters of such a URL that name another path. */
 const TARGETS = ['move-to', 'copy-to'] as const;
 const VOLUME_ROUTES = ['/v1/uploads/:volume', '/v1/trash/:volume', '/v1/snapshots/:volume'];
 const COMMANDS = '/v1/catalog/commands';
@@ -44,7 +43,7 @@ const SETTLE = '/v1/data/settle';
 const BIRTHS = '/v1/births';
 const COPY = '/v1/data/:file/copy';
 const CAPABILITIES = '/v1/catalog/capabilities';
-/** Nothing in them belongs to a volume, and clients of every volume need them. */
+/** Routes about no volume, which clients of every volume need. */
 const ROUTES_OF_ALL: ReadonlySet<string> = new Set([
   '/v1/local',
   '/v1/status',
@@ -58,9 +57,8 @@ const ROUTES_OF_ALL: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The one place where it is decided who may do what. A route says which role it takes; what it is about, its URL or its
- * body says; whether its contents may be touched, a capability. What is not foreseen here is refused to everybody who
- * was let in for some volumes only.
+ * Installs all authorization of the HTTP server. The route defines the role, URL or body name volumes and inodes, and a
+ * capability gives access to a file's contents. Any other route is refused if the grant names volumes.
  */
 export function installAuthorization(app: FastifyInstance, parts: AuthorizationParts): void {
   const { world, tokens, limits, connections } = parts;
@@ -70,7 +68,7 @@ export function installAuthorization(app: FastifyInstance, parts: AuthorizationP
     request.principal = principal;
     if (principal !== null) connections.prove(request.raw.socket);
     const role = request.routeOptions.config.role ?? 'read';
-    // Probes come without a name, and whoever they do not answer counts as dead.
+    // Probes have no credentials, and the orchestrator restarts a server that does not answer them.
     if (role === 'open') return;
     limits.take(principal, request.raw.socket.remoteAddress ?? '');
     if (isTrusted(principal)) return;
@@ -78,7 +76,7 @@ export function installAuthorization(app: FastifyInstance, parts: AuthorizationP
     checkRole(principal.grant, role);
     await checkUrl(request, principal.grant, role === 'read' ? 'read' : 'write', parts);
   });
-  // Where nobody is asked, everybody may do everything.
+  // Without tokens every client may do everything.
   if (tokens === null) return;
   endRefusedRequests(app, tokens);
   app.addHook('preHandler', async (request) => {
@@ -93,7 +91,6 @@ export function installAuthorization(app: FastifyInstance, parts: AuthorizationP
   );
 }
 
-/** How a client shows who it is, where it did not. */
 export function demandToken(reply: FastifyReply): void {
   reply.header('www-authenticate', 'Bearer realm="leasehold"');
 }
@@ -125,7 +122,7 @@ async function checkUrl(
   const prefix = PATH_ROUTES[route];
   if (prefix !== undefined) {
     if (grant.volumes === null) return;
-    // What does not read as a path here must not read as one anywhere behind.
+    // A URL that is no path here must not be parsed as one by a later handler.
     if (!request.originalUrl.startsWith(prefix)) return scope.check(grant, { volumes: [], inodes: [] });
     for (const volume of volumesNamed(request.originalUrl, prefix)) scope.checkVolume(grant, volume);
     return;
@@ -143,7 +140,6 @@ async function checkUrl(
   if (!isCheckedLater && !ROUTES_OF_ALL.has(route)) await scope.check(grant, { volumes: [], inodes: [] });
 }
 
-/** @returns the volumes of the path in a URL, and of the one that it is to be copied or moved to */
 function volumesNamed(url: string, prefix: string): string[] {
   const path = parseFilePath(url, prefix);
   const targets = TARGETS.flatMap((name) => {
@@ -177,7 +173,8 @@ async function checkBody(request: FastifyRequest, grant: Grant, parts: Authoriza
     }
     case BIRTHS: {
       if (grant.volumes === null) return;
-      // A file that has its name is in the volume of its own directory, whatever directory the request names.
+      // An existing file is checked by its own inode too: its volume may differ from that of the directory in the
+      // request.
       const inodes = birthsOf(body).births.flatMap(({ parent, inode, isNamed }) =>
         isNamed === true ? [parent, inode] : [parent],
       );
@@ -185,14 +182,13 @@ async function checkBody(request: FastifyRequest, grant: Grant, parts: Authoriza
       return;
     }
     case COPY: {
-      // What makes no sense, the handler refuses.
       const from = parseJsonObject(Buffer.isBuffer(body) ? body.toString() : '')?.from;
       checkCapability(parts.capabilities, request, grant, Number(from), 'read');
     }
   }
 }
 
-/** @throws ServiceError `forbidden` unless one of the capabilities that came with the request is good for it */
+/** @throws ServiceError `forbidden` unless a capability of the request covers the file */
 function checkCapability(
   capabilities: Capabilities,
   request: FastifyRequest,
@@ -219,7 +215,7 @@ function checkCapability(
   );
 }
 
-/** What of an answer of the catalog its receiver may see, with a capability for the file that it is about. */
+/** Removes from the catalog's answer what the grant does not cover, and adds a capability for the file it describes. */
 function ownPart(
   request: FastifyRequest,
   payload: unknown,
@@ -244,7 +240,6 @@ function ownPart(
   return withCapability(payload, grant, capabilities);
 }
 
-/** @returns the answer, with a capability where it is about a file */
 function withCapability<Answer extends object>(
   answer: Answer,
   grant: Grant,
@@ -253,12 +248,11 @@ function withCapability<Answer extends object>(
   const { attributes } = answer as { readonly attributes?: unknown };
   const { inode, volume, kind } = (attributes ?? {}) as Readonly<Record<string, unknown>>;
   if (kind !== 'file' || typeof inode !== 'number' || typeof volume !== 'string') return answer;
-  // Answers may be shared with others who ask the same: they are not changed in place.
+  // Requests for the same thing may share an answer: it is not changed in place.
   const capability = capabilities.issue({ file: inode, volume, mode: modeOf(grant), to: grant.name });
   return { ...answer, attributes: { ...(attributes as object), capability } };
 }
 
-/** @returns for what a grant can have capabilities */
 export function modeOf({ role }: Grant): 'read' | 'write' {
   return roleIncludes(role, 'write') ? 'write' : 'read';
 }

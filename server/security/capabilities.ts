@@ -2,38 +2,32 @@ import { createHmac, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { LruMap } from '../../base/bounded-map.ts';
 import { parseJsonObject } from '../../wire/json.ts';
 
-/** What a capability lets do with the contents of one file. All of it is under the signature. */
+/** Access to the contents of one file. The signature covers every field. */
 export interface Capability {
   readonly file: number;
   readonly volume: string;
   readonly mode: 'read' | 'write';
-  /** Name of the grant to whose holder it was given: nobody else can use it. */
+  /** Name of the grant that may use it. */
   readonly to: string;
   /** Wall clock, in milliseconds since 1970. */
   readonly untilMs: number;
 }
 
-/** Clients ask again when half of it is over. */
+/** Validity. Clients renew after half of it. */
 export const CAPABILITY_MS = 600_000;
-/** Capabilities whose signature was found to be right lately: a signature costs some microseconds, each request. */
+/** Capabilities whose signature is cached as valid; checking one costs microseconds per request. */
 const VERIFIED_MAX = 20_000;
 const SIGNATURE_BYTES = 32;
 const TEXT_CHARS_MAX = 1_024;
 
-/**
- * Signs and checks capabilities. The catalog says in which volume a file is; a capability carries that to whichever
- * server a client then asks for contents, so that none has to ask the catalog.
- */
+/** Signs and verifies capabilities. Each carries the file's volume, so that no server has to ask the catalog. */
 export class Capabilities {
   readonly #keys: () => readonly KeyObject[];
   readonly #nowMs: () => number;
   readonly #verified = new LruMap<string, Capability>(VERIFIED_MAX);
   #keysOfVerified: readonly KeyObject[] = [];
 
-  /**
-   * @param keys the first signs, all are believed; another list where they have changed
-   * @param nowMs wall clock, in milliseconds
-   */
+  /** @param keys the first signs, all verify; another array once they change */
   constructor(keys: () => readonly KeyObject[], nowMs: () => number) {
     this.#keys = keys;
     this.#nowMs = nowMs;
@@ -48,7 +42,7 @@ export class Capabilities {
     return `${payload}.${signatureOf(key, payload).toString('base64url')}`;
   }
 
-  /** @returns what `text` allows now; null where it is forged, malformed or has ended */
+  /** Returns the capability; null if it is forged, malformed or expired. */
   verify(text: string): Capability | null {
     const keys = this.#keys();
     if (keys !== this.#keysOfVerified) {
@@ -69,7 +63,7 @@ function examine(text: string, keys: readonly KeyObject[]): Capability | null {
   const signature = Buffer.from(signed, 'base64url');
   if (more !== undefined || signature.length !== SIGNATURE_BYTES) return null;
   if (!keys.some((key) => timingSafeEqual(signatureOf(key, payload), signature))) return null;
-  // Signed by one of us, so it is what one of us wrote; of another release, perhaps.
+  // A server of this cluster signed it, perhaps one of another release.
   const fields = parseJsonObject(`{"fields":${Buffer.from(payload, 'base64url').toString()}}`)?.fields;
   if (!Array.isArray(fields) || fields.length !== 5) return null;
   const [file, volume, mode, to, untilMs] = fields as readonly unknown[];

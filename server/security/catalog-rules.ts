@@ -2,7 +2,7 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Role } from '../../wire/access.ts';
 import type { Command, Query } from '../../wire/catalog-api.ts';
 
-/** Who may give a command: whoever has the role, or only servers among themselves. A new command needs a line here. */
+/** The role that may give each command; `server`: only servers. A new command needs a line here. */
 const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   'volume-create': 'admin',
   'volume-set': 'admin',
@@ -29,7 +29,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   link: 'write',
   'set-attributes': 'write',
   'set-flags': 'write',
-  // Reading makes access times later, and this does no more.
+  // It only moves access times forward, which reading does too.
   'note-accesses': 'read',
   'open-for-write': 'server',
   settle: 'server',
@@ -52,7 +52,7 @@ const COMMANDS: Readonly<Record<Command['kind'], Role | 'server'>> = {
   sweep: 'server',
 };
 
-/** Whether a query is about one volume, about all together, or about what everybody has to know. */
+/** Whether a query is about one volume, about the whole cluster, or open to every client. */
 const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'everybody'>> = {
   resolve: 'volume',
   lookup: 'volume',
@@ -66,13 +66,13 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'everybody'
   reservations: 'cluster',
   sweeps: 'cluster',
   volume: 'volume',
-  // Answered with those that whoever asks may see.
+  // The answer is reduced to the volumes of the grant.
   volumes: 'everybody',
   outcome: 'cluster',
   'missing-commands': 'cluster',
   existing: 'cluster',
   paths: 'cluster',
-  // Without it a client would not find the servers.
+  // A client finds the servers by it.
   servers: 'everybody',
   voters: 'cluster',
   'files-on': 'cluster',
@@ -82,31 +82,28 @@ const QUERIES: Readonly<Record<Query['kind'], 'volume' | 'cluster' | 'everybody'
   trash: 'volume',
 };
 
-/** What a command or a query touches. */
 export interface Reach {
   readonly volumes: readonly string[];
-  /** Inodes, of which the catalog knows in which volume they are. */
+  /** The catalog knows their volumes. */
   readonly inodes: readonly number[];
 }
 
-/** @returns who may give the command in the body of a request; null where there is none, which its handler says better */
+/** Returns who may give the command in a body; null for an invalid one, which its handler refuses. */
 export function commandRole(body: unknown): Role | 'server' | null {
   const kind = kindIn(body, 'command');
   return kind !== null && Object.hasOwn(COMMANDS, kind) ? COMMANDS[kind as Command['kind']] : null;
 }
 
-/** @returns kind and names of the command in the body of a request, for the log */
 export function describeCommand(body: unknown): Readonly<Record<string, unknown>> {
   const { kind, id, volume, name, inode, url, state, replicas, dead } = objectIn(body, 'command') ?? {};
   return { command: kind, id, volume, name, inode, url, state, replicas, dead };
 }
 
-/** @returns what the command in the body of a request touches */
 export function commandReach(body: unknown): Reach {
   return reachOf(objectIn(body, 'command') ?? {});
 }
 
-/** @returns what the query in the body of a request touches; null where everybody may ask it */
+/** Returns what the query in a body touches; null if every client may ask it. */
 export function queryReach(body: unknown): Reach | null {
   const kind = kindIn(body, 'query');
   const rule = kind !== null && Object.hasOwn(QUERIES, kind) ? QUERIES[kind as Query['kind']] : 'cluster';
@@ -123,7 +120,7 @@ function reachOf(request: Readonly<Record<string, unknown>>): Reach {
     volumes.push(name);
   for (const one of [request, place, from, to]) {
     const { volume, inode, parent } = (one ?? {}) as Readonly<Record<string, unknown>>;
-    // A snapshot is of its volume: `volume@snapshot`.
+    // `volume@snapshot` belongs to its volume.
     if (typeof volume === 'string') volumes.push(volume.replace(/@.*$/s, ''));
     if (typeof inode === 'number') inodes.push(inode);
     if (typeof parent === 'number') inodes.push(parent);
@@ -132,7 +129,7 @@ function reachOf(request: Readonly<Record<string, unknown>>): Reach {
   return { volumes, inodes };
 }
 
-/** @returns the directories of names, each once: what has a name is in the volume of its directory */
+/** Returns the directories of directory entries, each once; a file is in the volume of its directory. */
 function parentsOf(files: unknown): ReadonlySet<number> {
   const places = Array.isArray(files) ? (files as unknown[]) : [];
   const parents = places.map((place) => (place as { readonly parent?: unknown } | null)?.parent);

@@ -5,26 +5,22 @@ import type { ServerId } from '../../base/ids.ts';
 import { type CertifiedIdentity, identityOfUris, urisOfNames } from '../../wire/access.ts';
 import { serialText } from '../../wire/tokens.ts';
 
-/** Who is at the other end of a connection, and until when its certificate says so (wall clock, in milliseconds). */
+/** Identity that a certificate proves, and its end (wall clock, in milliseconds). */
 export interface Certified {
   readonly identity: CertifiedIdentity;
   readonly untilMs: number;
-  /** By which it is revoked. */
   readonly serial: string;
 }
 
-/** A connection keeps its certificate, and each request on it asks. */
+/** Cached per connection, because every request asks. */
 const known = new WeakMap<Socket, Certified | null>();
 
-/** @returns for whom a certificate was made; null where it names nobody of a cluster */
+/** Returns for whom a certificate was issued; null if it names no member of a cluster. */
 export function identityOf(certificate: X509Certificate): CertifiedIdentity | null {
   return identityOfUris(urisOfNames(certificate.subjectAltName ?? ''));
 }
 
-/**
- * @param wallMs by which certificates have ended
- * @returns who the other end has proved to be by a certificate of the cluster's authority; null where it has shown none
- */
+/** Returns the identity that the peer's certificate proves; null without one that is valid at `wallMs`. */
 export function certifiedBy(socket: Socket, wallMs: number): Certified | null {
   let certified = known.get(socket);
   if (certified === undefined) {
@@ -34,7 +30,7 @@ export function certifiedBy(socket: Socket, wallMs: number): Certified | null {
   return certified !== null && certified.untilMs > wallMs ? certified : null;
 }
 
-/** @returns the server that the other end has proved to be; null where it is none */
+/** Returns the server whose certificate the peer has shown; null if it is no server. */
 export function serverBehind(socket: Socket, wallMs: number): ServerId | null {
   const identity = certifiedBy(socket, wallMs)?.identity;
   return identity?.kind === 'server' ? identity.id : null;

@@ -6,13 +6,13 @@ import type { Labels } from '../metrics.ts';
 import { addressKey } from './address.ts';
 import { serverBehind } from './certified.ts';
 
-/** Connections of one address beyond its bound that are refused in words, in parts of the bound: words take a handshake. */
+/** Up to this multiple of its bound, an address is refused with an HTTP answer, which costs a handshake. */
 const HARD = 2;
-/** Part of an address's bound that its unproven connections may take. */
+/** Share of an address's bound for its unproven connections. */
 const UNPROVEN_OF_ADDRESS = 1 / 2;
-/** Part of all connections that unproven ones may take. */
+/** Share of all connections for unproven ones. */
 const UNPROVEN_OF_ALL = 1 / 2;
-/** Part of all connections from which on an unproven one ends for each new one, so that the system refuses none. */
+/** Share of all connections above which every new one ends an unproven one, so that the system refuses none. */
 const NEARLY_ALL = 15 / 16;
 
 export interface ConnectionBounds {
@@ -20,27 +20,25 @@ export interface ConnectionBounds {
   readonly all: number;
 }
 
-/** Bounds that a connection can meet. */
 const REASONS = ['address', 'address-unproven', 'unproven', 'all'] as const;
 type Reason = (typeof REASONS)[number];
 
 interface Entry {
   readonly socket: Socket;
   readonly counts: { all: number; unproven: number };
-  /** It came when its address had as many connections as it may have. */
   readonly isSurplus: boolean;
   isProven: boolean;
 }
 
 /**
- * Counts connections, by the address that they come from and by whether their client has proved who it is: with a
- * certificate, with a token, or by any request where the server demands neither. Clients without proof cannot take the
- * place of those with it: there is a bound for them per address, and one for all of them, beyond which the oldest ends.
+ * Counts connections by address, and by whether their client proved its identity: by certificate, by token, or by any
+ * request if the server demands neither. Unproven clients cannot displace proven ones: they have a bound per address,
+ * and one in total, above which the oldest of them ends.
  */
 export class Connections {
   readonly bounds: ConnectionBounds;
   readonly #counts = new Map<string, Entry['counts']>();
-  /** By the address and port of the other end: TLS has another socket than the one that was accepted. Oldest first. */
+  /** By address and port of the peer, because TLS has another socket than the accepted one. Oldest first. */
   readonly #entries = new Map<string, Entry>();
   readonly #unproven = new Set<Entry>();
   readonly #refused = new Map<Reason, number>(REASONS.map((reason) => [reason, 0]));
@@ -54,12 +52,11 @@ export class Connections {
     server.on('drop', () => this.#countRefusal('all'));
   }
 
-  /** Whether `socket` came when its address had as many connections as it may have. */
   isSurplus(socket: Socket): boolean {
     return this.#entries.get(endOf(socket))?.isSurplus === true;
   }
 
-  /** The client of this connection has proved who it is. */
+  /** Marks the connection as that of a client that has proved its identity. */
   prove(socket: Socket): void {
     const entry = this.#entries.get(endOf(socket));
     if (entry === undefined || entry.isProven) return;
@@ -76,12 +73,11 @@ export class Connections {
     return this.#unproven.size;
   }
 
-  /** Connections that were refused or ended since the start, by the bound that they met. */
   refused(): [Labels, number][] {
     return [...this.#refused].map(([because, count]) => [{ because }, count]);
   }
 
-  /** Those of them that were refused or ended because all clients together have too many. */
+  /** Those refused or ended because all clients together have too many. */
   get crowdedOut(): number {
     return (this.#refused.get('unproven') ?? 0) + (this.#refused.get('all') ?? 0);
   }
@@ -116,7 +112,7 @@ export class Connections {
     this.#makeRoom();
   }
 
-  /** Ends the oldest unproven connection where there are too many of them, or nearly as many connections as there may be. */
+  /** Ends the oldest unproven connection if there are too many, or nearly as many connections as allowed. */
   #makeRoom(): void {
     const { all } = this.bounds;
     const proven = this.#entries.size - this.#unproven.size;
@@ -141,7 +137,7 @@ function endOf({ remoteAddress, remotePort }: Socket): string {
   return `${remoteAddress}|${remotePort}`;
 }
 
-/** Refuses requests of clients whose address has too many connections. Other servers may have as many as they need. */
+/** Refuses requests of clients whose address has too many connections. Other servers have no bound. */
 export function refuseSurplus(app: FastifyInstance, connections: Connections, world: World): void {
   app.addHook('onRequest', async ({ raw }, reply) => {
     if (!connections.isSurplus(raw.socket) || serverBehind(raw.socket, world.wallMs()) !== null) return;

@@ -8,19 +8,15 @@ import type { Connections } from './connections.ts';
 import { TLS_VERSION_MIN } from './peer-tls.ts';
 import type { TlsMaterial, TlsTexts } from './tls-material.ts';
 
-/** How much of a server those who connect to it may take before anybody knows what they want. */
 export interface ListenerLimits {
-  /** Of a head: room for a path of many names, each percent-encoded. */
+  /** Bytes of a request's head: enough for a path of many percent-encoded names. */
   readonly headerBytes: number;
-  /** From the first byte of a head to its end. */
+  /** From its first byte to its last. */
   readonly headersMs: number;
   readonly handshakeMs: number;
-  /** Longer than clients and peers keep an idle connection, so that it is them who close it. */
+  /** Longer than clients and peers keep an idle connection, so that they close it first. */
   readonly keepAliveMs: number;
-  /**
-   * A connection on which neither side has moved a byte for so long is ended: a client that does not read its answer must
-   * not keep it in memory. Longer than any request waits without a word.
-   */
+  /** Without a byte either way. Longer than any request waits; a client that does not read its answer costs memory. */
   readonly silentMs: number;
   /** Each costs a descriptor and some ten KiB; a mount has up to 128. */
   readonly connections: number;
@@ -35,12 +31,11 @@ export const LISTENER_LIMITS: ListenerLimits = {
   connections: 8_192,
 };
 
-/** How often limits of time are looked at, in parts of the shortest. */
+/** Checks of time limits within the shortest of them. */
 const CHECKS = 4;
 
 /**
- * What accepts connections: plain, or with TLS where there is a certificate. A client need not show a certificate,
- * since it may have a token; one that shows a certificate which is not good is not let in, whatever else it has.
+ * Creates the HTTP server. With TLS a client needs no certificate, as it may have a token; an invalid one is refused.
  */
 export function createListener(
   handler: RequestListener,
@@ -53,7 +48,7 @@ export function createListener(
     maxHeaderSize: limits.headerBytes,
     headersTimeout: limits.headersMs,
     connectionsCheckingInterval: limits.headersMs / CHECKS,
-    // An upload takes as long as it takes; a client that stops sending is noticed by the upload itself.
+    // An upload may take any time; the upload itself notices a client that stops sending.
     requestTimeout: 0,
     keepAliveTimeout: limits.keepAliveMs,
   };
@@ -78,7 +73,7 @@ function secureServer(
   const context = (texts: TlsTexts) => ({
     ...texts,
     minVersion: TLS_VERSION_MIN,
-    // A resumed session would not be asked for its certificate again, which may have ended meanwhile.
+    // A resumed session would not send its certificate again, which may have ended since.
     secureOptions: constants.SSL_OP_NO_TICKET,
   });
   const server = createTlsServer(
@@ -90,7 +85,7 @@ function secureServer(
     },
     handler,
   );
-  // Nothing can be written before the handshake is done: without an end by force its socket would wait for that for ever.
+  // Before the handshake is done nothing can be written: a graceful end would wait forever.
   server.prependListener('tlsClientError', (_error, socket) => socket.destroy());
   server.on('secureConnection', (socket) => {
     const certificate = socket.getPeerX509Certificate();

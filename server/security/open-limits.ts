@@ -4,23 +4,18 @@ import { addressKey } from './address.ts';
 import { principalName } from './principal.ts';
 import { hasBody } from './slow-bodies.ts';
 
-/** Streams of which a server has a fixed number: one client may have half of them. By route. */
+/** Routes of long-lived answers, with the number that one client may have: half of what a server has. */
 const STREAMS: ReadonlyMap<string, number> = new Map([
   ['/v1/events', 32],
   ['/v1/leases/:name/watch', 500],
   ['/v1/files', 500],
 ]);
 
-/** Bodies of contents that come at a time from all clients, of which each takes memory or a slot. */
+/** Uploads and writes at a time from all clients; each takes memory or a slot. */
 const UPLOADS_MAX = 64;
 const WRITES_MAX = 128;
 
-/**
- * Bounds what each client has under way at a time: requests that wait, streams that somebody watches, contents that are sent. So one that
- * asks and never takes an answer leaves room for others.
- *
- * @param countMax of one token or certificate
- */
+/** Bounds the open requests of one token or certificate, and its streams by route; one more fails with `busy`. */
 export function limitOpenRequests(app: FastifyInstance, countMax: number): void {
   const open = new Map<string, number>();
   app.addHook('onRequest', async (request, reply) => {
@@ -36,7 +31,6 @@ export function limitOpenRequests(app: FastifyInstance, countMax: number): void 
   });
 }
 
-/** @throws ServiceError `busy` where there are `countMax` under `key` */
 function take(
   open: Map<string, number>,
   key: string,
@@ -54,15 +48,12 @@ function take(
   });
 }
 
-/** The route of files is that of contents, but for a watch. */
+/** `/v1/files` is a stream only as a watch. */
 function isStream(route: string, { originalUrl }: FastifyRequest): boolean {
   return route !== '/v1/files' || /[?&]watch\b/.test(originalUrl);
 }
 
-/**
- * A client, by its token or its address, sends as many bodies of contents at a time as it leaves free for others: so slow
- * ones of some clients never take all of the slots.
- */
+/** A client, by token or address, may send at most as many bodies of contents at once as there are free slots. */
 export function shareUploads(app: FastifyInstance): void {
   const uploads = { max: UPLOADS_MAX, all: 0, byClient: new Map<string, number>() };
   const writes = { max: WRITES_MAX, all: 0, byClient: new Map<string, number>() };

@@ -2,10 +2,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { principalOf } from './principal.ts';
 import type { TokenBook } from './token-book.ts';
 
-/**
- * Ends what goes on for somebody who may not any more: an answer can be a stream that lasts for days, and was allowed when it
- * began. Whoever is let in again begins anew.
- */
+/** Ends open requests whose client has lost its rights: an answer can be a stream that lasts for days. */
 export function endRefusedRequests(app: FastifyInstance, tokens: TokenBook): void {
   const open = new Set<FastifyRequest>();
   app.addHook('onRequest', async (request, reply) => {

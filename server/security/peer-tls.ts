@@ -8,13 +8,12 @@ import type { TlsMaterial, TlsTexts } from './tls-material.ts';
 
 export const TLS_VERSION_MIN: SecureVersion = 'TLSv1.3';
 
-/** What a connection to another server is made with. */
 export interface DialOptions extends TlsTexts {
   readonly minVersion: SecureVersion;
   readonly checkServerIdentity: (host: string, certificate: PeerCertificate) => Error | undefined;
 }
 
-/** How servers speak with each other in secret, and how each knows that it is the other. */
+/** TLS between servers, with proof of the identity of both. */
 export class PeerTls {
   readonly #material: TlsMaterial;
 
@@ -22,10 +21,7 @@ export class PeerTls {
     this.#material = material;
   }
 
-  /**
-   * For a connection to `server`. Its certificate has to name that server: its address says little, since the others
-   * may reach it behind a forwarder, and whoever holds the address of a server is not the server yet.
-   */
+  /** The certificate must name `server`: the address proves nothing, it may be that of a forwarder. */
   dialOptions(server: ServerId): DialOptions {
     return this.#options((_host, certificate) => {
       const identity = identityOf(new X509Certificate(certificate.raw));
@@ -35,12 +31,11 @@ export class PeerTls {
     });
   }
 
-  /** For requests to `server`. Each connection takes the certificate that this server has then. */
   connectorTo(server: ServerId, timeoutMs: number): Connector {
     return this.#connector(() => this.dialOptions(server), timeoutMs);
   }
 
-  /** For a server of which only an address is known: its certificate has to have that among its names. */
+  /** For a server of which only the address is known: its certificate must contain the address. */
   connectorByHost(timeoutMs: number): Connector {
     return this.#connector(
       () =>
@@ -61,7 +56,6 @@ export class PeerTls {
       });
   }
 
-  /** A connection that this server has made: it ends when the certificate of the other side is revoked. */
   attend(socket: Socket): void {
     if (socket instanceof TLSSocket) this.#material.revocations.attend(socket);
   }

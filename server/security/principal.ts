@@ -4,21 +4,16 @@ import type { Grant } from '../../wire/access.ts';
 import { certifiedBy } from './certified.ts';
 import type { TokenBook } from './token-book.ts';
 
-/** Who a request comes from. */
 export type Principal =
-  /** Another server, which has asked its own client who he is. */
+  /** Another server, which has authenticated its client. */
   | { readonly kind: 'server'; readonly id: ServerId }
   | { readonly kind: 'client'; readonly grant: Grant }
-  /** Nobody is asked here. */
+  /** The server authenticates no client. */
   | { readonly kind: 'anyone' };
 
 const BEARER = /^Bearer +([^\s]+) *$/i;
 
-/**
- * @param tokens null where nobody is asked
- * @param nowMs since the epoch, by which certificates and tokens have ended
- * @returns null for one who is asked, and does not say who he is, or says it wrongly
- */
+/** @returns null without valid credentials. `tokens` is null if the server authenticates no client */
 export function principalOf(
   request: FastifyRequest,
   tokens: TokenBook | null,
@@ -28,7 +23,7 @@ export function principalOf(
   if (identity?.kind === 'server') return { kind: 'server', id: identity.id };
   if (tokens === null) return { kind: 'anyone' };
   const { authorization } = request.headers;
-  // Whoever shows a token means it, also where he has a certificate.
+  // A token has precedence over a certificate.
   if (authorization !== undefined) {
     const token = BEARER.exec(authorization)?.[1];
     const grant = token === undefined ? null : tokens.grantOf(token, nowMs);
@@ -36,11 +31,10 @@ export function principalOf(
   }
   if (identity?.kind !== 'client') return null;
   const { name, role, volumes } = identity;
-  // Set apart from a token of the same name, for capabilities and for the log.
+  // Distinct from a token of the same name, in capabilities and logs.
   return { kind: 'client', grant: { name: `certificate:${name}`, role, volumes } };
 }
 
-/** @returns how logs call it */
 export function principalName(principal: Principal | null): string {
   if (principal === null) return 'nobody known';
   switch (principal.kind) {

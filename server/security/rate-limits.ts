@@ -3,11 +3,10 @@ import { ServiceError } from '../../base/errors.ts';
 import { addressKey } from './address.ts';
 import { type Principal, principalName } from './principal.ts';
 
-/** Clients of which it is remembered how much they have asked lately. */
 const CLIENTS_MAX = 10_000;
-/** Requests of one address that do not say, or say wrongly, who asks. */
+/** Requests of one address without valid credentials. */
 const STRANGER_REQUESTS_PER_S = 50;
-/** Whoever was quiet may ask for so long at once. */
+/** An idle client may send the requests of this many seconds at once. */
 const BURST_S = 2;
 
 interface Bucket {
@@ -15,30 +14,22 @@ interface Bucket {
   filledMs: number;
 }
 
-/** How much one client may ask in a second: so that one that runs wild, or guesses, leaves room for the others. */
+/** Bounds the requests per second of each client, so that a runaway or guessing one leaves capacity for others. */
 export class RateLimits {
   readonly #clientPerS: number;
   readonly #nowMs: () => number;
   readonly #clients = new LruMap<string, Bucket>(CLIENTS_MAX);
   readonly #strangers = new LruMap<string, Bucket>(CLIENTS_MAX);
 
-  /**
-   * @param clientPerS `Infinity` for no bound
-   * @param nowMs monotonic, in milliseconds
-   */
+  /** @param clientPerS `Infinity` for no bound; `nowMs` is monotonic */
   constructor(clientPerS: number, nowMs: () => number) {
     this.#clientPerS = clientPerS;
     this.#nowMs = nowMs;
   }
 
-  /**
-   * Counts a request.
-   *
-   * @param principal null for one who has not said who he is
-   * @throws ServiceError `busy` where there were too many
-   */
+  /** @throws ServiceError `busy` above the rate; `principal` is null without valid credentials */
   take(principal: Principal | null, address: string): void {
-    // Servers ask for clients that were counted where they asked.
+    // The server that forwarded the request has counted its client.
     if (principal?.kind === 'server') return;
     if (principal === null) this.#takeFrom(this.#strangers, addressKey(address), STRANGER_REQUESTS_PER_S);
     else if (this.#clientPerS !== Number.POSITIVE_INFINITY) {

@@ -4,10 +4,10 @@ import type { World } from '../../base/world.ts';
 import { serialText } from '../../wire/tokens.ts';
 import { identityOf } from './certified.ts';
 
-/** A timer waits no longer. */
+/** Longest delay of a timer. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
-/** Certificates that are not believed any more before they end, and the connections of those who showed one. */
+/** Revoked certificates, and the open connections by certificate. */
 export class Revocations {
   readonly #world: World;
   #serials: ReadonlySet<string> = new Set();
@@ -21,11 +21,7 @@ export class Revocations {
     return this.#serials.has(serialText(certificate.serialNumber));
   }
 
-  /**
-   * From now on this is what is revoked: connections of whoever has shown such a certificate end.
-   *
-   * @returns how many connections ended
-   */
+  /** Replaces the revoked serial numbers; ends and counts the connections that used them. */
   become(serials: readonly string[]): number {
     this.#serials = new Set(serials);
     const ended = [...this.#sockets].filter(([, certificate]) => this.isRevoked(certificate));
@@ -34,8 +30,8 @@ export class Revocations {
   }
 
   /**
-   * The connection ends when the certificate of its other side is revoked, and a client's when its certificate ends. Servers keep theirs: no
-   * lease is to end because a certificate was not renewed in time.
+   * Ends the connection at revocation, and a client's when its certificate ends. A server's connection outlives its
+   * certificate: a late renewal must not end leases.
    */
   attend(socket: TLSSocket): void {
     const certificate = socket.getPeerX509Certificate();

@@ -5,7 +5,7 @@ import type { TlsMaterial } from './tls-material.ts';
 
 const MS_PER_S = 1000;
 
-/** Registers when what this server shows to others ends: what an alert goes by. */
+/** Registers the ends of certificates, for alerts. */
 export function registerSecurityMetrics(metrics: MetricsRegistry, tls: TlsMaterial): void {
   metrics.observe(
     'gauge',
@@ -16,7 +16,6 @@ export function registerSecurityMetrics(metrics: MetricsRegistry, tls: TlsMateri
   );
 }
 
-/** Registers how many connections there are, and which were refused. */
 export function registerConnectionMetrics(metrics: MetricsRegistry, connections: Connections): void {
   metrics.observe(
     'gauge',

@@ -9,18 +9,18 @@ import { PeerTls } from './peer-tls.ts';
 import { TlsMaterial } from './tls-material.ts';
 import { TokenBook } from './token-book.ts';
 
-/** What guards a server: read from files when it starts, and again when it is told to. */
+/** Certificates and tokens of a server, read at start and again at `reload`. */
 export class Security {
   readonly tls: TlsMaterial | null;
-  /** Null where servers speak in the clear. */
+  /** Null if servers connect without TLS. */
   readonly peers: PeerTls | null;
-  /** Null where nobody is asked who he is. */
+  /** Null if the server authenticates no client. */
   readonly tokens: TokenBook | null;
   readonly #world: World;
   readonly #log: Logger;
   #watch: CertificateWatch | null = null;
 
-  /** @throws ConfigurationError where a file is no good */
+  /** @throws ConfigurationError if a file is invalid */
   constructor(world: World, self: ServerId, guards: NetworkGuards, log: Logger) {
     this.#world = world;
     this.#log = log;
@@ -33,10 +33,8 @@ export class Security {
   }
 
   /**
-   * Reads the files again. Connections that are there stay as they are, but those of certificates and tokens that are revoked end. What is
-   * no good is logged, and what was in force stays in force.
-   *
-   * @returns whether all was good
+   * Reads the files again. Only connections of revoked certificates and tokens end.
+   * @returns false if a file is invalid: it is logged, and the previous one stays in force
    */
   reload(): boolean {
     const isCertificateGood = this.#reloadCertificate();
@@ -91,7 +89,6 @@ export class Security {
     }
   }
 
-  /** @param told called every day for each certificate that ends soon, besides the line in the log */
   watchEnds(told: (certificate: OwnCertificate, leftMs: number) => void): void {
     if (this.tls === null || this.#watch !== null) return;
     this.#watch = new CertificateWatch(this.#world, this.tls, (certificate, leftMs) => {

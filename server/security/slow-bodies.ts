@@ -2,24 +2,23 @@ import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { Timer, World } from '../../base/world.ts';
 
-/** What is read as a whole before it is looked at, a few MiB at the most, is there within this time or not at all. */
+/** A body that is read as a whole, a few MiB at most, must arrive within this time. */
 const BODY_MS_MAX = 60_000;
-/** Bodies of any length: they have a lowest rate instead. */
+/** Bodies of any length have a minimum rate instead. */
 const STREAMS = /^\/v1\/(?:files|uploads)\b/;
 
-/** Looks at a body in one window. */
+/** Checks per window. */
 const STEPS = 6;
 
 export interface Pace {
-  /** Over which the rate is measured. */
   readonly windowMs: number;
   readonly bytesPerS: number;
 }
 
-/** Slower than any line; a client that stops for less than a window is not cut off. */
+/** Slower than any usable line. A client that pauses for less than a window continues. */
 const PACE: Pace = { windowMs: 30_000, bytesPerS: 1_024 };
 
-/** Ends requests whose body drips in: each holds a connection, and memory or one of few slots. */
+/** Ends requests whose body arrives too slowly: each holds a connection, and memory or one of few slots. */
 export function limitSlowBodies(
   app: FastifyInstance,
   world: World,
@@ -30,7 +29,7 @@ export function limitSlowBodies(
     if (!hasBody(headers)) return;
     const isStream = STREAMS.test(routeOptions.url ?? '');
     const timer = isStream ? watchPace(world, raw, pace) : world.after(bodyMsMax, () => raw.destroy());
-    // A client that was answered before its body was read is held to the limits of the connection.
+    // After the answer, the limits of the connection apply to an unread body.
     const clear = (): void => timer.cancel();
     raw.once('end', clear).once('close', clear);
     reply.raw.once('close', clear).once('finish', clear);
@@ -41,7 +40,7 @@ export function hasBody(headers: IncomingHttpHeaders): boolean {
   return Number(headers['content-length'] ?? 0) > 0 || headers['transfer-encoding'] !== undefined;
 }
 
-/** Ends a request that brings fewer bytes in a window than its pace demands, while this server waits for them all that time. */
+/** Ends a request that sends too few bytes in a window in which this server waited for it all the time. */
 function watchPace(world: World, raw: IncomingMessage, { windowMs, bytesPerS }: Pace): Timer {
   const { socket } = raw;
   const stepMs = windowMs / STEPS;
@@ -50,7 +49,7 @@ function watchPace(world: World, raw: IncomingMessage, { windowMs, bytesPerS }: 
   return world.every(stepMs, () => {
     const { bytesRead } = socket;
     begun.steps++;
-    // What has come and is not read yet waits for this server, not for the client.
+    // Bytes that have arrived and are unread wait for this server, not for the client.
     if (raw.readableLength > 0 || bytesRead - begun.bytes >= bytesMin) begun = { steps: 0, bytes: bytesRead };
     if (begun.steps >= STEPS) raw.destroy();
   });

@@ -6,33 +6,26 @@ import { ConfigurationError } from '../configuration-error.ts';
 import { identityOf } from './certified.ts';
 import { Revocations } from './revocations.ts';
 
-/** Where the three files of a server's TLS are, as they were given. */
 export interface TlsFiles {
-  /** Certificate of this server, perhaps with those between it and the authority. */
+  /** Certificate of this server, optionally with intermediate ones. */
   readonly cert: string;
   readonly key: string;
-  /** The authorities whose certificates are believed: one, or two while they change. */
+  /** Trusted authorities: one, or two while they change. */
   readonly ca: string;
 }
 
-/** What a TLS context is made of, as PEM. */
 export interface TlsTexts {
   readonly cert: string;
   readonly key: string;
   readonly ca: string[];
 }
 
-/** Permission bits by which others than the owner could read a key. */
 const GROUP_READS = 0o040;
 const OTHERS_READ = 0o004;
 
-/**
- * Certificate, key and authorities of a server. Read again by `reload`; whoever makes a connection takes what is
- * `current` then, so that no connection that is there is touched.
- */
+/** Certificate, key and authorities. `reload` replaces `current`, which new connections use; others are unaffected. */
 export class TlsMaterial {
   readonly files: TlsFiles;
-  /** Who is not believed although an authority has signed for him. */
   readonly revocations: Revocations;
   readonly #world: World;
   readonly #self: ServerId;
@@ -40,7 +33,6 @@ export class TlsMaterial {
   #texts: TlsTexts;
   #expiresAtMs: number;
 
-  /** @throws ConfigurationError that names the file and says what is wrong with it */
   constructor(world: World, files: TlsFiles, self: ServerId) {
     this.#world = world;
     this.revocations = new Revocations(world);
@@ -55,12 +47,12 @@ export class TlsMaterial {
     return this.#texts;
   }
 
-  /** When this server's certificate ends (wall clock, in milliseconds since 1970). */
+  /** Wall clock, in milliseconds since 1970. */
   get expiresAtMs(): number {
     return this.#expiresAtMs;
   }
 
-  /** Whether others than this server may read the key. Root's may be given to a server by its group, as Kubernetes does. */
+  /** Whether other users can read the key. Kubernetes gives root's key to a server by its group, which is accepted. */
   get isKeyExposed(): boolean {
     const { mode, uid, gid } = statSync(this.files.key);
     const isGiven = uid === 0 && gid !== 0 && process.getgroups?.().includes(gid) === true;
@@ -71,7 +63,7 @@ export class TlsMaterial {
     this.#listeners.add(listener);
   }
 
-  /** @throws ConfigurationError and keeps what it has, where the files are no good */
+  /** @throws ConfigurationError if a file is invalid; the previous files stay in use */
   reload(): void {
     const { texts, expiresAtMs } = readMaterial(this.#world, this.files, this.#self);
     this.#texts = texts;
@@ -134,7 +126,7 @@ function privateKey(text: string, file: string) {
   try {
     return createPrivateKey(text);
   } catch {
-    // Without the cause: nothing that is in the file may come into a log.
+    // Without the cause: no part of the file may reach a log.
     throw new ConfigurationError(
       `Cannot use --tls-key "${file}": there is no key in it, as PEM without a password`,
     );

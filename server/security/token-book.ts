@@ -5,9 +5,9 @@ import type { Grant } from '../../wire/access.ts';
 import { type KnownToken, parseTokenFile, type RevokedCertificate, tokenParts } from '../../wire/tokens.ts';
 import { ConfigurationError } from '../configuration-error.ts';
 
-/** Compared with where no token has the id, so that the answer takes as long. */
+/** Compared for an unknown id, so that the answer takes the same time. */
 const NOBODY = Buffer.alloc(32);
-/** A timer waits no longer. */
+/** Longest delay of a timer. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 interface Entry {
@@ -16,7 +16,7 @@ interface Entry {
   readonly expiresAtMs: number;
 }
 
-/** The tokens that this server knows, as they stand in its file, and the keys by which capabilities are signed. */
+/** The tokens of this server's token file, and the keys that sign capabilities. */
 export class TokenBook {
   readonly #world: World;
   readonly #file: string;
@@ -26,19 +26,18 @@ export class TokenBook {
   readonly #listeners = new Set<(nowMs: number) => void>();
   #nextEnd: Timer | null = null;
 
-  /** @throws ConfigurationError where the file is no good */
+  /** @throws ConfigurationError if the file is invalid */
   constructor(world: World, file: string) {
     this.#world = world;
     this.#file = file;
     this.reload();
   }
 
-  /** The first signs, all are believed. */
+  /** The first signs, all verify. */
   get keys(): readonly KeyObject[] {
     return this.#keys;
   }
 
-  /** Serial numbers of certificates that are not believed any more. */
   get revoked(): readonly string[] {
     return this.#revoked.map(({ serial }) => serial);
   }
@@ -51,7 +50,7 @@ export class TokenBook {
     return this.#entries.size;
   }
 
-  /** @throws ConfigurationError and keeps what it has, where the file is no good */
+  /** @throws ConfigurationError if the file is invalid; the previous tokens stay in use */
   reload(): void {
     const { keys, tokens, revoked } = readBook(this.#file);
     this.#revoked = revoked;
@@ -61,17 +60,15 @@ export class TokenBook {
   }
 
   /**
-   * Calls back when a token may have become worthless: the file was read again, or one has ended.
-   *
-   * @param listener is given the time by which to judge: whoever read the clock himself would take what ends meanwhile for over before
-   *   anybody was told of it, or not at all
+   * Calls `listener` when a token may have become invalid: the file was read again, or a token ended. The listener
+   * judges by the time it gets: with a clock of its own it could count a token as ended too early, and miss the call.
    */
   onChange(listener: (nowMs: number) => void): void {
     this.#listeners.add(listener);
   }
 
   #changed(): void {
-    // What ends while listeners are told has not ended for them: that is still to be told.
+    // A token that ends while listeners run is still valid at `nowMs`: the next timer covers it.
     const nowMs = this.#world.wallMs();
     for (const listener of this.#listeners) listener(nowMs);
     this.#nextEnd?.cancel();
@@ -81,7 +78,7 @@ export class TokenBook {
     this.#nextEnd = this.#world.after(Math.min(nextMs, TIMER_MS_MAX), () => this.#changed()).unref();
   }
 
-  /** @returns what the token lets do; null where it is unknown, revoked or has ended */
+  /** Returns what the token allows; null if it is unknown, revoked or expired. */
   grantOf(token: string, nowMs: number): Grant | null {
     const parts = tokenParts(token);
     if (parts === null) return null;

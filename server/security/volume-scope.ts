@@ -3,15 +3,15 @@ import { ServiceError } from '../../base/errors.ts';
 import type { Grant } from '../../wire/access.ts';
 import type { Reach } from './catalog-rules.ts';
 
-/** Inodes of which the volume is remembered: an inode never leaves its volume. */
+/** Inodes whose volume is cached; an inode never changes its volume. */
 const KNOWN_MAX = 50_000;
 
-/** Holds what somebody asks for against the volumes for which he was let in. */
+/** Checks requests against the volumes of a grant. */
 export class VolumeScope {
   readonly #ask: (inode: number) => Promise<string>;
   readonly #known = new LruMap<number, string>(KNOWN_MAX);
 
-  /** @param ask asks the catalog for the volume of an inode. It throws `not-found` where there is no such inode */
+  /** @param ask asks the catalog for the volume of an inode; throws `not-found` if the inode does not exist */
   constructor(ask: (inode: number) => Promise<string>) {
     this.#ask = ask;
   }
@@ -24,7 +24,6 @@ export class VolumeScope {
     for (const inode of inodes) this.checkVolume(grant, await this.volumeOf(inode));
   }
 
-  /** @throws ServiceError `forbidden` */
   checkVolume(grant: Grant, volume: string): void {
     if (grant.volumes !== null && !grant.volumes.includes(volume)) {
       throw outOfScope(grant, 'this is about another');
@@ -40,7 +39,7 @@ export class VolumeScope {
   }
 }
 
-/** Does not say which volumes there are besides. */
+/** Does not reveal other volumes. */
 function outOfScope({ name, volumes }: Grant, why: string): ServiceError {
   return new ServiceError(
     'forbidden',

@@ -20,16 +20,13 @@ interface PendingCall {
 }
 
 export interface CallLimits {
-  /** Calls to one peer that wait for an answer. */
   readonly callsMax: number;
-  /** Calls of one peer that are being answered here. */
   readonly servingMax: number;
 }
 
 /**
- * Questions and answers over messages that may get lost. Whatever happens to the connection, every
- * call ends: with the answer, with the error of the other side, or with one that says whether the
- * question can have had an effect (`no-majority`, `busy`, `too-large`: certainly not; `unknown`: perhaps).
+ * Calls over a transport that may lose messages. Every call ends: with the answer, with the peer's error, or with an
+ * error that says whether the call can have had an effect (`Transport.call`).
  */
 export class CallTable {
   readonly #world: World;
@@ -53,7 +50,6 @@ export class CallTable {
     return this.#pending.size;
   }
 
-  /** @param push queues the question, or says that the peer is away */
   call(
     to: ServerId,
     method: string,
@@ -94,10 +90,7 @@ export class CallTable {
     });
   }
 
-  /**
-   * A peer asks. The answer goes through `push`, which belongs to the connection to the very process
-   * that asked: a number given by one life of a peer means another call, or none, in its next life.
-   */
+  /** Serves a call. `push` answers the calling process only: after a restart of the peer the id means another call. */
   receiveCall(
     from: ServerId,
     id: number,
@@ -127,7 +120,7 @@ export class CallTable {
       .finally(() => this.#countDown(this.#servingFor, from));
   }
 
-  /** An answer came. One that nobody waits for any more is nothing unusual: its call timed out. */
+  /** Ends the call that the reply is for. A reply without a pending call is normal: the call timed out. */
   receiveReply(from: ServerId, id: number, failed: boolean, payload: Uint8Array): void {
     const pending = this.#pending.get(id);
     if (pending === undefined || pending.to !== from) return;
@@ -136,7 +129,7 @@ export class CallTable {
     else pending.resolve(payload);
   }
 
-  /** No answer can come any more from this peer to what was asked so far. */
+  /** Fails all pending calls to `peer`: their answers can no longer arrive. */
   peerLost(peer: ServerId): void {
     for (const [id, pending] of [...this.#pending]) {
       if (pending.to !== peer) continue;
@@ -175,8 +168,7 @@ export class CallTable {
       this.#log.warn({ peer: from, method, reason: error.message }, 'call refused: it is malformed');
       return new ServiceError('bad-request', `Cannot answer "${method}": ${error.message}`);
     }
-    // Our own invariant is broken. Nothing here may swallow that: the process ends through its
-    // handler of uncaught exceptions, as if the assertion had failed outside of a promise.
+    // A broken invariant must end the process: throw outside of the promise, to the handler of uncaught exceptions.
     if (error instanceof AssertionFailure) {
       this.#world.soon(() => {
         throw error;
@@ -190,7 +182,7 @@ export class CallTable {
   }
 
   #drawId(): number {
-    // Numbers wrap around at 2^32; those of calls that still wait are passed over.
+    // Ids wrap around at 2^32; ids of pending calls are skipped.
     do {
       this.#nextId = (this.#nextId + 1) >>> 0;
     } while (this.#pending.has(this.#nextId));
@@ -224,7 +216,6 @@ function unknown(peer: ServerId, method: string, why: string): ServiceError {
   return new ServiceError('unknown', `Asked ${peer} for "${method}": ${why}`, { unreachable: [peer] });
 }
 
-/** Code, message and details of an error as bytes. */
 function encodeFailure(error: ServiceError): Uint8Array {
   const { unreachable = [], primary = '', retryAfterMs } = error.details;
   const listed = unreachable.slice(0, UNREACHABLE_MAX);
@@ -237,7 +228,7 @@ function encodeFailure(error: ServiceError): Uint8Array {
     .finish();
 }
 
-/** @returns the error of the other side, or `unknown` where its bytes make none */
+/** Returns the peer's error, or `unknown` if its code is not one of ours or its bytes are malformed. */
 function decodeFailure(bytes: Uint8Array, from: ServerId): ServiceError {
   try {
     const reader = new ByteReader(bytes);

@@ -12,12 +12,11 @@ import {
   type TransportStats,
 } from './transport.ts';
 
-/** The way to a peer, as far as there is one. */
 export interface Route {
   push(record: FrameRecord, deferrable: boolean): Pushed | 'away';
 }
 
-/** What all forms of the transport do alike: hand records in and out, and count them. */
+/** Sends and receives records for every implementation of the transport, and counts them. */
 export class Exchange {
   readonly traffic = {
     messagesSent: 0,
@@ -44,7 +43,6 @@ export class Exchange {
     );
   }
 
-  /** @param route undefined where the peer is not known or gone */
   push(
     to: ServerId,
     record: FrameRecord,
@@ -81,10 +79,8 @@ export class Exchange {
   }
 
   /**
-   * Takes a frame.
-   *
-   * @param answerRoute the way to the process that sent this frame, undefined once there is another
-   * @throws MalformedError where the frame, or a message for its handler, makes no sense
+   * Handles a frame. `answerRoute` leads to the process that sent it, and is undefined once a newer one replaced it.
+   * @throws MalformedError for a malformed frame or message
    */
   receive(from: ServerId, fragments: readonly Uint8Array[], answerRoute: () => Route | undefined): void {
     this.traffic.framesReceived += 1;

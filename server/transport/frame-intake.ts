@@ -12,9 +12,9 @@ const HEAD_END = Buffer.from('\r\n\r\n');
 const SWITCHING = 'HTTP/1.1 101 ';
 const NOTHING = Buffer.alloc(0);
 
-/** The first frame of a large message has its head in it, and is no larger than this. */
+/** Largest first frame of a large message that is taken: it carries the record's header. */
 const HELD_BYTES_MAX = 4 * 1024;
-/** Messages as large as this are read into memory of whole pages, which is that of the largest ones. */
+/** Payloads of at least this size are read into page-aligned memory, as large as the largest of them needs. */
 const PAGES_BYTES_MIN = 2 * 1024 * 1024;
 
 /** [RFC 6455] 5.2 */
@@ -26,10 +26,9 @@ const BINARY = 0x2;
 const CONTROL = 0x8;
 const MASKED = 0x80;
 
-/** What the WebSocket library would connect with. */
+/** Options with which the WebSocket library would connect. */
 type DialedOptions = TcpNetConnectOpts & ConnectionOptions & { readonly host: string };
 
-/** Memory that is being filled with the payload of one frame. */
 interface Gathering {
   readonly target: Buffer;
   filled: number;
@@ -37,27 +36,27 @@ interface Gathering {
 }
 
 /**
- * Stands between a dialed connection and its WebSocket, and takes large messages out of the stream: the system reads
- * them into the memory in which they stay. The WebSocket library would take them in pieces of 64 KiB, and copy each.
+ * Takes large messages out of the byte stream between a dialed connection and its WebSocket: the system reads them
+ * directly into their final memory. The WebSocket library would read pieces of 64 KiB and copy each.
  *
- * A large message is two frames (`encodeLarge`): a small one that begins it, and one that is all the rest. Whatever is not exactly that goes
- * on to the WebSocket, byte by byte as it came, which also judges whether it is right.
+ * A large message is exactly two frames (`encodeLarge`): a small first one, and one with all of the rest. All other
+ * bytes go to the WebSocket unchanged, which also validates them.
  */
 export class FrameIntake {
-  /** Told of each large message, in the order of the others. Until it is set, all go to the WebSocket. */
+  /** Called with each large message, in order with the others; while it is null, all go to the WebSocket. */
   deliver: ((fragments: readonly Uint8Array[]) => void) | null = null;
   readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
   #socket: Socket | null = null;
   #stage: 'handshake' | 'frames' | 'elsewhere' = 'handshake';
-  /** A head that is not whole yet: of the handshake, or of a frame. */
+  /** An incomplete head, of the handshake or of a frame. */
   #begun: Buffer = NOTHING;
   #gathering: Gathering | null = null;
-  /** Payload of the present frame that still goes to the WebSocket. */
+  /** Bytes of the current frame that still go to the WebSocket. */
   #passingBytes = 0;
-  /** The frame that may begin a large message, and where its payload is. */
+  /** The first frame of what may become a large message, and where its payload begins. */
   #held: { readonly bytes: Buffer; readonly payloadAt: number } | null = null;
 
-  /** @returns what the WebSocket library is to connect with, as it does by itself */
+  /** Returns the `createConnection` for the WebSocket library; it connects as the library would. */
   connector(isSecure: boolean): (options: ClientRequestArgs) => Socket {
     return (options) => this.#connect(options as DialedOptions, isSecure);
   }
@@ -121,7 +120,10 @@ export class FrameIntake {
     return all.subarray(headBytes);
   }
 
-  /** Takes whole frames for the WebSocket at once, up to the first that is not for it. @returns what comes behind */
+  /**
+   * Passes whole frames to the WebSocket at once, up to the first frame of a large message. @returns the bytes after
+   * that
+   */
   #takeFrames(bytes: Buffer): Buffer {
     const gathering = this.#gathering;
     if (gathering !== null) {
@@ -150,7 +152,7 @@ export class FrameIntake {
         return all.subarray(at + head.headBytes);
       }
       if (this.#held !== null && head.opcode < CONTROL) {
-        // It does not go on as a large message does: the frame that was held back goes first.
+        // The message does not continue as a large one does: the held frame goes to the WebSocket first.
         this.#pass(all.subarray(0, at));
         this.#pass(this.#held.bytes);
         this.#held = null;
@@ -200,13 +202,15 @@ export class FrameIntake {
     gathering.over();
   }
 
-  /** The WebSocket, or the handshake before it, keeps what it is given. */
+  /** Copies, because the WebSocket and the handshake keep the bytes, and the scratch buffer is reused. */
   #pass(bytes: Buffer): void {
     if (bytes.length > 0) this.#socket?.emit('data', Buffer.from(bytes));
   }
 }
 
-/** What is as large mostly is a write, and goes to the disk past the page cache: a page begins where its bytes do (decision 0061). */
+/**
+ * A payload this large is usually a write that bypasses the page cache: its contents begin at a page (decision 0061).
+ */
 function memoryOfLarge(length: number): Buffer<ArrayBuffer> {
   const isPages =
     length >= PAGES_BYTES_MIN && length <= PAGE_MEMORY_BYTES_MAX - PAGE_BYTES + WRITE_HEAD_BYTES;
@@ -216,14 +220,12 @@ function memoryOfLarge(length: number): Buffer<ArrayBuffer> {
 interface FrameHead {
   readonly opcode: number;
   readonly isFinal: boolean;
-  /** Nothing about it is special: it is not masked, and has no extension. */
+  /** Neither masked nor with an extension. */
   readonly isPlain: boolean;
   readonly headBytes: number;
-  /** Of the payload. */
   readonly length: number;
 }
 
-/** @returns null where the head is not whole yet */
 function frameHead(bytes: Buffer, at: number): FrameHead | null {
   if (bytes.length < at + 2) return null;
   const first = bytes.readUInt8(at);

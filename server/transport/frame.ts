@@ -11,34 +11,32 @@ import {
 } from './transport.ts';
 
 /**
- * Versions of everything that servers say to each other: the newest that this release speaks, and the oldest. Two servers meet where the
- * ranges of both have a version in common, and speak the newest of those.
+ * Newest and oldest version of the protocol between servers that this release speaks. Two servers use the newest
+ * version that both speak; without a common version they refuse each other.
  */
 export const WIRE_VERSION = 2;
 export const WIRE_OLDEST = 2;
 
-/** The most that one record carries. */
+/** Largest payload of one record, in bytes. */
 export const PAYLOAD_BYTES_MAX = 8 * 2 ** 20;
 
-/** From here on a payload travels in a frame of its own, and is copied on neither side. */
+/** A payload of at least this size travels in a frame of its own and is copied on neither side. */
 export const PAYLOAD_LARGE_BYTES = 32 * 2 ** 10;
 
-/** Small records are collected into one frame up to this size. */
 export const FRAME_BATCH_BYTES = 64 * 2 ** 10;
 
-/** What a receiver lets in; a frame that claims more ends its connection before any of it is kept. */
+/** Largest frame that a receiver accepts; a frame that claims more ends its connection before any of it is stored. */
 export const FRAME_BYTES_MAX = PAYLOAD_BYTES_MAX + 2 ** 10;
 
 const METHOD = /^[a-z][a-z0-9-]{0,63}$/;
 
 /**
- * One record of a frame, little-endian: `channel u8 | payload length u32`, then by channel
- * nothing (lease, replica), `id u32 | method length u8 | method` (call) or `id u32 | failed u8`
- * (reply), then the payload. A frame is a sequence of records. It has no header of its own: magic
- * and version belong to the handshake of the connection.
+ * One record of a frame, little-endian: `channel u8 | payload length u32`, then by channel nothing (lease, replica),
+ * `id u32 | method length u8 | method` (call) or `id u32 | failed u8` (reply), then the payload. A frame is a sequence
+ * of records without a header: the handshake of the connection has agreed on the version.
  */
 export type FrameRecord =
-  /** `tail`, at least `PAYLOAD_LARGE_BYTES`, is the end of the payload, where the two are not in one place. */
+  /** `tail`, at least `PAYLOAD_LARGE_BYTES`, is the end of a payload that lies in two places. */
   | { readonly channel: MessageChannel; readonly payload: Uint8Array; readonly tail?: Uint8Array }
   | {
       readonly channel: typeof CHANNEL_CALL;
@@ -55,7 +53,6 @@ export type FrameRecord =
 
 const HEADER_BYTES = 5;
 
-/** @returns bytes of a record before its payload */
 function recordHeaderSize(record: FrameRecord): number {
   switch (record.channel) {
     case CHANNEL_CALL:
@@ -67,7 +64,7 @@ function recordHeaderSize(record: FrameRecord): number {
   }
 }
 
-/** @returns bytes of a record's payload, its tail included */
+/** Returns the bytes of a record's payload, with its tail. */
 export function payloadBytes(record: FrameRecord): number {
   return record.payload.length + (tailOf(record)?.length ?? 0);
 }
@@ -76,12 +73,11 @@ function tailOf(record: FrameRecord): Uint8Array | undefined {
   return 'tail' in record ? record.tail : undefined;
 }
 
-/** @returns bytes of a record on the wire */
 export function recordSize(record: FrameRecord): number {
   return recordHeaderSize(record) + payloadBytes(record);
 }
 
-/** Is this the name of a method? Names are ASCII, so that their length is their size. */
+/** Method names are ASCII, so that their length is their size. */
 export function isMethod(text: string): boolean {
   return METHOD.test(text);
 }
@@ -105,7 +101,6 @@ function writeHeader(target: Buffer, offset: number, record: FrameRecord): numbe
   }
 }
 
-/** @returns one frame with small records, copied into it */
 export function encodeBatch(records: readonly FrameRecord[], sizeBytes: number): Buffer {
   const frame = Buffer.allocUnsafe(sizeBytes);
   let at = 0;
@@ -118,10 +113,7 @@ export function encodeBatch(records: readonly FrameRecord[], sizeBytes: number):
   return frame;
 }
 
-/**
- * A large record travels as two fragments of one frame, of which the second is copied nowhere: its payload or, where that
- * has a tail, the tail.
- */
+/** Encodes a large record as two fragments of one frame. The second, payload or tail, is not copied. */
 export function encodeLarge(record: FrameRecord): readonly [Buffer, Uint8Array] {
   const tail = tailOf(record);
   const headerBytes = recordHeaderSize(record);
@@ -167,17 +159,14 @@ function readHeader(reader: ByteReader): { header: Header; length: number } {
   }
 }
 
-/** A plain view and not a `Buffer`, whose `slice` does not copy as the one of `Uint8Array` does. */
+/** `Buffer.slice` does not copy as `Uint8Array.slice` does: payloads are plain arrays. */
 function plain(bytes: Uint8Array): Uint8Array {
   return new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.length);
 }
 
 /**
- * Reads a frame as it came, in fragments. All of it or nothing: a frame with one bad record has
- * no good ones.
- *
- * @returns records whose payloads are views of the fragments
- * @throws MalformedError
+ * Decodes a frame into records whose payloads are views of the fragments.
+ * @throws MalformedError for the whole frame if one record is malformed
  */
 export function decodeFrame(fragments: readonly Uint8Array[]): FrameRecord[] {
   const [first, second] = fragments;
@@ -185,7 +174,7 @@ export function decodeFrame(fragments: readonly Uint8Array[]): FrameRecord[] {
   if (second !== undefined && fragments.length === 2) {
     const reader = new ByteReader(plain(first));
     const { header, length } = readHeader(reader);
-    // A large record came in the pieces in which it was sent: nothing is to be copied.
+    // A large record came in the two pieces in which it was sent: neither is copied.
     if (reader.remaining + second.length === length) {
       if (reader.remaining === 0) return [{ ...header, payload: plain(second) }];
       if (header.channel !== CHANNEL_CALL && header.channel !== CHANNEL_REPLY) {

@@ -4,16 +4,14 @@ import { COMMANDS_VERSION } from '../../catalog/versions.ts';
 import { WIRE_OLDEST, WIRE_VERSION } from './frame.ts';
 import type { PeerHello } from './transport.ts';
 
-/** Where servers meet, on the port that HTTP has too. */
+/** Path at which servers connect to each other, on the HTTP port. */
 export const PEER_PATH = '/v1/peer';
 
-/** What a server tells about itself in both directions of the handshake. */
 export interface Introduction extends Omit<PeerHello, 'commands'> {
   /** Hash of the parameters that all servers of a cluster must share. */
   readonly paramsHash: string;
 }
 
-/** Why a connection is refused: status and sentence of the HTTP answer. */
 export interface Refusal {
   readonly status: 400 | 403 | 404 | 409 | 421 | 426 | 503;
   readonly reason: string;
@@ -23,12 +21,11 @@ export type Greeting =
   | {
       readonly kind: 'welcome';
       readonly hello: PeerHello;
-      /** The version that both speak from here on. */
       readonly wire: number;
     }
   | { readonly kind: 'refused'; readonly refusal: Refusal };
 
-/** @returns the headers with which `own` introduces itself; a request also says whom it expects to find */
+/** Returns the headers of an introduction; `expected` is the server that a request wants to reach. */
 export function helloHeaders(own: Introduction, expected: ServerId | null): Record<string, string> {
   return {
     'leasehold-wire': String(WIRE_VERSION),
@@ -42,12 +39,7 @@ export function helloHeaders(own: Introduction, expected: ServerId | null): Reco
   };
 }
 
-/**
- * Judges how a peer introduced itself, in a request or in the answer to one. The version comes first:
- * what other headers mean is known only within it.
- *
- * @param isPeer tells whether the configuration names this server
- */
+/** Checks the introduction of a peer. The version comes first: it defines what the other headers mean. */
 export function greet(
   headers: IncomingHttpHeaders,
   own: Introduction,
@@ -58,7 +50,7 @@ export function greet(
   const server = header(headers, 'leasehold-server');
   const incarnation = Number(header(headers, 'leasehold-incarnation'));
   const params = header(headers, 'leasehold-params');
-  // A peer of before there were versions of commands has the first.
+  // A release that does not send this header has version 1.
   const commands = Number(header(headers, 'leasehold-commands') || '1');
   const expected = header(headers, 'leasehold-peer');
 
@@ -110,11 +102,7 @@ export function greet(
   return { kind: 'welcome', hello: { server, incarnation, cluster, commands }, wire: common };
 }
 
-/**
- * @param newest that the peer speaks
- * @param oldest empty from a peer of before there were ranges: it speaks one version
- * @returns the newest version that both speak; null for none
- */
+/** Returns the newest version that both sides speak. `oldest` is empty from a release that speaks only `newest`. */
 export function wireInCommon(newest: string, oldest: string): number | null {
   const [high, low] = [Number(newest), Number(oldest === '' ? newest : oldest)];
   if (!Number.isSafeInteger(high) || !Number.isSafeInteger(low) || low < 1 || low > high) return null;
@@ -126,7 +114,7 @@ function refused(status: Refusal['status'], reason: string): Greeting {
   return { kind: 'refused', refusal: { status, reason } };
 }
 
-/** @returns the one value of a header, short enough to be printed in a log; empty where there is none */
+/** Returns a header's single value, cut to a length that is safe to log; empty if it is missing. */
 function header(headers: IncomingHttpHeaders, name: string): string {
   const value = headers[name];
   return typeof value === 'string' ? value.slice(0, 128) : '';

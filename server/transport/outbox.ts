@@ -10,28 +10,24 @@ import {
   recordSize,
 } from './frame.ts';
 
-/** Where an outbox puts its frames: one connection to one peer. */
 export interface FrameSink {
-  /** Bytes handed over that have not left the process yet. */
   queuedBytes(): number;
-  /** Takes one frame in one or two fragments. They are not copied; nobody changes them afterwards. */
+  /** Takes one frame of one or two fragments. They are not copied: the caller must not change them. */
   sendFrame(fragments: readonly Uint8Array[]): void;
 }
 
 /**
- * What nobody waits for leaves no later than this, in milliseconds: long enough for what a busy server sends meanwhile,
- * and short beside what any rule of time here counts in.
+ * Longest delay of a deferrable record, in milliseconds: long enough to share a frame on a busy server, and short
+ * compared with every timeout of the protocols.
  */
 export const DEFERRED_MS_MAX = 10;
 
-/** What became of a record that was to be sent. */
 export type Pushed = 'queued' | 'full' | 'too-large';
 
 /**
- * What waits to be sent on one connection. Small records of one turn of the event loop leave in one
- * frame; a large one leaves at once in its own, behind the small ones that were queued before it. What can be deferred
- * waits for company, because each frame wakes a process; it keeps its place in the order.
- * Ends with its connection, and what waits in it is lost then.
+ * The send queue of one connection; queued records are lost with it. Small records of one tick of the event loop leave
+ * in one frame, a large one at once in its own, in order. A deferrable record waits for others, because each frame
+ * wakes a process.
  */
 export class Outbox {
   readonly #world: World;
@@ -49,7 +45,6 @@ export class Outbox {
     this.#queueBytesMax = queueBytesMax;
   }
 
-  /** @param deferrable nobody waits for it */
   push(record: FrameRecord, deferrable: boolean = false): Pushed {
     const bytes = payloadBytes(record);
     if (bytes > PAYLOAD_BYTES_MAX) return 'too-large';
@@ -74,15 +69,14 @@ export class Outbox {
   }
 
   #flushSoon(): void {
-    // Immediates run when all sockets that were ready in this turn have been read: what their
-    // messages caused shares one frame, and a lone message leaves without a timer's delay.
+    // `soon` runs after all sockets that are ready were read: the replies to them share a frame, without a timer's
+    // delay.
     this.#immediate ??= this.#world.soon(() => {
       this.#immediate = null;
       this.flush();
     });
   }
 
-  /** Sends what is collected now. */
   flush(): void {
     this.#deferred?.cancel();
     this.#deferred = null;
@@ -93,7 +87,6 @@ export class Outbox {
     this.#sink.sendFrame([frame]);
   }
 
-  /** The connection is gone. */
   close(): void {
     this.#closed = true;
     this.#immediate?.cancel();

@@ -3,29 +3,28 @@ import type { WebSocket } from 'ws';
 import type { Timer, World } from '../../base/world.ts';
 import type { FrameSink } from './outbox.ts';
 
-/** Why a connection ended; `malformed` where the other side sent bytes that make no sense. */
 export interface ConnectionEnd {
   readonly reason: string;
   readonly malformed: boolean;
 }
 
 export interface ConnectionHandlers {
-  /** The other side has answered since the handshake, so it was alive after it. Called once. */
+  /** Called once, when the peer has answered after the handshake. */
   proven(): void;
   frame(fragments: readonly Uint8Array[]): void;
-  /** Called once, whatever the cause; nothing is called after it. */
+  /** Called once, as the last one. */
   ended(end: ConnectionEnd): void;
 }
 
 /**
- * One WebSocket to a peer after its handshake, either dialed or accepted. Frames flow one way only,
- * from the side that accepted to the side that dialed: a WebSocket client has to mask each byte it
- * sends, which costs a pass over all data, and a server does not. The other way go pings alone.
+ * One WebSocket to a peer after its handshake, dialed or accepted. Frames flow only from the accepting side to the
+ * dialing side: a WebSocket client must mask every byte it sends, which costs a pass over all data, and a server need
+ * not. Only pings flow the other way.
  *
- * A peer that vanished without a word (power, partition) is noticed by silence: the dialing side
- * pings at an interval, the other side answers, and a side that hears nothing over several
- * intervals ends the connection. It counts intervals, not time: after a pause of this process many
- * seconds are one interval, and what arrived meanwhile is read before the next one ends.
+ * Silence reveals a peer that vanished (power, partition): the dialing side pings at an interval, the other side
+ * answers, and a side that receives nothing during several intervals ends the connection. It counts intervals, not
+ * time: a pause of this process counts as one interval, and what arrived during the pause is read before the next
+ * interval ends.
  */
 export class PeerConnection implements FrameSink {
   readonly incarnation: number;
@@ -62,7 +61,7 @@ export class PeerConnection implements FrameSink {
     ws.on('message', (data, isBinary) => this.#receive(data, isBinary));
     ws.on('error', (error) => this.#fail(error));
     ws.on('close', (code) => this.#finish({ reason: `it was closed (${code})`, malformed: false }));
-    // The first sign of life after the handshake: the dialing side hears a pong, the other a ping.
+    // First proof that the peer is alive: the dialing side gets a pong, the other side a ping.
     ws.on(dialed ? 'pong' : 'ping', () => this.#prove());
     this.#timer = world.every(pingMs, () => this.#interval());
     if (dialed) ws.ping();
@@ -79,7 +78,7 @@ export class PeerConnection implements FrameSink {
   sendFrame(fragments: readonly Uint8Array[]): void {
     if (!this.isOpen) return;
     const last = fragments.length - 1;
-    // In one call to the system: the other side would be woken for the first, small piece.
+    // In one system call: otherwise the small first fragment would wake the peer by itself.
     this.#socket.cork();
     for (let index = 0; index <= last; index++) {
       this.#ws.send(fragments[index] as Uint8Array, { binary: true, fin: index === last, compress: false });
@@ -87,7 +86,6 @@ export class PeerConnection implements FrameSink {
     this.#socket.uncork();
   }
 
-  /** Ends the connection in good order, with a WebSocket status code. */
   close(code: number, end: ConnectionEnd): void {
     if (this.#ended) return;
     this.#ws.close(code, end.reason.slice(0, 100));
@@ -97,7 +95,6 @@ export class PeerConnection implements FrameSink {
     this.#finish(end);
   }
 
-  /** Ends the connection at once. */
   terminate(reason: string): void {
     if (this.#ended) return;
     this.#finish({ reason, malformed: false });
@@ -120,7 +117,6 @@ export class PeerConnection implements FrameSink {
     this.receive(data as Uint8Array[]);
   }
 
-  /** A frame of the peer, on a connection that was dialed. */
   receive(fragments: readonly Uint8Array[]): void {
     if (!this.#ended) this.#handlers.frame(fragments);
   }
@@ -133,7 +129,7 @@ export class PeerConnection implements FrameSink {
 
   #interval(): void {
     if (this.#dialed && this.isOpen) this.#ws.ping();
-    // Bytes and not messages: a large frame on a slow line is a sign of life long before its end.
+    // Bytes and not messages: a large frame on a slow line proves life long before it is complete.
     const { bytesRead } = this.#socket;
     if (bytesRead !== this.#bytesHeard) {
       this.#bytesHeard = bytesRead;
@@ -146,7 +142,7 @@ export class PeerConnection implements FrameSink {
   }
 
   #fail(error: Error & { code?: string }): void {
-    // ws names its own refusals WS_ERR_…, and has already answered with the fitting close code.
+    // ws has already answered its own errors, WS_ERR_…, with the right close code.
     const malformed = error.code?.startsWith('WS_ERR') ?? false;
     if (malformed) {
       const timer = this.#world.after(500, () => this.#ws.terminate());

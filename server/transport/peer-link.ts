@@ -4,23 +4,20 @@ import type { FrameRecord } from './frame.ts';
 import { Outbox, type Pushed } from './outbox.ts';
 import type { ConnectionEnd, PeerConnection } from './peer-connection.ts';
 
-/** Lives of a peer that are remembered as over. A peer that restarts more often than this is forgiven the oldest. */
+/** Retired incarnations of a peer that are remembered; beyond that the oldest is forgotten. */
 const RETIRED_MAX = 1_024;
 
-/** What a link tells the transport. */
 export interface LinkEvents {
   connected(): void;
   disconnected(): void;
 }
 
 /**
- * All that is known of the way to one peer: the connection on which it sends (dialed by this
- * server), the one on which it is sent to (dialed by the peer), and which life of the peer they
- * belong to.
+ * The connection on which this server sends to a peer (dialed by the peer), the one on which it receives (dialed by
+ * this server), and the incarnation of the peer that both belong to.
  *
- * Of two lives of a peer the one whose process was seen alive later is the newer; incarnations are
- * random and have no order. From then on the older one is retired: its connections end, new ones are
- * refused, nothing of it is heard again.
+ * Incarnations are random and have no order: the one that proved to be alive later is the newer. The older one is
+ * retired: its connections end, new ones are refused, its frames are ignored.
  */
 export class PeerLink {
   readonly #world: World;
@@ -28,7 +25,6 @@ export class PeerLink {
   readonly #events: LinkEvents;
   readonly #queueBytesMax: number;
   readonly #retired = new Set<number>();
-  /** Connections whose peer has not been seen alive since the handshake. */
   readonly #unproven = new Set<PeerConnection>();
   #incarnation: number | null = null;
   #incoming: PeerConnection | null = null;
@@ -51,7 +47,7 @@ export class PeerLink {
     return this.#incoming !== null;
   }
 
-  /** Life of the peer that counts now; null before it was first seen. */
+  /** The peer's current incarnation; null before the first connection. */
   get incarnation(): number | null {
     return this.#incarnation;
   }
@@ -66,12 +62,11 @@ export class PeerLink {
       : 'away';
   }
 
-  /** A handshake succeeded. The connection counts when the peer gives a sign of life on it. */
   begin(connection: PeerConnection): void {
     this.#unproven.add(connection);
   }
 
-  /** The peer is alive behind a connection. */
+  /** Uses a connection on which the peer proved to be alive, in place of the previous one. */
   prove(connection: PeerConnection, dialed: boolean): void {
     this.#unproven.delete(connection);
     if (this.#retired.has(connection.incarnation)) {
@@ -89,7 +84,6 @@ export class PeerLink {
     this.#update('');
   }
 
-  /** A connection is gone, or never came to count. */
   end(connection: PeerConnection, { reason }: ConnectionEnd): void {
     this.#unproven.delete(connection);
     if (connection === this.#incoming) this.#incoming = null;
@@ -100,7 +94,6 @@ export class PeerLink {
     this.#update(reason);
   }
 
-  /** Logs why the peer cannot be reached: once, until something else is the matter. */
   trouble(reason: string): void {
     if (reason === this.#trouble) return;
     this.#trouble = reason;
@@ -127,8 +120,7 @@ export class PeerLink {
     const reason = 'the peer was started anew';
     this.#incoming?.terminate(reason);
     this.#outgoing?.connection.terminate(reason);
-    // A handshake from before this moment may be that of a process which has died since: what it
-    // sent last would look like a sign of a newer life. It has to introduce itself again.
+    // The last bytes of a process that has died would look like a newer incarnation: the peer introduces itself again.
     for (const connection of [...this.#unproven]) {
       if (connection.incarnation !== incarnation) connection.terminate(reason);
     }

@@ -28,22 +28,19 @@ import {
   type TransportStats,
 } from './transport.ts';
 
-/** Nothing but pings comes over an accepted connection. */
+/** Only pings come over an accepted connection. */
 const ACCEPTED_FRAME_BYTES_MAX = 4_096;
 
-/** Strangers whose refusal is remembered, so that it is logged once. */
+/** Unknown peers whose refusal is remembered, so that it is logged once. */
 const STRANGERS_MAX = 64;
 
 const REFUSAL_BYTES_MAX = 1_024;
 
 export interface PeerTiming {
-  /** How often a connection is probed. */
   readonly pingMs: number;
-  /** After so many probes without a sound a connection is given up. */
+  /** A connection without any received byte over this many ping intervals is ended. */
   readonly silentIntervalsMax: number;
-  /** From dialing to the first sign of life. */
   readonly connectTimeoutMs: number;
-  /** Shortest and longest pause before dialing again. */
   readonly retryMinMs: number;
   readonly retryMaxMs: number;
 }
@@ -58,36 +55,31 @@ export const PEER_TIMING: PeerTiming = {
 
 export interface PeerTransportOptions extends Introduction {
   readonly world: World;
-  /** Where the servers of the cluster listen; this server may be among them. */
   readonly peers: ReadonlyMap<ServerId, PeerAddress>;
   readonly handlers: TransportHandlers;
   readonly log: Logger;
-  /** Absent where everything is in the clear, and whoever claims to be a server is believed. */
+  /** Absent for a cluster in clear text, where a server id is accepted without proof. */
   readonly tls?: PeerTls;
   readonly limits?: Partial<TransportLimits>;
   readonly timing?: Partial<PeerTiming>;
 }
 
-/** State of dialing one peer. */
 interface Dialer {
   readonly peer: ServerId;
   url: string;
   readonly link: PeerLink;
   readonly log: Logger;
-  /** Attempts without lasting success. */
+  /** Attempts since the last connection that lasted. */
   attempts: number;
-  /** An attempt or its connection is there. */
+  /** The current attempt or its connection. */
   ws: WebSocket | null;
   retry: Timer | null;
-  /** No longer one of the servers: it is not dialed again. */
   removed: boolean;
-  /** As it said when the latest connection was made. */
   commands: number;
 }
 
 /**
- * Messages between servers over WebSockets on the port of the HTTP server. Each server dials each
- * other one and listens on what it dialed; it sends on what the other side dialed.
+ * WebSockets on the HTTP port. Each server dials every other one and receives there; it sends on what the peer dialed.
  */
 export class PeerTransport implements ClusterTransport {
   readonly #world: World;
@@ -174,7 +166,6 @@ export class PeerTransport implements ClusterTransport {
   }
 
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    // A connection may break between its request and the answer.
     socket.on('error', () => socket.destroy());
     if (request.url !== PEER_PATH) {
       refuseUpgrade(socket, 404, `There is nothing to upgrade to at this path`);
@@ -211,7 +202,6 @@ export class PeerTransport implements ClusterTransport {
         return;
       }
       this.#attach(dialer, ws, request.socket, incarnation, false);
-      // The peer is there: it is dialed at once instead of at the end of a pause.
       if (this.#started && !dialer.removed && dialer.retry !== null) {
         dialer.retry.cancel();
         dialer.retry = null;
@@ -251,7 +241,6 @@ export class PeerTransport implements ClusterTransport {
     return dialer?.link.isConnected === true ? dialer.commands : null;
   }
 
-  /** Life of the peer that counts now; null before it was first seen. */
   incarnationOf(peer: ServerId): number | null {
     return this.#dialers.get(peer)?.link.incarnation ?? null;
   }
@@ -334,7 +323,6 @@ export class PeerTransport implements ClusterTransport {
     });
   }
 
-  /** Both kinds of connection, from the handshake to the end. */
   #attach(
     dialer: Dialer,
     ws: WebSocket,
@@ -359,7 +347,8 @@ export class PeerTransport implements ClusterTransport {
       {
         proven: () => {
           unproven.cancel();
-          // Only what lasts ends the back-off: a peer that answers and then sends nonsense is not dialed in a loop.
+          // A peer that answers and then sends malformed frames is not dialed in a loop: only a lasting connection
+          // counts.
           lasted = this.#world.after(retryMaxMs, () => {
             if (dialed) dialer.attempts = 0;
           });
@@ -389,10 +378,10 @@ export class PeerTransport implements ClusterTransport {
     if (dialer.removed) return;
     const { peer, link } = dialer;
     const { incarnation } = connection;
-    // Before its pong a peer does not send, and from an older life nothing is heard.
+    // A peer sends nothing before its pong, and frames of a retired incarnation are ignored.
     if (incarnation !== link.incarnation) return;
     try {
-      // Numbers of calls begin anew with each life of a peer; an answer for the dead is dropped.
+      // Ids of calls start again with each incarnation: a reply for an older one is dropped.
       this.#exchange.receive(peer, fragments, () => (link.incarnation === incarnation ? link : undefined));
     } catch (error) {
       if (!(error instanceof MalformedError)) throw error;
@@ -404,7 +393,7 @@ export class PeerTransport implements ClusterTransport {
     const { retryMinMs, retryMaxMs } = this.#timing;
     const pauseMs = Math.min(retryMaxMs, retryMinMs * 2 ** Math.min(dialer.attempts, 16));
     dialer.attempts += 1;
-    // Jitter, so that servers that lost each other at one moment do not meet in step for ever.
+    // Jitter: two servers that lost each other at the same moment must not collide at every attempt.
     dialer.retry = this.#world.after(pauseMs * (0.5 + this.#world.random() / 2), () => {
       dialer.retry = null;
       this.#dial(dialer);
@@ -423,12 +412,12 @@ export class PeerTransport implements ClusterTransport {
   #watch(ws: WebSocket): void {
     this.#sockets.add(ws);
     ws.once('close', () => this.#sockets.delete(ws));
-    // An error after the end of a connection tells nothing new; without a listener it would end the process.
+    // Late errors say nothing new; without a listener they would end the process.
     ws.on('error', () => undefined);
   }
 }
 
-/** @returns why whoever asks is not the server that it says it is; null where its certificate says the same */
+/** Returns why the certificate does not prove the server id of the request; null if it does. */
 function falseClaim(request: IncomingMessage, wallMs: number): string | null {
   const certified = serverBehind(request.socket, wallMs);
   if (certified === null) return 'It shows no certificate of a server';
@@ -443,9 +432,8 @@ function strangerKey(request: IncomingMessage): string {
   return `${request.socket.remoteAddress ?? ''} ${typeof claimed === 'string' ? claimed.slice(0, 64) : ''}`;
 }
 
-/** Answers a request to upgrade with a refusal, and ends its connection. */
 export function refuseUpgrade(socket: Duplex, status: number, reason: string): void {
-  // It may break before it has the answer.
+  // The connection may break before it is answered.
   socket.on('error', () => socket.destroy());
   const body = `${reason}\n`;
   socket.end(
@@ -456,7 +444,6 @@ export function refuseUpgrade(socket: Duplex, status: number, reason: string): v
   );
 }
 
-/** @returns the reason that the other side gives for its refusal */
 async function readRefusal(response: IncomingMessage): Promise<string> {
   let body = '';
   response.setEncoding('utf8');
