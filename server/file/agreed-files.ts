@@ -13,19 +13,16 @@ import type { ReplicaHost } from '../replica-host.ts';
 import type { FileStore } from '../storage/store.ts';
 import { Bursts } from './bursts.ts';
 
-/** The call by which a server asks another whether its replica stands at the same place. */
 export const AGREE_CALL = 'agree';
-/** The same, once all that the replica has there survives loss of power. */
 export const AGREE_SYNCED_CALL = 'agree-synced';
 
-/** Who is asked has so long; then whoever reads becomes the primary, as for any other read. */
+/** After this time the asking server becomes the primary, as for any other read. */
 const AGREE_MS = 200;
-/** As long for whoever syncs: the disk may have much to do. */
+/** Longer for syncs: the other server's disk may be busy. */
 const SYNC_MS = 2_000;
-/** Reads of a file that nobody leads, in one burst, before it is worth a primary. */
+/** Reads of a file without a primary, in one burst, before the file gets one. */
 const READS_MAX = 4;
 
-/** A replica's position, and the view by which it has it. */
 interface Stand {
   readonly place: Position;
   readonly view: View;
@@ -44,7 +41,7 @@ export interface AgreedFilesParts {
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
 }
 
-/** Finds out whether what lies here is the newest state of a file that nobody leads, decision 0055. */
+/** Finds out whether the replica here has the newest state of a file without a primary (decision 0055). */
 export class AgreedFiles {
   readonly #parts: AgreedFilesParts;
   readonly #reads = new Bursts();
@@ -54,38 +51,31 @@ export class AgreedFiles {
   }
 
   /**
-   * Reads what is here, if it is the newest.
-   *
-   * @param read called in the turn in which it is known to be, and to pin the contents in it; with the position that they are of
-   * @returns null where that is not known
+   * Reads the replica here, if a majority agrees that it is the newest.
+   * @param read called in the tick in which that is known; it pins the contents before it returns
+   * @returns null if that is not known, or the file is read so often that it should get a primary
    */
   async read<Value>(file: FileId, read: (place: Position) => Promise<Value | null>): Promise<Value | null> {
     if (!this.#isSeldom(file)) return null;
     return this.look(file, read);
   }
 
-  /**
-   * As `read`, however often: for what is small, and asked for only as long as the catalog does not know it.
-   *
-   * @param look see `read`
-   * @returns null where it is not known that what is here is the newest
-   */
+  /** As `read`, without that limit: for small queries that are made only while the catalog does not know the answer. */
   async look<Value>(file: FileId, look: (place: Position) => Promise<Value | null>): Promise<Value | null> {
     const stand = this.#standOf(file);
     if (stand === null) return null;
     const agreeing = await this.#askOthers(file, stand, AGREE_CALL, AGREE_MS);
-    // Here, too, it has to be so after the call: in this turn.
+    // The position is compared again, because it may have changed during the call.
     return this.#isAgreed(file, stand, agreeing) ? look(stand.place) : null;
   }
 
   /**
-   * Has a majority sync what lies here, if it is the newest: what was answered before the call survives loss of power of all then, for a later
-   * primary begins with it.
-   *
-   * @param beside begun at the same time, and waited for, where something may come of it
-   * @param synced called in the turn in which that is known
-   * @returns null where it is not known
-   * @throws ServiceError `storage` where the disk here failed
+   * Has a majority sync the state here, if it is the newest: then all changes acknowledged before survive loss of power
+   * of all servers, because a later primary begins with it.
+   * @param beside begun at the same time, and waited for
+   * @param synced called in the tick in which that is known
+   * @returns null if it is not known
+   * @throws ServiceError `storage` if the disk here failed
    */
   async flush<Value>(
     file: FileId,
@@ -102,27 +92,27 @@ export class AgreedFiles {
     return this.#isAgreed(file, stand, agreeing) ? synced() : null;
   }
 
-  /** Answers the call of a server that wants to read. */
+  /** Answers `AGREE_CALL`. */
   serve(from: ServerId, payload: Uint8Array): Uint8Array {
     const { file, place, viewNumber } = decodeAgreeCall(payload);
     return this.#isMember(from, file) && this.#agrees(file, place, viewNumber) ? YES : NO;
   }
 
-  /** Answers the call of a server that wants to be sure that nothing gets lost. */
+  /** Answers `AGREE_SYNCED_CALL`. */
   async serveSynced(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
     const { file, place, viewNumber } = decodeAgreeCall(payload);
-    // What comes to the replica while it is synced need not be.
+    // Operations that are applied during the sync need not be synced.
     if (!this.#isMember(from, file) || !this.#agrees(file, place, viewNumber)) return NO;
     await this.#parts.store.flush(file);
     return this.serve(from, payload);
   }
 
-  /** The call says the number of a view, and not its members: with a server that is none of those here nothing is agreed. */
+  /** The call has only the number of a view: the asking server has to be a member of the local view. */
   #isMember(server: ServerId, file: FileId): boolean {
     return this.#parts.store.record(file)?.view.members.includes(server) === true;
   }
 
-  /** Where the replica here stands; null where that counts for nothing. */
+  /** @returns the position of the replica here; null if it does not count in a quorum */
   #standOf(file: FileId): Stand | null {
     const { self, store, host } = this.#parts;
     const record = store.record(file);
@@ -131,7 +121,7 @@ export class AgreedFiles {
     return record.view.members.includes(self) ? { place, view: record.view } : null;
   }
 
-  /** @returns those who stand at the same place, this server among them */
+  /** @returns the servers whose replicas have the position, this one included */
   async #askOthers(
     file: FileId,
     { place, view }: Stand,
@@ -173,13 +163,15 @@ export class AgreedFiles {
     }
   }
 
-  /** Who reads on and on is served better by a primary, which asks nobody. */
   #isSeldom(file: FileId): boolean {
     return this.#reads.note(file, this.#parts.clock.nowMs()) <= READS_MAX;
   }
 }
 
-/** Who has ordered last first, for it lacks nothing; then those who follow by name, as for operations: what is sent to one neighbour shares frames. */
+/**
+ * The last primary first, because it lacks nothing; then by name, as for operations: requests to one neighbor share
+ * frames.
+ */
 function inTurn(members: readonly ServerId[], self: ServerId, orderer: ServerId): ServerId[] {
   const sorted = members.toSorted();
   const from = sorted.indexOf(self);
@@ -192,7 +184,6 @@ function encodeAgreeCall(file: FileId, place: Position, viewNumber: number): Uin
   return writePosition(new ByteWriter(64).uint53(file).uint53(viewNumber), place).finish();
 }
 
-/** @throws MalformedError */
 function decodeAgreeCall(bytes: Uint8Array): { file: FileId; place: Position; viewNumber: number } {
   const reader = new ByteReader(bytes);
   const file = readFileId(reader);

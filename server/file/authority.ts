@@ -11,8 +11,8 @@ import { lastOrderer } from './last-orderer.ts';
 import { finalAttributes } from './sealed-file.ts';
 
 /**
- * By what right this server orders changes of a file, or answers reads of it. docs/ARCHITECTURE.md has the conditions in one
- * table, which `test/architecture/authorities.test.ts` compares with this union.
+ * The authority by which this server orders changes of a file, or answers reads. docs/ARCHITECTURE.md has the
+ * conditions; `test/architecture/authorities.test.ts` compares that table with this union.
  */
 export type Authority =
   | { readonly kind: 'active-primary'; readonly driver: ReplicaDriver }
@@ -47,29 +47,25 @@ export interface AuthoritiesParts {
   readonly store: FileStore;
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
-  /** Quorum reads and syncs; absent where every request needs a primary. */
+  /** Quorum reads and syncs; absent if every request needs a primary. */
   readonly agreed?: unknown;
-  /** The server that is to be primary instead of this one; null where this one may be. */
   yieldTo?(view: View): ServerId | null;
   isConnected(server: ServerId): boolean;
-  /** Whether another server has reported of late that its disk is full. */
   isDiskFull?(server: ServerId): boolean;
 }
 
 /**
- * Decides who orders changes of a file and who answers its reads, as far as this server can tell in this tick of the event
- * loop: it waits for nothing and sends no request. `FileReplicas` gets an authority that is missing here.
+ * Decides who orders changes of a file and who answers its reads, as this server knows it in this tick: it waits for
+ * nothing and sends no request. `FileReplicas` gets a missing authority.
  */
 export class Authorities {
   readonly #parts: AuthoritiesParts;
-  /** When a caller was last sent to the last primary of a file. */
   readonly #sentMs = new LruMap<FileId, number>(SENT_MAX);
 
   constructor(parts: AuthoritiesParts) {
     this.#parts = parts;
   }
 
-  /** @returns by what authority the replica orders changes now; null where it may not */
   orderer(driver: ReplicaDriver): Orderer | null {
     if (!this.#mayOrder(driver)) return null;
     if (driver.leads) return { kind: 'active-primary', driver };
@@ -77,18 +73,18 @@ export class Authorities {
     return { kind: own ? 'creating-server' : 'resumed-primary', driver };
   }
 
-  /** @returns by what authority this server answers a read now; null where it has none. It asks for a right that is missing. */
+  /** Also requests a missing right, for later reads. */
   reader(file: FileId): Reader | null {
     return this.sealed(file) ?? this.quorum(file) ?? this.replica(file);
   }
 
-  /** @returns the authority of a replica that is final: it needs no lease, no primary and no majority */
+  /** It needs no lease, no primary and no majority. */
   sealed(file: FileId): SealedReplica | null {
     const attributes = finalAttributes(this.#parts.store, file);
     return attributes === null ? null : { kind: 'sealed-replica', attributes };
   }
 
-  /** @returns null where the file has a primary, as far as is known here, or the replica here may answer by itself */
+  /** @returns null if the file has a primary, as far as this server knows, or the replica here may answer by itself */
   quorum(file: FileId): QuorumRead | null {
     const { agreed, host, lease } = this.#parts;
     if (agreed === undefined) return null;
@@ -97,7 +93,7 @@ export class Authorities {
     return mayAsk ? { kind: 'quorum-read' } : null;
   }
 
-  /** @returns null where the replica here may not answer, or has to ask for the right first */
+  /** @returns null if the replica here may not answer, or has to ask for the right first */
   replica(file: FileId): ReplicaReader | null {
     const driver = this.#parts.host.loaded(file);
     if (driver === null || driver.readGate(0) === 'not-primary') return null;
@@ -106,9 +102,8 @@ export class Authorities {
   }
 
   /**
-   * To be called in the tick in which contents are pinned: a backup whose right to answer had ended then, and that gets it
-   * again later, would show what was outdated in between.
-   *
+   * To be called in the tick in which contents are pinned: a backup whose right to answer ended before, and that
+   * regains it later, would return contents that were outdated in between.
    * @param dependsOnSeq the last operation that the contents show
    * @throws ServiceError `not-primary`
    */
@@ -118,10 +113,9 @@ export class Authorities {
   }
 
   /**
-   * A process on this machine reads the disk of this server itself. It does not wait for an election: meanwhile it reads as
-   * any other client.
-   *
-   * @throws ServiceError `not-primary` where the replica here may not answer in this tick
+   * For a process on this machine that reads this server's disk. It waits for no election: meanwhile it reads as any
+   * other client.
+   * @throws ServiceError `not-primary` if the replica here may not answer in this tick
    */
   localDisk(file: FileId): LocalDisk {
     const by = this.sealed(file) ?? this.replica(file);
@@ -129,16 +123,14 @@ export class Authorities {
     return { kind: 'local-disk', by };
   }
 
-  /** The caller asked for what is here, whether it is the newest state or not. */
   stale(file: FileId): SealedReplica | StaleOnRequest {
     return this.sealed(file) ?? { kind: 'stale-on-request' };
   }
 
   /**
-   * The last primary resumes the file at once (docs/design/mount.md) if this server does not become primary first, so that a file
-   * that is written in one place stays there. Counts as sending a caller there, which happens once.
-   *
-   * @returns null where this server is to serve the change
+   * The last primary resumes the file (docs/design/mount.md) unless this server becomes primary first, so a file that
+   * is written in one place stays there. Each call counts as sending a caller there, which happens once.
+   * @returns null if this server is to serve the change
    */
   sendToLastPrimary(file: FileId): ServerId | null {
     const { own, holder } = this.#parts.lease.view(file);
@@ -153,12 +145,12 @@ export class Authorities {
     return last;
   }
 
-  /** @returns the server that is to be primary of a file of this view, because this one is being drained; null where this one may be */
+  /** @returns the server that is to be primary instead of this one, which is being drained; null if this one may be */
   heir(view: View): ServerId | null {
     return this.#parts.yieldTo?.(view) ?? null;
   }
 
-  /** The replica orders, and this server has the lease, or resumes without one where it could have it. */
+  /** The replica orders, and this server has the lease, or resumes without one and could have it. */
   #mayOrder({ file, orders, view }: ReplicaDriver): boolean {
     const { lease } = this.#parts;
     const { own, holder } = lease.view(file);

@@ -7,21 +7,20 @@ import { decodeFileOperation, encodeFileOperation } from '../../wire/file-operat
 import { BIRTHS_MAX } from '../../wire/request-limits.ts';
 import type { NewReplica } from '../storage/store.ts';
 
-/** The call by which a server that bears files has others store their replicas. */
+/** The call by which a server that creates files with contents has others store their replicas. */
 export const BIRTH_CALL = 'birth';
 /**
- * The same for those who are not needed: nobody waits for their answer. Servers of before knew it by another name, and stored the replicas without
- * writing down that they may be there; what is ordered behind a birth counts on that (docs/design/mount.md, "A small change of a file at rest").
+ * For backups beyond the majority: no answer is awaited. It has a name of its own because earlier releases stored these
+ * replicas without recording that they may be there, which a resumed primary depends on.
  */
 export const SPARE_CALL = 'birth-later';
 
-/** As `BIRTH_CALL`; the replicas survive a loss of power before it is answered. Servers of earlier releases do not know it. */
+/** As `BIRTH_CALL`, but durable before the answer. Earlier releases do not know it. */
 export const SYNCED_CALL = 'create-synced';
 
-/** Operations of one birth at the most: its contents, and that they are settled. */
+/** The contents, and the operation that settles them. */
 const OPERATIONS_MAX = 2;
 
-/** Files that are borne in one epoch, at the same servers. */
 export interface BirthCall {
   readonly epoch: Epoch;
   readonly view: View;
@@ -42,10 +41,6 @@ export function encodeBirthCall({ epoch, view, objectBytes, births }: BirthCall)
   return writer.finish();
 }
 
-/**
- * @returns the call; contents are views into `bytes`
- * @throws MalformedError
- */
 export function decodeBirthCall(bytes: Uint8Array): BirthCall {
   const reader = new ByteReader(bytes);
   const epoch = readEpoch(reader);
@@ -65,13 +60,11 @@ function readReplica(reader: ByteReader): NewReplica {
   return { file, operations: Array.from({ length: count }, () => decodeFileOperation(reader.bytes())) };
 }
 
-/** @param refusals of each file, null where it is stored */
 export function encodeBirthAnswer(refusals: readonly (ErrorCode | null)[]): Uint8Array {
   const isAllStored = refusals.every((refusal) => refusal === null);
   return isAllStored ? new Uint8Array(0) : Buffer.from(JSON.stringify(refusals));
 }
 
-/** @throws MalformedError */
 export function decodeBirthAnswer(bytes: Uint8Array, count: number): (ErrorCode | null)[] {
   if (bytes.length === 0) return Array.from({ length: count }, () => null);
   const refusals: unknown = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString());

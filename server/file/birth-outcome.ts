@@ -10,7 +10,7 @@ export function refused(code: ErrorCode, message: string): BirthOutcome {
   return { kind: 'refused', code, message };
 }
 
-/** The outcome of a file that had its name, and has its contents now. */
+/** For a file that had its directory entry already, and has its contents now. */
 export function filledOutcome(
   birth: NewFile,
   volume: VolumeInfo,
@@ -20,7 +20,6 @@ export function filledOutcome(
   return outcomeOf(birth, result, volume, members);
 }
 
-/** The outcome of a file, as the catalog's `bear` has reported it. */
 export function outcomeOf(
   birth: NewFile,
   result: BearResult,
@@ -30,7 +29,7 @@ export function outcomeOf(
   const born = result.files[birth.inode];
   if (born === undefined) return { kind: 'unborn' };
   if (born !== null && 'code' in born) {
-    // Its number is void, or the volume's files are stored otherwise: in the ordinary way it may still be made.
+    // Its number is void, or the volume's settings changed: the client may still create it in two steps.
     return born.code === 'precondition-failed' ? { kind: 'unborn' } : refused(born.code, born.message);
   }
   const attributes = attributesOf(birth, born, result, volume, members);

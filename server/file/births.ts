@@ -26,7 +26,7 @@ import { type FileNumbers, isRefused } from './file-numbers.ts';
 import type { FirstContents, Refusal } from './first-contents.ts';
 import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
 
-/** Contents of files that are being borne, all together; more are refused with `busy`. */
+/** Of all files that are being created; more are refused with `busy`. */
 const UNDER_WAY_BYTES_MAX = 64 * 1024 * 1024;
 const BUSY_RETRY_MS = 100;
 /** Refusals after which no client creates the file by its number. */
@@ -39,11 +39,10 @@ export interface BirthsParts {
   readonly settings: StorageSettings;
   readonly host: Pick<ReplicaHost, 'has' | 'named'>;
   readonly traffic: Traffic;
-  /** By what became of them: `born`, `refused`, `unborn`. */
   readonly outcomes: Counter;
-  /** Whether new files would go to better servers: in reach, and with free space. */
+  /** Whether new files would go to better servers: reachable, and with free space. */
   isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[]): boolean;
-  /** Ends reservations of numbers behind the answer, so that no loss of power takes that back: contents that were stored by them may go. */
+  /** Voids numbers after the answer, durably: contents stored under them may then be removed. */
   voidNumbers(owner: number, inodes: readonly number[]): void;
   query<Q extends Query>(query: Q, options?: CallOptions): Promise<QueryResults[Q['kind']]>;
   command<C extends Command>(
@@ -53,19 +52,18 @@ export interface BirthsParts {
   ): Promise<CommandResults[C['kind']]>;
 }
 
-/** Files of one request that go to the same servers, and their places in it. */
 interface Group {
   readonly members: readonly ServerId[];
   readonly places: number[];
 }
 
 /**
- * Bears files: their contents go to a majority of their replicas before anybody can know of them, in the first epoch and without a
- * lease, and one command of the catalog names all of them. docs/design/mount.md, "Create with contents".
+ * Creates files with contents: a majority stores them while no client knows the files, in the first epoch and without a
+ * lease; then one command of the catalog creates all directory entries. docs/design/mount.md, "Create with contents".
  */
 export class Births {
   readonly #parts: BirthsParts;
-  /** Requests under way, by their names: a retry waits for the same. */
+  /** By session and number: a retry waits for the same result. */
   readonly #underWay = new Map<string, Promise<BirthOutcome[]>>();
   #bytesUnderWay = 0;
 
@@ -73,16 +71,14 @@ export class Births {
     this.#parts = parts;
   }
 
-  /** @see FileNumbers.reserve */
   reserve(request: NumbersRequest): Promise<ReservedNumbers> {
     return this.#parts.numbers.reserve(request);
   }
 
   /**
-   * Bears files, exactly once for a session and number.
-   *
-   * @returns what became of each, in their order
-   * @throws ServiceError where that is not known; a retry tells
+   * Creates files, exactly once for a session and number.
+   * @returns the outcome of each, in their order
+   * @throws ServiceError if the outcome is unknown; a retry returns it
    */
   bear(request: BirthRequest, options: CallOptions): Promise<BirthOutcome[]> {
     const name = `${request.session}.${request.number}`;
@@ -106,7 +102,7 @@ export class Births {
 
   async #bear(request: BirthRequest, options: CallOptions): Promise<BirthOutcome[]> {
     const { births, owner } = request;
-    // All of them are used up, also where one is not to be had.
+    // Takes all of them, even if one is not available.
     const places = births.map(({ inode }) => this.#parts.numbers.take(owner, inode));
     const storage = places.every((place) => place !== null)
       ? await this.#parts.settings.ofDirectory(births[0]?.parent)
@@ -154,11 +150,10 @@ export class Births {
   }
 
   /**
-   * Whether the contents of a file that has its name are left to its primary: where the catalog has to be asked before the file grows,
-   * where a majority does not suffice, where the file is not stored as this request stores its files, and where another client has
-   * opened it, as far as this server knows.
-   *
-   * @param settings undefined where the file is gone, and where the catalog's primary is of an earlier release
+   * Whether the contents are left to the primary of a file that has a directory entry: it needs the catalog's
+   * permission to grow, a majority is not enough, its settings differ from the request's, or another client has opened
+   * it.
+   * @param settings undefined if the file is gone, or the catalog's primary runs an earlier release
    */
   #isLeftAlone({ inode }: NewFile, { volume }: VolumeStorage, settings: FileSettings | undefined): boolean {
     if (settings === undefined || settings.limited || settings.policy !== 'quorum') return true;
@@ -166,7 +161,10 @@ export class Births {
     return this.#parts.host.has(inode as FileId);
   }
 
-  /** The catalog knows size and time of files that had their names before: nothing of them is live any more, unless it was marked since. */
+  /**
+   * Reports size and time of files that had directory entries before, which ends their live marks, unless a later one
+   * was set.
+   */
   async #settle(births: readonly NewFile[]): Promise<void> {
     if (births.length === 0) return;
     const { command, clock } = this.#parts;
@@ -188,8 +186,8 @@ export class Births {
   }
 
   /**
-   * What was to be borne by this request will not be, or was before: by another server, or by an attempt of which nobody heard the end.
-   * From here on no attempt has an effect.
+   * This server cannot create these files; another server or an earlier attempt may have. The catalog returns that
+   * result, or closes the request, so that no attempt has an effect any more.
    */
   async #forgo(request: BirthRequest, options: CallOptions): Promise<BirthOutcome[]> {
     const { births } = request;
@@ -212,7 +210,6 @@ export class Births {
     return outcomes;
   }
 
-  /** Stores the files of one member set, and notes why some are not; nothing where too few of the members are in reach. */
   async #storeGroup(
     { members, places }: Group,
     { volume }: VolumeStorage,
@@ -224,7 +221,7 @@ export class Births {
     const replicas = places
       .flatMap((place) => births[place] ?? [])
       .map(({ inode, contents, isNamed, modifiedNs: wantedNs }): NewReplica => {
-        // The catalog takes this time as that of the contents.
+        // The catalog uses this time as that of the contents.
         const modifiedNs = isNamed === true && wantedNs !== null ? BigInt(wantedNs) : nowNs;
         return { file: inode as FileId, operations: birthOperations(contents, modifiedNs) };
       });
@@ -236,7 +233,7 @@ export class Births {
     }
   }
 
-  /** The client then reserves other numbers: a server that is away would be a member of all its files for ten minutes. */
+  /** Otherwise all new files of the client would have an unreachable member for ten minutes. */
   #markOutdated(outcomes: BirthOutcome[], groups: readonly Group[], { servers }: VolumeStorage): void {
     for (const { members, places } of groups) {
       if (!this.#parts.isOutdated(members, servers)) continue;
@@ -247,7 +244,7 @@ export class Births {
     }
   }
 
-  /** @returns null where the request was closed elsewhere meanwhile, or is refused: nothing of it will be */
+  /** @returns null if another attempt has closed the request, or it is refused: nothing of it will exist */
   async #name(
     request: BirthRequest,
     stored: readonly { readonly members: readonly ServerId[]; readonly files: readonly NewFile[] }[],
@@ -280,7 +277,8 @@ export class Births {
     try {
       result = await this.#parts.command(command, nameOf(request), owned);
     } catch (error) {
-      // A server that holds the files was removed: no attempt has named them, and they are created in the ordinary way.
+      // A server that holds the files was removed: no attempt has created directory entries, and the client creates the
+      // files in two steps.
       if (isRefused(error)) return null;
       throw error;
     }
@@ -300,7 +298,7 @@ function isBearResult(result: CommandResults['forgo' | 'bear']): result is BearR
   return 'files' in result;
 }
 
-/** @returns the files by their members; null where a number was reserved for another number of replicas than the volume has */
+/** @returns null if a number was reserved for another number of replicas than the volume has */
 function groupsOf(places: readonly (NumberPlace | null)[], { volume }: VolumeStorage): Group[] | null {
   const groups = new Map<string, Group>();
   for (const [index, place] of places.entries()) {

@@ -6,8 +6,8 @@ import { FILE_CANDIDATES_FROM, type ReplicaDriver } from '../replica-driver.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
 
 /**
- * By these a file is borne (docs/design/mount.md, "Create with contents"): whoever leads it next knows by the last one that no mark of the catalog stands. Nobody can write no
- * bytes, so an empty file is cut to none.
+ * The operations that create a file with contents (docs/design/mount.md, "Create with contents"). The last one shows
+ * the next primary that the file has no live mark. A write needs bytes, so an empty file is truncated to 0.
  */
 export function birthOperations(contents: Uint8Array, modifiedNs: bigint): readonly FileOperation[] {
   const whole: FileOperation =
@@ -17,15 +17,14 @@ export function birthOperations(contents: Uint8Array, modifiedNs: bigint): reado
   return [whole, { kind: 'settling' }];
 }
 
-/** Operations of a birth. */
 export const BIRTH_LENGTH = birthOperations(new Uint8Array(0), 0n).length;
-/** Contents were written by the first of them. */
+/** The first of them writes the contents. */
 const WRITTEN_SEQ = 1;
 
 /**
- * Whether nobody led the file before the epoch that is led from here, for it was borne: this is the first epoch that a candidate chose, and the one
- * before is that of the birth. Who leads what he has made does so in an epoch with the same number, but what he orders there has the names of requests.
- * To be asked before anything is ordered; later it is not known.
+ * Whether the file has had no primary before this epoch, because it was created with contents: the epoch is the first
+ * that a candidate chose, after that of the creation. A creating server's own epoch has the same number as a
+ * creation's, but its operations carry the names of requests. Must be asked before anything is ordered.
  */
 export function wasBorneOnly(driver: ReplicaDriver, store: Pick<FileStore, 'attributes'>): boolean {
   const { epoch, inheritedFrom, subject, file } = driver;
@@ -33,7 +32,7 @@ export function wasBorneOnly(driver: ReplicaDriver, store: Pick<FileStore, 'attr
   return isBirthAlone(subject.record(), store.attributes(file));
 }
 
-/** Whether a replica holds what a birth stores, and nothing that came behind it. */
+/** Whether a replica holds what the creation stored, and no later operation. */
 export function isBirthAlone(
   { seq, sessions }: Pick<ReplicaRecord, 'seq' | 'sessions'>,
   { versionEpoch, versionSeq }: Pick<FileAttributes, 'versionEpoch' | 'versionSeq'>,

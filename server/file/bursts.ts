@@ -5,11 +5,11 @@ import type { FileId } from '../../base/ids.ts';
 const TOGETHER_MS = 1_000;
 const FILES_MAX = 10_000;
 
-/** Tells files that are used on and on, for which it is worth to be led, from those that are used now and then. */
+/** Tells files that are used often, and should have a primary, from the others. */
 export class Bursts {
   readonly #bursts = new LruMap<FileId, { readonly count: number; readonly lastMs: number }>(FILES_MAX);
 
-  /** @returns how many uses the burst has by now, this one included */
+  /** @returns the number of uses in the burst, this one included */
   note(file: FileId, nowMs: number): number {
     const known = this.#bursts.get(file);
     const count = known !== undefined && nowMs - known.lastMs < TOGETHER_MS ? known.count + 1 : 1;

@@ -1,20 +1,17 @@
 import type { FileId } from '../../base/ids.ts';
 import type { Attributes, Command } from '../../wire/catalog-api.ts';
 
-/** The catalog as the file service needs it: where this server is not its primary, it is asked over the network. */
+/** The catalog as the file service needs it. Calls go over the network unless this server is its primary. */
 export interface CatalogAccess {
   /** As the catalog has them, not merged with what primaries know. */
   attributes(file: FileId): Promise<Attributes>;
-  /**
-   * The attributes of a file made a moment ago, as a replica of the catalog on this server has them; null where there
-   * is none, or it has nothing of that kind. Sends no request.
-   */
+  /** From the catalog's replica on this server; null if there is none, or it does not have them. Sends no request. */
   justMade(file: FileId): Attributes | null;
   command(command: Command): Promise<unknown>;
-  /** As `command`: what it changes survives a loss of power of all servers when it resolves. */
+  /** As `command`; resolves when its changes survive a loss of power of all servers. */
   durably(command: Command): Promise<unknown>;
-  /** All commands answered so far survive power loss when it resolves. */
+  /** Resolves when all commands answered so far survive a loss of power. */
   flush(): Promise<void>;
-  /** The newest epoch of the catalog that is known without asking; never less than before. */
+  /** The newest epoch of the catalog that is known without a request; it never decreases. */
   epoch(): number;
 }

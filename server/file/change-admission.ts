@@ -19,11 +19,13 @@ export interface ChangeAdmissionParts {
   readonly replicas: FileReplicas;
   readonly givenAway: GivenAway;
   isConnected(server: ServerId): boolean;
-  /** Whether another server has reported of late that its disk is full. */
   isDiskFull?(server: ServerId): boolean;
 }
 
-/** Refuses a change before it has a position in the order: then it certainly did not happen, and nothing waits for it. */
+/**
+ * Refuses a change before it has a position in the order: then it certainly has no effect, and no later operation waits
+ * for it.
+ */
 export class ChangeAdmission {
   readonly #parts: ChangeAdmissionParts;
   readonly #room: Room;
@@ -34,10 +36,8 @@ export class ChangeAdmission {
   }
 
   /**
-   * A primary without free space leaves the file to others, which may have some: a majority of them can take every write.
-   * A change that was made before needs no space.
-   *
-   * @throws ServiceError `no-space`
+   * A primary without free space leaves the file to the others, if a majority of them is reachable. A repeated change
+   * needs no space. @throws ServiceError `no-space`
    */
   async assertSpace(driver: ReplicaDriver, request: ChangeRequest, bytes: number): Promise<void> {
     try {
@@ -57,9 +57,8 @@ export class ChangeAdmission {
   }
 
   /**
-   * What backups cannot store no majority will have: that is reported before the change has a position in the order. A server
-   * that is away stores nothing either; and an operation that has a position then blocks all that are connected, for the next
-   * primary has to have it stored first.
+   * Refuses a change if too few backups have free space for a majority; an unreachable server stores nothing either. An
+   * operation with a position would block all connected clients, because the next primary has to have it stored first.
    */
   async #assertSpaceAtBackups(driver: ReplicaDriver, request: ChangeRequest): Promise<void> {
     const { isDiskFull = () => false, isConnected, self } = this.#parts;
@@ -80,9 +79,8 @@ export class ChangeAdmission {
   }
 
   /**
-   * Where every member has to have a write, one that cannot be there is refused, and reads need not wait for it.
-   *
-   * @throws ServiceError `no-majority`
+   * Under policy `all`, refuses a write if a member is unreachable, so that reads do not wait for it. @throws
+   * ServiceError `no-majority`
    */
   assertAllReachable(driver: ReplicaDriver): void {
     const { view } = driver;
@@ -102,7 +100,7 @@ export class ChangeAdmission {
     return (await this.answerTo(driver, request)).kind !== 'fresh';
   }
 
-  /** What became of a request, with all that has a position in the order now. */
+  /** The outcome of a request, once all operations with a position are committed. */
   async answerTo(driver: ReplicaDriver, request: ChangeRequest): Promise<SessionAnswer> {
     const { file, epoch, orderedSeq, subject } = driver;
     if (subject.record().seq < orderedSeq) {

@@ -2,11 +2,11 @@ import { assert } from '../../base/assert.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { FileId } from '../../base/ids.ts';
 
-/** Bytes of operations in flight for one file; more wait their turn. */
+/** Bytes of operations in flight for one file; more wait. */
 const IN_FLIGHT_BYTES_MAX = 32 * 1024 * 1024;
 const BUSY_RETRY_MS = 500;
 
-/** Changes of one file from when they may take their positions in the order until they are answered. */
+/** Changes of one file from admission until they are answered. */
 export class ChangesInFlight {
   readonly #file: FileId;
   readonly #changes = new Set<Promise<void>>();
@@ -18,7 +18,9 @@ export class ChangesInFlight {
     this.#file = file;
   }
 
-  /** @throws ServiceError `busy` where as many bytes wait already as may be in flight: what cannot commit does not pile up */
+  /**
+   * @throws ServiceError `busy` if more bytes wait than may be in flight: changes that cannot commit do not accumulate
+   */
   async reserve(bytes: number): Promise<void> {
     if (this.#waitingBytes > IN_FLIGHT_BYTES_MAX) {
       throw new ServiceError('busy', `Too much is waiting to be written to file ${this.#file}`, {
@@ -42,7 +44,7 @@ export class ChangesInFlight {
     for (const wake of this.#waiters.splice(0)) wake();
   }
 
-  /** @returns what to call when the change, whose bytes are reserved, is over */
+  /** @param bytes reserved before @returns what to call when the change is over */
   begin(bytes: number): () => void {
     let over = (): void => undefined;
     const change = new Promise<void>((resolve) => {
@@ -56,7 +58,6 @@ export class ChangesInFlight {
     };
   }
 
-  /** Resolves when the changes of this moment are over. */
   ended(): Promise<unknown> {
     return Promise.all(this.#changes);
   }

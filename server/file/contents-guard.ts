@@ -4,7 +4,7 @@ import type { ContentVersion } from '../../wire/catalog-api.ts';
 import type { WriteGuard } from '../../wire/http-api.ts';
 
 /**
- * @param now after the newest operation ordered: the disk may lag behind that, and two concurrent writes would both pass
+ * @param now after the newest operation ordered: the disk may lag behind it, and two concurrent writes would both pass
  * @throws ServiceError `precondition-failed`
  */
 export function assertGuard(
@@ -22,7 +22,6 @@ export function assertGuard(
   throw new ServiceError('precondition-failed', `Cannot write file ${file}: it was changed meanwhile`);
 }
 
-/** @throws ServiceError `precondition-failed` */
 export function assertUnwritten(file: FileId, expected: ContentVersion, now: ContentVersion): void {
   if (isSame(expected, now)) return;
   throw new ServiceError('precondition-failed', `File ${file} was written since: it is not sealed`);

@@ -28,20 +28,20 @@ export interface CreationsParts {
   readonly metrics: MetricsRegistry;
   readonly placement: Placement;
   readonly gateway: Gateway;
-  /** Also of this server itself. */
   isConnected(server: ServerId): boolean;
-  /** There is none before the server takes part. */
   transport(): Pick<ClusterTransport, 'call' | 'commandsVersion' | 'peers'>;
 }
 
-/** What a server creates with contents: files of mounts, many in one request, and files of REST, each in place of another. */
+/** Files of mounts, many in one request, and files of REST, each in place of an existing one. */
 export interface Creations {
   readonly contents: FirstContents;
   readonly births: Births;
   readonly wholes: WholeFiles;
 }
 
-/** @returns whether all peers are known to have `replace-with-contents`; the release of a disconnected peer is unknown */
+/**
+ * @returns whether all peers are known to have `replace-with-contents`; the release of a disconnected peer is unknown
+ */
 export function doAllKnowReplacements(
   transport: Pick<ClusterTransport, 'commandsVersion' | 'peers'>,
 ): boolean {
@@ -60,7 +60,7 @@ export function creationsOf(parts: CreationsParts): Creations {
   const command: Gateway['command'] = (given, name, options) => gateway.command(given, name, options);
   const voidNumbers: BirthsParts['voidNumbers'] = (owner, inodes) => {
     gateway.durably({ kind: 'void-inodes', owner, inodes: [...inodes] }).catch((error: unknown) => {
-      // The numbers are void after a while, as where a member of the catalog runs an earlier release.
+      // The numbers become void after a while anyway.
       log.debug({ inodes, err: error }, 'contents of files that were refused stay for a while');
     });
   };

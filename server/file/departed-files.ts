@@ -11,17 +11,15 @@ interface Line {
 }
 
 /**
- * Files whose replicas moved away from this server and were removed here, with the view by which they did. A
- * member that lags may still go by an older view, and take this server for one of a majority: then it must not
- * vote as one that never heard of the file. Kept until the file is gone for good; a line of JSON for each, in
- * the data folder, synced before the replica is removed.
+ * Files whose replicas moved away and were removed here, with the view that removed them. A member that lags may still
+ * use an older view and count this server for a majority: it must not vote then like a server that never had the file.
+ * An entry, a line of JSON that is synced before the replica is removed, is kept until the file is deleted for good.
  */
 export class DepartedFiles {
   readonly #path: string;
   readonly #views: Map<FileId, View>;
-  /** One change of the file on the disk after the other. */
   #work: Promise<void> = Promise.resolve();
-  /** What is on the disk is not known to be whole. */
+  /** The file on the disk may end in part of a line. */
   #torn = false;
 
   private constructor(file: string, views: Map<FileId, View>) {
@@ -29,7 +27,7 @@ export class DepartedFiles {
     this.#views = views;
   }
 
-  /** A last line that a crash cut short was not promised to anybody. */
+  /** Drops a last line that a crash cut short: its removal was not acknowledged. */
   static async open(file: string): Promise<DepartedFiles> {
     const views = new Map<FileId, View>();
     for (const text of (await readLines(file)).slice(0, -1)) {
@@ -41,7 +39,7 @@ export class DepartedFiles {
     return departed;
   }
 
-  /** @returns the view by which this server is no member any more; null where the file was never removed here */
+  /** @returns the view in which this server is no member any more; null if the file was never removed here */
   view(file: FileId): View | null {
     return this.#views.get(file) ?? null;
   }
@@ -58,7 +56,7 @@ export class DepartedFiles {
         await handle.writeFile(`${JSON.stringify({ file, view } satisfies Line)}\n`);
         await handle.datasync();
       } catch (error) {
-        // Part of the line may be there: the next one must not go on with it.
+        // Part of the line may be there: the next line must not be appended to it.
         this.#torn = true;
         throw error;
       } finally {
@@ -68,7 +66,7 @@ export class DepartedFiles {
     });
   }
 
-  /** The files are gone for good: their ids are never used again. */
+  /** The files are deleted for good: their ids are never used again. */
   forget(files: readonly FileId[]): Promise<void> {
     if (files.length === 0) return Promise.resolve();
     return this.#next(() => {
@@ -79,7 +77,6 @@ export class DepartedFiles {
 
   #next(change: () => Promise<void>): Promise<void> {
     const done = this.#work.then(() => (this.#torn ? this.#rewrite() : undefined)).then(change);
-    // A failed change is its caller's to report; the next one is independent of it.
     this.#work = done.catch(() => undefined);
     return done;
   }
@@ -100,7 +97,6 @@ export class DepartedFiles {
   }
 }
 
-/** @throws FolderError */
 function readLine(text: string, path: string): Line {
   try {
     const line = JSON.parse(text) as Line;
@@ -120,7 +116,6 @@ function damaged(path: string, cause: unknown): FolderError {
   );
 }
 
-/** @returns all lines, the last one being what follows the last end of line */
 async function readLines(file: string): Promise<string[]> {
   try {
     return (await fs.readFile(file, 'utf8')).split('\n');

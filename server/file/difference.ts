@@ -28,19 +28,18 @@ import {
   RANGES_MAX,
 } from './file-transfer.ts';
 
-/** Own entries that are looked up between two turns of the event loop: a millisecond or two. */
+/** Local entries that are looked up per tick of the event loop: a millisecond or two. */
 const ENTRIES_PER_TURN = 512;
 const LOOKUPS_PER_TURN = 128;
 
 /**
- * What makes the own object map another's, as far as it is known: entries by index, laid over the own ones.
- * It is right once its digest, over the own one, is the other's; whatever it holds until then is only a guess,
- * so that it may be built from answers of several instants, and kept from one transfer to the next.
+ * The difference from the local object map to another replica's: entries by index, overlaid on the local ones. It is
+ * right once its digest, combined with the local one, equals the other's. Until then it is a guess, so it may be built
+ * from answers of several instants, and kept for the next transfer.
  */
 export class Difference {
-  /** The own state that this is the difference to. */
   readonly from: Position;
-  /** Later objects of the other's are asked for by version; earlier ones are found by digests. */
+  /** The other's later objects are fetched by version; earlier ones are found by digests. */
   known: Version;
   readonly #world: World;
   readonly #file: FileId;
@@ -50,7 +49,7 @@ export class Difference {
   readonly #missing = new Map<number, ObjectEntry>();
   readonly #overlay = new ObjectDigests();
 
-  /** @param damaged own objects whose bytes are lost: they differ, whatever their entries say */
+  /** @param damaged local objects whose bytes are lost: they differ, whatever their entries say */
   constructor(world: World, file: FileId, store: FileStore, from: Position, damaged: ReadonlySet<number>) {
     this.#world = world;
     this.from = from;
@@ -64,17 +63,14 @@ export class Difference {
     }
   }
 
-  /** Objects that differ, null for those that the other does not have. */
   get changes(): ReadonlyMap<number, ObjectEntry | null> {
     return this.#changes;
   }
 
-  /** Those of them that are not staged yet. */
   get missing(): ReadonlyMap<number, ObjectEntry> {
     return this.#missing;
   }
 
-  /** Whether the own objects with this laid over them are the other's. */
   async matches(total: Digest): Promise<boolean> {
     return digestEqual(digestXor((await this.#store.digests(this.#file)).total, this.#overlay.total), total);
   }
@@ -84,9 +80,8 @@ export class Difference {
   }
 
   /**
-   * Learns what the comparison and what is asked about it tell: all of the difference, unless the other moves
-   * on meanwhile. Memory is that of the difference.
-   * @param check throws where this transfer was replaced by a later one; called after each wait
+   * Learns all of the difference, unless the other replica changes meanwhile. Memory is proportional to the difference.
+   * @param check throws if a later transfer has replaced this one; called after each wait
    */
   async learn(ask: AskSource, comparison: Comparison, check: () => void): Promise<void> {
     const { position, changes, total, height } = comparison;
@@ -119,7 +114,7 @@ export class Difference {
     }
   }
 
-  /** Depth first, and so many nodes at a time that few are remembered. */
+  /** Depth first, with a bounded number of nodes at a time, to bound memory. */
   async #descend(
     ask: AskSource,
     level: number,
@@ -173,7 +168,7 @@ export class Difference {
     }
   }
 
-  /** Within the range the other has these objects and no others. */
+  /** Within the range the other has exactly these objects. */
   async #cover(range: IndexRange, theirs: readonly ObjectEntry[], check: () => void): Promise<void> {
     const left = new Map(theirs.map((entry) => [entry.index, entry]));
     for (let from = range.first; ; ) {
@@ -188,7 +183,7 @@ export class Difference {
       await this.#world.nextTurn();
       check();
     }
-    // What is neither the other's nor an own object any more was learned from the other before.
+    // Entries in the range that neither side has now: an earlier answer of the other listed them.
     const known = new Set(theirs.map((entry) => entry.index));
     for (const index of this.#changesWithin(range)) {
       if (!known.has(index) && this.#changes.get(index) !== null) this.#set(index, null, null);
@@ -230,7 +225,6 @@ export class Difference {
   }
 }
 
-/** @returns whether the two are the very same object */
 export function objectEqual(a: ObjectEntry | null, b: ObjectEntry | null): boolean {
   if (a === null || b === null) return a === b;
   return (

@@ -2,20 +2,17 @@ import type { FileId } from '../../base/ids.ts';
 import type { Whence } from '../../wire/http-api.ts';
 import type { FileStore } from '../storage/store.ts';
 
-/** Objects looked at between two turns of the event loop. */
+/** Objects examined per tick of the event loop. */
 const ENTRIES_PER_TURN = 1_024;
 
-/** Where a search ended: `at` is the place, null where there is none; or it goes on from `next`. */
 export type ExtentStep =
   | { readonly kind: 'found'; readonly at: number | null }
   | { readonly kind: 'on'; readonly next: number };
 
 /**
- * One turn's worth of a search for data or a hole, by the index of objects alone: an object that is not there is a hole, and
- * so is what an object has less than its size. A file has a hole at its end (`lseek`(2)).
- *
- * @param from where the search begins, or goes on
- * @returns a place not before `from`; null where it is not within the file, or where only holes follow
+ * One tick's part of a search for data or a hole, by the index alone: a missing object is a hole, and so is the missing
+ * end of a short one. A file has a hole at its end (`lseek`(2)). The answer is null if `from` is beyond the end, or
+ * only holes follow.
  */
 export function extentStep(
   store: Pick<FileStore, 'attributes' | 'entries'>,
@@ -26,7 +23,7 @@ export function extentStep(
   const { sizeBytes, objectBytes } = store.attributes(file);
   if (from >= sizeBytes) return { kind: 'found', at: null };
   const first = Math.floor(from / objectBytes);
-  // The first object may end before `from`; every other one begins behind it.
+  // The first object may end before `from`; every other one begins after it.
   const countMax = whence === 'data' ? 2 : ENTRIES_PER_TURN;
   const entries = store.entries(file, first, Number.MAX_SAFE_INTEGER, countMax);
   let at = from;

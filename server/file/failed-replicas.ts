@@ -3,18 +3,18 @@ import type { FileId } from '../../base/ids.ts';
 
 const WAIT_FIRST_MS = 300;
 const WAIT_MAX_MS = 5_000;
-/** One that lived for so long, and for twice its last wait, fails for another reason. */
+/** After this time plus twice its last wait, a failure counts as a new one. */
 const FORGOTTEN_MS = 5_000;
 const FILES_MAX = 10_000;
 
 /**
- * When replicas whose disk refused something begin anew: at once the first time, then after waits that double. Each
- * beginning costs what is fetched for it, and a line in the log.
+ * When to restart replicas whose disk refused an operation: at once the first time, then after waits that double. Each
+ * restart costs a fetch and a line in the log.
  */
 export class FailedReplicas {
   readonly #begun = new LruMap<FileId, { readonly atMs: number; readonly waitMs: number }>(FILES_MAX);
 
-  /** @returns whether the file's replica, which has failed, shall begin anew now; then it is taken for begun */
+  /** @returns whether to restart the file's failed replica now; if so, the restart is recorded */
   begins(file: FileId, nowMs: number): boolean {
     const last = this.#begun.get(file);
     const sinceMs = last === undefined ? Infinity : nowMs - last.atMs;
@@ -28,7 +28,6 @@ export class FailedReplicas {
     return true;
   }
 
-  /** There is room again: nobody waits any more. */
   forget(): void {
     this.#begun.clear();
   }

@@ -28,7 +28,7 @@ const BY_STATE: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'protected',
 ]);
 
-/** Stands for what a request that is known already copied: its result is in the session table. */
+/** For a copy that was made before: its result is in the session table. */
 const NOTHING_COPIED: CopyPiece = { kind: 'hole', length: 0 };
 
 export interface FileChangesParts {
@@ -42,11 +42,10 @@ export interface FileChangesParts {
   readonly givenAway: GivenAway;
   readonly reads: FileReads;
   readonly settling: FileSettling;
-  /** Counts what is done for clients; absent where it is not counted. */
   readonly traffic?: Traffic;
 }
 
-/** Changes of contents: each gets a position in the order by the authority that this server has, and is answered once it is committed. */
+/** Changes of contents: ordered by this server's authority, and answered once they are committed. */
 export class FileChanges {
   readonly #parts: FileChangesParts;
 
@@ -89,7 +88,7 @@ export class FileChanges {
         return await write(guard);
       } catch (error) {
         const isRefused = error instanceof ServiceError && error.code === 'precondition-failed';
-        // Where this very request has changed the file, there is nothing to guard, only an answer to repeat.
+        // If this very request has changed the file already, only its answer is repeated.
         if (isRefused && orderer.leads && (await admission.isKnown(orderer, request))) return write({});
         throw error;
       }
@@ -97,10 +96,8 @@ export class FileChanges {
   }
 
   /**
-   * The primary decides what the state of the file refuses: a server that only orders may have been overtaken, and would never
-   * learn of it.
-   *
-   * @throws ServiceError
+   * Has the primary decide refusals that depend on the file's state: a creating server or resumed primary may have been
+   * overtaken without learning of it.
    */
   async #decided(
     driver: ReplicaDriver,
@@ -129,9 +126,7 @@ export class FileChanges {
   }
 
   /**
-   * A request that has changed the file before its flags forbade that is answered once more.
-   *
-   * @throws ServiceError `refusal`, unless it is `protected` and the request has a position in the order
+   * Repeats the answer to a request that changed the file before its flags forbade that. @throws ServiceError `refusal`
    */
   async #madeBefore(file: FileId, request: ChangeRequest, refusal: unknown): Promise<WriteResult> {
     if (!(refusal instanceof ServiceError) || refusal.code !== 'protected') throw refusal;
@@ -143,10 +138,9 @@ export class FileChanges {
     return resultBy(file, primaries.of(driver), answer, self);
   }
 
-  /** The size that a file may grow to counts against the quota, and may be why others are refused: its writer closes it later, or never. */
+  /** The size that the file may grow to counts against the quota; its writer may close it much later, or never. */
   #giveBackGrowth(file: FileId): void {
     this.#parts.settling.settle(file).catch((error: unknown) => {
-      // The file is settled when this primary, or the next one, releases it.
       this.#parts.log.debug({ file, err: error }, 'what a file may grow to is not given back yet');
     });
   }
@@ -199,7 +193,7 @@ export class FileChanges {
     const answered = this.#answeredFinally(file, request);
     if (answered !== null) return answered;
     const driver = await replicas.primary(file);
-    // A copy that was made is answered once more, whatever the source holds by now: the operation itself is not needed for that.
+    // A repeated copy gets the first answer, whatever the source contains by now.
     const isKnown = await admission.isKnown(driver, request);
     const piece = isKnown ? NOTHING_COPIED : await read();
     switch (piece.kind) {
@@ -215,10 +209,8 @@ export class FileChanges {
   }
 
   /**
-   * A sealed replica answers a change: it is refused, unless it was made before.
-   *
-   * @returns null where the file may still change
-   * @throws ServiceError `sealed`, or `session-expired` where that is not known any more
+   * @returns the answer to a change that a sealed file got before; null if the file is not sealed
+   * @throws ServiceError `sealed`, or `session-expired` if it is unknown whether the change was made
    */
   #answeredFinally(file: FileId, request: ChangeRequest): WriteResult | null {
     const { store, self, authorities } = this.#parts;
@@ -245,7 +237,6 @@ function resultBy(file: FileId, primary: FilePrimary, done: Change, self: Server
   return resultOf(file, done, primary.versionOf(done.seq), primary.epoch.counter, self);
 }
 
-/** @param contents their version after the change */
 function resultOf(
   file: FileId,
   done: Change,

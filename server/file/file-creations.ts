@@ -20,7 +20,7 @@ export interface FileCreationsParts {
   readonly replicas: FileReplicas;
 }
 
-/** This server is the creating server of files that commands make at its replica of the catalog. */
+/** This server is the creating server of files that commands create at its replica of the catalog. */
 export class FileCreations implements Maker {
   readonly #parts: FileCreationsParts;
 
@@ -28,7 +28,7 @@ export class FileCreations implements Maker {
     this.#parts = parts;
   }
 
-  /** The lease grants nothing without an epoch: it may be gained before it is known that the file is there. */
+  /** Acquires the lease while the command runs: without an epoch it permits nothing, so the file need not exist yet. */
   making(attributes: Attributes): void {
     const { lease, authorities } = this.#parts;
     const file = attributes.inode as FileId;
@@ -37,7 +37,7 @@ export class FileCreations implements Maker {
     if (lease.isUsable() && authorities.heir(view) === null) lease.open(file, view);
   }
 
-  /** Another server may make another file of that number. */
+  /** The command failed: another server may create another file of that number. */
   unmade(attributes: Attributes): void {
     const { lease, host } = this.#parts;
     const file = attributes.inode as FileId;
@@ -57,18 +57,18 @@ export class FileCreations implements Maker {
       replicas.assertMayLead(driver);
       replicas.noteLive(driver, attributes);
       driver.step({ kind: 'made' });
-      // The replica that is here now has to learn of a lease that was gained meanwhile.
+      // The new replica has to learn of a lease that was acquired before.
       if (lease.view(file).own) lease.close(file);
       lease.open(file, view);
     } catch (error) {
-      // Then the server that is asked to write becomes primary.
+      // Then the server that gets the first write becomes primary.
       if (!(error instanceof ServiceError)) throw error;
       this.unmade(attributes);
       log.debug({ file, err: error }, 'a file that was made here is left to others');
     }
   }
 
-  /** The catalog orders commands although the disk of files has failed: then none is created here. */
+  /** The catalog executes commands even if the disk of files has failed. */
   #mayCreate(file: FileId, view: View): boolean {
     const { self, store } = this.#parts;
     return viewVoters(view).includes(self) && store.failure === null && store.record(file) === null;

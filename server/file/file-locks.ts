@@ -35,15 +35,15 @@ import type { LockEnding } from './lock-endings.ts';
 import { type LockBounds, LockShares } from './lock-shares.ts';
 import { LockTable, type LockWaiter } from './lock-table.ts';
 
-/** Files of which it is remembered how the last epoch ended; nearly all left nothing. */
+/** Nearly all files ended without locks. */
 const FORMER_MAX = 100_000;
-/** Who waited and asks again within this time has the place that it had, in milliseconds. */
+/** A client whose wait ended keeps its place in the queue for this time, in milliseconds. */
 const PLACE_KEPT_MS = 2_000;
-/** A change under locks that are not claimed yet is sent again after so long, in milliseconds. */
+/** In milliseconds. */
 const CLAIM_AGAIN_MS = 50;
-/** Part of the operation time-out that a wait may take at the most: the answer needs time, too. */
+/** Longest wait as a part of the operation time-out: the answer needs time, too. */
 const WAIT_PART_MAX = 0.5;
-/** And of the lock lease: who gets a lock counts its lease from before the wait, and has to live through a fail-over with the rest. */
+/** And of the lock lease, which a client counts from before the wait: the rest has to cover a failover. */
 const WAITS_PER_LEASE = 6;
 
 export interface FileLocksParts {
@@ -52,23 +52,22 @@ export interface FileLocksParts {
   readonly world: World;
   readonly clock: Clock;
   readonly lease: LeaseDriver;
-  /** How long locks outlive the last renewal of their client, in milliseconds. */
+  /** How long locks outlive their client's last renewal, in milliseconds. */
   readonly lockLeaseMs: number;
   readonly operationTimeoutMs: number;
-  /** Absent for the usual ones. */
   readonly lockBounds?: LockBounds;
-  /** This server has led the file, ended in good order, and left no locks: those who may lead it next are told. */
+  /** Notifies the servers that may be the next primary that this one ended its epoch in good order, without locks. */
   endedUnlocked(ending: LockEnding, servers: readonly ServerId[]): void;
 }
 
 /**
- * Locks of the files that this server is primary of (decision 0015). They are in memory only and belong to an epoch. A
- * client renews all it has within a lock lease, and claims it so from the next primary, which gives nothing else before
- * one lock lease has passed since its epoch began: by then every lock is claimed, or its client knows that it is lost.
+ * Locks of the files that this server is primary of (decision 0015). They exist only in memory and belong to an epoch.
+ * A client renews all its locks within a lock lease, and so claims them from a new primary, which grants nothing else
+ * before one lock lease has passed: by then every lock is claimed, or its client knows that it is lost.
  */
 export class FileLocks {
   readonly #parts: FileLocksParts;
-  /** Long enough for clocks that run at different rates. */
+  /** The lock lease, plus a margin for clocks that run at different rates. */
   readonly #spanMs: number;
   readonly #books = new Map<ReplicaDriver, Book>();
   readonly #former = new LruMap<FileId, Former>(FORMER_MAX);
@@ -80,34 +79,28 @@ export class FileLocks {
     this.#spanMs = parts.lockLeaseMs * (1 + 2 * CLOCK_DRIFT_MAX);
   }
 
-  /** This server leads the file from now on: the time in which locks are claimed begins. */
   led(driver: ReplicaDriver): void {
     if (driver.leads) this.#bookOf(driver);
   }
 
-  /**
-   * Another server led the file, ended in good order, and left no locks: if this one is next, there is nothing to claim.
-   *
-   * @param driver of the file, where it is loaded
-   */
+  /** Another server was primary, ended in good order, and left no locks: if this server is next, it needs no grace. */
   leftUnlocked({ file, counter }: LockEnding, driver: ReplicaDriver | null): void {
     const book = driver === null ? undefined : this.#books.get(driver);
     if (book === undefined) {
       if ((this.#former.get(file)?.counter ?? 0) < counter) this.#former.set(file, unlocked(counter));
       return;
     }
-    // The word has come late. What was claimed meanwhile is as good as it was.
+    // The notification is late. Claims made meanwhile stay valid.
     if (book.epoch.counter !== counter + 1 || this.#parts.clock.nowMs() >= book.graceUntilMs) return;
     book.graceUntilMs = -Infinity;
     for (const go of book.afterGrace) go();
   }
 
   /**
-   * Sets a lock, or gives it back.
-   *
-   * @param holder token or certificate of the client; null where nobody is asked who he is
-   * @throws ServiceError `locked` (also where a wait is over before the lock is free), `deadlock`, `lock-limit`,
-   *   `not-primary`, or `busy` where too many wait, and while those of the former primary are claimed and `body` does not wait
+   * Sets or releases a lock.
+   * @param holder token or certificate of the client; null without authentication
+   * @throws ServiceError `locked` (also if a wait times out), `deadlock`, `lock-limit`, `not-primary`, or `busy` if too
+   * many wait, or during the grace if `body` does not wait
    */
   async lock(driver: ReplicaDriver, body: LockOrder, holder: string | null = null): Promise<LockGrant> {
     const { clock, operationTimeoutMs, lockLeaseMs } = this.#parts;
@@ -122,7 +115,7 @@ export class FileLocks {
       this.#wake(driver, book);
       return this.#grant(book);
     }
-    // A renewal may have shown meanwhile that the request is over.
+    // A renewal may have shown meanwhile that the request is outdated.
     while (clock.nowMs() < book.graceUntilMs) {
       await this.#graceEnd(book, waitMaxMs);
       book = this.#present(driver);
@@ -134,19 +127,18 @@ export class FileLocks {
   }
 
   /**
-   * The client is alive and has these locks. In the time after a change of the primary, that is how it claims them.
-   *
-   * @throws ServiceError `not-primary`
+   * Renews all locks of a client, which lists them. During the grace this is how it claims them. @throws ServiceError
+   * `not-primary`
    */
   renew(driver: ReplicaDriver, body: LockClaim, holder: string | null = null): LockRenewal {
     const book = this.#present(driver);
     const nowMs = this.#parts.clock.nowMs();
-    // Only what was sent in this epoch was sent after all that the one before has acknowledged; the client sends it anew.
+    // Only a message of this epoch was sent after all acknowledgments of the one before; the client sends it again.
     if (body.heard !== undefined && body.heard.epoch !== book.epoch.counter)
       return { ...this.#grant(book), lost: [] };
     const known = book.clients.get(body.client);
     if (known !== undefined && body.stamp < known.stamp) {
-      // What was given back since is not claimed by an older word: the client says it anew.
+      // An older message does not claim a lock that was released since; the client sends it again.
       throw new ServiceError('locked', `A newer message of client ${body.client} came first`);
     }
     this.#admit(book, { ...body, number: body.stamp }, holder);
@@ -158,7 +150,7 @@ export class FileLocks {
     const lost = body.locks.flatMap((lock, place) => {
       const wish: WishOfClient = { ...lock, ...rangeFromWire(lock), client: body.client };
       if (!book.table.covers(wish)) {
-        // Nothing but a change of the primary makes a living client's locks unknown here.
+        // Only a change of the primary makes locks of a living client unknown here.
         if (nowMs >= book.graceUntilMs || book.table.conflict(wish) !== null) return [place];
         book.table.set(wish);
       }
@@ -166,7 +158,7 @@ export class FileLocks {
       return [];
     });
     if (client !== undefined && isClaim) client.sinceStamp = sinceStamp;
-    // No request was under way: what the newest message does not name the client does not know of.
+    // The client had no request in progress: it does not have locks that its newest message does not list.
     if (body.pending.length === 0) {
       book.table.keepOnly(body.client, kept);
       this.#wake(driver, book);
@@ -176,11 +168,10 @@ export class FileLocks {
   }
 
   /**
-   * A change that is about to be ordered is made under locks of its client that still exclude others: bytes that come late, from a client that has lost
-   * them or given them back, replace nothing that was written since. A new primary takes no such change before the locks are claimed.
-   *
-   * @throws ServiceError `busy` where they may still be claimed; `lease-lost`, also where this server does not know, because it orders
-   *   without being the primary
+   * Checks, before a change is ordered, that the locks under which the client made it still exclude others: late bytes
+   * of a client that lost or released them must not overwrite later writes.
+   * @throws ServiceError `busy` while they may still be claimed; `lease-lost`, also if this server orders without being
+   * primary and cannot know
    */
   assertHeld(driver: ReplicaDriver, { client, stamp }: LocksHeld): void {
     if (driver.leads) {
@@ -195,7 +186,6 @@ export class FileLocks {
     throw new ServiceError('lease-lost', `Client ${client} has lost its locks on file ${driver.file}`);
   }
 
-  /** @throws ServiceError `not-primary` */
   list(driver: ReplicaDriver): LockList {
     const book = this.#present(driver);
     return {
@@ -208,8 +198,8 @@ export class FileLocks {
   }
 
   /**
-   * Whether the client may have given the request up without the stamps showing it: they are forgotten with the epoch and with the client. An unlock
-   * needs no such rule: a lock that is newer than it came with a newer stamp, which is known for as long as the lock is.
+   * Whether the client may have aborted the request although the stamps, which are forgotten with the epoch and the
+   * client, do not show it. An unlock needs no such rule: a later lock has a newer stamp, known as long as the lock is.
    */
   #isOutdated(book: Book, { client, type, heard }: LockOrder): boolean {
     if (heard === undefined || type === 'unlock') return false;
@@ -229,7 +219,7 @@ export class FileLocks {
     const { table } = book;
     const place = placeOf(book, body);
     table.beginFlock(wish);
-    // Whoever changed a lock of the whole file has given the old one back.
+    // A client that converted a lock on the whole file has released the old one.
     this.#wake(driver, book);
     if (table.conflict(wish) === null) {
       if (place !== null) this.#leave(book, place);
@@ -238,7 +228,7 @@ export class FileLocks {
       if (isFull) throw new ServiceError('lock-limit', `File ${driver.file} has too many locks`);
       this.#shares.check(book.clients.get(wish.client)?.holder ?? holderOf(wish.client, null));
       table.set(wish);
-      // A lock that became a lesser one may be what others waited for.
+      // A downgraded lock may be what others waited for.
       this.#wake(driver, book);
       return this.#grant(book);
     }
@@ -256,7 +246,7 @@ export class FileLocks {
     }
     const at = table.wait(wish, place);
     const outcome = await this.#wait(driver, book, at, body, leftMs);
-    // What is not acknowledged is no lock yet: a later primary will not hear of it.
+    // A lock that is not acknowledged is not held: a later primary would not know it.
     if (this.#present(driver) !== book) throw this.#deposed(driver);
     if (outcome === 'granted') return this.#grant(book);
     throw outcome === 'deposed' ? this.#deposed(driver) : locked(driver.file, table, wish);
@@ -269,7 +259,7 @@ export class FileLocks {
     { client, number }: LockBody,
     limitMs: number,
   ): Promise<'granted' | 'deposed' | 'over'> {
-    // A request that was sent again takes the place of its first attempt, whose answer nobody awaits.
+    // A repeated request takes the place of its first attempt, whose answer the client does not await.
     book.waiting.get(place)?.answer?.('over');
     return new Promise((resolve) => {
       const waiting: Waiting = { client, number, answer: null, keptUntilMs: Infinity };
@@ -298,7 +288,6 @@ export class FileLocks {
     for (const [place, waiting] of book.waiting) if (waiting.client === client) this.#leave(book, place);
   }
 
-  /** Locks whose way became free are given, if this server is still the one to give them. */
   #wake(driver: ReplicaDriver, book: Book): void {
     if (!this.#isPresent(driver, book)) return;
     const nowMs = this.#parts.clock.nowMs();
@@ -313,10 +302,8 @@ export class FileLocks {
   }
 
   /**
-   * A message of a client: it lives. What its newest message calls over is over, and changes that its client calls over are so
-   * before the message gives a lock back.
-   *
-   * @throws ServiceError `locked` where the message itself is over
+   * Records a message of a client: it is alive. Requests that its newest message does not list as pending end, before
+   * the message releases a lock. @throws ServiceError `locked` if the message itself is outdated
    */
   #admit(
     book: Book,
@@ -347,7 +334,6 @@ export class FileLocks {
     known.aliveUntilMs = Math.max(known.aliveUntilMs, aliveUntilMs);
   }
 
-  /** What the client has in this book counts for another from now on, or for nobody. */
   #pass(book: Book, client: number, from: string | null, to: string | null): void {
     if (from === to || from === null) return;
     const count = book.table.list(client).length;
@@ -355,7 +341,6 @@ export class FileLocks {
     if (to !== null) this.#shares.add(to, count);
   }
 
-  /** @returns the book of the present epoch, without those whose time is over */
   #present(driver: ReplicaDriver): Book {
     if (!driver.leads) throw this.#deposed(driver);
     const book = this.#bookOf(driver);
@@ -375,7 +360,8 @@ export class FileLocks {
         if (nowMs >= known.locksUntilMs && book.table.has(client)) {
           book.table.removeLocks(client);
           known.lapses = ++book.lapses;
-          // Changes under those may have been sent after what waits: the client asks anew, by a newer stamp than theirs.
+          // Changes under those locks may have been sent after the waiting requests: the client asks again, with a
+          // newer stamp.
           this.#leaveAll(book, client);
         }
         continue;
@@ -389,14 +375,13 @@ export class FileLocks {
     this.#schedule(driver, book);
   }
 
-  /** Looks again when the next client's time is over, or the grace. */
   #schedule(driver: ReplicaDriver, book: Book): void {
     const nowMs = this.#parts.clock.nowMs();
     let atMs = book.afterGrace.size > 0 ? book.graceUntilMs : Infinity;
     for (const [client, { aliveUntilMs, locksUntilMs }] of book.clients)
       atMs = Math.min(atMs, book.table.has(client) ? locksUntilMs : aliveUntilMs);
     for (const { keptUntilMs } of book.waiting.values()) atMs = Math.min(atMs, keptUntilMs);
-    // A client that renews moves its end away: the timer that finds nothing sets itself anew.
+    // A renewing client moves its expiry on: a timer that fires too early sets itself again.
     if (book.timer !== null && book.timerAtMs <= atMs) return;
     book.timer?.cancel();
     book.timer = null;
@@ -432,7 +417,7 @@ export class FileLocks {
     const nowMs = this.#parts.clock.nowMs();
     const former = this.#former.get(file);
     this.#former.delete(file);
-    // No two epochs that were led have one counter, so nobody else led in between.
+    // No two epochs with a primary have the same counter, so no other server was primary in between.
     const isNext = former !== undefined && former.counter + 1 === epoch.counter;
     const isFirst = driver.isFirstLed || wasBorneOnly(driver, this.#parts.store);
     const needsNoGrace = isFirst || isNext;
@@ -446,7 +431,7 @@ export class FileLocks {
       lapses: 0,
       table: new LockTable((client, more) => {
         const known = clients.get(client);
-        // Its first lock lasts from when it was asked for.
+        // The time of its first lock counts from the request for it.
         if (known !== undefined && more > 0 && !book.table.has(client)) {
           known.locksUntilMs = known.aliveUntilMs;
           known.sinceStamp = known.stamp;
@@ -483,7 +468,7 @@ export class FileLocks {
     return book;
   }
 
-  /** The epoch is over here. What it ended with is known for certain, if it ended before the lease did. */
+  /** The epoch is over here. Its last locks are certain if it ended before the lease did. */
   #end(driver: ReplicaDriver, book: Book): void {
     if (this.#books.get(driver) !== book) return;
     this.#books.delete(driver);
@@ -491,7 +476,7 @@ export class FileLocks {
     for (const [client, { holder }] of book.clients) this.#pass(book, client, holder, null);
     const { lease, clock } = this.#parts;
     const held = lease.view(driver.file);
-    // In its own grace it does not know yet what the epoch before has left behind.
+    // During its own grace this primary does not know yet which locks the epoch before left.
     if (!held.own || held.remainingMs <= 0 || clock.nowMs() < book.graceUntilMs) return;
     const { counter } = book.epoch;
     const locks = book.table.list();
@@ -505,7 +490,7 @@ export class FileLocks {
     else this.endedUnlocked(driver, counter);
   }
 
-  /** Nobody has a lock that was given in the epoch of this counter, and none will be: who leads by the next one need not wait for claims. */
+  /** No lock of the epoch with this counter exists, or will: the primary of the next epoch needs no grace. */
   endedUnlocked({ file, view }: ReplicaDriver, counter: number): void {
     const { self, endedUnlocked } = this.#parts;
     this.#former.set(file, unlocked(counter));
@@ -524,7 +509,10 @@ export class FileLocks {
     return new ServiceError('not-primary', `This server is not the primary of file ${driver.file} any more`);
   }
 
-  /** Whoever waits is told what ends any other wait that was in vain; who does not has to know that this is no refusal. */
+  /**
+   * A waiting request gets the error of any other time-out; one that does not wait has to learn that this is no
+   * refusal.
+   */
   #inGrace(file: FileId, book: Book, waits: boolean): ServiceError {
     const retryAfterMs = Math.max(1, Math.ceil(book.graceUntilMs - this.#parts.clock.nowMs()));
     const message = `Locks of file ${file} are claimed from a new primary`;
@@ -532,7 +520,6 @@ export class FileLocks {
   }
 }
 
-/** An epoch that ended without locks. */
 function unlocked(counter: number): Former {
   return { counter, locks: [], clients: new Map() };
 }

@@ -13,18 +13,16 @@ import type { RequestName } from '../http/request-names.ts';
 import type { CallOptions } from '../router.ts';
 import type { StorageSettings } from './storage-settings.ts';
 
-/** Numbers are good for files with contents for so long, in milliseconds; the catalog keeps them for longer. */
+/** For how long a number can create a file with contents, in milliseconds; the catalog keeps it longer. */
 const NUMBERS_MS = 10 * 60_000;
-/** Replicas of files whose volume is not named with the reservation, as by clients of earlier releases. */
+/** Replicas of files if the reservation names no volume, as by clients of earlier releases. */
 const REPLICAS_UNNAMED = 3;
-/** How often servers are chosen before this server does without a place among them. */
 const CHOICES_MAX = 8;
 
 export interface FileNumbersParts {
   readonly self: ServerId;
   readonly clock: Pick<Clock, 'nowMs'>;
   readonly settings: Pick<StorageSettings, 'ofVolume' | 'servers'>;
-  /** Which servers hold new files of a volume with so many replicas. */
   choose(replicas: number, servers: readonly ServerInfo[]): readonly ServerId[];
   command<C extends Command>(
     command: C,
@@ -33,7 +31,7 @@ export interface FileNumbersParts {
   ): Promise<CommandResults[C['kind']]>;
 }
 
-/** Numbers that the catalog has reserved for this process, by which it creates files with contents, and where these files go. */
+/** Numbers that the catalog has reserved for this process to create files with contents, and their servers. */
 export class FileNumbers {
   readonly #parts: FileNumbersParts;
   readonly #numbers = new BirthNumbers();
@@ -43,8 +41,8 @@ export class FileNumbers {
   }
 
   /**
-   * Reserves numbers for the client that has `owner`. Their members are fixed here: however a
-   * file with such a number is made, and by whichever server, for its first view there is one member set.
+   * Reserves numbers for the client of `owner`. Their members are fixed here: the first view of a file has the same
+   * members whichever server creates it, and however.
    */
   async reserve({ owner, count, volume: name }: NumbersRequest): Promise<ReservedNumbers> {
     const { self, clock, command, settings } = this.#parts;
@@ -68,7 +66,7 @@ export class FileNumbers {
       return { first, sets, members };
     };
     const { first, sets, members } = await reserve(choose(known)).catch(async (error: unknown) => {
-      // A server leaves since the servers were asked for.
+      // A server has left since the list of servers was fetched.
       if (!isRefused(error)) throw error;
       return reserve(choose(await settings.servers()));
     });
@@ -83,12 +81,11 @@ export class FileNumbers {
     return { first, count, sets: members, bearer: self, named: true, validMs: NUMBERS_MS };
   }
 
-  /** Uses the number up. @returns where its file goes; null where the number is not this owner's, or not any more */
+  /** @returns the members of the number's file, once; null if this owner has no such number any more */
   take(owner: number, number: number): NumberPlace | null {
     return this.#numbers.take(owner, number, this.#parts.clock.nowMs());
   }
 
-  /** Servers for new files, this one among them if that can be. */
   #choose(replicas: number, servers: readonly ServerInfo[]): readonly ServerId[] {
     const { self, choose } = this.#parts;
     let members = choose(replicas, servers);

@@ -22,16 +22,14 @@ export interface FilePrimariesParts {
   readonly catalog: CatalogAccess;
   readonly locks: FileLocks;
   readonly replicas: FileReplicas;
-  /** Whether another server's replica of a file stands exactly at a position. */
   isAt(server: ServerId, file: FileId, position: Position): Promise<boolean>;
 }
 
-/** What each replica that orders changes here keeps in memory, for as long as its epoch lasts. */
+/** State of each replica that orders changes here, for as long as its epoch lasts. */
 export class FilePrimaries {
   readonly #parts: FilePrimariesParts;
   readonly #primaries = new WeakMap<ReplicaDriver, FilePrimary>();
   readonly #liveMarks: LiveMarks;
-  /** Marks that were asked of the catalog. */
   #turns = 0;
 
   constructor(parts: FilePrimariesParts) {
@@ -39,11 +37,10 @@ export class FilePrimaries {
     this.#liveMarks = new LiveMarks({ ...parts, leads: (file) => parts.replicas.primary(file) });
   }
 
-  /** Of the epoch of the driver, which begins with it. */
   of(driver: ReplicaDriver): FilePrimary {
     const known = this.#primaries.get(driver);
     if (known !== undefined && epochCompare(known.epoch, driver.epoch) === 0) return known;
-    // No lock was ever given in the epoch of a creation with contents, for it has no primary.
+    // No lock was granted in the epoch of a creation with contents: it has no primary.
     const { store, clock, catalog, locks, replicas } = this.#parts;
     const isOfBirth = driver.epoch.counter === FIRST_COUNTER && !driver.leads && driver.orders;
     if (isOfBirth && isBirthAlone(driver.subject.record(), store.attributes(driver.file)))
@@ -68,12 +65,12 @@ export class FilePrimaries {
     return primary;
   }
 
-  /** Of the last epoch in which the replica ordered changes; null where it never did. */
+  /** Null if the replica never ordered changes. */
   last(driver: ReplicaDriver): FilePrimary | null {
     return this.#primaries.get(driver) ?? null;
   }
 
-  /** @returns what has ordered changes of the file here, in the present epoch; null where nothing has */
+  /** @returns the state of the current epoch, if changes of the file were ordered here in it; else null */
   orderedBy(file: FileId): FilePrimary | null {
     const driver = this.#parts.host.loaded(file);
     const primary = driver?.orders === true ? this.#primaries.get(driver) : undefined;

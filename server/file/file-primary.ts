@@ -21,59 +21,45 @@ import { decodeWriteOutcome, encodeWriteOutcome, type WriteOutcome } from './wri
 
 const BUSY_RETRY_MS = 500;
 
-/** What a file's primary needs of the catalog. */
 export interface FileInCatalog {
   /** The catalog certainly asks this file's primary for its size already. */
   readonly isLive: boolean;
-  /** Where it is live: the size that the file may grow to before the catalog is asked; infinite without a quota. */
+  /** If live: the size that the file may grow to without asking the catalog; infinite without a quota. */
   readonly allowedBytes: number;
-  /** Where it is live: when the inode was changed last, as this was learned; null where that is not known. */
   readonly changedNs: string | null;
-  /** Where it is live: bytes are only appended to it. Absent: it is not known to be so. */
   readonly appendOnly?: boolean;
   /**
-   * Makes the catalog ask this file's primary for its size from now on.
-   *
-   * @param growTo the size that the file is about to have, where it may not have that yet
+   * Makes the catalog ask this file's primary for its size.
+   * @param growTo the size that the file is about to have, if it may not have that yet
    * @throws ServiceError `quota-exceeded`
    */
   markLive(mark: LiveMark, growTo?: number): Promise<Marked>;
-  /** Larger than any before in this process: an epoch may be gone on with, and no two marks of it have one number. */
+  /** Larger than any before in this process: an epoch may be resumed, and no two marks of it share a number. */
   nextTurn(): number;
-  /** Where it is live: @see NameFlush. */
   readonly markedIn: number | null;
-  /** All commands answered so far survive power loss when it resolves. */
   flush(): Promise<void>;
-  /** The newest epoch of the catalog that is known without asking. */
   epoch(): number;
-  /** Whether the catalog asks for the size of the file, or has these contents. */
   knows(contents: ContentVersion): Promise<boolean>;
 }
 
-/** What the catalog says of a file when it has marked it. */
 export interface Marked {
-  /** What the file may grow to from now on. */
   readonly allowedBytes: number;
-  /** When the inode was changed last; null where that is not known. */
   readonly changedNs: string | null;
-  /** Bytes are only appended to it. Absent: it may change in every way. */
   readonly appendOnly?: boolean;
 }
 
-/** A change of the contents that is committed. */
 export interface Change extends Committed {
-  /** The version that it has changed; absent where the change was made before, for then that is not known any more. */
+  /** The version before the change; absent for a repeated change, because it is not known any more. */
   readonly before?: ContentVersion;
 }
 
 /**
- * What a primary keeps in memory about a file for as long as its epoch lasts: the state after the
- * newest operation sequenced (perhaps not committed yet), against which the next one is resolved,
- * and whether the catalog knows that sizes are to be asked for here.
+ * State of a file at the server that orders its changes, for as long as its epoch lasts: the state after the newest
+ * operation ordered (perhaps not committed yet), against which the next one is resolved, and the live mark.
  */
 export class FilePrimary {
   readonly epoch: Epoch;
-  /** The version of the contents with which the epoch began, and the operation with which it did. */
+  /** At the beginning of the epoch. */
   readonly #inherited: ContentVersion;
   readonly #inheritedSeq: number;
   readonly #file: FileId;
@@ -88,35 +74,33 @@ export class FilePrimary {
   #modifiedNs: bigint;
   #contents: ContentVersion;
   /**
-   * What the file may grow to before the catalog is asked. An earlier primary's mark is taken over without waiting for the catalog, but not
-   * what was allowed with it, which is not known here: the first growth asks.
+   * A new primary inherits an earlier one's mark, but not its allowance, which it does not know: the first growth asks.
    */
   #allowedBytes: number;
   /**
-   * When the inode was changed last before the mark was set; null where that is not known. While the mark is set, no command that
-   * expects certain contents changes the names of the file.
+   * The inode's change time before the mark was set; null if unknown. While the mark is set, no command that expects
+   * certain contents changes the directory entries of the file.
    */
   #changedNs: string | null;
   /**
-   * The file may only be appended to, as the catalog said when it set the mark. Flags are set only while there is no mark. A mark that an
-   * earlier primary was given is not taken over where its last change says that the file was append-only.
+   * As the catalog said when it set the mark. Flags are set only while there is no mark. A mark is not inherited if the
+   * file's last change says that it was append-only.
    */
   #appendOnly: boolean;
   readonly #inFlight: ChangesInFlight;
   #live: Promise<void> | null = null;
-  /** The mark is an earlier primary's: it is set again, only in case that the catalog lost it with its power. */
+  /** The mark is inherited: it is set again, in case the catalog lost it with its power. */
   #unconfirmed = false;
-  /** Ends when that mark is set again, with the names that the file has. */
+  /** Resolves when the inherited mark is set again, with the file's current change time. */
   #confirming: Promise<void> = Promise.resolve();
-  /** Of the last mark that was asked for in this epoch. */
   #turn = 0;
   #settling: Promise<void> = Promise.resolve();
-  /** Resolves when nothing changes the contents any more; null while they may change. */
+  /** Resolves when the contents can no longer change; null while they may. */
   #sealing: Promise<void> | null = null;
-  /** The catalog may know less than this primary: there is something to settle before the lease is given back. */
+  /** The catalog may not know all changes: they are settled before the lease is released. */
   unsettled = true;
 
-  /** @param assertLocked throws where the client has lost the locks under which it changes the file */
+  /** @param assertLocked throws if the client has lost the locks under which it changes the file */
   constructor(
     driver: ReplicaDriver,
     store: FileStore,
@@ -161,20 +145,16 @@ export class FilePrimary {
   }
 
   /**
-   * The version of the contents after a change that is answered, perhaps once more. Of what is from an earlier epoch it is not known from which, but for
-   * the last change; the others are not from a later one. Whoever takes the largest version for the newest would otherwise believe what they tell of the
-   * size over what came after them.
-   *
-   * @param seq of a change that is committed
+   * The version after an answered change, which may be answered again. Of changes of earlier epochs only the last one's
+   * epoch is known; the others have at most that one. A larger version would make a client prefer an older size.
    */
   versionOf(seq: number): ContentVersion {
     return { epoch: seq > this.#inheritedSeq ? this.epoch.counter : this.#inherited.epoch, seq };
   }
 
   /**
-   * @param guard what the file must be just before this write
-   * @param tells which end of the bytes the result names: who copies wants to know how far that came
-   * @throws ServiceError `precondition-failed` where the guard does not hold
+   * @param tells which end of the bytes the result contains: a copy needs to know how far it came
+   * @throws ServiceError `precondition-failed` if the guard does not hold
    */
   async write(
     request: ChangeRequest,
@@ -193,7 +173,7 @@ export class FilePrimary {
       // From here to `submit` nothing is awaited: the operation is resolved against the state it will follow.
       const now = { sizeBytes: this.#sizeBytes, contents: this.#contents, changedNs: this.#changedNs };
       assertGuard(this.#file, guard, now);
-      // Kept with the write: a repeated request gets the same answer, also when the file has no name any more.
+      // Kept with the write: a repeated request gets the same answer, also if the file has been unlinked since.
       const isSame = guard.changedNs !== undefined && guard.changedNs === this.#changedNs;
       const sameNames = isSame ? ({ sameNames: true } as const) : {};
       const at = offset === 'append' ? this.#sizeBytes : offset;
@@ -214,7 +194,7 @@ export class FilePrimary {
     }
   }
 
-  /** Bytes at several places, as one operation. `offset` of the outcome is that of the first. */
+  /** As one operation. The outcome's `offset` is that of the first part. */
   async writeParts(request: ChangeRequest, parts: readonly WritePart[]): Promise<Change> {
     const done = await this.#admit(
       request,
@@ -265,12 +245,11 @@ export class FilePrimary {
   }
 
   /**
-   * Seals the file: changes under way still count, and those that come from now on are refused. Called
-   * again, it continues with what is missing.
-   *
-   * @param expected the contents that the caller has written; any where absent
-   * @throws ServiceError `precondition-failed` where the file was written since
+   * Seals the file: changes in progress still count, later ones are refused. A repeated call continues with what is
+   * missing.
+   * @param expected the contents that the caller has written; any if absent
    * @returns the last number of the sequence, which every replica should have
+   * @throws ServiceError `precondition-failed` if the file was written since
    */
   async seal(expected?: ContentVersion): Promise<number> {
     this.#sealing ??= this.#seal(expected).catch((error: unknown) => {
@@ -278,7 +257,7 @@ export class FilePrimary {
       throw error;
     });
     await this.#sealing;
-    // Only what no loss of power can take back may be told to be final.
+    // The final seal may only cover what no loss of power can take back.
     await this.#driver.flush();
     if (this.#store.attributes(this.#file).seal !== 'final') await this.#submitSeal(true);
     return this.#driver.orderedSeq;
@@ -286,7 +265,7 @@ export class FilePrimary {
 
   async #seal(expected: ContentVersion | undefined): Promise<void> {
     await this.#inFlight.ended();
-    // A request that comes late, or a close while another client writes, seals no contents that its sender has not seen.
+    // A late request must not seal contents that its sender has not seen.
     if (expected !== undefined) assertUnwritten(this.#file, expected, this.#contents);
     if (this.#store.attributes(this.#file).seal === 'open') await this.#submitSeal(false);
   }
@@ -298,9 +277,8 @@ export class FilePrimary {
   }
 
   /**
-   * Runs `settle` while no change is under way; changes that come meanwhile wait until the catalog
-   * asks this primary again. `mark` is what the settled state is bound to: if it arrives after the
-   * file was marked anew, the catalog does not listen.
+   * Runs `settle` while no change is in progress; later changes wait until the catalog asks this primary again. The
+   * catalog ignores a report that arrives after a mark later than `mark`.
    */
   settle(settle: (mark: LiveMark) => Promise<void>): Promise<void> {
     this.#live = null;
@@ -309,7 +287,7 @@ export class FilePrimary {
       this.unsettled = false;
       try {
         await this.#announceSettling();
-        // Where the epoch was gone on with, the mark that stands may be one of an earlier span of it.
+        // After a resumed epoch, the current mark may be from an earlier part of it.
         if (this.#turn === 0) this.#turn = this.#catalog.nextTurn();
         await settle({ epoch: this.epoch.counter, turn: this.#turn });
       } catch (error) {
@@ -317,7 +295,6 @@ export class FilePrimary {
         throw error;
       }
     });
-    // A failed settling is its caller's to report; the next one is independent of it.
     this.#settling = work.then(
       () => undefined,
       () => undefined,
@@ -331,40 +308,41 @@ export class FilePrimary {
     return this.#driver.submit({ request: null, result: new Uint8Array(0), body });
   }
 
-  /** Resolves when no later primary can miss that the mark may have ended. */
+  /** Resolves when every later primary will learn that the mark may have ended. */
   async #announceSettling(): Promise<void> {
     const owes = endsInChange(this.#store.attributes(this.#file), this.#driver.orderedSeq);
     if (!this.#driver.leads) {
-      // Also where it stands there already: that a majority takes it says that nobody has led since.
+      // Submitted even if the replica's last operation is one already: a majority's acknowledgment shows that no later
+      // primary exists.
       await this.#submitSettling();
       return;
     }
-    // A majority is enough, also where writes need all; whether it has it is asked below.
+    // A majority is enough, even if writes need all members; the wait below checks that it has it.
     if (owes) this.#submitSettling().catch(() => undefined);
-    // What stands behind the last change tells the same, whatever it is, but only once it cannot vanish.
+    // Any operation after the last change has the same effect, but only once it is committed.
     await this.#driver.committed(this.epoch, this.#driver.orderedSeq);
   }
 
   /**
-   * The contents, as they are, become those of another file for ever at each replica that applies it, and survive loss of power at a majority
-   * when it resolves.
-   *
-   * @returns `lost` where they are not those that are meant any more, `again` where the other file is here and has not them
+   * Has each replica preserve the current contents as those of another file. Resolves when they survive loss of power
+   * at a majority.
+   * @returns `lost` if the contents are not those of `contents` any more, `again` if the other file exists here with
+   * other contents
    * @throws ServiceError `busy` while the file's members change
    */
   async preserve({ inode, contents }: Preservation): Promise<'preserved' | 'lost' | 'again'> {
-    // First: what others have made of the contents, in an epoch before the one that is led now, is not known here.
+    // First, because another primary may have changed the contents since this epoch.
     if (epochCompare(this.#driver.epoch, this.epoch) !== 0) throw deposed(this.#file);
     const { epoch, seq } = this.#contents;
     if (epoch !== contents.epoch || seq !== contents.seq) {
-      // A primary whose lease is over has given up what it had: the next one may have the contents.
+      // A primary whose lease has ended has discarded its state: the next one may have the contents.
       if (!this.#driver.leads) throw deposed(this.#file);
       return 'lost';
     }
     if (this.#driver.view.joint !== undefined) throw moving(this.#file);
     const body = encodeFileOperation({ kind: 'preserve', as: inode as FileId, contents });
     const ordered = this.#driver.submit({ request: null, result: new Uint8Array(0), body });
-    // A majority is enough, also where writes need all.
+    // A majority is enough, even if writes need all members.
     ordered.catch(() => undefined);
     await this.#driver.committed(this.epoch, this.#driver.orderedSeq);
     await this.#driver.flush();
@@ -373,16 +351,12 @@ export class FilePrimary {
     return seal === 'final' && versionEpoch === epoch && versionSeq === seq ? 'preserved' : 'again';
   }
 
-  /** The file's entry in the catalog, and the mark under which it is written, survive power loss. */
+  /** The file's entry in the catalog, and the mark under which it is written, survive loss of power. */
   nameFlushed(): Promise<void> {
     return this.#nameFlush.done();
   }
 
-  /**
-   * As `#enter`; where the file is sealed, only what was done before is let through, to be answered once more.
-   *
-   * @throws ServiceError `sealed`
-   */
+  /** As `#enter`; a sealed file admits only repeated changes, to repeat their answers. @throws ServiceError `sealed` */
   async #admit(request: ChangeRequest, bytes: number): Promise<() => void> {
     for (;;) {
       const sealing = this.#sealing;
@@ -402,9 +376,8 @@ export class FilePrimary {
   }
 
   /**
-   * Waits until a change may take its place in the order: there is room, and the catalog asks this
-   * primary for the size, so that nobody who sees the change is told the size before it.
-   *
+   * Waits until the bytes in flight allow the change, and the catalog asks this primary for the size, so that no client
+   * that sees the change gets the size before it.
    * @returns what to call when the change is over
    */
   async #enter(bytes: number): Promise<() => void> {
@@ -420,11 +393,10 @@ export class FilePrimary {
       this.#inFlight.release(bytes);
       throw error;
     }
-    // No await since the mark was compared: a settling that begins from now on waits for this change.
+    // Nothing was awaited since the mark was compared: a settling that begins from now on waits for this change.
     return this.#inFlight.begin(bytes);
   }
 
-  /** @returns the mark, under which changes wait that come from now on */
   #markAnew(): Promise<void> {
     const live = this.#settling
       .then(() => this.#markLive())
@@ -439,13 +411,13 @@ export class FilePrimary {
   #confirmLive(): void {
     if (!this.#unconfirmed) return;
     this.#confirming = this.#markLive();
-    // A catalog without a primary of its own is told with the next change.
+    // If the catalog has no primary now, the next change sets the mark again.
     this.#settling = this.#confirming.catch(() => {
       this.#unconfirmed = true;
     });
   }
 
-  /** Whatever was settled under an earlier mark is void from then on. */
+  /** Sets a new mark, which voids what is settled under earlier ones. */
   async #markLive(): Promise<void> {
     this.#unconfirmed = false;
     this.unsettled = true;
@@ -458,7 +430,7 @@ export class FilePrimary {
       changedNs,
       appendOnly = false,
     } = await this.#catalog.markLive({ epoch: this.epoch.counter, turn });
-    // Where a later mark was set meanwhile, the file was settled in between, and what this one allowed has ended.
+    // If a later mark was set meanwhile, the file was settled in between, which ended what this mark allowed.
     if (this.#turn === turn) {
       this.#allowedBytes = allowedBytes;
       this.#changedNs = changedNs;
@@ -467,23 +439,20 @@ export class FilePrimary {
     this.#nameFlush.marked(epoch);
   }
 
-  /** Whether something has to be done before a change can be ordered. Nothing is awaited between a no and the change. */
+  /** Whether a change has to wait before it can be ordered. Nothing is awaited between a no and the change. */
   #mustWait(sizeBytes: number, ranges: readonly ByteRange[]): boolean {
     return this.#isBeyond(sizeBytes) || this.#merged.unread(ranges).length > 0;
   }
 
-  /** @throws ServiceError `quota-exceeded`, or `integrity` where bytes beside those that change are lost */
   async #prepare(sizeBytes: number, ranges: readonly ByteRange[]): Promise<void> {
     if (this.#isBeyond(sizeBytes)) await this.#askForGrowth(sizeBytes);
     else await this.#merged.read(this.#merged.unread(ranges));
   }
 
-  /** Whether the catalog has to be asked before the file is of this size. Nothing is awaited between a no and the change. */
   #isBeyond(sizeBytes: number): boolean {
     return sizeBytes > this.#sizeBytes && sizeBytes > this.#allowedBytes;
   }
 
-  /** @throws ServiceError `quota-exceeded` */
   async #askForGrowth(sizeBytes: number): Promise<void> {
     const mark = { epoch: this.epoch.counter, turn: this.#turn };
     this.#allowedBytes = (
@@ -494,7 +463,7 @@ export class FilePrimary {
     }
   }
 
-  /** What is added begins where the file ends. @throws ServiceError `protected` where the file may only be appended to */
+  /** @throws ServiceError `protected` if the file is append-only and a range does not begin at its end */
   #assertAppends(ranges: readonly ByteRange[]): void {
     if (!this.#appendOnly) return;
     let end = this.#sizeBytes;
@@ -523,14 +492,14 @@ export class FilePrimary {
     return before === undefined ? committed : { ...committed, before };
   }
 
-  /** Strictly later than every change before, so that whoever compares times sees each change. */
+  /** Strictly later than every change before, so that comparing times detects each change. */
   #nextModifiedNs(): bigint {
     const nowNs = this.#clock.wallNs();
     return nowNs > this.#modifiedNs ? nowNs : this.#modifiedNs + 1n;
   }
 }
 
-/** Whether the last change of a file was made while the file was append-only. @param seq of that change */
+/** @param seq of the last change */
 function wasAppendOnly(store: FileStore, file: FileId, seq: number): boolean {
   const sessions = store.record(file)?.sessions ?? new Uint8Array(0);
   const result = SessionTable.decode(sessions).lastResult(seq);

@@ -22,23 +22,22 @@ export interface FileReadsParts {
   readonly store: FileStore;
   readonly world: World;
   readonly clock: Clock;
-  /** Reads without a primary; absent where each read has one. */
   readonly agreed?: Pick<AgreedFiles, 'read' | 'look'>;
-  /** Counts what is done for clients; absent where it is not counted. */
   readonly traffic?: Traffic;
   readonly authorities: Authorities;
   readonly replicas: FileReplicas;
 }
 
-/** How a read is answered by each authority. */
 interface Answers<Answer> {
   sealed(attributes: FileAttributes): Answer | Promise<Answer>;
-  /** @returns null where no majority agrees about the file */
   quorum(agreed: Pick<AgreedFiles, 'read' | 'look'>): Promise<Answer | null>;
   replica(driver: ReplicaDriver): Promise<Answer>;
 }
 
-/** Reads at the replica here, by the authority that this server has: no answer was outdated when it was asked for, or is not committed. */
+/**
+ * Reads at the replica here: every answer is committed, and at least as new as the newest state at the time of the
+ * request.
+ */
 export class FileReads {
   readonly #parts: FileReadsParts;
 
@@ -78,7 +77,6 @@ export class FileReads {
     return { locations: taken, ...shown };
   }
 
-  /** Has a read answered by the authority for it. Where this server has none, it becomes primary first. */
   async #answer<Answer>(file: FileId, by: Answers<Answer>): Promise<Answer> {
     const { authorities, agreed } = this.#parts;
     const authority = authorities.reader(file);
@@ -101,11 +99,6 @@ export class FileReads {
     }
   }
 
-  /**
-   * What a read at the replica here shows.
-   *
-   * @param take pins it, before it returns
-   */
   async #take<Taken>(
     driver: ReplicaDriver,
     offset: number,
@@ -116,7 +109,7 @@ export class FileReads {
     const { file } = driver;
     const { store, authorities } = this.#parts;
     const { epoch, committedSeq } = driver.status();
-    // One uninterrupted step decides what is read; it may be answered once all of it is committed.
+    // One tick decides what is read; it may be answered once all of it is committed.
     const dependsOnSeq = store.readDependsOn(file, offset, length);
     const { kind } = authorities.pinning(driver, dependsOnSeq);
     const served = kind === 'active-primary' ? 'primary' : 'local';
@@ -131,7 +124,6 @@ export class FileReads {
     return { taken, state: this.#stateOf(file, attributes, committedSeq, epoch), served };
   }
 
-  /** @returns null where no majority agrees about the file */
   #readAgreed(
     agreed: Pick<AgreedFiles, 'read'>,
     file: FileId,
@@ -141,7 +133,7 @@ export class FileReads {
   ): Promise<FileRead | null> {
     const { store, traffic } = this.#parts;
     return agreed.read(file, async ({ seq }) => {
-      // What is being stored this very moment is not what they agree about.
+      // An operation that is being stored now is not part of the agreed position.
       if (store.readDependsOn(file, offset, length) > seq) return null;
       const attributes = store.attributes(file);
       assertAsOf(file, attributes, asOf);
@@ -152,7 +144,6 @@ export class FileReads {
     });
   }
 
-  /** What is here now, whether it is the newest or not. */
   async readStale(file: FileId, offset: number, length: number): Promise<FileRead> {
     const { store, clock, authorities, replicas } = this.#parts;
     const authority = authorities.stale(file);
@@ -167,7 +158,7 @@ export class FileReads {
     return { bytes, state: this.#stateOf(file, attributes, committedSeq, epoch), served: 'local', ageMs };
   }
 
-  /** Contents that are searched in more than one tick may change meanwhile: each part of them was so within the call. */
+  /** A search over several ticks may see changes: each part of its answer held at some time within the call. */
   async extent(file: FileId, offset: number, whence: Whence, asOf?: ContentVersion): Promise<FileExtent> {
     const { store, authorities } = this.#parts;
     const driver = authorities.sealed(file) === null ? await this.#reader(file) : null;
@@ -185,7 +176,7 @@ export class FileReads {
     }
   }
 
-  /** To be called in the tick in which the objects up to `to` were searched. @returns once what was seen is committed */
+  /** To be called in the tick in which the objects were searched. @returns once what was seen is committed */
   async #lookedAt(driver: ReplicaDriver, from: number, to: number | null): Promise<FileState> {
     const { store } = this.#parts;
     const { file } = driver;
@@ -215,7 +206,7 @@ export class FileReads {
     const attributes = store.attributes(file);
     const holes = holesOf(store, file);
     const changedSeq = attributes.versionEpoch === epoch.counter ? attributes.versionSeq : 0;
-    // A seal may vanish like a change while it is not committed. It has a place up to the last operation here.
+    // An uncommitted seal may vanish like a change. Its position is at most the last operation here.
     const dependsOnSeq = attributes.seal === 'open' ? changedSeq : driver.subject.record().seq;
     this.#parts.authorities.pinning(driver, dependsOnSeq);
     await this.#parts.replicas.bounded(file, () => driver.committed(epoch, dependsOnSeq));
@@ -234,7 +225,6 @@ export class FileReads {
     return { bytes, state, served: 'local', ageMs: 0 };
   }
 
-  /** Of a replica that is known to have the newest contents. */
   stateHere(file: FileId): FileState {
     const { store } = this.#parts;
     return { ...this.stateOfFinal(file, store.attributes(file)), ...holesOf(store, file) };
@@ -245,7 +235,6 @@ export class FileReads {
     return this.#stateOf(file, attributes, seq, installed);
   }
 
-  /** @returns the driver of a replica that may answer reads now; this server becomes primary where there is none */
   async #reader(file: FileId): Promise<ReplicaDriver> {
     const reader = this.#parts.authorities.replica(file);
     if (reader === null) return this.#primary(file);
@@ -260,15 +249,15 @@ export class FileReads {
   }
 
   /**
-   * Resolves once the replica may answer reads, or could since the call. What is pinned from then on shows what others may
-   * have shown before, while this server was primary without the guard of a majority.
+   * Resolves once the replica may answer reads, or could at some time since the call. Contents pinned after that
+   * include what other servers may have shown while this primary lacked the guard of a majority.
    */
   async #mayAnswer(driver: ReplicaDriver): Promise<void> {
     if (driver.readGate(0) === 'serve') return;
     await this.#parts.replicas.bounded(driver.file, () => driver.committed(driver.status().epoch, 0));
   }
 
-  /** @param seq a committed operation: a number that is not may be given out again after a reset */
+  /** @param seq a committed operation: the number of an uncommitted one may be reused after a replica reset */
   #stateOf(file: FileId, attributes: FileAttributes, seq: number, epoch: Epoch): FileState {
     return {
       file,
@@ -283,13 +272,12 @@ export class FileReads {
   }
 }
 
-/** To be called in the tick in which attributes are taken. */
 function holesOf(store: FileStore, file: FileId): Pick<FileState, 'holeBytes'> {
   const holeBytes = store.holeBytes(file) ?? 0;
   return holeBytes === 0 ? {} : { holeBytes };
 }
 
-/** To be called in the tick in which contents are pinned. @throws ServiceError `precondition-failed` where they are of another version */
+/** To be called in the tick in which contents are pinned. @throws ServiceError `precondition-failed` */
 function assertAsOf(file: FileId, attributes: FileAttributes, asOf: ContentVersion | undefined): void {
   if (asOf === undefined) return;
   if (attributes.versionEpoch === asOf.epoch && attributes.versionSeq === asOf.seq) return;

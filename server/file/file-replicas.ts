@@ -13,9 +13,9 @@ import { Bursts } from './bursts.ts';
 import type { CatalogAccess } from './catalog-access.ts';
 import type { GivenAway } from './given-away.ts';
 
-/** Changes of a file without a primary, in one burst, before it is worth a primary. */
+/** Changes of a file without a primary, in one burst, before the file gets one. */
 const CHANGES_MAX = 16;
-/** A request that waits for a primary for this long asks the catalog whether the file has moved, in milliseconds. */
+/** After this time a request that waits for a primary asks the catalog whether the file has moved, in milliseconds. */
 const OUTDATED_AFTER_MS = 500;
 
 export interface FileReplicasParts extends PrimaryWaiterParts {
@@ -26,24 +26,19 @@ export interface FileReplicasParts extends PrimaryWaiterParts {
   readonly catalog: Pick<CatalogAccess, 'attributes' | 'justMade' | 'epoch'>;
 }
 
-/** Of a file that the catalog called live when its replica was new here. */
+/** Of a file that was live in the catalog when its replica was created here. */
 interface SeenLive {
-  /** What the file may grow to. */
   readonly allowedBytes: number;
-  /** When the inode was changed last. */
   readonly changedNs: string;
   readonly appendOnly: boolean;
-  /** @see NameFlush */
   readonly markedIn: number;
 }
 
-/** Opens the replicas of this server, and gets the authority that a request needs; or names the server that has it. */
+/** Opens the replicas of this server, and gets the authority that a request needs, or names the server that has it. */
 export class FileReplicas {
   readonly #parts: FileReplicasParts;
   readonly #waiter: PrimaryWaiter;
-  /** Of files without a primary. */
   readonly #changes = new Bursts();
-  /** Replicas that were new here when the catalog called their file live. */
   readonly #seenLive = new WeakMap<ReplicaDriver, SeenLive>();
 
   constructor(parts: FileReplicasParts) {
@@ -51,12 +46,12 @@ export class FileReplicas {
     this.#waiter = new PrimaryWaiter(parts);
   }
 
-  /** @returns the driver of a replica that is primary now; this server becomes primary where the file has none */
+  /** If the file has no primary, this server becomes it. */
   primary(file: FileId): Promise<ReplicaDriver> {
     return this.#activated(file, (driver) => driver.leads);
   }
 
-  /** As `primary`, for what needs no more than a position in the order. */
+  /** As `primary`, but any authority to order suffices. */
   async orderer(file: FileId): Promise<ReplicaDriver> {
     const { authorities } = this.#parts;
     const orderer = await this.ordering(file);
@@ -66,11 +61,10 @@ export class FileReplicas {
   }
 
   /**
-   * The last primary of a file, which has ended its epoch in good order, resumes it where there is no primary
-   * (docs/design/mount.md, "A small change of a file at rest"): this server, or the caller is sent there, once. A read is not sent there: files that were written in
-   * one place are read from where they are asked for. A replica that is being made here is waited for: it knows the last primary.
-   *
-   * @returns null where a server has to become primary first
+   * If the file has no primary, its last primary, which ended its epoch in good order, resumes it
+   * (docs/design/mount.md): this server does, or the caller is sent there, once. Reads are not sent there: they are
+   * served where they arrive. A creation in progress here is awaited, because it knows the last primary.
+   * @returns null if a server has to become primary first
    * @throws ServiceError `not-primary`
    */
   async ordering(file: FileId): Promise<Orderer | null> {
@@ -89,7 +83,6 @@ export class FileReplicas {
     });
   }
 
-  /** @returns the driver of the replica here, whatever its role */
   async member(file: FileId): Promise<ReplicaDriver> {
     const driver = this.#parts.host.loaded(file) ?? (await this.#open(file));
     driver.usedAtMs = this.#parts.clock.nowMs();
@@ -100,10 +93,8 @@ export class FileReplicas {
   }
 
   /**
-   * The primary `from` is about to release the file: this server wants it then, and requests that come here meanwhile
-   * wait. Resolves when it is primary.
-   *
-   * @throws ServiceError where this server cannot become primary of the file
+   * The primary `from` is about to release the file: this server becomes primary then, and requests here wait for it.
+   * @throws ServiceError if this server cannot become primary of the file
    */
   async succeed(file: FileId, from: ServerId): Promise<void> {
     const { lease, givenAway } = this.#parts;
@@ -115,7 +106,7 @@ export class FileReplicas {
     await this.#waiter.primary(driver, `file ${file}`, true);
   }
 
-  /** A server that is to be emptied becomes primary only where no other can. @throws ServiceError `not-primary` */
+  /** A server that is being drained becomes primary only if no other can. @throws ServiceError `not-primary` */
   assertMayLead(driver: ReplicaDriver): void {
     const primary = this.#parts.authorities.heir(driver.view);
     if (primary === null) return;
@@ -130,8 +121,7 @@ export class FileReplicas {
 
   /**
    * Waits for the work no longer than for a majority of the file's members.
-   *
-   * @param begin not called where the store has failed: its outcome would be lost
+   * @param begin not called if the store has failed: its outcome would be lost
    */
   bounded<Value>(file: FileId, begin: () => Promise<Value>): Promise<Value> {
     const view = this.#parts.store.record(file)?.view ?? { number: 0, members: [] };
@@ -139,9 +129,8 @@ export class FileReplicas {
   }
 
   /**
-   * The catalog calls the file of this replica live already, which is new here.
-   *
-   * @param markedIn an epoch of the catalog that was known before it did; absent where this server, its primary, has created the file
+   * @param markedIn an epoch of the catalog that was known before it marked the file; absent if this server has created
+   * the file
    */
   noteLive(
     driver: ReplicaDriver,
@@ -154,12 +143,14 @@ export class FileReplicas {
     });
   }
 
-  /** @returns what the catalog had when the replica was new here; absent where the file was not live then */
   seenLive(driver: ReplicaDriver): SeenLive | undefined {
     return this.#seenLive.get(driver);
   }
 
-  /** A file that is changed often gets this server as its primary: then others may read without asking a majority. */
+  /**
+   * Makes this server the primary of a file that is changed often: then other servers may read without asking a
+   * majority.
+   */
   #becomePrimaryIfChangedOften({ file, view }: ReplicaDriver): void {
     const { lease, clock } = this.#parts;
     if (this.#changes.note(file, clock.nowMs()) > CHANGES_MAX && lease.isUsable()) lease.open(file, view);
@@ -185,16 +176,15 @@ export class FileReplicas {
     const subject = `file ${driver.file}`;
     await this.#waiter.primary(driver, subject, true, () => driver.orders);
     if (isEnough(driver)) return;
-    // The epoch of a file that was created here begins elsewhere with the first write, or where something else is wanted.
+    // If the file was created here, its epoch begins at the other servers with the first write, or with this event.
     driver.step({ kind: 'read-wanted' });
     await this.#waiter.primary(driver, subject, true, () => isEnough(driver));
   }
 
   /**
-   * A server that was away may go by members that are long gone, none of which will ever be the primary.
-   *
-   * @returns the error that says where the file is now; null where the catalog knows nothing newer, or cannot be
-   *   asked, which is no reason not to wait for the file's own members
+   * A server that was away may use a view whose members all left long ago, none of which will be primary again.
+   * @returns the error that names the members now; null if the catalog has no newer view, or cannot be asked: then the
+   * request keeps waiting
    */
   async #newerPlace(file: FileId, { number }: View): Promise<ServiceError | null> {
     try {
@@ -206,7 +196,7 @@ export class FileReplicas {
     }
   }
 
-  /** @param members those who hold the file, as far as is known; one in reach is named, to be asked next */
+  /** The error names a reachable one of `members`, to be asked next. */
   #elsewhereError(file: FileId, members: readonly ServerId[]): ServiceError {
     const { self, isConnected } = this.#parts;
     const next = members.find((member) => member !== self && isConnected(member));
@@ -235,7 +225,6 @@ export class FileReplicas {
   }
 }
 
-/** @returns the view of a file, as the catalog has it */
 export function viewOf({ view, replicas, policy }: Attributes): View {
   return {
     number: view,

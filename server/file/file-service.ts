@@ -54,23 +54,16 @@ export interface FileServiceParts extends PrimaryWaiterParts {
   readonly catalog: CatalogAccess;
   /** How long locks outlive the last message of their client, in milliseconds. */
   readonly lockLeaseMs: number;
-  /** Absent for the usual ones. */
   readonly lockBounds?: LockBounds;
-  /** @see FileLocksParts */
   endedUnlocked(ending: LockEnding, servers: readonly ServerId[]): void;
-  /** @see AuthoritiesParts */
   yieldTo?(view: View): ServerId | null;
-  /** Whether another server's replica of a file stands exactly at a position. */
   isAt(server: ServerId, file: FileId, position: Position): Promise<boolean>;
-  /** Reads and syncs without a primary; absent where each has one. */
   readonly agreed?: Pick<AgreedFiles, 'read' | 'look' | 'flush'>;
-  /** Counts what is done for clients; absent where it is not counted. */
   readonly traffic?: Traffic;
-  /** Whether the cluster has a server of this name. */
   isServer(server: ServerId): Promise<boolean>;
 }
 
-/** Contents of files: each call goes to the part of the service whose subject it is. `authority.ts` decides who orders and who answers. */
+/** Dispatches each call to the part of the service for it. */
 export class LocalFileService implements FileService {
   readonly replicas: FileReplicas;
   readonly settling: FileSettling;
@@ -193,7 +186,7 @@ export class LocalFileService implements FileService {
         throw new ServiceError('bad-request', `There is no server "${member}"`);
     const driver = await this.replicas.primary(file);
     const view = await this.#plans.change(driver, members);
-    // Not by the next primary alone: there may be none for a while.
+    // Reported now, and not only by the next primary, because there may be none for a while.
     await this.#memberNews.follow(file, view);
     return view;
   }
@@ -210,7 +203,6 @@ export class LocalFileService implements FileService {
     return this.#locks.list(await this.replicas.primary(file));
   }
 
-  /** Another primary of the file has ended in good order, and left no locks. */
   leftUnlocked(ending: LockEnding): void {
     this.#locks.leftUnlocked(ending, this.#parts.host.loaded(ending.file));
   }
@@ -219,7 +211,7 @@ export class LocalFileService implements FileService {
     return fileStanding(this.#parts, file);
   }
 
-  /** This server is primary of the file now, or its members changed: the catalog may not know who they are. */
+  /** This server is primary now, or the members changed: the catalog may not know them. */
   led(file: FileId): void {
     const { host, store, log } = this.#parts;
     const driver = host.loaded(file);

@@ -18,7 +18,7 @@ import { isAnyLost } from './lost-changes.ts';
 import { isInCatalog } from './name-flush.ts';
 import { Settler } from './settler.ts';
 
-/** A seal waits for slow replicas for so long at most, and compares so often: they report to their primary alone. */
+/** Longest wait of a seal for slow replicas, and how often it compares: they report to their primary only. */
 const EVERYWHERE_MS_MAX = 5_000;
 const EVERYWHERE_LOOK_MS = 10;
 
@@ -28,7 +28,6 @@ export interface FileSettlingParts {
   readonly log: Logger;
   readonly store: FileStore;
   readonly catalog: CatalogAccess;
-  /** Syncs without a primary; absent where each has one. */
   readonly agreed?: Pick<AgreedFiles, 'flush'>;
   readonly authorities: Authorities;
   readonly replicas: FileReplicas;
@@ -38,10 +37,9 @@ export interface FileSettlingParts {
   isConnected(server: ServerId): boolean;
 }
 
-/** Makes what is acknowledged durable, reports it to the catalog, and seals contents for good. */
+/** Makes acknowledged changes durable, reports them to the catalog, and seals contents for good. */
 export class FileSettling {
   readonly #parts: FileSettlingParts;
-  /** When files were last settled, by the clock of the process. */
   readonly #settledAtMs = new WeakMap<FilePrimary, number>();
   readonly #settler: Settler;
 
@@ -50,7 +48,7 @@ export class FileSettling {
     this.#settler = new Settler((files) => parts.catalog.command({ kind: 'settle', files }));
   }
 
-  /** @param unsynced changes of which the answer says whether they are in the contents that are flushed */
+  /** @param unsynced changes; the answer says whether all of them are in the flushed contents */
   async flush(file: FileId, unsynced: readonly AcknowledgedRequest[] = []): Promise<FlushResult> {
     const state = (await this.#flushAgreed(file)) ?? (await this.#flushByPrimary(file));
     return isAnyLost(this.#parts.store, file, unsynced) ? { ...state, lost: true } : state;
@@ -60,30 +58,28 @@ export class FileSettling {
     const { replicas, primaries, reads } = this.#parts;
     const driver = await replicas.primary(file);
     const primary = primaries.of(driver);
-    // Contents without a name would be lost all the same: the first time, the catalog is flushed too.
+    // Contents without a directory entry would be lost, too: the first flush includes the catalog.
     await replicas.bounded(file, () => Promise.all([driver.flush(), primary.nameFlushed()]));
     return reads.stateAt(file, driver);
   }
 
-  /** @returns null where the file has a primary, as far as is known here, or no majority agrees about it */
   async #flushAgreed(file: FileId): Promise<FileState | null> {
     const { agreed, authorities, store, replicas, primaries, reads } = this.#parts;
     if (agreed === undefined || authorities.quorum(file) === null) return null;
     let isNamed = true;
     const flushName = async (): Promise<void> => {
-      // What orders changes here knows whether the name is flushed.
+      // The state of an epoch that orders here knows whether the directory entry is flushed.
       const primary = primaries.orderedBy(file);
       if (primary === null) isNamed = await this.#flushInCatalog(file);
       else await primary.nameFlushed();
     };
     const state = await replicas.bounded(file, () =>
-      // Contents without a name would be lost all the same.
       agreed.flush(file, flushName, () => reads.stateOfFinal(file, store.attributes(file))),
     );
     return isNamed ? state : null;
   }
 
-  /** @returns whether the catalog knows the file, as it is here, also after a loss of power; a primary marks it where it does not */
+  /** @returns whether the catalog durably knows the current contents; if not, a primary has to mark the file */
   async #flushInCatalog(file: FileId): Promise<boolean> {
     const { catalog, store } = this.#parts;
     const epoch = catalog.epoch();
@@ -108,15 +104,15 @@ export class FileSettling {
       Promise.all([primary.seal(expected), primary.nameFlushed()]),
     );
     await this.#everywhere(driver, lastSeq);
-    // Reads without a primary survive a loss of power, too, once this is over; no request waits for it.
+    // After this, reads without a primary survive a loss of power, too; no request waits for it.
     driver.flush().catch((error: unknown) => {
       log.debug({ file, err: error }, 'a seal is not synced everywhere yet');
     });
-    // Final here by now: also if this server is primary no more.
+    // The replica here is final by now, even if this server is no longer primary.
     return reads.state(file);
   }
 
-  /** Waits until every replica in reach has applied the operation; one that makes no progress is left to catch up. */
+  /** Waits until every reachable replica has applied the operation; one without progress catches up later. */
   async #everywhere(driver: ReplicaDriver, seq: number): Promise<void> {
     const { clock, operationTimeoutMs, isConnected, world } = this.#parts;
     const untilMs = clock.nowMs() + Math.min(EVERYWHERE_MS_MAX, operationTimeoutMs / 2);
@@ -133,7 +129,6 @@ export class FileSettling {
     return this.#settleBy(orderer?.driver ?? (await replicas.primary(file)));
   }
 
-  /** Before the lease is given back: reports to the catalog what only this primary knows. */
   async settleBeforeRelease(driver: ReplicaDriver): Promise<void> {
     const { primaries } = this.#parts;
     if (primaries.last(driver)?.unsettled === false) return;
@@ -145,11 +140,12 @@ export class FileSettling {
     const { file } = driver;
     const primary = primaries.of(driver);
     let state: FileState | null = null;
-    // Before changes have to wait: of a large file, many objects are counted.
+    // Before changes have to wait: counting the objects of a large file takes long.
     if (store.holeBytes(file) === null) await store.whenHolesCounted(file);
     await replicas.bounded(file, () =>
       primary.settle(async (mark) => {
-        // Without a lease there may be another primary by now: then it has marked the file anew before it answered a change.
+        // Without a lease there may be another primary by now: then it has marked the file again before it answered a
+        // change.
         state = driver.leads ? await reads.stateAt(file, driver) : reads.stateHere(file);
         // Writes of a later epoch are acknowledged without waiting for this settling: it would hide them.
         if (state.epoch !== primary.epoch.counter) {

@@ -20,7 +20,7 @@ import {
   PAGE_ENTRIES_MAX,
 } from './file-transfer.ts';
 
-/** The newest objects beside a comparison, and their bytes: with its entries they fit a message. */
+/** They have to fit a message, with the entries of the comparison. */
 const NEWEST_MAX = 128;
 const NEWEST_BYTES = 4 * 1024 * 1024;
 const LEAVES_MAX = PAGE_ENTRIES_MAX / FAN_OUT;
@@ -31,21 +31,19 @@ export class FileSource {
   readonly #store: FileStore;
   readonly #foundDamaged: (index: number) => void;
 
-  /** @param foundDamaged told of objects whose bytes do not match their checksum */
   constructor(file: FileId, store: FileStore, foundDamaged: (index: number) => void) {
     this.#file = file;
     this.#store = store;
     this.#foundDamaged = foundDamaged;
   }
 
-  /** @throws ServiceError `not-found` where the replica was removed, which may be while something of it was being read */
+  /** @throws ServiceError `not-found` if the replica was removed, which may happen during a read of it */
   record(): ReplicaRecord {
     const record = this.#store.record(this.#file);
     if (record !== null) return record;
     throw new ServiceError('not-found', `The replica of file ${this.#file} was removed from this server`);
   }
 
-  /** @throws ServiceError `bad-request`, `not-found` where the replica is removed meanwhile, MalformedError */
   async serve(method: string, payload: Uint8Array): Promise<Uint8Array> {
     switch (method) {
       case METHODS.compare:
@@ -81,7 +79,7 @@ export class FileSource {
     const newest = newestObjects(changes.entries);
     const { total, height } = digests;
     const attributes = this.#store.attributes(this.#file);
-    // Pinned in this turn, and so as the digests say; none of them can have moved on.
+    // Pinned in this tick, in which no object can change: they match the digests.
     const contents = await Promise.all(newest.map((entry) => this.#read(entry)));
     const objects = newest.flatMap((entry, place): FetchedObject[] => {
       const bytes = contents[place] ?? null;
@@ -119,7 +117,6 @@ export class FileSource {
     const entries: ObjectEntry[] = [];
     for (const { first, last } of ranges) {
       const left = PAGE_ENTRIES_MAX - entries.length;
-      // As many as there is room for: there may be more of them.
       if (left === 0) return { entries, next: first };
       const some = this.#store.entries(this.#file, first, last, left);
       for (const entry of some) entries.push(entry);
@@ -130,11 +127,11 @@ export class FileSource {
     return { entries, next: null };
   }
 
-  /** @returns the bytes, or null where this very object is not here, or not whole */
+  /** @returns the bytes, or null if exactly this object is not here, or is damaged */
   async #read(wanted: ObjectEntry): Promise<Uint8Array | null> {
     const { index, versionEpoch, versionSeq, length, crc32 } = wanted;
     const [own] = this.#store.entries(this.#file, index, index, 1);
-    // Versions name the epoch's counter, which two servers may both have chosen: their bytes then differ.
+    // Versions contain only the epoch's counter, which two servers may both have chosen: their bytes then differ.
     if (own === undefined || own.length !== length || own.crc32 !== crc32) return null;
     try {
       return await this.#store.readObject(this.#file, index, versionEpoch, versionSeq);
@@ -146,7 +143,6 @@ export class FileSource {
   }
 }
 
-/** The newest of the objects, of a few megabytes together. */
 function newestObjects(entries: readonly ObjectEntry[]): ObjectEntry[] {
   const newest = [...entries].sort((a, b) => b.versionEpoch - a.versionEpoch || b.versionSeq - a.versionSeq);
   let bytes = 0;

@@ -13,7 +13,7 @@ interface StandingParts {
   isConnected(server: ServerId): boolean;
 }
 
-/** @returns lease and replicas of a file as this server knows them, without a request; null where it knows nothing of the file */
+/** @returns what this server knows without a request; null if it has no replica of the file */
 export function fileStanding(
   { host, lease, store, self, isConnected }: StandingParts,
   file: FileId,

@@ -16,12 +16,11 @@ import { decodeComparison, encodeKnown, METHODS } from './file-transfer.ts';
 import { ObjectFetch, type ObjectSource } from './object-fetch.ts';
 import { UNLIMITED } from './transfer-pace.ts';
 
-/** After so many comparisons a fetch is given up; a primary that changes this fast is caught up with later. */
+/** After this many comparisons a fetch fails; a primary that changes this fast is caught up with later. */
 const PASSES_MAX = 64;
-/** A server that owes objects for so long has the same asked of another, in milliseconds. */
+/** After this time without an answer another server is asked for the objects, too, in milliseconds. */
 const PATIENCE_MS = 2_000;
 
-/** A file's objects as the subject of a replica. */
 export class FileSubject implements Subject {
   readonly appliesAtPrimary = 'first';
   readonly #world: World;
@@ -29,16 +28,14 @@ export class FileSubject implements Subject {
   readonly #store: FileStore;
   readonly #source: FileSource;
   #fetched: FileDifference | null = null;
-  /** What was found out by the last fetch, whole or not: the next one goes on from there. */
+  /** What the last fetch learned, complete or not: the next one continues from there. */
   #difference: Difference | null = null;
-  /** Number of the present fetch. One that is not the present one any more stages nothing: it would mix two states. */
+  /** An earlier fetch must not stage anything any more: it would mix two states. */
   #fetch = 0;
-  /** Objects on their way to the disk. */
   readonly #staging = new Set<Promise<void>>();
-  /** Own objects whose bytes are lost, as far as somebody read them. */
   readonly #damaged: Set<number>;
 
-  /** @param damaged objects of the file that are known to be damaged here; added to and taken from */
+  /** @param damaged the file's objects that are known to be damaged here; this class adds and removes entries */
   constructor(world: World, file: FileId, store: FileStore, damaged: Set<number> = new Set()) {
     this.#world = world;
     this.#file = file;
@@ -66,7 +63,7 @@ export class FileSubject implements Subject {
     try {
       await this.#store.apply(this.#file, epoch, seq, change, sessions);
     } catch (error) {
-      // What the operation would have changed cannot be read: a part of it is not enough to put it right.
+      // A partial change needs the object's old bytes, which cannot be read: the object has to be fetched.
       if (error instanceof ServiceError && error.code === 'integrity') this.#noteTouched(change);
       throw error;
     }
@@ -89,31 +86,28 @@ export class FileSubject implements Subject {
     return this.#store.flush(this.#file);
   }
 
-  /** The bytes of an own object do not match their checksum: the next fetch brings it, whatever else it finds. */
+  /** The next fetch includes it. */
   noteDamaged(index: number): void {
     this.#damaged.add(index);
     this.#difference = null;
   }
 
   /**
-   * Fetches beside the own contents what differs from the source's state, at the cost of what differs:
-   * first what changed since the own position, which is all unless the two have diverged, then whatever
-   * the digests of ranges of objects find besides.
+   * Fetches the difference from the local contents to the source's state, at a cost proportional to it: first what
+   * changed since the local position, which is all unless the two have diverged, then what the digests of ranges of
+   * objects find. It works in passes, because a primary continues to write meanwhile. Each comparison includes the
+   * newest objects, so that the last pass needs no further request. A failed fetch leaves what it staged to the next
+   * one.
    *
-   * In passes, because a primary goes on while it is asked: what moved on meanwhile, the next pass finds in its
-   * new version. Each comparison brings the newest objects along, read in the same turn, so that the last
-   * pass need not ask for any. A fetch that fails leaves what it staged to the next one.
-   *
-   * An object that no member of the view has whole is taken over as lost: reading it fails here, too.
-   *
-   * @throws ServiceError where the source cannot be reached, changes faster than it can be fetched, or
-   *   nobody in reach has an object whole that somebody else may have (`integrity`)
+   * An object that no member of the view has undamaged is installed as lost: reading it fails here, too.
+   * @throws ServiceError if the source cannot be reached or changes faster than it can be fetched, or if only an
+   * unreachable server may have an object undamaged (`integrity`)
    */
   async fetch(ask: AskSource, help: FetchHelp = {}): Promise<FetchedState> {
     const turn = ++this.#fetch;
     const check = (): void => this.#assertPresent(turn);
     this.#fetched = null;
-    // What an earlier fetch still brings to the disk might replace what this one stages.
+    // Writes of an earlier fetch that are still in progress might replace what this one stages.
     await Promise.allSettled(this.#staging);
     check();
     let before: Position | null = null;
@@ -145,7 +139,7 @@ export class FileSubject implements Subject {
             'integrity',
             `No replica in reach of file ${this.#file} has object ${index} whole`,
           );
-        // Nobody has them: what is lost must not keep the rest of the file, and all that comes, from this replica.
+        // No member has them: a lost object must not keep the rest of the file, and later changes, from this replica.
         for (const entry of [...difference.missing.values()]) {
           await this.#stageLost(difference, entry, check);
           lost.push(entry.index);
@@ -169,12 +163,10 @@ export class FileSubject implements Subject {
     return this.#source.serve(method, payload);
   }
 
-  /** A file's primary keeps nothing open between operations; only a fetch may be under way. */
   abandon(): void {
     this.#fetch++;
   }
 
-  /** What is known of the difference to the present own state. */
   #differenceHere(): Difference {
     const record = this.record();
     if (this.#difference === null || !isAt(record, this.#difference.from)) {
@@ -184,7 +176,6 @@ export class FileSubject implements Subject {
     return this.#difference;
   }
 
-  /** Room on the disk that an earlier fetch took for what is not wanted any more. */
   #forgetUnwanted(difference: Difference): void {
     this.#store.unstage(this.#file, (entry) =>
       objectEqual(difference.changes.get(entry.index) ?? null, entry),
@@ -203,7 +194,7 @@ export class FileSubject implements Subject {
       try {
         await this.#stage(difference, entry, bytes, check);
       } catch (error) {
-        // Damaged on the way: it is asked for once more.
+        // Damaged in transit: it is requested again.
         if (!(error instanceof ServiceError) || error.code !== 'integrity') throw error;
       }
     });
@@ -235,10 +226,7 @@ export class FileSubject implements Subject {
     return this.#staged(difference, entry, this.#store.stageLost(this.#file, entry), check);
   }
 
-  /**
-   * Objects that have moved on are passed over.
-   * @returns whether everybody who may have them was asked, and answered
-   */
+  /** Objects that have changed at the source are skipped. @returns whether all servers that may have them answered */
   #fetchObjects(
     ask: AskSource,
     help: FetchHelp,

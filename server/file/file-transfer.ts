@@ -7,15 +7,16 @@ import { type Digest, type DigestNode, FAN_OUT, type Version } from '../storage/
 import type { ObjectEntry } from '../storage/object-entry.ts';
 import type { FetchedObject, FileAttributes } from '../storage/store.ts';
 
-/** Objects in one answer at the most. */
 export const WANTED_MAX = 256;
-/** Entries in one answer, and objects of the leaves that are looked into for it: a few milliseconds of work. */
+/** A few milliseconds of work, also for the leaves that are examined. */
 export const PAGE_ENTRIES_MAX = 2_048;
-/** Nodes whose children are asked for at once, and ranges whose entries are. */
 export const NODES_MAX = 256;
 export const RANGES_MAX = 128;
 
-/** What a replica asks of another. `objects` is of no state: it names each object by its exact version. */
+/**
+ * Requests of one replica to another; decoders throw MalformedError. `objects` depends on no state: it has exact
+ * versions.
+ */
 export const METHODS = {
   compare: 'compare',
   changes: 'changes',
@@ -24,28 +25,25 @@ export const METHODS = {
   objects: 'objects',
 } as const;
 
-/** Entries in ascending order, and the object from which on there may be more of what was asked for. */
+/** Entries in ascending order, and the object at which further results may begin; null if there are none. */
 export interface EntryPage {
   readonly entries: readonly ObjectEntry[];
   readonly next: number | null;
 }
 
-/** A state at one instant, as short as it can be told to somebody who knows most of it. */
+/** A state at one instant, abridged for a replica that has most of it. */
 export interface Comparison {
   readonly position: Position;
   readonly view: View;
   readonly sessions: Uint8Array;
   readonly attributes: FileAttributes;
-  /** Digest of all objects, and the levels of the tree below it. */
   readonly total: Digest;
   readonly height: number;
-  /** Objects whose version is behind what the asker knows; of later ones, only the first are told. */
+  /** Objects that changed after the version that the asking replica has; only the first ones, if there are many. */
   readonly changes: EntryPage;
-  /** Some of them with their bytes as of that instant, the newest first. */
   readonly objects: readonly FetchedObject[];
 }
 
-/** Objects `first` to `last`. */
 export interface IndexRange {
   readonly first: number;
   readonly last: number;
@@ -55,7 +53,6 @@ export function encodeKnown({ epoch, seq }: Version): Uint8Array {
   return new ByteWriter(16).uint53(epoch).uint53(seq).finish();
 }
 
-/** @throws MalformedError */
 export function decodeKnown(bytes: Uint8Array): Version {
   const reader = new ByteReader(bytes);
   const known = { epoch: reader.uint53(), seq: reader.uint53() };
@@ -83,7 +80,6 @@ export function encodeComparison(comparison: Comparison): Uint8Array {
   return writer.finish();
 }
 
-/** @throws MalformedError */
 export function decodeComparison(bytes: Uint8Array): Comparison {
   const reader = new ByteReader(bytes);
   const position = { epoch: readEpoch(reader), seq: reader.uint53() };
@@ -112,12 +108,10 @@ export function decodeComparison(bytes: Uint8Array): Comparison {
   return { position, view, sessions, attributes, total, height, changes, objects };
 }
 
-/** Asks which objects changed after a version, from object `from` on. */
 export function encodeSince(known: Version, from: number): Uint8Array {
   return new ByteWriter(24).uint53(known.epoch).uint53(known.seq).uint53(from).finish();
 }
 
-/** @throws MalformedError */
 export function decodeSince(bytes: Uint8Array): { readonly known: Version; readonly from: number } {
   const reader = new ByteReader(bytes);
   const asked = { known: { epoch: reader.uint53(), seq: reader.uint53() }, from: reader.uint53() };
@@ -131,7 +125,6 @@ export function encodePage(page: EntryPage): Uint8Array {
   return writer.finish();
 }
 
-/** @throws MalformedError */
 export function decodePage(bytes: Uint8Array): EntryPage {
   const reader = new ByteReader(bytes);
   const page = readPage(reader);
@@ -139,14 +132,12 @@ export function decodePage(bytes: Uint8Array): EntryPage {
   return page;
 }
 
-/** Asks for the digests of the children of nodes of one level. */
 export function encodeNodes(level: number, numbers: readonly number[]): Uint8Array {
   const writer = new ByteWriter(8 + numbers.length * 4).uint8(level).varint(numbers.length);
   for (const number of numbers) writer.varint(number);
   return writer.finish();
 }
 
-/** @throws MalformedError */
 export function decodeNodes(bytes: Uint8Array): DigestNode[] {
   const reader = new ByteReader(bytes);
   const level = reader.uint8();
@@ -158,14 +149,12 @@ export function decodeNodes(bytes: Uint8Array): DigestNode[] {
   return nodes;
 }
 
-/** Of each node that was asked for, its children's digests. */
 export function encodeDigests(digests: readonly Digest[]): Uint8Array {
   const writer = new ByteWriter(digests.length * 8);
   for (const digest of digests) writeDigest(writer, digest);
   return writer.finish();
 }
 
-/** @throws MalformedError */
 export function decodeDigests(bytes: Uint8Array, nodeCount: number): Digest[] {
   const reader = new ByteReader(bytes);
   const digests = Array.from({ length: nodeCount * FAN_OUT }, () => readDigest(reader));
@@ -173,14 +162,12 @@ export function decodeDigests(bytes: Uint8Array, nodeCount: number): Digest[] {
   return digests;
 }
 
-/** Asks for the entries of ranges, which are in ascending order. */
 export function encodeRanges(ranges: readonly IndexRange[]): Uint8Array {
   const writer = new ByteWriter(8 + ranges.length * 16).varint(ranges.length);
   for (const { first, last } of ranges) writer.varint(first).varint(last - first);
   return writer.finish();
 }
 
-/** @throws MalformedError */
 export function decodeRanges(bytes: Uint8Array): IndexRange[] {
   const reader = new ByteReader(bytes);
   const count = reader.varint();
@@ -198,14 +185,12 @@ export function decodeRanges(bytes: Uint8Array): IndexRange[] {
   return ranges;
 }
 
-/** Which objects are asked for, in ascending order, each in exactly one version. */
 export function encodeWanted(entries: readonly ObjectEntry[]): Uint8Array {
   const writer = new ByteWriter(8 + entries.length * 16);
   writeEntries(writer, entries);
   return writer.finish();
 }
 
-/** @throws MalformedError */
 export function decodeWanted(bytes: Uint8Array): ObjectEntry[] {
   const reader = new ByteReader(bytes);
   const entries = readEntries(reader, WANTED_MAX);
@@ -213,7 +198,7 @@ export function decodeWanted(bytes: Uint8Array): ObjectEntry[] {
   return entries;
 }
 
-/** Contents in the order they were asked for; null where the object is not here in that version. */
+/** Contents in the requested order; null if the object is not here in that version. */
 export function encodeObjects(objects: readonly (Uint8Array | null)[]): Uint8Array {
   const size = objects.reduce((sum, bytes) => sum + 5 + (bytes?.length ?? 0), 0);
   const writer = new ByteWriter(size);
@@ -224,7 +209,6 @@ export function encodeObjects(objects: readonly (Uint8Array | null)[]): Uint8Arr
   return writer.finish();
 }
 
-/** @throws MalformedError */
 export function decodeObjects(bytes: Uint8Array, count: number): (Uint8Array | null)[] {
   const reader = new ByteReader(bytes);
   const objects = Array.from({ length: count }, () => (reader.uint8() === 1 ? reader.bytes() : null));
@@ -243,7 +227,7 @@ function readPage(reader: ByteReader): EntryPage {
   return { next, entries: readEntries(reader, PAGE_ENTRIES_MAX) };
 }
 
-/** Neighbours are told by how far they are apart: a dozen bytes an entry. */
+/** Indices are stored as differences between neighbors: about a dozen bytes an entry. */
 function writeEntries(writer: ByteWriter, entries: readonly ObjectEntry[]): void {
   writer.varint(entries.length);
   let before = -1;

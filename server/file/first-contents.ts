@@ -22,21 +22,20 @@ import {
   SYNCED_CALL,
 } from './birth-call.ts';
 
-/** A majority is waited for so long; the caller then creates the files in the ordinary way. */
+/** Longest wait for a majority; the caller then creates the files in two steps. */
 const STORE_MS_MAX = 3_000;
-/** Where the members that are needed do not answer for so long, all are asked to promise. */
+/** Without an answer within this time, the members beyond the majority have to store the files, too. */
 const SPARED_MS = 200;
 const NOTHING = new Uint8Array(0);
 
-/** Why contents are not where they should be; null where a majority has them. */
+/** Why contents are not stored; null if a majority has them. */
 export type Refusal = ErrorCode | null;
 
-/** Files that go to the same servers. */
 export interface FirstContentsOf {
   readonly members: readonly ServerId[];
   readonly objectBytes: number;
   readonly replicas: readonly NewReplica[];
-  /** They survive a loss of power at a majority before they count as stored. */
+  /** They count as stored only once they survive a loss of power at a majority. */
   readonly synced: boolean;
 }
 
@@ -50,8 +49,8 @@ export interface FirstContentsParts extends Pick<Transport, 'call' | 'isConnecte
 }
 
 /**
- * Contents before the name: the whole contents of new files go to a majority of their replicas, in the first epoch and without a lease,
- * before the catalog has the files. docs/design/mount.md.
+ * Stores whole contents at a majority, in the first epoch and without a lease, before the catalog has the files
+ * (docs/design/mount.md).
  */
 export class FirstContents {
   readonly epoch: Epoch;
@@ -62,7 +61,7 @@ export class FirstContents {
     this.epoch = firstEpoch(parts.self, parts.incarnation);
   }
 
-  /** @returns for each file, null as soon as a majority of its replicas has it, or why it has not */
+  /** @returns for each file, null as soon as a majority of its replicas has it, or the reason why not */
   async store({ members, objectBytes, replicas, synced }: FirstContentsOf): Promise<Refusal[]> {
     const { self, world, isConnected } = this.#parts;
     const { epoch } = this;
@@ -93,7 +92,7 @@ export class FirstContents {
     const asked = others.filter((server) => !spare.has(server)).map((server) => this.#noted(ask(server)));
     if (members.includes(self)) {
       const storeHere = async (): Promise<void> => {
-        // In the next tick: what others wait for leaves at the end of this one.
+        // In the next tick: requests that others wait for are sent at the end of this one.
         await world.nextTurn();
         const outcomes = await this.#storeHere(replicas, { epoch, view, objectBytes }, synced);
         answered(self, outcomes.map(codeOf));
@@ -108,7 +107,6 @@ export class FirstContents {
     return refusals.map((refusal, place) => (birth.isBorne(place) ? null : refusal));
   }
 
-  /** Stores replicas of files that another server creates. */
   async serve(from: ServerId, payload: Uint8Array, synced: boolean): Promise<Uint8Array> {
     const { births, ...where } = decodeBirthCall(payload);
     if (where.epoch.server !== from)
@@ -137,7 +135,6 @@ export class FirstContents {
     );
   }
 
-  /** A server that does not take files is none of those that have them. */
   #noted(work: Promise<unknown>): Promise<unknown> {
     return work.catch((error: unknown) => {
       if (!(error instanceof ServiceError || error instanceof MalformedError)) throw error;
@@ -145,9 +142,7 @@ export class FirstContents {
     });
   }
 
-  /**
-   * As of other operations: members that are not needed for a majority are sent it a moment later, as long as all are in reach.
-   */
+  /** Backups beyond the majority get the files a moment later, as they do operations, if all members are reachable. */
   #spare(view: View, others: readonly ServerId[]): ReadonlySet<ServerId> {
     const { self, isConnected } = this.#parts;
     if (!view.members.includes(self) || !others.every(isConnected)) return new Set();
@@ -157,7 +152,6 @@ export class FirstContents {
   }
 }
 
-/** Resolves with `enough`, when all have ended, or after a while. @throws the error of a work that fails, where that is ours */
 async function firstOf(
   world: World,
   enough: Promise<void>,

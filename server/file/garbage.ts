@@ -16,20 +16,13 @@ import type { DepartedFiles } from './departed-files.ts';
 import { isOutdatedBy, type ReplicaPlace } from './replica-place.ts';
 import type { ViewConflicts } from './view-conflicts.ts';
 
-/** Where room is short, in milliseconds. Mounts say of what they have open without a name every two minutes that it is in use. */
+/** While disk space is short. Every two minutes, mounts report the unlinked files that they have open. */
 const SHORT_GRACE_MS = 5 * 60_000;
-/**
- * A replica by members that were never committed asks for the file's lease, and cannot serve what it is asked for then: it stays for so
- * long, in milliseconds.
- */
+/** A replica in an uncommitted view requests the file's lease, and cannot serve with it: it is kept for this time. */
 const UNCOMMITTED_GRACE_MS = 60_000;
-/** Between rounds while disk space is short, in milliseconds. */
 const SHORT_PERIOD_MS = 5_000;
-/** Files compared with the catalog in one query, and collected by one command. */
 const PAGE = 1_000;
-/** Pages of files without a name, and of what removed snapshots showed, in one round. */
 const PAGES_MAX = 100;
-/** Files whose members are asked at the same time. */
 const PARALLEL = 8;
 
 export interface GarbageParts {
@@ -40,41 +33,37 @@ export interface GarbageParts {
   readonly departed: Pick<DepartedFiles, 'add' | 'files' | 'forget'>;
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
-  /** A file without a name is kept for this long, in milliseconds, for those who still read it. */
+  /** An unlinked file is kept for this long, in milliseconds, for clients that still read it. */
   readonly graceMs: number;
-  /** Some server has no room: what was deleted is not kept for as long as otherwise. */
   isRoomShort(): boolean;
   nowNs(): bigint;
-  /** Monotonic, in milliseconds. */
   nowMs(): number;
   isCatalogPrimary(): boolean;
   command(command: Command): Promise<unknown>;
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
   readonly conflicts: Pick<ViewConflicts, 'compare'>;
-  /** Whether a server's replica of the file stands at `position` or further. */
   holds(server: ServerId, file: FileId, position: Position): Promise<boolean>;
-  /** Where a server's replica of the file is; null where it has none. */
   placeAt(server: ServerId, file: FileId): Promise<ReplicaPlace | null>;
-  /** Resolves once the file has a primary, which reports its members to the catalog. */
   open(file: FileId): Promise<unknown>;
 }
 
 /**
- * Removes what nobody can reach. The catalog's primary forgets files that have had no name for the
- * grace time; every server removes replicas of files that the catalog no longer knows. Ids are never
- * used twice, so a server that was away for any time cannot bring a deleted file back. What was borne and never got its name goes
- * once its number is void.
+ * Removes replicas that no client can reach:
  *
- * Replicas of files that have moved to other servers go, too: after the same time, and only once a majority of
- * those who hold the file now have all that is here. A replica of a change of members that broke off, and one that is still asked for its
- * file, go once a majority of the members is in a later epoch without this server.
+ * - The catalog's primary deletes files that have been unlinked for the grace time; every server removes replicas of
+ *   files that the catalog no longer has. Ids are never used twice, so a server that was away for any time cannot bring
+ *   a deleted file back. A file that was created with contents, but whose creation never committed, is removed once its
+ *   number is void.
+ * - Replicas of files that have moved to other servers are removed after the same time, once a majority of the file's
+ *   members has everything that is here. A replica of an aborted change of members, or one that is still in use, is
+ *   removed once a majority of the members is in a later epoch without this server.
  *
- * A file whose members have changed without the catalog's knowledge is opened, so that it has a primary, which reports them.
+ * If the members of a file have changed without the catalog's knowledge, the file is opened, so that it gets a primary,
+ * which reports them.
  */
 export class Garbage {
   readonly #parts: GarbageParts;
   readonly #rounds: Rounds;
-  /** Replicas whose files were found to have moved, since when. */
   readonly #movedSinceMs = new Map<FileId, number>();
 
   constructor(parts: GarbageParts) {
@@ -100,7 +89,6 @@ export class Garbage {
     this.#rounds.close();
   }
 
-  /** Looks once, and removes what there is to remove. */
   run(): Promise<void> {
     return this.#rounds.run();
   }
@@ -147,13 +135,13 @@ export class Garbage {
       after = last;
       const { files, reserved } = await query({ kind: 'placed', inodes: page });
       const placed = new Map(files.map((file) => [file.inode as FileId, file]));
-      // Contents come before their name: what is reserved may be a file yet. What is not can never be one again.
+      // Contents are stored before the creation: a reserved number may still become a file, a void one never.
       const awaited = new Set(reserved);
       for (const file of page) {
         const place = placed.get(file) ?? null;
         if (awaited.has(file)) continue;
         if (place !== null && this.#isConflicting(file, place)) {
-          // Which of two histories is the file's is not decided by who asks first.
+          // An operator has to decide which of two histories is the file's, not the server that asks first.
         } else if (place !== null && this.#hasMoved(file, place)) {
           moved.set(file, place);
           if (!this.#movedSinceMs.has(file)) this.#movedSinceMs.set(file, this.#parts.nowMs());
@@ -170,12 +158,11 @@ export class Garbage {
     await this.#forgetDeparted();
   }
 
-  /** Each file on its own: one whose other members do not answer delays none of the others. */
+  /** One whose members do not answer delays none of the others. */
   async #attemptAll<Item>(
     items: Iterable<Item>,
     task: (item: Item) => readonly [file: FileId, work: () => Promise<unknown>],
   ): Promise<void> {
-    // The workers share one iterator: each item is taken by the first that is free.
     const waiting = items[Symbol.iterator]();
     const worker = async (): Promise<void> => {
       for (let next = waiting.next(); next.done !== true; next = waiting.next())
@@ -203,36 +190,36 @@ export class Garbage {
     }
   }
 
-  /** Whether the catalog has other members for the number of the view that the replica here goes by. */
+  /** Whether the catalog has other members for the view number of the replica here. */
   #isConflicting(file: FileId, { view: number, members }: PlacedFile): boolean {
     const record = this.#parts.store.record(file);
-    // Of a change of members the catalog learns the end.
+    // The catalog learns only the end of a change of members.
     if (record === null || record.view.joint !== undefined) return false;
     const there = { number, members: members as readonly ServerId[] };
     return this.#parts.conflicts.compare(file, record.view, there, 'the catalog');
   }
 
   /**
-   * Whether the replica is left over, as far as is known without the members. The catalog follows the file's own record: a record that is
-   * newer than what the catalog has decides, unless it is of a change of members that may never have been committed.
+   * Whether the replica is left over, as far as is known without asking the members. A record that is newer than the
+   * catalog's decides, unless it is of a change of members that may never have been committed.
    */
   #hasMoved(file: FileId, place: PlacedFile): boolean {
     const { self, store } = this.#parts;
     const record = store.record(file);
-    // A server that becomes a member may be cut off from the primary for long, which counts on what it has.
+    // A server that is becoming a member may be cut off for long from the primary, which counts on what it has.
     if (place.planned?.servers.includes(self) === true) return false;
-    // Without members it preserves another file's contents in a moment.
+    // A file without members is about to preserve another file's contents.
     const isPlaced = place.members.length > 0 && !place.members.includes(self);
     if (record === null || !isPlaced) return false;
     return !this.#isAhead(record, place) || record.view.joint !== undefined;
   }
 
   /**
-   * Whether the members have changed, as is certain by the replica here, and the catalog does not know it. The primary that changed them may
-   * have ended before it reported that, or may be none of them now; an unused file has no other primary that does.
+   * Whether the catalog does not know a certain change of members. The primary of that change may have ended before it
+   * reported it, or may not be a member any more; an unused file has no other primary to report it.
    */
   #isUnreported(file: FileId, place: PlacedFile): boolean {
-    // Without members it preserves another file's contents: the primary of that file reports them with its next change.
+    // A file without members preserves another file's contents: that file's primary reports them with its next change.
     if (place.members.length === 0) return false;
     const record = this.#parts.store.record(file);
     if (record === null || record.view.joint !== undefined || !this.#isAhead(record, place)) return false;
@@ -250,7 +237,7 @@ export class Garbage {
     const isAhead = this.#isAhead(record, place);
     const graceMs = isAhead ? Math.min(this.#graceMs, UNCOMMITTED_GRACE_MS) : this.#graceMs;
     if (nowMs() - (this.#movedSinceMs.get(file) ?? nowMs()) < graceMs || !this.#isAtRest(file)) return;
-    // A replica that is in use may have learned something since, or others still learn from it.
+    // A replica in use may have received operations since, or others may still fetch from it.
     const isStale =
       isAhead || host.loaded(file) !== null
         ? await this.#isOutdated(file, place, record)
@@ -258,13 +245,12 @@ export class Garbage {
     if (!isStale) return;
     const { view: number, members: names } = place;
     await this.#parts.departed.add(file, { number, members: names as readonly ServerId[] });
-    // Somebody may have made this server a member again meanwhile.
+    // This server may have become a member again meanwhile.
     if (!this.#isAtRest(file) || !isUnchanged(store.record(file), record)) return;
     await this.#remove(file, 'removed the replica of a file that others hold now');
     this.#movedSinceMs.delete(file);
   }
 
-  /** Nothing is ordered by the replica, and nothing of it is under way to the disk. */
   #isAtRest(file: FileId): boolean {
     const driver = this.#parts.host.loaded(file);
     return driver === null || (driver.idle && !driver.leads && !driver.orders);
@@ -284,7 +270,7 @@ export class Garbage {
   }
 
   async #isHeld(file: FileId, place: PlacedFile, record: ReplicaRecord): Promise<boolean> {
-    // What never installed an epoch has nothing that others could lack.
+    // A replica that never installed an epoch has nothing that others could lack.
     return record.installed.counter === 0 || this.#isHeldByMajority(file, place, positionOf(record));
   }
 

@@ -6,9 +6,9 @@ import type { LeaseDriver } from '../lease-driver.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 import type { ReplicaHost } from '../replica-host.ts';
 
-/** What is under way when a primary releases a file has this long to end, in milliseconds. */
+/** For operations in progress when a primary releases a file. */
 const STOP_MS_MAX = 2_000;
-/** Other servers have this long to become primary of a file for which there is no space here, in milliseconds. */
+/** Other servers have this long to become primary of a file for which there is no space here. */
 const GIVEN_AWAY_MS = 1_000;
 
 interface GivenAwayParts {
@@ -18,12 +18,10 @@ interface GivenAwayParts {
   readonly lease: LeaseDriver;
 }
 
-/** Files that this server left to others for want of space. */
+/** Files that this server left to others for lack of disk space. */
 export class GivenAway {
   readonly #parts: GivenAwayParts;
-  /** Replicas that are about to release their leases. */
   readonly #leaving = new Map<ReplicaDriver, Promise<void>>();
-  /** Until when files that were left to others are not taken back. */
   readonly #given = new WeakMap<ReplicaDriver, { readonly untilMs: number; readonly error: unknown }>();
 
   constructor(parts: GivenAwayParts) {
@@ -31,9 +29,8 @@ export class GivenAway {
   }
 
   /**
-   * Concurrent writes wait for the same end of the epoch: only then may others have the lease.
-   *
-   * @param error why; requests are refused with it until other servers had time to become primary
+   * Concurrent writes wait for the same end of the epoch, because only then may others have the lease.
+   * @param error with which requests are refused until other servers had time to become primary
    */
   async give(driver: ReplicaDriver, error: unknown): Promise<void> {
     const { world, clock, lease } = this.#parts;
@@ -51,7 +48,6 @@ export class GivenAway {
     await leaving;
   }
 
-  /** @throws the error with which the file was left to others, while they have time to become primary */
   assertNot(file: FileId): void {
     const driver = this.#parts.host.loaded(file);
     if (driver === null || driver.leads) return;

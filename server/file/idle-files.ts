@@ -10,17 +10,15 @@ import { FailedReplicas } from './failed-replicas.ts';
 import type { FileSettling } from './file-settling.ts';
 import { SUCCESSION_MS_MAX, type Succession } from './succession.ts';
 
-/** What is under way in a file that is given back has this long to end. */
+/** For operations in progress when a file is released. */
 const STOP_MS_MAX = 5_000;
-/** How often unused files are looked for. */
 const PERIOD_MS = 300;
 /**
- * A file that was written and settled, and that nobody used since, is given back after this part of the time: programs make
- * files by the thousand, and few of them are wanted again soon. By default that is a fifth of a lease, so that a file
- * which is settled right after it was made is gone before its first renewal, at a third.
+ * A file that was settled, and not used since, is released after this part of the idle time: programs create thousands
+ * of files, and use few of them again soon. By default this is a fifth of a lease, before the first renewal at a third.
  */
 const SETTLED_PART = 1 / 15;
-/** Who used a file so recently is expected to go on, and should not wait for more than the next primary. */
+/** A file that was used this recently is likely to be used again: its clients should wait for the next primary only. */
 const IN_USE_MS = 1_000;
 
 export interface IdleFilesParts {
@@ -31,11 +29,10 @@ export interface IdleFilesParts {
   readonly lease: LeaseDriver;
   readonly settling: FileSettling;
   readonly succession: Succession;
-  /** A file that nobody used for this long gives its lease back, in milliseconds. */
   readonly idleMs: number;
 }
 
-/** Gives back the leases of files that nobody uses, and forgets their replicas until they are used again. */
+/** Releases the leases of unused files, and unloads their replicas until they are used again. */
 export class IdleFiles {
   readonly #parts: IdleFilesParts;
   readonly #timer: Timer;
@@ -48,8 +45,7 @@ export class IdleFiles {
   }
 
   /**
-   * Orderly end of this server: every lease is given back, so that others need not wait for its end.
-   * What takes longer than `limitMs` is left to the leases' ends.
+   * Releases every lease, so that other servers need not wait for its end. After `limitMs` the rest is left to expire.
    */
   async releaseAll(limitMs: number): Promise<void> {
     this.#timer.cancel();
@@ -94,18 +90,17 @@ export class IdleFiles {
   }
 
   /**
-   * A replica whose disk refused something acknowledges nothing more. It is forgotten, so that the next
-   * message finds a new one, which begins from what the disk holds and fetches the rest: perhaps there is room by then.
+   * A replica whose disk refused an operation acknowledges nothing more. It is unloaded; the next message loads a new
+   * one, which starts from the disk's state and fetches the rest: there may be free space by then.
    */
   #giveUp(driver: ReplicaDriver): void {
-    // The catalog's stays loaded, and its lease wanted.
+    // The catalog's replica stays loaded, and keeps requesting its lease.
     if (driver.file !== CATALOG_CELL) this.#parts.lease.close(driver.file);
     if (!driver.idle || !this.#failed.begins(driver.file, this.#parts.clock.nowMs())) return;
     if (driver.file === CATALOG_CELL) driver.renew();
     else this.#parts.host.unload(driver);
   }
 
-  /** The disk has room again, where it had none. */
   hasRoom(): void {
     this.#failed.forget();
   }
@@ -117,7 +112,7 @@ export class IdleFiles {
     if (wanted().length > 0) await succession.prepare();
     const succeeded = succession.announce(wanted());
     await Promise.all(drivers.map((driver) => this.#leave(driver, 'ending')));
-    // Until others lead, this server's vote and its quiet are worth more to them than its end.
+    // Until the successors are primary, this server's vote and an idle server are worth more to them than its end.
     await within(this.#parts.world, succeeded, SUCCESSION_MS_MAX);
   }
 
@@ -133,20 +128,19 @@ export class IdleFiles {
       if (driver.role === 'active' || driver.role === 'beginning' || driver.orders) {
         const usedAtMs = driver.usedAtMs;
         const inUse = this.#isInUse(driver);
-        // A file that was not settled stays live: its next primary is asked, and settles it.
+        // Otherwise the file stays live: the catalog asks its next primary, which settles it.
         if (why === 'idle') await settling.settleBeforeRelease(driver);
         else if (!inUse) await Promise.allSettled([settling.settleBeforeRelease(driver)]);
         driver.usedAtMs = Math.min(driver.usedAtMs, usedAtMs);
         const hasLease = lease.view(driver.file).own;
-        // What cannot be committed would hold the file for ever: then the lease runs out, and others decide.
+        // An operation that cannot be committed would keep the file forever: then the lease expires, and others decide.
         if ((await within(this.#parts.world, driver.stop(), STOP_MS_MAX)) && hasLease)
           lease.release(driver.file);
       }
       lease.close(driver.file);
-      // What is still under way to the disk would surprise the next core: the next sweep looks again.
+      // Writes in progress would confuse the next core: the next sweep tries again.
       if (driver.idle) host.unload(driver);
     } catch (error) {
-      // The file stays open here; the next sweep tries again, and until then its lease is renewed.
       log.info({ file: driver.file, err: error }, 'an unused file could not be given back yet');
     } finally {
       this.#leaving.delete(driver);

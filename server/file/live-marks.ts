@@ -6,7 +6,6 @@ import { areSo } from '../bounded.ts';
 import type { FileStore } from '../storage/store.ts';
 import type { FilePrimary, Marked } from './file-primary.ts';
 
-/** How often contents are preserved under one number before another is asked for. */
 const PRESERVE_ATTEMPTS_MAX = 3;
 
 type Preserved = NonNullable<Extract<Command, { kind: 'open-for-write' }>['preserved']>;
@@ -16,16 +15,14 @@ interface LiveMarksParts {
   readonly store: FileStore;
   readonly catalog: {
     command(command: Command): Promise<unknown>;
-    /** As `command`: what it changes survives a loss of power of all servers. */
     durably(command: Command): Promise<unknown>;
   };
-  /** Resolves when this server leads the file, which it orders already. */
+  /** Resolves when this server, which orders changes of the file, is its primary. */
   leads(file: FileId): Promise<unknown>;
-  /** Whether another server's replica of a file stands exactly at a position. */
   isAt(server: ServerId, file: FileId, position: Position): Promise<boolean>;
 }
 
-/** Tells the catalog that a file is about to be written, and first preserves what its snapshots show. */
+/** Sets a file's live mark in the catalog before it is written, and first preserves what its snapshots show. */
 export class LiveMarks {
   readonly #parts: LiveMarksParts;
 
@@ -33,7 +30,7 @@ export class LiveMarks {
     this.#parts = parts;
   }
 
-  /** Before the first change after a snapshot, what the snapshot shows is preserved. */
+  /** Before the first change after a snapshot, the contents that the snapshot shows are preserved. */
   async set(primary: FilePrimary, file: FileId, mark: LiveMark, growTo?: number): Promise<Marked> {
     const { catalog } = this.#parts;
     const growth = growTo === undefined ? {} : { growTo };
@@ -47,19 +44,20 @@ export class LiveMarks {
     } as const;
     let answer = await catalog.command(command);
     for (let wish = preserveIn(answer); wish !== null; wish = preserveIn(answer)) {
-      // Until a majority is known to have the epoch this server only orders.
+      // Until this server is primary, no majority is known to have its epoch.
       await this.#parts.leads(file);
       const preserved = await this.#preserve(primary, wish);
-      // A catalog that forgot where the contents are would have them collected.
+      // If the catalog lost where the preserved contents are, garbage collection would remove them.
       answer = await catalog.durably({ ...command, preserved, contents: wish.contents });
     }
     return markedIn(answer);
   }
 
   /**
-   * A replica that was brought up meanwhile acknowledges the operation without having applied it: so a majority is asked whether it has what
-   * is preserved, and whoever has not applies the next one. A replica of a later epoch proves nothing: a request by the other file's number to
-   * a server that has it begins an epoch of it, in which a majority without the contents may go on.
+   * A replica that was caught up meanwhile acknowledges the operation without having applied it: so a majority is asked
+   * whether it has the preserved file, and a replica that lacks it applies the next attempt. A replica in a later epoch
+   * proves nothing: a request for the other file's number may begin an epoch of it, in which a majority without the
+   * contents continues.
    */
   async #preserve(primary: FilePrimary, wish: Preservation): Promise<Preserved> {
     const { store, self, isAt } = this.#parts;
@@ -80,14 +78,13 @@ export class LiveMarks {
   }
 }
 
-/** @returns what the answer to `open-for-write` says of the file; in a volume without a quota it names no size */
 function markedIn(result: unknown): Marked {
   const { attributes } = (result ?? {}) as { readonly attributes?: Partial<Attributes> };
   const { allowedBytes = Infinity, changedNs = null, flags = [] } = attributes ?? {};
   return { allowedBytes, changedNs, appendOnly: flags.includes('append-only') };
 }
 
-/** @returns what `open-for-write` wants to be preserved before the file may be written; null where it may be */
+/** @returns what has to be preserved before the file may be written; null if nothing */
 function preserveIn(result: unknown): Preservation | null {
   return ((result ?? {}) as { readonly preserve?: Preservation }).preserve ?? null;
 }

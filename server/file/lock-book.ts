@@ -7,53 +7,49 @@ import type { LockBody, LockOfClient, WishOfClient } from '../../wire/lock-api.t
 import { rangeFromWire } from '../../wire/lock-offsets.ts';
 import type { LockTable } from './lock-table.ts';
 
-/** A client that has locks of a file, or waits for one. */
 export interface Client {
-  /** Whose locks they count as. @see LockShares */
+  /** @see LockShares */
   readonly holder: string;
-  /** By this server's monotonic clock, from when the last message was received: until then its requests wait. */
+  /**
+   * By this server's monotonic clock, a lock lease after the last message was received: until then its requests wait.
+   */
   aliveUntilMs: number;
   /**
-   * Until then it has its locks: from when the last renewal was received, which names them, or its first lock was asked for.
-   * Other messages
-   * do not count: a lock that the client does not know of, as after a loss that the server has not noticed, is to end while the
-   * client waits for it.
+   * A lock lease after the last renewal, which lists its locks, or after the request for its first lock. Other messages
+   * do not extend it: a lock that the client does not know of has to end while the client waits for it.
    */
   locksUntilMs: number;
   /**
-   * Changes under earlier stamps are late: the newest that a message of the client has said, but while it has locks no earlier than its newest
-   * stamp when this server gave it the first of them.
+   * Changes under earlier stamps are late: the newest bound in a message of the client, and while it has locks at least
+   * its newest stamp when it was granted the first of them.
    */
   sinceStamp: number;
-  /** The newest message, and what of the ones before is not over. */
+  /** The newest message, and the earlier requests that are still pending. */
   stamp: number;
   pending: ReadonlySet<number>;
-  /** `Book.lapses` when its locks ended last with their lease, or when it was new here: what it asked for before is late. */
+  /** `Book.lapses` when its locks last expired, or when the client was new here: its earlier requests are late. */
   lapses: number;
 }
 
-/** A request that waits for its lock. */
 export interface Waiting {
   readonly client: number;
   readonly number: number;
   /** Ends the wait; null while no request waits for the outcome. */
   answer: ((outcome: 'granted' | 'deposed' | 'over') => void) | null;
-  /** When the place is forgotten. */
   keptUntilMs: number;
 }
 
-/** What the primary of one epoch knows of its file's locks. */
+/** The locks of a file, as the primary of one epoch knows them. */
 export interface Book {
   readonly epoch: Epoch;
-  /** No primary had the file before: nothing was sent to one. */
+  /** The file has had no earlier primary, so no request was sent to one. */
   readonly isFirst: boolean;
-  /** How often locks of a client, or what was known of one, have ended with their lease. */
+  /** Number of expiries of clients or of their locks. */
   lapses: number;
   readonly table: LockTable;
   readonly clients: Map<number, Client>;
-  /** By place in the table. */
   readonly waiting: Map<number, Waiting>;
-  /** Until then, locks of an epoch before may be claimed, and no others are given. */
+  /** Until then, locks of an earlier epoch may be claimed, and no others are granted. */
   graceUntilMs: number;
   readonly afterGrace: Set<() => void>;
   timer: Timer | null;
@@ -61,15 +57,14 @@ export interface Book {
   end(): void;
 }
 
-/** The locks with which the last epoch that is known here ended in good order; of another server's, that there were none. */
+/** The locks at the orderly end of the last epoch that is known here; of another server's, that there were none. */
 export interface Former {
   readonly counter: number;
   readonly locks: readonly LockOfClient[];
-  /** What was known of those who have them. */
   readonly clients: ReadonlyMap<number, Pick<Client, 'sinceStamp' | 'stamp' | 'pending'>>;
 }
 
-/** Where clients do not identify themselves, each counts by itself. */
+/** Without authentication, each client counts by itself. */
 export function holderOf(client: number, given: string | null): string {
   return given ?? `client ${client}`;
 }

@@ -5,14 +5,12 @@ import { readFileId } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import type { Transport } from '../transport/transport.ts';
 
-/** The call by which a primary that has ended in good order tells the file's other servers that it left no locks. */
 export const UNLOCKED_CALL = 'ended-unlocked';
 
 const CALL_MS = 1_000;
-/** Files of one call. */
 const FILES_MAX = 5_000;
 
-/** The epoch of this counter has ended in good order, and no lock was left that somebody could claim. */
+/** The epoch of this counter has ended in good order, without a lock that a client could claim. */
 export interface LockEnding {
   readonly file: FileId;
   readonly counter: number;
@@ -25,8 +23,8 @@ interface LockEndingsParts extends Pick<Transport, 'call' | 'isConnected'> {
 }
 
 /**
- * Spares the next primary the time in which locks are claimed, where there are none (decision 0070). Only what is true may be told; whoever
- * does not hear of it waits, as after the death of a primary.
+ * Spares the next primary the grace if there are no locks to claim (decision 0070). Only certain facts are sent; a
+ * server that does not receive one observes the grace, as after the death of a primary.
  */
 export class LockEndings {
   readonly #parts: LockEndingsParts;
@@ -36,7 +34,7 @@ export class LockEndings {
     this.#parts = parts;
   }
 
-  /** @param servers that may lead the file next; those of one turn of the event loop are told together */
+  /** @param servers that may be the next primary; notifications of one tick are sent together */
   tell(ending: LockEnding, servers: readonly ServerId[]): void {
     if (this.#untold.size === 0) this.#parts.world.soon(() => this.#flush());
     for (const server of servers) {
@@ -46,7 +44,6 @@ export class LockEndings {
     }
   }
 
-  /** Answers the call of a primary that has ended. */
   serve(payload: Uint8Array): Uint8Array {
     for (const ending of decodeEndings(payload)) this.#parts.heard(ending);
     return new Uint8Array(0);
@@ -60,7 +57,7 @@ export class LockEndings {
       if (!isConnected(server)) continue;
       for (let from = 0; from < endings.length; from += FILES_MAX) {
         const part = endings.slice(from, from + FILES_MAX);
-        // Hardly ever is there a lock soon, and who hears of it late ends his wait.
+        // A lock is rarely requested at once, and a late notification still ends a grace.
         call(server, UNLOCKED_CALL, encodeEndings(part), CALL_MS, true).catch((error: unknown) => {
           log.debug(
             { server, files: part.length, err: error },
@@ -78,7 +75,6 @@ function encodeEndings(endings: readonly LockEnding[]): Uint8Array {
   return writer.finish();
 }
 
-/** @throws MalformedError */
 function decodeEndings(bytes: Uint8Array): LockEnding[] {
   const reader = new ByteReader(bytes);
   const count = reader.uint32();

@@ -1,15 +1,14 @@
 import { ServiceError } from '../../base/errors.ts';
 
-/** How many locks of all files together this server keeps in memory. */
+/** Of all files together; locks are kept in memory. */
 export interface LockBounds {
   readonly server: number;
-  /** Of one token or certificate; of one client where nobody is asked who he is. */
+  /** One token or certificate; without authentication one client. */
   readonly holder: number;
 }
 
 export const LOCK_BOUNDS: LockBounds = { server: 1_000_000, holder: 100_000 };
 
-/** Who has how many of the locks of all files that a server is primary of. */
 export class LockShares {
   readonly #bounds: LockBounds;
   readonly #held = new Map<string, number>();
@@ -23,7 +22,6 @@ export class LockShares {
     return this.#held.get(holder) ?? 0;
   }
 
-  /** @param count locks more, or less where it is negative */
   add(holder: string, count: number): void {
     this.#total += count;
     const now = this.of(holder) + count;
@@ -31,7 +29,7 @@ export class LockShares {
     else this.#held.set(holder, now);
   }
 
-  /** @throws ServiceError `lock-limit` where `holder` may have no further lock */
+  /** @throws ServiceError `lock-limit` if `holder` may have no further lock */
   check(holder: string): void {
     const { server, holder: own } = this.#bounds;
     if (this.of(holder) >= own) {

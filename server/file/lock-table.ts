@@ -3,11 +3,11 @@ import type { LockOfClient, WishOfClient } from '../../wire/lock-api.ts';
 import { isAtOdds, rangesCover, rangesWith } from '../../wire/lock-ranges.ts';
 
 /**
- * Locks of one file and who waits for them: a value without clock and network. Ranges are inclusive at both ends. An
- * owner, which is a client and whatever it calls its own, never stands in its own way (POSIX.1-2024, `fcntl`).
+ * Locks of one file and the requests that wait for them, without clock and network. Ranges are inclusive at both ends.
+ * An owner is a client and its own owner number; its locks never conflict with each other (POSIX.1-2024, `fcntl`).
  */
 
-/** A wish that waits. The order of waiters is that of their `place`. */
+/** A request that waits. Waiters are ordered by `place`. */
 export interface LockWaiter extends WishOfClient {
   readonly place: number;
 }
@@ -15,19 +15,17 @@ export interface LockWaiter extends WishOfClient {
 type Owned = Pick<LockOfClient, 'client' | 'owner' | 'kind'>;
 
 export class LockTable {
-  /** By kind and owner: sorted, disjoint; neighbours of one type are one. */
+  /** By kind and owner: sorted and disjoint; adjacent locks of one type are merged. */
   readonly #held = new Map<string, LockOfClient[]>();
   readonly #waiters = new Map<number, LockWaiter>();
   #nextPlace = 1;
   #count = 0;
   readonly #onCount: (client: number, more: number) => void;
 
-  /** @param onCount told whenever a client has `more` locks than before */
   constructor(onCount: (client: number, more: number) => void = () => undefined) {
     this.#onCount = onCount;
   }
 
-  /** How many locks there are. */
   get size(): number {
     return this.#count;
   }
@@ -36,13 +34,11 @@ export class LockTable {
     return this.#waiters.size;
   }
 
-  /** All locks, or one client's. */
   list(client?: number): LockOfClient[] {
     const all = [...this.#held.values()].flat();
     return client === undefined ? all : all.filter((lock) => lock.client === client);
   }
 
-  /** @returns a lock that stands in the way of the wish, or null */
   conflict(wish: WishOfClient): LockOfClient | null {
     return this.#conflicts(wish).next().value ?? null;
   }
@@ -52,10 +48,7 @@ export class LockTable {
     return rangesCover(this.#held.get(keyOf(wish)) ?? [], wish);
   }
 
-  /**
-   * Sets or gives back what the wish says; the owner's locks elsewhere stay. To be called only where nothing is in the
-   * way.
-   */
+  /** The owner's locks elsewhere stay. To be called only if there is no conflict. */
   set(wish: WishOfClient): void {
     assert(wish.start <= wish.end, 'A range ends no earlier than it begins');
     assert(wish.type === 'unlock' || this.conflict(wish) === null, 'No two locks are at odds');
@@ -68,17 +61,14 @@ export class LockTable {
     else this.#held.set(key, after);
   }
 
-  /** A lock of the whole file is not changed into another: the old one is given back first (`flock`(2)). */
+  /** A lock on the whole file is not converted in place: the old one is released first (`flock`(2)). */
   beginFlock(wish: WishOfClient): void {
     if (wish.kind !== 'flock' || wish.type === 'unlock') return;
     const [own] = this.#held.get(keyOf(wish)) ?? [];
     if (own !== undefined && own.type !== wish.type) this.set({ ...wish, type: 'unlock' });
   }
 
-  /**
-   * @param place where it waited before; null for a new place behind all others
-   * @returns its place
-   */
+  /** @param place where it waited before; null for a new place at the end */
   wait(wish: WishOfClient, place: number | null): number {
     const at = place ?? this.#nextPlace++;
     this.#waiters.set(at, { ...wish, place: at });
@@ -90,9 +80,8 @@ export class LockTable {
   }
 
   /**
-   * Sets the locks of waiters whose way is free, the first come first.
-   *
-   * @param mayHave whether the waiter is there to be told; one that is not keeps its place and gets nothing
+   * In the order of their places. @param mayHave false if the waiter's request is not open: it keeps its place and gets
+   * no lock
    */
   wake(mayHave: (waiter: LockWaiter) => boolean): LockWaiter[] {
     const woken: LockWaiter[] = [];
@@ -106,8 +95,8 @@ export class LockTable {
   }
 
   /**
-   * Whether to wait would be to wait for oneself: an owner in the way waits, directly or by others, for a lock of this
-   * one. Within one file and for ranges only, as `fcntl` says; `flock` waits for ever.
+   * Whether a conflicting owner waits, directly or through others, for a lock of this one. Within one file and for
+   * ranges only, as `fcntl` specifies; `flock` waits forever.
    */
   wouldDeadlock(wish: WishOfClient): boolean {
     if (wish.kind !== 'posix') return false;
@@ -126,13 +115,12 @@ export class LockTable {
     return false;
   }
 
-  /** Whether the client has a lock. */
   has(client: number): boolean {
     for (const locks of this.#held.values()) if (locks[0]?.client === client) return true;
     return false;
   }
 
-  /** The client has these locks, all of which it has now, and no others. Takes linear time where it has no others. */
+  /** Removes the client's locks except these, all of which it has. Takes linear time if there are no others. */
   keepOnly(client: number, kept: readonly WishOfClient[]): void {
     const named = new Set(kept.map(textOf));
     if (this.list(client).every((lock) => named.has(textOf(lock)))) return;
@@ -148,7 +136,6 @@ export class LockTable {
     }
   }
 
-  /** The client is gone, with its locks and all that it waits for. */
   remove(client: number): void {
     this.removeLocks(client);
     for (const waiter of this.#waiters.values()) if (waiter.client === client) this.leave(waiter.place);

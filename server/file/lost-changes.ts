@@ -4,9 +4,9 @@ import type { AcknowledgedRequest } from '../../wire/http-api.ts';
 import type { FileStore } from '../storage/store.ts';
 
 /**
- * Whether contents that are flushed lack a change that was acknowledged. The results of requests are a part of the replicated state:
- * what a loss of power of all servers has taken from the contents it has taken from them, too, however many epochs have begun since.
- * A session that was forgotten, because many others followed it, tells nothing.
+ * Whether flushed contents lack an acknowledged change. The results of requests are part of the replicated state: a
+ * loss of power of all servers that took a change took its result, too, however many epochs have begun since. An
+ * evicted session gives no answer.
  */
 export function isAnyLost(
   store: Pick<FileStore, 'record'>,

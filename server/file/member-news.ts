@@ -5,7 +5,6 @@ import type { View } from '../../replica/view.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 
-/** The catalog that could not be told of new members is told again, in milliseconds. */
 const TELL_AGAIN_MS = 5_000;
 
 interface MemberNewsParts {
@@ -14,23 +13,21 @@ interface MemberNewsParts {
   readonly catalog: { command(command: Command): Promise<unknown> };
 }
 
-/** Tells the catalog who the members of a file are. */
 export class MemberNews {
   readonly #parts: MemberNewsParts;
-  /** Numbers of views that the catalog was told of. */
   readonly #told = new WeakMap<ReplicaDriver, number>();
 
   constructor(parts: MemberNewsParts) {
     this.#parts = parts;
   }
 
-  /** The catalog follows what the file's own sequence says. A primary tells it whenever it may not know. */
+  /** The catalog follows the file's own view. A primary reports it whenever the catalog may not know it. */
   tell(driver: ReplicaDriver): void {
     const { view, epoch } = driver.status();
     if (!driver.leads || view.number === 1 || view.joint !== undefined) return;
     if (this.#told.get(driver) === view.number) return;
     this.#told.set(driver, view.number);
-    // A view that is not committed is not told: by then it is, or this server leads no more.
+    // Reported only once the view is committed; if that fails, this server is no longer primary.
     const told = driver.committed(epoch, driver.orderedSeq).then(() => this.follow(driver.file, view));
     told.catch((error: unknown) => {
       this.#told.delete(driver);
@@ -42,7 +39,6 @@ export class MemberNews {
     });
   }
 
-  /** Resolves once the catalog has the view. */
   async follow(file: FileId, { number, members }: View): Promise<void> {
     const view = { number, members: [...members] };
     await this.#parts.catalog.command({ kind: 'follow-view', inode: file, view });

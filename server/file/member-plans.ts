@@ -13,21 +13,21 @@ interface MemberPlansParts {
   readonly catalog: Pick<CatalogAccess, 'command' | 'durably'>;
 }
 
-/** What this primary has planned in its present epoch. */
 interface Plans {
   readonly epoch: number;
-  /** How often it has planned. */
   turn: number;
-  /** Members to come of the change that the replica was last asked for: it replaces an earlier one that has not counted yet. */
+  /**
+   * New members in the change that the replica was last asked for: it replaces an earlier one that has not taken
+   * effect.
+   */
   asked: readonly ServerId[];
-  /** Members to come of changes that are still being planned. */
   readonly planning: Map<symbol, readonly ServerId[]>;
 }
 
 /**
- * Changes the members of files, each planned in the catalog first: a server that becomes a member cannot be removed from the cluster
- * meanwhile. Else the file would have a member that is gone for good, and with one more its majority. A plan ends when the catalog follows
- * the view of the changed file, and when a primary finds that nothing came of the change.
+ * Changes the members of files. Each change is first planned in the catalog, so that a server that becomes a member
+ * cannot be removed from the cluster meanwhile: with one more lost member the file would lose its majority. A plan ends
+ * when the catalog follows the changed view, and when a primary finds that the change was abandoned.
  */
 export class MemberPlans {
   readonly #parts: MemberPlansParts;
@@ -37,17 +37,16 @@ export class MemberPlans {
     this.#parts = parts;
   }
 
-  /** @see ReplicaDriver.changeMembers */
   async change(driver: ReplicaDriver, members: readonly ServerId[]): Promise<View> {
     const { view } = driver;
-    // Members to come of a joint view were planned before it.
+    // The new members of a joint view were planned before it.
     if (view.joint !== undefined) return driver.changeMembers(members);
     const added = members.filter((member) => !view.members.includes(member));
     if (added.length > 0) await this.#plan(driver, view, added);
     const plans = this.#of(driver);
     plans.asked = added;
     const changed = await driver.changeMembers(members);
-    // The members were these already, and no change was under way.
+    // The members were these already, and no change was in progress.
     if (changed.number === view.number) await this.#takeBack(driver, plans, view);
     return changed;
   }
@@ -61,9 +60,9 @@ export class MemberPlans {
     return plans;
   }
 
-  /** Resolves once the catalog keeps these servers, and this server may have them become members by the view. */
+  /** Resolves once the catalog protects these servers, and this server may make them members after this view. */
   async #plan(driver: ReplicaDriver, view: View, added: readonly ServerId[]): Promise<void> {
-    // A primary whose epoch has committed an operation by this view ends every change of an earlier epoch that has not counted.
+    // Once a primary has committed an operation of its epoch in this view, changes of earlier epochs never take effect.
     await driver.committed(driver.epoch, driver.orderedSeq);
     const plans = this.#of(driver);
     const key = Symbol();
@@ -83,7 +82,7 @@ export class MemberPlans {
     if (this.#of(driver) === plans) await this.#send(driver, plans, view, false);
   }
 
-  /** @returns the servers that are planned now; null where members of the catalog run an earlier release */
+  /** @returns the servers that are planned now; null if members of the catalog run an earlier release */
   async #send(
     { file }: ReplicaDriver,
     plans: Plans,
@@ -106,7 +105,10 @@ export class MemberPlans {
   }
 }
 
-/** A primary of the catalog of an earlier release knows no such command; one of this release names the members that do not. */
+/**
+ * A catalog primary of an earlier release rejects the command; one of this release names the members that do not know
+ * it.
+ */
 function isUnknown({ code, details }: ServiceError): boolean {
   return code === 'bad-request' || details.outdated !== undefined;
 }

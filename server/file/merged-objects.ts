@@ -1,20 +1,19 @@
 import type { FileId } from '../../base/ids.ts';
 import type { FileStore } from '../storage/store.ts';
 
-/** Objects that are remembered as whole: many times what one change has edges. An older one is read once more. */
+/** Many times the edges of one change. An evicted object is read again. */
 const WHOLE_COUNT_MAX = 8_192;
 
-/** Bytes of a file that a change replaces. */
 export interface ByteRange {
   readonly from: number;
-  /** Infinite where the file is cut off. */
+  /** Infinite if the file is truncated. */
   readonly to: number;
 }
 
 /**
- * Objects of which a change replaces a part. A replica whose own bytes are damaged cannot apply such a change, and a replica that has
- * applied it has the old bytes no longer. So the primary reads each of these objects once in its epoch, which mends it from another
- * replica where that is needed, before it orders the first such change: the mended object is on its disk before the change is applied.
+ * Objects of which a change replaces a part. A replica cannot apply such a change to damaged bytes, and a replica that
+ * has applied it no longer has the old bytes. So the primary reads each of these objects once in its epoch before it
+ * orders the first such change, which repairs a damaged one, on the disk, from another replica.
  */
 export class MergedObjects {
   readonly #file: FileId;
@@ -31,14 +30,14 @@ export class MergedObjects {
     return ranges.flatMap((range) => this.#edgesOf(range).filter((index) => this.#isUnread(index, range)));
   }
 
-  /** Reads objects, and mends those that are damaged. @throws ServiceError `integrity` where no replica in reach has one whole */
+  /** @throws ServiceError `integrity` if no reachable replica has one undamaged */
   async read(indices: readonly number[]): Promise<void> {
     for (const index of indices) {
       const [entry] = this.#store.entries(this.#file, index, index, 1);
       if (entry === undefined) continue;
       const { versionEpoch, versionSeq } = entry;
       const bytes = await this.#store.readObject(this.#file, index, versionEpoch, versionSeq);
-      // Null: it was changed meanwhile, by a change for which it was read.
+      // Null: another change replaced it meanwhile, which has read it.
       if (bytes !== null) this.#note(index);
     }
   }
@@ -56,7 +55,7 @@ export class MergedObjects {
     const [entry] = this.#store.entries(this.#file, index, index, 1);
     const begin = index * objectBytes;
     if (entry !== undefined && (from > begin || to < begin + entry.length)) return true;
-    // The change makes it, or replaces all of it.
+    // The change creates it, or replaces all of it.
     this.#note(index);
     return false;
   }

@@ -6,29 +6,26 @@ import type { FileStore } from '../storage/store.ts';
 import { isBirthAlone } from './borne-file.ts';
 import type { CatalogAccess } from './catalog-access.ts';
 
-/** Flushes at the most, each in another epoch of the catalog. */
+/** Each in another epoch of the catalog. */
 const FLUSHES_MAX = 8;
 const RETRY_MS = 500;
 
 export interface NameFlushParts {
-  /** All commands of the catalog that were answered so far survive power loss when it resolves. */
   flush(): Promise<void>;
-  /** The newest epoch of the catalog that is known without asking. */
   epoch(): number;
   /** Whether the catalog asks the primary for the size of the file, or has the contents that it has here. */
   knows(): Promise<boolean>;
-  /** Has the catalog ask the primary for the size from now on. */
   mark(): Promise<unknown>;
 }
 
 /**
- * Makes the entry of a file in the catalog, and the mark under which the file is written, survive power loss. A loss of power of
- * all members of the catalog may take the mark before the flush. The catalog has another epoch after it: what was answered in the
- * epoch of the flush is covered by the flush, and for what is older the catalog is asked.
+ * Makes the file's entry in the catalog, and the mark under which it is written, survive a loss of power. A loss of
+ * power of all members of the catalog may take the mark before the flush, but the catalog has another epoch after it:
+ * the flush covers what was answered in its own epoch, and for older answers the catalog is asked.
  */
 export class NameFlush {
   readonly #parts: NameFlushParts;
-  /** An epoch of the catalog, not later than that in which it has set the mark; null where that is not known. */
+  /** An epoch of the catalog, not later than that in which it has set the mark; null if unknown. */
   #markedIn: number | null;
   #flushed: Promise<void> | null = null;
 
@@ -37,7 +34,10 @@ export class NameFlush {
     this.#markedIn = markedIn;
   }
 
-  /** Contents that survive a loss of power would be hidden by what the catalog knew before this mark: it is flushed again. */
+  /**
+   * The new mark has to be flushed: without it, a loss of power would hide durable contents behind the catalog's older
+   * size.
+   */
   marked(epoch: number): void {
     this.#markedIn = epoch;
     this.#flushed = null;
@@ -67,7 +67,7 @@ export class NameFlush {
     });
   }
 
-  /** @returns the epoch of the catalog, or an earlier one, in which it knows the file */
+  /** @returns the epoch of the catalog in which it knows the file, or an earlier one */
   async #ensureKnown(): Promise<number> {
     const { epoch, knows, mark } = this.#parts;
     const since = epoch();
@@ -77,9 +77,9 @@ export class NameFlush {
 }
 
 /**
- * Whether the catalog asks the primary for the size of a file, or has these contents, which are those of the replica here.
- *
- * @throws ServiceError `not-found` where the file was removed for good, or a loss of power took its creation from the catalog
+ * Whether the catalog asks the primary for the size, or has these contents, which are those of the replica here.
+ * @throws ServiceError `not-found` if the file was deleted for good, or a loss of power took its creation from the
+ * catalog
  */
 export async function isInCatalog(
   store: FileStore,
@@ -89,7 +89,7 @@ export async function isInCatalog(
 ): Promise<boolean> {
   const known = await catalog.attributes(file);
   const record = store.record(file);
-  // A loss that takes the contents with which a file was created takes the file.
+  // A file that was created with contents is lost or kept together with them.
   if (contents.epoch === 0 || (record !== null && isBirthAlone(record, store.attributes(file)))) return true;
   return known.live || contentVersionCompare(known.contents, contents) >= 0;
 }

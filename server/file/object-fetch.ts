@@ -5,39 +5,32 @@ import type { ObjectEntry } from '../storage/object-entry.ts';
 import { decodeObjects, encodeWanted, WANTED_MAX } from './file-transfer.ts';
 import type { TransferPace } from './transfer-pace.ts';
 
-/** Objects asked for in one call come to about this many bytes, and this many calls run side by side. */
 const FETCH_BYTES = 1024 * 1024;
 const FETCHES_MAX = 4;
 
-/** A server that may have the objects. */
 export interface ObjectSource {
-  /** @returns the answer to `objects` */
   ask(wanted: Uint8Array): Promise<Uint8Array>;
 }
 
 export interface ObjectFetchParts {
   readonly world: World;
-  /** What is wanted; drawn from as the fetch goes on. */
   readonly wanted: Iterable<ObjectEntry>;
   /** The first one is the one that described the objects. */
   readonly sources: readonly ObjectSource[];
   readonly pace: Pick<TransferPace, 'take'>;
-  /** A call that is not answered for so long, in milliseconds, is made to another server as well. */
+  /** After this time without an answer, in milliseconds, a call is made to another server as well. */
   readonly patienceMs: number;
-  /** Keeps an object whose bytes are those of its entry. What it throws ends the fetch. */
+  /** Stores an object whose bytes match its entry. An error ends the fetch. */
   stage(entry: ObjectEntry, bytes: Uint8Array): Promise<void>;
 }
 
 interface SourceState {
   readonly source: ObjectSource;
-  /** Calls without an answer. */
   asked: number;
-  /** Why it is asked no more. */
   error: unknown;
   usable: boolean;
 }
 
-/** Objects that are asked for together. */
 interface Batch {
   readonly left: Map<number, ObjectEntry>;
   readonly tried: Set<SourceState>;
@@ -45,9 +38,9 @@ interface Batch {
 }
 
 /**
- * Fetches objects by their exact version and checksum, from whichever servers have them, side by side. Every
- * call is answered, or made to another server: one that fails or sends bytes of something else is asked no
- * more, one that is slow is asked less. Objects that nobody has are passed over, for they have moved on.
+ * Fetches objects by their exact version and checksum, concurrently from all servers that may have them. A call without
+ * an answer is repeated at another server: one that fails or sends wrong bytes is asked no more, a slow one less.
+ * Objects that no server has are skipped, because they have changed.
  */
 export class ObjectFetch {
   readonly #parts: ObjectFetchParts;
@@ -56,7 +49,7 @@ export class ObjectFetch {
   readonly #queue: Batch[] = [];
   readonly #open = new Set<Batch>();
   #drawn = false;
-  /** Calls whose answer is waited for with patience. */
+  /** Calls that have not exceeded their time limit. */
   #slots = 0;
   #passedOver = 0;
   #settled = false;
@@ -70,9 +63,8 @@ export class ObjectFetch {
   }
 
   /**
-   * Resolves when there is nothing more to be had.
-   * @returns whether every source answered all that it was asked: what is missing then, none of them has
-   * @throws what the describing server failed with, where others could not replace it
+   * @returns whether every source answered all requests: then none of them has the missing objects
+   * @throws the error of the describing server, if others could not replace it
    */
   run(): Promise<boolean> {
     return new Promise((resolve, reject) => {
@@ -87,7 +79,7 @@ export class ObjectFetch {
     while (!this.#settled && this.#slots < FETCHES_MAX) {
       const batch = this.#queue.shift() ?? this.#draw();
       if (batch === null) break;
-      // Answered meanwhile by a server that was thought slow.
+      // Answered meanwhile by a slow server.
       if (!this.#open.has(batch)) continue;
       const source = this.#choose(batch);
       if (source !== null) void this.#ask(batch, source);
@@ -119,7 +111,6 @@ export class ObjectFetch {
     return batch;
   }
 
-  /** Nobody is left to ask. */
   #giveUp(): void {
     this.#drawn = true;
     this.#passedOver++;
@@ -132,7 +123,7 @@ export class ObjectFetch {
     this.#passedOver += batch.left.size;
   }
 
-  /** Of those that were not asked for the batch yet, the one that owes the fewest answers. */
+  /** The one with the fewest outstanding calls, of those not yet asked for the batch. */
   #choose(batch: Batch): SourceState | null {
     let chosen: SourceState | null = null;
     for (const state of this.#sources) {
@@ -186,7 +177,6 @@ export class ObjectFetch {
   ): Promise<void> {
     for (const [place, entry] of entries.entries()) {
       const bytes = contents[place] ?? null;
-      // Another server may have answered meanwhile.
       if (bytes === null || this.#settled || !batch.left.has(entry.index)) continue;
       if (bytes.length !== entry.length || crc32(bytes) !== entry.crc32) {
         const what = `Object ${entry.index}, fetched from another replica,`;

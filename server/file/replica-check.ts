@@ -6,23 +6,20 @@ import type { FileStore } from '../storage/store.ts';
 import type { SettledInVain } from './reservation-sweep.ts';
 import type { ViewConflicts } from './view-conflicts.ts';
 
-/** Replicas compared with the catalog in one page. */
 const PAGE = 1_000;
 
 export interface ReplicaCheckParts {
   readonly self: ServerId;
   readonly store: Pick<FileStore, 'list' | 'record'>;
   readonly conflicts: Pick<ViewConflicts, 'current' | 'compare'>;
-  /** Files that this server, as the catalog's primary, has had settled in vain. */
   inVain(): readonly SettledInVain[];
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
 }
 
-/** What one server has found in one page of its replicas. */
 export interface CheckedPage {
   readonly findings: readonly Finding[];
   readonly compared: number;
-  /** The last file of the page; null where no files follow. */
+  /** The last file of the page; null if no files follow. */
   readonly next: number | null;
 }
 
@@ -34,7 +31,6 @@ export class ReplicaCheck {
     this.#parts = parts;
   }
 
-  /** Compares the replicas of files with numbers after `after`. */
   async page(after: FileId): Promise<CheckedPage> {
     const { store, query } = this.#parts;
     const page = store.list(after, PAGE);
@@ -57,7 +53,7 @@ export class ReplicaCheck {
   #finding(file: FileId, place: PlacedFile | null, known: string | null): Finding | null {
     const { self, store, conflicts } = this.#parts;
     const record = store.record(file);
-    // It was removed meanwhile, or preserves another file's contents in a moment.
+    // It was removed meanwhile, or is about to preserve another file's contents.
     if (record === null || place?.members.length === 0) return null;
     const found = { file, server: self, path: null };
     if (place === null) {

@@ -3,14 +3,12 @@ import type { ReplicaRecord } from '../../replica/record.ts';
 import { viewVoters } from '../../replica/view.ts';
 import { MalformedError } from '../../wire/bytes.ts';
 
-/** The call by which a server asks another in which epoch, and by which view, its replica of a file is. */
 export const REPLICA_PLACE_CALL = 'replica-place';
 
-/** What a server says of its replica of a file. */
 export interface ReplicaPlace {
-  /** Counter of the epoch that is installed. */
+  /** Counter of the installed epoch. */
   readonly epoch: number;
-  /** Those who vote, also those that are to become members. */
+  /** Including servers that are to become members. */
   readonly voters: readonly ServerId[];
 }
 
@@ -18,11 +16,6 @@ export function encodePlaceRequest(file: FileId): Uint8Array {
   return Buffer.from(JSON.stringify(file));
 }
 
-/**
- * Answers the call.
- *
- * @throws MalformedError
- */
 export function servePlace(payload: Uint8Array, record: (file: FileId) => ReplicaRecord | null): Uint8Array {
   const file = parsed(payload);
   if (typeof file !== 'number' || !isFileId(file))
@@ -32,10 +25,7 @@ export function servePlace(payload: Uint8Array, record: (file: FileId) => Replic
   return Buffer.from(JSON.stringify(place satisfies ReplicaPlace | null));
 }
 
-/**
- * @returns null where that server has no replica of the file
- * @throws MalformedError
- */
+/** @returns null if that server has no replica of the file @throws MalformedError */
 export function decodePlace(payload: Uint8Array): ReplicaPlace | null {
   const place = parsed(payload);
   if (place === null) return null;
@@ -47,9 +37,9 @@ export function decodePlace(payload: Uint8Array): ReplicaPlace | null {
 }
 
 /**
- * Whether another replica shows that a server's replica is left over: a later epoch began without that server. The base of an epoch has
- * all that earlier epochs committed (`Reset`), so a change of members by which the server would vote was never
- * committed, and never will be: a majority has promised the later epoch.
+ * Whether another replica proves that a server's replica is left over: a later epoch began without that server. Its
+ * base has all that earlier epochs committed (`Reset`), so a change that made the server a voter was never committed,
+ * and never will be: a majority has promised the later epoch.
  */
 export function isOutdatedBy(
   server: ServerId,
@@ -57,7 +47,7 @@ export function isOutdatedBy(
   there: ReplicaPlace,
 ): boolean {
   if (there.epoch <= installed.counter || there.voters.includes(server)) return false;
-  // A replica that promised the other's epoch, or a later one, learns by a change of members that is under way.
+  // A replica that promised the other's epoch, or a later one, is becoming a member by a change in progress.
   return promised.server === server || promised.counter < there.epoch;
 }
 

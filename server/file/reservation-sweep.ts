@@ -6,58 +6,56 @@ import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { FileState } from '../../wire/http-api.ts';
 import { Rounds } from '../rounds.ts';
 
-/** Between two rounds. A file is settled by the second round that finds it under the same mark. */
+/** Milliseconds. The second round that finds the same mark settles the file. */
 const PERIOD_MS = 10_000;
 const PAGE = 1_000;
-/** Files that are settled at a time. */
 const SETTLING_MAX = 8;
 const SETTLE_MS_MAX = 5_000;
-/** A file that was settled in vain is settled again after this many rounds, and then after twice as many each time. */
+/** Rounds until a file that could not be settled is settled again; they double each time. */
 const VAIN_ROUNDS_MIN = 2;
-/** One hour. */
+/** One hour of rounds. */
 const VAIN_ROUNDS_MAX = 360;
 
 export interface ReservationSweepParts {
-  /** Also files that may not grow: all that have a name and are live. */
+  /** Includes files that reserve no growth: all linked files that are live. */
   readonly live?: true;
-  /** Between two rounds, in milliseconds. */
   readonly periodMs?: number;
   readonly world: World;
   readonly log: Logger;
   isCatalogPrimary(): boolean;
   query<Q extends Query>(query: Q): Promise<QueryResults[Q['kind']]>;
-  /** Has the file's primary report the size to the catalog; a server becomes primary where there is none. */
+  /** Has the file's primary report the size; if there is none, a server becomes primary. */
   settle(file: FileId, timeoutMs: number): Promise<FileState>;
 }
 
-/** A file whose settling the catalog has passed over. */
 export interface SettledInVain {
   readonly file: FileId;
   readonly reason: string;
 }
 
-/** A file that was settled under a mark. */
 interface Settled {
   readonly mark: LiveMark;
   readonly state: FileState;
-  /** Round from which on it is settled again. */
+  /** First round in which it is settled again. */
   readonly againFrom: number;
   readonly waitRounds: number;
-  /** Why that was in vain; null before a later round has found the same mark. */
+  /** Why the catalog ignored it; null until a later round has found the same mark. */
   readonly reason: string | null;
 }
 
 /**
- * Ends reservations that no primary uses (decision 0039). The primary that asked for it settles the file; where that primary has ended
- * without, or where its request takes effect after the settling, no later primary learns of the mark from the file's own sequence. So the
- * catalog's primary has each file settled whose mark stays the same from one round to the next. A file that is being written asks anew with
- * its next change.
+ * Ends reservations that no primary uses (decision 0039). The primary that requested one settles the file; if it ended
+ * before, or its request takes effect after the settling, no later primary learns of the mark from the file's own
+ * sequence. So the catalog's primary has each file settled whose mark is the same in two consecutive rounds. A file
+ * that is being written requests a new mark with its next change.
  *
- * The catalog passes a settling over whose contents are older than those that it knows: a loss of power may have kept the catalog and
- * taken unsynced contents. No settling ends that; the next write does. Such files are settled ever more seldom, and reported.
+ * The catalog ignores a settling whose contents are older than those that it has: a loss of power may have taken
+ * unsynced contents, but not the catalog. Only the next write ends that. Such files are settled at growing intervals,
+ * and reported.
  *
- * A file that reserves nothing stays live in the same way, and counts in its volume with an old size. A second sweep, with `live`,
- * has such files settled; it has long periods, for each round asks all primaries that write under an old mark.
+ * A file that reserves no growth may stay live in the same way, and count with an old size. A second sweep, with
+ * `live`, has such files settled; its period is long, because each round asks all primaries that write under an old
+ * mark.
  */
 export class ReservationSweep {
   readonly #parts: ReservationSweepParts;
@@ -65,7 +63,6 @@ export class ReservationSweep {
   /** The marks that the last round found, by file. */
   #before = new Map<number, LiveMark>();
   readonly #settled = new Map<number, Settled>();
-  /** Of rounds. */
   #count = 0;
 
   constructor(parts: ReservationSweepParts) {
@@ -99,14 +96,14 @@ export class ReservationSweep {
     await this.#settle([...found].filter(([file, mark]) => isSame(before.get(file), mark) && isDue(file)));
   }
 
-  /** Files that count for more than their size although they were settled, for `leasehold check`. */
+  /** Files that the catalog counts with more than their size although they were settled, for `leasehold check`. */
   get inVain(): readonly SettledInVain[] {
     return [...this.#settled].flatMap(([file, { reason }]) =>
       reason === null ? [] : [{ file: file as FileId, reason }],
     );
   }
 
-  /** Whatever is left of `#settled` was found again under the mark under which it was settled. */
+  /** Each remaining entry of `#settled` was found again under the mark that it was settled under. */
   async #noteVain(): Promise<void> {
     for (const [inode, settled] of this.#settled) {
       if (settled.reason !== null) continue;

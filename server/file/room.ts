@@ -4,14 +4,14 @@ import { LOOK_MS, LOOK_SHARE } from '../storage/reserve.ts';
 import type { FileStore } from '../storage/store.ts';
 
 /**
- * Refuses writes while the disk is nearly full, before they have a place in the order: a replica whose
- * disk refuses an operation has failed, which helps nobody.
+ * Refuses writes while the disk is nearly full, before they have a position in the order: a replica whose disk refuses
+ * an operation fails.
  */
 export class Room {
   readonly #store: FileStore;
   readonly #nowMs: () => number;
   #lookedMs = -Infinity;
-  /** What may be written before the next look. */
+  /** Bytes that may be written before the next check. */
   #allowedBytes = 0;
   #isFull = false;
 
@@ -20,7 +20,6 @@ export class Room {
     this.#nowMs = nowMs;
   }
 
-  /** @throws ServiceError `no-space` */
   async assertFor(bytes: number): Promise<void> {
     const nowMs = this.#nowMs();
     if (this.#isFull || bytes > this.#allowedBytes || nowMs - this.#lookedMs >= LOOK_MS) {

@@ -4,16 +4,13 @@ import type { RequestId } from '../../replica/operation.ts';
 import { type SessionAnswer, SessionTable } from '../../replica/sessions.ts';
 import type { FileAttributes, FileStore } from '../storage/store.ts';
 
-/** What is asked of a store here. */
 type RecordStore = Pick<FileStore, 'record' | 'attributes'>;
 
 /**
- * The attributes of a replica whose contents can never change again, as it knows by itself: its sequence says that a
- * majority has the seal so that it survives loss of power. So every later epoch has it in its base, and
- * refuses changes; whatever happens to the others, an answer from here is right, for ever. It needs no
- * lease, no primary and no majority.
- *
- * @returns null where there is no such replica here
+ * The attributes of a replica whose contents can never change again: its sequence proves that a majority has the seal
+ * durably. So every later epoch has the seal in its base, and refuses changes; an answer from here stays right. It
+ * needs no lease, no primary and no majority.
+ * @returns null if there is no such replica here
  */
 export function finalAttributes(store: RecordStore, file: FileId): FileAttributes | null {
   if (store.record(file) === null) return null;
@@ -21,11 +18,7 @@ export function finalAttributes(store: RecordStore, file: FileId): FileAttribute
   return attributes.seal === 'final' && !attributes.dead ? attributes : null;
 }
 
-/**
- * What became of a request to change a sealed file: all that ever will.
- *
- * @throws ServiceError `sealed` where it was not done, and never will be
- */
+/** @throws ServiceError `sealed` if the request was not done, and never will be */
 export function assertDoneBefore(
   store: RecordStore,
   file: FileId,

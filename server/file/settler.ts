@@ -1,7 +1,6 @@
 import type { LiveMark } from '../../wire/catalog-api.ts';
 import type { FileState } from '../../wire/http-api.ts';
 
-/** One entry of the catalog's `settle` command. */
 interface SettledFile {
   readonly inode: number;
   readonly sizeBytes: number;
@@ -11,7 +10,6 @@ interface SettledFile {
   readonly mark: LiveMark;
 }
 
-/** Files in one command at the most. */
 const FILES_MAX = 500;
 
 interface Waiting {
@@ -20,7 +18,7 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-/** Tells the catalog about many files in one command: what comes while one is under way waits for the next. */
+/** Settles many files with one command: files that arrive while one is in progress wait for the next. */
 export class Settler {
   readonly #send: (files: SettledFile[]) => Promise<unknown>;
   #waiting: Waiting[] = [];

@@ -4,15 +4,11 @@ import type { FileSettings, Query, QueryResults, ServerInfo, VolumeInfo } from '
 import type { Clock } from '../clock.ts';
 import type { CallOptions } from '../router.ts';
 
-/**
- * What is known of a volume is asked for again after this, in milliseconds. `bear` refuses what the volume's settings do not permit any
- * more; of files that have their names the settings are asked for each time.
- */
+/** The catalog refuses a creation that outdated settings permit; those of existing files are queried each time. */
 const KNOWN_MS = 1_000;
-/** Directories of which the volume is remembered: an inode never leaves its volume. */
+/** An inode never leaves its volume. */
 const DIRECTORIES_MAX = 20_000;
 
-/** How new files of a volume are stored, and the servers that there are. */
 export interface VolumeStorage {
   readonly volume: VolumeInfo;
   readonly servers: readonly ServerInfo[];
@@ -23,7 +19,7 @@ export interface StorageSettingsParts {
   query<Q extends Query>(query: Q, options?: CallOptions): Promise<QueryResults[Q['kind']]>;
 }
 
-/** How files are stored, by the catalog: by volume as it was a second ago at most, by file as it is. */
+/** The catalog's storage settings: of volumes at most a second old, of files current. */
 export class StorageSettings {
   readonly #parts: StorageSettingsParts;
   readonly #volumes = new LruMap<number, string>(DIRECTORIES_MAX);
@@ -48,24 +44,23 @@ export class StorageSettings {
     return (await this.#parts.query({ kind: 'servers', counts: false })).servers;
   }
 
-  /** @returns null where the volume's files are not created with contents: a majority does not suffice, or there is no such directory */
+  /** @returns null if a majority does not suffice for the volume's files, or there is no such directory */
   async ofDirectory(directory: number | undefined): Promise<VolumeStorage | null> {
     if (directory === undefined) return null;
     try {
       const storage = await this.ofVolume(this.#volumes.get(directory) ?? (await this.#volumeOf(directory)));
       return storage.volume.policy === 'quorum' ? storage : null;
     } catch (error) {
-      // The client creates the file in the ordinary way, and learns there what is wrong.
+      // The client creates the file in two steps, and gets the error there.
       if (error instanceof ServiceError && error.code === 'not-found') return null;
       throw error;
     }
   }
 
   /**
-   * What the catalog says of files that have their names: `create-file` has put each into the volume of its own directory, under that
-   * volume's settings of then. What this server remembers of the request's volume may be older, or of another volume.
-   *
-   * @returns settings by inode; none for files that are gone, or where the catalog's primary is of an earlier release
+   * Each existing file is in the volume of its own directory, with that volume's settings of the time. The cached
+   * volume of the request may be older, or another one.
+   * @returns settings by inode; none for files that are gone, or if the catalog's primary runs an earlier release
    */
   async ofFiles(inodes: readonly number[], options: CallOptions): Promise<ReadonlyMap<number, FileSettings>> {
     if (inodes.length === 0) return new Map();

@@ -4,18 +4,17 @@ import { readFileId } from '../../replica/codec.ts';
 import { ByteReader, ByteWriter, MalformedError } from '../../wire/bytes.ts';
 import type { ReplicaDriver } from '../replica-driver.ts';
 
-/** The call by which a primary that is about to let go of files asks another of their servers to be the next. */
+/** Asks another server of the files to be the next primary, before this one releases them. */
 export const SUCCEED_CALL = 'succeed';
 
-/** The call by which a server that is about to let go of files asks the others to have nothing unsynced that delays a promise. */
+/** Asks the other servers to sync everything that would delay a promise, before this server releases files. */
 export const PREPARE_CALL = 'prepare-succession';
 
-/** Longest that an end waits until successors lead. */
+/** Longest wait of an ending primary until its successors are primary. */
 export const SUCCESSION_MS_MAX = 500;
 const CALL_MS = 1_000;
-/** Longest that a primary waits until the others have prepared for its end. */
 const PREPARE_MS = 250;
-/** Files of one call. What is beyond goes to whoever is asked for it first. */
+/** Of further files, the first server that gets a request becomes primary. */
 const FILES_MAX = 1_000;
 
 export interface SuccessionParts {
@@ -23,21 +22,19 @@ export interface SuccessionParts {
   readonly log: Logger;
   isConnected(server: ServerId): boolean;
   peers(): readonly ServerId[];
-  /** Has a connection to the peer over which requests of clients can be passed on. */
   reach(peer: ServerId, timeoutMs: number): Promise<unknown>;
-  /** Syncs what promises are synced with. */
+  /** Syncs the log that promises are synced with. */
   flush(): Promise<void>;
   call(to: ServerId, method: string, payload: Uint8Array, timeoutMs: number): Promise<Uint8Array>;
-  /** Who asks for the file here is to be sent to the successor. */
+  /** Clients that request the file here are to be sent to the successor. */
   named(file: FileId, successor: ServerId): void;
-  /** The primary `from` is about to let go of the file: this server wants it then, and leads it when this resolves. */
+  /** Resolves when this server is primary of the file, which `from` is about to release. */
   succeed(file: FileId, from: ServerId): Promise<void>;
 }
 
 /**
- * Files that are in use change their primary without a gap in which nobody looks for one: the next is chosen by the
- * one that ends, before it ends, and is ready to take the lease at the word that gives it back. It is a wish and no
- * promise: the lease decides, and a successor that does not come is no worse than none.
+ * Files in use change their primary without a gap: the ending primary chooses the next one, which is ready to take the
+ * lease when the release arrives. The lease decides; a successor that fails is no worse than none.
  */
 export class Succession {
   readonly #parts: SuccessionParts;
@@ -47,9 +44,8 @@ export class Succession {
   }
 
   /**
-   * To be called before primaries stop. The next epochs begin with promises, and a promise waits until all that was
-   * written before it is synced, too: everybody syncs it now, while the writers still have their primaries. What they ask
-   * here a moment later is passed on to the next ones.
+   * To be called before primaries stop. The next epochs begin with promises, and a promise waits for the sync of
+   * everything written before it: all servers sync now, while the writers still have their primaries.
    */
   async prepare(): Promise<void> {
     const { self, flush, reach, peers, isConnected, call } = this.#parts;
@@ -59,7 +55,7 @@ export class Succession {
     await Promise.all([flush(), ...asked, ...reached].map((work) => work.catch(this.#noteUnprepared)));
   }
 
-  /** Files of a server that is gone get other primaries when its leases end: the same, with time enough. */
+  /** Files of the peer get other primaries when its leases end, so this server syncs now. */
   peerLost(): void {
     void this.#parts.flush().catch(this.#noteUnprepared);
   }
@@ -68,17 +64,14 @@ export class Succession {
     this.#parts.log.debug({ err: error }, 'not everybody is prepared for other primaries');
   };
 
-  /** Answers the call of a server that is about to end. */
   async servePrepare(): Promise<Uint8Array> {
     await this.#parts.flush();
     return new Uint8Array(0);
   }
 
   /**
-   * To be called before these primaries stop. The word travels on the connection on which the leases are given back
-   * after it, and so arrives before them.
-   *
-   * @returns when the successors lead, or have said that they do not, or are silent
+   * To be called before these primaries stop: on the same connection the announcement arrives before the release of the
+   * leases. Resolves when the successors are primary, have refused, or did not answer in time.
    */
   async announce(drivers: readonly ReplicaDriver[]): Promise<void> {
     const { named, call, log } = this.#parts;
@@ -101,7 +94,7 @@ export class Succession {
     );
   }
 
-  /** Answers the call of a primary, once its files are led here. */
+  /** Answers once this server is primary of the files. */
   async serve(from: ServerId, payload: Uint8Array): Promise<Uint8Array> {
     const { succeed, log } = this.#parts;
     await Promise.all(
@@ -114,7 +107,7 @@ export class Succession {
     return new Uint8Array(0);
   }
 
-  /** Somebody who has everything, so that it need not fetch first; spread over those by the file. */
+  /** A backup that has everything, so that it need not fetch first; the files are spread over all of them. */
   #chosen(driver: ReplicaDriver): ServerId | undefined {
     const { self, isConnected } = this.#parts;
     const current = driver
@@ -130,7 +123,6 @@ function encodeFiles(files: readonly FileId[]): Uint8Array {
   return writer.finish();
 }
 
-/** @throws MalformedError */
 function decodeFiles(bytes: Uint8Array): FileId[] {
   const reader = new ByteReader(bytes);
   const count = reader.uint32();

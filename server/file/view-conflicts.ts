@@ -8,15 +8,13 @@ const FILES_MAX = 1_000;
 
 export interface ViewConflictsParts {
   readonly log: Logger;
-  /** Whether a replica of it is here. */
   isHere(file: FileId): boolean;
-  /** A file is found to be one of them. */
   found(file: FileId, what: string): void;
 }
 
 /**
- * Files with a replica here, for whose view another server, or the catalog, has other members. Each set may have a primary and
- * a history of its own, so an operator has to decide; until then `status` is degraded.
+ * Files with a replica here, for whose view number another server, or the catalog, has other members. Each set may have
+ * a primary and a history of its own, so an operator has to decide; until then `status` is degraded.
  */
 export class ViewConflicts {
   readonly #parts: ViewConflictsParts;
@@ -26,7 +24,6 @@ export class ViewConflicts {
     this.#parts = parts;
   }
 
-  /** Those that still have a replica here. */
   get current(): readonly ViewConflict[] {
     return this.#found
       .entries()
@@ -40,7 +37,6 @@ export class ViewConflicts {
     this.#parts.found(file, what);
   }
 
-  /** @returns whether the view here has other members than the one that is known elsewhere has, which is noted then */
   compare(file: FileId, here: View, there: View, where: ServerId | 'the catalog'): boolean {
     if (!viewsConflict(here, there)) return false;
     const [own, other] = [viewMembersFormat(here), viewMembersFormat(there)];

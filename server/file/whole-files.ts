@@ -16,10 +16,10 @@ import { type FileNumbers, isRefused } from './file-numbers.ts';
 import type { FirstContents } from './first-contents.ts';
 import type { StorageSettings, VolumeStorage } from './storage-settings.ts';
 
-/** Files up to this size are created with contents: all of it is in memory, and one message to each server. */
+/** All of it is in memory, and in one message to each server. */
 export const WHOLE_BYTES_MAX = BIRTH_BYTES_MAX;
 
-/** Contents that a majority has, and that a loss of power does not take; the catalog does not have the file yet. */
+/** Contents that a majority has durably; the catalog does not have the file yet. */
 export type StoredContents = Pick<
   CommandOf<'replace-with-contents'>,
   'inode' | 'owner' | 'replicas' | 'objectBytes' | 'sizeBytes' | 'modifiedNs' | 'contents'
@@ -33,13 +33,10 @@ export interface WholeFilesParts {
   readonly settings: Pick<StorageSettings, 'ofVolume'>;
   readonly host: Pick<ReplicaHost, 'named'>;
   readonly traffic: Pick<Traffic, 'wrote'>;
-  /** By outcome: `born`, `unborn`. */
   readonly outcomes: Counter;
-  /** Whether all servers are known to know the command that names such files. */
+  /** Whether all servers are known to know the command that creates the directory entries. */
   isUnderstood(): boolean;
-  /** Whether new files would go to better servers: in reach, and with free space. */
   isOutdated(members: readonly ServerId[], servers: readonly ServerInfo[]): boolean;
-  /** All commands answered so far survive a loss of power. */
   flushCatalog(): Promise<void>;
 }
 
@@ -49,13 +46,12 @@ interface Numbers {
 }
 
 /**
- * Files that clients of REST send as a whole, created with contents as the files of mounts are (`Births`): they replace the file that has
- * the name, and survive a loss of power before they have it.
+ * Files that clients of REST send as a whole, created with contents like those of mounts (`Births`): they replace the
+ * file at the path, and survive a loss of power before the catalog has them.
  */
 export class WholeFiles {
   readonly #parts: WholeFilesParts;
   readonly #owner: number;
-  /** By volume. */
   readonly #numbers = new Map<string, Promise<Numbers>>();
 
   constructor(parts: WholeFilesParts) {
@@ -63,7 +59,7 @@ export class WholeFiles {
     this.#owner = drawIncarnation(parts.world);
   }
 
-  /** Whether the volume may have no room for a file of so many bytes, as the volume was a second ago at most. */
+  /** By settings at most a second old. */
   async mayExceedQuota(volumeName: string, bytes: number): Promise<boolean> {
     const { volume } = await this.#parts.settings.ofVolume(volumeName);
     const { quotaBytes, namedBytes, quotaInodes, namedInodes } = volume;
@@ -72,16 +68,15 @@ export class WholeFiles {
   }
 
   /**
-   * Stores contents of a new file of the volume.
-   *
-   * @returns what the command that names it carries; null where the file is to be created in the ordinary way
+   * @returns the contents' part of the command that creates the directory entry; null if the file is to be created in
+   * two steps
    */
   async store(volumeName: string, bytes: Uint8Array): Promise<StoredContents | null> {
     const { contents, settings, clock } = this.#parts;
     if (bytes.length > WHOLE_BYTES_MAX || !this.#parts.isUnderstood()) return null;
     const storage = await settings.ofVolume(volumeName);
     const { policy, objectBytes } = storage.volume;
-    // Policy "all" wants more than a majority, and "read-only" a seal.
+    // Policy "all" needs more than a majority, and "read-only" a seal.
     const number = policy === 'quorum' ? await this.#takeNumber(storage).catch(nullIfUnreserved) : null;
     if (number === null) return null;
     const { inode, members } = number;
@@ -98,14 +93,13 @@ export class WholeFiles {
     };
   }
 
-  /** The file has its name. */
   named(inode: number): void {
     this.#parts.host.named(inode as FileId);
     this.#parts.outcomes.add(1, { outcome: 'born' });
     this.#parts.traffic.wrote();
   }
 
-  /** @returns null where new numbers are outdated at once */
+  /** @returns null if new numbers are outdated at once */
   async #takeNumber({
     volume,
     servers,
@@ -139,20 +133,20 @@ export class WholeFiles {
   async #reserve(volume: string): Promise<Numbers> {
     const request = { owner: this.#owner, count: NUMBERS_PER_SET, volume };
     const { first, count } = await this.#parts.numbers.reserve(request);
-    // A command that is executed once more after a loss of power has its number still.
+    // If the command is executed again after a loss of power, it needs the reservation.
     await this.#parts.flushCatalog();
     return { next: first, end: first + count };
   }
 }
 
-/** @returns null where the catalog reserves no numbers: a member runs an earlier release, or servers have just left */
+/** @returns null if the catalog reserves no numbers: a member runs an earlier release, or servers have just left */
 function nullIfUnreserved(error: unknown): null {
   return isRefused(error) ? null : nullIfOutdated(error);
 }
 
 /**
- * @returns null where the catalog refuses a command because a member runs an earlier release; only the catalog's primary knows the
- *   releases of all members
+ * @returns null if the catalog refuses a command because a member runs an earlier release, which only its primary can
+ * know
  */
 export function nullIfOutdated(error: unknown): null {
   if (error instanceof ServiceError && error.details.outdated !== undefined) return null;

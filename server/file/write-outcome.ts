@@ -1,20 +1,18 @@
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 
-/** Bit of the nanoseconds, which need 30. Servers of earlier releases read a time that is two seconds later. */
+/** A bit above the nanoseconds, which need 30. Earlier releases read a time that is two seconds later. */
 const SAME_NAMES = 0x8000_0000;
 
-/** Another bit of them. */
 const APPEND_ONLY = 0x4000_0000;
 
-/** What a client is told of its write, also when it asks again: kept in the file's session table. */
+/** Kept in the file's session table, for repeated requests. */
 export interface WriteOutcome {
-  /** Where the bytes went: of interest to an append. */
   readonly offset: number;
   readonly sizeBytes: number;
   readonly modifiedNs: bigint;
   /** @see WriteResult.sameNames */
   readonly sameNames?: true;
-  /** The file was append-only: the next primary must not take the mark of the catalog over without asking what it allows. */
+  /** The next primary must not inherit the catalog's mark without asking what it allows. */
   readonly appendOnly?: true;
 }
 
@@ -30,7 +28,6 @@ export function encodeWriteOutcome(outcome: WriteOutcome): Uint8Array {
     .finish();
 }
 
-/** @throws MalformedError */
 export function decodeWriteOutcome(bytes: Uint8Array): WriteOutcome {
   const reader = new ByteReader(bytes);
   const offset = reader.uint53();

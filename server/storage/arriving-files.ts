@@ -2,25 +2,22 @@ import type { FileId } from '../../base/ids.ts';
 import { isNoSpace } from './failures.ts';
 import type { IndexDatabase } from './index-database.ts';
 
-/** What of the index is needed here. */
 export interface LendingIndex extends Pick<IndexDatabase, 'commit' | 'file'> {
   readonly lent: Pick<IndexDatabase['lent'], 'delete'>;
 }
 
 interface Arrival {
   readonly lender: FileId;
-  /** It did not come to be: what tells of its objects is to be taken out of the index. */
   hasFailed: boolean;
 }
 
 /**
- * Files that are about to be here, each with objects that it borrows of another. Until such a file is here, or nothing is left of it, no
- * file of that number is made: it would find the objects. A disk that is full may refuse even to take out what tells of them; that is tried again
- * whenever the file is to be made, and the next start does it at the latest.
+ * Files that are being preserved here, with objects borrowed from another file. Until such a file is installed or its
+ * remains are removed, no file of that number is created: it would find the borrowed objects. On a full disk the
+ * removal may fail; it is retried whenever the file is to be created, and at the next start.
  */
 export class ArrivingFiles {
   readonly #index: LendingIndex;
-  /** Nothing is lent to the file any more. */
   readonly #returned: (lender: FileId, borrower: FileId) => Promise<void>;
   readonly #files = new Map<FileId, Arrival>();
 
@@ -37,25 +34,26 @@ export class ArrivingFiles {
     this.#files.set(file, { lender, hasFailed: false });
   }
 
-  /** It is here. */
   end(file: FileId): void {
     this.#files.delete(file);
   }
 
-  /** @throws where the disk does not let it be taken back now */
+  /** Removes what is left of a failed installation. @throws if the disk refuses that */
   async failed(file: FileId): Promise<void> {
     const arrival = this.#files.get(file);
     if (arrival !== undefined) arrival.hasFailed = true;
     await this.takeBack(file);
   }
 
-  /** Takes back what is left of a file that did not come to be. One that may come still stays. @throws as `failed` does */
+  /**
+   * Removes what is left of a failed file, but not a file that may still be installed. @throws if the disk refuses that
+   */
   async takeBack(file: FileId): Promise<void> {
     const arrival = this.#files.get(file);
     if (arrival?.hasFailed !== true) return;
     const isLeft = (): boolean => this.#files.get(file) === arrival;
     await this.#index.commit(() => {
-      // Its operation may have been given again meanwhile: then these are the objects of that attempt.
+      // Its operation may have been applied again meanwhile: then these are the objects of that attempt.
       if (isLeft() && this.#index.file(file) === null) this.#index.lent.delete(file);
     });
     if (!isLeft()) return;
@@ -63,7 +61,6 @@ export class ArrivingFiles {
     await this.#returned(arrival.lender, file);
   }
 
-  /** As `takeBack`, by itself. */
   takeBackSoon(file: FileId, failed: (cause: unknown) => void): void {
     this.takeBack(file).catch((cause: unknown) => {
       if (!isNoSpace(cause)) failed(cause);

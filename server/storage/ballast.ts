@@ -2,17 +2,13 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { errorCode } from './failures.ts';
 
-/** In the data folder. */
 export const BALLAST = 'ballast';
 /** For META, the logs of both databases, and the commands that remove what fills the disk. */
 const BALLAST_BYTES = 4 * 1024 * 1024;
 
 /**
- * Reserves disk space for a later start: a server that finds its disk full deletes the ballast, so that it can
- * start and collect garbage. Only zeros that were written reserve space, a hole does not.
- *
- * @param folder a data folder in use
- * @throws the system's error other than a full disk, which leaves no ballast
+ * Reserves disk space for a later start: a server with a full disk deletes the ballast, so that it can start and
+ * collect garbage. Only written zeros reserve space, a hole does not. A full disk gets no ballast.
  */
 export async function ballastKeep(folder: string): Promise<void> {
   const file = path.join(folder, BALLAST);

@@ -1,4 +1,4 @@
-/** @returns bytes `from` to before `to` of buffers that follow each other, where they are */
+/** @returns views of bytes `from` to before `to` of consecutive buffers, without a copy */
 export function rangeOf(buffers: readonly Uint8Array[], from: number, to: number): Uint8Array[] {
   const parts: Uint8Array[] = [];
   let at = 0;
@@ -11,7 +11,7 @@ export function rangeOf(buffers: readonly Uint8Array[], from: number, to: number
   return parts;
 }
 
-/** @returns the bytes of buffers that follow each other, where they lie side by side in one memory; else null */
+/** @returns one view of consecutive buffers if they are adjacent in one memory; else null */
 export function joinedInPlace(buffers: readonly Uint8Array[]): Uint8Array | null {
   const [first] = buffers;
   if (first === undefined) return null;

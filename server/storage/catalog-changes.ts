@@ -1,23 +1,23 @@
 import type { World } from '../../base/world.ts';
 import type { NameChange } from '../../catalog/change-record.ts';
 
-/** Changes that are kept; who was away for longer has to look anew. */
+/** Changes that are kept; a watcher that lags further behind has to list everything again. */
 const CHANGES_MAX = 20_000;
 
 /**
- * The latest changes of the catalog, by the operation that made them. Every replica keeps them, so that whoever becomes the
- * primary goes on telling where the one before it ended.
+ * The latest changes of the catalog. Every replica keeps them, so that a new primary continues where the previous one
+ * ended.
  */
 export class CatalogChanges {
   readonly #world: World;
   readonly #operations: { readonly seq: number; readonly changes: readonly NameChange[] }[] = [];
   readonly #waiting = new Set<() => void>();
   #count = 0;
-  /** Every change behind this operation, up to `#last`, is here. */
+  /** Every change after this operation, up to `#last`, is kept. */
   #from: number;
   #last: number;
 
-  /** @param seq the last operation of the state that is there already */
+  /** @param seq the last operation of the state at the start */
   constructor(world: World, seq: number) {
     this.#world = world;
     this.#from = seq;
@@ -41,7 +41,6 @@ export class CatalogChanges {
     for (const wake of [...this.#waiting]) wake();
   }
 
-  /** Another state took the place of the one that was here. */
   reset(seq: number): void {
     this.#operations.length = 0;
     this.#count = 0;
@@ -50,13 +49,12 @@ export class CatalogChanges {
     for (const wake of [...this.#waiting]) wake();
   }
 
-  /** @returns what was changed behind operation `after`; null where that is not known any more */
+  /** @returns the changes after operation `after`; null if they are no longer all kept */
   since(after: number): readonly NameChange[] | null {
     if (after < this.#from || after > this.#last) return null;
     return this.#operations.filter(({ seq }) => seq > after).flatMap(({ changes }) => changes);
   }
 
-  /** Resolves with the next operation, or when the time is up. */
   next(timeoutMs: number): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {

@@ -1,11 +1,14 @@
 import { isCorruption } from './failures.ts';
 
-/** Damaged pages of the catalog's database, as far as they were met: another replica's state is to replace the own. */
+/**
+ * Damaged pages of the catalog's database, as far as reads met them: another replica's state is to replace the local
+ * one.
+ */
 export class CatalogDamage {
   #reason: string | null = null;
   #onChange: (reason: string | null) => void = () => undefined;
 
-  /** @param onChange is called with each damaged page that is met, and with null once the state was replaced */
+  /** @param onChange called with each damaged page that is met, and with null once the state was replaced */
   watch(onChange: (reason: string | null) => void): void {
     this.#onChange = onChange;
     if (this.#reason !== null) onChange(this.#reason);
@@ -15,7 +18,6 @@ export class CatalogDamage {
     return this.#reason !== null;
   }
 
-  /** @returns whether the error says that a page is damaged */
   noticeIn(error: unknown): boolean {
     if (!isCorruption(error)) return false;
     this.notice(error instanceof Error ? error.message : String(error));
@@ -27,7 +29,6 @@ export class CatalogDamage {
     this.#onChange(reason);
   }
 
-  /** Another replica's state is in the place of the own. */
   replaced(): void {
     if (this.#reason === null) return;
     this.#reason = null;

@@ -1,4 +1,6 @@
-/** The file `catalog.db`: its connections and descriptors, the tables of the replica in it, and the replica's record. */
+/**
+ * The file `catalog.db`: its connections and descriptors, the tables of the replica in it, and the replica's record.
+ */
 import fs from 'node:fs';
 import Database from 'better-sqlite3';
 import { ServiceError } from '../../base/errors.ts';
@@ -8,7 +10,6 @@ import type { View } from '../../replica/view.ts';
 import type { LogPosition } from './catalog-transfer.ts';
 import { LOST_START } from './contents.ts';
 
-/** What the replica remembers of itself. */
 export interface CatalogRecord {
   readonly view: View;
   readonly promised: Epoch;
@@ -17,17 +18,15 @@ export interface CatalogRecord {
   readonly installedStart: number;
 }
 
-/** The open database. */
 export interface Handles {
   readonly writer: Database.Database;
-  /** Sees what is committed, also while the writer has a transaction open. */
+  /** Sees only committed state, also while the writer has a transaction open. */
   readonly reader: Database.Database;
   readonly logFd: number;
   /** Closed after SQLite's own: closing any descriptor drops the locks that the process has on the file. */
   readonly databaseFd: number;
 }
 
-/** @param prepare makes sure that the tables are there */
 export function openHandles(file: string, prepare: (writer: Database.Database) => void): Handles {
   const writer = new Database(file, { timeout: 0 });
   try {
@@ -36,7 +35,7 @@ export function openHandles(file: string, prepare: (writer: Database.Database) =
     writer.pragma('wal_autocheckpoint = 0');
     writer.pragma('cache_size = -16384');
     prepare(writer);
-    // Reading makes the log's file, if there is none yet.
+    // A read creates the log's file if there is none yet.
     readRecord(writer);
     const reader = new Database(file, { readonly: true, fileMustExist: true, timeout: 0 });
     return {
@@ -51,13 +50,12 @@ export function openHandles(file: string, prepare: (writer: Database.Database) =
   }
 }
 
-/** Of SQLite alone: the descriptors are their user's to close. */
+/** Closes SQLite's connections; the caller closes the descriptors. */
 export function closeConnections({ reader, writer }: Handles): void {
   reader.close();
   writer.close();
 }
 
-/** Makes the tables of a replica that is new here. @param view its members */
 export function ensureReplicaTables(writer: Database.Database, view: View): void {
   const known = writer.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'replica_record'").get();
   if (known !== undefined) {
@@ -93,7 +91,7 @@ export function ensureReplicaTables(writer: Database.Database, view: View): void
   writer.exec('COMMIT');
 }
 
-/** A log of before knows no operations that change the view. */
+/** Adds the column for operations that change the view, which the logs of earlier releases lack. */
 export function ensureLogView(writer: Database.Database): void {
   const columns = writer.pragma('table_info(replica_log)') as { name: string }[];
   if (!columns.some(({ name }) => name === 'view'))
@@ -109,7 +107,7 @@ interface RecordRow {
   readonly installed_start: number;
 }
 
-/** @throws ServiceError where there is none */
+/** @throws ServiceError `storage` if there is no record */
 export function readRecord(db: Database.Database): CatalogRecord {
   const row = db.prepare('SELECT * FROM replica_record').get() as RecordRow | undefined;
   if (row === undefined) throw new ServiceError('storage', "The catalog's record is missing");
@@ -140,7 +138,6 @@ export function formatEpoch({ counter, server, incarnation }: Epoch): string {
   return JSON.stringify([counter, server, incarnation]);
 }
 
-/** Only what `formatEpoch` wrote comes here. */
 export function parseEpoch(text: string): Epoch {
   const [counter, server, incarnation] = JSON.parse(text) as [number, Epoch['server'], Epoch['incarnation']];
   return { counter, server, incarnation };
@@ -148,7 +145,6 @@ export function parseEpoch(text: string): Epoch {
 
 const prepared = new WeakMap<Database.Database, Map<string, Database.Statement>>();
 
-/** @returns the statement, prepared once for each connection */
 export function statement(db: Database.Database, sql: string): Database.Statement {
   let ofHandle = prepared.get(db);
   if (ofHandle === undefined) {

@@ -1,4 +1,4 @@
-/** The recent operations of the catalog, which lie in its database, for replicas that lag. */
+/** The recent operations of the catalog, kept in its database for replicas that lag. */
 import type Database from 'better-sqlite3';
 import { assert } from '../../base/assert.ts';
 import { epochEqual } from '../../replica/epoch.ts';
@@ -6,39 +6,35 @@ import type { View } from '../../replica/view.ts';
 import { type CatalogRecord, formatEpoch, parseEpoch, statement } from './catalog-database.ts';
 import type { CatalogTail, LogEntry, LogPosition } from './catalog-transfer.ts';
 
-/** Batches kept for replicas that lag: so many, and so many bytes of them. */
+/** Bounds of the log, in batches and in bytes of them. */
 export const LOG_BATCHES_MAX = 1000;
 export const LOG_BYTES_MAX = 16 * 1024 * 1024;
 
-/** The log of a replica that appends to it: it keeps within its bounds. */
 export class CatalogLog {
   #bytes: number;
   /** Without what the open transaction appends. */
   #committedBytes: number;
 
-  /** @param db that has the log */
   constructor(db: Database.Database) {
     this.#bytes = readLogBytes(db);
     this.#committedBytes = this.#bytes;
   }
 
-  /** Counts anew: SQLite undid a transaction by itself, or another database is in the place of the own. */
+  /** Recounts the bytes, after SQLite undid a transaction by itself or another database replaced this one. */
   recount(db: Database.Database): void {
     this.#bytes = readLogBytes(db);
     this.#committedBytes = this.#bytes;
   }
 
-  /** A transaction begins; the one before was committed or undone. */
   begin(): void {
     this.#committedBytes = this.#bytes;
   }
 
-  /** The transaction was undone. */
   undo(): void {
     this.#bytes = this.#committedBytes;
   }
 
-  /** Writes the operation into the transaction that is open, and drops what is too old. */
+  /** Appends to the open transaction, and drops operations that exceed the bounds. */
   append(writer: Database.Database, { seq, epoch, body, view }: LogEntry): void {
     const row = [
       seq,
@@ -66,11 +62,7 @@ export class CatalogLog {
   }
 }
 
-/**
- * @param record of the state that the log belongs to
- * @param from before its last operation
- * @returns what follows `from`; null where it is not a state that this replica went through, or lies too far back
- */
+/** @returns the operations after `from`; null if this replica was never in that state, or its log begins later */
 export function logTail(
   reader: Database.Database,
   { installed, last }: CatalogRecord,
@@ -92,7 +84,7 @@ export function logTail(
     view: string | null;
   }>;
   for (const row of rows) {
-    // The log may begin behind the first operation.
+    // The log may begin after the first operation.
     if (row.seq !== from.seq + 1 + entries.length) return null;
     bytes += row.body.length;
     if (entries.length > 0 && bytes > bytesMax) return { installed, entries, more: true };

@@ -1,4 +1,3 @@
-/** Copies of the whole catalog: those that are given to other replicas, and those that are taken from them. */
 import fs from 'node:fs';
 import path from 'node:path';
 import Database from 'better-sqlite3';
@@ -10,12 +9,12 @@ import type { CatalogSnapshot, StagedCatalog } from './catalog-transfer.ts';
 import { damageOf } from './database-check.ts';
 import { isCorruption, storageError } from './failures.ts';
 
-/** Snapshots that are kept open for replicas that fetch them; the oldest goes first. */
+/** Snapshots that are kept open for replicas that fetch them; the oldest is closed first. */
 const SNAPSHOTS_MAX = 4;
-/** Pages that one step of a snapshot copies: a few milliseconds of the event loop. */
+/** Pages per step of a copy: a few milliseconds of the event loop. */
 const SNAPSHOT_STEP_PAGES = 1000;
 
-/** A snapshot was found sound: for so long those that others find damaged are taken for damaged on the way, or on their disks. */
+/** Once a snapshot was found sound, damage that others find counts as theirs for this time. */
 const SOUND_MS = 3_600_000;
 
 interface Snapshot {
@@ -31,30 +30,23 @@ export class DamagedCopy extends ServiceError {
 }
 
 /**
- * The copies beside one `catalog.db`.
- *
- * | for | methods |
- * | --- | --- |
- * | who gives its state | `take`, `read`, `close` |
- * | who takes a state | `stage` |
- * | who exchanges or closes the database | `endCopies` before, so that nobody else has it open; `closeAll` |
+ * Snapshots beside one `catalog.db`. Before the database is exchanged or closed, `endCopies` has to close all
+ * connections.
  */
 export class CatalogSnapshots {
   readonly #path: string;
   readonly #nowMs: () => number;
   #soundUntilMs = -Infinity;
   readonly #snapshots = new Map<number, Snapshot>();
-  /** Connections that copy; they end before the database is exchanged. */
   readonly #copying = new Set<Database.Database>();
   #fileNumber = 0;
 
-  /** @param file the database */
   constructor(file: string, nowMs: () => number) {
     this.#path = file;
     this.#nowMs = nowMs;
   }
 
-  /** Copies the committed state as it is now, in steps between which the event loop runs. */
+  /** Copies the current committed state, in steps between which the event loop runs. */
   async take(): Promise<CatalogSnapshot> {
     this.#fileNumber += 1;
     const id = this.#fileNumber;
@@ -73,7 +65,7 @@ export class CatalogSnapshots {
     }
   }
 
-  /** Shorter than `length` at the end. `not-found` where the snapshot is closed. */
+  /** Returns fewer than `length` bytes at the end. @throws ServiceError `not-found` if the snapshot is closed */
   async read(id: number, offset: number, length: number): Promise<Uint8Array> {
     const snapshot = this.#snapshots.get(id);
     if (snapshot === undefined)
@@ -92,7 +84,7 @@ export class CatalogSnapshots {
     }
   }
 
-  /** @returns what is wrong with a snapshot; null where it is sound, or was so a while ago, or is closed */
+  /** @returns what is wrong with a snapshot; null if it is sound, was so recently, or is closed */
   check(id: number): string | null {
     const snapshot = this.#snapshots.get(id);
     const nowMs = this.#nowMs();
@@ -111,7 +103,6 @@ export class CatalogSnapshots {
     const snapshot = this.#snapshots.get(id);
     if (snapshot === undefined) return;
     this.#snapshots.delete(id);
-    // Waits for reads that are under way.
     await snapshot.handle.close();
     await fs.promises.rm(snapshot.file, { force: true });
   }
@@ -120,7 +111,7 @@ export class CatalogSnapshots {
     for (const id of [...this.#snapshots.keys()]) await this.close(id);
   }
 
-  /** Writes another replica's snapshot beside the own state, and checks it. */
+  /** Stores another replica's snapshot beside the local state, and checks it. */
   async stage(chunks: AsyncIterable<Uint8Array>): Promise<StagedCatalog> {
     this.#fileNumber += 1;
     const file = `${this.#path}.incoming-${this.#fileNumber}`;
@@ -142,7 +133,7 @@ export class CatalogSnapshots {
     }
   }
 
-  /** Copies what is committed now; later commits do not show, because a read transaction is open meanwhile. */
+  /** A read transaction hides later commits from the copy. */
   async #copy(file: string): Promise<CatalogRecord> {
     const source = new Database(this.#path, { readonly: true, fileMustExist: true, timeout: 0 });
     this.#copying.add(source);
@@ -157,14 +148,14 @@ export class CatalogSnapshots {
     }
   }
 
-  /** Breaks off the copies that are being made: whoever asked for one is told that it failed. */
+  /** Aborts the copies in progress: their callers get an error. */
   endCopies(): void {
     for (const source of this.#copying) source.close();
     this.#copying.clear();
   }
 }
 
-/** Checks a copy, and takes its log away, so that it is one file. */
+/** Checks a copy, and removes its log, so that it is one file. */
 function checkSnapshot(file: string): CatalogRecord {
   const db = new Database(file, { fileMustExist: true, timeout: 0 });
   try {
@@ -180,13 +171,11 @@ function checkSnapshot(file: string): CatalogRecord {
   }
 }
 
-/** Removes a database with what SQLite keeps beside it; nothing happens where there is none. */
 export async function removeDatabase(file: string): Promise<void> {
   for (const suffix of ['', '-wal', '-shm', '-journal'])
     await fs.promises.rm(`${file}${suffix}`, { force: true });
 }
 
-/** Copies that an earlier life of the process was making or taking. */
 export async function removeLeftovers(folder: string): Promise<void> {
   for (const name of await fs.promises.readdir(folder)) {
     if (/^catalog\.db\.(snapshot|incoming)-/.test(name)) await fs.promises.rm(path.join(folder, name));

@@ -54,55 +54,46 @@ import { SharedFlush } from './shared-flush.ts';
 export interface CatalogStoreOptions {
   readonly world: World;
   readonly folder: string;
-  /** Members of the catalog's cell, for a catalog that is new here; one that exists keeps its own. */
+  /** For a catalog that is created here; an existing one keeps its own. */
   readonly view: View;
-  /** What the folder remembers of `catalog.db`; absent where nobody would miss it. */
   readonly mark?: DatabaseMark;
-  /** All of it is read before it is used. */
   readonly thorough?: boolean;
-  /** Told once, where the catalog is over until a restart. */
+  /** Called once, when the catalog has failed until a restart. */
   readonly failed?: (reason: string) => void;
   /** The folder's start counters (see `DataFolder`), for `trust`. */
   readonly startCounter?: number;
   readonly powerLossStart?: number;
-  /** What syncs the log of the database. */
   readonly fileOps?: Pick<FileOps, 'datasync'>;
-  /** The log of the database is copied back when it has grown to this. */
   readonly logFileBytesMax?: number;
 }
 
-/** A batch that the primary has executed and not yet committed. */
 interface OpenBatch {
   body: Uint8Array | null;
-  /** What the commit makes the record of the replica; null before it is written. */
+  /** The replica's record after the commit; null before it is written. */
   record: CatalogRecord | null;
   /** Why it could not be written; everything is undone then. */
   refused: Error | null;
 }
 
 /**
- * One replica of the catalog: `catalog.db`, which holds the namespace, the replica's record and the
- * recent operations, so that a transaction changes all of them or none.
+ * One replica of the catalog: `catalog.db` holds the namespace, the replica's record and the recent operations, so that
+ * a transaction changes all of them or none. Errors are `ServiceError` with code `no-space` or `storage`: the replica
+ * then acknowledges nothing more.
  *
- * "Applied" survives the death of the process, "synced" survives loss of power. Errors are
- * `ServiceError` with code `no-space` or `storage`: the replica then acknowledges nothing more.
- *
- * | for | methods |
+ * | user | methods |
  * | --- | --- |
- * | anybody | `open`, `record`, `trust`, `query`, `flush`, `dump`, `close` |
+ * | any | `open`, `record`, `trust`, `query`, `flush`, `dump`, `close` |
  * | every replica | `promise`, `apply`, `install` |
- * | the primary | `begin`, `execute`, `prepare` if there is time for it, then `finish` or `rollback`; `inTransaction` |
- * | who gives its state | `describe`, `tail`, `snapshot`, `readSnapshot`, `closeSnapshot` |
- * | who takes a state | `stageTail`, `stageSnapshot`, `unstage`, then `install` |
+ * | the primary | `begin`, `execute`, `prepare` (optional), then `finish` or `rollback`; `inTransaction` |
+ * | a replica that gives its state | `describe`, `tail`, `snapshot`, `readSnapshot`, `closeSnapshot` |
+ * | a replica that receives a state | `stageTail`, `stageSnapshot`, `unstage`, then `install` |
  *
- * The primary executes a batch before anybody else has it, inside a transaction that stays open until
- * a majority does; `query` does not see it. While it is open, `promise`, `apply` and `install` must not
- * be called: whoever hears of a higher epoch rolls back first. `flush`, `query`, `describe`, `tail`
- * and `snapshot` may be called at any time.
+ * The primary executes a batch before any backup has it, in a transaction that stays open until a majority has it;
+ * `query` does not see it. Meanwhile `promise`, `apply` and `install` must not be called: a primary that receives a
+ * higher epoch rolls back first. The other reads are allowed at any time.
  *
- * SQLite holds its locks by descriptors of `catalog.db` and `catalog.db-shm`, and closing any descriptor
- * of a file drops the locks that the process has on it: neither is ever opened here. A commit is in
- * `catalog.db-wal`, of which we have a descriptor of our own to sync in the thread pool.
+ * Closing any descriptor of `catalog.db` or `catalog.db-shm` drops SQLite's locks on it: no other descriptor of them is
+ * closed while the database is open. `catalog.db-wal` has a descriptor for syncs in the thread pool.
  */
 export class CatalogStore {
   readonly #world: World;
@@ -115,13 +106,12 @@ export class CatalogStore {
   readonly #onFailure: (reason: string) => void;
   readonly #snapshots: CatalogSnapshots;
   #handles: Handles;
-  /** What the latest operations changed, for those who watch. */
   readonly changes: CatalogChanges;
   readonly damage = new CatalogDamage();
   #record: CatalogRecord;
   readonly #log: CatalogLog;
   #open: OpenBatch | null = null;
-  /** An installation is under way, which lets the event loop run in between. */
+  /** An installation or a copy of the log is in progress; the event loop runs meanwhile. */
   #installing: Promise<void> | null = null;
   #failed: Error | null = null;
   /** Why the last operation of a backup was not applied; null once one was. */
@@ -146,10 +136,7 @@ export class CatalogStore {
     this.changes = new CatalogChanges(options.world, this.#record.last.seq);
   }
 
-  /**
-   * Opens the catalog, making an empty one where there is none.
-   * @throws FolderError where the file is damaged
-   */
+  /** Opens the catalog, or creates an empty one. @throws FolderError if the file is damaged */
   static async open(options: CatalogStoreOptions): Promise<CatalogStore> {
     const file = path.join(options.folder, 'catalog.db');
     options.mark?.check();
@@ -183,21 +170,18 @@ export class CatalogStore {
   }
 
   /**
-   * How far the replica can be trusted to have what it acknowledged. `lost` until its first install, for the
-   * store cannot know what was here before; `suspect` where power was lost since the last one; `damaged` where
-   * a damaged page was met.
+   * `lost` until the first install, because the store cannot know what was here before; `suspect` if power was lost
+   * since the last one; `damaged` if a damaged page was met.
    */
   trust(): Trust {
     const trust = trustOf(this.#record.installedStart, this.#powerLossStart);
     return trust === 'intact' && this.damage.isKnown ? 'damaged' : trust;
   }
 
-  /** The primary has executed a batch that is not committed. */
   get inTransaction(): boolean {
     return this.#open !== null;
   }
 
-  /** Answers from the latest committed state. */
   query<Kind extends Query['kind']>(query: QueryOf<Kind> & { kind: Kind }): QueryResults[Kind] {
     this.#assertUsable();
     try {
@@ -207,7 +191,6 @@ export class CatalogStore {
     }
   }
 
-  /** Of changes, those in a directory or below it, as the latest committed state has their paths. */
   changesBelow(directory: number, recursive: boolean, changes: readonly NameChange[]): TreeChange[] {
     this.#assertUsable();
     try {
@@ -217,12 +200,11 @@ export class CatalogStore {
     }
   }
 
-  /** The committed catalog as text, for comparing replicas. */
   *dump(): Generator<string> {
     yield* dumpCatalog(this.#handles.reader);
   }
 
-  /** Everything committed before the call is synced when it resolves. Many callers share one sync. */
+  /** Resolves when everything committed before the call is synced. Concurrent callers share one sync. */
   async flush(): Promise<void> {
     this.#assertUsable();
     try {
@@ -232,7 +214,7 @@ export class CatalogStore {
     }
   }
 
-  /** promised := epoch, which is not below the one before. Synced when it resolves. */
+  /** Sets `promised` to the epoch, which is not below the one before. Synced when it resolves. */
   async promise(epoch: Epoch): Promise<void> {
     while (this.#installing !== null) await this.#installing;
     this.#assertFree();
@@ -241,14 +223,13 @@ export class CatalogStore {
     await this.flush();
   }
 
-  // The primary's way ----------------------------------------------------------------------------
+  // Primary ---------------------------------------------------------------------------------------
 
-  /** Resolves when a batch may begin, which is to be in the same turn: something else may be next. */
+  /** Resolves when a batch may begin; the caller begins it in the same tick, before another change does. */
   async ready(): Promise<void> {
     while (this.#installing !== null) await this.#installing;
   }
 
-  /** Opens the transaction of the next batch. */
   begin(): void {
     this.#assertFree();
     try {
@@ -261,12 +242,10 @@ export class CatalogStore {
 
   /**
    * Executes requests inside the open transaction, once.
-   *
-   * @returns the outcomes in the order of the requests, and the body of the operation to replicate.
-   *   `touched` tells for each request the inodes of which it has written something.
-   *   The body is null where nothing was executed (retries, refusals before execution): then
-   *   `rollback`, and the outcomes may be told at once, for they stem from committed state.
-   * @throws ServiceError where the disk refuses; the transaction is rolled back then
+   * @returns the outcomes, and the body of the operation to replicate. `touched` has the inodes that each request has
+   * written. The body is null if nothing was executed (retries, early refusals): then the caller calls `rollback` and
+   * may return the outcomes at once, because they derive from committed state.
+   * @throws ServiceError if the disk refuses; the transaction is rolled back then
    */
   execute(
     requests: readonly CommandRequest[],
@@ -292,8 +271,8 @@ export class CatalogStore {
   }
 
   /**
-   * Writes into the open transaction what the next operation leaves beside what it changes, its place in the log and the record, so that
-   * `finish` has no more to do than to commit. Nobody sees it before. Nothing happens where it was done before; a failure is told by `finish`.
+   * Writes the log entry and the replica's record into the open transaction, so that `finish` only has to commit.
+   * Idempotent; `finish` throws the error of a failed call.
    */
   prepare(): void {
     const open = this.#open;
@@ -330,7 +309,6 @@ export class CatalogStore {
     this.#lookAtLog();
   }
 
-  /** Undoes what was executed. Nothing happens where no transaction is open. */
   rollback(): void {
     if (this.#open === null) return;
     this.#open = null;
@@ -342,18 +320,17 @@ export class CatalogStore {
     }
   }
 
-  // The backups' way -----------------------------------------------------------------------------
+  // Backup ----------------------------------------------------------------------------------------
 
   /**
-   * Executes operation `seq`, which is the next one, in one transaction. Applied when it resolves.
-   * @param view given where the operation changes the view; the body is then empty. At the primary too
-   *   such an operation is applied, not executed and finished.
+   * Executes operation `seq`, the next one. Applied when it resolves.
+   * @param view given if the operation changes the view; then the body is empty, and the primary, too, applies it
    */
   async apply(epoch: Epoch, seq: number, body: Uint8Array, view: View | null = null): Promise<void> {
     assert(view === null || body.length === 0, 'What changes the view changes nothing else');
     while (this.#installing !== null) await this.#installing;
     this.#assertFree();
-    // Ordered in the same turn as one before that the disk refused: who ordered it has not heard of that yet.
+    // Ordered in the same tick as an operation that the disk refused, before the caller learned of the refusal.
     if (this.#refused !== null && seq > this.#record.last.seq + 1) throw this.#refused;
     this.#assertNext(epoch, seq);
     const record = { ...this.#record, view: view ?? this.#record.view, last: { seq, epoch } };
@@ -373,8 +350,8 @@ export class CatalogStore {
   }
 
   /**
-   * installed := epoch, together with the staged state if there is one, or with the own. All of it or
-   * nothing, whenever the process ends. Synced when it resolves; `promised` never goes back.
+   * Sets `installed`, with the staged state or the local one, atomically. Synced when it resolves; `promised` never
+   * moves back.
    */
   async install(epoch: Epoch, seq: number, staged: StagedCatalog | null): Promise<void> {
     while (this.#installing !== null) await this.#installing;
@@ -385,7 +362,6 @@ export class CatalogStore {
     assert(epochCompare(epoch, this.#record.installed) >= 0, 'An installed epoch never moves back');
     if (staged === null || staged.kind === 'tail') {
       const installing = this.#installTail(epoch, seq, staged?.entries ?? []);
-      // Whoever waits for its turn wants to know that this ended, not how.
       this.#installing = installing.catch(() => {});
       try {
         await installing;
@@ -395,7 +371,7 @@ export class CatalogStore {
       await this.flush();
     } else {
       const old = this.#installSnapshot(epoch, seq, staged.file);
-      // Only now is no sync of the old log under way any more.
+      // Only now is no sync of the old log in progress any more.
       await this.flush();
       await diskFileOps.close(old.logFd);
       await diskFileOps.close(old.databaseFd);
@@ -404,19 +380,15 @@ export class CatalogStore {
 
   // Giving a state -------------------------------------------------------------------------------
 
-  /**
-   * @param last instead of the own last operation: the last one of a log that is being fetched
-   * @returns what `decodeDescription` reads
-   */
+  /** @param last of a log that is being fetched, instead of the local one */
   describe(last: LogPosition = this.#record.last): Uint8Array {
     const { installed } = this.#record;
     return encodeDescription(installed, last);
   }
 
   /**
-   * @param from the last operation of the replica that asks, or of what it was told so far
-   * @returns what follows it here; null where `from` is not a state that this one went through, or
-   *   lies too far back: then the replica needs a snapshot
+   * @param from the last operation that the asking replica has
+   * @returns the operations after it; null if this replica was never in that state, or its log begins later
    */
   tail(from: LogPosition, bytesMax: number): CatalogTail | null {
     this.#assertUsable();
@@ -432,7 +404,6 @@ export class CatalogStore {
     }
   }
 
-  /** Copies the committed state as it is now, in steps between which the event loop runs. */
   async snapshot(): Promise<CatalogSnapshot> {
     this.#assertUsable();
     try {
@@ -442,14 +413,13 @@ export class CatalogStore {
     }
   }
 
-  /** Another replica has found the snapshot damaged: looks for the damage here, which takes as long as to read all of it. */
+  /** Another replica has found the snapshot damaged: checks it here, which reads all of it. */
   checkSnapshot(id: number): void {
     this.#assertUsable();
     const damage = this.#snapshots.check(id);
     if (damage !== null) this.damage.notice(damage);
   }
 
-  /** Shorter than `length` at the end. `not-found` where the snapshot is closed. */
   async readSnapshot(id: number, offset: number, length: number): Promise<Uint8Array> {
     return this.#snapshots.read(id, offset, length);
   }
@@ -458,9 +428,9 @@ export class CatalogStore {
     await this.#snapshots.close(id);
   }
 
-  // Taking a state -------------------------------------------------------------------------------
+  // Receiving a state ----------------------------------------------------------------------------
 
-  /** @param pieces what another replica's `tail` gave, one after the other, from this replica's last operation on */
+  /** @param pieces what another replica's `tail` returned, in order, from this replica's last operation on */
   stageTail(pieces: readonly CatalogTail[]): StagedCatalog {
     const entries = pieces.flatMap((piece) => piece.entries);
     let seq = this.#record.last.seq;
@@ -474,17 +444,14 @@ export class CatalogStore {
     return { kind: 'tail', position: { epoch: installed, seq }, view, entries };
   }
 
-  /** Writes another replica's snapshot beside the own state, and checks it. */
   async stageSnapshot(chunks: AsyncIterable<Uint8Array>): Promise<StagedCatalog> {
     return this.#snapshots.stage(chunks);
   }
 
-  /** Forgets a staged state that is not to be installed. */
   async unstage(staged: StagedCatalog): Promise<void> {
     if (staged.kind === 'snapshot') await removeDatabase(staged.file);
   }
 
-  /** Rolls back what is open, finishes what is under way, syncs and closes. */
   async close(): Promise<void> {
     if (this.#installing !== null) await this.#installing;
     this.rollback();
@@ -504,8 +471,6 @@ export class CatalogStore {
     await diskFileOps.close(databaseFd);
   }
 
-  // ----------------------------------------------------------------------------------------------
-
   #asOpen(): OpenDatabase {
     return { copyBack: () => this.#copyBackNow(), close: () => this.#closeHandles() };
   }
@@ -521,7 +486,7 @@ export class CatalogStore {
     closeConnections(this.#handles);
   }
 
-  /** Said where the caller then runs without a pause: nobody else is changing the catalog. */
+  /** To be called only if the caller continues in the same tick: no other call changes the catalog in between. */
   #assertFree(): void {
     this.#assertUsable();
     assert(this.#installing === null, 'One thing at a time changes the catalog');
@@ -537,13 +502,11 @@ export class CatalogStore {
     assert(epochEqual(epoch, this.#record.installed), 'Operations belong to the installed epoch');
   }
 
-  /** Opens a transaction. */
   #begin(): void {
     this.#log.begin();
     statement(this.#handles.writer, 'BEGIN IMMEDIATE').run();
   }
 
-  /** One transaction that changes what `work` changes, and the record. */
   #commit(action: string, record: CatalogRecord, work?: (writer: Database.Database) => void): void {
     const { writer } = this.#handles;
     try {
@@ -562,14 +525,13 @@ export class CatalogStore {
     const next = this.#checkpoint.next(this.#handles.logFd, this.#installing === null);
     if (next === 'nothing') return;
     if (next === 'flush') {
-      // A failure ends the catalog, of which whoever commits next is told.
       this.flush().catch(() => undefined);
       return;
     }
     this.#installing = this.#checkpoint
       .copyBack(this.#handles)
       .catch((error: unknown) => {
-        // With a full disk the log stays as it is, and grows until commits are refused as well.
+        // On a full disk the log stays as it is, and grows until commits are refused as well.
         if (errorCode(error) !== 'SQLITE_FULL') this.#fail(storageError('Cannot copy the log back', error));
       })
       .finally(() => {
@@ -577,18 +539,16 @@ export class CatalogStore {
       });
   }
 
-  /** @returns the failure of a read, to be thrown */
   #unread(action: string, cause: unknown): Error {
     this.damage.noticeIn(cause);
     return storageError(action, cause);
   }
 
   /**
-   * Undoes a transaction that failed. With a full disk the catalog stays as it was, and where a damaged page was met, until
-   * another replica's state replaces it; after any other error of SQLite its contents are unknown, and it fails until a
+   * Undoes a failed transaction. On a full disk the catalog stays as it was; after a damaged page, until another
+   * replica's state replaces it. After any other error of SQLite its contents are unknown, and it fails until a
    * restart.
-   * @param isOwn it changes the record of the replica alone, without which no other state can come
-   * @returns the failure, to be thrown
+   * @param isOwn only the replica's record changes, without which no other state can be installed
    */
   #undone(action: string, cause: unknown, isOwn = false): Error {
     const error = storageError(action, cause);
@@ -626,7 +586,7 @@ export class CatalogStore {
         inodesBegin(writer, entry.epoch.counter);
         executeBatch(writer, entry.seq, decodeBatch(entry.body));
         this.#log.append(writer, entry);
-        // A long log takes seconds; the server's heartbeats go on meanwhile.
+        // A long log takes seconds; the server's heartbeats continue meanwhile.
         await this.#world.nextTurn();
       }
       assert(record.last.seq === seq, 'A tail ends at the position that is told');
@@ -640,14 +600,10 @@ export class CatalogStore {
   }
 
   /**
-   * Puts the staged database in the place of the own. It runs without a pause, so nothing is promised
-   * meanwhile that the staged record does not know.
-   *
-   * The danger is the old database's log: SQLite would play it into the new one. So the old database
-   * first gives up its log, synced, and only then does the rename, which is one step, exchange them.
-   * A crash before it leaves the old state, whole; after it the new one.
-   *
-   * @returns the handles of the old database, of which the caller closes the descriptors
+   * Replaces the local database by the staged one, in one tick, so that no promise is made meanwhile that the staged
+   * record lacks. SQLite would replay the old database's log into the new one: so it is first removed, synced, and only
+   * then does the rename exchange them. A crash before the rename leaves the whole old state, one after it the new one.
+   * @returns the handles of the old database; the caller closes the descriptors
    */
   #installSnapshot(epoch: Epoch, seq: number, file: string): Handles {
     try {
@@ -688,7 +644,6 @@ export class CatalogStore {
       this.#log.recount(this.#handles.reader);
       this.damage.replaced();
     } catch (error) {
-      // Which of the two is there now, the next start finds out.
       throw this.#fail(storageError('Cannot exchange the catalog', error));
     }
     assert(epochEqual(this.#record.installed, epoch), 'What was installed is what is there');

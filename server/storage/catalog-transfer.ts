@@ -1,4 +1,4 @@
-/** What replicas of the catalog tell each other of their state, and its bytes: where they stand, pieces of the log, copies of the database. */
+/** Messages between replicas of the catalog about their state, and their encoding. */
 
 import { readEpoch, writeEpoch } from '../../replica/codec.ts';
 import type { Epoch, Position } from '../../replica/epoch.ts';
@@ -6,44 +6,38 @@ import type { View } from '../../replica/view.ts';
 import { ByteReader, ByteWriter } from '../../wire/bytes.ts';
 import { viewFormat, viewParse } from '../../wire/file-operation.ts';
 
-/** The last operation of a replica's state, and the epoch that sequenced it: equal ones, equal states. */
+/** The last operation of a replica's state, and the epoch that sequenced it: equal positions mean equal states. */
 export interface LogPosition {
   readonly seq: number;
   readonly epoch: Epoch;
 }
 
-/** What a replica tells another of its state. */
 export interface CatalogDescription {
-  /** Where the replica stands: its installed epoch, and its last operation. */
   readonly position: Position;
   readonly last: LogPosition;
 }
 
-/** An operation of the log. */
 export interface LogEntry extends LogPosition {
-  /** A batch of commands; empty where the operation changes the view. */
+  /** A batch of commands; empty if the operation changes the view. */
   readonly body: Uint8Array;
-  /** The view from here on; null where it stays. */
   readonly view: View | null;
 }
 
-/** What follows a position in the log. */
 export interface CatalogTail {
-  /** Installed epoch of the replica that tells it. */
+  /** Of the sending replica. */
   readonly installed: Epoch;
   readonly entries: readonly LogEntry[];
-  /** More follow the last entry: ask again from there. */
+  /** More entries follow the last one: ask again from there. */
   readonly more: boolean;
 }
 
-/** A copy of a replica's whole state, to be read in pieces. */
 export interface CatalogSnapshot {
   readonly id: number;
   readonly bytes: number;
   readonly position: Position;
 }
 
-/** Another replica's state, checked and lying beside the own one until `install` or `unstage`. */
+/** Another replica's state, checked and stored beside the local one until `install` or `unstage`. */
 export type StagedCatalog =
   | {
       readonly kind: 'tail';
@@ -53,7 +47,6 @@ export type StagedCatalog =
     }
   | { readonly kind: 'snapshot'; readonly position: Position; readonly view: View; readonly file: string };
 
-/** @returns what `decodeDescription` reads */
 export function encodeDescription(installed: Epoch, last: LogPosition): Uint8Array {
   return writeLogPosition(writeEpoch(new ByteWriter(128), installed), last).finish();
 }
@@ -76,7 +69,6 @@ export function encodeTail(tail: CatalogTail): Uint8Array {
   return writer.finish();
 }
 
-/** The bodies are views into `bytes`. */
 export function decodeTail(bytes: Uint8Array): CatalogTail {
   const reader = new ByteReader(bytes);
   const installed = readEpoch(reader);

@@ -7,7 +7,6 @@ const ONE = 0x80000000;
 /** x to the power of 8 × 2^k, modulo the polynomial: what 2^k bytes of zeros do to a checksum. */
 const BYTES_OF_ZEROS = powers(32);
 
-/** Checksum of buffers that follow each other, beginning with `crc`. */
 export function crc32Of(buffers: readonly Uint8Array[], crc = 0): number {
   let value = crc;
   for (const buffer of buffers) value = crc32(buffer, value);
@@ -15,13 +14,10 @@ export function crc32Of(buffers: readonly Uint8Array[], crc = 0): number {
 }
 
 /**
- * Checksum of bytes of which some were replaced, from what it was before: CRC-32 is linear, so nobody has to look at
- * the bytes that stay.
- *
- * @param crc of all bytes as they were
- * @param before those that are replaced
- * @param after as many others
- * @param behindBytes how many bytes stay behind them
+ * Checksum after some bytes were replaced. CRC-32 is linear, so the bytes that stay are not read.
+ * @param crc of all bytes before
+ * @param after as many bytes as `before`
+ * @param behindBytes the number of bytes after them
  */
 export function crc32Replaced(
   crc: number,
@@ -33,16 +29,12 @@ export function crc32Replaced(
   return (crc ^ followedByZeros(difference, behindBytes)) >>> 0;
 }
 
-/**
- * Checksum of bytes that follow each other, from those of both parts.
- *
- * @param secondBytes how many bytes the second part has
- */
+/** Checksum of a concatenation, from the checksums of both parts. @param secondBytes size of the second part */
 export function crc32Joined(first: number, second: number, secondBytes: number): number {
   return (followedByZeros(first, secondBytes) ^ second) >>> 0;
 }
 
-/** What becomes of a difference between two checksums of equally many bytes where the same bytes follow in both. */
+/** A difference of two checksums, after the same `byteCount` bytes follow in both. */
 function followedByZeros(difference: number, byteCount: number): number {
   let value = difference >>> 0;
   for (let rest = byteCount, k = 0; rest > 0; rest = Math.floor(rest / 2), k++) {

@@ -11,35 +11,32 @@ import { type FileOps, readFully, writeFully } from './file-ops.ts';
 import { PromptWrites } from './prompt-writes.ts';
 import { SharedFlush } from './shared-flush.ts';
 
-/** Bytes in one call to the system: enough to be cheap, not so many that a thread is gone for long. */
+/** Bytes in one system call: enough to be cheap, and few enough not to occupy a thread for long. */
 const RUN_BYTES_MAX = 4 * 1024 * 1024;
-/** Buffers in one call to the system (IOV_MAX is 1024). */
+/** Buffers in one system call (IOV_MAX is 1024). */
 const RUN_BUFFERS_MAX = 512;
 const CONTAINERS_OPEN_MAX = 256;
 
-/** Bytes for one place of a container. */
 export interface Chunk {
   readonly position: number;
   readonly buffers: readonly Uint8Array[];
   readonly byteCount: number;
 }
 
-/** The file that holds all objects of one replica, while it is open. */
 export class Container {
   readonly file: FileId;
   readonly #path: string;
   readonly #ops: FileOps;
   readonly #fd: number;
   readonly #direct: DirectWrites;
-  /** Of the same file, for direct writes; null until the first of them. */
+  /** A descriptor of the same file for direct writes; null until the first of them. */
   #directFd: Promise<number> | null = null;
   readonly #directory: SharedFlush;
   readonly #flush: SharedFlush;
-  /** Users of the descriptor right now; it is closed only at 0. */
   references = 0;
-  /** Bytes were written through this descriptor and not synced yet. */
+  /** Unsynced bytes were written through this descriptor. */
   #written = false;
-  /** The name, which an earlier process may have made, is known to be synced. */
+  /** The directory entry, which an earlier process may have created, is known to be synced. */
   #named = false;
   #sizeBytes: number;
 
@@ -74,7 +71,7 @@ export class Container {
     return this.#sizeBytes;
   }
 
-  /** Writes the chunks, adjacent ones in one call. The buffers are not copied: they stay as they are meanwhile. */
+  /** Writes adjacent chunks in one call. The caller leaves the buffers unchanged meanwhile: they are not copied. */
   async write(chunks: readonly Chunk[]): Promise<void> {
     this.#written = true;
     const runs = adjacentRuns(chunks);
@@ -84,7 +81,7 @@ export class Container {
     await allSettled(runs.map((run) => this.#writeRun(run)));
   }
 
-  /** The pages that are whole may go past the page cache, which has no older ones of them afterwards; what is left at both ends goes through it. */
+  /** Whole pages may bypass the page cache, which then holds no older copies of them; the rest goes through it. */
   #writeRun({ position, buffers, byteCount }: Chunk): Promise<void> {
     const part = this.#direct.partOf(position, byteCount);
     if (part === null) return writeFully(this.#ops, this.#fd, buffers, position);
@@ -104,7 +101,7 @@ export class Container {
       const count = await this.#direct.tried(async () =>
         this.#ops.write(await this.#openDirect(), [pages], position),
       );
-      // A disk that stops short, or a file system that does not do it.
+      // The disk wrote only a part, or the file system does not support direct writes.
       await writeFully(this.#ops, this.#fd, rangeOf(buffers, count, byteCount), position + count);
     } finally {
       if (!isThere) givePagesBack(pages);
@@ -116,12 +113,11 @@ export class Container {
     return this.#directFd;
   }
 
-  /** @returns the number of bytes read into `buffer`; fewer than it holds only at the end of the container */
   read(buffer: Uint8Array, position: number): Promise<number> {
     return readFully(this.#ops, this.#fd, buffer, position);
   }
 
-  /** Everything written before the call, by whatever process, survives loss of power when it resolves. */
+  /** Resolves when everything written before the call, by any process, survives loss of power. */
   flush(): Promise<void> {
     return this.#flush.request();
   }
@@ -147,7 +143,7 @@ export class Container {
   }
 }
 
-/** Waits for all of them even if one fails, so that nothing still writes when its failure is dealt with. */
+/** Waits for all of them even if one fails, so that nothing still writes when the caller handles the failure. */
 export async function allSettled(works: readonly Promise<unknown>[]): Promise<void> {
   if (works.length === 1) {
     await works[0];
@@ -191,7 +187,6 @@ function adjacentRuns(chunks: readonly Chunk[]): Chunk[] {
 interface Entry {
   readonly opening: Promise<Container | null>;
   container: Container | null;
-  /** Until it is closed; null while it is not being closed. */
   closing: Promise<void> | null;
 }
 
@@ -199,24 +194,20 @@ interface OpenEntry extends Entry {
   container: Container;
 }
 
-/** The open containers, the least recently used closed first. A file that was written is synced before. */
+/** The open containers; the least recently used is closed first, after a sync if it was written. */
 export class Containers {
   readonly #folder: string;
   readonly #ops: FileOps;
   readonly #direct: DirectWrites;
   readonly #prompt: PromptWrites;
   readonly #entries = new Map<FileId, Entry>();
-  /** Those that nobody uses and that are not being closed, the least recently used first: thousands may be in use or closing. */
+  /** Neither used nor being closed, the least recently used first: thousands may be in use or closing. */
   readonly #idle = new Map<FileId, Entry>();
   readonly #directories = new Map<string, SharedFlush>();
   readonly #closings = new Set<Promise<void>>();
   readonly #onFailure: (error: unknown) => void;
 
-  /**
-   * @param nowMs monotonic, in milliseconds
-   * @param folder the directory with the fan-out directories in it
-   * @param onFailure told when the sync before closing a container failed
-   */
+  /** @param onFailure called when the sync before closing a container failed */
   constructor(
     nowMs: () => number,
     folder: string,
@@ -231,10 +222,7 @@ export class Containers {
     this.#onFailure = onFailure;
   }
 
-  /**
-   * Lends the file's container to `work`.
-   * @returns what `work` returns, or null where there is no container and none is to be made
-   */
+  /** @returns what `work` returns, or null if there is no container and `make` is false */
   async use<Result>(
     file: FileId,
     make: boolean,
@@ -253,10 +241,10 @@ export class Containers {
   }
 
   /**
-   * Writes a new container and closes it, unsynced: small files that are made by the thousand would have every other container closed,
-   * and cost a sync of file and directory each. The index knows that the contents were never synced, so a start after a loss of power looks at
-   * them; what the disk fails to write later is told to whoever syncs the file, and else is damage as any other, which checksums find and other
-   * replicas mend.
+   * Writes a new container and closes it, unsynced: thousands of small new files would otherwise evict the other
+   * containers, and cost a sync of file and directory each. The index records this, so a start after a loss of power
+   * checks the contents. If the disk fails to write them, a sync of the file reports it; else it is damage that
+   * checksums find and other replicas repair.
    */
   async writeOnce(file: FileId, chunks: readonly Chunk[]): Promise<void> {
     if (this.#prompt.tried(this.#pathOf(file), adjacentRuns(chunks))) return;
@@ -269,19 +257,18 @@ export class Containers {
     }
   }
 
-  /** Syncs the file's container, if it has one. */
   async flush(file: FileId): Promise<void> {
     await this.use(file, false, (container) => container.flush());
   }
 
-  /** Removes the container from the disk. Nobody uses it at the time, but others may be removing it, too. */
+  /** Removes the container, which is not in use, from the disk. Concurrent calls may remove it, too. */
   async unlink(file: FileId): Promise<void> {
     const entry = this.#entries.get(file);
     if (entry !== undefined) {
       const container = await entry.opening;
       if (container !== null) {
         assert(container.references === 0, 'A container in use is not removed');
-        // A file is closed once: its descriptor may be another's by then.
+        // A descriptor is closed once: its number may belong to another file by then.
         if (entry.closing === null && this.#entries.get(file) === entry) {
           this.#entries.delete(file);
           this.#idle.delete(file);
@@ -358,8 +345,8 @@ export class Containers {
   }
 
   /**
-   * Closing a file that has unsynced bytes would let go of the one descriptor that is sure to hear of
-   * their failure: so it is synced first.
+   * Syncs a written container before closing it: only its descriptor is sure to report that its bytes failed to be
+   * written.
    */
   #startClosing(file: FileId, entry: Entry, container: Container): void {
     this.#idle.delete(file);

@@ -7,28 +7,28 @@ import { type FileOperation, partsWritten, type Seal } from '../../wire/file-ope
 import type { ObjectEntry } from './object-entry.ts';
 import type { FileAttributes, FileDescription, NewTrust } from './store.ts';
 
-/** Everything about a replica but its objects. A value: an operation makes a new one. */
+/** Everything about a replica but its objects. Immutable. */
 export interface FileState {
   readonly record: ReplicaRecord;
   readonly attributes: FileAttributes;
   /** Epoch counter and sequence number of the last operation that changed the size. */
   readonly sizeEpoch: number;
   readonly sizeSeq: number;
-  /** The file whose container has the objects that this one borrows; 0 where it borrows none. */
+  /** The file from whose container this one borrows objects; 0 if it borrows none. */
   readonly lender: number;
-  /** Start counter of the folder when the base was installed here, `LOST_START` before there was one; see `trustOf`. */
+  /**
+   * Start counter of the folder when the base was installed here, `LOST_START` before the first base; see `trustOf`.
+   */
   readonly installedStart: number;
 }
 
-/** The part of a write that falls into one object. */
 export interface Piece {
   readonly index: number;
-  /** Where in the object it begins. */
   readonly at: number;
   readonly bytes: Uint8Array;
 }
 
-/** Bytes of a file that an operation takes away: from `from` to before `to`, which is Infinity where nothing is left behind. */
+/** Bytes that an operation removes; `to` is Infinity if the file ends at `from`. */
 export interface Removed {
   readonly from: number;
   readonly to: number;
@@ -38,21 +38,18 @@ export const EPOCH_ZERO = { counter: 0, server: '', incarnation: 0 } as unknown 
 
 /** `installedStart` of a replica that may have replaced one of which nothing is left. */
 export const LOST_START = -1;
-/** The same of one that may have been there when power was lost: any start before that. */
+/** `installedStart` of a replica that may have been lost with the power: any start before that. */
 const MISSED_START = 0;
 
-/** @returns `installedStart` of a replica that is made in this start of the folder */
 export function startOfNew(trust: NewTrust, start: number): number {
   return trust === 'lost' ? LOST_START : trust === 'suspect' ? MISSED_START : start;
 }
 
-/** @returns how far a replica is to be trusted whose base was installed in this start of the folder */
 export function trustOf(installedStart: number, powerLossStart: number): Trust {
   if (installedStart === LOST_START) return 'lost';
   return installedStart < powerLossStart ? 'suspect' : 'intact';
 }
 
-/** An empty replica that has promised nothing. */
 export function fileStateNew(view: View, objectBytes: number, start: number): FileState {
   assert(Number.isSafeInteger(objectBytes) && objectBytes > 0, 'Objects have a size');
   return {
@@ -74,10 +71,9 @@ export function fileStateNew(view: View, objectBytes: number, start: number): Fi
 }
 
 /**
- * What a file's contents are as another's that preserves them: final, and at a place in its sequence that follows from their version,
- * so that all replicas that preserve them are equal. The epoch is later than those of all objects.
- *
- * @returns null where the contents are others, or the members are changing: then nothing is preserved
+ * State of the file that preserves another's contents: final, and at a position that follows from their version, so
+ * that all replicas are equal. Its epoch is later than those of all objects.
+ * @returns null if the contents have another version, or the members are changing: then nothing is preserved
  */
 export function fileStatePreserved(
   { record, attributes, sizeEpoch, sizeSeq }: FileState,
@@ -99,7 +95,6 @@ export function fileStatePreserved(
   };
 }
 
-/** @returns the state after operation `seq` of the installed epoch */
 export function fileStateApply(
   state: FileState,
   seq: number,
@@ -138,7 +133,6 @@ export function fileStateApply(
   };
 }
 
-/** @returns the state once another's base, or the own contents as a base, are installed */
 export function fileStateInstall(
   state: FileState,
   epoch: Epoch,
@@ -154,7 +148,7 @@ export function fileStateInstall(
   return {
     record: { ...state.record, view, installed: epoch, seq, sessions },
     attributes,
-    // A base does not say which operation changed the size last: no later one than the last change.
+    // A base does not say which operation changed the size last; it is at most the last change.
     sizeEpoch: base === null ? state.sizeEpoch : attributes.versionEpoch,
     sizeSeq: base === null ? state.sizeSeq : attributes.versionSeq,
     lender: state.lender,
@@ -162,7 +156,7 @@ export function fileStateInstall(
   };
 }
 
-/** @returns whether the operation has an effect on contents: a dead or sealed file still counts operations, no more */
+/** @returns whether the operation changes contents: in a dead or sealed file it only counts */
 export function operationApplies(attributes: FileAttributes, operation: FileOperation): boolean {
   return !attributes.dead && (attributes.seal === 'open' || operation.kind === 'delete');
 }
@@ -191,7 +185,6 @@ export function sizeAfter(sizeBytes: number, operation: FileOperation): number {
   }
 }
 
-/** @returns what the operation takes away of a file of the size; null where that is nothing */
 export function removedBy(operation: FileOperation, sizeBytes: number): Removed | null {
   switch (operation.kind) {
     case 'delete':
@@ -201,7 +194,7 @@ export function removedBy(operation: FileOperation, sizeBytes: number): Removed 
     case 'punch': {
       const { from, to } = operation;
       if (from >= Math.min(to, sizeBytes)) return null;
-      // No object has bytes behind the end, so the last one need not be told apart.
+      // No object has bytes beyond the end, so a hole that reaches it removes the same bytes.
       return { from, to: to >= sizeBytes ? Infinity : to };
     }
     case 'write':
@@ -216,7 +209,7 @@ export function removedBy(operation: FileOperation, sizeBytes: number): Removed 
   }
 }
 
-/** @returns the objects that go whole, and those beside them of which bytes may stay */
+/** @returns the objects that are removed whole, and those at the edges of which bytes may stay */
 export function objectsRemoved(
   { from, to }: Removed,
   objectBytes: number,
@@ -229,7 +222,7 @@ export function objectsRemoved(
   return { first, last, edges: [...edges] };
 }
 
-/** @returns the part of an object's bytes that is taken away, as places within it; `from` is not below `to` where none is */
+/** @returns the removed part of an object, as offsets within it; empty if `from` is not below `to` */
 export function removedWithin(
   { from, to }: Removed,
   index: number,
@@ -241,18 +234,16 @@ export function removedWithin(
 }
 
 /**
- * An object without some of its bytes. What is taken from its end makes it shorter; elsewhere zeros take its place. A value
- * of the object and the range alone, so that all replicas have the same bytes.
- *
- * @returns a copy
+ * An object without some of its bytes: a removal at its end shortens it, elsewhere zeros replace the bytes. A function
+ * of object and range alone, so that all replicas have the same bytes. @returns a copy
  */
 export function bytesWithout(bytes: Uint8Array, removed: Removed): Uint8Array {
-  // `slice` would copy nothing where the bytes are a Buffer, and the zeros would be in both.
+  // `slice` of a Buffer is a view, and the zeros would be in both.
   if (removed.to === bytes.length) return new Uint8Array(bytes.subarray(0, removed.from));
   return new Uint8Array(bytes).fill(0, removed.from, removed.to);
 }
 
-/** Cuts a write at the borders of objects. The pieces are views, not copies. */
+/** Splits a write at object boundaries. The pieces are views, not copies. */
 export function* writePieces(offset: number, bytes: Uint8Array, objectBytes: number): Generator<Piece> {
   assert(bytes.length > 0, 'A write has bytes');
   let index = Math.floor(offset / objectBytes);
@@ -267,7 +258,6 @@ export function* writePieces(offset: number, bytes: Uint8Array, objectBytes: num
   }
 }
 
-/** @returns whether both are the same version with the same bytes; where it is may differ */
 export function sameObject(a: ObjectEntry, b: ObjectEntry): boolean {
   return (
     a.versionEpoch === b.versionEpoch &&
