@@ -1,23 +1,19 @@
 import { ServiceError } from '../base/errors.ts';
 
-/**
- * Access control lists as POSIX 1003.1e draft 17 has them, in the form in which Linux hands them to file systems: the value
- * of an extended attribute. What is stored is what was set, so that every replica has the same bytes.
- */
+/** Access control lists (POSIX 1003.1e draft 17) in Linux's xattr form, stored as set: replicas have equal bytes. */
 
 export const ACCESS_ACL = 'system.posix_acl_access';
-/** Of a directory: the list that what is made in it begins with. */
+/** The list that new entries of a directory start with. */
 export const DEFAULT_ACL = 'system.posix_acl_default';
 
-/** Whom an entry is about, by the numbers that Linux has for it, which are also the order of entries. */
+/** Linux's tag numbers, which also give the order of entries. */
 const TAG = { owner: 1, user: 2, owningGroup: 4, group: 8, mask: 16, other: 32 } as const;
 const TAGS: readonly number[] = Object.values(TAG);
 
 interface AclEntry {
   readonly tag: number;
-  /** Read 4, write 2, execute 1. */
   readonly permissions: number;
-  /** Of the user or group that is named; all bits where none is. */
+  /** The named user or group; all bits set if none. */
   readonly id: number;
 }
 
@@ -32,7 +28,7 @@ export function isAclName(name: string): boolean {
   return name === ACCESS_ACL || name === DEFAULT_ACL;
 }
 
-/** @throws ServiceError `bad-request` where it is no valid list: one of each class, named ones only under a mask */
+/** @throws ServiceError `bad-request` unless valid: one entry per class, named entries only with a mask */
 export function decodeAcl(bytes: Uint8Array): Acl {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const count = (buffer.length - HEADER_BYTES) / ENTRY_BYTES;
@@ -83,25 +79,22 @@ function malformed(): ServiceError {
   return new ServiceError('bad-request', 'An access control list is malformed');
 }
 
-/** Whether the permission bits of a mode say all that the list says. */
+/** Whether the mode's permission bits express the whole list. */
 export function isMinimal(acl: Acl): boolean {
   return acl.every(({ tag }) => tag !== TAG.mask && !isNamed({ tag, permissions: 0, id: 0 }));
 }
 
-/** @returns the mode with the permission bits that the list has; those of the group are the mask, where there is one */
+/** @returns the mode with the list's permission bits; a mask, if any, gives the group bits */
 export function modeWithAcl(mode: number, acl: Acl): number {
   return (mode & ~0o777) | (permissionsOf(acl, TAG.owner) << 6) | (groupBits(acl) << 3) | otherBits(acl);
 }
 
-/** @returns the list with the permission bits of a mode that was set: those of the group become the mask, where there is one */
+/** @returns the list after a chmod: the group bits become the mask, if there is one */
 export function aclWithMode(acl: Acl, mode: number): Acl {
   return withClasses(acl, (mode >> 6) & 7, (mode >> 3) & 7, mode & 7);
 }
 
-/**
- * What is made in a directory with a default list: it allows no more than the list, nor than the mode that it was made with. No
- * umask applies.
- */
+/** ACL and mode of a new entry under a default list: limited by the list and the requested mode; no umask. */
 export function inheritedAcl(defaults: Acl, mode: number): { readonly acl: Acl; readonly mode: number } {
   const owner = permissionsOf(defaults, TAG.owner) & (mode >> 6);
   const acl = withClasses(defaults, owner & 7, groupBits(defaults) & (mode >> 3), otherBits(defaults) & mode);

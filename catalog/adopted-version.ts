@@ -1,10 +1,7 @@
 import type { Statements } from './statements.ts';
 import { CREATIONS_VERSION, FLAGS_VERSION, SESSIONS_VERSION } from './versions.ts';
 
-/**
- * The version up to which all members of the catalog execute commands by its rules: 1 at first, then `SESSIONS_VERSION`,
- * `CREATIONS_VERSION` and `FLAGS_VERSION`. It never falls.
- */
+/** The version whose rules all catalog members apply; never falls. First 1, then `SESSIONS_VERSION` and later. */
 export class AdoptedVersion {
   readonly #statements: Statements;
 

@@ -18,7 +18,6 @@ import type { TrashRow } from './trash-tables.ts';
 import type { ShownRow, Tree } from './tree.ts';
 import type { VolumeRow } from './volume-tables.ts';
 
-/** Kinds of inodes by the number that the tables have for them. */
 const KINDS = [null, 'file', 'directory', 'symlink', 'fifo', 'socket', 'character', 'block'] as const;
 
 export function kindName(kind: number): NodeKind {
@@ -37,12 +36,12 @@ export function kindNumber(name: NodeKind): number {
   return KINDS.indexOf(name);
 }
 
-/** Order of contents: by epoch, then by sequence number. */
+/** Order of content versions: epoch, then sequence number. */
 export function contentsCompare(epochA: number, seqA: number, epochB: number, seqB: number): number {
   return epochA !== epochB ? epochA - epochB : seqA - seqB;
 }
 
-/** Few sets of servers hold many files: their lists are shared. Keyed by the text, so never wrong. */
+/** Many files share few sets of servers, so their lists are shared. */
 const replicaLists = new Map<string, readonly string[]>();
 const REPLICA_LISTS_MAX = 10_000;
 
@@ -88,12 +87,12 @@ export function attributesOf(row: InodeRow): Attributes {
   };
 }
 
-/** As a tree shows a row: what a snapshot shows names the snapshot, and the file that has the contents, if it is another. */
+/** Attributes as a tree shows them: in a snapshot with its number, and the file that has the contents if another. */
 export function shownOf({ serial }: Pick<Tree, 'serial'>, row: ShownRow): Attributes {
   const attributes = attributesOf(row);
   if (serial === undefined) return attributes;
   const { source = 0 } = row;
-  // The version of the contents is what tells whoever reads them that they are the snapshot's.
+  // The content version tells readers that the contents are the snapshot's.
   const contents = { epoch: row.contentsEpoch, seq: row.contentsSeq };
   return { ...attributes, contents, snapshot: serial, ...(source > 0 && { source }) };
 }
@@ -121,7 +120,6 @@ export function volumeInfoOf(row: VolumeRow): VolumeInfo {
   };
 }
 
-/** @param inode of the file that `row` is about */
 export function trashedFileOf(inode: InodeRow, row: TrashRow): TrashedFile {
   return {
     inode: row.inode,
@@ -134,7 +132,6 @@ export function trashedFileOf(inode: InodeRow, row: TrashRow): TrashedFile {
   };
 }
 
-/** @param volumeReplicas how many replicas the file's volume wants of each file */
 export function placedFileOf(row: PlacedRow, volumeReplicas: number): PlacedFile {
   return {
     inode: row.id,
@@ -145,7 +142,7 @@ export function placedFileOf(row: PlacedRow, volumeReplicas: number): PlacedFile
   };
 }
 
-/** How a file is stored, and whether its growth is bounded now. @param volume the volume that has it */
+/** How a file is stored, and whether a quota bounds its growth. @param volume of the file */
 export function fileSettingsOf({ policy, objectBytes }: PlacedRow, volume: VolumeRow): FileSettings {
   return {
     volume: volume.name,

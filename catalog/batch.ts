@@ -23,28 +23,26 @@ import {
   SESSIONS_VERSION,
 } from './versions.ts';
 
-/** One command of a batch, as it is replicated. */
 interface BatchCommand extends CommandId {
   readonly resolved: ResolvedCommand;
 }
 
-/** Commands that are executed in this order in one transaction: an operation of the catalog's sequence. */
+/** Commands executed in this order in one transaction: one operation of the catalog's log. */
 export interface Batch {
-  /** Version of commands that a member has to know to execute the batch. All commands are executed by its rules. */
+  /** The command version that members need; its rules apply to all commands. */
   readonly version: number;
   readonly commands: readonly BatchCommand[];
 }
 
 const EMPTY: Batch = { version: 1, commands: [] };
-/** Versions that have changed what every command does; each has the rules of those before it. */
+/** Versions that changed what every command does; each includes the rules of earlier ones. */
 const RULES = [SESSIONS_VERSION, CREATIONS_VERSION, FLAGS_VERSION];
 
-/** Commands in one batch at the most. */
 export const BATCH_COMMANDS_MAX = 10_000;
 
 /**
- * A batch in bytes: JSON, one array per command. No commands are no bytes. Where a command needs it, the version comes with them: servers of
- * before there were versions then find no list, and refuse it.
+ * Encodes a batch as JSON, one array per command; an empty batch has no bytes. From version 2 on an object with the
+ * version, which servers without versions refuse because it is no list.
  */
 export function encodeBatch({ version, commands }: Batch): Uint8Array {
   assert(commands.length <= BATCH_COMMANDS_MAX, 'A batch is bounded');
@@ -60,10 +58,7 @@ export function encodeBatch({ version, commands }: Batch): Uint8Array {
   return Buffer.from(JSON.stringify(version === 1 ? rows : { version, rows }));
 }
 
-/**
- * @returns the commands as whoever has executed them first knew them
- * @throws MalformedError where the bytes are not what `encodeBatch` makes, ServiceError `storage` for a later version
- */
+/** Decodes commands as their first executor knew them. @throws MalformedError, ServiceError `storage` if too new */
 export function decodeBatch(bytes: Uint8Array): Batch {
   if (bytes.length === 0) return EMPTY;
   let batch: unknown;
@@ -101,7 +96,7 @@ function decodeCommand(row: unknown, version: number): BatchCommand {
   ) {
     throw new MalformedError('A field of a command has not its type');
   }
-  // The primary's HTTP face has held the command against its schema.
+  // The primary's HTTP interface validated the command against its schema.
   const known = commandAsOf(command as Command, version);
   return { session, number, since, resolved: { command: known, atNs, replicas } };
 }
@@ -110,28 +105,24 @@ function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
-/** Inodes that one epoch of the catalog may number: more than anybody makes between two failovers. */
+/** Inode numbers per epoch of the catalog: more than are created between two failovers. */
 const INODES_PER_EPOCH = 2 ** 32;
-/** Later epochs number on from where the one before ended: larger numbers would not be exact. */
+/** Later epochs continue after the previous one: larger numbers would be inexact. */
 const EPOCHS_APART_MAX = 2 ** 21;
 
 /**
- * Called before every batch of an epoch: its inodes get numbers of its own. A loss of power can take back that inodes
- * were numbered, of which contents are on disks already, but never an epoch.
- *
- * @param epoch counter of the epoch, from 1
+ * Reserves the epoch's own inode numbers; call before every batch. A power loss can revert that a number was used,
+ * while its contents are already on disks, but never an epoch. @param epoch counter, from 1
  */
 export function inodesBegin(db: CatalogDatabase, epoch: number): void {
   if (epoch <= EPOCHS_APART_MAX) Tables.of(db).numbers.startFrom((epoch - 1) * INODES_PER_EPOCH);
 }
 
 /**
- * The primary's half: resolves and executes requests one after the other, inside the transaction that
- * the caller has open, as batch number `seq`.
+ * The primary's half: resolves and executes requests in order, in the caller's transaction, as batch number `seq`.
  *
- * @returns the outcomes in the order of the requests, and the batch that makes other replicas equal.
- *   What needs no execution (a retry, a refusal before execution) is answered and not in the batch.
- *   `touched`: for each request the inodes of which it has written something, rows, names or attributes.
+ * @returns outcomes in request order, and the batch for the other replicas, without requests that need no execution
+ *   (retries, early refusals). `touched`: per request the inodes with changed rows, entries or attributes.
  */
 export function executeRequests(
   db: CatalogDatabase,
@@ -152,7 +143,7 @@ export function executeRequests(
     const id = { session, number, since: request.since ?? null };
     const recalled = sessionRecall(tables, id, seq) ?? sessionRefusal(tables, id, context.nowNs);
     if (recalled !== null) return recalled;
-    // Not kept: a fence that is lost stays lost.
+    // Not stored: a lost fence stays lost.
     const refusal = context.refusal?.(request) ?? null;
     if (refusal !== null) return outcomeOfError(refusal);
     let resolved: ResolvedCommand;
@@ -173,12 +164,7 @@ export function executeRequests(
   return { batch, outcomes, touched };
 }
 
-/**
- * The other replicas' half: executes what the primary executed, inside the caller's transaction. What the primary
- * found in its session table is not in the batch.
- *
- * @returns the outcomes, which are those that the primary had
- */
+/** The other replicas' half: executes a batch in the caller's transaction. @returns the primary's outcomes */
 export function executeBatch(db: CatalogDatabase, seq: number, { version, commands }: Batch): Outcome[] {
   const tables = Tables.of(db);
   tables.version.adopt(version);
@@ -186,10 +172,8 @@ export function executeBatch(db: CatalogDatabase, seq: number, { version, comman
 }
 
 /**
- * Members that do not know the rules would execute the same commands to another effect: rules are adopted once all members know them, and from
- * then on. Those of flags are adopted with the first flags: until then a member may still be of the release before.
- *
- * @returns the latest rules that are adopted
+ * Adopts rules once all members know them; a member that does not would execute commands differently. Flags' rules
+ * start with the first flags: until then a member may be of the previous release. @returns the latest adopted rules
  */
 function adopt(
   { version }: Tables,

@@ -1,4 +1,4 @@
-/** What happened to a name, or to the contents of a file that were written in place. */
+/** A change of a directory entry, or of a file's contents. */
 export type NameChange =
   | {
       readonly kind: 'created' | 'replaced' | 'removed';
@@ -8,20 +8,17 @@ export type NameChange =
     }
   | { readonly kind: 'modified'; readonly inode: number };
 
-/** What commands have changed, for those who are to hear of it. */
 export class ChangeRecord {
-  /** Inodes of which a row, a name or an extended attribute was written since `forgetTouched`. */
+  /** Inodes with changed rows, entries or extended attributes since `forgetTouched`. */
   readonly #touched = new Set<number>();
-  /** What commands have done that were not undone, since it was last taken. */
+  /** Changes of commands that were not undone, since the last `take`. */
   #changes: NameChange[] = [];
   #changesBefore = 0;
 
-  /** A command begins. */
   begin(): void {
     this.#changesBefore = this.#changes.length;
   }
 
-  /** The command did nothing to names after all. */
   undo(): void {
     this.#changes.length = this.#changesBefore;
   }

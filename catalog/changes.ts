@@ -6,14 +6,13 @@ import type { CatalogDatabase } from './schema.ts';
 import { Tables } from './tables.ts';
 import { directoryOf } from './tree.ts';
 
-/** Directories in each other; a tree is not deeper. */
+/** Deepest directory nesting; guards against cycles. */
 const DEPTH_MAX = 4_096;
 
 /**
- * Picks from changes those that were made in a directory or, `recursive`, below it, with their paths from it, as they are now.
- * Of contents that were written in place only the inode is known: they are told where the file is in the directory itself.
- *
- * @throws ServiceError `not-found` where the directory is gone
+ * Selects changes in a directory or, `recursive`, below it, with their present paths relative to it. A content change
+ * has only its inode, so it is reported only for files of the directory itself. @throws ServiceError `not-found` if
+ * the directory is gone
  */
 export function changesBelow(
   db: CatalogDatabase,
@@ -34,7 +33,7 @@ export function changesBelow(
   });
 }
 
-/** @returns the path of a name from the directory on; undefined where it is not in it, or below */
+/** @returns the entry's path from the directory; undefined if it is not below it */
 function pathBelow(
   tables: Tables,
   directory: number,
@@ -48,7 +47,7 @@ function pathBelow(
   let here = tables.inode(parent);
   for (let depth = 0; here !== undefined && here.id !== directory; depth++) {
     if (depth > DEPTH_MAX) throw new ServiceError('integrity', 'A directory lies in itself');
-    // The root of a volume is its own parent.
+    // A volume's root is its own parent.
     const above = here.parent === here.id ? undefined : tables.entries.nameIn(here.parent, here.id);
     if (above === undefined) return undefined;
     names.unshift(above);

@@ -40,34 +40,27 @@ import { placeVolume } from './walk.ts';
 
 export type CommandResult = CommandResults[Command['kind']];
 
-/** What the world adds to a command: the time, and where new replicas shall be. */
+/** Outside inputs of a command: time and placement. */
 export interface CommandContext {
   readonly nowNs: bigint;
-  /**
-   * Chooses servers for a new file of a volume that wants so many replicas, from those that the catalog knows.
-   * A `ServiceError` refuses the command before anybody hears of it.
-   */
+  /** Chooses servers for a new file. A `ServiceError` refuses the command before it is replicated. */
   readonly placement: (volumeReplicas: number, servers: readonly ServerInfo[]) => readonly ServerId[];
-  /** How many servers can hold replicas. Absent: nobody asks for more than there are. */
+  /** How many servers can hold replicas; absent: not checked. */
   readonly capacity?: (servers: readonly ServerInfo[]) => number;
-  /** Why a request that was not executed before must not be executed now, as its fence is lost; null where it may be. */
+  /** Refuses a new request whose fence is lost; null allows it. */
   readonly refusal?: (request: CommandRequest) => ServiceError | null;
-  /** Version of commands that all members of the catalog are known to execute. Absent: this release's. */
+  /** Command version that all members execute; absent: this release's. */
   readonly membersVersion?: number;
 }
 
-/**
- * A command with everything in it that is not determined by the catalog's state: executing it gives
- * the same state and the same result on every replica. Survives JSON.
- */
+/** A command with all that the state does not determine: its execution is deterministic. Survives JSON. */
 export interface ResolvedCommand {
   readonly command: Command;
   readonly atNs: string;
-  /** Servers for the file that the command makes, if it makes one. */
   readonly replicas: readonly string[];
 }
 
-/** Done by the catalog's primary, in the transaction in which it then executes the command. */
+/** Resolves a command at the catalog's primary, in the transaction that then executes it. */
 export function prepareCommand(
   db: CatalogDatabase,
   command: Command,
@@ -83,7 +76,7 @@ export function prepareCommand(
       'Numbers are reserved with the servers that hold their files',
     );
   refuseLeaving(tables, command);
-  // Not an outcome that is kept: the file is settled, and the command is given again.
+  // Not stored as an outcome: the file gets settled, and the command is repeated.
   if (command.kind === 'set-flags' && tables.inode(command.inode)?.live === 1) throw stillLive(command.inode);
   return {
     command: preservedNow(tables, command),
@@ -93,9 +86,9 @@ export function prepareCommand(
 }
 
 /**
- * A report of preserved contents that comes late. If the file has other contents by now, it says nothing about those: `lost` would end what a
- * later snapshot shows. If the members of the file have changed, it names servers that may have left the cluster: the contents are preserved
- * once more. The primary decides it, so that members of all releases execute the same.
+ * Handles a late report of preserved contents. If the file has other contents by now, the report is dropped: `lost`
+ * would void what a later snapshot shows. If the file's members changed, it may name servers that left: the contents
+ * are preserved again. The primary decides, so that members of all releases execute the same.
  */
 function preservedNow(tables: Tables, command: Command): Command {
   if (command.kind !== 'open-for-write') return command;
@@ -110,11 +103,11 @@ function preservedNow(tables: Tables, command: Command): Command {
   return { ...rest, preserved: isElsewhere ? 'again' : preserved };
 }
 
-/** Chooses servers for the file that the command makes, if it makes one; those of a reserved number were chosen with it. */
+/** Servers for a new file; a reserved number already has them. */
 function replicasOf(tables: Tables, command: Command, context: CommandContext): readonly string[] {
   const reserved = command.kind === 'create-file' ? command.reserved?.inode : undefined;
   const members = reserved === undefined ? [] : tables.numbers.reservedMembers(reserved);
-  // By a number that is not reserved, or used already, no file is made.
+  // An unreserved or used number creates no file.
   if (members === null) return [];
   if (members.length > 0) return members;
   const wanted = replicasWanted(tables, command);
@@ -122,7 +115,7 @@ function replicasOf(tables: Tables, command: Command, context: CommandContext): 
   const servers = tables.servers.all();
   const chosen = context.placement(wanted, servers);
   if (reserved !== undefined && !servers.every(({ id }) => chosen.includes(id as ServerId))) {
-    // Contents may have been stored by this number already, at servers that an earlier release chose.
+    // Contents may already be stored under this number, at servers that an earlier release chose.
     throw new ServiceError(
       'precondition-failed',
       `Inode ${reserved} was reserved by an earlier release, without the servers that hold its file`,
@@ -131,7 +124,7 @@ function replicasOf(tables: Tables, command: Command, context: CommandContext): 
   return chosen;
 }
 
-/** More replicas than servers would be a promise that nobody keeps, unless servers are still to come. */
+/** Refuses more replicas than servers, unless more servers are announced with `force`. */
 function refuseTooMany(
   tables: Tables,
   command: CommandOf<'volume-create'> | CommandOf<'volume-set'>,
@@ -147,24 +140,22 @@ function refuseTooMany(
   );
 }
 
-/** @returns how many replicas the command needs servers for; 0 where execution is going to refuse it */
+/** @returns the replicas to place; 0 if execution will refuse the command */
 function replicasWanted(tables: Tables, command: Command): number {
   try {
     if (command.kind === 'create-file') return placeVolume(tables, command.place).replicas;
     if (command.kind === 'create-orphan') return volumeOf(tables, command.volume).replicas;
     return 0;
   } catch (error) {
-    // The refusal is said by the execution, so that it has its place in the order of commands.
+    // Execution refuses it, in the order of commands.
     if (error instanceof ServiceError) return 0;
     throw error;
   }
 }
 
 /**
- * Executes a command inside the transaction that the caller has open.
- *
- * @throws ServiceError where the command is refused: it has changed nothing then, and the refusal is
- *   as deterministic as a result. Any other error (a full disk, say) ends the whole transaction.
+ * Executes a command in the caller's transaction. @throws ServiceError for a refusal, which is as deterministic as a
+ * result and changes nothing; any other error (say, a full disk) must end the transaction
  */
 export function executeCommand(db: CatalogDatabase, resolved: ResolvedCommand): CommandResult {
   const tables = Tables.of(db);

@@ -1,12 +1,9 @@
 import { type CatalogDatabase, TABLE_KEYS } from './schema.ts';
 
-/**
- * The whole catalog as text, one line per row: equal catalogs give equal lines, whatever their
- * databases look like inside. For comparing replicas.
- */
+/** The whole catalog as text, one line per row: equal catalogs give equal lines, whatever their files look like. */
 export function* dumpCatalog(db: CatalogDatabase): Generator<string> {
   for (const [table, key] of Object.entries(TABLE_KEYS)) {
-    // Integers come as BigInt, because a rounded time would hide a difference.
+    // BigInt, because rounding a time would hide a difference.
     const rows = db.prepare(`SELECT * FROM ${table} ORDER BY ${key}`).safeIntegers(true).raw(true).iterate();
     for (const row of rows) yield `${table} ${(row as unknown[]).map(field).join(' ')}`;
   }

@@ -3,27 +3,24 @@ import { type EntryRow, INODE_COLUMNS, type InodeRow } from './inode-rows.ts';
 import type { SnapshotTables } from './snapshot-tables.ts';
 import type { Statements } from './statements.ts';
 
-// Made once: a statement is found by its text, and a text that is put together anew is hashed and compared anew.
+// Constant texts: statements are cached by text, and a newly built text must be hashed and compared again.
 const CHILD = `SELECT ${INODE_COLUMNS} FROM inodes i
   WHERE i.id = (SELECT e.inode FROM entries e WHERE e.parent = ? AND e.name = ?)`;
 const CHILDREN = `SELECT e.name AS entryName, ${INODE_COLUMNS}
   FROM entries e JOIN inodes i ON i.id = e.inode
   WHERE e.parent = ? AND e.name > ? ORDER BY e.name LIMIT ?`;
 
-/** A name of an inode in a directory. */
 export interface NameRow {
   readonly inode: number;
   readonly parent: number;
   readonly name: string;
 }
 
-/** What changes along. */
 interface Others {
   readonly snapshots: SnapshotTables;
   readonly changes: ChangeRecord;
 }
 
-/** Which inode each name in a directory stands for. Straight access, no rules. */
 export class EntryTables {
   readonly #statements: Statements;
   readonly #snapshots: SnapshotTables;
@@ -35,7 +32,6 @@ export class EntryTables {
     this.#changes = changes;
   }
 
-  /** The inode that `name` stands for in a directory. */
   child(parent: number, name: string): InodeRow | undefined {
     return this.#statements.get<InodeRow>(CHILD, parent, name);
   }
@@ -50,7 +46,7 @@ export class EntryTables {
     return this.#statements.all<EntryRow>(CHILDREN, parent, after, countMax);
   }
 
-  /** One name of each of the inodes that has any. Reads all names, once. */
+  /** One entry of each linked inode; reads all entries once. */
   firstNames(inodes: readonly number[]): NameRow[] {
     return this.#statements.all<NameRow>(
       `SELECT inode, parent, min(name) AS name FROM entries
@@ -59,7 +55,6 @@ export class EntryTables {
     );
   }
 
-  /** The name of an inode in a directory. */
   nameIn(parent: number, inode: number): string | undefined {
     const row = this.#statements.get<{ name: string }>(
       'SELECT name FROM entries WHERE parent = ? AND inode = ?',

@@ -2,7 +2,7 @@ import { ServiceError } from '../base/errors.ts';
 import { INODE_FLAGS, type InodeFlag } from '../wire/inode-flags.ts';
 import type { InodeRow } from './inode-rows.ts';
 
-/** Flags of inodes by the bits that the tables have for them. A bit is given once. */
+/** Bits of the inode flags in the tables. A bit is never reused. */
 const FLAGS: Readonly<Record<InodeFlag, number>> = { immutable: 1, 'append-only': 2 };
 const ALL = FLAGS.immutable | FLAGS['append-only'];
 
@@ -24,17 +24,17 @@ export function isAppendOnly({ flags }: Flagged): boolean {
   return (flags & FLAGS['append-only']) !== 0;
 }
 
-/** Before attributes change, or a name is added. @throws ServiceError `protected` unless the inode has no flags */
+/** Checks before attributes change or a link is added. @throws ServiceError `protected` if the inode has flags */
 export function assertUnprotected(inode: Flagged): void {
   if ((inode.flags & ALL) !== 0) throw protectedError(inode);
 }
 
-/** Before a directory gains a name. @throws ServiceError `protected` */
+/** Checks before a directory gains an entry. @throws ServiceError `protected` */
 export function assertMayGain(directory: Flagged): void {
   if (isImmutable(directory)) throw protectedError(directory);
 }
 
-/** Before a directory loses a name, or the name stands for another inode. @throws ServiceError `protected` */
+/** Checks before an entry is removed or replaced. @throws ServiceError `protected` */
 export function assertMayLose(directory: Flagged, inode: Flagged): void {
   assertUnprotected(directory);
   assertUnprotected(inode);

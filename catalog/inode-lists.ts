@@ -1,7 +1,6 @@
 import { INODE_COLUMNS, type InodeRow } from './inode-rows.ts';
 import type { Statements } from './statements.ts';
 
-/** Inodes by what is to be done with them. */
 export class InodeLists {
   readonly #statements: Statements;
 
@@ -9,7 +8,7 @@ export class InodeLists {
     this.#statements = statements;
   }
 
-  /** Files of a volume that have a name and may be being written. */
+  /** Linked live files of a volume. */
   live(volume: number, countMax: number): number[] {
     return this.#statements
       .all<{ id: number }>(
@@ -20,10 +19,7 @@ export class InodeLists {
       .map(({ id }) => id);
   }
 
-  /**
-   * Files of all volumes that have a name and may be being written. Without the hint SQLite reads all inodes in the order of their
-   * numbers; the index has live files alone.
-   */
+  /** Linked live files of all volumes. Without the hint SQLite scans all inodes; the index has only live files. */
   allLive(after: number, countMax: number): InodeRow[] {
     return this.#statements.all<InodeRow>(
       `SELECT ${INODE_COLUMNS} FROM inodes i INDEXED BY live_files
@@ -33,7 +29,7 @@ export class InodeLists {
     );
   }
 
-  /** Files that count for more than their size: they may still grow. The index of the same condition finds them. */
+  /** Files that may grow, so they count more than their size; found by a partial index. */
   reserving(after: number, countMax: number): InodeRow[] {
     return this.#statements.all<InodeRow>(
       `SELECT ${INODE_COLUMNS} FROM inodes i
@@ -43,14 +39,13 @@ export class InodeLists {
     );
   }
 
-  /** Files whose contents are about to be preserved. */
   preserving(): InodeRow[] {
     return this.#statements.all<InodeRow>(
       `SELECT ${INODE_COLUMNS} FROM inodes i WHERE i.preserving > 0 ORDER BY i.id`,
     );
   }
 
-  /** Files without a name since before `beforeNs`, the longest nameless first. */
+  /** Orphans from before `beforeNs`, the oldest first. */
   orphansBefore(beforeNs: string, countMax: number): InodeRow[] {
     return this.#statements.all<InodeRow>(
       `SELECT ${INODE_COLUMNS} FROM inodes i

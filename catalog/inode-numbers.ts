@@ -1,17 +1,17 @@
 import { ServiceError } from '../base/errors.ts';
 import type { Statements } from './statements.ts';
 
-/** Numbers `first` to `last`, for the client that has `owner`. */
+/** Numbers `first` to `last`, reserved for the client `owner`. */
 interface ReservedRow {
   readonly first: number;
   readonly last: number;
   readonly owner: number;
   readonly atNs: string;
-  /** Ids of servers, separated by commas; empty where an earlier release reserved them. */
+  /** Server ids, separated by commas; empty if an earlier release reserved them. */
   readonly members: string;
 }
 
-/** Which numbers inodes get: each once, for good, also where it was reserved and nothing came of it. Straight access, no rules. */
+/** Assigns inode numbers, each once, even if a reserved one stays unused. Plain access, no rules. */
 export class InodeNumbers {
   readonly #statements: Statements;
 
@@ -19,17 +19,16 @@ export class InodeNumbers {
     this.#statements = statements;
   }
 
-  /** Inodes are not numbered below `id` from now on. */
+  /** The next numbers are at least `id`. */
   startFrom(id: number): void {
     this.#statements.run('UPDATE counters SET next_inode = ? WHERE next_inode < ?', id, id);
   }
 
-  /** The number that the next inode is going to have. */
   next(): number {
     return this.#statements.counter('SELECT next_inode FROM counters');
   }
 
-  /** @returns the first of so many numbers that were never used, nor will be by anybody else */
+  /** @returns the first of `count` new numbers */
   take(count: number): number {
     const next = this.#statements.counter(
       'UPDATE counters SET next_inode = next_inode + ? RETURNING next_inode',
@@ -50,14 +49,14 @@ export class InodeNumbers {
     );
   }
 
-  /** @returns the members of the first view of the file; none where an earlier release reserved it; null where it is not reserved */
+  /** @returns members of the file's first view; empty from an earlier release; null if not reserved */
   reservedMembers(inode: number): readonly string[] | null {
     const range = this.#reservedAround(inode);
     if (range === undefined) return null;
     return range.members === '' ? [] : range.members.split(',');
   }
 
-  /** The different member sets of reserved numbers; those of earlier releases have none. */
+  /** The distinct member sets of reserved numbers, without those of earlier releases. */
   reservedSets(): readonly (readonly string[])[] {
     return this.#statements
       .all<{ members: string }>("SELECT DISTINCT members FROM reserved WHERE members <> '' ORDER BY members")
@@ -68,7 +67,7 @@ export class InodeNumbers {
     return this.#reservedAround(inode) !== undefined;
   }
 
-  /** Uses a number up. @returns whether it was reserved by that owner, and not used before */
+  /** Uses up a number. @returns whether `owner` had reserved it */
   takeReserved(owner: number, inode: number): boolean {
     const range = this.#reservedAround(inode);
     if (range === undefined || range.owner !== owner) return false;
@@ -79,7 +78,7 @@ export class InodeNumbers {
     return true;
   }
 
-  /** Forgets what was reserved before; nothing will have those numbers. */
+  /** Voids older reservations; their numbers stay unused. */
   forgetReserved(beforeNs: string): void {
     this.#statements.run('DELETE FROM reserved WHERE at_ns < CAST(? AS INTEGER)', beforeNs);
   }

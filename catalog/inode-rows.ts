@@ -1,4 +1,4 @@
-/** An inode as the tables have it; times are decimal nanoseconds. */
+/** An inode in the tables; times are decimal nanoseconds. */
 export interface InodeRow {
   readonly id: number;
   readonly volume: number;
@@ -9,12 +9,12 @@ export interface InodeRow {
   readonly gid: number;
   readonly links: number;
   readonly sizeBytes: number;
-  /** How many bytes of a file are holes; 0 where none are known of. */
+  /** Bytes of holes in a file; 0 if unknown. */
   readonly holeBytes: number;
   readonly accessedNs: string;
   readonly modifiedNs: string;
   readonly changedNs: string;
-  /** Null where that is not known. */
+  /** Null if unknown. */
   readonly createdNs: string | null;
   readonly target: string;
   readonly device: number;
@@ -29,22 +29,21 @@ export interface InodeRow {
   readonly markEpoch: number;
   readonly markTurn: number;
   readonly parent: number;
-  /** Null while the inode has a name. */
+  /** Null while the inode is linked. */
   readonly orphanedNs: string | null;
-  /** 1 of a file without a name that is in the trash, else 0. */
+  /** 1 if an unlinked file is in the trash, else 0. */
   readonly trashed: number;
-  /** How many replicas a file wants; 0: as many as its volume says. */
+  /** Replicas of the file; 0: the volume's number. */
   readonly wanted: number;
   readonly policy: number;
-  /** That protect it from changes, as `FLAGS` numbers them; 0 for none. */
+  /** Protecting flags as bits of `FLAGS`. */
   readonly flags: number;
-  /** How many extended attributes it has. */
   readonly xattrs: number;
-  /** Of a file: the size that it may grow to; null where its volume had no quota when that was asked last. */
+  /** Size that the file may grow to; null if its volume had no quota at the last request. */
   readonly allowed: number | null;
-  /** Of a file: the inode that its contents are about to be preserved as; or 0. */
+  /** Inode that will preserve the file's contents; or 0. */
   readonly preserving: number;
-  /** The first snapshot that shows this form of the row. */
+  /** The first snapshot that shows this row. */
   readonly since: number;
 }
 
@@ -53,8 +52,8 @@ export interface EntryRow extends InodeRow {
 }
 
 /**
- * No joins where one row is asked for: SQLite (built with STAT4) compiles a join anew whenever a
- * bound value changes, which costs thirty times the execution. Subqueries are left alone.
+ * No joins for single rows: SQLite (with STAT4) recompiles a join whenever a bound value changes, which costs thirty
+ * times the execution. It does not do so for subqueries.
  */
 export const INODE_COLUMNS = `
   i.id, i.volume, (SELECT v.name FROM volumes v WHERE v.id = i.volume) AS volumeName, i.kind, i.mode, i.uid, i.gid, i.links, i.size AS sizeBytes,

@@ -25,16 +25,16 @@ export interface NewInode {
   readonly view: number;
   readonly objectBytes: number;
   readonly live: number;
-  /** Of a directory: the one it is in, or `self` for the root of a volume. Else null. */
+  /** A directory's parent, or `self` for a volume's root; else null. */
   readonly parent: number | 'self' | null;
   readonly orphanedNs: string | null;
   readonly policy: number;
   readonly allowed: number | null;
-  /** A number that was reserved; absent: the next one. */
+  /** A reserved number; absent: the next one. */
   readonly id?: number;
 }
 
-/** A file that comes with its contents, all of them settled. */
+/** A file created with its contents, all settled. */
 export interface BornInode {
   readonly id: number;
   readonly volume: number;
@@ -54,10 +54,8 @@ export interface BornInode {
   readonly allowed: number | null;
 }
 
-// Made once: a statement is found by its text, and a text that is put together anew is hashed and compared anew.
 const INODE = `SELECT ${INODE_COLUMNS} FROM inodes i WHERE i.id = ?`;
 
-/** What changes along. */
 interface Others {
   readonly volumes: VolumeTables;
   readonly numbers: InodeNumbers;
@@ -67,7 +65,7 @@ interface Others {
   readonly changes: ChangeRecord;
 }
 
-/** The inodes. Straight access, no rules; what volumes count and servers hold is kept along. */
+/** Inodes. Plain access, no rules; also updates volumes' counters and servers' placements. */
 export class InodeTables {
   readonly #statements: Statements;
   readonly #volumes: VolumeTables;
@@ -76,7 +74,7 @@ export class InodeTables {
   readonly #trash: TrashTables;
   readonly #snapshots: SnapshotTables;
   readonly #changes: ChangeRecord;
-  /** Times of creation are kept, as by all replicas that execute the same command. */
+  /** Whether creation times are stored; the same at all replicas executing a command. */
   isDated = false;
 
   constructor(statements: Statements, { volumes, numbers, servers, trash, snapshots, changes }: Others) {
@@ -93,7 +91,6 @@ export class InodeTables {
     return this.#statements.get<InodeRow>(INODE, id);
   }
 
-  /** An inode that one of our own tables or an earlier step names. */
   known(id: number): InodeRow {
     const row = this.row(id);
     assert(row !== undefined, 'An inode that is referred to exists');
@@ -104,7 +101,7 @@ export class InodeTables {
     return this.#statements.get('SELECT 1 FROM inodes WHERE id = ?', id) !== undefined;
   }
 
-  /** @returns the new inode's number, larger than any before, also of inodes that are gone, unless it was reserved */
+  /** @returns the new inode's number: larger than all before, unless it was reserved */
   insert(inode: NewInode): number {
     const id = inode.id ?? this.#numbers.take(1);
     this.#statements.run(
@@ -140,7 +137,7 @@ export class InodeTables {
     return id;
   }
 
-  /** As `insert`, of a file with contents and a name; the volume is counted and charged by the caller, for many at once. */
+  /** Like `insert`, for a linked file with contents; the caller counts and charges the volume once for many. */
   bear(inode: BornInode): void {
     this.#statements.run(
       `INSERT INTO inodes VALUES
@@ -168,7 +165,6 @@ export class InodeTables {
     this.#servers.place(inode.id, inode.replicas);
   }
 
-  /** Forgets an inode and its extended attributes. Its entries are gone already. */
   delete(inode: InodeRow): void {
     this.#changes.touch(inode.id);
     charge(this.#volumes, inode, -1, -chargeOf(inode));
@@ -193,7 +189,6 @@ export class InodeTables {
     );
   }
 
-  /** The servers that hold a file, and the number of the view that names them. */
   setView(inode: InodeRow, view: number, replicas: string): void {
     this.#changes.touch(inode.id);
     this.#servers.displace(inode.id, inode.replicas);
@@ -218,7 +213,7 @@ export class InodeTables {
     this.#statements.run('UPDATE inodes SET changed_ns = ? WHERE id = ?', changedNs, id);
   }
 
-  /** A directory gained or lost a name, and perhaps a subdirectory. */
+  /** A directory gained or lost an entry, and perhaps a subdirectory. */
   touchDirectory(id: number, linksDelta: number, atNs: string): void {
     this.#snapshots.keepInode(id);
     this.#changes.touch(id);
@@ -262,7 +257,7 @@ export class InodeTables {
     this.#statements.run('UPDATE inodes SET accessed_ns = ? WHERE id = ?', accessedNs, id);
   }
 
-  /** As `setAccessed`, by a read: nobody is called back for that, and nobody is told. */
+  /** Like `setAccessed`, for a read: revokes and reports nothing. */
   noteAccessed(id: number, accessedNs: string): void {
     this.#snapshots.keepInode(id);
     this.#statements.run('UPDATE inodes SET accessed_ns = ? WHERE id = ?', accessedNs, id);
@@ -290,7 +285,7 @@ export class InodeTables {
     );
   }
 
-  /** Contents as their primary told them. */
+  /** Stores what a file's primary reported. */
   settle(
     id: number,
     sizeBytes: number,
@@ -323,7 +318,7 @@ export class InodeTables {
     this.#statements.run('UPDATE inodes SET preserving = ? WHERE id = ?', preserving, id);
   }
 
-  /** A file that preserves the contents of another has them: where, and how large it is. */
+  /** A preserving inode has its contents: stores its servers and size. */
   preserved(id: number, contents: InodeRow, view: number, replicas: string): void {
     this.#servers.place(id, replicas);
     this.#statements.run(
@@ -344,7 +339,6 @@ export class InodeTables {
     this.#statements.run('UPDATE inodes SET allowed = ? WHERE id = ?', allowed, id);
   }
 
-  /** The contents of a file with a name are others now. */
   modified(id: number): void {
     this.#changes.add({ kind: 'modified', inode: id });
   }

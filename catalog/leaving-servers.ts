@@ -1,13 +1,13 @@
 /**
- * Commands that the catalog's primary refuses because of servers that leave the cluster, or have left it. It does so before a command is
- * replicated, so that members of all releases execute the same commands to the same effect.
+ * Refusals because of servers that leave or left the cluster. The primary decides before replication, so that members
+ * of all releases execute the same commands to the same effect.
  */
 import { ServiceError } from '../base/errors.ts';
 import { majority } from '../base/quorum.ts';
 import type { Command, CommandOf } from '../wire/catalog-api.ts';
 import type { Tables } from './tables.ts';
 
-/** @throws ServiceError where the command would count on a server that leaves, or take a server that is counted on */
+/** @throws ServiceError if the command counts on a leaving server, or removes a needed one */
 export function refuseLeaving(tables: Tables, command: Command): void {
   switch (command.kind) {
     case 'reserve-inodes': {
@@ -16,13 +16,13 @@ export function refuseLeaving(tables: Tables, command: Command): void {
       throw new ServiceError('precondition-failed', `Server ${leaving} leaves, and takes no new files`);
     }
     case 'bear': {
-      // The client creates the files in the ordinary way: then a majority of the servers that are left has the contents.
+      // The client then creates the files the usual way, with a majority of the remaining servers.
       const { replicas, elsewhere = [] } = command;
       refuseOut(tables, [...replicas, ...elsewhere.flatMap((one) => one.replicas)], 'precondition-failed');
       return;
     }
     case 'replace-with-contents':
-      // So that the server that received the contents stores them in the ordinary way.
+      // So that the receiving server stores the contents the usual way.
       refuseOut(tables, command.replicas, 'bad-request');
       return;
     case 'server-remove':
@@ -32,7 +32,7 @@ export function refuseLeaving(tables: Tables, command: Command): void {
   }
 }
 
-/** Contents that were stored before the file has a name may be at a majority with this server only. */
+/** Contents stored before the file exists may be on a majority only with this server. */
 function refuseOut(
   tables: Tables,
   members: readonly string[],
@@ -43,10 +43,7 @@ function refuseOut(
     throw new ServiceError(code, `Server ${out} is removed, and has no part of new files`);
 }
 
-/**
- * The members of a file are fixed when its inode number is reserved. A file may still come of each number, as long as it is not void, which
- * then needs a majority of servers that are not removed.
- */
+/** A file of a reserved number has fixed members, of which a majority must remain until the number is void. */
 function refuseNeeded(tables: Tables, { id }: CommandOf<'server-remove'>): void {
   const isNeeded = tables.numbers.reservedSets().some((members) => {
     const left = members.filter((member) => member !== id && stateOf(tables, member) !== 'out');
@@ -60,7 +57,7 @@ function refuseNeeded(tables: Tables, { id }: CommandOf<'server-remove'>): void 
   );
 }
 
-/** Of a server that has not registered yet nothing bad is known. */
+/** A server that has not registered yet counts as `in`. */
 function stateOf(tables: Tables, id: string): 'in' | 'draining' | 'out' {
   return tables.servers.server(id)?.state ?? 'in';
 }

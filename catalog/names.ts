@@ -1,21 +1,18 @@
 import { ServiceError } from '../base/errors.ts';
 
-/** Bytes of UTF-8 in a name at the most, as in other file systems. */
+/** Longest name in bytes of UTF-8, as in other file systems. */
 export const NAME_BYTES_MAX = 255;
-/** Bytes in the target of a symbolic link: PATH_MAX without its final zero. */
+/** Bytes of a symbolic link's target: PATH_MAX without its final zero. */
 export const TARGET_BYTES_MAX = 4095;
-/** Symbolic links that are followed on one way, as in Linux. */
+/** Symbolic links followed on one path, as in Linux. */
 export const SYMLINKS_MAX = 40;
 
-/** UTF-8 spends at most three bytes on a UTF-16 code unit, so most texts need no counting. */
+/** UTF-8 needs at most three bytes per UTF-16 code unit, so most texts need no count. */
 function longerThan(text: string, bytesMax: number): boolean {
   return text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax;
 }
 
-/**
- * Refuses a text that does not survive encoding as UTF-8, or whose name C programs could not use: NUL ends names in C.
- * U+FFFD is a character like any other: whether bytes are UTF-8 is judged where bytes become text (base/utf8.ts).
- */
+/** Refuses text that UTF-8 cannot encode, and NUL (C's end of text). U+FFFD is allowed: base/utf8.ts judges bytes. */
 function assertClean(text: string, what: string): void {
   if (text.includes('\0')) throw new ServiceError('bad-request', `${what} contains a zero byte`);
   if (!text.isWellFormed()) {
@@ -23,7 +20,6 @@ function assertClean(text: string, what: string): void {
   }
 }
 
-/** Refuses what cannot be a name in a directory. */
 export function nameCheck(name: string): void {
   if (name === '' || name === '.' || name === '..' || name.includes('/')) {
     throw new ServiceError(
@@ -38,9 +34,9 @@ export function nameCheck(name: string): void {
 }
 
 /**
- * @param path from a user: leading slashes, empty components and `.` mean nothing
- * @returns its names; none for the volume's root
- * @throws ServiceError `bad-request` for `..`: there is no way out of a volume
+ * @param path with leading slashes, empty components and `.` ignored
+ * @returns its names; empty for the volume's root
+ * @throws ServiceError `bad-request` for `..`: no path leaves a volume
  */
 export function pathNames(path: string): string[] {
   const names: string[] = [];
@@ -55,7 +51,6 @@ export function pathNames(path: string): string[] {
   return names;
 }
 
-/** Refuses what cannot be the target of a symbolic link. Whether anything is there does not matter. */
 export function targetCheck(target: string): void {
   assertClean(target, 'The target of a symbolic link');
   if (target === '') throw new ServiceError('bad-request', 'The target of a symbolic link is empty');
@@ -64,7 +59,7 @@ export function targetCheck(target: string): void {
   }
 }
 
-/** Names of a symbolic link's target, in which `..` has a meaning. */
+/** Names of a symbolic link's target, in which `..` is allowed. */
 export function targetNames(target: string): string[] {
   const names = target.split('/').filter((name) => name !== '' && name !== '.');
   for (const name of names) if (name !== '..') nameCheck(name);
@@ -74,7 +69,7 @@ export function targetNames(target: string): string[] {
 const TIME_NS = /^-?[0-9]{1,20}$/;
 const TIME_NS_LIMIT = 1n << 63n;
 
-/** @returns `text` in its canonical form, if it is a time in nanoseconds that 64 bits hold */
+/** @returns the canonical form of a time in nanoseconds that fits 64 bits */
 export function timeCheck(text: string): string {
   if (TIME_NS.test(text)) {
     const timeNs = BigInt(text);

@@ -27,12 +27,7 @@ type FoundPath = QueryResults['paths']['paths'][number];
 
 export type QueryOf<Kind extends Query['kind']> = Extract<Query, { kind: Kind }>;
 
-/**
- * Answers a query from one state of the database: the latest committed one, if the handle is not
- * that of the open transaction.
- *
- * @throws ServiceError with the code that says what is not as the query supposes
- */
+/** Answers a query from the latest commit, or from the open transaction if `db` has one. @throws ServiceError */
 export function runQuery<Kind extends Query['kind']>(
   db: CatalogDatabase,
   query: QueryOf<Kind> & { kind: Kind },
@@ -56,7 +51,7 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
     case 'list': {
       const tree = treeAt(tables, query.inode, query.snapshot);
       const directory = directoryOf(tree, query.inode);
-      // One more than asked for tells whether there are more.
+      // One more than requested shows whether there are more.
       const rows = tree.children(directory.id, query.after, query.countMax + 1);
       const entries = rows
         .slice(0, query.countMax)
@@ -128,7 +123,7 @@ export function runQuery(db: CatalogDatabase, query: Query): QueryResults[Query[
       const rows = tables.servers.scan(query.after, query.countMax);
       const files = placedFiles(
         tables,
-        // A file that has no servers yet preserves another's contents in a moment.
+        // A file without servers will preserve another's contents soon.
         rows.filter((row) => row.kind === KIND_FILE && row.replicas !== ''),
       ).filter((file) => file.members.length !== file.wanted);
       return { files, next: rows.length < query.countMax ? null : (rows.at(-1)?.id ?? null) };
@@ -163,7 +158,7 @@ function resolved(tables: Tables, { volume, path, follow }: QueryOf<'resolve'>):
   return { attributes: shownOf(treeNamed(tables, volume).tree, pathInode(tables, volume, path, follow)) };
 }
 
-/** @returns where a name is in its volume; null for one in a directory that is itself unlinked */
+/** @returns an entry's path in its volume; null if its directory is unlinked */
 function pathOf(tables: Tables, { inode, parent, name }: NameRow): FoundPath | null {
   const directory = tables.inodes.known(parent);
   const path = pathTo(tables, directory, name);
@@ -171,7 +166,6 @@ function pathOf(tables: Tables, { inode, parent, name }: NameRow): FoundPath | n
 }
 
 function placedFiles(tables: Tables, rows: readonly PlacedRow[], settings = false): PlacedFile[] {
-  // Many files are of few volumes: each is looked up once.
   const volumes = new Map<number, VolumeRow>();
   const arePlanned = tables.servers.hasPlanned;
   return rows.map((row) => {

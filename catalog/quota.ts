@@ -5,25 +5,24 @@ import type { Tables } from './tables.ts';
 import type { VolumeRow } from './volume-tables.ts';
 
 /**
- * What a volume may hold: bytes of its files, by their sizes, and inodes, of those that have a name or are in the trash. What lost its last
- * name otherwise does not count, though it is collected later, nor does an upload before it gets its name.
+ * A volume's quota: bytes of its files by size, and inodes, both of linked and trashed inodes. Other orphans and
+ * unfinished uploads do not count.
  *
- * The primary of a file that is written knows its size better than the catalog. So it asks before the file grows, and what it is allowed
- * counts at once; what of that was not used is given back when the size is settled. Files that several primaries write at a time can
- * therefore not exceed the quota together. In a volume without a quota nobody asks.
+ * A written file's primary knows its size before the catalog does. So it requests growth first; the allowance counts
+ * at once, and settling returns what was not used. Several primaries together thus cannot exceed the quota. Without a
+ * quota there are no requests.
  */
 
-/** A file that grows is allowed this much more than it asked for, and no more than a part of what is left. */
+/** Extra growth allowed per request, limited to a share of the remaining quota. */
 const AHEAD_BYTES = 1024 * 1024;
 const AHEAD_SHARE = 16;
 
-/** What of a volume its quota is held against. */
 type Charged = Pick<
   VolumeRow,
   'name' | 'quotaBytes' | 'quotaInodes' | 'namedBytes' | 'namedInodes' | 'trashedBytes' | 'trashedInodes'
 >;
 
-/** An inode is about to get a name that none had before. @throws ServiceError `quota-exceeded` */
+/** Checks before an inode is linked for the first time. @throws ServiceError `quota-exceeded` */
 export function assertInodeAllowed(volume: Charged): void {
   if (volume.quotaInodes === 0 || volume.namedInodes < volume.quotaInodes) return;
   throw new ServiceError(
@@ -33,11 +32,7 @@ export function assertInodeAllowed(volume: Charged): void {
   );
 }
 
-/**
- * A file is about to get its name, in place of another that loses its last one, or of none.
- *
- * @throws ServiceError `quota-exceeded`, but not where it takes less than what it replaces
- */
+/** Checks before a file is linked instead of another or none. @throws ServiceError `quota-exceeded` if it grows */
 export function assertBytesAllowed(volume: Charged, bytes: number, replacedBytes: number): void {
   const after = volume.namedBytes - replacedBytes + bytes;
   if (volume.quotaBytes === 0 || after <= volume.quotaBytes || bytes <= replacedBytes) return;
@@ -46,9 +41,8 @@ export function assertBytesAllowed(volume: Charged, bytes: number, replacedBytes
 
 /**
  * Allows a file to grow.
- *
- * @param growTo null where its primary has no certain size in mind
- * @returns what it may grow to from now on; null where there is no quota
+ * @param growTo null if the primary has no certain size
+ * @returns the new limit; null without a quota
  * @throws ServiceError `quota-exceeded`
  */
 export function allowGrowth(tables: Tables, inode: InodeRow, growTo: number | null): number | null {
@@ -66,7 +60,7 @@ export function allowGrowth(tables: Tables, inode: InodeRow, growTo: number | nu
   return wanted + ahead;
 }
 
-/** What a new file may grow to before its primary asks; null where there is no quota. */
+/** Initial growth allowance of a new file; null without a quota. */
 export function allowedOfNew(volume: VolumeRow): number | null {
   if (volume.quotaBytes === 0) return null;
   return Math.min(AHEAD_BYTES, Math.floor(Math.max(0, volume.quotaBytes - volume.namedBytes) / AHEAD_SHARE));

@@ -1,26 +1,24 @@
 import type Database from 'better-sqlite3';
 import { ServiceError } from '../base/errors.ts';
 
-/** The handle that the catalog works on. Whoever gives it also opens and ends the transactions. */
+/** The catalog's database handle; its owner opens and ends transactions. */
 export type CatalogDatabase = Database.Database;
 
-/** Version of the tables below, kept as the database's `user_version`. */
+/** Version of the tables, stored as `user_version`. */
 export const SCHEMA_VERSION = 9;
 
-/** Kinds of inodes as the tables number them. A number is given once and never reused. */
+/** Kinds of inodes in the tables. A number is never reused. */
 export const KIND_FILE = 1;
 export const KIND_DIRECTORY = 2;
 export const KIND_SYMLINK = 3;
 
-/** Policies of files by the number that the tables have for them. A number is given once and never reused. */
+/** Policies by their number in the tables. A number is never reused. */
 export const POLICIES = ['quorum', 'all', 'read-only'] as const;
 
 /**
- * All tables are STRICT, so that a value of another type is an error instead of a difference between
- * two replicas. Times are exact 64-bit integers in nanoseconds; they go in and come out as decimal
- * text, because a JavaScript number would round them.
- *
- * `entries.name` compares bytewise (collation BINARY over UTF-8), the order in which listings page.
+ * All tables are STRICT, so that a value of another type is an error and no difference between replicas. Times are
+ * 64-bit integers in nanoseconds, passed as decimal text, because a JavaScript number would round them.
+ * `entries.name` sorts bytewise (BINARY over UTF-8), the order in which listings page.
  */
 const TABLES = `
   CREATE TABLE counters (
@@ -115,7 +113,6 @@ const TABLES = `
   ) STRICT, WITHOUT ROWID;
 `;
 
-/** What came with version 2. */
 const SERVER_TABLES = `
   CREATE TABLE servers (
     id             TEXT PRIMARY KEY COLLATE BINARY,
@@ -145,7 +142,6 @@ const SERVER_TABLES = `
   ) STRICT, WITHOUT ROWID;
 `;
 
-/** What came with version 3: in a new database, and in one of version 2. */
 const QUOTAS = `
   -- 0 for none
   ALTER TABLE volumes ADD COLUMN quota_bytes INTEGER NOT NULL DEFAULT 0;
@@ -161,7 +157,6 @@ const QUOTAS = `
       WHERE i.volume = volumes.id AND i.orphaned_ns IS NULL AND i.kind = ${KIND_FILE});
 `;
 
-/** What came with version 4: in a new database, and in one of version 3. */
 const RESERVATIONS = `
   -- numbers for inodes that are to be made by who reserved them: those of a range that were used are not in it any more
   CREATE TABLE reserved (
@@ -172,7 +167,6 @@ const RESERVATIONS = `
   ) STRICT;
 `;
 
-/** With the same version. */
 const TRASH = `
   -- how long files are kept that lost their last name, in milliseconds; 0: they are not
   ALTER TABLE volumes ADD COLUMN trash_ms INTEGER NOT NULL DEFAULT 0;
@@ -193,8 +187,9 @@ const TRASH = `
 `;
 
 /**
- * What came with version 4, too: snapshots (decision 0043). `serial` numbers a volume's snapshots; rows are seen from snapshot `since` on. A row of a
- * table of the past was seen by snapshots `since` to `until`; what the live row has beside it (servers, marks) is not the snapshot's.
+ * Snapshots (decision 0043), added in version 4. `serial` numbers a volume's snapshots. Snapshots from `since` on see
+ * a row; those from `since` to `until` see a row of a past table. Servers and marks of live rows are not part of a
+ * snapshot.
  */
 const SNAPSHOTS = `
   -- of the latest snapshot that was ever made, and of the latest that is there; 0 for none
@@ -279,14 +274,12 @@ const SNAPSHOTS = `
   CREATE INDEX past_xattrs_until ON past_xattrs (volume, until, since);
 `;
 
-/** What came with version 5: in a new database, and in one of version 4. */
 const RESERVED_MEMBERS = `
   -- ids of servers, separated by commas: the members of the first view of files with these numbers; empty where an
   -- earlier release reserved them, and chose members whenever such a file was made
   ALTER TABLE reserved ADD COLUMN members TEXT NOT NULL DEFAULT '';
 `;
 
-/** With the same version. */
 const TIMED_SESSIONS = `
   -- sessions that do not name when they began: they are remembered for a time, those in sessions until others need their place
   CREATE TABLE timed_sessions (
@@ -303,12 +296,11 @@ const TIMED_SESSIONS = `
   ALTER TABLE counters ADD COLUMN fenced INTEGER NOT NULL DEFAULT 0;
 `;
 
-/** With the same version: files that may still grow, which the catalog's primary has settled where nothing changes (decision 0039). */
+/** Files that may still grow; the catalog's primary has them settled if nothing changes (decision 0039). */
 const RESERVING_FILES = `
   CREATE INDEX reserving_files ON inodes (id) WHERE live = 1 AND allowed > size;
 `;
 
-/** With the same version. */
 const VOTERS = `
   -- who votes on named leases; none before the first change
   CREATE TABLE voters (
@@ -319,7 +311,6 @@ const VOTERS = `
   ) STRICT;
 `;
 
-/** What came with version 6: in a new database, and in one of version 5. */
 const PLANS = `
   -- servers that are to become members of files: the file's view when the change of its members was planned, and when that was
   CREATE TABLE planned_members (
@@ -336,14 +327,12 @@ const PLANS = `
   ALTER TABLE counters ADD COLUMN planned INTEGER NOT NULL DEFAULT 0;
 `;
 
-/** What came with version 7: in a new database, and in one of version 6. */
 const HOLES = `
   -- of a file: how many bytes of its size are holes; 0 where none are known of
   ALTER TABLE inodes ADD COLUMN holes INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE past_inodes ADD COLUMN holes INTEGER NOT NULL DEFAULT 0;
 `;
 
-/** What came with version 8: in a new database, and in one of version 7. */
 const CREATIONS = `
   -- when it was created; null where that was before all members of the catalog kept it
   ALTER TABLE inodes ADD COLUMN created_ns INTEGER;
@@ -352,7 +341,6 @@ const CREATIONS = `
   ALTER TABLE counters ADD COLUMN dated INTEGER NOT NULL DEFAULT 0;
 `;
 
-/** What came with version 9: in a new database, and in one of version 8. */
 const FLAGS = `
   -- that protect it from changes, as FLAGS of flags.ts numbers them; 0 for none
   ALTER TABLE inodes ADD COLUMN flags INTEGER NOT NULL DEFAULT 0;
@@ -361,7 +349,7 @@ const FLAGS = `
   ALTER TABLE counters ADD COLUMN flagged INTEGER NOT NULL DEFAULT 0;
 `;
 
-/** From version 1 to 2. Servers come by themselves, when they register. */
+/** From version 1 to 2; servers are added when they register. */
 const MIGRATION_2 = `
   ALTER TABLE volumes ADD COLUMN policy INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE inodes ADD COLUMN wanted INTEGER NOT NULL DEFAULT 0;
@@ -376,7 +364,7 @@ const MIGRATION_2 = `
   INSERT INTO placements SELECT server, inode FROM members WHERE server <> '';
 `;
 
-/** What brings a database of version 1 to version 2, and so on. */
+/** From version 1 to 2, and so on. */
 const MIGRATIONS: readonly string[] = [
   MIGRATION_2,
   QUOTAS,
@@ -388,7 +376,7 @@ const MIGRATIONS: readonly string[] = [
   FLAGS,
 ];
 
-/** Tables of the catalog, each with its columns in the order of the canonical dump. */
+/** The tables, each with its key columns, in the order of the canonical dump. */
 export const TABLE_KEYS = {
   counters: 'id',
   volumes: 'id',
@@ -412,10 +400,7 @@ export const TABLE_KEYS = {
   past_xattrs: 'inode, name, until',
 } as const;
 
-/**
- * Makes the tables in a new database, brings those of an earlier version up to this one, and refuses what a
- * later version of the program wrote. The caller has no transaction open.
- */
+/** Creates or upgrades the tables, and refuses those of a later version. The caller has no open transaction. */
 export function ensureSchema(db: CatalogDatabase): void {
   const version = db.pragma('user_version', { simple: true });
   if (version === SCHEMA_VERSION) return;
@@ -425,7 +410,7 @@ export function ensureSchema(db: CatalogDatabase): void {
       `Cannot use a catalog of schema version ${version}: this program knows versions up to ${SCHEMA_VERSION}`,
     );
   }
-  // A new database has at once what came with version 2.
+  // A new database starts with version 2.
   const [first, from] = version === 0 ? [TABLES + SERVER_TABLES, 2] : ['', version];
   const steps = MIGRATIONS.slice(from - 1).join('');
   db.exec(`BEGIN IMMEDIATE; ${first} ${steps} PRAGMA user_version = ${SCHEMA_VERSION}; COMMIT`);

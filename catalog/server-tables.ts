@@ -2,7 +2,7 @@ import type { PlanMark, PlannedMembers, ServerInfo, Voters } from '../wire/catal
 import { KIND_FILE } from './schema.ts';
 import type { Statements } from './statements.ts';
 
-/** A file's servers as the tables have them. */
+/** A file's servers in the tables. */
 export interface PlacedRow {
   readonly id: number;
   readonly replicas: string;
@@ -10,12 +10,12 @@ export interface PlacedRow {
   readonly wanted: number;
   readonly volume: number;
   readonly sizeBytes: number;
-  /** Index of the file's own policy, which is the volume's of when it was made. */
+  /** Index of the file's policy; the volume's at creation. */
   readonly policy: number;
   readonly objectBytes: number;
 }
 
-/** An inode of any kind, as a scan comes past it. */
+/** An inode of any kind. */
 export interface ScannedRow extends PlacedRow {
   readonly kind: number;
 }
@@ -24,12 +24,10 @@ const SERVER_COLUMNS = `id, url, zone, state, storage_id AS storageId, born_at A
   free_bytes AS freeBytes, total_bytes AS totalBytes, CAST(registered_ns AS TEXT) AS registeredNs`;
 const PLACED_COLUMNS =
   'id, replicas, view, wanted, volume, size AS sizeBytes, policy, object_bytes AS objectBytes';
-// Made once: a statement is found by its text, and a text that is put together anew is hashed and compared anew.
 const PLACED = `SELECT ${PLACED_COLUMNS} FROM inodes WHERE id = ? AND kind = ${KIND_FILE}`;
 const HELD = 'SELECT 1 FROM placements WHERE server = ? LIMIT 1';
 const PLANNED = 'SELECT 1 FROM planned_members WHERE server = ? LIMIT 1';
 
-/** The servers, and which files each holds. Straight access, no rules. */
 export class ServerTables {
   readonly #statements: Statements;
 
@@ -60,7 +58,7 @@ export class ServerTables {
     );
   }
 
-  /** Who votes on named leases; null before the first change. */
+  /** The voters on named leases; null before the first change. */
   voters(): Voters | null {
     const row = this.#statements.get<{ view: string }>('SELECT view FROM voters WHERE id = 1');
     return row === undefined ? null : (JSON.parse(row.view) as Voters);
@@ -70,7 +68,6 @@ export class ServerTables {
     this.#statements.run('INSERT OR REPLACE INTO voters VALUES (1, ?, ?)', view.number, JSON.stringify(view));
   }
 
-  /** Another store came in the place of this one. */
   retireStore(storageId: string): void {
     this.#statements.run('INSERT OR IGNORE INTO replaced_stores VALUES (?)', storageId);
   }
@@ -81,7 +78,7 @@ export class ServerTables {
     );
   }
 
-  /** @param replicas ids of servers, separated by commas */
+  /** @param replicas server ids, separated by commas */
   place(inode: number, replicas: string): void {
     for (const server of replicas.split(','))
       this.#statements.run('INSERT INTO placements VALUES (?, ?)', server, inode);
@@ -92,12 +89,12 @@ export class ServerTables {
       this.#statements.run('DELETE FROM placements WHERE server = ? AND inode = ?', server, inode);
   }
 
-  /** Also files of which the server is to become a member. */
+  /** Includes files of which the server will become a member. */
   holds(server: string): boolean {
     return [HELD, PLANNED].some((query) => this.#statements.get(query, server) !== undefined);
   }
 
-  /** How many files a server holds, or is to hold; looks at each of them. */
+  /** Number of files that a server holds or will hold; visits each of them. */
   count(server: string): number {
     const row = this.#statements.get<{ count: number }>(
       `SELECT COUNT(*) AS count FROM (SELECT inode FROM placements WHERE server = ?
@@ -108,9 +105,7 @@ export class ServerTables {
     return row?.count ?? 0;
   }
 
-  // Changes of members that may be under way ----------------------------------------------------
-
-  /** These servers, and no others, are to become members of a file. */
+  /** Replaces the planned members of a file. */
   plan(inode: number, servers: readonly string[], view: number, { epoch, turn }: PlanMark): void {
     if (!this.hasPlanned) this.#statements.run('UPDATE counters SET planned = 1');
     this.endPlan(inode, Number.MAX_SAFE_INTEGER);
@@ -121,7 +116,6 @@ export class ServerTables {
       );
   }
 
-  /** Whether there was ever a plan. */
   get hasPlanned(): boolean {
     return this.#statements.counter('SELECT planned FROM counters') === 1;
   }
@@ -137,12 +131,12 @@ export class ServerTables {
     return { servers: rows.map(({ server }) => server), view, mark: { epoch, turn } };
   }
 
-  /** A change that began with a view below `view` is over. */
+  /** Ends changes that began with a view below `view`. */
   endPlan(inode: number, view: number): void {
     this.#statements.run('DELETE FROM planned_members WHERE inode = ? AND view < ?', inode, view);
   }
 
-  /** Files of which members are planned, in the order of their numbers. */
+  /** Files with planned members, by number. */
   plannedFiles(after: number, countMax: number): PlacedRow[] {
     return this.#statements
       .all<{ inode: number }>(
@@ -164,12 +158,12 @@ export class ServerTables {
       .flatMap(({ inode }) => this.placed(inode) ?? []);
   }
 
-  /** Where a file is; undefined if the inode is none, or none any more. */
+  /** A file's servers; undefined if the inode is no file or gone. */
   placed(inode: number): PlacedRow | undefined {
     return this.#statements.get<PlacedRow>(PLACED, inode);
   }
 
-  /** Inodes of all kinds, in the order of their numbers. */
+  /** Inodes of all kinds, by number. */
   scan(after: number, countMax: number): ScannedRow[] {
     return this.#statements.all<ScannedRow>(
       `SELECT kind, ${PLACED_COLUMNS} FROM inodes WHERE id > ? ORDER BY id LIMIT ?`,

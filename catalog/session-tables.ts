@@ -1,14 +1,13 @@
 import type { Statements } from './statements.ts';
 
 export interface SessionRow {
-  /** It named when it began: it is fenced by that once it is forgotten. Else it is remembered for a time. */
+  /** `fenced`: the session named its start, which fences it once forgotten. `timed`: remembered for a time. */
   readonly kind: 'fenced' | 'timed';
-  /** Of the last use: the seq of a fenced session, milliseconds by the catalog's clock of a timed one. */
+  /** Last use: seq of a fenced session, milliseconds (catalog clock) of a timed one. */
   readonly used: number;
   readonly highest: number;
 }
 
-/** The sessions of clients, and the outcomes that are remembered for each. Straight access, no rules. */
 export class SessionTables {
   readonly #statements: Statements;
 
@@ -29,7 +28,7 @@ export class SessionTables {
     return timed === undefined ? undefined : { kind: 'timed', ...timed };
   }
 
-  /** @returns how many fenced sessions there are now */
+  /** @returns the number of fenced sessions */
   insert(id: number, usedSeq: number, highest: number): number {
     this.#statements.run(
       'INSERT INTO sessions (id, used_seq, highest) VALUES (?, ?, ?)',
@@ -58,7 +57,7 @@ export class SessionTables {
     this.#statements.run(sql, used, highest, id);
   }
 
-  /** Forgets the fenced sessions whose last use is the longest ago. */
+  /** Forgets the least recently used fenced sessions. */
   forget(count: number, spared: number): void {
     const oldest = this.#statements.all<{ id: number; usedSeq: number }>(
       'SELECT id, used_seq AS usedSeq FROM sessions WHERE id <> ? ORDER BY used_seq, id LIMIT ?',
@@ -75,7 +74,7 @@ export class SessionTables {
     }
   }
 
-  /** Forgets timed sessions that were not used since. */
+  /** Forgets timed sessions unused since `beforeMs`. */
   forgetTimed(beforeMs: number, count: number): void {
     const oldest = this.#statements.all<{ id: number }>(
       'SELECT id FROM timed_sessions WHERE used_ms < ? ORDER BY used_ms, id LIMIT ?',
@@ -89,7 +88,7 @@ export class SessionTables {
     }
   }
 
-  /** How many timed sessions there are, and when the one was used whose last use is the longest ago; null without any. */
+  /** Number of timed sessions, and the oldest last use; null if none. */
   timed(): { readonly count: number; readonly oldestMs: number | null } {
     const count = this.#statements.counter('SELECT timed_sessions FROM counters');
     const oldest = this.#statements.get<{ oldestMs: number }>(

@@ -3,41 +3,36 @@ import type { AnsweredCommands } from '../wire/catalog-api.ts';
 import type { CommandResult } from './command.ts';
 import type { Tables } from './tables.ts';
 
-/** Results that are kept for a session; a request further back is refused, never executed. */
+/** Outcomes kept per session; an older request is refused, never executed. */
 export const SESSION_WINDOW = 128;
-/**
- * Sessions that are remembered of those that name when they began. Any of them can be forgotten: its later requests
- * are recognized by that, and refused.
- */
+/** Sessions kept with a known start. Any of them can be forgotten: its later requests are detected and refused. */
 export const SESSIONS_MAX = 10_000;
-/** So many are forgotten at once when there are too many: looking for the oldest has its price. */
+/** Sessions forgotten at once, because finding the oldest is costly. */
 const SESSIONS_FORGOTTEN = 500;
 /**
- * For how long after its last use a session is remembered that does not name when it began, in milliseconds by the
- * catalog's clock: an `Idempotency-Key`, or a client of an earlier release. A later request is taken for a new one.
+ * How long a session without a start is remembered after its last use, in milliseconds of the catalog's clock: an
+ * `Idempotency-Key`, or an earlier release's client. A later retry counts as new.
  */
 export const TIMED_SESSION_MS = 24 * 60 * 60_000;
-/** So many of these there are at the most: a further one is refused, because to forget one early would execute its retry. */
+/** Limit of these; more are refused, because forgetting one early would execute its retry. */
 export const TIMED_SESSIONS_MAX = 250_000;
-/** Where there is no place for a session, a client asks again after so long, in milliseconds. */
 const NO_PLACE_RETRY_MS = 5_000;
 
-/** How a command went: the same on every replica, and for every retry. */
+/** A command's outcome: the same on every replica, and for every retry. */
 export type Outcome =
   | { readonly kind: 'done'; readonly result: CommandResult }
   | {
       readonly kind: 'refused';
       readonly code: ErrorCode;
       readonly message: string;
-      /** Only of a refusal that is not remembered. */
       readonly retryAfterMs?: number;
     };
 
-/** Names a command for good; a retry carries the same. */
+/** Identifies a command; a retry has the same. */
 export interface CommandId {
   readonly session: number;
   readonly number: number;
-  /** The catalog's seq when the session began, if the client knows it. */
+  /** The catalog's seq at the session's start, if the client knows it. */
   readonly since: number | null;
 }
 
@@ -45,7 +40,7 @@ export function outcomeOfError(error: ServiceError): Outcome {
   return { kind: 'refused', code: error.code, message: error.message };
 }
 
-/** @returns the result, or throws the refusal that it was */
+/** @returns the result, or throws the refusal */
 export function outcomeResult(outcome: Outcome): CommandResult {
   if (outcome.kind === 'done') return outcome.result;
   throw refusalOf(outcome);
@@ -60,12 +55,11 @@ export function refusalOf({
 }
 
 /**
- * Looks a request up: what was answered to it, or why it is not executed, or null where it has not been executed and
- * may be, as a part of batch `seq`.
+ * Looks up a request: its outcome, or a refusal, or null if it may be executed in batch `seq`.
  *
- * A session that names when it began (`since`) is executed first in a later batch. Once it is forgotten, the newest
- * forgotten use is therefore later than `since`: such a request is of unknown outcome, and refused. A `since` that is
- * still to come stems from batches that a loss of power took back, and proves nothing.
+ * The first batch of a session with a start is later than `since`. Once it is forgotten, the newest forgotten use is
+ * later than `since` too, so the outcome is unknown and the request refused. A future `since` stems from batches that
+ * a power loss reverted; it proves nothing.
  */
 export function sessionRecall(tables: Tables, id: CommandId, seq: number): Outcome | null {
   const session = tables.sessions.row(id.session);
@@ -74,7 +68,7 @@ export function sessionRecall(tables: Tables, id: CommandId, seq: number): Outco
       const forgottenSeq = tables.sessions.forgottenSeq();
       if ((forgottenSeq > 0 && id.since <= forgottenSeq) || id.since >= seq) return expired(id);
     }
-    // A session begins with its first numbers, a few of them in any order. This one has been forgotten.
+    // A session starts with its first numbers, in any order. This one was forgotten.
     return id.number > SESSION_WINDOW ? expired(id) : null;
   }
   if (id.number <= session.highest - SESSION_WINDOW) return expired(id);
@@ -82,12 +76,7 @@ export function sessionRecall(tables: Tables, id: CommandId, seq: number): Outco
   return outcome === undefined ? null : parseOutcome(outcome);
 }
 
-/**
- * Whether the session of a request that `sessionRecall` lets through can be remembered: the primary asks before it
- * executes the request.
- *
- * @returns the refusal where it cannot, else null
- */
+/** Checks, before the primary executes a request, that its session can be stored. @returns the refusal, or null */
 export function sessionRefusal(tables: Tables, id: CommandId, atNs: bigint): Outcome | null {
   if (id.since !== null || tables.sessions.row(id.session) !== undefined) return null;
   const { count, oldestMs } = tables.sessions.timed();
@@ -97,7 +86,7 @@ export function sessionRefusal(tables: Tables, id: CommandId, atNs: bigint): Out
   return { kind: 'refused', code: 'busy', message, retryAfterMs: NO_PLACE_RETRY_MS };
 }
 
-/** The last command of a session: its number, 0 where there is none, and its result if it was done. */
+/** A session's last command: its number, or 0, and its result if it was done. */
 export function sessionLast(
   tables: Tables,
   session: number,
@@ -108,7 +97,7 @@ export function sessionLast(
   return { result: parsed?.kind === 'done' ? parsed.result : null, number };
 }
 
-/** Of commands, those whose outcomes are not remembered. Sessions that have none of them are left out. */
+/** The commands without a stored outcome, by session. */
 export function sessionsMissing(
   tables: Tables,
   answered: readonly AnsweredCommands[],
@@ -119,11 +108,7 @@ export function sessionsMissing(
   });
 }
 
-/**
- * Keeps the outcome for retries, and forgets what falls out of the window.
- *
- * @param fenced false while a member of the catalog knows one kind of sessions only
- */
+/** Stores an outcome for retries. @param fenced false while some catalog member knows only one kind of sessions */
 export function sessionRecord(
   tables: Tables,
   id: CommandId,
@@ -164,7 +149,7 @@ function formatOutcome(outcome: Outcome): string {
   return JSON.stringify(outcome.kind === 'done' ? outcome.result : [outcome.code, outcome.message]);
 }
 
-/** Results are objects, refusals are arrays. */
+/** Results are objects, refusals arrays. */
 function parseOutcome(text: string): Outcome {
   const value: unknown = JSON.parse(text);
   if (!Array.isArray(value)) return { kind: 'done', result: value as CommandResult };

@@ -1,15 +1,13 @@
 import type { Statements } from './statements.ts';
 
-/** What became free where rows of the past went. */
+/** The result of sweeping past rows. */
 export interface Swept {
   readonly rows: number;
-  /** Something is left to be swept. */
   readonly more: boolean;
-  /** Inodes whose contents, or preserved contents, some of the rows pointed to. */
+  /** Inodes whose contents, or preserved contents, a swept row referred to. */
   readonly sources: readonly number[];
 }
 
-/** Rows of the past that no snapshot shows any more. */
 export class SnapshotSweeps {
   readonly #statements: Statements;
 
@@ -21,7 +19,7 @@ export class SnapshotSweeps {
     return this.#statements.get('SELECT 1 FROM sweeps LIMIT 1') !== undefined;
   }
 
-  /** Rows of the past that no snapshot shows any more go, some at a time. */
+  /** Deletes past rows that no snapshot shows, at most `countMax` per table. */
   sweep(countMax: number): Swept {
     const next = this.#statements.get<{ volume: number; serial: number }>(
       'SELECT volume, serial FROM sweeps ORDER BY volume, serial LIMIT 1',
@@ -75,13 +73,13 @@ export class SnapshotSweeps {
     };
   }
 
-  /** The volume goes, without a snapshot of it: no query reads its past any more. */
+  /** A removed volume without snapshots: no query reads its past rows. */
   forgetVolume(volume: number): void {
     for (const table of ['past_inodes', 'past_entries', 'past_xattrs', 'sweeps'])
       this.#statements.run(`DELETE FROM ${table} WHERE volume = ?`, volume);
   }
 
-  /** @returns the snapshots that are there next to one that is gone: 0 and one beyond all where there is none */
+  /** @returns the existing snapshots around a removed one: 0 and the largest number as defaults */
   #neighbours(volume: number, serial: number): readonly [number, number] {
     const before = this.#statements.get<{ serial: number | null }>(
       'SELECT MAX(serial) AS serial FROM snapshots WHERE volume = ? AND serial < ?',

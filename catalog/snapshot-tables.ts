@@ -2,7 +2,6 @@ import { assert } from '../base/assert.ts';
 import type { InodeRow } from './inode-rows.ts';
 import type { Statements } from './statements.ts';
 
-/** A snapshot of a volume. */
 export interface SnapshotRow {
   readonly volume: number;
   readonly serial: number;
@@ -10,10 +9,8 @@ export interface SnapshotRow {
   readonly madeNs: string;
 }
 
-/** The volume of a row, and the numbers of snapshots that matter for it. */
 interface Versions {
   readonly since: number;
-  /** 1 where the inode has a name. */
   readonly named: number;
   readonly volume: number;
   readonly serial: number;
@@ -25,10 +22,10 @@ const SNAPSHOT_COLUMNS = 'volume, serial, name, CAST(made_ns AS TEXT) AS madeNs'
 const PAST_INODE_COLUMNS = `id, until, since, volume, kind, mode, uid, gid, links, size, accessed_ns, modified_ns, changed_ns, target, device,
   object_bytes, contents_epoch, contents_seq, modified_epoch, modified_seq, parent, policy, source, holes, created_ns, flags`;
 
-/** `until` and `source` come from elsewhere than from the live row. */
+/** `until` and `source` do not come from the live row. */
 const LIVE_INODE_VALUES = PAST_INODE_COLUMNS.replace('until', '?').replace('source', '0');
 
-/** As a row of an inode; where a file's contents are, is asked of whoever has them now. */
+/** A past row as an inode row; the caller finds where the contents are now. */
 const PAST_ROW = `
   p.id, p.volume, (SELECT v.name FROM volumes v WHERE v.id = p.volume) AS volumeName, p.kind, p.mode, p.uid, p.gid, p.links,
   p.size AS sizeBytes, p.holes AS holeBytes, CAST(p.accessed_ns AS TEXT) AS accessedNs, CAST(p.modified_ns AS TEXT) AS modifiedNs,
@@ -38,27 +35,25 @@ const PAST_ROW = `
   NULL AS orphanedNs, 0 AS trashed, 0 AS wanted, p.policy, NULL AS allowed, 0 AS preserving, p.since, p.flags, 0 AS xattrs, p.source`;
 
 /**
- * Snapshots, and the rows that they show and that have changed since (decision 0043). A row is seen from the snapshot `since` on. Before one
- * that the latest snapshot shows is changed, its form goes to the past, where it is seen up to the snapshot `until`; the live row is seen from
- * the next snapshot on. So a snapshot is made without touching any row, and forms of a row follow each other without overlap.
+ * Snapshots, and past rows that they show (decision 0043). Snapshots from `since` on see a row. Before the latest
+ * snapshot's row changes, a copy goes to the past tables, which snapshots up to `until` see; the live row is seen
+ * from the next snapshot on. So creating a snapshot touches no row, and versions of a row do not overlap.
  */
 export class SnapshotTables {
   readonly #statements: Statements;
-  /** There are snapshots, of whatever volume: else nothing is kept, and nothing asked. */
+  /** Whether any volume has snapshots; otherwise nothing is kept or queried. */
   #any = false;
 
   constructor(statements: Statements) {
     this.#statements = statements;
   }
 
-  /** To be called at the beginning of each command, and of what asks for contents between commands. */
+  /** Call before each command, and before content queries between commands. */
   begin(): void {
     this.#any = this.#statements.get('SELECT 1 FROM snapshots LIMIT 1') !== undefined;
   }
 
-  // Rows ------------------------------------------------------------------------------------------------
-
-  /** @returns the first snapshot that is going to show a row that is new in the volume */
+  /** @returns the first snapshot that will show a new row of the volume */
   nextOf(volume: number): number {
     if (!this.#any) return 1;
     return (
@@ -67,12 +62,12 @@ export class SnapshotTables {
     );
   }
 
-  /** As `nextOf`, for what belongs to an inode. */
+  /** Like `nextOf`, for rows of an inode. */
   nextIn(inode: number): number {
     return this.#any ? (this.#versionsOfInode(inode)?.serial ?? 0) + 1 : 1;
   }
 
-  /** The inode's row is about to change, or to go. What has no name is shown by no snapshot. */
+  /** Before an inode's row changes or goes. No snapshot shows an unlinked inode. */
   keepInode(id: number): void {
     if (!this.#any) return;
     const versions = this.#versionsOfInode(id);
@@ -87,13 +82,13 @@ export class SnapshotTables {
     this.#statements.run('UPDATE inodes SET since = ? WHERE id = ?', versions.serial + 1, id);
   }
 
-  /** The inode is about to go, and its extended attributes with it. */
+  /** Before an inode and its extended attributes go. */
   keepWhole(id: number): void {
     this.keepXattrs(id);
     this.keepInode(id);
   }
 
-  /** What a name stands for is about to change, or the name to go. */
+  /** Before an entry changes or goes. */
   keepEntry(parent: number, name: string): void {
     if (!this.#any) return;
     const directory = this.#versionsOfInode(parent);
@@ -122,7 +117,7 @@ export class SnapshotTables {
     );
   }
 
-  /** An extended attribute, or all of the inode, are about to be replaced or to go: `since` is set by whoever puts new ones. */
+  /** Before an extended attribute, or all of an inode, are replaced or go; the caller sets the new `since`. */
   keepXattrs(inode: number, name: string | null = null): void {
     if (!this.#any) return;
     const versions = this.#versionsOfInode(inode);
@@ -139,9 +134,7 @@ export class SnapshotTables {
     );
   }
 
-  // Contents ----------------------------------------------------------------------------------------------
-
-  /** @returns whether a snapshot shows the contents that the file has now */
+  /** @returns whether a snapshot shows the file's present contents */
   holdsContents(file: number): boolean {
     if (!this.#any) return false;
     if (this.#statements.get('SELECT 1 FROM past_inodes WHERE id = ? AND source = 0', file) !== undefined)
@@ -155,11 +148,7 @@ export class SnapshotTables {
     );
   }
 
-  /**
-   * The contents of a file are about to be others than what snapshots show of it.
-   *
-   * @param source the inode that has them from now on; -1 where nobody has
-   */
+  /** Before a file's contents differ from its snapshots'. @param source the inode that preserves them; -1: lost */
   contentsAre(file: number, source: number): void {
     this.keepInode(file);
     this.#statements.run('UPDATE past_inodes SET source = ? WHERE id = ? AND source = 0', source, file);
@@ -170,9 +159,7 @@ export class SnapshotTables {
     return this.#statements.get('SELECT 1 FROM past_inodes WHERE source = ?', source) !== undefined;
   }
 
-  // What a snapshot shows ------------------------------------------------------------------------------------
-
-  /** The form of an inode that the snapshot shows and that is not there any more. */
+  /** The past version of an inode that the snapshot shows. */
   pastInode(id: number, serial: number): (InodeRow & { readonly source: number }) | undefined {
     const row = this.#statements.get<InodeRow & { readonly source: number }>(
       `SELECT ${PAST_ROW} FROM past_inodes p WHERE p.id = ? AND p.until >= ? ORDER BY p.until LIMIT 1`,
@@ -249,8 +236,6 @@ export class SnapshotTables {
     return row?.count ?? 0;
   }
 
-  // Snapshots -----------------------------------------------------------------------------------------------
-
   all(volume: number): SnapshotRow[] {
     return this.#statements.all<SnapshotRow>(
       `SELECT ${SNAPSHOT_COLUMNS} FROM snapshots WHERE volume = ? ORDER BY serial`,
@@ -284,7 +269,6 @@ export class SnapshotTables {
     return { volume, serial: row.serial, name, madeNs };
   }
 
-  /** What only it shows stays until it is swept. */
   remove({ volume, serial }: SnapshotRow): void {
     this.#statements.run('DELETE FROM snapshots WHERE volume = ? AND serial = ?', volume, serial);
     this.#statements.run('INSERT INTO sweeps VALUES (?, ?)', volume, serial);

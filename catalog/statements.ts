@@ -2,7 +2,7 @@ import type Database from 'better-sqlite3';
 import { assert } from '../base/assert.ts';
 import type { CatalogDatabase } from './schema.ts';
 
-/** Statements of one handle, each prepared at its first use. */
+/** The statements of a handle, each prepared at its first use. */
 export class Statements {
   readonly #db: CatalogDatabase;
   readonly #prepared = new Map<string, Database.Statement>();
@@ -15,7 +15,7 @@ export class Statements {
     this.#statement(sql).run(...values);
   }
 
-  // The compiler cannot see what a statement returns; the row types at its uses are checked by the tests.
+  // The compiler does not know a statement's result; tests check the row types.
   get<Row>(sql: string, ...values: readonly unknown[]): Row | undefined {
     return this.#statement(sql).get(...values) as Row | undefined;
   }
@@ -24,7 +24,7 @@ export class Statements {
     return this.#statement(sql).all(...values) as Row[];
   }
 
-  /** @returns the one value of the one row that there is */
+  /** @returns the single value of the single row */
   counter(sql: string, ...values: number[]): number {
     const row = this.get<Record<string, number>>(sql, ...values);
     assert(row !== undefined, 'The row of counters exists');

@@ -16,11 +16,7 @@ import { TrashTables } from './trash-tables.ts';
 import { VolumeTables } from './volume-tables.ts';
 import { XattrTables } from './xattr-tables.ts';
 
-/**
- * The tables of a handle, as statements that are prepared once. Straight access, no rules: those
- * are in the commands. A statement is prepared at its first use, so that a handle for reading
- * prepares none that writes.
- */
+/** A handle's tables; rules are in the commands. Prepared at first use: a reading handle prepares no writes. */
 export class Tables {
   readonly version: AdoptedVersion;
   readonly volumes: VolumeTables;
@@ -29,10 +25,9 @@ export class Tables {
   readonly entries: EntryTables;
   readonly xattrs: XattrTables;
   readonly sessions: SessionTables;
-  /** Who holds what. */
   readonly servers: ServerTables;
   readonly trash: TrashTables;
-  /** What snapshots show. Every change of a row that they show keeps it there first. */
+  /** Every change of a row that snapshots show keeps a copy first. */
   readonly snapshots: SnapshotTables;
   readonly sweeps: SnapshotSweeps;
   readonly inodeLists: InodeLists;
@@ -70,8 +65,6 @@ export class Tables {
     return tables;
   }
 
-  // Commands ----------------------------------------------------------------------------------
-
   begin(): void {
     assert(this.#db.inTransaction, 'A command runs inside the transaction of its batch');
     this.#statements.run('SAVEPOINT command');
@@ -89,7 +82,7 @@ export class Tables {
     this.#statements.run('RELEASE command');
   }
 
-  /** @returns inodes of which something was written since `forgetTouched`: rows, names in directories, extended attributes */
+  /** @returns inodes with changed rows, entries or extended attributes since `forgetTouched` */
   touched(): number[] {
     return this.#changes.touched();
   }
@@ -98,18 +91,15 @@ export class Tables {
     this.#changes.forgetTouched();
   }
 
-  /** @returns what was done to names and contents since the last call; of a transaction that was rolled back nothing counts */
+  /** @returns changes of entries and contents since the last call, without rolled-back ones */
   takeChanges(): readonly NameChange[] {
     return this.#changes.take();
   }
-
-  // The tree as it is now -----------------------------------------------------------------------
 
   inode(id: number): InodeRow | undefined {
     return this.inodes.row(id);
   }
 
-  /** The inode that `name` stands for in a directory. */
   child(parent: number, name: string): InodeRow | undefined {
     return this.entries.child(parent, name);
   }

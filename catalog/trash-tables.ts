@@ -1,18 +1,16 @@
 import type { Statements } from './statements.ts';
 
-/** What is known of a file in the trash beside its inode. */
 export interface TrashRow {
   readonly inode: number;
-  /** Of its last name, from the volume's root. */
+  /** Last path, from the volume's root. */
   readonly path: string;
   readonly removedNs: string;
-  /** Empty where that is not known. */
+  /** Empty if unknown. */
   readonly removedBy: string;
 }
 
 const COLUMNS = 'inode, path, CAST(removed_ns AS TEXT) AS removedNs, removed_by AS removedBy';
 
-/** Files that lost their last name and are kept for a while. Straight access, no rules. */
 export class TrashTables {
   readonly #statements: Statements;
 
@@ -24,19 +22,14 @@ export class TrashTables {
     return this.#statements.get<TrashRow>(`SELECT ${COLUMNS} FROM trash WHERE inode = ?`, inode);
   }
 
-  /**
-   * Files whose path is `path` or lies below it, in the order of their paths, and of their numbers where they had the same.
-   *
-   * @param path `/` for all
-   * @param after where to go on; null from the beginning
-   */
+  /** Files at or below `path` (`/`: all), by path and number. @param after resume point; null: start */
   below(
     volume: number,
     path: string,
     after: { readonly path: string; readonly inode: number } | null,
     countMax: number,
   ): TrashRow[] {
-    // "0" is what follows "/": names below a path are between the two, and siblings such as "a.txt" of "a" are not.
+    // "0" follows "/": paths below "a" lie between "a/" and "a0", siblings such as "a.txt" do not.
     const [from, to] = path === '/' ? ['/', '0'] : [`${path}/`, `${path}0`];
     return this.#statements.all<TrashRow>(
       `SELECT ${COLUMNS} FROM trash

@@ -4,9 +4,9 @@ import { KIND_DIRECTORY, KIND_FILE } from './schema.ts';
 import type { Tables } from './tables.ts';
 import type { VolumeRow } from './volume-tables.ts';
 
-/** Names and attributes to look at: those that are there now, which are the tables themselves, or those of a snapshot. */
+/** A namespace to read: the present tables, or a snapshot. */
 export interface Tree {
-  /** The snapshot's number in its volume; absent for what is there now. */
+  /** The snapshot's number in its volume; absent for the present. */
   readonly serial?: number;
   inode(id: number): ShownRow | undefined;
   child(parent: number, name: string): ShownRow | undefined;
@@ -15,12 +15,11 @@ export interface Tree {
   xattrNames(inode: number): string[];
 }
 
-/** A row as a snapshot shows it: `source` is the file that has the contents, where that is another. */
+/** A row as a snapshot shows it; `source`: the file with its contents, if another one. */
 export interface ShownRow extends InodeRow {
   readonly source?: number;
 }
 
-/** What a snapshot shows of its volume. */
 export class SnapshotTree implements Tree {
   readonly serial: number;
   readonly #tables: Tables;
@@ -64,7 +63,7 @@ export class SnapshotTree implements Tree {
   }
 }
 
-/** @returns what is to be looked at by its inodes' numbers: `snapshot` is a number in the volume of `inode` */
+/** @returns the tree to read; `snapshot` is a number in the volume of `inode` */
 export function treeAt(tables: Tables, inode: number, snapshot: number | undefined): Tree {
   if (snapshot === undefined) return tables;
   const tree = new SnapshotTree(tables, snapshot);

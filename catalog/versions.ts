@@ -3,44 +3,37 @@ import { MalformedError } from '../wire/bytes.ts';
 import type { Command } from '../wire/catalog-api.ts';
 
 /**
- * Version of what commands mean. Replicas stay equal because each of them executes the same commands to the same effect; a server of
- * another release, which does not know a command, or passes over a field of it, would not. So whatever is added to commands, or changes
- * what they do, makes this number larger, and has its line below; a server that does not know the version of a batch refuses it.
+ * Version of the commands' meaning. Replicas stay equal because all execute the same commands to the same effect; a
+ * server of another release that ignores a command or field would diverge. So every change of commands increases it
+ * and adds a line below; a server refuses a batch of an unknown version.
  *
- * 1: up to quotas and expectations. 2: numbers that are reserved, births, the trash, snapshots. 3: removals of many files at once.
- * 4: access times. 5: members of reserved numbers; the contents of files that are removed together; access times
- * that were not set since; U+FFFD in names; sessions of two kinds, by whether they name when they began; pinned
- * writes; voters of named leases that change; files that are created with contents in place of others; renames that leave a
- * whiteout. 6: members of files that are planned; reservations that are ended. 7: holes of files that are settled. 8: times of
- * creation. 9: flags.
+ * - 1: up to quotas and expectations. 2: reserved numbers, create with contents, trash, snapshots.
+ * - 3: unlinks of many files. 4: access times. 5: members of reserved numbers; contents of files unlinked together;
+ *   access times not set since; U+FFFD in names; two kinds of sessions, by whether they name their start; pinned
+ *   writes; changing voters of named leases; replacement with contents; renames that leave a whiteout.
+ * - 6: planned members; ended reservations. 7: holes of settled files. 8: creation times. 9: flags.
  */
 export const COMMANDS_VERSION = 9;
 
-/** A server that knows this version of commands obeys fences. @see CacheOwner.fence */
+/** Servers from this version on obey fences. @see CacheOwner.fence */
 export const FENCES_VERSION = 5;
 
-/** The first version whose servers keep sessions of two kinds. */
 export const SESSIONS_VERSION = 5;
 
-/** The first version whose servers know `replace-with-contents`. */
 export const REPLACEMENTS_VERSION = 5;
 
-/** The first version whose servers go by views of the voters of named leases. */
 export const VOTERS_VERSION = 5;
 
-/** The first version whose servers keep which servers are to become members of files, and end reservations of numbers. */
+/** First version with planned members and ended reservations. */
 export const PLANS_VERSION = 6;
 
-/** The first version whose servers keep how many bytes of a file are holes. */
 export const HOLES_VERSION = 7;
 
-/** The first version whose servers keep when inodes are created. */
 export const CREATIONS_VERSION = 8;
 
-/** The first version whose servers obey flags of inodes. */
 export const FLAGS_VERSION = 9;
 
-/** By which version a command came. A new command needs a line here. */
+/** The version that introduced each command. A new command needs an entry. */
 const KINDS: Readonly<Record<Command['kind'], number>> = {
   'volume-create': 1,
   'volume-set': 1,
@@ -90,9 +83,9 @@ const KINDS: Readonly<Record<Command['kind'], number>> = {
 };
 
 /**
- * Fields that came later than their command. Not here: `by` and `trash` of what removes a name, which mean nothing in a volume without
- * a trash, and no volume has one before a command of version 2 gave it one; `preserves` and `preserved` of `open-for-write`, which mean
- * nothing before a command of version 2 has made a snapshot, and its `restricts`, which means nothing before a command of version 9.
+ * Fields newer than their command. Omitted, because they mean nothing before a newer command: `by` and `trash` of
+ * unlinks (without a trash), `preserves` and `preserved` of `open-for-write` (without a snapshot), its `restricts`
+ * (version 9).
  */
 const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, number>> } = {
   'volume-create': { trashMs: 2 },
@@ -104,12 +97,12 @@ const FIELDS: { readonly [Kind in Command['kind']]?: Readonly<Record<string, num
   'set-attributes': { touches: 9 },
 };
 
-/** The first version whose servers take U+FFFD in names and link texts; those before refuse it, as what is not UTF-8. */
+/** First version that allows U+FFFD in names and link targets; earlier ones refuse it as invalid UTF-8. */
 const REPLACEMENT_CHARACTER_VERSION = 5;
-/** Fields with texts that servers before that version judged so. Names of attributes were never among them. */
+/** Text fields that earlier versions checked so; never attribute names. */
 const JUDGED_FIELDS: ReadonlySet<string> = new Set(['name', 'path', 'target', 'to']);
 
-/** @returns the first version that executes the command as it is meant */
+/** @returns the first version that executes the command as meant */
 export function commandVersion(command: Command): number {
   const versions = Object.entries(FIELDS[command.kind] ?? {})
     .filter(([field]) => field in command)
@@ -119,11 +112,7 @@ export function commandVersion(command: Command): number {
   return Math.max(KINDS[command.kind], ...versions);
 }
 
-/**
- * A command as it was executed by a server of `version`, which passed over what it did not know.
- *
- * @throws MalformedError where that server cannot have executed it
- */
+/** A command as a server of `version` executed it, without unknown fields. @throws MalformedError if it cannot have */
 export function commandAsOf(command: Command, version: number): Command {
   const { kind } = command;
   if (!Object.hasOwn(KINDS, kind) || KINDS[kind] > version)
@@ -142,7 +131,7 @@ function hasHoles(command: Command): boolean {
   return command.kind === 'settle' && command.files.some(({ holeBytes }) => holeBytes !== undefined);
 }
 
-/** The command as servers before `HOLES_VERSION` understand it: files have the same contents and no known holes. */
+/** The command for servers before `HOLES_VERSION`: same contents, no known holes. */
 export function withoutHoles(command: Command): Command {
   if (command.kind !== 'settle' || !hasHoles(command)) return command;
   return { ...command, files: command.files.map(({ holeBytes: _, ...file }) => file) };
@@ -158,7 +147,7 @@ function hasIn(value: unknown, field: string): boolean {
   return Object.entries(value).some(([key, one]) => hasIn(one, key));
 }
 
-/** @returns a copy with a lone surrogate, which every version refuses in the same words, in place of each U+FFFD */
+/** @returns a copy with a lone surrogate, which every version refuses alike, instead of each U+FFFD */
 function withRefusedTexts(value: unknown, field: string): unknown {
   if (typeof value === 'string')
     return JUDGED_FIELDS.has(field) ? value.replaceAll('\ufffd', '\ud800') : value;
@@ -167,7 +156,7 @@ function withRefusedTexts(value: unknown, field: string): unknown {
   return Array.isArray(value) ? entries.map(([, one]) => one) : Object.fromEntries(entries);
 }
 
-/** @throws ServiceError where this release does not know what commands of the version mean */
+/** @throws ServiceError if this release does not know commands of the version */
 export function assertKnownVersion(version: number): void {
   if (version <= COMMANDS_VERSION) return;
   throw new ServiceError(

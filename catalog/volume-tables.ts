@@ -10,18 +10,18 @@ export interface VolumeRow {
   readonly inodes: number;
   readonly usedBytes: number;
   readonly policy: number;
-  /** 0 for none. */
+  /** 0: none. */
   readonly quotaBytes: number;
   readonly quotaInodes: number;
-  /** Of inodes with a name or in the trash; with what files that are written may grow to. */
+  /** Linked and trashed inodes; bytes include growth allowances. */
   readonly namedInodes: number;
   readonly namedBytes: number;
-  /** How long files are kept that lost their last name, in milliseconds; 0: they are not. */
+  /** Milliseconds that unlinked files are kept; 0: not at all. */
   readonly trashMs: number;
-  /** What of the above is in the trash. */
+  /** The part in the trash. */
   readonly trashedInodes: number;
   readonly trashedBytes: number;
-  /** Of the latest snapshot that was ever made, and of the latest that is there; 0 for none. */
+  /** The latest snapshot ever, and the latest existing one; 0: none. */
   readonly serial: number;
   readonly kept: number;
 }
@@ -30,10 +30,8 @@ const VOLUME_COLUMNS = `id, name, root, replicas, object_bytes AS objectBytes, i
   quota_bytes AS quotaBytes, quota_inodes AS quotaInodes, named_inodes AS namedInodes, named_bytes AS namedBytes,
   trash_ms AS trashMs, trashed_inodes AS trashedInodes, trashed_bytes AS trashedBytes,
   serial, kept`;
-// Made once: a statement is found by its text, and a text that is put together anew is hashed and compared anew.
 const VOLUME = `SELECT ${VOLUME_COLUMNS} FROM volumes WHERE id = ?`;
 
-/** The volumes, with what is counted of each. Straight access, no rules. */
 export class VolumeTables {
   readonly #statements: Statements;
 
@@ -95,7 +93,7 @@ export class VolumeTables {
     this.#statements.run('DELETE FROM volumes WHERE id = ?', id);
   }
 
-  /** The counters that `df` shows are kept up to date with every change, never counted. */
+  /** The counters of `df`: updated with every change, never recounted. */
   count(id: number, inodes: number, usedBytes: number): void {
     this.#statements.run(
       'UPDATE volumes SET inodes = inodes + ?, used_bytes = used_bytes + ? WHERE id = ?',
@@ -105,7 +103,7 @@ export class VolumeTables {
     );
   }
 
-  /** What quotas go by, kept up to date in the same way. */
+  /** The counters of quotas, likewise. */
   charge(id: number, inodes: number, bytes: number): void {
     if (inodes === 0 && bytes === 0) return;
     this.#statements.run(
@@ -116,7 +114,6 @@ export class VolumeTables {
     );
   }
 
-  /** What of it is in the trash. */
   chargeTrash(id: number, inodes: number, bytes: number): void {
     this.#statements.run(
       'UPDATE volumes SET trashed_inodes = trashed_inodes + ?, trashed_bytes = trashed_bytes + ? WHERE id = ?',

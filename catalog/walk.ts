@@ -8,24 +8,20 @@ import type { Tables } from './tables.ts';
 import { directoryOf, inodeOf, type ShownRow, treeNamed, volumeOf } from './tree.ts';
 import type { VolumeRow } from './volume-tables.ts';
 
-/** A name in a directory, and what it stands for now. */
 export interface Spot {
   readonly directory: InodeRow;
   readonly name: string;
   readonly inode: ShownRow | undefined;
 }
 
-/** Where a path ends: at a name, or at a directory that was reached without one (the root, or by `..`). */
+/** A path's end: an entry, or a directory reached without one (the root, or by `..`). */
 type End = Spot | { readonly directory: null; readonly inode: ShownRow };
 
-/**
- * Walks a path from the root of a volume, or of a snapshot. Symbolic links on the way are followed within the volume: an
- * absolute target begins at the volume's root, and `..` there leads out of it, which is refused.
- */
+/** Walks from a root. Symbolic links stay in the volume: absolute targets start at its root; `..` above it fails. */
 function walk(tables: Tables, volumeName: string, path: string, followLast: boolean): End {
   const { tree, root: rootId } = treeNamed(tables, volumeName);
   const root = inodeOf(tree, rootId);
-  // The names still to go, the next one last.
+  // Remaining names, the next one last.
   const ahead = pathNames(path).reverse();
   let end: End = { directory: null, inode: root };
   let symlinks = 0;
@@ -61,7 +57,7 @@ function walk(tables: Tables, volumeName: string, path: string, followLast: bool
   return end;
 }
 
-/** The inode at a path; a symbolic link at its end is followed only if asked. */
+/** The inode at a path; follows a final symbolic link only on request. */
 export function pathInode(tables: Tables, volume: string, path: string, follow: boolean): ShownRow {
   const { inode } = walk(tables, volume, path, follow);
   if (inode === undefined) throw new ServiceError('not-found', `There is nothing at "${volume}:${path}"`);
@@ -69,10 +65,8 @@ export function pathInode(tables: Tables, volume: string, path: string, follow: 
 }
 
 /**
- * Where a place is. A symbolic link at the end of a path is followed only if asked; a name in a
- * directory given by its number never is, because such callers follow links themselves.
- *
- * @returns null where the path ends at a directory without naming it, which no command can change
+ * Finds a place. A path's final symbolic link is followed only on request; an entry of a numbered directory never,
+ * because such callers follow links themselves. @returns null if the path ends at a directory without an entry
  */
 export function spotAt(tables: Tables, place: Place, follow: boolean): Spot | null {
   if ('parent' in place) {
@@ -80,26 +74,25 @@ export function spotAt(tables: Tables, place: Place, follow: boolean): Spot | nu
     const directory = directoryOf(tables, place.parent);
     return { directory, name: place.name, inode: tables.child(directory.id, place.name) };
   }
-  // A place is where something is to be changed: its schema lets no snapshot in.
+  // Places are for changes: their schema allows no snapshot.
   const end = walk(tables, place.volume, place.path, follow);
   return end.directory === null ? null : end;
 }
 
-/** The volume that a place is on, found without walking. */
+/** The volume of a place, without a walk. */
 export function placeVolume(tables: Tables, place: Place): VolumeRow {
   if ('volume' in place) return volumeOf(tables, place.volume);
   return tables.volumes.row(directoryOf(tables, place.parent).volume);
 }
 
 /**
- * Looks through the names of each directory on the way, for they are not found by what they stand for.
- *
- * @returns the path of a name from its volume's root; null where the directory is itself unlinked
+ * Scans the entries of each directory above, because entries are not indexed by inode. @returns the path from the
+ * volume's root; null if the directory is unlinked
  */
 export function pathTo(tables: Tables, directory: InodeRow, name: string): string | null {
   const names = [name];
   let here = directory;
-  // The root of a volume is its own parent.
+  // A volume's root is its own parent.
   while (here.parent !== here.id) {
     const above = tables.entries.nameIn(here.parent, here.id);
     if (above === undefined) return null;
@@ -109,7 +102,7 @@ export function pathTo(tables: Tables, directory: InodeRow, name: string): strin
   return `/${names.join('/')}`;
 }
 
-/** @returns whether `directory` is `ancestor` or lies below it */
+/** @returns whether `directory` is or lies below `ancestor` */
 export function isBelow(tables: Tables, directory: InodeRow, ancestor: InodeRow): boolean {
   let here = directory;
   while (here.id !== ancestor.id) {

@@ -2,13 +2,11 @@ import type { ChangeRecord } from './change-record.ts';
 import type { SnapshotTables } from './snapshot-tables.ts';
 import type { Statements } from './statements.ts';
 
-/** What changes along. */
 interface Others {
   readonly snapshots: SnapshotTables;
   readonly changes: ChangeRecord;
 }
 
-/** The extended attributes of inodes. Straight access, no rules. */
 export class XattrTables {
   readonly #statements: Statements;
   readonly #snapshots: SnapshotTables;
@@ -60,7 +58,7 @@ export class XattrTables {
     this.#statements.run('DELETE FROM xattrs WHERE inode = ? AND name = ?', inode, name);
   }
 
-  /** Gives `to` the extended attributes of `from` instead of its own. */
+  /** Replaces the extended attributes of `to` by those of `from`. */
   copy(from: number, to: number): void {
     this.#changes.touch(to);
     this.#snapshots.keepXattrs(to);

@@ -8,8 +8,8 @@ import { volumeOf } from '../tree.ts';
 type Access = CommandOf<'note-accesses'>['accesses'][number];
 
 /**
- * Access times as reads make them, told behind the reads (docs/design/mount.md, "Access times"). They only become later, and not later than now: whoever may read could else
- * tell of reads to come. Neither the time of the change of status nor what clients believe is touched.
+ * Access times of reads, reported asynchronously (docs/design/mount.md, "Access times"). They only increase, up to
+ * now: a reader could otherwise report future reads. Changes neither ctime nor clients' caches.
  */
 export function noteAccesses(
   tables: Tables,
@@ -30,8 +30,8 @@ export function noteAccesses(
 }
 
 /**
- * A client that sets an access time changes the time of the change of status, too. It may set the very time that was there before, as programs do that
- * read without a trace. Where the last change of status was a write, the file has the same time of modification.
+ * Whether a client may have set the access time, which also changes ctime. It may set the old value again, as tools
+ * do that read without a trace. If a write was the last change, ctime equals mtime.
  */
 function mayBeSet(inode: InodeRow, { seen }: Access, isStrict: boolean): boolean {
   if (inode.changedNs === seen.changedNs) return false;

@@ -16,7 +16,7 @@ import type { Tables } from '../tables.ts';
 
 const MODE_SETGID = 0o2000;
 
-/** A list takes the mode with it; one that says no more than a mode is not kept. */
+/** Sets a list and the mode with it; a list that the mode expresses is not stored. */
 export function setAcl(
   tables: Tables,
   inode: InodeRow,
@@ -45,7 +45,7 @@ function keepAccess(tables: Tables, id: number, acl: Acl): void {
   else tables.xattrs.put(id, ACCESS_ACL, encodeAcl(acl));
 }
 
-/** The mode was set: the list follows, in the same step. */
+/** Updates the list after a chmod, in the same step. */
 export function aclFollow(tables: Tables, inode: InodeRow, mode: number): void {
   const value = inode.xattrs === 0 ? undefined : tables.xattr(inode.id, ACCESS_ACL);
   if (value !== undefined) {
@@ -53,12 +53,7 @@ export function aclFollow(tables: Tables, inode: InodeRow, mode: number): void {
   }
 }
 
-/**
- * What is made in a directory begins with the directory's default list.
- *
- * @param umask applies where there is no such list
- * @returns the mode, and the list that is to be kept, if any
- */
+/** Mode and list of a new directory entry, by the directory's default list. @param umask applies without such a list */
 export function inherit(
   tables: Tables,
   directory: InodeRow,

@@ -10,9 +10,9 @@ import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
 import { aclFollow, setAcl } from './acls.ts';
 
-/** Bytes in the value of an extended attribute, as in Linux. */
+/** Bytes of an extended attribute's value, as in Linux. */
 export const XATTR_BYTES_MAX = 64 * 1024;
-/** Extended attributes of one inode: their names then fit into what one call can list. */
+/** Extended attributes per inode, so that one call can list their names. */
 export const XATTRS_MAX = 255;
 
 const MODE_SETUID = 0o4000;
@@ -33,7 +33,7 @@ export function setAttributes(
   if (command.touches !== true || command.mode !== undefined || newOwner) assertUnprotected(inode);
   else if (isImmutable(inode)) throw protectedError(inode);
   const at = (ns: string): string => (command.touches === true ? atNs : timeCheck(ns));
-  // A program must not run with the rights of an owner who did not ask for it.
+  // A program must not run with the privileges of an owner that did not request it.
   const kept = newOwner && inode.kind !== KIND_DIRECTORY ? withoutPrivileges(inode.mode) : inode.mode;
   const mode = command.mode ?? kept;
   tables.inodes.setAttributes(inode.id, mode, command.uid ?? inode.uid, command.gid ?? inode.gid, atNs);
@@ -43,7 +43,7 @@ export function setAttributes(
   return { attributes: attributesOf(tables.inodes.known(inode.id)) };
 }
 
-/** Of a live file only its primary knows whether a change is under way: the catalog's primary has it settled before. */
+/** Only its primary knows whether a live file is changing, so the catalog's primary has it settled first. */
 export function setFlags(
   tables: Tables,
   command: CommandOf<'set-flags'>,
@@ -68,13 +68,13 @@ export function stillLive(inode: number): ServiceError {
   });
 }
 
-/** As Linux has it: without execution by the group, its bit does not mean the group's rights. */
+/** As in Linux: without group execute, the setgid bit does not grant the group's privileges. */
 function withoutPrivileges(mode: number): number {
   const cleared = mode & ~MODE_SETUID;
   return (cleared & MODE_GROUP_EXECUTE) === 0 ? cleared : cleared & ~MODE_SETGID;
 }
 
-/** The time is in force until contents newer than those known to the caller or to the catalog arrive. */
+/** The set time holds until contents arrive that are newer than those the caller or the catalog knows. */
 function setModified(
   tables: Tables,
   inode: InodeRow,
@@ -128,7 +128,7 @@ export function removeXattr(
   const inode = inodeOf(tables, command.inode);
   assertUnprotected(inode);
   if (tables.xattr(inode.id, command.name) === undefined) {
-    // That there is no list is what was wanted, as of all file systems.
+    // A missing list is the requested state, as in other file systems.
     if (isAclName(command.name)) return {};
     throw noAttribute(inode.id, command.name);
   }

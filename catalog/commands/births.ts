@@ -12,13 +12,10 @@ import type { VolumeRow } from '../volume-tables.ts';
 import { inherit } from './acls.ts';
 import { MODE_SETGID } from './entries.ts';
 
-/**
- * A number that was reserved and not used for so long is void: contents that were borne by it will not get a name any more, and may go.
- * Longer than clients are told.
- */
+/** Lifetime of an unused reservation, longer than clients are told; contents stored under it may then go. */
 const RESERVED_NS = 15n * 60n * 1_000_000_000n;
 
-/** The policy by which a majority is enough for contents that no client has seen. */
+/** With this policy a majority suffices for contents that no client has seen. */
 const QUORUM = POLICIES.indexOf('quorum');
 
 type NewFile = CommandOf<'bear'>['files'][number];
@@ -41,7 +38,6 @@ export function voidInodes(
   return { voided: inodes.filter((inode) => tables.numbers.takeReserved(owner, inode)) };
 }
 
-/** From now on nothing can come of what was reserved too long before. */
 export function forgetReservations(tables: Tables, atNs: string): void {
   tables.numbers.forgetReserved((BigInt(atNs) - RESERVED_NS).toString());
 }
@@ -50,10 +46,7 @@ export function notReserved(inode: number): ServiceError {
   return new ServiceError('precondition-failed', `Inode ${inode} is not reserved, or not any more`);
 }
 
-/**
- * Names files whose contents are there already, in their order. All that they have in common is looked up and counted once.
- * Nothing of a file is written before it is certain that it is not refused.
- */
+/** Links files whose contents are stored, in order. Writes nothing of a file before all its checks. */
 export function bear(tables: Tables, command: CommandOf<'bear'>, atNs: string): CommandResults['bear'] {
   const nursery = new Nursery(tables, command, atNs);
   const files: Record<string, BornFile> = {};
@@ -73,18 +66,15 @@ function sameMembers(a: readonly string[], b: readonly string[]): boolean {
   return a.length === b.length && a.every((member) => b.includes(member));
 }
 
-/** Makes the files of one command, all of one volume. */
+/** Creates the files of one command, all in one volume. */
 class Nursery {
   readonly #tables: Tables;
   readonly #command: CommandOf<'bear'>;
   readonly #atNs: string;
   readonly #replicas: readonly string[];
-  /** Of the files that other servers hold, by inode. */
   readonly #elsewhere = new Map<number, readonly string[]>();
   readonly #directories = new Map<number, InodeRow>();
-  /** Directories that have got names. */
   readonly #grown = new Set<number>();
-  /** Null before the first directory. */
   #volume: VolumeRow | null = null;
   #inodes = 0;
   #bytes = 0;
@@ -102,7 +92,6 @@ class Nursery {
     return this.#volume !== null && this.#volume.quotaBytes > 0;
   }
 
-  /** @throws ServiceError where it is refused */
   bear(file: NewFile): BornFile {
     const { inode: id, name, uid, sizeBytes } = file;
     nameCheck(name);
@@ -141,7 +130,6 @@ class Nursery {
     return mode === file.mode && gid === file.gid && xattrs === 0 ? null : { mode, gid, xattrs };
   }
 
-  /** Told of all files together, at the end. */
   count(): void {
     if (this.#volume === null || this.#inodes === 0) return;
     this.#tables.volumes.count(this.#volume.id, this.#inodes, this.#bytes);
@@ -149,7 +137,7 @@ class Nursery {
     for (const id of this.#grown) this.#tables.inodes.touchDirectory(id, 0, this.#atNs);
   }
 
-  /** For one file and one view there is one member set: that of the reservation. */
+  /** A file has one member set per view: the reservation's. */
   #assertMembers(inode: number, replicas: readonly string[]): void {
     const members = this.#tables.numbers.reservedMembers(inode) ?? [];
     if (members.length === 0 || sameMembers(members, replicas)) return;
@@ -167,7 +155,7 @@ class Nursery {
     return directory;
   }
 
-  /** @returns the volume with what was made in it so far */
+  /** @returns the volume, including what this command created so far */
   #volumeOf(directory: InodeRow): VolumeRow {
     this.#volume ??= this.#tables.volumes.row(directory.volume);
     const { id, name, objectBytes, policy, namedBytes, namedInodes } = this.#volume;

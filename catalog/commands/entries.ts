@@ -22,13 +22,11 @@ import { inherit } from './acls.ts';
 import { assertExpected, assertUnwritten } from './expectation.ts';
 import { type Removal, throwAway } from './removal.ts';
 
-/** Names of one inode at the most. */
 export const LINKS_MAX = 65_000;
 
-/** The bit that a directory hands down to what is made in it: its group, and to directories the bit itself. */
+/** Setgid of a directory: new entries get its group, new directories the bit too. */
 export const MODE_SETGID = 0o2000;
 
-/** A place that a command is to change. */
 export function spotOf(tables: Tables, place: Place, ifNameless: ErrorCode, follow = false): Spot {
   const spot = spotAt(tables, place, follow);
   if (spot === null)
@@ -36,14 +34,12 @@ export function spotOf(tables: Tables, place: Place, ifNameless: ErrorCode, foll
   return spot;
 }
 
-/** A place that a command is to fill. */
 function freeSpotOf(tables: Tables, place: Place): Spot {
   const spot = spotOf(tables, place, 'exists');
   if (spot.inode !== undefined) throw new ServiceError('exists', `There is a "${spot.name}" already`);
   return spot;
 }
 
-/** A place that something has. */
 export function takenSpotOf(tables: Tables, place: Place, ifNameless: ErrorCode): Spot & { inode: InodeRow } {
   const { directory, name, inode } = spotOf(tables, place, ifNameless);
   if (inode === undefined) throw new ServiceError('not-found', `There is no "${name}"`);
@@ -58,13 +54,11 @@ interface Node {
   readonly target?: string;
   readonly device?: number;
   readonly replicas?: readonly string[];
-  /** Bits that the mode loses, where the directory does not say otherwise. */
+  /** Mode bits to clear, unless the directory's default list applies. */
   readonly umask?: number | undefined;
-  /** A number that was reserved. */
   readonly id?: number;
 }
 
-/** Makes an inode and gives it the name. */
 export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string): InodeRow {
   assert(spot.inode === undefined, 'A new inode gets a name that is free');
   const { directory } = spot;
@@ -105,12 +99,10 @@ export function nodeCreate(tables: Tables, spot: Spot, node: Node, atNs: string)
 }
 
 /**
- * An inode lost one of its names. A file without names stays until it is collected, because
- * somebody may still have it open; everything else has no contents that could be open.
- *
- * @param name the one that is lost
- * @param removal what the command says of it
- * @returns how many names it has still
+ * Handles the loss of an inode's directory entry. A file's last one makes it an orphan, because it may be open; other
+ * inodes have no open contents and are deleted.
+ * @param removal what the command says about it
+ * @returns the remaining links
  */
 export function nameLost(
   tables: Tables,
@@ -214,7 +206,7 @@ export function unlink(tables: Tables, command: CommandOf<'unlink'>, atNs: strin
   return { inode, links };
 }
 
-/** Takes names away in their order; directories are told of all of theirs together, at the end. */
+/** Removes entries in order; each directory's times change once, at the end. */
 export function unlinkFiles(
   tables: Tables,
   command: CommandOf<'unlink-files' | 'unlink-fenced'>,
@@ -239,12 +231,7 @@ export function unlinkFiles(
   return { files };
 }
 
-/**
- * Takes a name away from what is no directory; the times of its directory are still to follow. Nothing is written before it is certain that it is
- * not refused.
- *
- * @returns numbers of directory and inode, and how many names the inode has still
- */
+/** Removes a non-directory's entry, after all checks; the caller updates the directory's times. */
 function nameTaken(
   tables: Tables,
   place: Place,

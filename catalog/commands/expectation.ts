@@ -5,10 +5,8 @@ import { attributesOf } from '../attributes.ts';
 import type { InodeRow } from '../inode-rows.ts';
 
 /**
- * Holds what a command expects against what has the name. It is decided here, in the order of commands, so
- * that of two who expect the same only one goes on.
- *
- * @throws ServiceError `precondition-failed`
+ * Compares a command's expectation with the entry's inode; in command order, so that only one of two equal
+ * expectations holds. @throws ServiceError `precondition-failed`
  */
 export function assertExpected(expect: Expectation, name: string, old: InodeRow | undefined): void {
   switch (expect.kind) {
@@ -31,17 +29,13 @@ export function assertExpected(expect: Expectation, name: string, old: InodeRow 
   }
 }
 
-/**
- * Holds the contents that the sender of a removal has seen against those of the file.
- *
- * @throws ServiceError `fence-lost`
- */
+/** Compares the contents that an unlink's sender saw with the file's. @throws ServiceError `fence-lost` */
 export function assertUnwritten(name: string, file: InodeRow, seen: ContentVersion): void {
   if (hasContents(file, seen)) return;
   throw new ServiceError('fence-lost', `"${name}" was written since its removal was acknowledged`);
 }
 
-/** Of a live file only its primary knows the contents: whoever writes marks the file before anybody sees what is written. */
+/** Only its primary knows a live file's contents; a writer marks the file before its data is visible. */
 function hasContents(old: InodeRow, wanted: ContentVersion): boolean {
   const { live, contents } = attributesOf(old);
   return !live && contents.epoch === wanted.epoch && contents.seq === wanted.seq;

@@ -12,7 +12,7 @@ import { forgetReservations, notReserved } from './births.ts';
 import { nodeCreate, spotOf } from './entries.ts';
 import { isCollected, preserveFirst } from './snapshots.ts';
 
-/** A path's last symbolic link is followed, as by open(2), unless the file must be new. */
+/** Follows a final symbolic link, as open(2), unless `exclusive`. */
 export function createFile(
   tables: Tables,
   command: CommandOf<'create-file'>,
@@ -22,7 +22,7 @@ export function createFile(
   const { mode, uid, gid, umask, exclusive, reserved, times } = command;
   const spot = spotOf(tables, command.place, exclusive ? 'exists' : 'is-directory', !exclusive);
   if (spot.inode !== undefined) {
-    // It was made before, by the birth of which nobody has heard.
+    // An earlier create with contents, whose answer was lost, created it.
     if (spot.inode.id === reserved?.inode) return { attributes: attributesOf(spot.inode), created: false };
     if (exclusive) throw new ServiceError('exists', `There is a "${spot.name}" already`);
     if (spot.inode.kind === KIND_DIRECTORY) {
@@ -73,14 +73,14 @@ export function createOrphan(
   return { attributes: attributesOf(tables.inodes.known(id)) };
 }
 
-/** Also for files that lost their last name while somebody has them open. */
+/** Also for files that lost their last link while open. */
 export function keepOrphan(
   tables: Tables,
   command: CommandOf<'keep-orphan'>,
   atNs: string,
 ): CommandResults['keep-orphan'] {
   const inode = inodeOf(tables, command.inode);
-  // One that has got a name meanwhile needs no keeping, and one in the trash is kept for longer, as a rule.
+  // A linked file needs no keeping; one in the trash is usually kept longer.
   if (inode.orphanedNs === null) return {};
   const untilNs = command.untilNs === undefined ? atNs : timeCheck(command.untilNs);
   if (inode.trashed === 1 && BigInt(untilNs) <= BigInt(inode.orphanedNs)) return {};
@@ -97,21 +97,21 @@ export function openForWrite(
   if (inode.kind === KIND_DIRECTORY)
     throw new ServiceError('is-directory', `Inode ${inode.id} is a directory`);
   if (inode.kind !== KIND_FILE) throw new ServiceError('bad-request', `Inode ${inode.id} is no file`);
-  // A primary of an earlier release would overwrite what may only be appended to.
+  // A primary of an earlier release would overwrite an append-only file.
   if (isImmutable(inode) || (isAppendOnly(inode) && command.restricts !== true)) throw protectedError(inode);
   const preserve = preserveFirst(tables, inode, command, atNs);
   if (preserve !== null) return { attributes: attributesOf(inode), preserve };
   const standing = { epoch: inode.markEpoch, turn: inode.markTurn };
   const mark = command.mark ?? standing;
-  // A primary of earlier, told late, does not take the place of a later one's mark.
+  // A late mark of an earlier primary does not replace a later one's.
   const next = markCompare(mark, standing) >= 0 ? mark : standing;
-  // First: where the file may not grow, it is not marked either.
+  // Before the mark: a file that may not grow is not marked either.
   const allowed = allowGrowth(tables, inode, command.growTo ?? null);
   tables.inodes.markLive(inode.id, next.epoch, next.turn);
   return { attributes: attributesOf({ ...inode, live: 1, allowed }) };
 }
 
-/** Files that are gone are passed over: a primary may hear of that later than it settles. */
+/** Skips deleted files: a primary may learn of that later than it settles. */
 export function settle(tables: Tables, command: CommandOf<'settle'>): CommandResults['settle'] {
   let settled = 0;
   for (const file of command.files) {
@@ -119,29 +119,29 @@ export function settle(tables: Tables, command: CommandOf<'settle'>): CommandRes
     const modifiedNs = timeCheck(file.modifiedNs);
     const inode = tables.inode(file.inode);
     if (inode === undefined || inode.kind !== KIND_FILE) continue;
-    // Sent before the file was marked anew, arrived after: it must not end that mark.
+    // Sent before a newer mark, arrived after it: must not end that mark.
     if (
       file.mark !== undefined &&
       markCompare(file.mark, { epoch: inode.markEpoch, turn: inode.markTurn }) < 0
     ) {
       continue;
     }
-    // Told late by a primary of earlier: the catalog knows better already.
+    // Late, from an earlier primary: the catalog has newer contents.
     if (contentsCompare(epoch, seq, inode.contentsEpoch, inode.contentsSeq) < 0) continue;
-    // A time that somebody set is in force until contents arrive that are newer than those it was set on.
+    // A set time holds until contents arrive that are newer than those it was set on.
     const takesTime = contentsCompare(epoch, seq, inode.modifiedEpoch, inode.modifiedSeq) > 0;
-    // Whoever set that time saw contents that are still to come, so the primary still knows better.
+    // The time was set on newer contents than these, so the primary still knows better.
     const live = contentsCompare(epoch, seq, inode.modifiedEpoch, inode.modifiedSeq) < 0 ? inode.live : 0;
     const changes = contentsCompare(epoch, seq, inode.contentsEpoch, inode.contentsSeq) > 0;
-    // Of a file that was written without a mark, as after a loss of power, nobody has what snapshots show.
+    // The file was written without a mark, as after a power loss: what its snapshots show is lost.
     if (changes && tables.snapshots.holdsContents(inode.id)) tables.snapshots.contentsAre(inode.id, -1);
     const changedNs = changes && BigInt(modifiedNs) > BigInt(inode.changedNs) ? modifiedNs : inode.changedNs;
-    // What a file may grow to ends with the mark: its primary asks again with the next one.
+    // The growth allowance ends with the mark: the primary requests it again.
     const allowed = live === 1 || inode.allowed === null ? inode.allowed : file.sizeBytes;
     tables.inodes.settle(
       inode.id,
       file.sizeBytes,
-      // Primaries that count none, as those of earlier releases: who copies must not take data for a hole.
+      // Older primaries count no holes; at most the size, so that a copy does not take data for a hole.
       Math.min(file.holeBytes ?? 0, file.sizeBytes),
       takesTime ? modifiedNs : inode.modifiedNs,
       changedNs,
@@ -176,7 +176,6 @@ export function collect(
   return { inodes: inodes.map((orphan) => orphan.id) };
 }
 
-/** Order of the marks that primaries set on a live file. */
 function markCompare(a: LiveMark, b: LiveMark): number {
   return a.epoch - b.epoch || a.turn - b.turn;
 }

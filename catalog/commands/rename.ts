@@ -9,7 +9,7 @@ import { nameLost, nodeCreate, spotOf, takenSpotOf } from './entries.ts';
 import { assertExpected } from './expectation.ts';
 import type { Removal } from './removal.ts';
 
-/** POSIX rename, with the two variants of Linux's renameat2. */
+/** POSIX rename, with two variants of Linux's renameat2. */
 export function rename(tables: Tables, command: CommandOf<'rename'>, atNs: string): CommandResults['rename'] {
   const from = takenSpotOf(tables, command.from, 'bad-request');
   const to = spotOf(tables, command.to, 'bad-request');
@@ -27,7 +27,7 @@ export function rename(tables: Tables, command: CommandOf<'rename'>, atNs: strin
   return move(tables, from, to, command, atNs);
 }
 
-/** A rename after which its old name is a whiteout, as an overlay of Linux puts in the place of what it hides. */
+/** A rename that leaves a whiteout, as Linux overlays use to hide entries. */
 export function renameWhiteout(
   tables: Tables,
   command: CommandOf<'rename-whiteout'>,
@@ -36,7 +36,7 @@ export function renameWhiteout(
   const { uid, gid, ...names } = command;
   const result = rename(tables, { ...names, kind: 'rename' }, atNs);
   const spot = spotOf(tables, command.from, 'bad-request');
-  // Both were names of one inode, and stay.
+  // Both entries were links of one inode, and stay.
   if (spot.inode === undefined)
     nodeCreate(tables, spot, { kind: 'character', mode: 0, device: 0, uid, gid }, atNs);
   return result;
@@ -51,7 +51,7 @@ function move(
 ): CommandResults['rename'] {
   const moved = from.inode;
   const replaced = to.inode;
-  // Two names of one inode: POSIX wants both to stay.
+  // POSIX keeps both links of one inode.
   if (replaced?.id === moved.id) return { replaced: null };
   const isDirectory = moved.kind === KIND_DIRECTORY;
   if (isDirectory) assertOutside(tables, to.directory, moved);
@@ -77,7 +77,7 @@ function move(
     tables.entries.insert(to.directory.id, to.name, moved.id);
     tables.inodes.touchDirectory(to.directory.id, isDirectory ? 1 : 0, atNs);
   } else {
-    // A directory that replaces a directory leaves the count of subdirectories as it was.
+    // A directory that replaces a directory leaves the link count unchanged.
     tables.entries.setInode(to.directory.id, to.name, moved.id);
     tables.inodes.touchDirectory(to.directory.id, 0, atNs);
     nameLost(tables, replaced, to, removal, atNs);
@@ -112,7 +112,7 @@ function exchange(
   return { replaced: null };
 }
 
-/** A directory that moved below itself would be a ring that no path leads to. */
+/** A directory below itself would be unreachable. */
 function assertOutside(tables: Tables, target: InodeRow, moved: InodeRow): void {
   if (isBelow(tables, target, moved)) {
     throw new ServiceError('bad-request', `Cannot move directory ${moved.id} below itself`);

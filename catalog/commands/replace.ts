@@ -17,10 +17,10 @@ import { isKept } from './removal.ts';
 
 type Replacement = CommandOf<'replace'> | CommandOf<'replace-with-contents'>;
 
-/** The policy by which a majority is enough for contents that no client has seen. */
+/** With this policy a majority suffices for contents that no client has seen. */
 const QUORUM = POLICIES.indexOf('quorum');
 
-/** Gives a file without a name its first one. */
+/** Links an orphan for the first time. */
 export function replace(
   tables: Tables,
   command: CommandOf<'replace'>,
@@ -39,7 +39,7 @@ export function replace(
   return nameGiven(tables, command, spot, orphan, atNs);
 }
 
-/** Creates the inode of a file whose contents are stored, and gives it its name. */
+/** Creates the inode of a file whose contents are stored, and links it. */
 export function replaceWithContents(
   tables: Tables,
   command: CommandOf<'replace-with-contents'>,
@@ -50,7 +50,7 @@ export function replaceWithContents(
   return nameGiven(tables, command, spot, created(tables, command, spot, atNs), atNs);
 }
 
-/** @throws ServiceError where a file cannot have the name, or what has it is not what was expected */
+/** @throws ServiceError if the entry cannot be replaced, or is not the expected one */
 function assertReplaceable({ directory, name, inode: old }: Spot, { expect }: Replacement): void {
   if (old?.kind === KIND_DIRECTORY) throw new ServiceError('is-directory', `"${name}" is a directory`);
   assertExpected(expect, name, old);
@@ -58,7 +58,7 @@ function assertReplaceable({ directory, name, inode: old }: Spot, { expect }: Re
   else assertMayLose(directory, old);
 }
 
-/** @returns the inode, without a name. What a refusal finds created by then is undone */
+/** @returns the unlinked inode; a later refusal undoes its creation */
 function created(
   tables: Tables,
   command: CommandOf<'replace-with-contents'>,
@@ -70,7 +70,7 @@ function created(
   if (objectBytes !== volume.objectBytes || volume.policy !== QUORUM)
     throw new ServiceError('bad-request', `Files of volume "${volume.name}" are stored otherwise`);
   const members = tables.numbers.reservedMembers(id) ?? [];
-  // For one file and one view there is one member set: that of the reservation.
+  // A file has one member set per view: the reservation's.
   if (!areSame(members, replicas) || !tables.numbers.takeReserved(owner, id))
     throw new ServiceError(
       'bad-request',
@@ -107,7 +107,7 @@ function nameGiven(
   const isFreed = old?.links === 1 && !isKept(volume, old, command);
   assertBytesAllowed(volume, chargeOf(file), isFreed ? chargeOf(old) : 0);
 
-  // What it had to know while it was uploaded is not the file's.
+  // Upload metadata does not belong to the file.
   tables.xattrs.delete(file.id, UPLOAD_NOTE);
   if (old?.kind === KIND_FILE) {
     tables.xattrs.copy(old.id, file.id);

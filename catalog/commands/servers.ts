@@ -5,10 +5,10 @@ import type { Tables } from '../tables.ts';
 import { inodeOf } from '../tree.ts';
 
 const FIRST_INODE = 1;
-/** Number of the view by which the servers vote with which the cluster began. */
+/** Number of the cluster's initial voters' view. */
 const FIRST_VOTERS = 1;
 
-/** A server that was removed stays so until somebody adds it: it may hold what others have replaced. */
+/** A removed server stays removed until it is added: other servers may have replaced what it holds. */
 export function serverRegister(
   tables: Tables,
   command: CommandOf<'server-register'>,
@@ -41,7 +41,7 @@ export function serverRegister(
   return { server };
 }
 
-/** The first store of a server replaces none; one that it has kept is as old as it was. */
+/** A server's first store replaces none; a kept store keeps its number. */
 function bornAt(tables: Tables, before: ServerInfo | undefined, storageId: string): number {
   if (before === undefined || before.storageId === '') return FIRST_INODE;
   return before.storageId === storageId ? before.bornAt : tables.numbers.next();
@@ -117,7 +117,7 @@ export function serverRemove(
   return { server };
 }
 
-/** Whether some name would be without a majority of its voters once this server is out. */
+/** Whether removing this server leaves some lease name without a majority of its voters. */
 function isNeededVoter(tables: Tables, id: string): boolean {
   const { members, joint } = tables.servers.voters() ?? {};
   return [members, joint].some((set) => {
@@ -129,7 +129,7 @@ function isNeededVoter(tables: Tables, id: string): boolean {
   });
 }
 
-/** Files that are gone are passed over: a primary may hear of that later than it changes its view. */
+/** Skips deleted files: a primary may learn of that later than it changes the view. */
 export function followView(tables: Tables, command: CommandOf<'follow-view'>): CommandResults['follow-view'] {
   const { number, members } = command.view;
   if (new Set(members).size !== members.length) {
@@ -142,8 +142,8 @@ export function followView(tables: Tables, command: CommandOf<'follow-view'>): C
 }
 
 /**
- * What is planned holds servers in the cluster: a change under way ends with them as members. A mark is of the primary's epoch, in
- * which that primary has committed `view`, so no change of an earlier epoch is under way.
+ * Plans keep servers in the cluster: a change of members ends with them. A mark belongs to the epoch in which its
+ * primary committed `view`, so no change of an earlier epoch is under way.
  */
 export function planMembers(
   tables: Tables,
@@ -166,14 +166,14 @@ function comparePlans(a: PlanMark, b: PlanMark): number {
   return a.epoch - b.epoch || a.turn - b.turn;
 }
 
-/** Views follow each other, so that all servers know one by each number. */
+/** Views of voters have consecutive numbers, so that each number means the same on all servers. */
 export function setVoters(tables: Tables, { view }: CommandOf<'set-voters'>): CommandResults['set-voters'] {
   const { number, members, joint, clockMs } = view;
   const before = tables.servers.voters()?.number ?? FIRST_VOTERS;
   if (number !== before + 1) {
     throw new ServiceError('precondition-failed', `View ${number} of voters does not follow view ${before}`);
   }
-  // Replicas are equal to the byte: the fields have one order.
+  // A fixed field order, because replicas are equal byte by byte.
   const set = ({ servers, perCell }: Voters['members']): Voters['members'] => {
     if (new Set(servers).size === servers.length) return { servers, perCell };
     throw new ServiceError('bad-request', 'A set of voters names each of its servers once');
@@ -199,7 +199,7 @@ function serverOf(tables: Tables, id: string): ServerInfo {
   return server;
 }
 
-/** Two servers at one address would be taken for each other. */
+/** Two servers at one address could not be told apart. */
 function refuseTakenUrl(tables: Tables, id: string, url: string): void {
   const other = tables.servers.all().find((server) => server.url === url && server.id !== id);
   if (other !== undefined && other.state !== 'out') {

@@ -7,12 +7,11 @@ import { KIND_FILE } from '../schema.ts';
 import type { Tables } from '../tables.ts';
 import { volumeOf } from '../tree.ts';
 
-/** Since when a file has no name that stays because of snapshots: never long enough ago to be collected. */
+/** Orphan time of a file kept for snapshots: never old enough to be collected. */
 const HELD_NS = (2n ** 63n - 1n).toString();
-/** Long enough ago to be collected at once. */
+/** Old enough to be collected at once. */
 const RELEASED_NS = '0';
 
-/** Snapshots of one volume at the most. */
 const SNAPSHOTS_MAX = 4_096;
 
 export function snapshotCreate(
@@ -31,7 +30,7 @@ export function snapshotCreate(
   if (snapshots.all(volume.id).length >= SNAPSHOTS_MAX) {
     throw new ServiceError('too-large', `A volume has at most ${SNAPSHOTS_MAX} snapshots: remove some`);
   }
-  // Of a live file the catalog knows neither size nor contents.
+  // The catalog does not know size and contents of a live file.
   const [live] = tables.inodeLists.live(volume.id, 1);
   if (live !== undefined) {
     throw new ServiceError(
@@ -42,7 +41,6 @@ export function snapshotCreate(
   return { snapshot: snapshotInfoOf(volume, snapshots.make(volume.id, command.name, atNs)) };
 }
 
-/** What only it showed is swept later. */
 export function snapshotRemove(
   tables: Tables,
   command: CommandOf<'snapshot-remove'>,
@@ -56,28 +54,28 @@ export function snapshotRemove(
   return {};
 }
 
-/** Files whose contents no snapshot shows any more are collected with the next orphans. */
+/** Sweeps rows; files whose contents no snapshot shows any more become collectable. */
 export function sweep(tables: Tables, command: CommandOf<'sweep'>): CommandResults['sweep'] {
   const { rows, more, sources } = tables.sweeps.sweep(command.countMax);
   for (const id of sources) {
     const inode = tables.inode(id);
     if (inode?.orphanedNs === HELD_NS && !isShown(tables, inode)) tables.inodes.setOrphaned(id, RELEASED_NS);
   }
-  // What was begun for snapshots that are gone, and broke off.
+  // Unfinished preservations for removed snapshots.
   for (const file of tables.inodeLists.preserving()) if (!isShown(tables, file)) release(tables, file);
   return { rows, more };
 }
 
-/** Whether `sweep` has something to do. What is about to be preserved for a snapshot that is there still stays. */
+/** Whether `sweep` has work. A preservation for an existing snapshot stays. */
 export function isSweepPending(tables: Tables): boolean {
   tables.snapshots.begin();
   return tables.sweeps.isPending() || tables.inodeLists.preserving().some((file) => !isShown(tables, file));
 }
 
-/** Removes a file without a name, unless snapshots show its contents: then it stays for them. @returns whether it is gone */
+/** Deletes an orphan, unless a snapshot shows its contents. @returns whether it was deleted */
 export function isCollected(tables: Tables, orphan: InodeRow): boolean {
   if (isShown(tables, orphan)) {
-    // Whoever wants it back finds it in the snapshot, and not in the trash any more.
+    // It can be recovered from the snapshot, so it leaves the trash.
     charge(tables.volumes, orphan, -1, -chargeOf(orphan));
     if (orphan.trashed) tables.trash.delete(orphan.id);
     tables.inodes.setOrphaned(orphan.id, HELD_NS);
@@ -89,11 +87,10 @@ export function isCollected(tables: Tables, orphan: InodeRow): boolean {
 }
 
 /**
- * A file is about to be written. Where snapshots show the contents that it has, they have to be preserved first, as those of an
- * inode that is made for that. It has no servers, and nobody is told of it, until they are there.
- *
- * @returns what is to be preserved; null where nothing is, any more
- * @throws ServiceError `busy` where whoever asks does not know how
+ * Before a file changes: contents that snapshots show must be preserved, under a new inode. That has no servers and
+ * is not visible until it has the contents.
+ * @returns what to preserve; null if nothing
+ * @throws ServiceError `busy` if the caller knows no snapshots
  */
 export function preserveFirst(
   tables: Tables,
@@ -102,7 +99,7 @@ export function preserveFirst(
   atNs: string,
 ): Preservation | null {
   if (!tables.snapshots.holdsContents(inode.id)) {
-    // What was begun for snapshots that are gone must not be gone on with after the contents have changed.
+    // A preservation begun for removed snapshots must not continue after the contents changed.
     release(tables, inode);
     return null;
   }
@@ -152,7 +149,7 @@ export function preserveFirst(
 
 function contentsAre(tables: Tables, inode: InodeRow, source: number, atNs: string): void {
   tables.snapshots.contentsAre(inode.id, source);
-  // It stayed for its contents alone; now it is written by whoever has it open.
+  // It was kept for its contents alone; now it is open and written.
   if (inode.orphanedNs === HELD_NS) tables.inodes.setOrphaned(inode.id, atNs);
 }
 
@@ -160,7 +157,6 @@ function isShown({ snapshots }: Tables, { id }: InodeRow): boolean {
   return snapshots.holdsContents(id) || snapshots.needs(id);
 }
 
-/** The inode that was to preserve a file's contents is not needed any more. */
 function release(tables: Tables, { id, preserving }: InodeRow): void {
   if (preserving === 0) return;
   tables.inodes.setPreserving(id, 0);

@@ -10,10 +10,9 @@ import type { Tables } from '../tables.ts';
 import { volumeOf } from '../tree.ts';
 import { nodeCreate } from './entries.ts';
 
-/** Mode of directories that are made again. */
 const DIRECTORY_MODE = 0o755;
 
-/** Gives a file its name again, or another, with the directories on the way. */
+/** Links a file again, at its old or another path, and creates missing directories. */
 export function trashRestore(
   tables: Tables,
   command: CommandOf<'trash-restore'>,
@@ -40,7 +39,7 @@ export function trashRestore(
   return { attributes: attributesOf(tables.inodes.known(inode.id)), path };
 }
 
-/** Symbolic links are not followed: a path in the trash is that of directories. */
+/** Follows no symbolic links: a trash path has only directories. */
 function directoriesMade(tables: Tables, root: number, names: readonly string[], atNs: string): InodeRow {
   let directory = tables.inodes.known(root);
   for (const name of names) {
@@ -58,7 +57,7 @@ function directoriesMade(tables: Tables, root: number, names: readonly string[],
   return directory;
 }
 
-/** They are collected like what was never kept: whoever has one open reads on for the usual time. */
+/** Collected like files that were never kept; open ones stay readable for the usual time. */
 export function trashEmpty(
   tables: Tables,
   command: CommandOf<'trash-empty'>,
@@ -86,7 +85,6 @@ function thrownAway(tables: Tables, volume: string, id: number): InodeRow {
   return inode;
 }
 
-/** @returns a path as the trash has it */
 export function pathCheck(path: string): string {
   return `/${pathNames(path).join('/')}`;
 }

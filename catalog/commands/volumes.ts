@@ -43,7 +43,7 @@ export function volumeCreate(
   return { volume: volumeInfoOf(tables.volumes.row(id)) };
 }
 
-/** The servers of files that are there are moved by whoever looks after them, one file after the other. */
+/** The steward moves existing files' replicas later, file by file. */
 export function volumeSet(tables: Tables, command: CommandOf<'volume-set'>): CommandResults['volume-set'] {
   const volume = volumeOf(tables, command.name);
   const policy = command.policy === undefined ? volume.policy : POLICIES.indexOf(command.policy);
@@ -57,10 +57,7 @@ export function volumeSet(tables: Tables, command: CommandOf<'volume-set'>): Com
   return { volume: volumeInfoOf(tables.volumes.row(volume.id)) };
 }
 
-/**
- * A volume without names is empty, even if files that lost theirs still wait to be collected: they
- * go with it, and the servers find out as they do after `collect`.
- */
+/** Orphans do not count as contents: they are deleted too, and servers notice as after `collect`. */
 export function volumeRemove(
   tables: Tables,
   command: CommandOf<'volume-remove'>,
