@@ -1,39 +1,32 @@
 import type { Attributes, ContentVersion } from './backend.ts';
 
-/** Answers with their validity, and how long the kernel may cache them. */
-
-/**
- * How old an answer is: a value that is copied with it. Sequence numbers of a mount are milliseconds of its monotonic clock
- * (`Sequencer`).
- */
+/** How old an answer is. Sequence numbers are milliseconds of the mount's monotonic clock (`Sequencer`). */
 export interface Validity {
   /** Sequence number of the request: the answer may be as old as that. */
   readonly requestedAt: number;
-  /** Sequence number of the latest own change that the answer includes, or of the request; it names the cached record. */
+  /** Sequence number of the latest own change in the answer, or of the request. Identifies the cached record. */
   readonly asOf: number;
 }
 
-/** Attributes with their validity; absent where they are not to be cached. */
+/** Attributes with their validity, which is absent if they must not be cached. */
 export interface Answered extends Attributes {
   readonly validity?: Validity;
 }
 
-/** How long the kernel may cache an answer, in milliseconds. */
 export interface KernelCache {
-  /** Attributes that are the outcome of a change, and all where a transport cannot tell one answer from the other. */
+  /** For the outcome of a change, and for all attributes if a transport cannot tell one answer from another. */
   readonly attributesMs: number;
-  /** How long these attributes are valid unless `invalidateInode` is called; 0 if that is unknown, or newer ones were learned. */
+  /** How long these attributes are valid without `invalidateInode`; 0 if unknown, or if newer ones are known. */
   readonly validMs: (attributes: Answered) => number;
-  /** How long the name is valid for this inode; null: the kernel caches no names. */
+  /** How long the name refers to this inode; null: the kernel caches no names. */
   readonly nameValidMs: ((parent: number, name: string, inode: number) => number) | null;
   /**
-   * Whether no other client changes names of the directory before it is recalled; names are valid as long as that. Null: they are valid for their
-   * time alone.
+   * Whether no other client changes names of the directory before a recall, so that names are valid until then. Null:
+   * names are valid for their time only.
    */
   readonly isGranted: ((directory: number) => boolean) | null;
 }
 
-/** @returns a name for these contents of a file, see `Opened.version` */
 export function contentsName(inode: number, { epoch, seq }: ContentVersion): string {
   return `${inode}:${epoch}:${seq}`;
 }

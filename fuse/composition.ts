@@ -21,12 +21,11 @@ import { UNLINK_STREAK_MS } from './pending/unlink-streaks.ts';
 import type { LateError } from './pending/unlinks.ts';
 import type { Log, Transport } from './transport.ts';
 
-/** The client library's time limit is this share of a call's, so that the program gets its error, which says why. */
+/** The client library's share of a call's limit: the program then gets the library's error, which has the reason. */
 const CLIENT_MARGIN = 0.95;
-/** For the question how long leases are, on which the limit of all further ones depends. */
+/** For the request for the cluster's timing, from which the limit of all others follows. */
 const FIRST_LIMIT_MS = 20_000;
 const ERROR_CHARS_MAX = 1_000;
-/** What a call may take beyond the cluster's lease, where the settings name no limit. */
 const BEYOND_LEASE_MS = 5_000;
 const BEYOND_FAILOVER_MS = 1_000;
 
@@ -36,33 +35,25 @@ export interface ClusterMountSettings extends MountSettings {
   readonly directory: string;
 }
 
-/** What a mount uses of the machine that it runs on. */
 export interface MountSurroundings {
   readonly world: World;
   readonly access: Access;
   readonly transport: Transport;
-  /** The kernel drops single names on request. */
   readonly expiresNames: boolean;
   readonly log: Log;
   readonly isRoot: boolean;
   readonly users: Users;
-  /** Memory for pages of what was written. */
   readonly writtenBytesMax: number;
 }
 
 export interface ClusterMount extends Mounted {
-  /** The longest that a program under the mount waits for the cluster, in milliseconds. */
   readonly limitMs: number;
   readonly cache: CacheMode;
-  /** An acknowledged operation was dropped: the log says which. */
+  /** An acknowledged operation was dropped; the log has it. */
   readonly hasDropped: boolean;
 }
 
-/**
- * Mounts a volume of a cluster: client library, backend, file system and the transport that is given.
- *
- * @throws ServiceError or TransportError, before anything is mounted
- */
+/** Mounts a volume of a cluster. @throws ServiceError or TransportError, before anything is mounted */
 export async function mountCluster(
   settings: ClusterMountSettings,
   surroundings: MountSurroundings,
@@ -94,7 +85,7 @@ export async function mountCluster(
       ? new ClusterDelegations(client, volume, failed, users)
       : null;
   const plain = clusterBackend(client, volume, path, delegated, users);
-  // Facts are of what is there now.
+  // Virtual attributes describe the present, not a snapshot.
   const whole = isSnapshot(volume) ? plain : withFacts(plain, clusterFacts(client, volume), settings.facts);
   const ttlMs = mode.kind === 'ttl' ? mode.ageMs : 0;
   const cache = new MetadataCache(world, ttlMs, (directory) => delegated?.isDelegated(directory) === true);
@@ -118,7 +109,7 @@ export async function mountCluster(
     ...{ cache, pending, writtenBytesMax },
     kernelOptions: kernelOptions(settings, isRoot),
     present: presenter(settings),
-    // Lists speak of the owners and modes that are stored.
+    // Access control lists refer to the stored owners and modes.
     acls: isAsStored(settings),
     creationTimes: settings.creationTimes,
     flushBehind: settings.flushBehind,
@@ -134,14 +125,13 @@ export async function mountCluster(
 }
 
 /**
- * Whether unlinks of a streak are acknowledged ahead of the cluster: not for programs that ask for the present each time, nor
- * for a time that is shorter than the unlinks may take.
+ * Whether unlinks of a streak are acknowledged ahead of the cluster. Not with `strict`, which promises current answers,
+ * nor with a validity shorter than such unlinks may take.
  */
 function isAheadOfCluster(cache: CacheMode): boolean {
   return cache.kind === 'leases' || (cache.kind === 'ttl' && cache.ageMs >= UNCOMMITTED_MS_MAX);
 }
 
-/** The client of a mount, and for how long its answers stay true. */
 function clientOf(
   mode: CacheMode,
   options: ClusterClientOptions,
@@ -152,7 +142,7 @@ function clientOf(
   return { client, grantedMs: (attributes) => client.validMs(attributes) };
 }
 
-/** The log has an operation that was dropped even where no server learns of it. */
+/** Logs the error even if no server can be reached. */
 async function reportLate(client: ClusterClient, late: LateError, log: Log): Promise<void> {
   const { operation, directory, name } = late;
   const error = messageOf(late.error).slice(0, ERROR_CHARS_MAX);
@@ -170,10 +160,7 @@ async function reportLate(client: ClusterClient, late: LateError, log: Log): Pro
   });
 }
 
-/**
- * Long enough for the death of a server to be a pause: the cluster's lease and some seconds, or the longest
- * fail-over where that takes longer.
- */
+/** Survives the failure of a server: the lease and some seconds, or the longest failover if that is longer. */
 async function usualLimit(world: World, servers: readonly string[], access: Access): Promise<number> {
   const client = new ClusterClient({ world, servers, access, operationTimeoutMs: FIRST_LIMIT_MS });
   try {

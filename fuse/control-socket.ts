@@ -5,14 +5,11 @@ import type { Mounted } from './mount.ts';
 import type { Log } from './transport.ts';
 
 /**
- * Answers requests of `leasehold remount`, one after the other. Only root and the user of this process may connect: the socket
- * is in a folder that no other user can enter.
+ * Answers requests of `leasehold remount`, one after the other. Only root and the user of this process can connect: no
+ * other user can enter the socket's folder. If the socket cannot be created, the mount works without, and logs it.
  *
- * A mount that can have no socket goes without, and says so in its log.
- *
- * @param path of the socket
- * @param readOnlyWhy why the mount cannot be made read-write; null where it can
- * @returns what ends it, and removes the socket
+ * @param readOnlyWhy why the mount cannot be made read-write; null if it can
+ * @returns a function that closes the socket and removes it
  */
 export async function listenForControl(
   path: Promise<string>,
@@ -48,7 +45,7 @@ export async function listenForControl(
     }
   };
   server.on('error', failed);
-  // The end of the mount ends the process, and not that of the socket.
+  // Unreferenced, since the process must end with the mount.
   await path.then((known) => server.listen(known).unref()).catch(failed);
   return () => server.close();
 }
@@ -66,7 +63,7 @@ function readLine(connection: Socket, use: (line: string) => void): void {
   });
 }
 
-/** @returns null where it is none of this release */
+/** @returns null if this release does not know the request */
 function requestOf(line: string): ControlRequest | null {
   let request: Partial<ControlRequest> | null;
   try {

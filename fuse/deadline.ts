@@ -1,11 +1,7 @@
 import type { World } from '../base/world.ts';
 import { ErrnoError } from './errno.ts';
 
-/**
- * Bounds a wait. What was waited for goes on by itself; only its outcome is no longer looked at.
- *
- * @throws ErrnoError ETIMEDOUT when `limitMs` have passed
- */
+/** Bounds a wait; the operation continues, and its outcome is ignored. @throws ErrnoError ETIMEDOUT after `limitMs` */
 export function withDeadline<Value>(
   world: World,
   promise: Promise<Value>,

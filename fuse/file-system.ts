@@ -19,41 +19,34 @@ import { ACCESS_RULE_DEFAULT, type AccessRule, AccessTimes } from './pending/acc
 import { FLUSH_ALL, PendingOps } from './pending/pending-ops.ts';
 import type { FileKernel, FileSystemCalls, Log } from './transport.ts';
 
-/** A volume as the kernel sees it, and what the mount itself needs of it. */
 export interface FileSystem extends FileSystemCalls {
-  /** Of the mode `ttl`. */
   readonly ttlPolicy: ReturnType<typeof ttlPolicy>;
-  /** The mount is there: from now on the kernel can be told what it has to forget. */
+  /** Called once the mount exists: from then on the kernel can be notified. */
   mounted(kernel: FileKernel): void;
-  /** Whether the file is open for writing here. */
   isWritten(inode: number): boolean;
-  /** How many files are open for writing here. */
   writtenCount(): number;
-  /** Reads change access times, or do not. */
+  /** Switches whether reads change access times. */
   noteReads(isNoted: boolean): void;
-  /** Another client is about to change the inode: what is known of it is not valid any more, nor, once this resolves, for the kernel. */
+  /** Another client is about to change the inode: invalidates what is cached of it here. */
   forget(inode: number): Promise<void>;
-  /** Everything written so far is at the cluster, or is known to be lost. */
+  /** Waits until all written bytes are at the cluster, or known to be lost. */
   drain(): Promise<void>;
-  /** When the mount is gone: everything written is at the cluster, and the catalog learns of it, and of what was read. */
+  /** After the unmount: sends all written bytes, settles the files, sends access times. */
   stop(): Promise<void>;
 }
 
 export interface FileSystemOptions {
-  /** The cache that the backend has, too, where directories are delegated to this mount. */
+  /** `cache` and `pending` are shared with the backend. */
   readonly cache?: MetadataCache;
-  /** The operations that the backend has, too. */
   readonly pending?: PendingOps;
-  /** A close does not wait until the cluster has what was written. */
+  /** A close does not wait until the cluster has the written bytes. */
   readonly flushBehind?: boolean;
-  /** When reads make access times later. */
   readonly accessRule?: AccessRule;
-  /** Memory for pages of what was written. */
   readonly writtenBytesMax?: number;
 }
 
 /**
- * @param root as `backend.start` answered it
+ * @param root as of `backend.start`
  * @param limitMs the longest that one request to the cluster may take
  */
 export function fileSystemOf(
@@ -84,7 +77,6 @@ export function fileSystemOf(
     root,
     findsNumbers: backend.findsNumbers,
     inodeOf: (handle) => directories.inodeOf(handle) ?? fileCalls.inodeOf(handle),
-    // Each call of the kernel is answered by one of these.
     ...callsOf(new NameCalls(parts, names, fileCalls), [
       ...(['lookup', 'lookupToOpen', 'create', 'makeNode', 'makeDirectory', 'symlink'] as const),
       ...(['createUnnamed', 'link', 'unlink', 'removeDirectory', 'rename'] as const),
@@ -114,7 +106,7 @@ export function fileSystemOf(
       await files.openFile(inode)?.source.withdraw();
     },
     async drain() {
-      // A failure is returned to the programs that have the file open.
+      // Programs that have the file open get the failure.
       await files.flush(FLUSH_ALL).catch(() => undefined);
     },
     async stop() {
@@ -124,7 +116,6 @@ export function fileSystemOf(
   };
 }
 
-/** Methods of an object, as functions that can be called without it. */
 function callsOf<Handler extends object, Call extends keyof Handler>(
   handler: Handler,
   calls: readonly Call[],

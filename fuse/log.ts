@@ -4,7 +4,7 @@ import type { Log, LogLevel } from './transport.ts';
 
 const LEVELS: readonly LogLevel[] = ['error', 'warn', 'info', 'debug'];
 
-/** One line of JSON per message on the standard error, levels above `level` left out. */
+/** Writes one line of JSON per message to standard error, up to `level`. */
 export function stderrLog(world: World, level: LogLevel): Log {
   return (of, message, facts = {}) => {
     if (LEVELS.indexOf(of) > LEVELS.indexOf(level)) return;
@@ -14,7 +14,7 @@ export function stderrLog(world: World, level: LogLevel): Log {
   };
 }
 
-/** An error of the mount itself, with where it was thrown; what was foreseen is the caller's to hear of. */
+/** Logs an error of the mount itself, with its stack; expected errors are the caller's. */
 export function logUnforeseen(log: Log, error: unknown): void {
   if (isForeseen(error)) return;
   log('error', 'a call failed unexpectedly', {

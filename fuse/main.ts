@@ -25,16 +25,14 @@ import { expiresNames, TransportError, transportNamed } from './transports.ts';
 const USAGE =
   'usage: fuse/main.ts [--servers URL,URL,…] [-o OPTION,OPTION=VALUE,…] VOLUME[:/DIRECTORY] DIR; docs/mount.md has the options';
 const READY_FD = 3;
-/** How long a mount believes what it heard of a snapshot. */
 const SNAPSHOT_AGE_MS = 3_600_000;
-/** For all that was written to reach the servers after a signal. */
 const UNMOUNT_LIMIT_MS = 60_000;
 
 /**
- * The process behind a mount. Says on descriptor 3, if that is a pipe, in one line of JSON that the mount is
- * usable or why it is not; ends when the mount does. SIGTERM and SIGINT write out what is under way and unmount.
+ * The process of a mount. Reports on descriptor 3, if that is a pipe, in one line of JSON that the mount is usable or
+ * why not; ends with the mount. SIGTERM and SIGINT store what is pending and unmount.
  *
- * @returns the exit code: 0, or 1 where it could not mount, 2 for a wrong command line
+ * @returns the exit code: 0; 1 if it could not mount; 2 for a wrong command line
  */
 export async function runMountDaemon(argv: readonly string[]): Promise<number> {
   let settings: ClusterMountSettings;
@@ -61,13 +59,13 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
     const socket = controlSocketPath(directory, process.pid);
     const endControl = await listenForControl(socket, mounted, readOnlyWhy(settings), log);
     const { limitMs, cache } = mounted;
-    // Before the caller hears of it: who does looks into the log.
+    // Before the parent gets its line: it may read the log then.
     log('info', 'mounted', { volume, path, directory, limitMs, cache: cache.kind });
     sayReady({ ready: true, pid: process.pid });
     await mounted.ended;
     endControl();
     log('info', 'unmounted', { volume, directory });
-    // Where an acknowledged operation was dropped, the log may be the only one that says so.
+    // After a dropped operation the log may be the only record of it.
     if (!mounted.hasDropped) ownLog.remove();
     return 0;
   } catch (error) {
@@ -79,8 +77,8 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
 }
 
 /**
- * SIGTERM and SIGINT unmount. A second signal, or a cluster that does not take in time what was written, ends the process
- * at once; the kernel's helper then removes the mount.
+ * Unmounts on SIGTERM and SIGINT. A second signal, or a cluster that does not store the written bytes in time, ends the
+ * process at once; the mount guard then removes the mount.
  */
 export function unmountOnSignal(unmount: () => Promise<void>, failed: (error: unknown) => void): void {
   const signals = ['SIGTERM', 'SIGINT'] as const;
@@ -96,10 +94,9 @@ export function unmountOnSignal(unmount: () => Promise<void>, failed: (error: un
   for (const signal of signals) process.on(signal, onSignal);
 }
 
-/** One line for whoever started this process, which then may go its way. */
 export function sayReady(line: unknown): void {
   const text = `${JSON.stringify(line)}\n`;
-  // Started by hand there is no descriptor 3, or it is one of this process's own.
+  // Without a parent, descriptor 3 is closed, or one of this process's own.
   let isPipe = false;
   try {
     const stat = fstatSync(READY_FD);
@@ -114,7 +111,7 @@ export function sayReady(line: unknown): void {
   try {
     writeSync(READY_FD, text);
   } catch (error) {
-    // Who started us is gone; the mount is there all the same.
+    // The parent has ended; the mount works without it.
     if (!(error instanceof Error && 'code' in error && error.code === 'EPIPE')) throw error;
   }
   closeSync(READY_FD);
@@ -148,12 +145,11 @@ function parseSettings(argv: readonly string[]): ClusterMountSettings {
   return { ...mount, ...place, directory };
 }
 
-/** Nothing of a snapshot changes: whatever was heard of it once stays true. */
 function asOfSnapshot(settings: MountSettings): MountSettings {
   return { ...settings, readOnly: true, cache: { kind: 'ttl', ageMs: SNAPSHOT_AGE_MS } };
 }
 
-/** @returns why the mount can never be changed into a read-write one; null where it can */
+/** @returns why the mount can never become read-write; null if it can */
 function readOnlyWhy({ readOnly, volume }: ClusterMountSettings): string | null {
   if (isSnapshot(volume)) return 'it is of a snapshot, of which nothing changes';
   return readOnly ? 'it was mounted with "ro": unmount it, and mount it without' : null;

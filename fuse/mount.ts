@@ -15,46 +15,41 @@ export interface MountOptions
   readonly directory: string;
   readonly source: string;
   readonly world: World;
-  /** The longest that a program under the mount waits for the cluster. */
   readonly limitMs: number;
   readonly xattrs: boolean;
-  /** @see TransportOptions.acls; true where it is absent */
+  /** @see TransportOptions.acls; default true */
   readonly acls?: boolean;
-  /** @see TransportOptions.creationTimes; false where it is absent */
+  /** @see TransportOptions.creationTimes; default false */
   readonly creationTimes?: boolean;
   readonly log: Log;
-  /** How long names and attributes are valid, where no `cache` is given. */
   readonly ageMaxMs?: number;
-  /** Of the mode `leases`: how long attributes are valid without a recall, in milliseconds. */
+  /** With `leases`: how long attributes are valid without a recall, in milliseconds. */
   readonly grantedMs?: (attributes: Answered) => number;
 }
 
-/** What a running mount may change into. */
 export type RemountMode = 'ro' | 'rw';
 
 export interface Mounted {
-  /** Resolves when the mount is gone, by whomever, and what was written has arrived. */
+  /** Resolves when the mount is gone for any reason, and the written bytes are at the cluster. */
   readonly ended: Promise<void>;
-  /** Everything written arrives, then the mount goes. */
   unmount(): Promise<void>;
   /**
-   * Lets changes pass, or refuses them. Before it is read-only, everything written has arrived.
+   * Allows changes, or refuses them. Before the mount is read-only, all written bytes are stored.
    *
-   * @param isForced also where files are open for writing: writes by their descriptors fail from then on
-   * @throws ErrnoError `EBUSY` where files are open for writing; why something has not arrived. Nothing has changed then.
+   * @param isForced also with files open for writing: later writes by their descriptors fail
+   * @throws ErrnoError `EBUSY` if files are open for writing; the error of bytes that were not stored. The mount is
+   *   unchanged then.
    */
   remount(mode: RemountMode, isForced?: boolean): Promise<void>;
-  /** Resolves when the kernel keeps nothing any more of these inodes, which others are about to change. */
+  /** Resolves when the kernel caches nothing of these inodes, which other clients are about to change. */
   forgotten(inodes: readonly number[]): Promise<void>;
-  /** Resolves when the kernel has no attributes of these inodes cached. */
   dropAttributes(inodes: readonly number[]): Promise<void>;
 }
 
 /**
- * Puts the volume of `backend` at a directory. The process should do nothing else: every call of every
- * program under the mount goes through its event loop.
+ * Mounts the volume of `backend`. The process should do nothing else: every call under the mount uses its event loop.
  *
- * @throws ServiceError when the cluster or the volume is not there, before anything is mounted
+ * @throws ServiceError if the cluster or the volume cannot be reached, before anything is mounted
  */
 export async function mountVolume(
   backend: FileSystemBackend,
@@ -78,7 +73,7 @@ export async function mountVolume(
       cache: policyOf(backend, fileSystem, cache.ttlMs, options.grantedMs),
     });
     fileSystem.mounted(mounted);
-    // Should the cluster be away when df asks for the first time, there are numbers to tell.
+    // So that `df` has numbers even if the cluster is away at its first call.
     void fileSystem.space();
     return {
       ended: mounted.ended.then(stop),
@@ -89,7 +84,8 @@ export async function mountVolume(
       remount: (mode, isForced = false) => remount(world, fileSystem, gate, mode, isForced),
       forgotten: async (inodes) => {
         await Promise.all(inodes.map((inode) => fileSystem.forget(inode)));
-        // Of what is written here the kernel holds pages while it waits for us, who wait for those who wait for this.
+        // The pages of a file that is written here stay: the kernel locks them until this process answers their write,
+        // that write may wait for the client which waits for this recall, and dropping pages waits for their locks.
         await Promise.all([
           mounted.expireNames(inodes),
           ...inodes.map((inode) => mounted.invalidateInode(inode, !fileSystem.isWritten(inode))),
@@ -123,12 +119,12 @@ async function remount(
     if (count === 0 || isForced) return;
     throw new ErrnoError('EBUSY', `${count} ${count === 1 ? 'file is' : 'files are'} open for writing`);
   };
-  // A file that a program has closed counts until its bytes have arrived.
+  // A file that a program has closed counts until its bytes are stored.
   if (fileSystem.writtenCount() > 0) {
     await fileSystem.persistDirectory(fileSystem.root);
     await world.nextTurn();
   }
-  // Before the gate is closed, so that no program notices what is refused.
+  // Checked before the gate closes too, so that a refused remount disturbs no program.
   assertUnused();
   try {
     fileSystem.noteReads(false);

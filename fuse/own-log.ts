@@ -4,12 +4,12 @@ import { OWN_LOG_VARIABLE } from '../client/mount-log.ts';
 
 const STDERR_FD = 2;
 const CHECK_MS = 60_000;
-/** A log and the one before it take twice this at the most, and what comes in a minute. */
+/** The two log files together take at most twice this, plus what is logged in a minute. */
 const BYTES_MAX = 4 * 1024 * 1024;
 
 /**
- * The log of this process, where it was made for it alone. It is copied to `….log.1` and begun anew when it has become long: what
- * native code prints goes to the same descriptor, which therefore stays.
+ * The log of this process, if it was created for this process alone. A log that is too long is copied to `….log.1` and
+ * truncated: native code prints to the same descriptor, which therefore cannot change.
  */
 export class OwnLog {
   readonly #bytesMax: number;
@@ -21,7 +21,6 @@ export class OwnLog {
     this.#timer = isOwn ? world.every(checkMs, () => this.#rotate()).unref() : null;
   }
 
-  /** The mount has ended in good order: nobody needs its log. */
   remove(): void {
     if (this.#timer === null) return;
     this.#timer.cancel();
@@ -39,7 +38,7 @@ export class OwnLog {
   }
 }
 
-/** It may have been given another name since it was opened. */
+/** The file may have been renamed since it was opened. */
 function pathOf(): string {
   return readlinkSync(`/proc/self/fd/${STDERR_FD}`).replace(/ \(deleted\)$/, '');
 }

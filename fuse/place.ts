@@ -1,4 +1,3 @@
-/** A name in a directory. */
 export interface Place {
   readonly parent: number;
   readonly name: string;

@@ -5,38 +5,37 @@ import type { Attributes, NodeKind, Space } from './backend.ts';
 import type { Place } from './place.ts';
 
 /**
- * The calls of the kernel, by inode and not by path, as the FUSE protocol itself has them. `binding.ts`
- * brings them from a path-based library; a transport that speaks the protocol on /dev/fuse fits here as is.
+ * The calls of the kernel, by inode and not by path, as in the FUSE protocol. `binding.ts` maps them to a path-based
+ * library; a transport over /dev/fuse uses them directly.
  */
 
-/** Who made the call. */
 export interface Caller {
   readonly uid: number;
   readonly gid: number;
-  /** Where it is absent the kernel has applied it already; to apply it twice does no harm. */
+  /** If absent, the kernel has applied it; applying it twice is harmless. */
   readonly umask?: number;
-  /** A change of contents takes set-user-id and set-group-id away; where it is not said, from all but root. */
+  /** Whether a change of contents clears set-user-id and set-group-id; default: for all but root. */
   readonly killsPrivileges?: boolean;
-  /** Its number; 0, or absent, where that is not known. */
+  /** 0 or absent if unknown. */
   readonly thread?: number;
 }
 
 export interface Opened {
   readonly handle: number;
-  /** The kernel's page cache is not to be used for this handle. */
   readonly directIo: boolean;
-  /** The file has several names: to a kernel that knows an inode per name, the page cache is of no use either. */
+  /** The file has several names: a kernel with an inode per name must not use its page cache either. */
   readonly linked: boolean;
-  /** Names these contents: pages cached from an earlier open of the same version may be kept. Null while bytes are on their way to the cluster. */
+  /**
+   * Identifies the contents: pages of an earlier open with the same version stay valid. Null while bytes are pending.
+   */
   readonly version: string | null;
 }
 
-/** A file that was made, or found, and opened. */
 export interface Created extends Opened {
   readonly attributes: Answered;
 }
 
-/** A time to be set: a given one in nanoseconds, or the present. */
+/** Given in nanoseconds, or the current time. */
 export type TimeChange = { readonly kind: 'time'; readonly ns: bigint } | { readonly kind: 'now' };
 
 export interface AttributeRequest {
@@ -51,55 +50,50 @@ export interface DirectoryPage {
   readonly entries: readonly {
     readonly name: string;
     readonly kind: NodeKind;
-    /** Null for the directory's own parent, which is not known. */
+    /** Null for the directory's parent, which is unknown here. */
     readonly inode: number | null;
-    /** A read that goes on after this entry starts at the next position, which is one more. */
+    /** A read that continues after this entry starts at the next position, which is one more. */
     readonly position: number;
   }[];
 }
 
-/** A lock of `fcntl` or `flock`, or what is asked of one. */
 export interface LockRequest {
   readonly kind: 'posix' | 'flock';
   readonly type: 'shared' | 'exclusive' | 'unlock';
   readonly start: bigint;
-  /** Inclusive; `LOCK_END` is to the end of the file, wherever that is. */
+  /** Inclusive; `LOCK_END`: to the end of the file, even if it grows. */
   readonly end: bigint;
-  /** Who holds it: a process of this mount, or an open file. */
   readonly owner: bigint;
   readonly pid: number;
 }
 
 /**
- * What a file system answers. All promises settle within the file system's time limit; they reject with
- * `ErrnoError` or `ServiceError`. Offsets and sizes are safe integers, modes have the file type where the
- * kernel gives it.
+ * The calls of a file system. All promises settle within its time limit; they reject with `ErrnoError` or
+ * `ServiceError`. Offsets and sizes are safe integers; modes include the file type if the kernel passes it.
  */
 export interface FileSystemCalls {
   readonly root: number;
-  /** @param thread for which the kernel asks; 0, or absent, where that is not known */
+  /** @param thread of the calling program; 0 or absent if unknown */
   lookup(parent: number, name: string, thread?: number): Promise<Answered>;
-  /** As `lookup`, for a transport that opens by names: what has the name now, or had it when it was looked up a moment ago. */
+  /** As `lookup`, for a transport that opens by name: the inode of the name now, or as of a lookup a moment ago. */
   lookupToOpen(parent: number, name: string): Promise<Answered>;
   attributes(inode: number): Promise<Answered>;
-  /** As `attributes`, and the cluster is asked where the time of creation is not known here. */
+  /** As `attributes`, with the creation time: asks the cluster if it is not known here. */
   attributesWithCreation(inode: number): Promise<Answered>;
-  /** The inode that an open handle is of. */
   inodeOf(handle: number): number;
   setAttributes(inode: number, request: AttributeRequest): Promise<Answered>;
-  /** The flags of a file or directory are these from now on, for what was answered before is executed. @throws `EPERM` unless it is the caller's */
+  /** Replaces the flags, after pending operations of the inode. @throws `EPERM` unless the caller owns it */
   setFlags(inode: number, flags: readonly InodeFlag[], caller: Caller): Promise<void>;
-  /** A change of nothing, as by `chown` to whom it belongs already: a time changes, and set-id bits go where it is the caller's to take them. */
+  /** A change without effect, as `chown` to the same owner: sets ctime, and clears set-id bits if the caller may. */
   touchStatus(inode: number, caller: Caller): Promise<Answered>;
-  /** Whether a lookup of `.` and `..` finds an inode, and its directory, by the number alone. */
+  /** Whether lookups of `.` and `..` find an inode, and its directory, by number. */
   readonly findsNumbers: boolean;
-  /** @param isNamed the caller named it, and has not opened it */
+  /** @param isNamed by path, not by descriptor */
   truncate(inode: number, sizeBytes: number, caller: Caller, isNamed?: boolean): Promise<Answered>;
   readLink(inode: number): Promise<string>;
   makeNode(parent: number, name: string, mode: number, device: number, caller: Caller): Promise<Answered>;
   makeDirectory(parent: number, name: string, mode: number, caller: Caller): Promise<Answered>;
   symlink(parent: number, name: string, target: string, caller: Caller): Promise<Answered>;
-  /** @param thread as of `lookup` */
   link(inode: number, parent: number, name: string, thread?: number): Promise<Answered>;
   unlink(parent: number, name: string, uid?: number): Promise<void>;
   removeDirectory(parent: number, name: string): Promise<void>;
@@ -107,19 +101,19 @@ export interface FileSystemCalls {
   rename(from: Place, to: Place, flags: number, uid?: number, gid?: number): Promise<void>;
   open(inode: number, flags: number, caller: Caller): Promise<Opened>;
   create(parent: number, name: string, mode: number, flags: number, caller: Caller): Promise<Created>;
-  /** `O_TMPFILE`: a file without a name, which `link` may give one for as long as it is open. */
+  /** `O_TMPFILE`: an unlinked file, which `link` can give a name while it is open. */
   createUnnamed(directory: number, mode: number, flags: number, caller: Caller): Promise<Created>;
-  /** @returns bytes that belong to the file system; they stay as they are for as long as it is not told that they were `taken` */
+  /** @returns bytes owned by the file system, which does not change them until `taken` */
   read(handle: number, offset: number, length: number): Promise<Uint8Array>;
-  /** The kernel was told to keep the pages that it has of the file: what is read through the handle nobody may hear of. */
+  /** Called if the kernel keeps the pages of an earlier open: it will not report reads of those. */
   keptPages(handle: number): void;
-  /** The kernel has a copy of what a read returned, which is not used here any more. */
+  /** The kernel has copied the bytes of a read, and the transport does not use them any more. */
   taken(bytes: Uint8Array): void;
   /**
-   * Takes `bytes` over.
+   * Takes ownership of `bytes`.
    *
-   * @param appends whether they go to the end, wherever that is; as the file was opened, where the transport is not told of each write
-   * @returns how many there were
+   * @param appends whether they go to the current end; default: by the flags of the open
+   * @returns how many bytes were written
    */
   write(
     handle: number,
@@ -128,23 +122,20 @@ export interface FileSystemCalls {
     caller: Caller,
     appends?: boolean,
   ): Promise<number>;
-  /** A descriptor was closed: errors of writes that nobody has heard of yet are told now. */
+  /** A descriptor was closed. @throws errors of writes that were not reported yet */
   flush(handle: number, owner?: bigint): Promise<void>;
-  /** What was written survives a loss of power. */
   persist(handle: number): Promise<void>;
   /**
-   * What was made in the directory has its name at the cluster; of the root, all that was written here has arrived.
+   * Resolves when changes in the directory are at the cluster; of the root, when everything pending is.
    *
    * @param handle by which it is open
-   * @throws what kept some of it from arriving, once for each handle
+   * @throws the error of a change that failed, once for each handle
    */
   persistDirectory(inode: number, handle?: number): Promise<void>;
   release(handle: number): Promise<void>;
-  /** @param mode bits of FALLOC_FL_* */
   allocate(handle: number, mode: number, offset: number, length: number, caller: Caller): Promise<void>;
-  /** @returns where data, or a hole, next begins at or after `offset`; ENXIO beyond the end */
+  /** @returns where data, or a hole, next begins at or after `offset`. @throws ENXIO beyond the end */
   seek(handle: number, offset: number, what: 'data' | 'hole'): Promise<number>;
-  /** @returns how many bytes were copied */
   copyRange(
     from: number,
     fromOffset: number,
@@ -153,22 +144,21 @@ export interface FileSystemCalls {
     length: number,
     caller: Caller,
   ): Promise<number>;
-  /** @returns a lock that is in the way of `request`, or null */
+  /** @returns a lock that conflicts with `request`, or null */
   lockHolder(handle: number, request: LockRequest): Promise<LockRequest | null>;
-  /** Rejects with EAGAIN, EDEADLK or ENOLCK, and with EINTR once `signal` is aborted and nothing was locked. */
+  /** @throws EAGAIN, EDEADLK or ENOLCK; EINTR after an abort of `signal`, if nothing was locked */
   lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void>;
-  /** @param flags of open(2) */
   openDirectory(inode: number, flags?: number): Promise<number>;
-  /** @returns at most `countMax` entries at the position `offset` and after it */
+  /** @returns at most `countMax` entries from the position `offset` */
   readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage>;
-  /** What a listing told of a name, where it may still be believed. */
+  /** What a listing returned for a name, if still valid. */
   listed(parent: number, name: string): Answered | undefined;
   releaseDirectory(handle: number): Promise<void>;
   space(): Promise<Space>;
   xattr(inode: number, name: string): Promise<Uint8Array>;
-  /** @param caller who may not see all of them */
+  /** @param caller only root sees all of them */
   xattrs(inode: number, caller: Caller): Promise<readonly string[]>;
-  /** @param clearsSetgid with an access control list: the set-group-id bit goes, for the caller is not of the group */
+  /** @param clearsSetgid with an access control list: clears the set-group-id bit, as the caller is not of the group */
   setXattr(
     inode: number,
     name: string,
@@ -182,56 +172,51 @@ export interface FileSystemCalls {
 export interface TransportOptions {
   readonly world: World;
   readonly cache: KernelCache;
-  /** What `mount` and `df` show as the source. */
   readonly source: string;
-  /** Words for the kernel and for fusermount3: `ro`, `noexec`, `allow_other` … */
+  /** Options of the kernel and of fusermount3: `ro`, `noexec`, `allow_other` … */
   readonly kernelOptions: readonly string[];
-  /** What the kernel is shown instead of stored attributes; applied to all that goes to it. */
+  /** Maps stored attributes to what the kernel gets. */
   readonly present: (attributes: Attributes) => Attributes;
-  /** An answer that takes longer is replaced by ETIMEDOUT; writes have limits of their own. */
+  /** Later answers are replaced by ETIMEDOUT; writes have limits of their own. */
   readonly limitMs: number;
   readonly xattrs: boolean;
-  /** The kernel asks for access control lists, and checks them. */
+  /** The kernel requests access control lists, and checks them. */
   readonly acls: boolean;
-  /** The kernel gets times of creation, where it asks for them. */
+  /** The kernel gets creation times on request. */
   readonly creationTimes: boolean;
   readonly log: Log;
 }
 
 export interface MountedTransport {
-  /** Resolves when the mount is gone, by whomever. */
   readonly ended: Promise<void>;
-  /** The kernel asks for a file's attributes before a program reads it, if it does not believe those that it has. */
+  /** The kernel requests a file's attributes before a read, if its cached ones are not valid. */
   readonly asksBeforeReads: boolean;
   unmount(): Promise<void>;
   /**
-   * Resolves when the kernel has dropped the attributes and pages that it kept of an inode.
+   * Resolves when the kernel has dropped its attributes and pages of an inode.
    *
-   * @param pages false: attributes only, which waits for nobody who reads or writes
+   * @param pages false: attributes only, which waits for no read or write
    */
   invalidateInode(inode: number, pages?: boolean): Promise<void>;
   /** Resolves when the kernel caches no names of these directories under a grant (`KernelCache.isGranted`). */
   expireNames(directories: readonly number[]): Promise<void>;
-  /** Resolves when the kernel believes nothing of an inode's attributes by `KernelCache.validMs`; at once where it does not. */
+  /** Resolves when the kernel has dropped attributes cached by `KernelCache.validMs`; at once if it caches none. */
   dropAttributes(inode: number): Promise<void>;
   /**
-   * Puts bytes among the pages that the kernel keeps of a file, over whatever is there. Waits for pages that are being read.
-   * Not there where the kernel cannot be given any.
+   * Replaces pages in the kernel's page cache of a file, after pages that are being read. Absent if the kernel cannot.
    *
-   * @param bytes whole pages within the size that the kernel knows; stay as they are until it resolves
-   * @param isCurrent asked just before; they are not given where it answers false
+   * @param bytes whole pages within the size that the kernel knows; must not change until it resolves
+   * @param isCurrent called just before; if false, the pages are not stored
    * @returns whether the kernel has them
    */
   givePages?(inode: number, offset: number, bytes: Uint8Array, isCurrent: () => boolean): Promise<boolean>;
 }
 
-/** What whoever knows the open files has to know of the kernel, and to tell it. */
 export type FileKernel = Pick<
   MountedTransport,
   'asksBeforeReads' | 'invalidateInode' | 'dropAttributes' | 'givePages'
 >;
 
-/** Connects a file system with the kernel at a directory. */
 export type Transport = (
   directory: string,
   calls: FileSystemCalls,

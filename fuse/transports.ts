@@ -2,16 +2,15 @@ import type { MountSettings } from '../client/mount-options.ts';
 import { kernelExpiresNames, kernelObstacle, mountWithKernel } from './kernel/kernel-mount.ts';
 import type { Transport } from './transport.ts';
 
-/** `native` is a library for every user, `kernel` the protocol itself, for root; `auto` takes the better that works. */
+/** `native`: a library, for all users. `kernel`: the protocol itself, for root. `auto`: the latter if it works. */
 export type TransportName = MountSettings['transport'];
 
-/** Loaded when it is used: without libfuse it cannot even be loaded. */
+/** Loaded on use: without libfuse the import fails. */
 const mountNatively: Transport = async (directory, calls, options) => {
   const { mountWithBinding } = await import('./native/binding.ts');
   return mountWithBinding(directory, calls, options);
 };
 
-/** This process, or this machine, cannot have the transport that was asked for. */
 export class TransportError extends Error {
   override readonly name = 'TransportError';
   /** What to do next, in a sentence without a period. */
@@ -23,7 +22,7 @@ export class TransportError extends Error {
   }
 }
 
-/** @throws TransportError where `kernel` is asked for and cannot be had */
+/** @throws TransportError if `kernel` is requested and does not work here */
 export function transportNamed(name: TransportName): Transport {
   if (name === 'native') return mountNatively;
   const obstacle = kernelObstacle();
@@ -36,7 +35,7 @@ export function transportNamed(name: TransportName): Transport {
   );
 }
 
-/** Whether the kernel drops single names on request over this transport, so that names can be cached until they are recalled. */
+/** Whether the kernel drops single names on request, so that it may cache names until a recall. */
 export function expiresNames(transport: Transport): boolean {
   return transport === mountWithKernel && kernelExpiresNames();
 }

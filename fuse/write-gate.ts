@@ -2,7 +2,7 @@ import { constants } from 'node:fs';
 import { ErrnoError } from './errno.ts';
 import type { FileSystemCalls } from './transport.ts';
 
-/** Calls that begin a change. Those that end one (`flush`, `persist`, `release`) always pass. */
+/** Calls that begin a change. Those that complete one (`flush`, `persist`, `release`) always pass. */
 const CHANGES = [
   ...(['setAttributes', 'setFlags', 'touchStatus', 'truncate', 'setXattr', 'removeXattr'] as const),
   ...(['create', 'createUnnamed', 'makeNode', 'makeDirectory', 'symlink', 'link'] as const),
@@ -14,10 +14,8 @@ const OPENS_TO_CHANGE = constants.O_WRONLY | constants.O_RDWR | constants.O_TRUN
 
 type Call = (...args: never[]) => Promise<unknown>;
 
-/** Lets changes pass, or refuses them, while a mount is there. */
 export class WriteGate {
   #isOpen = true;
-  /** Changes that have passed and are not answered. */
   #underWay = 0;
   readonly #waiting: (() => void)[] = [];
 
@@ -29,13 +27,12 @@ export class WriteGate {
     this.#isOpen = true;
   }
 
-  /** From now on changes fail with `EROFS`. Resolves when those that have passed before are answered. */
+  /** Refuses changes with `EROFS` from now on. Resolves when all changes under way are answered. */
   async close(): Promise<void> {
     this.#isOpen = false;
     if (this.#underWay > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
-  /** @returns the calls behind the gate */
   over(calls: FileSystemCalls): FileSystemCalls {
     const changes = CHANGES.map((name) => [name, this.#guarded(calls[name] as Call)]);
     const open = this.#guarded(calls.open as Call) as FileSystemCalls['open'];
@@ -52,7 +49,7 @@ export class WriteGate {
       if (!this.#isOpen) return Promise.reject(new ErrnoError('EROFS', 'The mount is read-only'));
       const answered = call(...args);
       this.#underWay++;
-      // Beside the answer, which is not later by it.
+      // Not awaited: the caller's answer must not wait for it.
       answered.then(this.#answered, this.#answered);
       return answered;
     };

@@ -8,7 +8,7 @@ import type { DirectoryPage } from '../transport.ts';
 import type { InodeCalls } from './inode-calls.ts';
 import type { CallParts } from './parts.ts';
 
-/** Errors of dropped calls that a program would take for errors of `fsync` itself: it reports them as EIO. */
+/** Errors of dropped operations that are wrong for `fsync`: it reports them as EIO. */
 const CALL_ERRNOS: ReadonlySet<ErrnoName> = new Set([
   'EEXIST',
   'EACCES',
@@ -18,12 +18,10 @@ const CALL_ERRNOS: ReadonlySet<ErrnoName> = new Set([
   'EBUSY',
 ]);
 
-/** The kernel's calls on open directories. */
 export class DirectoryCalls {
   readonly #parts: CallParts;
   readonly #directories: Directories;
   readonly #inodeCalls: Pick<InodeCalls, 'noteRemoved'>;
-  /** By handle. */
   readonly #errorCursors = new Map<number, ErrorCursor>();
 
   constructor(parts: CallParts, directories: Directories, inodeCalls: Pick<InodeCalls, 'noteRemoved'>) {
@@ -45,12 +43,12 @@ export class DirectoryCalls {
     const page = await this.#listedPage(handle, offset, countMax);
     const inode = this.#directories.isNoted(handle) ? this.#directories.inodeOf(handle) : undefined;
     const attributes = inode === undefined ? undefined : inodes.cache.attributes.lastOf(inode);
-    // Where a name in it is just being changed here nothing is known of it: its next listing is noted.
+    // Unknown while a name in it is being changed here: the next listing records the access.
     if (attributes !== undefined) accesses.read(attributes);
     return page;
   }
 
-  /** A directory without a name has no entries. */
+  /** A removed directory has no entries. */
   async #listedPage(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
     const { removed, root } = this.#parts;
     const inode = this.#directories.inodeOf(handle) ?? root;
@@ -65,7 +63,7 @@ export class DirectoryCalls {
     }
   }
 
-  /** Of a file that is open here more is known than a listing tells. */
+  /** For a file that is open here, the attributes of a listing may be too old. */
   listed(parent: number, name: string): Answered | undefined {
     const { accesses, backend, inodes } = this.#parts;
     const attributes = inodes.cache.entry(parent, name) ?? backend.granted(parent, name);
@@ -98,7 +96,6 @@ export class DirectoryCalls {
   }
 }
 
-/** @returns what `fsync` of a directory fails with where a call before it has failed so */
 function syncFailure(error: unknown): unknown {
   if (!CALL_ERRNOS.has(errnoName(error))) return error;
   return new ErrnoError('EIO', `What was done before is not stored: ${String(error)}`);

@@ -14,7 +14,6 @@ const VALUE_BYTES_MAX = 64 * 1024;
 const XATTR_CREATE = 1;
 const XATTR_REPLACE = 2;
 
-/** The kernel's calls on inodes: attributes, extended attributes, targets of symbolic links. */
 export class InodeCalls {
   readonly #parts: CallParts;
   readonly #directories: Directories;
@@ -31,7 +30,7 @@ export class InodeCalls {
     try {
       this.#rootHeard = await inodes.attributes(inode);
     } catch (error) {
-      // `df` looks at the root first, and always gets an answer: while the cluster gives none, the last one.
+      // `df` requests the root's attributes first: while the cluster is away, it gets the last ones.
       if (this.#rootHeard === undefined || errnoName(error) !== 'ETIMEDOUT') throw error;
     }
     return this.#rootHeard;
@@ -40,7 +39,7 @@ export class InodeCalls {
   async attributesWithCreation(inode: number): Promise<Answered> {
     const { inodes } = this.#parts;
     const attributes = await this.attributes(inode);
-    // What was learned of it when it was created here does not say when that was.
+    // The attributes of a file that was created here lack the creation time.
     if (attributes.createdNs !== undefined) return attributes;
     return this.#unlessRemoved(inode, {}, async () => inodes.present(await inodes.ask(inode)));
   }
@@ -64,7 +63,7 @@ export class InodeCalls {
     const { inodes, pending } = this.#parts;
     const { uid: owner } = await staleIfGone(inodes.attributes(inode));
     if (uid !== 0 && uid !== owner) throw new ErrnoError('EPERM', `Inode ${inode} is another user's`);
-    // The flags may forbid what programs were answered before.
+    // The new flags may forbid operations that are acknowledged and pending.
     await pending.flush({ kind: 'inode', inode });
     await pending.flush({ kind: 'directory', inode });
     await staleIfGone(inodes.changeFlags(inode, flags));
@@ -75,8 +74,8 @@ export class InodeCalls {
   }
 
   /**
-   * Asks the cluster about an inode, or changes its attributes there; not where it is a directory without a name, which is known
-   * here alone. A directory that another mount has removed is one of those if it is open here.
+   * Answers from the record of a removed directory, which only this mount has, or else by `answer`. A directory that
+   * another client removed is recorded as removed if it is open here.
    */
   async #unlessRemoved(
     inode: number,
@@ -100,8 +99,8 @@ export class InodeCalls {
   }
 
   /**
-   * The cluster does not find an inode. If that is a directory that is open here, or that had a name which was removed here, it is removed;
-   * unless the root is gone, too, as where a snapshot was removed.
+   * Called if the cluster does not find an inode. Records a directory that is open here, or was removed here, as
+   * removed; not if the root is missing too, as after the removal of a snapshot.
    */
   async noteRemoved(inode: number): Promise<void> {
     const { backend, removed, root } = this.#parts;
@@ -128,7 +127,7 @@ export class InodeCalls {
 
   async xattrs(inode: number, { uid, thread }: Caller): Promise<readonly string[]> {
     const names = await this.#parts.backend.xattrs(inode, thread);
-    // The kernel refuses these to all others by name, and leaves the list to the file system.
+    // The kernel hides these from other users by name, but leaves the list to the file system.
     return uid === 0 ? names : names.filter((name) => !isTrusted(name));
   }
 
@@ -149,12 +148,12 @@ export class InodeCalls {
     try {
       await backend.setXattr(inode, name, value, mode, clearsSetgid);
     } catch (error) {
-      // The value is small enough: there are too many others.
+      // The value itself is small enough: the inode has too many attributes.
       if (!(error instanceof ServiceError) || error.code !== 'too-large') throw error;
       throw new ErrnoError('ENOSPC', error.message);
     }
     inodes.cache.attributes.drop(inode);
-    // A list takes the mode with it, which an open file knows, too. Of a file with attributes a write removes a capability.
+    // A list changes the mode, which open files cache too. A write to a file with attributes removes its capability.
     if (kind !== 'kept' && inodes.isOpen(inode)) await inodes.attributes(inode);
   }
 

@@ -20,18 +20,15 @@ const RENAME_MODES: ReadonlyMap<number, RenameMode> = new Map([
   [RENAME_EXCHANGE, 'exchange'],
 ]);
 
-/** What `mknod`(2) makes. */
 const NODE_TYPES = ['file', 'fifo', 'socket', 'character', 'block'] as const;
 type NodeType = (typeof NODE_TYPES)[number];
 
-/** The kernel's calls on names in directories. */
 export class NameCalls {
   readonly #parts: CallParts;
   readonly #names: Names;
   readonly #files: Pick<FileCalls, 'open' | 'created'>;
   readonly #changes: OwnChanges;
 
-  /** @param files opens what is created */
   constructor(parts: CallParts, names: Names, files: Pick<FileCalls, 'open' | 'created'>) {
     this.#parts = parts;
     this.#names = names;
@@ -45,7 +42,7 @@ export class NameCalls {
     return this.#names.lookup(parent, name, thread);
   }
 
-  /** The kernel has a handle of what it does not know any more. */
+  /** The kernel has a file handle of an inode that it has dropped. */
   async #lookupNumber(inode: number, which: 'self' | 'parent'): Promise<Answered> {
     const { backend, inodes, pending } = this.#parts;
     await pending.flush({ kind: 'inode', inode }, ['unlink']);
@@ -132,7 +129,7 @@ export class NameCalls {
     checkName(name);
     const { backend, files, inodes } = this.#parts;
     await staleIfGone(inodes.assertMeantToLink(inode, thread));
-    // Nothing else can be missing than the inode, or the directory.
+    // Only the inode or the directory can be missing.
     const attributes = await staleIfGone(
       this.#changes.link(inode, { parent, name }, () =>
         files.orphans.isUnnamed(inode)
@@ -190,7 +187,7 @@ export class NameCalls {
     if (inodes.isOpen(replaced) && !(await this.#hasName(replaced))) files.unlinked(replaced);
   }
 
-  /** Where that cannot be found out it is taken for a file that has none, which is kept for as long as it is open. */
+  /** If unknown, the file is taken for unlinked, and kept while it is open. */
   async #hasName(inode: number): Promise<boolean> {
     try {
       return (await this.#parts.inodes.ask(inode)).links > 0;

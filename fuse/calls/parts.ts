@@ -3,7 +3,6 @@ import type { FileParts } from '../contents/parts.ts';
 import type { Inodes } from '../metadata/inodes.ts';
 import type { RemovedDirectories } from '../metadata/removed-directories.ts';
 
-/** What the calls of one mount share. */
 export interface CallParts extends FileParts {
   readonly root: number;
   readonly files: OpenFiles;

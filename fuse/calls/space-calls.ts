@@ -3,10 +3,9 @@ import { withDeadline } from '../deadline.ts';
 import type { CallParts } from './parts.ts';
 
 const SPACE_AGE_MAX_MS = 5_000;
-/** `df` waits this long for fresh numbers; then it gets the last ones. */
+/** `df` waits this long for new numbers, then gets the last ones. */
 const SPACE_WAIT_MS = 2_000;
 
-/** What `statfs` asks for. */
 export class SpaceCalls {
   readonly #parts: CallParts;
   #known: { readonly space: Space; readonly heardMs: number } | undefined;

@@ -2,19 +2,19 @@ import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import type { CallOptions } from '../../client/exchange.ts';
 
-/** How long a question may take while the catalog is out of reach, in milliseconds. */
+/** The time limit of a request while the catalog is away, in milliseconds. */
 const SHORT_MS = 500;
-/** Between two looks at whether it is back, where the first one failed at once. */
+/** Between two probes, if the first one failed at once. */
 const PAUSE_MS = 250;
 
 type Limits = Pick<CallOptions, 'timeoutMs'>;
 
 /**
- * Whether the catalog is out of reach: somebody has asked it for a whole time limit in vain, and nobody was answered since.
+ * Whether the catalog is away: a request has reached its time limit, and none was answered since.
  *
- * The kernel has changes of one directory made one after the other, and looks for names in it meanwhile, too. If each of them took a whole limit, the
- * last of many programs would wait for as many limits as there are programs. So the first one finds out, and those that come after it are refused soon,
- * until the catalog, which is asked all the time from then on, is back.
+ * The kernel serializes changes and lookups of one directory. If each took a whole limit, the last of many programs
+ * would wait for as many limits as there are programs. So only the first waits for its whole limit; later requests fail
+ * soon, until a probe, which is repeated all the time from then on, is answered.
  */
 export class CatalogReach {
   readonly #world: World;
@@ -23,7 +23,6 @@ export class CatalogReach {
   #answeredMs = Number.NEGATIVE_INFINITY;
   #isClosed = false;
 
-  /** @param look asks the catalog for something, for as long as questions usually may take */
   constructor(world: World, look: () => Promise<unknown>) {
     this.#world = world;
     this.#look = look;
@@ -34,7 +33,7 @@ export class CatalogReach {
   }
 
   /**
-   * @param ask is to take no longer than the limits that it is given
+   * @param ask must use the given limits
    * @throws what `ask` throws
    */
   async ask<Value>(ask: (limits: Limits) => Promise<Value>): Promise<Value> {
@@ -78,7 +77,7 @@ export class CatalogReach {
   }
 }
 
-/** Time was over before anybody answered for good. */
+/** The time limit passed before any final answer. */
 function isSilence(error: unknown): boolean {
   return error instanceof ServiceError && error.remedy === 'retry';
 }

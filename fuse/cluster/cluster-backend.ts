@@ -26,7 +26,7 @@ import { CatalogReach } from './catalog-reach.ts';
 import { replicatedRoom } from './replicated-room.ts';
 import { NAMELESS_USERS, type Users } from './users.ts';
 
-/** What an `fsync` of a file makes durable beside its contents. Servers flush its first name themselves. */
+/** Changes that `fsync` of a file makes durable beside its contents. Servers flush its first name themselves. */
 const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
   'rename',
   'rename-whiteout',
@@ -37,23 +37,22 @@ const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
   'remove-xattr',
 ]);
 
-/** A primary of the catalog of an earlier release does not know the command; one of this release names the members that do not. */
+/** A primary of an earlier release does not know the command; one of this release names members that do not. */
 function isUnknown({ code, details }: ServiceError): boolean {
   return code === 'bad-request' || details.outdated !== undefined;
 }
 
-/** @returns whether it names a snapshot, `volume@name`, of which nothing can be changed */
+/** @returns whether it names a snapshot, `volume@name`, which cannot be changed */
 export function isSnapshot(volume: string): boolean {
   return volume.includes('@');
 }
 
 /**
- * The volume of a real cluster, through the client library.
+ * The backend of a cluster, through the client library.
  *
- * @param volume or a snapshot of it; what is said here of changes is then refused by whoever wraps this
- * @param path directory of the volume that is the root; `/` for all of it
- * @param users of the machine, for the trash
- * @param delegations directories that commands of this mount are not to call back from it
+ * @param volume or a snapshot of it; then an outer backend has to refuse changes
+ * @param path directory of the volume that is the root
+ * @param delegations directories that commands of this mount do not recall from it
  */
 export function clusterBackend(
   client: ClusterClient,
@@ -64,9 +63,7 @@ export function clusterBackend(
 ): FileSystemBackend {
   const remembering = client instanceof RememberingClient ? client : null;
   const owning = (...directories: number[]) => delegations?.asOwner(directories) ?? {};
-  /** Which snapshot is meant, in each question; found out at the start. */
   let shown: { readonly snapshot?: number } = {};
-  /** Also where a snapshot of it is meant. */
   const volumeName = volume.replace(/@.*$/, '');
   const reach = new CatalogReach(client.world, () => client.query({ kind: 'volume', name: volumeName }));
   const query: ClusterClient['query'] = (question) => reach.ask((limits) => client.query(question, limits));
@@ -82,7 +79,7 @@ export function clusterBackend(
       throw new ServiceError('not-found', `Inode ${inode} is not looked up by its number here`);
     if (which === 'parent') return client.resolve(volume, posix.dirname(await pathOf(inode)));
     const { attributes } = await query({ kind: 'attributes', inode });
-    // Numbers are those of all volumes, and a handle is whatever a program says.
+    // Numbers are unique among all volumes, and a program can forge a handle.
     if (attributes.volume !== volume)
       throw new ServiceError('not-found', `Inode ${inode} is of another volume`);
     return attributes;
@@ -92,7 +89,6 @@ export function clusterBackend(
     if (found?.volume !== volume) throw new ServiceError('not-found', `Inode ${inode} has no path`);
     return found.path;
   };
-  /** On which disk each server stores, as it said last. */
   const disks = new Map<string, string>();
   return {
     async start() {
@@ -196,7 +192,7 @@ export function clusterBackend(
         return (await command({ kind: 'set-flags', inode, set: [...flags], clear }, owning(inode)))
           .attributes;
       } catch (error) {
-        // That the inode may have flags the kernel has seen to.
+        // The kernel has checked that the inode can have flags.
         if (!(error instanceof ServiceError) || !isUnknown(error)) throw error;
         throw new ErrnoError('EOPNOTSUPP', error.message);
       }
@@ -250,18 +246,17 @@ export function clusterBackend(
 }
 
 interface Disk extends Pick<Space, 'totalBytes' | 'freeBytes'> {
-  /** Of its server. */
   readonly id: string;
-  /** `out`: its server is no part of the cluster any more. */
+  /** `out`: its server has left the cluster. */
   readonly state: string;
 }
 
 /**
- * What can be stored on all servers together, where each byte takes as much room on each of its replicas ({@link replicatedRoom}). A server that is silent
- * counts with what it last said of itself: its disk is still there. The room of a disk that several of them store on is there once.
+ * The capacity of all servers together, with each byte on several of them ({@link replicatedRoom}). A server that does
+ * not answer counts with its last report: its disk still exists. A disk that several servers share counts once.
  *
- * @param heard what servers say of themselves now
- * @param diskOf what servers that store on one disk have in common
+ * @param heard current reports of servers
+ * @param diskOf the same key for all servers of one disk
  */
 function spaceOf(
   servers: readonly Disk[],
@@ -272,7 +267,7 @@ function spaceOf(
   const told = servers
     .filter(({ state }) => state !== 'out')
     .map((server) => heard.find(({ id, totalBytes }) => id === server.id && totalBytes > 0) ?? server);
-  // Servers of one disk differ in when they have looked.
+  // Servers that share a disk have measured it at different times.
   const disks = [...Map.groupBy(told, ({ id }) => diskOf(id)).values()];
   const needed = policy === 'all' ? replicas : majority(replicas);
   const room = (of: (sharers: typeof told) => number): number =>
@@ -281,7 +276,7 @@ function spaceOf(
       replicas,
       needed,
     );
-  // What servers keep for themselves takes no contents.
+  // The servers' reserve takes no contents.
   const usable = ({ freeBytes, totalBytes }: (typeof told)[number]): number =>
     Math.max(0, freeBytes - reserveBytes(totalBytes));
   return {
@@ -290,12 +285,12 @@ function spaceOf(
   };
 }
 
-/** A caller has more that is not for the catalog. */
+/** Drops the other fields of a `Caller`, which the catalog would refuse. */
 function ownerOf({ uid, gid, umask }: Owner): Owner {
   return { uid, gid, ...(umask === undefined ? {} : { umask }) };
 }
 
-/** Many changes of a file are under way at the same time, and each listens to it. */
+/** Without a limit of listeners: many changes of a file are under way at once, and each adds one. */
 function unlimited(): AbortController {
   const controller = new AbortController();
   setMaxListeners(0, controller.signal);
@@ -311,11 +306,11 @@ function clusterFile(
   const { replicas } = options;
   let locks: FileLocks | null = null;
   let underLocks = unlimited();
-  /** The newest contents that were written by this handle. */
   let written: ContentVersion | null = null;
   /**
-   * A change that is under way when locks on the file are lost fails, and is not sent again: others may have the locks, and what it would replace
-   * is not what the program has read under them. An answer that arrives after the loss does not say whether it was carried out before.
+   * Fails a change that is under way when locks on the file are lost, and does not send it again: other clients may
+   * have the locks and have changed what the program has read. An answer after the loss does not say whether the change
+   * was executed before it.
    */
   const changed = async <State extends FileState>(
     change: (options: { readonly signal?: AbortSignal }) => Promise<State>,
@@ -353,7 +348,7 @@ function clusterFile(
     keeps: () => false,
     flush: () => handle.flush(),
     async seal() {
-      // Not what another client has written since, however late this request arrives.
+      // Refused by the primary if another client has written since, however late the request arrives.
       await handle.seal(written === null ? {} : { ifContents: written });
     },
     settle: () => client.settleSoon(handle),

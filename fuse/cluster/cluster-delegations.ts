@@ -13,18 +13,17 @@ import type {
 } from '../backend.ts';
 import { NAMELESS_USERS, type Users } from './users.ts';
 
-/** A removal is sent again after so long, in milliseconds, however long the cluster has been silent. */
+/** An unlink is sent again after this time without an answer, in milliseconds. */
 const ATTEMPT_MS_MAX = 10_000;
-/** How often an unlink is sent whose file has a mark again each time, and nothing written. */
+/** How often an unlink is sent of a file that is marked as live each time without having been written. */
 const UNLINK_PASSES_MAX = 8;
 
-/** New files and delegated directories of a real cluster, through the client library. */
 export class ClusterDelegations extends Delegations implements DelegationBackend {
   readonly #client: ClusterClient;
   readonly #volume: string;
   readonly #users: Users;
 
-  /** @param failed is told why nothing can be delegated at the moment */
+  /** @param failed called with the reason why nothing can be delegated at the moment */
   constructor(
     client: ClusterClient,
     volume: string,
@@ -94,11 +93,11 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
   }
 
   /**
-   * Whether a file whose unlink was refused has the contents that it had when that was acknowledged. To the catalog any live file is written, and
-   * a primary marks it so before it takes a change, also one that it refuses then, or has carried out before. The primary knows what there is, and
-   * the mark ends.
+   * Whether a file whose unlink was refused has the same contents as when it was acknowledged. The catalog counts any
+   * live file as written; a primary marks a file live before it takes a change, even one that it then refuses or has
+   * executed before. Settling returns the real version and ends the mark.
    *
-   * @throws ServiceError where the primary is not known: the unlink is sent again
+   * @throws ServiceError if the primary is not reached: the unlink is sent again
    */
   async #hasContents({ inode, contents }: FencedName): Promise<boolean> {
     try {
@@ -120,7 +119,8 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
       contents: names.map(({ contents }) => contents),
       by: this.#users.removerText(uid),
     };
-    // One request until it is answered: a second one would be another operation, which may be executed after the first.
+    // One request until it is answered: a second one would be another operation, which could be executed after the
+    // first.
     const limits = { signal, timeoutMs: Number.POSITIVE_INFINITY, attemptMsMax: ATTEMPT_MS_MAX };
     const cache = fencedBy(names.map(({ fence }) => fence));
     const { files, atNs = null } = await this.#client.command(command, { cache, ...limits });
@@ -132,7 +132,7 @@ function isWritten(left: UnlinkedFile | undefined): boolean {
   return typeof left === 'object' && left.code === 'fence-lost';
 }
 
-/** Who has no such name any more, or gave it to another file, has lost it. */
+/** A name that does not exist, or belongs to another file, is gone for this file. */
 function outcomeOf(left: UnlinkedFile): UnlinkOutcome {
   if (typeof left === 'number') return { kind: 'removed' };
   const { code, message } = left;

@@ -3,20 +3,16 @@ import type { ClusterClient } from '../../client/cluster-client.ts';
 import type { FileSystemBackend } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 
-/**
- * What a mount tells of a file beyond what POSIX has words for, as extended attributes `leasehold.*`. They are asked of
- * the cluster each time, cannot be set, and are not kept.
- */
+/** Virtual extended attributes `leasehold.*`: computed from the cluster on each read, never set or stored. */
 
 const PREFIX = 'leasehold.';
 const OF_ALL = ['volume', 'inode'];
 const OF_FILES = ['replicas', 'policy', 'primary', 'epoch', 'version', 'sealed'];
 const OF_DIRECTORIES = ['policy', 'copies'];
 
-/** @returns the value of a fact by its name without the prefix, or null where the inode has no such fact */
+/** @returns the value of a virtual attribute by its name without the prefix; null if the inode has none of this name */
 export type Facts = (inode: number, name: string) => Promise<string | null>;
 
-/** Facts of a real cluster: of names from its catalog, of contents from the file's primary. */
 export function clusterFacts(client: ClusterClient, volume: string): Facts {
   return async (inode, name) => {
     if (name === 'volume') return volume;
@@ -47,8 +43,8 @@ export function clusterFacts(client: ClusterClient, volume: string): Facts {
 }
 
 /**
- * Who finds facts in the list of attributes. Programs that copy all of that list (as `rsync -X` of root does) fail at a target
- * that does not take these; `auto`: a program that shows them, and copies nothing.
+ * Whether lists of attributes include virtual ones. Programs that copy all listed attributes (`rsync -X` as root) fail
+ * at a target that refuses these. `auto`: only for `getfattr`, which shows and does not copy.
  */
 export type FactsListing = 'auto' | 'listed' | 'hidden';
 
@@ -86,7 +82,7 @@ export function withFacts(
   };
 }
 
-/** @returns false also where nothing can be found out: it runs in another container, or has ended */
+/** @returns false also if unknown: the program runs in another container, or has ended */
 async function isOfProgramThatShows(thread: number): Promise<boolean> {
   if (thread === 0) return false;
   try {

@@ -1,23 +1,20 @@
 import type { Attributes } from '../backend.ts';
 
-/** What is shown instead of what is stored; null for what is stored. */
 export interface Presentation {
   readonly uid: number | null;
   readonly gid: number | null;
-  /** Permissions that files and the like are shown without, out of 777. */
+  /** Permission bits, out of 777, that all but directories and symbolic links are shown without. */
   readonly fileMask: number | null;
-  /** The same for directories. */
   readonly directoryMask: number | null;
 }
 
-/** Whether everything is shown as it is stored. */
 export function isAsStored({ uid, gid, fileMask, directoryMask }: Presentation): boolean {
   return uid === null && gid === null && fileMask === null && directoryMask === null;
 }
 
 /**
- * For cluster volumes used by machines with other users than those that wrote. The kernel checks permissions by what
- * it is shown; what is stored does not change.
+ * Maps owners and modes for machines with other users than those of the volume. The kernel checks permissions by the
+ * result; the stored ones do not change.
  */
 export function presenter(as: Presentation): (attributes: Attributes) => Attributes {
   const { uid, gid, fileMask, directoryMask } = as;

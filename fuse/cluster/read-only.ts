@@ -2,8 +2,8 @@ import type { BackendFile, FileSystemBackend } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 
 /**
- * A volume that cannot be changed from here. The kernel refuses changes to a mount with `ro` by itself; this holds
- * also after somebody has told the kernel otherwise (`mount -i -o remount,rw`).
+ * A backend that refuses changes. With `ro` the kernel refuses them itself; this holds even after the kernel's flag is
+ * cleared (`mount -i -o remount,rw`).
  */
 export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
   return {
@@ -24,7 +24,7 @@ export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
     noteAccesses: refuse,
     setXattr: refuse,
     removeXattr: refuse,
-    // A token that only reads may not ask for a flush, and there is nothing of this mount to flush.
+    // A read-only token may not flush, and this mount has nothing to flush.
     persistNames: () => Promise.resolve(),
     openFile: (inode, replicas, contents) => readOnlyFile(backend.openFile(inode, replicas, contents)),
   };

@@ -1,20 +1,19 @@
-/** A disk, and how many servers store on it. */
 export interface ReplicaDisk {
   readonly bytes: number;
   readonly servers: number;
 }
 
 /**
- * How many bytes of contents fit on disks where each byte is stored by several servers: what all its replicas have room for, or, where that is
- * less, what as many as a write waits for have. On disks that differ much that is far from their sum: of 100, 100 and 10 GB three replicas take 10, and
- * writes are refused after 100.
+ * How many bytes of contents fit on disks where several servers store each byte: as much as all replicas can hold or,
+ * if that is more, as much as the `needed` ones can. On unequal disks that is far below their sum: on 100, 100 and 10
+ * GB, all three replicas hold 10 GB, and writes are refused after 100 GB.
  *
- * @param replicas of each byte, at different servers; there may be fewer of these
- * @param needed of these have to store a write, or it is refused
+ * @param replicas of each byte, on different servers; there may be fewer servers
+ * @param needed replicas that have to store a write, or it is refused
  */
 export function replicatedRoom(disks: readonly ReplicaDisk[], replicas: number, needed: number): number {
   const count = disks.reduce((sum, { servers }) => sum + servers, 0);
-  // What each of its servers may have of a disk that they fill together.
+  // The share of each server of a disk.
   const ordered = disks
     .map(({ bytes, servers }) => ({ bytes, servers, eachBytes: bytes / servers }))
     .sort((one, other) => other.eachBytes - one.eachBytes);
@@ -23,7 +22,7 @@ export function replicatedRoom(disks: readonly ReplicaDisk[], replicas: number, 
   let above = 0;
   let allBytes = Number.POSITIVE_INFINITY;
   let neededBytes = 0;
-  // Where the largest disks have a copy of every byte, the others have room for the other copies, whichever the largest are.
+  // If the largest disks have a copy of every byte, the others hold the other copies, for any number of largest ones.
   for (const { bytes, servers, eachBytes } of ordered) {
     if (above < wanted) allBytes = Math.min(allBytes, restBytes / (wanted - above));
     if (above < Math.min(needed, wanted)) neededBytes = eachBytes;

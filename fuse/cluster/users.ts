@@ -2,27 +2,19 @@ import { readFileSync } from 'node:fs';
 import type { World } from '../../base/world.ts';
 import { whoami } from '../../client/whoami.ts';
 
-/** Names are read again after so long, in milliseconds. */
 const KNOWN_MS = 60_000;
 
-/** Does not change while the process runs. */
 const MOUNT = whoami('mount');
 
-/** How the trash and the events name who removed a file. */
+/** How the trash and the events name the remover of a file. */
 export interface Users {
-  /**
-   * @param uid of the program's user, where that is known
-   * @returns this mount, and the user
-   */
   removerText(uid?: number): string;
 }
 
-/** Users by their numbers, of a mount without a name. */
 export const NAMELESS_USERS: Users = {
   removerText: (uid) => (uid === undefined ? 'mount' : `mount, by uid ${uid}`),
 };
 
-/** Names of this machine's users, as `/etc/passwd` has them. */
 export class SystemUsers implements Users {
   readonly #world: World;
   #names = new Map<number, string>();
@@ -51,7 +43,7 @@ function passwdNames(): Map<number, string> {
   try {
     text = readFileSync('/etc/passwd', 'utf8');
   } catch {
-    // Then users have no names here: what is told is the number.
+    // Users are then shown by number.
     return new Map();
   }
   const rows = text.split('\n').map((line) => line.split(':'));

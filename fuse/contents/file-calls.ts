@@ -8,21 +8,20 @@ import type { FileParts } from './parts.ts';
 import { RangeCopies } from './range-copies.ts';
 import { ReadAhead } from './read-ahead.ts';
 
-/** For how long what was written here is read from here, after the cluster reported that no other client has changed the file. */
+/** How long written bytes are read from here after the cluster reported no change by another client. */
 const WRITTEN_MS_MAX = 1_000;
-/** The same where nothing is believed: from the kernel's question about the file to the read for which it has asked. */
+/** The same without cached attributes: from the kernel's request for attributes to the read that it was sent for. */
 const ASKED_MS = 50;
-/** What was fetched is confirmed anew after this, where attributes are believed for longer. */
+/** Fetched bytes are confirmed again after this time, even if attributes are valid for longer. */
 const FETCHED_MS_MAX = 1_000;
 const READ_AHEAD_BYTES_MAX = 32 * 1024 * 1024;
-/** One call of `copy_file_range` copies so much at the most: the kernel's count has 32 bits. */
+/** Per call of `copy_file_range`: the kernel's count has 32 bits. */
 const COPY_BYTES_MAX = 1024 * 1024 * 1024;
-/** Modes of `fallocate`(2). */
 const FALLOC_FL_KEEP_SIZE = 1;
 const FALLOC_FL_PUNCH_HOLE = 2;
 const FALLOC_FL_ZERO_RANGE = 16;
 
-/** The kernel's calls on files that are open, by handle. */
+/** The kernel's calls on open files, by handle. */
 export class FileCalls {
   readonly #parts: FileParts;
   readonly #files: OpenFiles;
@@ -31,7 +30,7 @@ export class FileCalls {
   readonly #readAhead: ReadAhead;
   readonly #copies: RangeCopies;
 
-  /** @param flushBehind a close waits for nothing, but where there are locks */
+  /** @param flushBehind a close waits only if there are locks */
   constructor(parts: FileParts, files: OpenFiles, handles: FileHandles, flushBehind: boolean) {
     const { world } = parts;
     this.#parts = parts;
@@ -47,7 +46,7 @@ export class FileCalls {
     return this.#handles.add(await this.#files.open(inode, flags, caller), flags);
   }
 
-  /** Opens what was just made by the same call of the kernel. */
+  /** Opens a file that the same call of the kernel has created. */
   async created(attributes: Attributes, flags: number): Promise<Opened> {
     return this.#handles.add(await this.#files.created(attributes, isForWriting(flags)), flags);
   }
@@ -56,7 +55,7 @@ export class FileCalls {
     return this.#handles.of(handle).file.inode;
   }
 
-  /** For how long what was written here is believed: the kernel asks for attributes before it reads, but not where a file is mapped. */
+  /** How long written bytes are valid. The kernel requests attributes before a read, except of a mapped file. */
   get #writtenMs(): number {
     if (this.#files.kernel?.asksBeforeReads !== true) return 0;
     return this.#files.inodes.cache.ttlMs === 0
@@ -70,7 +69,7 @@ export class FileCalls {
     file.locks?.assertKept(handle);
     if (length === 0) return new Uint8Array(0);
     opened.hasRead = true;
-    // An appending handle reads past the kernel's pages, and the kernel requests no attributes.
+    // A handle with O_APPEND bypasses the kernel's pages, and the kernel requests no attributes.
     const believedMs = appending ? 0 : this.#writtenMs;
     file.mayHavePages ||= !appending;
     const isCurrent = () => this.#isCurrent(file, !appending);
@@ -80,10 +79,12 @@ export class FileCalls {
   }
 
   /**
-   * Whether what was fetched of a file before now may be read: the cluster was asked for its version no longer ago than the mount's mode allows,
-   * or is asked now. Under `ttl` that is its time. Under `strict` and `leases` it is this very read; what is granted answers by itself.
+   * Whether bytes that were fetched earlier are current: the cluster was asked for the version within the time that the
+   * mount's mode allows, or is asked now. With `ttl` that is its time; with `strict` and `leases` this very read,
+   * though a grant answers without a request.
    *
-   * @param wasAsked the kernel has asked for the attributes in the same call of the program, as it does unless it reads past its pages
+   * @param wasAsked the kernel has requested the attributes in the same system call, as it does unless it bypasses its
+   *   pages
    */
   #isCurrent(file: OpenFile, wasAsked: boolean): boolean | Promise<boolean> {
     const strictMs = wasAsked ? ASKED_MS : 0;
@@ -101,19 +102,18 @@ export class FileCalls {
     opened.file.mayHavePages = true;
   }
 
-  /** What the kernel has answered by itself nobody here has heard of: who opens a file to read it, most likely has. */
+  /** The kernel answers reads from kept pages without a request: a handle that is open for reading counts as read. */
   async #noteLikelyRead(opened: FileHandle): Promise<void> {
     const { file, hasPages, hasRead, writing } = opened;
     if (hasPages && !hasRead && !writing && this.#noteRead(opened))
       await this.#files.kernel?.dropAttributes(file.inode);
   }
 
-  /** @returns whether the file has another access time by that */
+  /** @returns whether the access time changes */
   #noteRead({ file, unnoted }: FileHandle): boolean {
     return !unnoted && this.#parts.accesses.read(file.latest);
   }
 
-  /** The bytes that `read` returned are not used any more. */
   taken(bytes: Uint8Array): void {
     this.#readAhead.taken(bytes);
   }
@@ -137,7 +137,7 @@ export class FileCalls {
     file.locks?.assertKept(handle);
     await this.#files.privileges.clear(file, caller);
     this.#files.inodes.cache.attributes.written(file.inode);
-    // Once they have arrived there are none any more.
+    // Taken now: the write empties the array.
     const { length } = bytes;
     const isAppend = appends ?? opened.appending;
     if (isAppend) await file.append(bytes);
@@ -154,16 +154,17 @@ export class FileCalls {
   }
 
   /**
-   * Linux drops the pages before it sends an append. A page that it reads until the answer ends with zeros where the new bytes are: a
-   * mapping would show the zeros, and write them back. The library's transport cannot drop pages at once.
+   * Linux drops pages before it sends an append. A page that it reads before the answer ends with zeros in place of the
+   * new bytes; a mapping would show these, and write them back. Over `fuse-native` the kernel cannot drop pages at
+   * once.
    */
   async #appended(file: OpenFile): Promise<void> {
     if (file.mayHavePages && this.#files.kernel?.asksBeforeReads === true) await this.#files.dropPages(file);
   }
 
   /**
-   * A descriptor that gets O_APPEND after it was opened writes through pages, at the end that the kernel knows. The kernel keeps
-   * one of them locked until the answer, which must not wait for it.
+   * A descriptor that gets O_APPEND after its open writes through pages, at the end that the kernel knows. The kernel
+   * keeps one of them locked until the answer, so the answer must not wait for the drop.
    */
   #dropBehindAnswer(file: OpenFile): void {
     this.#parts.world.soon(() => {
@@ -173,7 +174,7 @@ export class FileCalls {
     });
   }
 
-  /** What was taken of a write has to be at the cluster before it is answered where the program wants that, or may be told that there is no room. */
+  /** The cluster must have the bytes before the answer if the program requires it, or if there may be no space. */
   async #written(opened: FileHandle): Promise<void> {
     if (opened.persisting) await this.#persist(opened);
     else if (this.#files.room.isTight) {
@@ -187,7 +188,7 @@ export class FileCalls {
     await this.#noteLikelyRead(opened);
     if (this.#flushBehind && opened.file.locks === null) return;
     try {
-      // Who gets the lock next shall find what was written under it.
+      // The next holder of the lock has to find what was written under it.
       if (opened.writing) {
         await opened.file.arrive(true);
         await opened.file.lostPagesDropped();
@@ -195,7 +196,7 @@ export class FileCalls {
         owner !== undefined &&
         opened.file.locks?.isOwner(handle, { kind: 'posix', owner }) === true
       ) {
-        // The process may have written through another descriptor, which returns the error of that.
+        // The process may have written through another descriptor, which returns the error.
         await opened.file.writes.drain();
         await opened.file.lostPagesDropped();
       }
@@ -203,7 +204,7 @@ export class FileCalls {
     } finally {
       opened.file.locks?.closed(handle);
     }
-    // Reported to the process that closes: it may have a copy of the descriptor, and be about to run another program.
+    // For the process that closes: it may have a copy of the descriptor, and be about to run another program.
     if (opened.writing) throwFailed(opened);
   }
 
@@ -222,7 +223,7 @@ export class FileCalls {
     await opened.file.writes.drain();
     const lost = opened.errors.peek();
     if (lost !== undefined) this.#logLost(opened.file.inode, lost);
-    // The first flush of a file flushes its name, too; this is for what was changed of names and attributes since.
+    // The first flush of a file flushes its name; `persistNames` flushes later changes of names and attributes.
     else await Promise.all([opened.file.persist(), this.#parts.backend.persistNames('mount')]);
     const error = opened.errors.checkAndAdvance();
     if (error !== undefined) throw error;
@@ -233,10 +234,10 @@ export class FileCalls {
     const opened = this.#handles.of(handle);
     this.#handles.delete(handle);
     opened.file.locks?.closedLast(handle);
-    // What was written under its locks may have been written through another descriptor.
+    // Writes under its locks may have used another descriptor.
     if (opened.writing || opened.file.locks?.isUnder(handle) === true) await opened.file.writes.drain();
     if (opened.writing) {
-      // No program learns of it from here; with `flushBehind` the next sync of the file or of the volume returns it.
+      // No program gets it now; with `flushBehind` the next sync of the file or of the volume returns it.
       const error = opened.errors.peek();
       if (error !== undefined) this.#logLost(opened.file.inode, error);
     }
@@ -247,8 +248,8 @@ export class FileCalls {
   }
 
   /**
-   * As `fallocate`(2). Nothing is reserved: a place that holds zeros takes no room in the cluster, so what a program asks for
-   * beforehand is only compared with the room that there is now.
+   * As `fallocate`(2), without a reservation: zeros take no space in the cluster, so a request for space is only
+   * compared with the free space.
    *
    * @param mode bits FALLOC_FL_*: none, KEEP_SIZE, KEEP_SIZE with PUNCH_HOLE, ZERO_RANGE with or without KEEP_SIZE
    */
@@ -280,7 +281,7 @@ export class FileCalls {
         }
         if (mode === FALLOC_FL_KEEP_SIZE) return this.#touch(file, caller);
         await this.#files.privileges.clear(file, caller);
-        // Not by a truncate to this size: another client may have appended beyond it meanwhile.
+        // A truncate could cut off what another client has appended meanwhile.
         await file.punch(end, end, true);
         break;
       }
@@ -300,17 +301,13 @@ export class FileCalls {
     throwFailed(opened);
   }
 
-  /** What was asked for is there, and counts as a change all the same. */
+  /** The range is allocated already, but the call still counts as a change. */
   async #touch(file: OpenFile, caller: Caller): Promise<void> {
     await this.#files.privileges.clear(file, caller);
     await this.#files.inodes.change(file.inode, { modified: { kind: 'now' } });
   }
 
-  /**
-   * As SEEK_DATA and SEEK_HOLE of `lseek`(2), by the objects of which the file is made.
-   *
-   * @throws ErrnoError `ENXIO` behind the end, and where no data follows
-   */
+  /** As SEEK_DATA and SEEK_HOLE of `lseek`(2), in units of objects. @throws ErrnoError `ENXIO` */
   async seek(handle: number, offset: number, what: 'data' | 'hole'): Promise<number> {
     const { file } = this.#handles.of(handle);
     const found = await file.seek(offset, what);
@@ -319,10 +316,8 @@ export class FileCalls {
   }
 
   /**
-   * As `copy_file_range`(2) between two open files.
-   *
-   * @param length may be larger than any file
-   * @returns how many bytes were copied: fewer than `length` at the end of the source, or where it is much or took long
+   * As `copy_file_range`(2). @returns fewer bytes than `length` at the end of the source, or after many bytes or a long
+   * time
    */
   async copyRange(
     from: number,

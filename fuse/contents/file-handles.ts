@@ -6,7 +6,7 @@ import type { Opened } from '../transport.ts';
 import type { OpenFile } from './open-file.ts';
 import { ReadPosition } from './read-ahead.ts';
 
-/** A file as one call of open(2) has opened it. */
+/** A file as opened by one call of open(2). */
 export interface FileHandle {
   readonly file: OpenFile;
   readonly writing: boolean;
@@ -14,21 +14,19 @@ export interface FileHandle {
   /** O_SYNC or O_DSYNC: every write survives a loss of power before it is answered. */
   readonly persisting: boolean;
   readonly position: ReadPosition;
-  /** O_NOATIME: reads through it change no access time. */
+  /** O_NOATIME: reads do not change the access time. */
   readonly unnoted: boolean;
-  /** Something was asked for through it. */
   hasRead: boolean;
-  /** The kernel has pages from before, of which it may answer without a question. */
+  /** The kernel has pages of an earlier open, and may answer reads without a request. */
   hasPages: boolean;
   readonly errors: ErrorCursor;
   /**
-   * Why the sync of the last write failed, whose bytes were taken. Where Linux has split a write, it returns a short count instead
-   * of this error, and its own fsync, which follows, has to return it.
+   * The failed sync of the last write. After a split write Linux returns a short count in place of this error, and
+   * calls fsync, which then has to return it.
    */
   failedSync: { readonly error: unknown } | null;
 }
 
-/** Open files by the handles that the kernel has. */
 export class FileHandles {
   readonly #errors: ErrorSequence;
   readonly #byHandle = new Map<number, FileHandle>();
@@ -58,10 +56,10 @@ export class FileHandles {
     });
     return {
       handle,
-      // An append lands where the cluster's file ends, which the kernel's cache cannot know.
+      // Appends go to the cluster's end of the file, which the kernel's cache cannot know.
       directIo: appending,
       linked: file.known.attributes.links > 1,
-      // With bytes under way there is no version yet that a later open could find unchanged.
+      // The version after pending bytes is not known yet.
       version: file.writes.dirty ? null : contentsName(file.inode, file.known.attributes.contents),
     };
   }
@@ -84,7 +82,6 @@ export function throwFailed({ errors }: FileHandle): void {
   if (error !== undefined) throw error;
 }
 
-/** @param flags of open(2) */
 export function isForWriting(flags: number): boolean {
   return (flags & (constants.O_WRONLY | constants.O_RDWR)) !== 0;
 }

@@ -8,32 +8,34 @@ import { Lineage } from './lineage.ts';
 import type { ReadSource } from './read-source.ts';
 import type { PagesOfFile } from './written-pages.ts';
 
-/** What is known of the attributes and contents of an open file, and which of it the kernel has. */
+/** Known attributes and contents of an open file, and which of them the kernel has. */
 export class KnownContents {
-  /** As learned last; permission bits for clearing set-user-id, and the version of what was read. */
+  /** The latest: permission bits for clearing set-user-id, and the version of read bytes. */
   attributes: Attributes;
   /** The size in the last answer to the kernel. */
   toldSizeBytes: number;
   readonly pages: PagesOfFile;
   readonly #world: World;
   readonly #source: Pick<ReadSource, 'changed' | 'withoutOutdated'>;
-  /** The newest state that the primary reported, if it is newer than `attributes`. */
+  /** The newest state from the primary, if newer than `attributes`. */
   #state: FileState | undefined;
-  /** A change here may have left holes, or filled some. */
+  /** A change here may have made or filled holes. */
   #mayHaveHoles = false;
-  /** When the last dirty byte was written, for as long as the primary's time for it is not known. */
+  /** When the last pending byte was written, until the primary's time for it is known. */
   #writtenNs = 0n;
-  /** The version of what the kernel and the pages have: of the last answer to the kernel, and all changes of this mount that followed. */
+  /**
+   * The version that the kernel and `pages` have: of the last answer to the kernel, plus later changes of this mount.
+   */
   readonly #lineage: Lineage;
-  /** When attributes that no other client had changed were presented last (monotonic), and their validity. */
+  /** The last presented attributes without a change by another client: when (monotonic), and their validity. */
   #heardMs: number;
   #heard: Validity | undefined;
-  /** When, at the earliest, contents that the source fetched before were not yet outdated at the cluster (monotonic, in milliseconds). */
+  /** Since when fetched contents are known to be current at the cluster (monotonic, in milliseconds). */
   #confirmedMs = Number.NEGATIVE_INFINITY;
-  /** The newest version that was confirmed: what the source fetches in its generation is of this, or newer. */
+  /** The newest confirmed version: what the source fetches in this generation is of it, or newer. */
   #confirmed: ContentVersion;
 
-  /** @param pages what was written to it before, of the same contents */
+  /** @param pages earlier writes of the same contents */
   constructor(
     world: World,
     attributes: Answered,
@@ -60,20 +62,20 @@ export class KnownContents {
     return this.#state?.sizeBytes ?? this.attributes.sizeBytes;
   }
 
-  /** The newest contents that are known, from whichever client. */
+  /** The newest known version, of any client. */
   get newest(): ContentVersion {
     return (this.#state ?? this.attributes).contents;
   }
 
-  /** The kernel has the newest contents, or only changes of this mount followed those that it has. */
+  /** Whether the kernel's contents are the newest, but for changes of this mount. */
   get isOwn(): boolean {
     return this.#lineage.is(this.newest);
   }
 
   /**
-   * What was fetched of earlier contents is not served any more. The kernel gets no notice.
+   * Stops serving what was fetched of older contents. The kernel gets no notice.
    *
-   * @param askedMs when the cluster was asked for them (monotonic, in milliseconds)
+   * @param askedMs when the cluster was asked (monotonic, in milliseconds)
    */
   confirm({ contents }: Attributes, askedMs: number): void {
     if (contentVersionCompare(contents, this.#confirmed) > 0) {
@@ -84,27 +86,27 @@ export class KnownContents {
   }
 
   /**
-   * @param validMs for how long what was written here is valid after the cluster has reported that no other client changed the file
-   * @returns what was written here, where all of that is known and valid
+   * Bytes written here, if all are known and valid.
+   *
+   * @param validMs how long they are valid after the cluster reported no change by another client
    */
   written(offset: number, length: number, validMs: number): Uint8Array | null {
     const isValid = this.isOwn && this.#world.nowMs() - this.#heardMs < validMs;
     return isValid ? this.pages.read(offset, length, this.sizeBytes) : null;
   }
 
-  /** Attributes from before the changes here do not say which holes there are: the cluster is asked. */
+  /** Attributes from before changes here do not show the holes: the cluster has to be asked. */
   get areHolesUnknown(): boolean {
     const state = this.#state;
     if (state === undefined || state.holeBytes !== undefined) return false;
     return this.#mayHaveHoles || this.attributes.holeBytes !== undefined;
   }
 
-  /** A change is about to leave a hole, as where it begins behind the end. */
+  /** A change is about to leave a hole, as one that begins beyond the end. */
   leavingHole(): void {
     this.#mayHaveHoles = true;
   }
 
-  /** Bytes are about to be written. */
   writing(): void {
     this.#source.changed();
     this.#writtenNs = nowNs(this.#world);
@@ -116,31 +118,31 @@ export class KnownContents {
     this.learn(state);
   }
 
-  /** Answers of writes in parallel arrive in any order: the newest counts. */
+  /** Answers of concurrent writes arrive in any order: the newest counts. */
   learn({ sizeBytes, modifiedNs, contents, holeBytes }: FileState): void {
     this.#source.changed();
     if (contentVersionCompare(contents, this.newest) >= 0)
       this.#state = { sizeBytes, modifiedNs, contents, ...(holeBytes !== undefined && { holeBytes }) };
   }
 
-  /** The cluster has a new file with these contents. */
+  /** The cluster has created the file with these contents. */
   created(state: FileState): void {
     if (contentVersionCompare(state.contents, this.newest) <= 0) return;
     this.#lineage.changed(state);
     this.learn(state);
   }
 
-  /** Puts `attributes`, as the cluster reported them, together with what only this mount knows. */
+  /** Merges the cluster's answer with what only this mount knows. */
   async present(attributes: Answered, writes: Pick<WriteBehind, 'dirty' | 'dirtyEnd'>): Promise<Answered> {
     const { validity } = attributes;
     if (validity?.asOf !== this.#heard?.asOf) this.#heardMs = this.#world.nowMs();
     this.#heard = validity;
-    // Some client changed it, perhaps this one: blocks read before may be old.
+    // Some client changed it, perhaps this one: fetched blocks may be old.
     this.confirm(attributes, validity?.requestedAt ?? Number.NEGATIVE_INFINITY);
-    // Otherwise what is on its way to the kernel would come after the notice that it is outdated.
+    // Otherwise outdated pages could reach the kernel after the notice to drop them.
     await this.#source.withoutOutdated();
     const order = contentVersionCompare(attributes.contents, this.attributes.contents);
-    // Answers may overtake each other; contents do not go back.
+    // An earlier request may be answered later; contents never go back.
     const newest = order < 0 ? withContents(attributes, this.attributes) : attributes;
     this.attributes = newest;
     const state = this.#state;
@@ -159,7 +161,7 @@ export class KnownContents {
     return { ...this.#asWritten(presented), sizeBytes: this.toldSizeBytes };
   }
 
-  /** What is known of it, without a request and without waiting for bytes under way. */
+  /** The attributes as known now, without a request or a wait for pending bytes. */
   latest(isDirty: boolean): Attributes {
     const state = this.#state;
     const isOld = state !== undefined && contentVersionCompare(state.contents, this.attributes.contents) > 0;
@@ -167,34 +169,36 @@ export class KnownContents {
     return isDirty ? this.#asWritten(known) : known;
   }
 
-  /** @returns what has become of attributes by what was written here, all of which is at the cluster; null where that is not known */
+  /**
+   * Applies own writes, all of which are at the cluster, to attributes from before them; null if the result is unknown.
+   */
   since(attributes: Attributes): Attributes | null {
     const state = this.#state ?? this.attributes;
     if (this.areHolesUnknown) return null;
-    // Of a file that is new the cluster has told nothing.
+    // The cluster has reported nothing yet of a new file.
     if (state.contents.epoch === 0) return null;
     if (contentVersionCompare(state.contents, attributes.contents) > 0)
       return withContents(attributes, state);
     return state.sizeBytes === attributes.sizeBytes ? attributes : null;
   }
 
-  /** The cluster has a read of this mount. @param from the access time before */
+  /** The cluster has an access of this mount. @param from the access time before it */
   accessed(from: string, to: string): void {
     if (this.attributes.accessedNs === from) this.attributes = { ...this.attributes, accessedNs: to };
   }
 
-  /** This mount has changed what a change of contents does not touch. */
+  /** This mount has changed attributes that a change of contents does not affect. */
   changedStatus({ mode, uid, gid, flags }: Attributes): void {
     const { flags: _, ...others } = this.attributes;
     this.attributes = { ...others, mode, uid, gid, ...(flags !== undefined && { flags }) };
   }
 
-  /** The kernel learns of these contents. */
+  /** The kernel gets these contents. */
   tell(contents: ContentVersion): void {
     if (this.#lineage.told(contents)) this.pages.clear();
   }
 
-  /** @param invalidate makes the kernel drop what it has; called where that may be from before a change of another client */
+  /** @param invalidate called if the kernel may have contents from before another client's change */
   async refresh(contents: ContentVersion, invalidate: () => Promise<void>): Promise<void> {
     if (this.#lineage.is(contents)) return;
     await this.#source.withoutOutdated();
@@ -202,7 +206,7 @@ export class KnownContents {
     this.tell(contents);
   }
 
-  /** With the times of bytes that are on their way. */
+  /** With the times of pending bytes. */
   #asWritten<Known extends Attributes>(attributes: Known): Known {
     const modifiedNs = String(this.#writtenNs);
     const { sizeBytes, holeBytes } = attributes;
@@ -210,22 +214,22 @@ export class KnownContents {
       ...attributes,
       modifiedNs,
       changedNs: laterNs(modifiedNs, attributes.changedNs),
-      // Programs take a file without blocks for one without data (`tar -S`).
+      // Programs assume that a file without blocks has no data (`tar -S`).
       ...(holeBytes !== undefined && { holeBytes: Math.max(0, Math.min(holeBytes, sizeBytes - 1)) }),
     };
   }
 }
 
 /**
- * Attributes of a live file, of which the catalog knows size and times as they were before it was written.
+ * Merges size and times of the contents into a live file's attributes, which have those of before the writes.
  *
- * @param known what is known of its contents; a time that was set by hand on newer ones, or on these, stays in force
+ * @param known of the contents; a time that a program set on these or newer ones is kept
  */
 function withContents<Known extends Attributes>(attributes: Known, known: FileState): Known {
   const { sizeBytes, modifiedNs, contents, holeBytes } = known;
   const { holeBytes: _, ...others } = attributes;
   const sized = { ...(others as Known), sizeBytes, ...(holeBytes !== undefined && { holeBytes }) };
   if (contentVersionCompare(contents, attributes.contents) <= 0) return sized;
-  // A change of contents is one of the status as well.
+  // A change of contents also changes ctime.
   return { ...sized, modifiedNs, contents, changedNs: laterNs(modifiedNs, attributes.changedNs) };
 }

@@ -1,16 +1,16 @@
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { ContentVersion, FileState } from '../backend.ts';
 
-/** More changes of one file are never under way at a time: what is kept beyond that follows something of somebody else. */
+/** More own changes of a file are never under way: beyond that, the entries follow a change of another client. */
 const AHEAD_MAX = 64;
 
 /**
- * Which version of a file's contents somebody has who was told one, and has made the changes since then himself: for as long as nobody
- * else's comes between them. Changes that are under way together are answered in any order.
+ * The version that the kernel has: the last answered one, advanced by own changes until one of another client comes
+ * between. Concurrent own changes may be answered in any order.
  */
 export class Lineage {
   #version: ContentVersion;
-  /** What own changes have become, by what they have changed: those that do not follow the version yet. */
+  /** By the version before them: own changes that do not follow `#version` yet. */
   readonly #ahead = new Map<string, ContentVersion>();
 
   constructor(version: ContentVersion) {
@@ -22,9 +22,9 @@ export class Lineage {
   }
 
   /**
-   * An own change has been answered.
+   * An own change was answered.
    *
-   * @returns whether everything from the version until after this change is known to be our own
+   * @returns whether all changes up to this one are known to be own
    */
   changed({ before, contents }: Pick<FileState, 'before' | 'contents'>): boolean {
     if (before === undefined) return false;
@@ -40,7 +40,7 @@ export class Lineage {
     return contentVersionCompare(contents, this.#version) <= 0;
   }
 
-  /** Whoever has it is told of this version. @returns whether that is another one than he has */
+  /** The kernel gets this version. @returns whether it had another one */
   told(version: ContentVersion): boolean {
     if (this.is(version)) return false;
     this.#version = version;

@@ -4,7 +4,6 @@ import type { OpenLocks } from './locks.ts';
 import type { OpenFile } from './open-file.ts';
 import type { OpenFiles } from './open-files.ts';
 
-/** The kernel's calls for locks of open files, by handle. */
 export class LockCalls {
   readonly #files: Pick<OpenFiles, 'dropPages'>;
   readonly #handles: FileHandles;
@@ -21,8 +20,8 @@ export class LockCalls {
   }
 
   /**
-   * Sets a lock or gives it back, at the file's primary. What was written under it arrives before it is given back or made a shared
-   * one; who gets it sees what was written before.
+   * Locks or unlocks at the file's primary. What was written under a lock is at the cluster before the lock is released
+   * or weakened; its next holder sees it.
    */
   async lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void> {
     const opened = this.#handles.of(handle);
@@ -35,7 +34,7 @@ export class LockCalls {
       return;
     }
     const locks = this.#locksOf(file);
-    // It may become weaker, as by an unlock, and one of the whole file is given back before it is changed.
+    // This may weaken a lock, like an unlock; a lock of flock is released before it is changed.
     if (locks.isOwner(handle, request) && (request.type === 'shared' || request.kind === 'flock')) {
       await this.#arrived(file);
       if (opened.writing) throwFailed(opened);
@@ -45,13 +44,12 @@ export class LockCalls {
       await file.refresh(() => this.#files.dropPages(file));
       await file.lostPagesDropped();
     } catch (error) {
-      // A program that gets an error does not know that there is a lock.
+      // After an error the program assumes that it has no lock.
       await locks.lock(handle, { ...request, type: 'unlock' }, false, signal);
       throw error;
     }
   }
 
-  /** What was written under locks is at the cluster, or lost. */
   async #arrived(file: OpenFile): Promise<void> {
     await file.writes.drain();
     await file.lostPagesDropped();

@@ -5,7 +5,7 @@ import type { BackendLock, BackendLocks } from '../backend.ts';
 import { ErrnoError, isLockLoss, lockLost } from '../errno.ts';
 import type { LockRequest } from '../transport.ts';
 
-/** After a close the kernel's word that it was the last one is awaited for so long, in milliseconds: a descriptor that was copied is closed without. */
+/** How long a close may be followed by the kernel's release; none follows if the descriptor has copies. */
 const LAST_CLOSE_MS = 200;
 
 interface Owner {
@@ -13,26 +13,25 @@ interface Owner {
   readonly owner: string;
 }
 
-/** A handle that has locks, of which a descriptor was closed. */
 interface Closing {
-  /** From then on the file is taken for open still; Infinity once the kernel has said that it is not. */
+  /** After that the handle counts as open; Infinity after the kernel's release. */
   readonly untilMs: number;
-  /** Resolves when its locks are given back. */
+  /** Resolves when its locks are released. */
   readonly gone: PromiseWithResolvers<void>;
 }
 
 /**
- * Locks of the programs of this mount on one open file. A lock of `fcntl` belongs to a process, one of `flock` to an open
- * file, which is a handle here.
+ * Locks of this mount's programs on one open file. A process owns a lock of `fcntl`, an open file, here a handle, one
+ * of `flock`.
  */
 export class OpenLocks {
   readonly #world: World;
   readonly #locks: BackendLocks;
-  /** Who locked through which handle: what is written through it is written under that lock. */
+  /** Owners by handle: what is written through the handle is written under their locks. */
   readonly #under = new Map<number, Map<string, Owner>>();
   /**
-   * The locks of an open file go with it, of which the kernel tells when the last `close` has returned already. Whoever is
-   * told that one of them stands in the way may know of that close, and be right that there is none.
+   * Closed handles with locks. The kernel reports the last close only after `close` has returned, so a program that
+   * finds a conflicting lock may already know that its holder is gone.
    */
   readonly #closing = new Map<number, Closing>();
 
@@ -41,7 +40,7 @@ export class OpenLocks {
     this.#locks = locks;
   }
 
-  /** @throws ErrnoError EAGAIN, EDEADLK, ENOLCK, EIO; EINTR once `signal` is aborted and nothing was locked */
+  /** @throws ErrnoError EAGAIN, EDEADLK, ENOLCK, EIO; EINTR after an abort of `signal`, if nothing was locked */
   async lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void> {
     const { start, end, pid, type } = request;
     const owner = ownerOf(handle, request);
@@ -49,7 +48,7 @@ export class OpenLocks {
       await this.#locks.unlock({ ...owner, start, end, pid });
       return;
     }
-    // Whoever asks for one has it open. To give back is a part of closing, as libfuse does it.
+    // A lock call shows that the handle is open. An unlock does not: libfuse unlocks as a part of closing.
     this.#settled(handle);
     const known = this.#under.get(handle) ?? new Map<string, Owner>();
     known.set(keyOf(owner), owner);
@@ -67,7 +66,7 @@ export class OpenLocks {
     }
   }
 
-  /** @returns a lock that is in the way of `request`, or null; the process is told only where it is one of this mount */
+  /** @returns a lock that conflicts with `request`, or null; with its process only if it is one of this mount */
   async holder(handle: number, request: LockRequest): Promise<LockRequest | null> {
     const { start, end, pid, type } = request;
     if (type === 'unlock') return null;
@@ -83,9 +82,9 @@ export class OpenLocks {
   }
 
   /**
-   * Whatever is read or written through the handle is so under its locks.
+   * Checked before each read and write through the handle.
    *
-   * @throws ErrnoError EIO where one of them was lost, until it is given back or the file is closed
+   * @throws ErrnoError EIO after the loss of a lock, until it is released or the file is closed
    */
   assertKept(handle: number): void {
     const owners = this.#under.get(handle);
@@ -93,32 +92,33 @@ export class OpenLocks {
     for (const { kind, owner } of owners.values()) if (this.#locks.isLost(kind, owner)) throw lockLost();
   }
 
-  /** Whether something was locked through the handle. */
   isUnder(handle: number): boolean {
     return this.#under.has(handle);
   }
 
-  /** Whether whom the request is for may have locks already. */
+  /** Whether the owner of the request may have locks already. */
   isOwner(handle: number, request: Pick<LockRequest, 'kind' | 'owner'>): boolean {
     const key = keyOf(ownerOf(handle, request));
     return [...this.#under.values()].some((owners) => owners.has(key));
   }
 
-  /** A process closed a descriptor of the file: that ends its locks of `fcntl`, whichever descriptor it was. */
+  /**
+   * A process closed a descriptor of the file. By POSIX this ends its locks of `fcntl`, whichever descriptor it was.
+   */
   async flush(owner: bigint): Promise<void> {
     const closing: Owner = { kind: 'posix', owner: String(owner) };
     for (const owners of this.#under.values()) owners.delete(keyOf(closing));
     await this.#giveBack(closing);
   }
 
-  /** A close of the handle is about to return; perhaps it was the last. */
+  /** A close of the handle is about to return; it may be the last. */
   closed(handle: number): void {
     if ((this.#under.get(handle)?.size ?? 0) === 0) return;
     const { untilMs = 0, gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
     this.#closing.set(handle, { untilMs: Math.max(untilMs, this.#world.nowMs() + LAST_CLOSE_MS), gone });
   }
 
-  /** The last close of the handle has returned; what it has is about to be given back. */
+  /** The last close of the handle has returned; its locks are about to be released. */
   closedLast(handle: number): void {
     if (!this.#under.has(handle)) return;
     const { gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
@@ -126,8 +126,7 @@ export class OpenLocks {
   }
 
   /**
-   * The last descriptor of an open file is gone, and with it what belonged to the open file: its lock of `flock`, and
-   * locks of `fcntl` that no process has closed, which are those of F_OFD_SETLK.
+   * The open file is released with its lock of `flock`, and with locks of `fcntl` that no process owns (F_OFD_SETLK).
    */
   async release(handle: number): Promise<void> {
     const owners = [...(this.#under.get(handle)?.values() ?? [])];
@@ -143,7 +142,7 @@ export class OpenLocks {
     return this.#locks.close();
   }
 
-  /** @returns handles that were closed before this moment, perhaps for the last time, with locks of the kind */
+  /** @returns handles with locks of this kind, of which a descriptor was closed before */
   #closingNow(kind: Owner['kind']): readonly number[] {
     const nowMs = this.#world.nowMs();
     return [...this.#closing].flatMap(([handle, { untilMs }]) => {
@@ -153,14 +152,14 @@ export class OpenLocks {
     });
   }
 
-  /** Waits until each of the handles has given its locks back, or is taken for open. @returns false where there are none */
+  /** Waits until each handle has released its locks or counts as open. @returns false if there are none */
   async #goneAfter(handles: readonly number[], signal?: AbortSignal): Promise<boolean> {
     for (const handle of handles) {
       for (;;) {
         const closing = this.#closing.get(handle);
         const leftMs = (closing?.untilMs ?? 0) - this.#world.nowMs();
         if (closing === undefined || leftMs <= 0) break;
-        // That the last close was heard of lets everybody wait longer, and is looked at when the first wait is over.
+        // The kernel's release lengthens the wait; checked again after each pause.
         const pauseMs = Math.min(leftMs, LAST_CLOSE_MS);
         const pause = this.#world.sleep(pauseMs, signal === undefined ? {} : { signal });
         await Promise.race([closing.gone.promise, pause]);
@@ -169,7 +168,7 @@ export class OpenLocks {
     return handles.length > 0;
   }
 
-  /** The handle is open, or its locks are given back. */
+  /** The handle is open, or its locks are released. */
   #settled(handle: number): void {
     const closing = this.#closing.get(handle);
     this.#closing.delete(handle);

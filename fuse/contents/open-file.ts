@@ -14,21 +14,19 @@ import { type GivePages, ReadSource } from './read-source.ts';
 import type { Room } from './room.ts';
 import type { PagesOfFile } from './written-pages.ts';
 
-/** How long a question about a file waits for its writes under way before it is answered from here. */
+/** How long a request for attributes waits for pending writes. */
 const DRAIN_FOR_ATTRIBUTES_MS = 1000;
-/** The kernel keeps whole pages of this size. */
 const PAGE_BYTES = 4096;
 
 export interface OpenFileParts extends Pick<FileParts, 'world' | 'limitMs' | 'pending'> {
-  /** Null before the mount is there. */
+  /** Null before the mount exists. */
   readonly kernel: Pick<MountedTransport, 'givePages'> | null;
-  /** Makes the kernel drop its pages of the inode, where the transport can. */
+  /** Has the kernel drop its pages of the inode, if the transport can. */
   readonly dropPages: (inode: number) => Promise<void>;
-  /** Learns of errors. */
   readonly room: Pick<Room, 'failed'>;
 }
 
-/** A file that is open on this mount, however often: its writes under way and what is known of its contents. */
+/** A file that is open on this mount, shared by all its handles: pending writes, and what is known of its contents. */
 export class OpenFile {
   readonly inode: number;
   readonly source: ReadSource;
@@ -36,22 +34,20 @@ export class OpenFile {
   readonly writes: WriteBehind;
   readonly #parts: OpenFileParts;
   readonly #backend: BackendFile;
-  /** Handles in all, and those among them that write. */
+  /** All handles, and those that write. */
   handleCount = 0;
   writerCount = 0;
-  /** Written here, and so to be sealed at its last close, if its policy says so. */
+  /** Written here, so that its last close seals it if its policy requires that. */
   written = false;
-  /** The kernel may have pages of it. */
   mayHavePages = false;
-  /** Created or changed here, and the catalog was not told of the outcome yet. */
+  /** Created or changed here, and not yet settled. */
   unsettled = false;
-  /** Null before the first lock. */
   locks: OpenLocks | null = null;
   #appended: Promise<unknown> = Promise.resolve();
   /** @see lostPagesDropped */
   #lostDropped: Promise<void> = Promise.resolve();
 
-  /** @param pages what was written to it before, of the same contents */
+  /** @param pages earlier writes of the same contents */
   constructor(parts: OpenFileParts, attributes: Answered, backend: BackendFile, pages: PagesOfFile) {
     const { world, limitMs, pending, room } = parts;
     const { inode } = attributes;
@@ -93,7 +89,7 @@ export class OpenFile {
     validMs = 0,
     isCurrent: () => boolean | Promise<boolean> = () => true,
   ): Promise<Uint8Array> {
-    // Beyond the size the cluster knows, a hole before dirty bytes would read as the end of the file.
+    // Beyond the cluster's size, a hole before pending bytes would read as the end of the file.
     if (
       this.writes.dirty &&
       (this.writes.overlaps(offset, length) || offset + length > this.known.sizeBytes)
@@ -111,14 +107,14 @@ export class OpenFile {
   }
 
   /**
-   * Resolves when the kernel has no pages of bytes that were lost before. No write waits for it: the kernel keeps the pages of a write
-   * locked until the answer, and drops none that is locked.
+   * Resolves when the kernel has dropped pages with lost bytes. Writes must not wait for it: the kernel keeps their
+   * pages locked until the answer, and cannot drop locked pages.
    */
   lostPagesDropped(): Promise<void> {
     return this.#lostDropped;
   }
 
-  /** Appends go out one by one, each in one piece, after everything that was written before. */
+  /** Appends are sent one by one, each in one piece, after all earlier writes. */
   append(bytes: Uint8Array): Promise<void> {
     const appended = this.#appended.then(async () => {
       await this.writes.drain();
@@ -134,11 +130,11 @@ export class OpenFile {
     if (sizeBytes < endBytes) pages.drop(sizeBytes);
     if (sizeBytes > endBytes) this.known.leavingHole();
     this.#changed(await this.#bounded(this.#backend.truncate(sizeBytes), 'A truncate'));
-    // Had it another end, another client has changed it, and none of the pages is valid any more.
+    // With another end another client has changed the file, and no page is valid any more.
     pages.putZeros(endBytes, sizeBytes);
   }
 
-  /** Bytes `from` to before `to` become a hole. */
+  /** Makes bytes `from` to before `to` a hole. */
   async punch(from: number, to: number, grows: boolean): Promise<void> {
     await this.writes.drain();
     this.known.pages.drop(from, to);
@@ -146,7 +142,7 @@ export class OpenFile {
     this.#changed(await this.#bounded(this.#backend.punch(from, to, grows), 'Punching a hole'));
   }
 
-  /** @returns where data, or a hole, begins, not before `offset`; null where nothing of it follows */
+  /** @returns where data, or a hole, begins, at or after `offset`; null if there is none */
   async seek(offset: number, what: 'data' | 'hole'): Promise<number | null> {
     await this.writes.drain();
     return this.#bounded(this.#backend.seek(offset, what), `Looking for ${what}`);
@@ -157,9 +153,11 @@ export class OpenFile {
     return this.#backend.keeps(endBytes);
   }
 
-  /** @returns how many bytes were copied: fewer than `length` where there is more to come, 0 at the end of the source */
+  /**
+   * @returns how many bytes were copied: fewer than `length` if the caller has to continue, 0 at the end of the source
+   */
   async copyFrom(source: OpenFile, fromOffset: number, toOffset: number, length: number): Promise<number> {
-    // What is under way here is part of the source, or must not arrive after what is copied over it.
+    // Pending bytes are part of the source, or must not overwrite the copy.
     await Promise.all([source.arrive(), this.writes.drain()]);
     this.known.pages.drop(toOffset, toOffset + length);
     this.known.leavingHole();
@@ -169,25 +167,27 @@ export class OpenFile {
     return copiedBytes;
   }
 
-  /** Resolves when all that was written before, and a new file's name, are at the cluster; the error sequence has what was lost. @see BackendFile.arrive */
+  /**
+   * Resolves when all earlier writes, and a new file's name, are at the cluster, or their error is in the sequence.
+   * @see BackendFile.arrive
+   */
   async arrive(isReported = false): Promise<void> {
     await this.writes.drain();
     const state = await this.#bounded(this.#backend.arrive(isReported), 'Making it');
     if (state !== undefined) this.known.created(state);
   }
 
-  /** No handle of this mount is left. */
   closed(): void {
     const { isOwn, newest, pages } = this.known;
     pages.closed(isOwn && !this.writes.dirty ? newest : null);
   }
 
-  /** @throws ErrnoError `EIO` where the cluster has lost the file: fsync has no error of its own for that */
+  /** @throws ErrnoError `EIO` if the cluster has lost the file: fsync has no other error for that */
   async persist(): Promise<void> {
     try {
       this.known.learn(await this.#bounded(this.#backend.flush(), 'A flush'));
     } catch (error) {
-      // Each descriptor of the file reports the loss, not only the one whose sync has found it.
+      // All descriptors of the file report the loss, not only the one whose sync found it.
       if (error instanceof ChangesLost) return this.#lost(error);
       if (errnoName(error) !== 'ENOENT') throw error;
       throw new ErrnoError('EIO', `What was written before is not stored: ${messageOf(error)}`);
@@ -195,8 +195,8 @@ export class OpenFile {
   }
 
   /**
-   * Whether the last close seals it. An empty file stays open to a client that fills it later, for many programs make a
-   * name first; and one of which bytes were lost stays as it is.
+   * Whether the last close seals it. Not an empty file, as many programs create a name first and another client may
+   * fill it; nor one with lost bytes.
    */
   get isToBeSealed(): boolean {
     const { attributes, sizeBytes } = this.known;
@@ -220,9 +220,8 @@ export class OpenFile {
   }
 
   /**
-   * Puts `attributes`, as the cluster told them, together with what only this mount knows. Bytes under way
-   * are waited for, so that the modification time is the primary's and does not change once they are there;
-   * while the cluster is slow to take them, size and time are those of this mount.
+   * Merges the cluster's answer with what only this mount knows. Waits for pending bytes, so that the modification time
+   * is the primary's and does not change afterwards; if that takes long, size and time are this mount's.
    */
   async present(attributes: Answered): Promise<Answered> {
     if (this.writes.dirty) {
@@ -233,12 +232,10 @@ export class OpenFile {
     return this.known.present(attributes, this.writes);
   }
 
-  /** @see KnownContents.latest */
   get latest(): Attributes {
     return this.known.latest(this.writes.dirty);
   }
 
-  /** @see KnownContents.since */
   since(attributes: Attributes): Attributes | null {
     const isWhole = !this.writes.dirty && this.writes.failure === null;
     return isWhole ? this.known.since(attributes) : null;
@@ -246,7 +243,7 @@ export class OpenFile {
 
   openLocks(lost: (locks: readonly BackendLock[]) => void): OpenLocks {
     const onLost = (locks: readonly BackendLock[]): void => {
-      // What was written under them and has not been sent must not replace what others write under them.
+      // Unsent writes under the lock must not replace what its next holder writes.
       if (this.writes.dirty) this.writes.abandon(lockLost());
       lost(locks);
     };
@@ -254,16 +251,18 @@ export class OpenFile {
     return this.locks;
   }
 
-  /** A program that has just got a lock shall see what was written under the lock before, at once. @see KnownContents.refresh */
+  /** A program that got a lock has to see at once what was written under it before. @see KnownContents.refresh */
   async refresh(invalidate: () => Promise<void>): Promise<void> {
     await this.known.refresh((await this.state()).contents, invalidate);
   }
 
   /**
-   * As `refresh`, of contents that the cluster was asked for. What is on its way there from here is not waited for: with it other contents come.
+   * As `refresh`, with contents that were just requested; does nothing while writes are pending, after which the
+   * contents differ anyway.
    *
-   * Nothing is dropped where the size is another one than the kernel was told. The kernel ignores an answer about attributes if it has dropped
-   * the inode since it asked (`fuse_reverse_inval_inode` raises `attr_version`), and a read that has asked would end at the old size.
+   * Drops nothing if the size differs from the kernel's. The kernel ignores an answer with attributes if it has dropped
+   * the inode since the request (`fuse_reverse_inval_inode` raises `attr_version`), and the read that sent the request
+   * would end at the old size.
    */
   async refreshPages({ contents, sizeBytes }: Attributes, invalidate: () => Promise<void>): Promise<void> {
     if (this.writes.dirty || contentVersionCompare(contents, this.known.newest) < 0) return;
@@ -272,8 +271,8 @@ export class OpenFile {
   }
 
   /**
-   * The kernel puts what it is given over what programs have written, also while that is on its way here: so nothing while
-   * a program may write. Nor does it mind the size: it gets whole pages, within the size that it knows.
+   * Gives pages only while no program may write: the kernel stores them over written bytes, even unsent ones. It does
+   * not check the size either, so it gets whole pages within the size that it knows.
    */
   #giver(): GivePages | null {
     const { kernel } = this.#parts;
@@ -287,7 +286,7 @@ export class OpenFile {
     };
   }
 
-  /** Bytes that programs have written are gone. */
+  /** Written bytes are lost. */
   #lost(error: unknown): void {
     const { inode } = this;
     this.known.pages.clear();

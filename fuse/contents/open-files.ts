@@ -17,7 +17,7 @@ import { Privileges } from './privileges.ts';
 import { Room } from './room.ts';
 import { WrittenPages } from './written-pages.ts';
 
-/** Files that are open on this mount, from the first open to what there is to do when they are closed. */
+/** Files that are open on this mount, from the first open until they are settled. */
 export class OpenFiles implements PendingKind {
   readonly inodes: Inodes;
   readonly room: Room;
@@ -29,10 +29,10 @@ export class OpenFiles implements PendingKind {
   readonly #open = new Map<number, OpenFile>();
   #pageChecks: PageChecks | null = null;
   readonly #settles: Settles;
-  /** Null before the mount is there. */
+  /** Null before the mount exists. */
   kernel: FileKernel | null = null;
 
-  /** @param writtenBytesMax memory for pages of what was written */
+  /** @param writtenBytesMax memory for copies of written bytes */
   constructor(parts: FileParts, writtenBytesMax: number) {
     const { world, backend, cache, accesses, log, pending } = parts;
     this.#parts = parts;
@@ -53,10 +53,9 @@ export class OpenFiles implements PendingKind {
     this.orphans = new Orphans(world, backend, () => this.#open.keys(), log);
   }
 
-  /** From now on the kernel can be told what it has to forget. */
   mounted(kernel: FileKernel): void {
     this.kernel = kernel;
-    // The library's transport, with which the kernel does not ask, cannot have it drop pages either.
+    // Over `fuse-native` the kernel cannot drop pages.
     if (!kernel.asksBeforeReads) return;
     const check = async (file: OpenFile): Promise<void> => void (await this.confirm(file, true));
     const { world, cache } = this.#parts;
@@ -65,7 +64,7 @@ export class OpenFiles implements PendingKind {
 
   async open(inode: number, flags: number, caller: Caller): Promise<OpenFile> {
     const writing = isForWriting(flags);
-    // As Linux has it, whatever the file is opened for: the kernel asks for the right to write.
+    // Linux requires write permission for it, however the file is opened.
     const truncates = (flags & constants.O_TRUNC) !== 0;
     const { thread = 0 } = caller;
     const isOnceMore = this.inodes.cache.kernel.refusedOpens.isRepetition(thread, inode);
@@ -75,11 +74,11 @@ export class OpenFiles implements PendingKind {
     this.#assertMeant(attributes, thread, isOnceMore);
     if (writing || truncates) assertMayChange(attributes, flags);
     const file = this.#opened(attributes, writing);
-    // It has lost its name elsewhere since it was looked up.
+    // Another client has unlinked it since the look-up.
     if (attributes.links === 0) this.orphans.add(inode);
     try {
       if (writing && file.source.isGiving) await file.source.withdraw();
-      // Bytes under way are another handle's: an open does not wait for them, a read does.
+      // An open does not wait for pending bytes of other handles; a read does.
       if (!file.writes.dirty) await file.present(attributes);
       if ((writing || truncates) && attributes.policy === 'read-only') await this.#assertUnsealed(file);
       if (writing && truncates) {
@@ -94,15 +93,15 @@ export class OpenFiles implements PendingKind {
     return file;
   }
 
-  /** @param isOnceMore it was looked up by its name since an open was refused, or has none */
+  /** @param isOnceMore its name was looked up again after a refused open, or it has none */
   async #attributesToOpen(inode: number, thread: number, isOnceMore: boolean): Promise<Answered> {
     if (isOnceMore) return this.inodes.ask(inode);
     return this.inodes.cache.lookedUpToOpen(inode) ?? (await this.inodes.askToOpen(inode, thread));
   }
 
   /**
-   * The kernel may have opened a name that it was told a moment ago, which another mount has given to another file since: at
-   * this answer it looks the name up once more. A file that lost its name here has none that the kernel keeps.
+   * The kernel may have opened by a cached name that another client has given to another file: after `ESTALE` it looks
+   * the name up again. For a file that was unlinked here it caches no name.
    */
   #assertMeant({ inode, links }: Attributes, thread: number, isOnceMore: boolean): void {
     if (links > 0 || isOnceMore || this.orphans.has(inode)) return;
@@ -114,7 +113,7 @@ export class OpenFiles implements PendingKind {
     throw new ErrnoError('ESTALE', `File ${inode} has lost its name`);
   }
 
-  /** Opens what was just made by the same call of the kernel. */
+  /** Opens a file that the same call of the kernel has created. */
   async created(attributes: Attributes, writing: boolean): Promise<OpenFile> {
     const file = this.#opened(attributes, writing);
     file.unsettled = true;
@@ -124,12 +123,12 @@ export class OpenFiles implements PendingKind {
     return file;
   }
 
-  /** The program that creates a file learns that there is no space for it. */
+  /** A program that creates a file gets the error if there is no space. */
   async #arriveOrGiveUp(file: OpenFile, writing: boolean): Promise<void> {
     try {
       await file.arrive(true);
     } catch (error) {
-      // Before whoever made it is told, so that nobody finds it afterwards. What this fails with is what has failed already.
+      // Before the answer, so that no program finds the file afterwards. It fails with the same error.
       file.unsettled = false;
       await file.settle().catch(() => undefined);
       this.close(file, writing);
@@ -137,7 +136,7 @@ export class OpenFiles implements PendingKind {
     }
   }
 
-  /** A file that was just created is not opened: no program writes to it, and the catalog learns so. */
+  /** After mknod(2): no program writes to the file, so it is settled. */
   async made(attributes: Attributes): Promise<void> {
     const file = this.#opened(attributes, true);
     file.unsettled = true;
@@ -148,7 +147,7 @@ export class OpenFiles implements PendingKind {
     }
   }
 
-  /** The file has no name any more; if it is open here it lives until it is closed. */
+  /** The file is unlinked; if it is open here it exists until its close. */
   unlinked(inode: number): void {
     if (this.#open.has(inode)) this.orphans.add(inode);
   }
@@ -157,17 +156,15 @@ export class OpenFiles implements PendingKind {
     return this.#open.get(inode);
   }
 
-  /** Whether the file is open for writing here. */
   isWritten(inode: number): boolean {
     return (this.#open.get(inode)?.writerCount ?? 0) > 0;
   }
 
-  /** How many files are open for writing here. */
   get writtenCount(): number {
     return [...this.#open.values()].filter(({ writerCount }) => writerCount > 0).length;
   }
 
-  /** @param isNamed the caller named it, and has not opened it */
+  /** @param isNamed by path, not by descriptor */
   async truncate(inode: number, sizeBytes: number, caller: Caller, isNamed: boolean): Promise<void> {
     const attributes = await this.#attributesToTruncate(inode, caller, isNamed);
     this.inodes.assertNamed(attributes);
@@ -182,7 +179,7 @@ export class OpenFiles implements PendingKind {
     this.inodes.cache.attributes.forget(inode);
   }
 
-  /** What is named is meant as by an open: what has the name now. */
+  /** By path it means what has the name now, like an open. */
   async #attributesToTruncate(inode: number, { thread = 0 }: Caller, isNamed: boolean): Promise<Attributes> {
     const { cache } = this.inodes;
     const { refusedOpens } = cache.kernel;
@@ -193,8 +190,8 @@ export class OpenFiles implements PendingKind {
   }
 
   /**
-   * @param dropsPages the kernel drops its pages where others have changed the contents since they were told to it
-   * @returns false where the cluster does not say which contents there are now
+   * @param dropsPages the kernel drops its pages if another client has changed the contents since
+   * @returns false if the cluster does not report the version
    */
   async confirm(file: OpenFile, dropsPages = false): Promise<boolean> {
     const askedMs = this.#parts.world.nowMs();
@@ -204,7 +201,7 @@ export class OpenFiles implements PendingKind {
       if (dropsPages) await file.refreshPages(attributes, () => this.dropPages(file));
       return true;
     } catch (error) {
-      // The read itself meets the same error, or does without what was fetched before.
+      // The read gets the same error, or does not use fetched bytes.
       this.#parts.log('debug', 'contents are not confirmed', { file: file.inode, error: String(error) });
       return false;
     }
@@ -215,7 +212,7 @@ export class OpenFiles implements PendingKind {
     await this.kernel?.invalidateInode(inode);
   }
 
-  /** Bytes of the inode were lost that the kernel has in its pages. The library's transport cannot drop them. */
+  /** The kernel's pages have lost bytes. Over `fuse-native` it cannot drop them. */
   async #dropLost(inode: number): Promise<void> {
     if (this.kernel?.asksBeforeReads !== true) return;
     try {
@@ -226,7 +223,8 @@ export class OpenFiles implements PendingKind {
   }
 
   /**
-   * Resolves when what was written to open files is at the cluster, or its error is in the sequence. Names are not known here.
+   * Resolves when the writes of open files are at the cluster, or their error is in the sequence. Scopes of names match
+   * nothing.
    *
    * @throws why a new file is not at the cluster
    */
@@ -238,18 +236,18 @@ export class OpenFiles implements PendingKind {
     await allDone(meant.map((file) => file.arrive()));
   }
 
-  /** When the mount is gone: everything written arrives, and the catalog hears of it. */
+  /** After the unmount: stores and settles all files. */
   async stop(): Promise<void> {
     this.orphans.stop();
     this.#pageChecks?.stop();
-    // A failure is returned to the programs that have the file open.
+    // Programs that have the file open get the failure.
     await this.flush(FLUSH_ALL).catch(() => undefined);
     await Promise.all([...this.#open.values()].map((file) => file.locks?.close()));
     for (const file of this.#open.values()) {
       const { failure } = file.writes;
       if (failure !== null)
         this.#parts.log('error', 'writes were lost', { file: file.inode, error: String(failure.error) });
-      // From here on no program writes, although handles may be open.
+      // No program can write any more, although handles may be open.
       file.writerCount = 0;
       if (file.unsettled) this.#settle(file);
     }
@@ -275,7 +273,7 @@ export class OpenFiles implements PendingKind {
     if (file.writerCount === 0 && file.unsettled && !this.orphans.has(file.inode)) this.#settle(file);
     if (file.handleCount > 0) return;
     assert(!file.source.isGiving, 'The next open knows nothing of pages on their way');
-    // As long as it was open, this mount knew better than what was asked for before its bytes had arrived.
+    // While the file was open, this mount's attributes were newer than those requested before its writes were stored.
     if (file.written || file.writes.failure !== null)
       this.inodes.cache.attributes.closed(file.inode, (heard) => file.since(heard));
     file.locks?.close().catch((error: unknown) => {
@@ -292,7 +290,7 @@ export class OpenFiles implements PendingKind {
     this.#settles.add(file);
   }
 
-  /** For `open`: a program learns here that it cannot write, and not only at its first write. */
+  /** For `open`, so that the program gets the error before its first write. */
   async #assertUnsealed(file: OpenFile): Promise<void> {
     await this.#settles.sealed(file.inode);
     const { sealed = false } = await file.state();
@@ -300,7 +298,10 @@ export class OpenFiles implements PendingKind {
   }
 }
 
-/** For `open`. What was not known yet the file's primary refuses. @throws ErrnoError `EPERM` where flags of the inode forbid what it is opened for */
+/**
+ * For `open`; the file's primary refuses what was not known here. @throws ErrnoError `EPERM` if flags of the inode
+ * forbid the open
+ */
 function assertMayChange({ inode, flags: kept = [] }: Attributes, flags: number): void {
   const appends = (flags & constants.O_APPEND) !== 0 && (flags & constants.O_TRUNC) === 0;
   if (kept.includes('immutable') || (kept.includes('append-only') && !appends))

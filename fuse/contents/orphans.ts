@@ -4,20 +4,20 @@ import { isNotFound } from '../errno.ts';
 import type { Log } from '../transport.ts';
 
 const KEEP_INTERVAL_MS = 30_000;
-/** Rounds from one look for files that lost their name elsewhere to the next: a small part of a cluster's `--gc-grace`. */
+/** Rounds between checks for files that other clients have unlinked; short compared with `--gc-grace`. */
 const LOOK_ROUNDS = 4;
 const LOOK_PARALLEL = 4;
 
 /**
- * Files without a name that are open on this mount, and would be collected if nobody said so. Those that lost it
- * here are told of at once; for those that lost it on another mount, it asks now and then.
+ * Keeps unlinked files that are open on this mount from being removed. Those that were unlinked here are reported at
+ * once; those that other clients have unlinked are found by requests now and then.
  */
 export class Orphans {
   readonly #backend: Pick<FileSystemBackend, 'attributes' | 'keepOrphan'>;
   readonly #openInodes: () => Iterable<number>;
   readonly #log: Log;
   readonly #known = new Set<number>();
-  /** Of those, the ones that were created without a name. */
+  /** Those created unlinked. */
   readonly #unnamed = new Set<number>();
   readonly #timer: Timer;
   #rounds = 0;
@@ -38,23 +38,21 @@ export class Orphans {
     return this.#known.has(inode);
   }
 
-  /** The open file lost its last name. */
   add(inode: number): void {
     this.#known.add(inode);
   }
 
-  /** The open file was created without a name. */
   addUnnamed(inode: number): void {
     this.#known.add(inode);
     this.#unnamed.add(inode);
   }
 
-  /** Whether the file was created without a name, and has had none. */
+  /** Whether the file was created unlinked, and never had a name. */
   isUnnamed(inode: number): boolean {
     return this.#unnamed.has(inode);
   }
 
-  /** The file has a name, or is open no more. */
+  /** The file has a name, or is closed. */
   delete(inode: number): void {
     this.#known.delete(inode);
     this.#unnamed.delete(inode);
@@ -64,9 +62,9 @@ export class Orphans {
     this.#timer.cancel();
   }
 
-  /** Finds the open files that lost their name elsewhere. */
+  /** Finds open files that other clients have unlinked. */
   async look(): Promise<void> {
-    // A copy: files are opened and closed meanwhile. The workers share one iterator.
+    // A copy, since files are opened and closed meanwhile. The workers share the iterator.
     const inodes = [...this.#openInodes()].values();
     const worker = async (): Promise<void> => {
       for (const inode of inodes) {
@@ -84,7 +82,7 @@ export class Orphans {
     for (const inode of this.#known) if (!open.has(inode)) this.delete(inode);
   }
 
-  /** Their time to collection starts anew. */
+  /** Restarts the time after which they are removed. */
   async keep(): Promise<void> {
     for (const inode of this.#known) {
       await this.#backend.keepOrphan(inode).catch((error: unknown) => this.#tell(inode, error));

@@ -1,14 +1,14 @@
 import type { Timer, World } from '../../base/world.ts';
 import type { OpenFile } from './open-file.ts';
 
-/** Files are checked no more often than this, in milliseconds, however short the time is for which attributes are believed. */
+/** However short the validity of attributes is. */
 const PERIOD_MS_MIN = 250;
-/** Files that one period checks, those first that were confirmed the longest ago: so many questions to the cluster, at the most. */
+/** Bounds the requests of one period; the files confirmed longest ago come first. */
 const CHECKS_MAX = 64;
 
 /**
- * A program that reads through a mapping, or by `sendfile`, finds the pages that the kernel has, and the kernel asks for no attributes then. So
- * files of which it may have pages are checked while they are open, and what others have changed is dropped.
+ * Checks open files of which the kernel may have pages, and drops pages that another client has changed: reads through
+ * a mapping or by `sendfile` use these pages without a request for attributes.
  */
 export class PageChecks {
   readonly #world: World;
@@ -19,9 +19,8 @@ export class PageChecks {
   #isRunning = false;
 
   /**
-   * @param ageMaxMs for how long attributes are believed; 0 where each read asks
-   * @param files that are open
-   * @param check asks for the contents of one, and does not throw
+   * @param ageMaxMs how long attributes are valid; 0 if each read requests them
+   * @param check requests the version of a file; must not reject
    */
   constructor(
     world: World,
@@ -40,11 +39,11 @@ export class PageChecks {
     this.#timer.cancel();
   }
 
-  /** A check that takes longer than a period holds up the next one, so that questions do not pile up. */
+  /** Skips a period while a check is running. */
   async #run(): Promise<void> {
     if (this.#isRunning) return;
     this.#isRunning = true;
-    // Half a period: the kernel's own questions, which confirm a file, come at about the same pace.
+    // Half a period, since the kernel's own requests confirm files at about the same rate.
     const beforeMs = this.#world.nowMs() - this.#periodMs / 2;
     const due = [...this.#files()].filter((file) => file.mayHavePages && file.known.confirmedMs < beforeMs);
     const first = due.toSorted((a, b) => a.known.confirmedMs - b.known.confirmedMs).slice(0, CHECKS_MAX);

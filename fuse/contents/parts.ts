@@ -5,11 +5,10 @@ import type { AccessTimes } from '../pending/access-times.ts';
 import type { PendingOps } from '../pending/pending-ops.ts';
 import type { Log } from '../transport.ts';
 
-/** What the open files of one mount share. */
 export interface FileParts {
   readonly world: World;
   readonly backend: FileSystemBackend;
-  /** The longest that one request to the cluster may take. */
+  /** Per request to the cluster. */
   readonly limitMs: number;
   readonly log: Log;
   readonly cache: MetadataCache;

@@ -5,11 +5,11 @@ import type { Caller } from '../transport.ts';
 import { CAPABILITY_NAME } from '../xattr-names.ts';
 import type { OpenFile } from './open-file.ts';
 
-/** What a change of contents takes away: the bits setuid and setgid, and the file's capability. */
+/** Clears what a change of contents must clear: set-user-id, set-group-id, and the file's capability. */
 export class Privileges {
   readonly #backend: FileSystemBackend;
   readonly #inodes: Inodes;
-  /** Of files that have extended attributes, and no capability among them. */
+  /** Attributes with extended attributes but no capability. */
   readonly #withoutCapability = new WeakSet<Attributes>();
 
   constructor(backend: FileSystemBackend, inodes: Inodes) {
@@ -25,7 +25,7 @@ export class Privileges {
     await this.#inodes.change(file.inode, { mode: withoutPrivileges(mode) });
   }
 
-  /** The kernel removes a capability before a write to its pages, and leaves that to the file system where a write goes past them. */
+  /** The kernel removes a capability before a write to its pages, but not before one that bypasses them. */
   async #removeCapability({ inode, known: { attributes } }: OpenFile): Promise<void> {
     if (attributes.xattrs === 0 || this.#withoutCapability.has(attributes)) return;
     try {

@@ -4,10 +4,10 @@ import type { AttributeRecords } from '../metadata/attribute-records.ts';
 import type { OpenFile } from './open-file.ts';
 import { type ReadAhead, ReadPosition } from './read-ahead.ts';
 
-/** One call copies for so long at the most, in milliseconds: the program can be interrupted after it. */
+/** Bounds one call, so that the program can be interrupted between calls. */
 const COPY_MS_MAX = 1_000;
 
-/** With these a piece was certainly not copied. */
+/** With these errors nothing of the piece was copied. */
 const REFUSALS: ReadonlySet<ErrnoName> = new Set(['EDQUOT', 'ENOSPC', 'EFBIG', 'EROFS']);
 
 interface RangeCopy {
@@ -18,7 +18,6 @@ interface RangeCopy {
   readonly length: number;
 }
 
-/** Copies a range of one open file to another. */
 export class RangeCopies {
   readonly #world: World;
   readonly #readAhead: ReadAhead;
@@ -39,8 +38,8 @@ export class RangeCopies {
   }
 
   /**
-   * The servers copy, and holes stay holes. A range so small that it can be stored with the new file to which it is copied passes
-   * through here: servers could copy only to a file that was created before.
+   * Copies at the servers, which keep holes. A range that can be stored together with the new target file is copied
+   * through this process: servers can copy only to a file that exists.
    *
    * @returns how many bytes were copied
    */
@@ -53,7 +52,7 @@ export class RangeCopies {
     if (length === 0) return 0;
     const isCurrent = () => this.#isCurrent(source);
     const read = await source.read(this.#readAhead, new ReadPosition(), fromOffset, length, 0, isCurrent);
-    // What was read is a part of what others read.
+    // The block is shared with other reads.
     const bytes = Uint8Array.from(read);
     this.#readAhead.taken(read);
     if (bytes.length === 0) return 0;
@@ -72,7 +71,7 @@ export class RangeCopies {
         if (copied === 0 || this.#world.nowMs() >= untilMs) break;
       }
     } catch (error) {
-      // A short count says that the rest was not copied, nor will be; the next call meets the same error again.
+      // After a short count the program's next call gets the same error.
       if (done === 0 || !REFUSALS.has(errnoName(error))) throw error;
     } finally {
       this.#cache.forget(file.inode);

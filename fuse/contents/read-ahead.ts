@@ -4,23 +4,23 @@ import type { World } from '../../base/world.ts';
 import { ReadAround } from './read-around.ts';
 import type { ReadSource } from './read-source.ts';
 
-/** Reads in sequence are served in blocks of this size, aligned to it. */
+/** Sequential reads use aligned blocks of this size. */
 export const BLOCK_BYTES = 1024 * 1024;
-/** Blocks fetched ahead of a reader in sequence. */
+/** Fetched ahead of a sequential reader. */
 const BLOCKS_AHEAD = 2;
-/** A read of this size or more comes from a kernel that reads ahead itself. */
+/** A read of at least this size comes from a kernel that reads ahead itself. */
 const LARGE_READ_BYTES = 128 * 1024;
-/** The kernel's parallel requests arrive out of order by this much at the most. */
+/** The most by which the kernel's parallel requests arrive out of order. */
 const DISORDER_BYTES_MAX = 8 * BLOCK_BYTES;
-/** How long a block may be served; longer-lived caching is the kernel's, which checks the version. */
+/** How long a block is served; longer caching is the kernel's, which checks the version. */
 const BLOCK_AGE_MAX_MS = 1000;
 
-/** One reader's place in a file, by which reading in sequence is told from reading at random. */
+/** A reader's position in a file, which distinguishes sequential from random reads. */
 export class ReadPosition {
   #next = 0;
   #streak = 0;
 
-  /** @returns whether this read, and those before it, go through the file from front to back */
+  /** @returns whether this read continues a sequential one */
   advance(offset: number, length: number): boolean {
     const inOrder = offset === this.#next;
     const nearby = length >= LARGE_READ_BYTES && Math.abs(offset - this.#next) <= DISORDER_BYTES_MAX;
@@ -35,24 +35,24 @@ interface Block {
   readonly bytes: Promise<Uint8Array>;
   /** Infinity while it is being fetched. */
   expiresMs: number;
-  /** Bytes of it that were read so far. */
+  /** How many bytes of it were read. */
   readBytes: number;
-  /** Nobody was answered past it since its fetch began. */
+  /** No read bypassed it since its fetch began. */
   isGivable: boolean;
-  /** Reads that were given a part of it, or are about to be, and have not taken it. */
+  /** Reads with a part of it that is not `taken` yet. */
   userCount: number;
 }
 
 /**
- * Blocks of all files of the mount. One that was read as a whole is given up, for the kernel has its bytes now; of the
- * others the one used longest ago, but never for what nobody waits for yet.
+ * Blocks of all files of the mount. A block that was read completely is dropped, as the kernel has its bytes; else the
+ * least recently used one, but not for a block that no read waits for.
  */
 export class ReadAhead {
   readonly #world: World;
   readonly #blocks: BoundedMap<string, Block>;
   readonly #blocksMax: number;
   readonly #around = new ReadAround();
-  /** The blocks that parts are of which were handed out, and not taken yet. */
+  /** Handed out, and not `taken` yet. */
   readonly #parts = new WeakMap<Uint8Array, Block>();
 
   constructor(world: World, bytesMax: number) {
@@ -62,9 +62,9 @@ export class ReadAhead {
   }
 
   /**
-   * @param isCurrent asked before anything is used that was fetched before this call: whether the contents are still those of the source's
-   *   generation, which it changes if they are not
-   * @returns the bytes there are, fewer than `length` only at the end of the file
+   * @param isCurrent called before bytes are used that were fetched earlier: whether the contents are still those of
+   *   the source's generation, which it changes if not
+   * @returns fewer than `length` bytes only at the end of the file
    */
   async read(
     source: ReadSource,
@@ -108,7 +108,7 @@ export class ReadAhead {
     }
     const [only] = parts;
     if (parts.length === 1 && only !== undefined) {
-      // Of the blocks, the first alone has bytes.
+      // Only the first block has bytes.
       for (const block of blocks.slice(1)) await this.#over(block);
       this.#parts.set(only, blocks[0] as Block);
       return only;
@@ -118,7 +118,7 @@ export class ReadAhead {
     return all;
   }
 
-  /** Bytes that `read` returned have reached whoever asked for them: nobody looks at them here any more. */
+  /** The transport does not use the bytes of a `read` any more. */
   taken(bytes: Uint8Array): void {
     const block = this.#parts.get(bytes);
     if (block === undefined) return;
@@ -126,26 +126,25 @@ export class ReadAhead {
     void this.#over(block);
   }
 
-  /** A block that somebody is about to be given a part of. */
   #used(source: ReadSource, index: number, inSequence: boolean): Block {
     const block = this.#block(source, index, inSequence);
     block.userCount++;
     return block;
   }
 
-  /** One user less. What was read as a whole, and has no user, is nobody's. */
+  /** Returns a block's memory after its last user, if all of it was read. */
   async #over(block: Block): Promise<void> {
     block.userCount--;
     const bytes = await block.bytes;
     if (block.userCount === 0 && block.readBytes >= bytes.length) giveBack(bytes);
   }
 
-  /** Reads what is asked for and no more. */
+  /** Reads exactly the requested bytes, without a block. */
   async #readPast(source: ReadSource, offset: number, length: number): Promise<Uint8Array> {
     const beganMs = this.#world.nowMs();
     const { bytes } = await source.fetchAlone(offset, length);
     if (length < LARGE_READ_BYTES) this.#around.singleTook(this.#world.nowMs() - beganMs);
-    // What a block had fetched meanwhile may be older than this, which the kernel has then.
+    // The kernel gets these bytes, and those of a block being fetched may be older.
     const last = Math.floor((offset + length - 1) / BLOCK_BYTES);
     for (let index = Math.floor(offset / BLOCK_BYTES); index <= last; index++) {
       const block = this.#blocks.get(blockKey(source, index));
@@ -154,11 +153,11 @@ export class ReadAhead {
     return bytes;
   }
 
-  /** Fetches a block for the kernel's pages, from which its neighbourhood is read from then on. */
+  /** Fetches a block for the kernel's page cache, which then answers reads of its neighbourhood. */
   #fetchAround(source: ReadSource, index: number): void {
     const { generation } = source;
     const beganMs = this.#world.nowMs();
-    // The kernel is given it beside whoever reads it: its memory is left to the garbage collector.
+    // Never released: both the kernel and readers get the memory, which is left to garbage collection.
     const block = this.#used(source, index, false);
     block.bytes
       .then(async (bytes) => {
@@ -168,7 +167,7 @@ export class ReadAhead {
         this.#around.given(block.key);
         if (this.#blocks.get(block.key) === block) this.#blocks.delete(block.key);
       })
-      // Whoever waits for the block hears of the failure.
+      // Reads that wait for the block get the failure.
       .catch(() => undefined);
   }
 
@@ -177,13 +176,13 @@ export class ReadAhead {
     return block !== undefined && block.expiresMs > this.#world.nowMs();
   }
 
-  /** Fetches blocks from `first` on that nobody waits for yet, as far as there is room. */
+  /** Fetches blocks from `first` before they are read, as far as there is space. */
   #fetchAhead(source: ReadSource, first: number): void {
     for (let index = first; index < first + BLOCKS_AHEAD; index++) {
       if (index * BLOCK_BYTES >= source.sizeBytes()) return;
-      // Another reader is about to want what would have to go, and would have it fetched a second time.
+      // Other readers still need the blocks that would be dropped.
       if (!this.#has(source, index) && !this.#hasRoom()) return;
-      // Whoever reads it hears of the failure; ahead of the reader it is nobody's.
+      // Only a read that uses the block gets the failure.
       this.#block(source, index, true).bytes.catch(() => undefined);
     }
   }

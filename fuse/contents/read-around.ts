@@ -1,28 +1,27 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
 
-/** Blocks of which it is remembered how often they were missed; beyond that, those missed longest ago are forgotten. */
+/** Blocks with recorded misses; beyond that, those missed longest ago are dropped. */
 const BLOCKS_KNOWN_MAX = 16_384;
-/** A block costs at least so many single reads, whatever was measured: one miss says nothing about the next. */
+/** In single reads: at least this, since one miss says nothing about the next. */
 const PRICE_MIN = 2;
-/** And at the most, so that a few slow blocks do not end it for good. */
+/** At most this, so that a few slow blocks do not stop it forever. */
 const PRICE_MAX = 64;
-/** What a block costs before one was measured. */
+/** Before the first measurement. */
 const PRICE_UNKNOWN = 4;
-/** Weight of the newest measurement in an average. */
+/** Of the newest measurement in an average. */
 const WEIGHT = 0.1;
 
 interface Missed {
-  /** Since the block was fetched last. */
+  /** Since the last fetch of the block. */
   count: number;
-  /** How many times its price has to be paid by misses before it is fetched. Doubles with each fetch. */
+  /** How often misses have to pay the price before a fetch; doubles with each fetch. */
   reluctance: number;
 }
 
 /**
- * Decides when reads at random are worth the whole block around them. As with skis, which are bought once renting them
- * has cost as much: a block is fetched when single reads in it have taken as long as the block would. Whatever programs
- * do, that is at most twice what the better choice would have taken. A block that is missed after it was given to the
- * kernel was dropped there for want of memory, and has to be paid twice as often the next time.
+ * Decides when random reads justify a fetch of the whole block. As in the ski rental problem, a block is fetched when
+ * single reads in it have taken as long as the block would: at most twice the time of the better choice. A block that
+ * is missed after the kernel got it was evicted for lack of memory, and costs twice as much the next time.
  */
 export class ReadAround {
   /** The latest missed last. */
@@ -30,7 +29,7 @@ export class ReadAround {
   #singleMs: number | null = null;
   #blockMs: number | null = null;
 
-  /** @returns whether the block is to be fetched as a whole */
+  /** @returns whether the whole block should be fetched */
   missed(key: string): boolean {
     const missed = this.#missed.get(key) ?? { count: 0, reluctance: 1 };
     this.#missed.set(key, missed);
@@ -38,7 +37,7 @@ export class ReadAround {
     return missed.count >= this.#price() * missed.reluctance;
   }
 
-  /** The kernel has the block: what is missed of it from now on, it has dropped. */
+  /** The kernel has the block: a later miss means that it was evicted. */
   given(key: string): void {
     const missed = this.#missed.get(key);
     if (missed === undefined) return;

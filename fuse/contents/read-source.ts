@@ -3,9 +3,9 @@ import type { BackendRange } from '../backend.ts';
 import { type Fetched, ReadWindows } from './read-windows.ts';
 
 /**
- * Gives the kernel pages that it has not asked for.
+ * Stores pages in the kernel's page cache.
  *
- * @param isCurrent asked just before the kernel gets them: false where the contents have changed since they were fetched
+ * @param isCurrent called just before: false if the contents have changed since the fetch
  * @returns whether the kernel has them now
  */
 export type GivePages = (offset: number, bytes: Uint8Array, isCurrent: () => boolean) => Promise<boolean>;
@@ -13,27 +13,27 @@ export type GivePages = (offset: number, bytes: Uint8Array, isCurrent: () => boo
 /**
  * Contents of an open file as its readers see them, until they change.
  *
- * What the kernel is given without having asked it takes for the truth, even over what a program has just written. So nothing
- * is given while somebody here may write, and nothing that was fetched before a change; and whoever tells the kernel of a
- * change, or lets a program write, first waits for what is still on its way there.
+ * The kernel trusts pages that it is given, even over bytes that a program has just written. So none are given while a
+ * program here may write, nor after a change since their fetch; and before the kernel gets a notice of a change, or a
+ * program may write, all pages on their way are waited for.
  */
 export class ReadSource {
-  /** Reads past the cache. */
+  /** Without the cache. */
   readonly read: (offset: number, length: number) => Promise<Uint8Array>;
-  /** The size as last heard of; nothing is fetched ahead beyond it. */
+  /** The last known size; nothing is fetched ahead beyond it. */
   readonly sizeBytes: () => number;
   readonly #world: World;
   readonly #giver: () => GivePages | null;
   readonly #windows: ReadWindows;
   #generation = ReadSource.#next();
-  /** Pages on their way to the kernel, with the generation that they are of. */
+  /** Pages on their way to the kernel, with their generation. */
   readonly #giving = new Map<Promise<boolean>, number>();
 
   static #last = 0;
 
   /**
-   * @param giver null while the kernel must not be given any pages, or cannot
-   * @param range what is known more cheaply of many pieces than of each
+   * @param giver null while the kernel cannot or must not get pages
+   * @param range reads a range more cheaply than piece by piece
    */
   constructor(
     world: World,
@@ -55,12 +55,12 @@ export class ReadSource {
     });
   }
 
-  /** One of many pieces that are read in sequence, aligned to its size. */
+  /** For pieces of sequential reads, aligned to their size. */
   fetch(offset: number, length: number): Promise<Fetched> {
     return this.#windows.read(offset, length);
   }
 
-  /** A piece whose neighbours nobody may want. What is fetched after it is as new as this. */
+  /** For a single piece. What is fetched after it is at least as new. */
   async fetchAlone(offset: number, length: number): Promise<Fetched> {
     const bytes = await this.read(offset, length);
     this.#windows.overtaken();
@@ -71,26 +71,25 @@ export class ReadSource {
     return this.#generation;
   }
 
-  /** The kernel may be given what is fetched from now on. */
+  /** Whether the kernel may get what is fetched from now on. */
   get isGivable(): boolean {
     return this.#giver() !== null;
   }
 
-  /** Something is on its way to the kernel. */
   get isGiving(): boolean {
     return this.#giving.size > 0;
   }
 
-  /** The contents changed: no block that was fetched, or is being fetched, is served any more. */
+  /** Stops serving blocks that were fetched, or are being fetched. */
   changed(): void {
     this.#generation = ReadSource.#next();
   }
 
   /**
-   * Gives the kernel what was fetched, unless it is outdated.
+   * Gives the kernel fetched pages, unless they are outdated.
    *
-   * @param generation as it was before the fetch began
-   * @returns whether the kernel has it
+   * @param generation from before the fetch
+   * @returns whether the kernel has them
    */
   async give(generation: number, offset: number, bytes: Uint8Array): Promise<boolean> {
     const isCurrent = (): boolean => generation === this.#generation && this.isGivable;
@@ -105,19 +104,19 @@ export class ReadSource {
     }
   }
 
-  /** Resolves when nothing from before the last change is on its way to the kernel any more. */
+  /** Resolves when no outdated pages are on their way to the kernel. */
   async withoutOutdated(): Promise<void> {
     const outdated = [...this.#giving].filter(([, generation]) => generation !== this.#generation);
     if (outdated.length > 0) await Promise.allSettled(outdated.map(([giving]) => giving));
   }
 
-  /** Nothing that was fetched before reaches the kernel once it resolves. */
+  /** Once it resolves, nothing that was fetched before can reach the kernel. */
   async withdraw(): Promise<void> {
     this.changed();
     await this.withoutOutdated();
   }
 
-  /** Never the same twice, so that a file opened anew does not find what it was before. */
+  /** Unique in the process, so that a file that is opened again finds no old blocks. */
   static #next(): number {
     return ++ReadSource.#last;
   }

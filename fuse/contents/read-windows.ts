@@ -2,14 +2,14 @@ import { BoundedMap } from '../../base/bounded-map.ts';
 import type { World } from '../../base/world.ts';
 import type { BackendRange } from '../backend.ts';
 
-/** What is asked for at a time, aligned to it: what a question costs is next to nothing beside what is then read. */
+/** Requested at a time, aligned: the cost of a request is small compared with reading so much. */
 const WINDOW_BYTES = 16 * 1024 * 1024;
-/** Windows of one file that are known at a time: whoever reads in sequence needs one and the next. */
+/** Per file: a sequential reader uses one and the next. */
 const WINDOWS_MAX = 3;
-/** One that ends so soon is not begun with. */
+/** A window that ends sooner is not used. */
 const LEFT_MS_MIN = 200;
 
-/** Bytes, and the moment (monotonic, in milliseconds) from which their age counts. */
+/** Bytes, and since when their age counts (monotonic, in milliseconds). */
 export interface Fetched {
   readonly bytes: Uint8Array;
   readonly sinceMs: number;
@@ -17,7 +17,7 @@ export interface Fetched {
 
 export interface WindowSource {
   readonly world: World;
-  /** Another one with each change of the contents. */
+  /** Changes with the contents. */
   readonly generation: number;
   sizeBytes(): number;
   read(offset: number, length: number): Promise<Uint8Array>;
@@ -27,24 +27,24 @@ export interface WindowSource {
 interface Window {
   readonly generation: number;
   readonly range: Promise<BackendRange | null>;
-  /** Infinity while it is being asked for. */
+  /** Infinity during the request. */
   untilMs: number;
 }
 
 /**
- * Reads pieces of a file out of windows, of which the backend knows more cheaply than of each piece; where it knows none, as ever.
- * What one window shows may be older than what was read otherwise meanwhile: whoever does so says it.
+ * Reads pieces of a file from windows, which are cheaper for the backend than single pieces; without a window, from the
+ * file. A window may be older than bytes that were read otherwise since: then `overtaken` must be called.
  */
 export class ReadWindows {
   readonly #source: WindowSource;
-  /** By number, in order of last use. */
+  /** By number, the last used at the end. */
   readonly #windows = new BoundedMap<number, Window>(WINDOWS_MAX);
 
   constructor(source: WindowSource) {
     this.#source = source;
   }
 
-  /** @param length of a piece that lies in one window */
+  /** @param length of a piece within one window */
   async read(offset: number, length: number): Promise<Fetched> {
     const number = Math.floor(offset / WINDOW_BYTES);
     const range = await this.#window(number).range;
@@ -52,13 +52,13 @@ export class ReadWindows {
       const bytes = await this.#source.read(offset, length);
       return { bytes, sinceMs: this.#source.world.nowMs() };
     }
-    // Asked for while there is still something to read, so that nobody waits for it.
+    // Requested early, so that no read waits for it.
     const isLate = offset + length > (number + 1 / 2) * WINDOW_BYTES;
     if (isLate && (number + 1) * WINDOW_BYTES < this.#source.sizeBytes()) this.#window(number + 1);
     return { bytes: await range.read(offset, length), sinceMs: range.sinceMs };
   }
 
-  /** Something was read that may be newer than what is known: no piece is read of that any more. */
+  /** Bytes were read that may be newer than the windows, which are dropped. */
   overtaken(): void {
     this.#windows.clear();
   }
@@ -80,7 +80,7 @@ export class ReadWindows {
       (found) => {
         window.untilMs = found?.untilMs ?? 0;
       },
-      // Whoever waits for it hears of the failure.
+      // Reads that wait for it get the failure.
       () => {
         window.untilMs = 0;
       },

@@ -2,17 +2,19 @@ import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import type { Space } from '../backend.ts';
 
-/** For so long after somebody was refused nothing is gathered, whatever is said of room: there may be some on other servers than those of the next file. */
+/**
+ * After a refusal writes wait for the cluster at least this long, even if space is reported: other servers may have it.
+ */
 const HOLD_MS = 10_000;
-/** While there is no room it is looked for at the most so often. */
+/** Between requests while there is no space. */
 const LOOK_MS = 2_000;
-/** There is room again where so much is free, or this share of a small volume: as much as may be gathered. */
+/** Space is available again from this much, or this share of a small volume: as much as may be pending. */
 const ROOM_BYTES_MIN = 64 * 1024 * 1024;
 const ROOM_SHARE = 1 / 8;
 
 /**
- * Whether the cluster may have no room for what is written next. What is gathered here is told as written, and refused when it is closed, of
- * which many programs hear nothing: where it may come to that, nothing is gathered.
+ * Whether the cluster may lack space for the next writes. A pending write that is then refused fails only at the close,
+ * where many programs ignore errors: so while space is short, writes wait for the cluster.
  */
 export class Room {
   readonly #world: World;
@@ -28,13 +30,12 @@ export class Room {
     this.#holdMs = holdMs;
   }
 
-  /** Asked before each write: while there is no room, this looks whether there is again. */
+  /** Checked before each write; requests the free space while there is none. */
   get isTight(): boolean {
     if (this.#isTight && this.#world.nowMs() - this.#lookedMs >= LOOK_MS) this.#look();
     return this.#isTight;
   }
 
-  /** What a call failed with. */
   failed(error: unknown): void {
     const isRefusal =
       error instanceof ServiceError && (error.code === 'no-space' || error.code === 'quota-exceeded');
@@ -44,7 +45,7 @@ export class Room {
   }
 
   heard({ totalBytes, freeBytes, freeInodes = 1 }: Space): void {
-    // Nobody knows.
+    // Unknown.
     if (totalBytes === 0) return;
     if (freeBytes === 0 || freeInodes === 0) this.#isTight = true;
     else if (
@@ -58,7 +59,7 @@ export class Room {
     this.#lookedMs = this.#world.nowMs();
     this.#ask().then(
       (space) => this.heard(space),
-      // It stays as it was heard of last.
+      // The last known state stays.
       () => undefined,
     );
   }

@@ -3,35 +3,35 @@ import { RecentMap } from '../../base/recent-map.ts';
 import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { ContentVersion } from '../backend.ts';
 
-/** The kernel asks for whole pages of this size. */
 const PAGE_BYTES = 4096;
-/** Memory is taken in pieces of so many pages, and kept. */
+/** Pages per allocation, which is kept. */
 const SLAB_PAGES = 64;
-/** Of a longer file only small writes behind this are kept, for databases read them again; what passes in large pieces is copied for nothing. */
+/**
+ * Beyond this offset only small writes are kept, as databases read them again; copies of large ones would be useless.
+ */
 const WHOLE_BYTES_MAX = 1024 * 1024;
 const SMALL_WRITE_BYTES_MAX = 16 * 1024;
 
 const ZEROS = new Uint8Array(16 * PAGE_BYTES);
 
-/** Of the memory that there is for the process, within these bounds. */
+/** Of this process's memory, within these bounds. */
 const MEMORY_SHARE = 1 / 64;
 export const WRITTEN_BYTES_LEAST = 8 * 1024 * 1024;
 const BYTES_MOST = 128 * 1024 * 1024;
 
-/** @returns for how many bytes there is room in pages */
 export function writtenBytesMax(): number {
   const constrained = process.constrainedMemory();
   const bytes = constrained > 0 ? Math.min(constrained, totalmem()) : totalmem();
   return Math.min(BYTES_MOST, Math.max(WRITTEN_BYTES_LEAST, Math.floor(bytes * MEMORY_SHARE)));
 }
 
-/** The first `endBytes` of a page, and where they are. */
+/** Its first `endBytes` are known. */
 interface Page {
   readonly memory: Uint8Array;
   endBytes: number;
 }
 
-/** Memory for the pages of all files: the ones that were used longest ago give way. */
+/** Memory for pages of all files; the least recently used are dropped. */
 export class WrittenPages {
   readonly #pagesMax: number;
   readonly #free: Uint8Array[] = [];
@@ -43,7 +43,7 @@ export class WrittenPages {
     this.#pagesMax = Math.floor(bytesMax / PAGE_BYTES);
   }
 
-  /** @returns the pages of a file that is opened while it has these contents */
+  /** The pages of a file that is opened with these contents. */
   of(inode: number, contents: ContentVersion): PagesOfFile {
     const kept = this.#files.get(inode);
     if (kept?.isOf(contents) === true) return kept;
@@ -51,7 +51,7 @@ export class WrittenPages {
     return new PagesOfFile(inode, this);
   }
 
-  /** @returns memory of one page; null where there is none at all */
+  /** Memory of one page; null if there is none at all. */
   take(): Uint8Array | null {
     if (this.#free.length === 0 && this.#pageCount < this.#pagesMax) this.#grow();
     while (this.#free.length === 0) {
@@ -66,7 +66,6 @@ export class WrittenPages {
     this.#free.push(memory);
   }
 
-  /** The file has pages, and was used. */
   used(file: PagesOfFile): void {
     this.#files.set(file.inode, file);
   }
@@ -86,15 +85,15 @@ export class WrittenPages {
 }
 
 /**
- * What programs here have written to one file, as far as it is in whole pages from their beginning on. It knows nothing of what others write: whoever
- * reads it has to know that nobody has.
+ * What programs here have written to one file, in pages that are known from their start. Changes of other clients are
+ * unknown here: the caller has to exclude them.
  */
 export class PagesOfFile {
   readonly inode: number;
   readonly #all: WrittenPages;
-  /** By their number in the file, those written first at the beginning. */
+  /** By number in the file, those written first at the beginning. */
   readonly #pages = new Map<number, Page>();
-  /** Of a file that is closed, the contents of which they are; null where that is not certain, or while it is open. */
+  /** The contents of a closed file that the pages belong to; null if uncertain, or while it is open. */
   #closedWith: ContentVersion | null = null;
 
   constructor(inode: number, all: WrittenPages) {
@@ -110,13 +109,13 @@ export class PagesOfFile {
     this.#closedWith = null;
   }
 
-  /** @param contents of which the pages are; null where that is not certain */
+  /** @param contents that the pages belong to; null if uncertain */
   closed(contents: ContentVersion | null): void {
     this.#closedWith = contents;
     if (contents === null) this.clear();
   }
 
-  /** Takes a copy of what is about to be written. */
+  /** Copies bytes that are about to be written. */
   put(offset: number, bytes: Uint8Array): void {
     const isKept = offset + bytes.length <= WHOLE_BYTES_MAX || bytes.length <= SMALL_WRITE_BYTES_MAX;
     if (!isKept && this.#pages.size === 0) return;
@@ -131,13 +130,13 @@ export class PagesOfFile {
     if (this.#pages.size > 0) this.#all.used(this);
   }
 
-  /** As `put`, of zeros: what is behind the end of a file that is made longer. */
+  /** As `put`, of zeros, after the end of a file was extended. */
   putZeros(from: number, to: number): void {
     const end = Math.min(to, WHOLE_BYTES_MAX);
     for (let at = from; at < end; at += ZEROS.length) this.put(at, ZEROS.subarray(0, end - at));
   }
 
-  /** Pages in which there is something from `from` to before `to` are known no more. */
+  /** Drops pages that overlap `from` to before `to`. */
   drop(from: number, to = Number.POSITIVE_INFINITY): void {
     for (const index of [...this.#pages.keys()]) {
       if ((index + 1) * PAGE_BYTES > from && index * PAGE_BYTES < to) this.#drop(index);
@@ -155,10 +154,7 @@ export class PagesOfFile {
     this.drop(0);
   }
 
-  /**
-   * @param sizeBytes of the file, beyond which there is nothing to be read
-   * @returns the bytes there are, fewer than `length` only at the end of the file; null where not all of them are known
-   */
+  /** @returns fewer bytes than `length` only at the end of the file; null if some are unknown */
   read(offset: number, length: number, sizeBytes: number): Uint8Array | null {
     const end = Math.min(offset + length, sizeBytes);
     if (offset >= end || !this.#has(offset, end)) return null;
@@ -186,7 +182,7 @@ export class PagesOfFile {
   #put(index: number, from: number, part: Uint8Array): void {
     const known = this.#pages.get(index);
     if (from > (known?.endBytes ?? 0)) {
-      // What is before it is not known.
+      // A gap before it is unknown.
       this.#drop(index);
       return;
     }

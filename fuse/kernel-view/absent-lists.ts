@@ -1,4 +1,4 @@
-/** Words of 32 bits: one that counts how often all was forgotten, then slots. */
+/** Layout in 32-bit words: a generation, which `forgetAll` increments, then slots. */
 const GENERATION = 0;
 const SLOTS_AT = 8;
 const SLOT_WORDS = 8;
@@ -11,16 +11,16 @@ const OF_GENERATION = 5;
 const LOW = 2 ** 32;
 
 /**
- * Inodes of which the kernel was told a moment ago, and which have no access control lists, in memory that both threads see: whoever
- * lists files asks for the lists of each, and the thread that waits for the kernel knows the answer. The thread that answers all else
- * writes; a newer inode takes the place of an older one.
+ * Inodes without access control lists, of answers that the kernel has just got, in memory that both threads share: a
+ * program that lists files has the kernel request the lists of each, and the reader thread can answer. The main thread
+ * writes; a newer inode replaces an older one in its slot.
  */
 export class AbsentLists {
   readonly #words: Int32Array;
   readonly #nowMs: () => number;
 
   /**
-   * @param memory as `AbsentLists.memory` made it
+   * @param memory as of `AbsentLists.memory`
    * @param nowMs monotonic, and the same in both threads
    */
   constructor(memory: SharedArrayBuffer, nowMs: () => number) {
@@ -32,7 +32,7 @@ export class AbsentLists {
     return new SharedArrayBuffer(4 * (SLOTS_AT + SLOTS * SLOT_WORDS));
   }
 
-  /** @param forMs for so long what was told may be believed */
+  /** @param forMs how long the answer is valid */
   told(inode: number, forMs: number): void {
     const at = slotOf(inode);
     const words = this.#words;
@@ -43,7 +43,7 @@ export class AbsentLists {
     Atomics.add(words, at + SEQUENCE, 1);
   }
 
-  /** A list was set, or others may set one: nothing that was told before counts. */
+  /** Invalidates all earlier answers: a list was set, or another client may set one. */
   forgetAll(): void {
     Atomics.add(this.#words, GENERATION, 1);
   }

@@ -5,14 +5,14 @@ import { UPTAKE_MS_MAX } from './in-flight.ts';
 const SEVERAL = 0;
 
 /**
- * Threads that were answered attributes which the kernel may cache, a moment ago: it may not have taken them up. A thread does so before its next
- * request, and the kernel drops the attributes of a directory in which the thread changes a name. An answer to another thread it takes up later.
+ * Threads that were answered cacheable attributes a moment ago. A thread takes up its answer before its next request,
+ * and the kernel drops the attributes of a directory when a thread changes a name in it; but it may take up an answer
+ * to another thread after that.
  */
 export class AttributeAskers {
   readonly #nowMs: () => number;
   readonly #askers = new RecentMap<number, { readonly thread: number; readonly atMs: number }>();
 
-  /** @param nowMs a clock in milliseconds that never goes back */
   constructor(nowMs: () => number) {
     this.#nowMs = nowMs;
   }
@@ -24,7 +24,7 @@ export class AttributeAskers {
     this.#askers.takeWhile(({ atMs }) => nowMs - atMs > UPTAKE_MS_MAX);
   }
 
-  /** Whether an answer to another thread may not have been taken up. */
+  /** Whether another thread may still take up an answer. */
   hasOther(inode: number, thread: number): boolean {
     const asker = this.#askers.get(inode);
     if (asker === undefined || this.#nowMs() - asker.atMs > UPTAKE_MS_MAX) return false;

@@ -3,30 +3,28 @@ import { RecentMap } from '../../base/recent-map.ts';
 import { UPTAKE_MS_MAX } from './in-flight.ts';
 
 interface Cached {
-  /** Names the contents. */
   readonly version: string;
   readonly untilMs: number;
-  /** Thread that was answered; 0 where that is unknown, or there were several. */
+  /** Thread that was answered; 0 if unknown or several. */
   readonly caller: number;
-  /** Until then the kernel may have cached the size of other contents instead, which another thread was answered. */
+  /** Until then the kernel may have cached the size of other contents instead, from an answer to another thread. */
   readonly othersUntilMs: number;
 }
 
 /**
- * Of which contents the size and the pages are that the kernel may have cached, by inode or by path. The rule for both
- * transports: before the kernel learns that a file is open, it drops attributes of other contents (`mayDiffer`); it would end
- * reads of the opened contents at their size. Pages are kept only of the same contents (`opened`).
+ * The contents whose size and pages the kernel may have cached, by inode or by path. The rule for both transports:
+ * before the kernel learns that a file is open, it must drop attributes of other contents (`mayDiffer`), at whose size
+ * it would end reads. Pages are kept only for the same contents (`opened`).
  */
 export class CachedContents<Key> {
   readonly #nowMs: () => number;
   readonly #looksUp: boolean;
   readonly #cached = new RecentMap<Key, Cached>();
-  /** Contents at the last open: the kernel's pages may be of these. */
+  /** Contents at the last open, to which the kernel's pages may belong. */
   readonly #opened: BoundedMap<Key, string>;
 
   /**
-   * @param nowMs a clock in milliseconds that never goes back
-   * @param looksUp the kernel asks for the attributes anew before each open
+   * @param looksUp the kernel requests the attributes before each open
    * @param openedMax keys whose last open is remembered
    */
   constructor(nowMs: () => number, looksUp: boolean, openedMax = Number.POSITIVE_INFINITY) {
@@ -36,10 +34,10 @@ export class CachedContents<Key> {
   }
 
   /**
-   * The kernel is about to be answered attributes of these contents.
+   * An answer with attributes of these contents is about to be sent.
    *
-   * @param forMs how long it may cache them after it has taken up the answer
-   * @param caller thread that asked; 0 where that is unknown
+   * @param forMs how long the kernel may cache it after taking it up
+   * @param caller thread that called; 0 if unknown
    */
   answered(key: Key, version: string, forMs: number, caller: number): void {
     const nowMs = this.#nowMs();
@@ -47,7 +45,7 @@ export class CachedContents<Key> {
     const before = this.#cached.get(key);
     const isSame = before?.version === version;
     const isOwn = caller !== 0 && (before === undefined || before.caller === caller);
-    // Of two answers in flight the kernel discards the one that was requested before it took up the other.
+    // Of two answers in flight, the kernel discards the one that was requested before it took up the other.
     const othersMs = isSame || isOwn ? 0 : this.#looksUp ? nowMs + UPTAKE_MS_MAX : (before?.untilMs ?? 0);
     const cached = {
       ...{ version, caller: isOwn || !isSame ? caller : 0 },
@@ -58,25 +56,25 @@ export class CachedContents<Key> {
     else this.#cached.delete(key);
   }
 
-  /** Whether the kernel may have cached attributes of other contents than these. */
+  /** Whether the kernel may have cached attributes of other contents. */
   mayDiffer(key: Key, version: string | null): boolean {
     const cached = this.#cached.get(key);
     if (cached === undefined || endMs(cached) < this.#nowMs()) return false;
     return cached.othersUntilMs >= this.#nowMs() || cached.version !== version;
   }
 
-  /** @returns names what the kernel may have cached; undefined where that is nothing */
+  /** Identifies what the kernel may have cached; undefined if nothing. */
   current(key: Key): object | undefined {
     const cached = this.#cached.get(key);
     return cached === undefined || endMs(cached) < this.#nowMs() ? undefined : cached;
   }
 
-  /** The kernel has dropped attributes. @param dropped as `current` named them before; those of later answers stay */
+  /** The kernel has dropped attributes. @param dropped as of `current` before that: those of later answers stay */
   dropped(key: Key, dropped: object): void {
     if (this.#cached.get(key) === dropped) this.#cached.delete(key);
   }
 
-  /** @param version null where it is unknown. @returns whether the kernel's pages are of these contents, if it has any */
+  /** @param version null if unknown. @returns whether any pages of the kernel are of these contents */
   opened(key: Key, version: string | null): boolean {
     const isSame = version !== null && this.#opened.get(key) === version;
     if (version === null) this.#opened.delete(key);
@@ -89,7 +87,6 @@ export class CachedContents<Key> {
     this.#opened.delete(key);
   }
 
-  /** The kernel has freed it. */
   forget(key: Key): void {
     this.#opened.delete(key);
     this.#cached.delete(key);

@@ -3,23 +3,23 @@ import type { World } from '../../base/world.ts';
 import { type Place, placeKey } from '../place.ts';
 import { UPTAKE_MS_MAX, UPTAKE_SLACK_MS } from './in-flight.ts';
 
-/** The kernel is answered whole milliseconds, and rounds them by its own clock. */
+/** The kernel gets whole milliseconds, and rounds them by its own clock. */
 const ROUNDING_MS = 5;
 
 interface CachedName {
   readonly place: Place;
   readonly key: string;
   readonly inode: number;
-  /** Until then the kernel surely has the name, unless it lacked memory. */
+  /** Until then the kernel certainly has the name, unless it lacked memory. */
   cachedMs: number;
-  /** From then on it surely has not. */
+  /** From then on it certainly has not. */
   untilMs: number;
 }
 
 /**
- * Names that the kernel may have cached for an inode, and by which it opens the inode without a look-up. An inode can have
- * several: one that another client took from it, and the one that it got instead. A name that is kept here for too long costs
- * a request; one that is forgotten too soon would have a program write to another file than it means.
+ * Names that the kernel may have cached for an inode, and by which it opens the inode without a look-up. There can be
+ * several: one that another client has removed, and its new one. A name that is kept too long here costs a request;
+ * after one that is dropped too soon, a program could write to a wrong file.
  */
 export class CachedNames {
   readonly #world: World;
@@ -34,9 +34,9 @@ export class CachedNames {
   }
 
   /**
-   * The kernel is about to be answered so, and counts from when it takes that up.
+   * This answer is about to be sent; the kernel counts from when it takes it up.
    *
-   * @param leftMs how long it may cache that, in milliseconds; 0: only what it does at the moment
+   * @param leftMs how long it may cache the name; 0: only for the operation under way
    */
   answered(place: Place, inode: number, leftMs: number): void {
     const nowMs = this.#world.nowMs();
@@ -52,8 +52,8 @@ export class CachedNames {
   }
 
   /**
-   * The kernel is about to be answered otherwise, or not to cache the answer. It may be about to take up an earlier answer, and
-   * an open by that be on its way here.
+   * Another answer, or one that must not be cached, is about to be sent. The kernel may still take up an earlier one,
+   * and an open by that one may be on its way.
    */
   notCached(place: Place): void {
     const key = placeKey(place);
@@ -64,27 +64,27 @@ export class CachedNames {
     name.untilMs = Math.min(name.untilMs, this.#world.nowMs() + UPTAKE_MS_MAX);
   }
 
-  /** @returns the names by which the kernel may open the inode */
+  /** The names by which the kernel may open the inode. */
   of(inode: number): readonly Place[] {
     const nowMs = this.#world.nowMs();
     const all = this.#byInode.get(inode) ?? [];
     return all.filter(({ untilMs }) => untilMs >= nowMs).map(({ place }) => place);
   }
 
-  /** Whether the kernel may open the inode by no other name than this one, which it has just looked up and does not cache. */
+  /** Whether the kernel can open the inode only by this name, which it has just looked up and does not cache. */
   isOnly(inode: number, key: string | undefined): boolean {
     const nowMs = this.#world.nowMs();
     const all = this.#byInode.get(inode) ?? [];
     return all.every((name) => name.untilMs < nowMs || (name.key === key && this.#current.get(key) !== name));
   }
 
-  /** Whether the kernel surely has the name: if it looks it up all the same, a program wants the cluster's answer. */
+  /** Whether the kernel certainly has the name: a look-up then means that a program wants the cluster's answer. */
   isCached(place: Place): boolean {
     const name = this.#current.get(placeKey(place));
     return name !== undefined && name.cachedMs >= this.#world.nowMs();
   }
 
-  /** The kernel caches the new name of what this mount has renamed, as long as it would have cached the old one. */
+  /** After a rename here the kernel caches the new name as long as it would have cached the old one. */
   moved(from: Place, to: Place, isExchange: boolean): void {
     const [one, other] = [from, to].map((place) => this.#current.get(placeKey(place)));
     for (const place of [from, to]) this.gone(place);

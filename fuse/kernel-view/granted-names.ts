@@ -4,41 +4,42 @@ import type { World } from '../../base/world.ts';
 import { type Place, placeKey } from '../place.ts';
 import { InFlight, UPTAKE_MS_MAX } from './in-flight.ts';
 
-/** The kernel caches a granted name for so long at the most: a recall that cannot have it expire waits for no longer. */
+/** Bounds the wait of a recall whose names cannot be expired. */
 export const GRANTED_NAME_MS_MAX = 1_000;
-/** After a recall of a directory no name of it is cached for so long: other clients change it. */
+/** After a recall of a directory none of its names is cached for this time: other clients change it. */
 const RECALLED_MS = 5_000;
-/** Directories whose last recall is remembered. */
 const RECALLED_MAX = 10_000;
-/** Names that the kernel may have cached; beyond that, no further one. */
+/** Names that the kernel may have cached; at this number none is added. */
 const NAMES_MAX = 50_000;
 
 interface GrantedName {
   readonly place: Place;
   readonly key: string;
-  /** From then on the kernel certainly has it no more. */
+  /** From then on the kernel certainly does not have it. */
   readonly untilMs: number;
 }
 
-/** What this needs of the rest of the mount. */
 export interface GrantedNamesParts {
   readonly world: Pick<World, 'nowMs' | 'sleep'>;
   /** Whether no other client changes names of the directory before a recall. */
   isGranted(directory: number): boolean;
   /**
-   * Resolves when the kernel asks for the name anew (`FUSE_NOTIFY_INVAL_ENTRY` with `FUSE_EXPIRE_ONLY`); never rejects. The kernel takes the
-   * directory's lock for that, and so waits for calls under way that change the directory, or look up a new name in it.
+   * Resolves when the kernel will look the name up again (`FUSE_NOTIFY_INVAL_ENTRY` with `FUSE_EXPIRE_ONLY`); never
+   * rejects. The kernel needs the directory's lock for that, so it waits for calls that change the directory, or look
+   * up a new name in it.
    *
-   * @param isWanted asked when it is its turn
+   * @param isWanted checked just before
    */
   expire(place: Place, isWanted: () => boolean): Promise<void>;
 }
 
 /**
- * Names that the kernel has cached under grants of their directories. A recall of a directory is answered when its names are expired.
+ * Names that the kernel caches under grants of their directories. A recall of a directory is acknowledged when its
+ * names are expired.
  *
- * The lock that an expiry waits for can be that of a call that waits for another client, whose own recall waits for this one. So names are cached
- * for a second at the most, and a recall waits for an expiry for as long as one of them is valid.
+ * The lock that an expiry waits for can belong to a call that waits for another client, whose recall in turn waits for
+ * this mount. So names are cached for at most a second, and a recall waits for expiries only while one of the names is
+ * valid.
  */
 export class GrantedNames {
   readonly #parts: GrantedNamesParts;
@@ -46,11 +47,10 @@ export class GrantedNames {
   /** All, the latest answered last. */
   readonly #all = new RecentMap<string, GrantedName>();
   /**
-   * Look-ups whose answer the kernel may not have taken up. It renews a name that it has without the directory's lock: an expiry before that
-   * would have no effect. All other answers are taken up under that lock.
+   * Look-ups whose answer the kernel may not have taken up. It renews a cached name without the directory's lock, so
+   * that an expiry before that would have no effect. It takes up all other answers under that lock.
    */
   readonly #lookups: InFlight<string>;
-  /** When a directory was recalled last. */
   readonly #recalledMs = new BoundedMap<number, number>(RECALLED_MAX);
 
   constructor(parts: GrantedNamesParts) {
@@ -59,11 +59,12 @@ export class GrantedNames {
   }
 
   /**
-   * The kernel is about to be answered the name of an inode.
+   * An answer with a name is about to be sent.
    *
    * @param leftMs how long the grant certainly lasts, in milliseconds
    * @param isLookup the kernel may have the name already
-   * @returns how long the kernel may cache the name, in whole milliseconds: also where it takes the answer up late, not beyond the grant
+   * @returns how long the kernel may cache the name, in whole milliseconds; ends with the grant even if the answer is
+   *   taken up late
    */
   answered(place: Place, leftMs: number, isLookup: boolean): number {
     const nowMs = this.#parts.world.nowMs();
@@ -77,10 +78,10 @@ export class GrantedNames {
   }
 
   /**
-   * This mount is about to rename: the kernel has the new name for as long as it would have had the old one, and an answer about the old one that
-   * it has not taken up makes it have the new one.
+   * This mount is about to rename. The kernel will have the new name for as long as it would have had the old one; an
+   * answer about the old name that it has not taken up will apply to the new one.
    *
-   * @returns resolves when the new name, too, is covered by a grant, or can be cached no more
+   * @returns resolves when the new name is covered by a grant too, or can not be cached any more
    */
   async renaming(from: Place, to: Place, isExchange: boolean): Promise<void> {
     const moves = isExchange
@@ -105,12 +106,12 @@ export class GrantedNames {
     }
   }
 
-  /** Others are about to change these directories. Resolves when the kernel has none of their names. */
+  /** Other clients are about to change these directories. Resolves when the kernel has none of their names. */
   async recalled(inodes: readonly number[]): Promise<void> {
     await Promise.all(inodes.map((inode) => this.#recalledOne(inode)));
   }
 
-  /** This process was stopped while it answered the name: the kernel counts from now, and has it for too long. */
+  /** This process was stopped while it sent the answer: the kernel counts from now, which is too long. */
   async answeredLate(place: Place): Promise<void> {
     const key = placeKey(place);
     const name = { place, key, untilMs: this.#parts.world.nowMs() + GRANTED_NAME_MS_MAX + UPTAKE_MS_MAX };
@@ -139,7 +140,6 @@ export class GrantedNames {
     if (isWanted()) await this.#parts.expire(name.place, isWanted);
   }
 
-  /** Resolves when the kernel has taken up all answers to look-ups of the name. */
   async #takenUp(key: string): Promise<void> {
     while (this.#lookups.has(key)) await this.#parts.world.sleep(this.#lookups.leftMs(key));
   }

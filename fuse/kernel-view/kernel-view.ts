@@ -17,8 +17,8 @@ export interface CacheTimes {
 }
 
 /**
- * What the kernel may have cached of a mount over any transport: names by which it may open inodes, and opens that it repeats. Contents
- * it has by inode or by path, as the transport has it (`InodeView`, `PathView`).
+ * What the kernel may have cached over any transport: names by which it opens inodes, and opens that it repeats.
+ * `InodeView` and `PathView` add the contents, by inode or by path.
  */
 export class KernelView {
   readonly names: CachedNames;
@@ -30,7 +30,6 @@ export class KernelView {
   }
 }
 
-/** What a transport has the kernel drop. */
 export interface Notices {
   /** Resolves when the kernel has dropped the attributes of an inode. */
   drop(inode: number): Promise<void>;
@@ -38,7 +37,7 @@ export interface Notices {
   expire(place: Place, isWanted: () => boolean): Promise<void>;
 }
 
-/** What a kernel that knows inodes may have cached, over a transport that has it drop things. */
+/** What a kernel that knows inodes may have cached; the transport can have it drop things. */
 export class InodeView {
   readonly #nowMs: () => number;
   readonly #cache: KernelCache;
@@ -47,17 +46,18 @@ export class InodeView {
   readonly #contents: CachedContents<number>;
   readonly #inFlight: InFlight;
   readonly #askers: AttributeAskers;
-  /** Null where names end with their time alone. */
+  /** Null if names are valid for their time only. */
   readonly #granted: GrantedNames | null;
   #canExpire = true;
-  /** Entries of the page that is being answered. */
+  /** Entries of the page that is being sent. */
   readonly #page: { readonly inode: number; readonly place: Place; readonly times: CacheTimes }[] = [];
-  /** Entries of each inode that the kernel has accepted and not given back: it knows the inode until it gives the last one back (`nlookup`). */
+  /**
+   * Entries of each inode that the kernel has accepted and not returned; it knows the inode until it returns the last
+   * (`nlookup`).
+   */
   readonly #lookups = new Map<number, number>();
 
-  /**
-   * @param absent inodes without access control lists, as the kernel may have cached them; null where it is never asked
-   */
+  /** @param absent inodes without access control lists; null if the kernel never requests them */
   constructor(cache: KernelCache, notices: Notices, absent: AbsentLists | null, world: World) {
     const nowMs = (): number => world.nowMs();
     this.#nowMs = nowMs;
@@ -74,7 +74,7 @@ export class InodeView {
     this.#askers = new AttributeAskers(nowMs);
   }
 
-  /** The kernel knows no expiry of names: under grants it caches none. */
+  /** The kernel cannot expire names: none are cached under grants. */
   cannotExpire(): void {
     this.#canExpire = false;
   }
@@ -84,11 +84,12 @@ export class InodeView {
   }
 
   /**
-   * The kernel counts from when it takes up the answer. Where this process was stopped before that, the answer is dropped.
+   * Sends an answer. The kernel counts from when it takes it up, so if this process was stopped before that, the kernel
+   * has to drop the answer.
    *
    * @param put sends the answer with its times. @returns whether the kernel has accepted it
-   * @param caller thread that asked; 0 where that is unknown
-   * @param place the name that was looked up, or created; null: created without a name; absent where the kernel asked for attributes alone
+   * @param caller thread that called; 0 if unknown
+   * @param place the name that was looked up or created; null: created unlinked; absent: only attributes were requested
    * @param isLookup false: it was created
    */
   answer(
@@ -109,7 +110,7 @@ export class InodeView {
     if (times.nameMs > 0 && isLate && place != null) void this.#granted?.answeredLate(place);
   }
 
-  /** @param put sends a page of a directory, and calls `listed` for each of its entries. @see answer */
+  /** @param put sends a page of a directory, and calls `listed` for each entry. @see answer */
   page(put: () => boolean): void {
     const beganMs = this.#nowMs();
     this.#page.length = 0;
@@ -121,7 +122,7 @@ export class InodeView {
     }
   }
 
-  /** @returns how long the kernel may cache an entry of a page of a directory that it is about to be answered */
+  /** How long the kernel may cache an entry of the page that is about to be sent. */
   listed(attributes: Answered, place: Place): CacheTimes {
     const times = this.#times(attributes, place, false);
     this.#noteAnswer(attributes, times, 0, true);
@@ -139,7 +140,7 @@ export class InodeView {
     await this.#granted?.recalled(inodes);
   }
 
-  /** The kernel takes the outcome of a change for the newest, whatever it was made to drop meanwhile. */
+  /** The kernel takes the outcome of a change as the newest, even after a notice that came meanwhile. */
   answerChange(attributes: Answered, put: (times: CacheTimes) => void, caller: number): void {
     const { attributesMs } = this.#cache;
     this.#note(attributes, attributesMs, caller);
@@ -151,18 +152,17 @@ export class InodeView {
     if (this.#contents.mayDiffer(inode, version)) await this.dropAttributes(inode);
   }
 
-  /** Resolves when the kernel has dropped the inode's attributes. */
   async dropAttributes(inode: number): Promise<void> {
     const cached = this.#contents.current(inode);
     if (cached === undefined) return;
     await this.#notices.drop(inode);
-    // Who comes meanwhile waits for the same.
+    // Only now, so that concurrent callers wait for the same notice.
     this.#contents.dropped(inode, cached);
   }
 
   /**
-   * A thread has changed a name, and is about to be answered: the kernel drops the attributes of the directory then. Resolves when it takes up no
-   * answer to another thread that is of before the change. With `ttl` one is as old as it may be.
+   * A thread has changed a name; the kernel drops the directory's attributes when it gets the answer. Resolves when it
+   * can take up no older answer to another thread. With `ttl` that answer may be as old as its validity.
    */
   async changedName(directory: number, thread: number): Promise<void> {
     if (this.#granted !== null && this.#askers.hasOther(directory, thread))
@@ -174,15 +174,15 @@ export class InodeView {
     return this.#contents.opened(inode, version);
   }
 
-  /** Whether the kernel may take up an answer about the inode, although it does not know it yet. */
+  /** Whether the kernel may still take up an answer about the inode, although it does not know it yet. */
   isInFlight(inode: number): boolean {
     return this.#inFlight.has(inode);
   }
 
   /**
-   * The kernel has freed the inode, and gives back what it had counted by then. An entry that was answered meanwhile brings the inode back.
+   * The kernel has freed the inode, and returns its entries. One that was sent meanwhile keeps the inode known.
    *
-   * @param lookups how many entries it gives back
+   * @param lookups how many entries it returns
    */
   forget(inode: number, lookups: number): void {
     const left = (this.#lookups.get(inode) ?? 0) - lookups;
@@ -195,7 +195,7 @@ export class InodeView {
     this.#inFlight.forget(inode);
   }
 
-  /** The kernel has accepted an entry. It counts each with a node: of look-ups, creations and listings, `.` and `..` of listings excepted. */
+  /** The kernel counts each entry with a node: of look-ups, creations and listings, except `.` and `..` of listings. */
   #count(inode: number): void {
     this.#lookups.set(inode, (this.#lookups.get(inode) ?? 0) + 1);
   }
@@ -216,35 +216,34 @@ export class InodeView {
     this.#contents.answered(inode, contentsName(inode, contents), forMs, caller);
   }
 
-  /** @param isEntry the kernel may not know the inode before it takes the answer up */
+  /** @param isEntry the kernel may not know the inode before it takes up the answer */
   #noteAnswer(attributes: Answered, { attributesMs }: CacheTimes, caller: number, isEntry: boolean): void {
     const { inode, kind, xattrs } = attributes;
     this.#note(attributes, attributesMs, caller);
     if (attributesMs === 0) return;
-    // What has no extended attributes has no access control lists.
+    // Without extended attributes there are no access control lists.
     if (xattrs === 0) this.#absent?.told(inode, attributesMs);
     if (isEntry) this.#inFlight.answered(inode);
     if (kind === 'directory' && this.#granted !== null) this.#askers.answered(inode, caller);
   }
 }
 
-/** Whole milliseconds, and a little less: an answer may lie in the kernel for a moment. */
+/** Rounds down, and subtracts the time that an answer may wait in the kernel. */
 function whole(ms: number): number {
   return Math.max(0, Math.floor(ms - UPTAKE_SLACK_MS));
 }
 
-/** Paths whose last open is remembered. */
 const OPENED_MAX = 50_000;
 
 /**
- * What a kernel that knows paths may have cached, over a transport that cannot have it drop anything. It looks up each path
- * before it opens it, so that an open can be refused until it has.
+ * What a kernel that knows paths may have cached, over a transport that cannot have it drop anything. The kernel looks
+ * up each path before an open, so that the open can be refused to make it look up again.
  */
 export class PathView {
   readonly #world: World;
   readonly #cachedMs: number;
   readonly #contents: CachedContents<string>;
-  /** Which path each thread has to look up once more, and until when its next open can be the repetition. */
+  /** By thread: the path that it has to look up again, and until when its next open may be the repetition. */
   readonly #refused = new RecentMap<number, { readonly path: string; readonly untilMs: number }>();
 
   /** @param cachedMs how long the kernel caches attributes */
@@ -254,19 +253,20 @@ export class PathView {
     this.#contents = new CachedContents(() => world.nowMs(), true, OPENED_MAX);
   }
 
-  /** The kernel is about to be answered. @param caller thread that asked; 0 where that is unknown */
+  /** An answer is about to be sent. @param caller thread that called; 0 if unknown */
   answered(path: string, { inode, kind, contents }: Answered, caller: number): void {
     if (kind !== 'file' || this.#cachedMs === 0) return;
     this.#contents.answered(path, contentsName(inode, contents), this.#cachedMs, caller);
   }
 
   /**
-   * Asked before the kernel learns that the path is open (@see CachedContents). A thread that is refused looks the path up and
-   * opens it again: what differs then was changed meanwhile, and is opened as it was before that.
+   * Called before the kernel learns that the path is open (@see CachedContents). A refused thread looks the path up and
+   * opens it again; contents that differ even then have changed in between, and are opened with the attributes of that
+   * look-up.
    *
-   * @param version names the contents that are opened
+   * @param version of the contents that are opened
    * @param caller thread that opens it; 0 for all those of other containers, which have no number here
-   * @returns whether it has to look the path up once more
+   * @returns whether it has to look the path up again
    */
   refuses(path: string, version: string, caller: number): boolean {
     const nowMs = this.#world.nowMs();
@@ -284,7 +284,7 @@ export class PathView {
     return this.#contents.opened(path, version);
   }
 
-  /** The path has another inode, or none. */
+  /** The path refers to another inode now, or to none. */
   forgetPages(path: string): void {
     this.#contents.forgetPages(path);
   }

@@ -3,18 +3,21 @@ import type { World } from '../../base/world.ts';
 import type { Attributes } from '../backend.ts';
 import { type Place, placeKey } from '../place.ts';
 
-/** The kernel looks the path up at once, and opens what it finds at once; between two steps at most, in milliseconds. */
+/** The longest time between two steps: the kernel looks the path up and opens its result without a pause. */
 const STEP_MS_MAX = 1_000;
 
 interface Refused {
   readonly inode: number;
-  /** Names by which the kernel may have come to it. */
+  /** Names by which the kernel may have found it. */
   readonly keys: ReadonlySet<string>;
   /** The inode is to get a second name, which is looked up after the first. */
   readonly isLink: boolean;
   /** Of the refusal, or of the answer to the last look-up; `Infinity` while that is under way. */
   atMs: number;
-  /** `begun`: nothing was looked up since; `walking`: a directory of the path, or a symbolic link; `found`: what the name stands for now. */
+  /**
+   * `begun`: no look-up yet; `walking`: looked up a directory or a symbolic link of the path; `found`: looked up the
+   * name itself.
+   */
   state: 'begun' | 'walking' | 'found';
   isBehindLink: boolean;
   found: number;
@@ -22,8 +25,8 @@ interface Refused {
 }
 
 /**
- * Threads whose open by a cached name was refused: the kernel looks up all names of the path once more in the same thread, and
- * opens what it finds. So it is known by which name it is opened then.
+ * Threads whose open by a cached name was refused. The kernel then looks up all names of the path again in the same
+ * thread, and opens the result, so that the name by which it opens is known.
  */
 export class RefusedOpens {
   readonly #world: World;
@@ -35,7 +38,7 @@ export class RefusedOpens {
   }
 
   /**
-   * @param keys of names (`placeKey`) by which the kernel may have come to the inode
+   * @param keys of names (`placeKey`) by which the kernel may have found the inode
    * @param isLink it is to get a second name, and is not opened
    */
   refuse(thread: number, inode: number, keys: readonly string[], isLink = false): void {
@@ -47,14 +50,14 @@ export class RefusedOpens {
     });
   }
 
-  /** @returns whether the thread looks up again what it was refused, and needs the cluster's answer */
+  /** @returns whether the thread repeats a refused look-up, and needs the cluster's answer */
   looksUp(thread: number, place: Place): boolean {
     const refused = this.#current(thread);
     if (refused === undefined) return false;
-    // The kernel looks up twice what is another inode than before.
+    // The kernel looks up a name twice if its inode has changed.
     const isOther = refused.foundAt !== placeKey(place);
     if (refused.state === 'found' && isOther && !refused.isLink) {
-      // What it found is not opened, and it does something else now.
+      // It does not open what it found: another call has begun.
       this.#refused.delete(thread);
       return false;
     }
@@ -63,7 +66,7 @@ export class RefusedOpens {
     return true;
   }
 
-  /** @param attributes the cluster's answer; null: there is nothing, or that is unknown */
+  /** @param attributes the cluster's answer; null if the name does not exist, or that is unknown */
   found(thread: number, place: Place, attributes: Attributes | null): void {
     const refused = this.#refused.get(thread);
     if (refused === undefined) return;
@@ -72,7 +75,7 @@ export class RefusedOpens {
     const isMeant =
       refused.isBehindLink || refused.keys.has(placeKey(place)) || attributes?.inode === refused.inode;
     if (attributes === null || (isMeant && attributes.kind === 'directory' && !refused.isBehindLink)) {
-      // There will be no open.
+      // No open follows.
       this.#refused.delete(thread);
     } else if (isMeant && attributes.kind === 'symlink') refused.isBehindLink = true;
     else if (isMeant && attributes.kind !== 'directory') {
@@ -83,16 +86,16 @@ export class RefusedOpens {
   }
 
   /**
-   * The thread opens an inode.
+   * A thread opens an inode.
    *
-   * @returns whether it repeats the refused open: it has just looked the inode up, or, having looked up nothing, opens it
-   *   without a name, as what is open already
+   * @returns whether it repeats the refused open: it has just looked the inode up; or it opens the inode without a
+   *   look-up, as something that is open already
    */
   isRepetition(thread: number, inode: number): boolean {
     const refused = this.#current(thread);
     this.#refused.delete(thread);
     if (refused === undefined) return false;
-    // Of the threads without a number another one may open by the same name.
+    // Threads without a number are indistinguishable: another one may open by the same name.
     if (refused.state === 'begun') return thread !== 0 && refused.inode === inode;
     return refused.state === 'found' && refused.found === inode;
   }

@@ -9,7 +9,7 @@ import type { Replier } from './replier.ts';
 import type { Request, RequestHeader } from './requests.ts';
 import type { Signals } from './signals.ts';
 
-/** Calls that wait as long as they must: their limits count from the last progress, or there is none. */
+/** Calls without a time limit here: their limits count from the last progress, or there is none. */
 const UNLIMITED: ReadonlySet<Request['kind']> = new Set([
   'write',
   'flush',
@@ -18,7 +18,7 @@ const UNLIMITED: ReadonlySet<Request['kind']> = new Set([
   'release',
   'allocate',
   'copy-range',
-  // What was written before flags are set arrives first.
+  // Setting flags first flushes pending operations.
   'ioctl',
   'lock',
 ]);
@@ -27,7 +27,7 @@ export interface AnswerOptions extends Pick<TransportOptions, 'world' | 'limitMs
   readonly signals: Signals;
 }
 
-/** Brings the outcome of each call to the kernel: once, in time, and as an error where there is no other. */
+/** Sends the outcome of each call to the kernel: exactly once, in time, and always at least an error. */
 export class Answers {
   readonly underWay: CallsUnderWay;
   readonly #reply: Replier;
@@ -48,10 +48,10 @@ export class Answers {
   }
 
   /**
-   * Asks the file system, and gives the kernel the answer unless it has one already.
+   * Runs a call, and sends its outcome unless the kernel has an answer already.
    *
-   * @param late what becomes of an answer that nobody waits for any more
-   * @param abort for calls that end by themselves when they are told to
+   * @param late handles a value that comes after that
+   * @param abort for calls that can be interrupted
    */
   answer<Value>(
     header: RequestHeader,
@@ -79,7 +79,7 @@ export class Answers {
       (value) => {
         const isAwaited = this.underWay.end(call);
         if (!isAwaited) {
-          // The caller was answered that it took too long, and asks anew by now.
+          // The caller got ETIMEDOUT.
           late?.(value).catch((error: unknown) => logUnforeseen(this.#options.log, error));
           return;
         }
@@ -95,7 +95,7 @@ export class Answers {
     );
   }
 
-  /** An answer that cannot be put into bytes is an error, and not a caller who waits for ever. */
+  /** If the answer cannot be encoded, the caller still needs an error. */
   #replied(header: RequestHeader, reply: () => void): void {
     try {
       reply();
@@ -111,12 +111,12 @@ export class Answers {
     this.#reply.error(call.header.unique, errno);
   }
 
-  /** The size of the volume is always told, whatever it took to get there. */
+  /** `statfs` always gets an answer, even if its path took the whole limit. */
   #isSpent({ pid }: RequestHeader, { kind }: Request): boolean {
     return kind !== 'space' && !UNLIMITED.has(kind) && this.#spent.has(pid);
   }
 
-  /** @returns whether this question took too long a moment ago */
+  /** Whether the same request timed out a moment ago. */
   #isRepetition(header: RequestHeader, request: Request): boolean {
     if (this.#timedOut.isEmpty) return false;
     const question = repeatedQuestion(header, request);
@@ -124,7 +124,7 @@ export class Answers {
   }
 }
 
-/** @returns a name for what the kernel asks again when it failed; undefined for all else */
+/** A key for requests that the kernel repeats after a failure; undefined for all others. */
 function repeatedQuestion({ node }: RequestHeader, request: Request): string | undefined {
   switch (request.kind) {
     case 'lookup':

@@ -2,16 +2,16 @@ import type { Timer, World } from '../../base/world.ts';
 import type { Request, RequestHeader } from './requests.ts';
 import type { Signals } from './signals.ts';
 
-/** How often calls are looked at that may be late, or whose caller may have been killed. */
+/** Between checks for late calls and killed callers. */
 const LOOK_INTERVAL_MS = 100;
 
 /**
- * The end of a program closes its files, and whoever waits for that end may count on its bytes and on its locks being given
- * back. So a close is broken off no sooner than after this time, in milliseconds.
+ * A close is interrupted only after this time: programs that wait for the end of this one expect its bytes to be stored
+ * and its locks to be released.
  */
 const CLOSE_MS = 2_000;
 
-/** Calls that a program may repeat without a difference, and whose callers know EINTR. */
+/** Calls that a program may repeat safely, and whose callers expect EINTR. */
 const REPEATABLE: ReadonlySet<Request['kind']> = new Set([
   'lookup',
   'attributes',
@@ -29,29 +29,29 @@ const REPEATABLE: ReadonlySet<Request['kind']> = new Set([
 export interface CallUnderWay {
   readonly header: RequestHeader;
   readonly request: Request;
-  /** When its answer is late; Infinity where the call has limits of its own. */
+  /** Infinity if the call has limits of its own. */
   readonly lateAtMs: number;
-  /** For calls that end by themselves when they are told to. */
+  /** For calls that can be interrupted. */
   readonly abort?: AbortController;
 }
 
 /**
- * Calls that the kernel waits for. Each gets exactly one answer: its own, or ETIMEDOUT when it is late, or EINTR
- * when its caller was killed or wants to stop. A caller that was killed would otherwise stay in the kernel,
- * where no signal reaches it, until the call is answered.
+ * Calls that the kernel waits for. Each gets exactly one answer: its own, ETIMEDOUT when it is late, or EINTR when its
+ * caller was killed or wants to stop. Otherwise a killed caller would stay in the kernel, where no signal reaches it,
+ * until the call is answered.
  */
 export class CallsUnderWay {
   readonly #world: World;
   readonly #calls = new Map<number, CallUnderWay>();
-  /** And since when they are. */
+  /** Since when. */
   readonly #interrupted = new Map<CallUnderWay, number>();
   readonly #broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void;
   readonly #signals: Signals;
-  /** Waits of `#answered`, each with the calls that have no answer yet. */
+  /** The calls without an answer, for each wait in `#answered`. */
   readonly #waits = new Map<Set<CallUnderWay>, () => void>();
   #timer: Timer | undefined;
 
-  /** @param broken gives the kernel the answer of a call that is waited for no longer */
+  /** @param broken sends the answer of a call that is given up */
   constructor(
     world: World,
     broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void,
@@ -67,7 +67,7 @@ export class CallsUnderWay {
     this.#timer ??= this.#world.after(LOOK_INTERVAL_MS, () => this.#look());
   }
 
-  /** @returns false where the call has its answer already */
+  /** @returns false if the call has an answer already */
   end(call: CallUnderWay): boolean {
     if (this.#calls.get(call.header.unique) !== call) return false;
     this.#calls.delete(call.header.unique);
@@ -85,7 +85,7 @@ export class CallsUnderWay {
     return this.#answered(({ header, request }) => request.kind === 'read' && header.node === node);
   }
 
-  /** As `readsAnswered`, of each call on a directory, for which the kernel may have locked it. */
+  /** As `readsAnswered`, for calls that may hold the kernel's lock of a directory. */
   directoryCallsAnswered(node: number): Promise<void> {
     return this.#answered(
       ({ header, request }) =>
@@ -99,18 +99,17 @@ export class CallsUnderWay {
     return new Promise((resolve) => this.#waits.set(calls, resolve));
   }
 
-  /** A signal came for the caller. The kernel says this once of each call, whatever signals follow. */
+  /** The caller got a signal. The kernel sends this once per call, whatever signals follow. */
   interrupt(unique: number): void {
     const call = this.#calls.get(unique);
     if (call === undefined) return;
-    // It ends when all is put right that it has begun, for which nobody waits who is killed, now or later.
+    // The call may still have to undo what it began; a killed caller does not wait for that.
     call.abort?.abort();
     const sinceMs = this.#world.nowMs();
     this.#interrupted.set(call, sinceMs);
     this.#lookAtInterrupted(call, sinceMs);
   }
 
-  /** The mount is gone: nothing is answered any more. */
   stop(): void {
     this.#timer?.cancel();
     for (const { abort } of this.#calls.values()) abort?.abort();

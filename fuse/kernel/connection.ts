@@ -7,32 +7,29 @@ import type { Send } from './replier.ts';
 import { Session } from './session.ts';
 import type { Signals } from './signals.ts';
 
-/** Between looks whether the kernel has applied the mount's settings. */
+/** Between notices, until the kernel has taken up an answer. */
 const UPTAKE_LOOK_MS = 2;
 
 /** The kernel as this process reaches it: /dev/fuse and /proc, or a model of both. */
 export interface KernelDevice {
-  /** Hands over one reply. */
+  /** Sends a reply. */
   readonly send: Send;
-  /** Hands over one notice, for which the kernel may wait long. */
+  /** Sends a notice, which may block for long. */
   readonly notify: Write;
-  /** @returns which signals wait for the thread of a call under way */
   readonly signals: Signals;
 }
 
-/** A file system connected with the kernel, whatever the two are connected by. */
 export interface KernelConnection {
-  /** What the file system asks of the kernel. */
   readonly notices: FileKernel & Pick<MountedTransport, 'expireNames'>;
   /** @see Session.started */
   readonly started: Promise<number>;
-  /** @param request as the kernel wrote it, in memory of its own */
+  /** @param request in memory of its own */
   receive(request: Buffer): void;
-  /** The mount is gone: nothing is answered any more. */
+  /** The mount is gone: no more answers are sent. */
   stop(): void;
 }
 
-/** @param absentLists of the lists that another thread answers; null where all requests come here */
+/** @param absentLists for the reader thread; null if it answers nothing */
 export function connectKernel(
   { send, notify, signals }: KernelDevice,
   calls: FileSystemCalls,
@@ -44,10 +41,10 @@ export function connectKernel(
   const invalidateInode = async (inode: number, pages = true): Promise<void> => {
     absentLists?.forgetAll();
     const node = session.numbers.node(inode);
-    // The kernel waits for these reads itself before it drops pages. Once it has a notice, it ignores where the answer of an earlier
-    // read says that the file ends (`fuse_read_update_size`), and the program reads zeros behind that.
+    // The kernel itself waits for these reads before it drops pages. After a notice it ignores the end of the file in
+    // the answer of an earlier read (`fuse_read_update_size`), and the program would read zeros beyond it.
     if (pages) await session.underWay.readsAnswered(node);
-    // An answer that its caller has not taken up yet would be cached afterwards.
+    // An answer that the kernel takes up later would be cached after the notice.
     while (!(await notifier.invalidateInode(node, pages)) && session.view.isInFlight(inode)) {
       await world.sleep(UPTAKE_LOOK_MS);
     }
@@ -66,8 +63,8 @@ export function connectKernel(
   const drop = (inode: number): Promise<void> => invalidateInode(inode, false).catch(kept(inode));
   const expire = async ({ parent, name }: Place, isWanted: () => boolean): Promise<void> => {
     const node = session.numbers.node(parent);
-    // While the kernel waits for the directory's lock, a thread of this process does: if the process were killed then, nothing would answer the
-    // call that has the lock, and end the mount.
+    // A thread of this process blocks in the kernel while the kernel waits for the directory's lock. If the process
+    // were killed then, the call that holds the lock would never be answered, and the mount could not end.
     const ready = async (): Promise<boolean> => {
       if (isWanted()) await session.underWay.directoryCallsAnswered(node);
       return isWanted();

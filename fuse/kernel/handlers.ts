@@ -8,16 +8,16 @@ import { putIoctl, putLockHolder, putOpened, putSpace } from './replies.ts';
 import { type Asked, callerOf, type RequestAnswers, type RequestOf } from './request-answers.ts';
 import type { Request } from './requests.ts';
 
-/** Requests that no call of the file system answers. */
+/** Requests that the session handles itself. */
 export type SessionKind = 'init' | 'destroy' | 'interrupt' | 'forget' | 'unknown';
 export type Handlers<Kind extends Request['kind'] = Request['kind']> = {
   readonly [Of in Kind]: (asked: Asked<RequestOf<Of>>) => void;
 };
 
 /**
- * The call that answers each request of the kernel, and the form of its answer.
+ * Maps each request of the kernel to a call and the form of its answer.
  *
- * @param changedXattr called before a change of an extended attribute is answered, also where its outcome is unknown
+ * @param changedXattr called before a change of an extended attribute is answered, whatever its outcome
  */
 export function handlersOf(
   calls: FileSystemCalls,
@@ -104,7 +104,7 @@ export function handlersOf(
     release: (asked) => answers.done(asked, () => calls.release(asked.request.handle)),
     allocate(asked) {
       const { handle, mode, offset, length } = asked.request;
-      // Not said by the kernel, which leaves it to the file system: as for a write.
+      // The kernel does not say, and leaves it to the file system: as for a write.
       const by = callerOf(asked, asked.header.uid !== 0);
       answers.done(asked, () => calls.allocate(handle, mode, offset, length, by));
     },
@@ -167,12 +167,11 @@ async function setAttributes(
   }
   const attributes = await calls.truncate(inode, sizeBytes, by, !isOpen);
   const { modified, ...others } = changes;
-  // The truncate itself has set the present.
+  // The truncate has set the current time already.
   const rest = modified === undefined || modified.kind === 'now' ? others : changes;
   return Object.keys(rest).length === 0 ? attributes : calls.setAttributes(inode, rest);
 }
 
-/** @returns the bytes that the call returns */
 async function answerIoctl(
   calls: FileSystemCalls,
   answers: RequestAnswers,

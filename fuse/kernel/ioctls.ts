@@ -1,7 +1,7 @@
 import { INODE_FLAGS, type InodeFlag } from '../../wire/inode-flags.ts';
 import { ErrnoError } from '../errno.ts';
 
-/** Flags of inodes as `ioctl` has them (`lsattr`, `chattr`): numbers of <linux/fs.h>. */
+/** Commands for flags of inodes (`lsattr`, `chattr`): numbers of <linux/fs.h>. */
 
 export const IOCTL = {
   getFlags: 0x80086601,
@@ -10,7 +10,7 @@ export const IOCTL = {
   setXflags: 0x401c5820,
 } as const;
 
-/** What a command on flags is about: a word of its own, or the first one of `struct fsxattr`. */
+/** Of the argument: a word, or `struct fsxattr`, which begins with one. */
 interface FlagsForm {
   readonly sets: boolean;
   readonly sizeBytes: number;
@@ -19,7 +19,7 @@ interface FlagsForm {
 
 const WORD = { sizeBytes: 4, bits: { immutable: 0x10, 'append-only': 0x20 } } as const;
 const STRUCT = { sizeBytes: 28, bits: { immutable: 0x8, 'append-only': 0x10 } } as const;
-/** In the struct: preferred sizes, and the project. What counts extents is not read. */
+/** Fields of the struct that must be zero: preferred sizes and the project. The count of extents is ignored. */
 const UNKEPT_AT = [4, 12, 16] as const;
 
 /** @returns undefined for all other commands */
@@ -38,7 +38,7 @@ export function flagsFormOf(command: number): FlagsForm | undefined {
   }
 }
 
-/** @throws ErrnoError `EOPNOTSUPP` for flags that are not kept, `EINVAL` */
+/** @throws ErrnoError `EOPNOTSUPP` for unsupported flags, `EINVAL` */
 export function decodeFlags({ bits, sizeBytes }: FlagsForm, bytes: Buffer): readonly InodeFlag[] {
   if (bytes.length < sizeBytes) throw new ErrnoError('EINVAL', 'The flags are cut short');
   const word = bytes.readUInt32LE(0);

@@ -15,13 +15,13 @@ import type { Send } from './replier.ts';
 import { REQUEST_BYTES_MAX } from './session.ts';
 import { pendingSignals } from './signals.ts';
 
-/** The first that speaks the version of the protocol that is needed. */
+/** The first with the required version of the protocol. */
 const LINUX_MIN = [5, 17] as const;
-/** The first that knows `FUSE_EXPIRE_ONLY` (version 7.38 of the protocol). */
+/** The first with `FUSE_EXPIRE_ONLY` (version 7.38 of the protocol). */
 const LINUX_EXPIRES = [6, 2] as const;
 const DEVICE = '/dev/fuse';
 const START_LIMIT_MS = 15_000;
-/** Looking at a directory takes longer than this only where a mount hangs. */
+/** `stat` takes longer only on a mount that hangs. */
 const LOOK_LIMIT_MS = 5_000;
 
 /** @param text as `uname -r` prints it */
@@ -31,12 +31,12 @@ export function isLinuxSince(text: string, [major, minor]: readonly [number, num
   return foundMajor > major || (foundMajor === major && foundMinor >= minor);
 }
 
-/** Whether the kernel drops a single name on request and keeps what is mounted below it. */
+/** Whether the kernel can drop a single name and keep what is mounted below it. */
 export function kernelExpiresNames(): boolean {
   return isLinuxSince(release(), LINUX_EXPIRES);
 }
 
-/** @returns why this process cannot speak with the kernel itself, or null if it can */
+/** @returns why this process cannot use the kernel's protocol, or null if it can */
 export function kernelObstacle(): string | null {
   if (process.platform !== 'linux') return 'it works on Linux only';
   if (!isLinuxSince(release(), LINUX_MIN)) return `Linux ${LINUX_MIN.join('.')} is needed`;
@@ -52,7 +52,7 @@ export function kernelObstacle(): string | null {
 /**
  * The transport that speaks the kernel's protocol itself (decision 0016). For root.
  *
- * @throws Error where a mount is there that works, and where the kernel or mount(8) refuses
+ * @throws Error if the directory has a working mount, or the kernel or mount(8) refuses
  */
 export async function mountWithKernel(
   directory: string,
@@ -74,7 +74,7 @@ export async function mountWithKernel(
     throw error;
   }
   guardMount(device, mountpoint);
-  // The thread that reads keeps the process from ending, and a mount that nobody answers keeps its users.
+  // The reader thread keeps the process from ending, and a mount without answers blocks its programs.
   const abort = (): void => abortConnection(device);
   process.once('exit', abort);
 
@@ -96,13 +96,13 @@ export async function mountWithKernel(
     .then(() => {
       process.removeListener('exit', abort);
       connection.stop();
-      // The number may be another file's from here on.
+      // From here on the number may be another file's.
       isOpen = false;
       closeSync(fd);
     });
   const unmount = async (): Promise<void> => {
     const failure = await unmountDirectory(mountpoint, false);
-    // In use, or taken away while it is in use: those who use it find it gone.
+    // In use, or unmounted lazily while in use: its programs get errors.
     if (failure !== null) {
       if ((await mountAt(mountpoint))?.device === device) await unmountDirectory(mountpoint, true);
       abortConnection(device);
@@ -121,7 +121,7 @@ export async function mountWithKernel(
   }
 }
 
-/** A mount whose process died is taken away; one that works stays. */
+/** Removes a mount whose process died; throws if the mount works. */
 async function makeRoom(world: World, mountpoint: string, log: Log): Promise<void> {
   const mounted = await mountAt(mountpoint);
   if (!mounted?.type.startsWith('fuse')) return;
@@ -144,7 +144,7 @@ function sender(fd: number, log: Log): Send {
       else writevSync(fd, pieces);
       return true;
     } catch (error) {
-      // ENOENT: whoever asked has gone. ENODEV: so has the mount.
+      // ENOENT: the caller has ended. ENODEV: the mount is gone.
       const code = codeOf(error);
       if (code !== 'ENOENT' && code !== 'ENODEV' && code !== 'EBADF')
         log('error', 'the kernel refuses an answer', { error: String(error) });

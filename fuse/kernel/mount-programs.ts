@@ -4,16 +4,16 @@ import { mkdtempSync, rmdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-/** mount(8), umount(8) and what is done with them. None of it asks the mount itself, which may not answer. */
+/** mount(8), umount(8) and the abort of a connection. None of these calls into the mount, which may not answer. */
 
 const FILE_SYSTEM_TYPE = 'fuse.leasehold';
 const CONNECTIONS = '/sys/fs/fuse/connections';
 const OUTPUT_BYTES_MAX = 4096;
 
 /**
- * Makes the connection of `fd` a mount. Others are let in, and the kernel checks permissions.
+ * Mounts the connection of `fd`, for all users; the kernel checks permissions.
  *
- * @param options further words for the kernel, such as `ro` and `nosuid`
+ * @param options others for the kernel, such as `ro` and `nosuid`
  */
 export async function mountDevice(
   fd: number,
@@ -27,14 +27,14 @@ export async function mountDevice(
   if (failure !== null) throw new Error(`Cannot mount on "${mountpoint}": ${failure}`);
 }
 
-/** @returns null, or what umount(8) says */
+/** @returns null, or the message of umount(8) */
 export function unmountDirectory(mountpoint: string, lazily: boolean): Promise<string | null> {
   return run('umount', ['-i', '-c', ...(lazily ? ['-l'] : []), mountpoint]);
 }
 
 /**
- * Every call under way and every later one fails, and whoever waits for the kernel or in it goes on. Works
- * without the mount's directory, which may have been taken away, and without the event loop, which may be over.
+ * Fails all calls, current and later, so that no program waits in the kernel. Needs neither the mount's directory,
+ * which may be removed, nor the event loop, which may have ended.
  */
 export function abortConnection(device: string): void {
   const connection = device.split(':')[1] ?? '';
@@ -42,7 +42,7 @@ export function abortConnection(device: string): void {
     writeFileSync(join(CONNECTIONS, connection, 'abort'), '1');
     return;
   } catch (error) {
-    // The kernel's directory of connections is not mounted everywhere.
+    // fusectl is not mounted everywhere.
     if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
   }
   const directory = mkdtempSync(join(tmpdir(), 'leasehold-connections-'));
@@ -50,7 +50,7 @@ export function abortConnection(device: string): void {
     spawnSync('mount', ['-i', '-t', 'fusectl', 'fusectl', directory]);
     writeFileSync(join(directory, connection, 'abort'), '1');
   } catch (error) {
-    // It is gone already.
+    // The connection is gone already.
     if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
   } finally {
     spawnSync('umount', ['-i', directory]);
@@ -58,7 +58,7 @@ export function abortConnection(device: string): void {
   }
 }
 
-/** @returns null, or what the program said when it failed */
+/** @returns null, or the message of the failed program */
 async function run(program: string, argv: readonly string[], fd?: number): Promise<string | null> {
   const child = spawn(program, argv, { cwd: '/', stdio: ['ignore', 'pipe', 'pipe', fd ?? 'ignore'] });
   let said = '';

@@ -1,19 +1,19 @@
 import { expireEntryNotice, invalidateInodeNotice, storeNotice } from './replies.ts';
 
-/** Notices on their way at the same time: each may occupy a thread of the process's pool, which others need too. */
+/** Bounded, since each may occupy a thread of the process's pool. */
 const IN_FLIGHT_MAX = 2;
-/** Attributes alone beside them: who waits for those does not wait for pages that are being read. */
+/** Separate: attributes do not wait for pages that are being read. */
 const ATTRIBUTES_IN_FLIGHT_MAX = 1;
-/** Names beside them: each waits for the lock of its directory, and nothing else is to wait for that. */
+/** Separate: each waits for the lock of its directory. */
 const EXPIRIES_IN_FLIGHT_MAX = 1;
-/** Pages on their way beside them: who waits for the kernel to forget something does not wait for those. */
+/** Separate: invalidations do not wait for pages on their way. */
 const GIFTS_IN_FLIGHT_MAX = 1;
 
 /**
- * Hands bytes to the kernel from another thread.
+ * Writes to the kernel from another thread.
  *
- * @param pieces follow each other, and stay as they are until `done`
- * @param done null, or why the kernel did not take them
+ * @param pieces consecutive; must not change until `done`
+ * @param done null, or why the kernel refused them
  */
 export type Write = (
   pieces: readonly Uint8Array[],
@@ -21,8 +21,8 @@ export type Write = (
 ) => void;
 
 /**
- * Tells the kernel to drop what it keeps, and gives it pages. That may take as long as a call under way, for pages that are
- * being read are waited for. So it is never waited for by whoever answers calls.
+ * Has the kernel drop cached data, and gives it pages. Each can take as long as a call under way, since the kernel
+ * waits for pages that are being read: so answers must never wait for it.
  */
 export class Notifier {
   readonly #write: Write;
@@ -35,22 +35,18 @@ export class Notifier {
     this.#write = write;
   }
 
-  /**
-   * Resolves when attributes, and pages, are dropped.
-   *
-   * @returns false where the kernel does not know the inode
-   */
+  /** Resolves when attributes, and pages, are dropped. @returns false if the kernel does not know the inode */
   invalidateInode(node: number, pages = true): Promise<boolean> {
     const turns = pages ? this.#drops : this.#attributeDrops;
     return turns.run(() => this.#notify([invalidateInodeNotice(node, pages)]));
   }
 
   /**
-   * Resolves when the kernel looks the name up at its next use.
+   * Resolves when the kernel will look the name up again.
    *
    * @param node of its directory
-   * @param ready awaited when it is the name's turn. @returns whether it is still wanted
-   * @returns false where the kernel does not know the name
+   * @param ready awaited just before. @returns whether the notice is still wanted
+   * @returns false if the kernel does not know the name
    */
   expireEntry(node: number, name: string, ready: () => Promise<boolean>): Promise<boolean> {
     return this.#expiries.run(async () => (await ready()) && this.#notify([expireEntryNotice(node, name)]));
@@ -59,8 +55,8 @@ export class Notifier {
   /**
    * Resolves when the kernel has the pages.
    *
-   * @param isCurrent asked when it is their turn
-   * @returns false where they are not current any more, and where the kernel does not know the inode
+   * @param isCurrent called just before
+   * @returns false if they are outdated, or the kernel does not know the inode
    */
   givePages(node: number, offset: number, bytes: Uint8Array, isCurrent: () => boolean): Promise<boolean> {
     return this.#gifts.run(async () => {
@@ -69,13 +65,13 @@ export class Notifier {
     });
   }
 
-  /** @returns false where the kernel does not know the inode */
+  /** @returns false if the kernel does not know the inode */
   #notify(pieces: readonly Uint8Array[]): Promise<boolean> {
     return new Promise<boolean>((resolve, reject) => {
       this.#write(pieces, (error) => {
         const code = error?.code ?? '';
         if (code === 'ENOENT') resolve(false);
-        // ENODEV, EBADF: the mount is gone, and with it all that was kept.
+        // ENODEV, EBADF: the mount is gone with its caches.
         else if (error === null || code === 'ENODEV' || code === 'EBADF') resolve(true);
         else reject(error);
       });
@@ -83,7 +79,7 @@ export class Notifier {
   }
 }
 
-/** So many at a time, in the order in which they came. */
+/** Bounds concurrency, in order of arrival. */
 class Turns {
   readonly #countMax: number;
   readonly #waiting: (() => void)[] = [];

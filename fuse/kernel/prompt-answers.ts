@@ -6,15 +6,15 @@ import { IN_HEADER_BYTES, OPCODE, OUT_HEADER_BYTES } from './protocol.ts';
 import { putHeader } from './replies.ts';
 import { decodeHeader } from './requests.ts';
 
-/** Behind the header a request for an extended attribute has the room that there is for it, then the name with a zero. */
+/** After the header, getxattr has the size of the caller's buffer, then the name and a zero byte. */
 const NAME_AT = IN_HEADER_BYTES + 8;
 
 /**
- * Answers a request on the reading thread: for an extended attribute that no file here has, and for an access control list or
- * a capability of an inode that is known to have no extended attributes. A program that lists files asks for one of each.
+ * Answers a request on the reader thread: for an unsupported extended attribute, and for an access control list or
+ * capability of an inode without extended attributes. A program that lists files requests one of each.
  *
- * @param request as it was read, whole
- * @returns the reply; null where it is for the other thread to answer
+ * @param request complete
+ * @returns null if the main thread has to answer
  */
 export function promptAnswer(request: Buffer, absent: AbsentLists): Buffer | null {
   if (request.length <= NAME_AT || request.readUInt32LE(4) !== OPCODE.getxattr) return null;

@@ -1,14 +1,13 @@
-/** Numbers of the kernel's protocol, as <linux/fuse.h> has them. */
+/** Numbers of the kernel's protocol, from <linux/fuse.h>. */
 
 export const MAJOR = 7;
-/** What is spoken here; a newer kernel speaks this to us, an older one is refused. */
+/** Spoken here; a newer kernel adapts to it. */
 export const MINOR = 38;
-/** The first with all that is relied on: 1 MiB requests, INIT with 64 flags, KILLPRIV_V2 (Linux 5.17). */
+/** The first with all required features: 1 MiB requests, INIT with 64 flags, KILLPRIV_V2 (Linux 5.17). */
 export const MINOR_MIN = 36;
-/** The first that knows `EXPIRE_ONLY` (Linux 6.2). */
+/** The first with `EXPIRE_ONLY` (Linux 6.2). */
 export const MINOR_EXPIRES = 38;
 
-/** The number that every mount's root has. */
 export const ROOT_NODE = 1;
 
 export const IN_HEADER_BYTES = 40;
@@ -62,7 +61,7 @@ export const OPCODE = {
   statx: 52,
 } as const;
 
-/** Flags of INIT, the low 32. */
+/** The low 32. */
 export const INIT_FLAG = {
   asyncRead: 1 << 0,
   posixLocks: 1 << 1,
@@ -83,7 +82,7 @@ export const INIT_FLAG = {
   setXattrExtended: 1 << 29,
 } as const;
 
-/** Bits of what a reply to STATX tells: what GETATTR does, and the time of creation. */
+/** Mask of a STATX reply: the fields of GETATTR, and the creation time. */
 export const STATX_BASIC = 0x7ff;
 export const STATX_CREATED = 0x800;
 
@@ -105,14 +104,13 @@ export const WRITE_KILL_PRIVILEGES = 1 << 2;
 export const SETXATTR_CLEAR_SETGID = 1 << 0;
 export const LOCK_FLOCK = 1 << 0;
 
-/** What a reply to OPEN tells the kernel of the handle. */
 export const OPENED_FLAG = {
   directIo: 1 << 0,
   keepCache: 1 << 1,
-  /** There is nothing to be told at close: no FLUSH is sent. */
+  /** The kernel sends no FLUSH at a close. */
   noFlush: 1 << 5,
 } as const;
 
 export const NOTIFY = { invalidateInode: 2, invalidateEntry: 3, store: 4 } as const;
-/** Of `invalidateEntry`: the name stays, and with it what is mounted below; it is looked up at its next use. */
+/** The name stays, with what is mounted below it, and is looked up at its next use. */
 export const EXPIRE_ONLY = 1 << 0;

@@ -8,8 +8,8 @@ import { type ReaderData, SMALL_BYTES_MAX } from './reader.ts';
 import { RequestRing } from './request-ring.ts';
 
 /**
- * The thread that waits for the kernel. It does hardly anything else: a read of the device blocks until there is a
- * request. What is asked for most, and needs no more than a look, it answers itself. What is small goes through the ring; a large write is given away together with its memory.
+ * The thread that blocks in reads of the device. It answers the most frequent simple requests itself, passes small ones
+ * through the ring, and transfers large writes with their memory.
  */
 
 const { fd, memory, absent, requestBytesMax } = workerData as ReaderData;
@@ -26,7 +26,7 @@ for (let length = next(); length !== null; length = next()) {
     parentPort?.postMessage(buffer.subarray(0, length), [buffer.buffer]);
     buffer = room();
   } else {
-    // A copy: the slice of a Buffer would be the same memory, which would be gone.
+    // A copy: a slice of a Buffer would share the transferred memory.
     const bytes = new Uint8Array(buffer.subarray(0, length));
     parentPort?.postMessage(bytes, [bytes.buffer]);
   }
@@ -40,17 +40,17 @@ function isAnswered(length: number): boolean {
     writeSync(fd, reply);
     return true;
   } catch {
-    // Whoever answers all else finds out what is wrong with it.
+    // The main thread will get the error.
     return false;
   }
 }
 
-/** Not cleared, which would take as long as to fill it. */
+/** Not cleared: that would take as long as filling it. */
 function room(): Buffer<ArrayBuffer> {
   return Buffer.allocUnsafeSlow(requestBytesMax);
 }
 
-/** @returns how many bytes the next request has; null when the mount is gone */
+/** @returns the size of the next request; null when the mount is gone */
 function next(): number | null {
   for (;;) {
     try {
@@ -58,7 +58,7 @@ function next(): number | null {
     } catch (error) {
       const code = error instanceof Error && 'code' in error ? error.code : undefined;
       if (code === 'ENODEV') return null;
-      // ENOENT: whoever asked has gone while it was being handed over.
+      // ENOENT: the caller ended during the read.
       if (code !== 'EINTR' && code !== 'EAGAIN' && code !== 'ENOENT') throw error;
     }
   }

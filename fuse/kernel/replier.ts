@@ -3,17 +3,16 @@ import type { ErrnoName } from '../errno.ts';
 import { OUT_HEADER_BYTES } from './protocol.ts';
 import { putHeader } from './replies.ts';
 
-/** The largest reply that is put together here: a page of entries with the longest names. */
+/** The largest reply that is assembled here: a page of entries with the longest names. */
 const SCRATCH_BYTES = 128 * 1024;
-/** Replies with more bytes than this are handed over in two pieces instead of being copied. */
+/** Larger replies are sent in two pieces, not copied. */
 const COPIED_BYTES_MAX = 16 * 1024;
 
-/** Hands the pieces of one reply to the kernel, which has copied them when it returns. @returns whether the kernel has accepted it */
+/** Sends the pieces of one reply, which may change once it returns. @returns whether the kernel has accepted it */
 export type Send = (pieces: readonly Uint8Array[]) => boolean;
 
-/** Frames replies, in memory that is used again for the next. */
+/** Frames replies, in memory that the next one reuses. */
 export class Replier {
-  /** Room for what `put` writes. */
   static readonly bodyBytesMax = SCRATCH_BYTES - OUT_HEADER_BYTES;
   readonly #send: Send;
   readonly #scratch = Buffer.alloc(SCRATCH_BYTES);
@@ -23,7 +22,7 @@ export class Replier {
   }
 
   /**
-   * @param put writes the body at its second argument and returns where it ended
+   * @param put writes the body from its second argument on, and returns its end
    * @returns whether the kernel has accepted the reply
    */
   put(unique: number, put: (reply: Buffer, at: number) => number): boolean {

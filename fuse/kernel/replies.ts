@@ -23,21 +23,21 @@ import {
   STATX_CREATED,
 } from './protocol.ts';
 
-/** What the kernel is answered, in bytes. Each function writes at `at` and returns where it ended. */
+/** Encodes replies and notices. Each function writes at `at` and returns the end. */
 
 const ATTRIBUTE_BYTES = 88;
 const STATX_HEADER_BYTES = 32;
 const STATX_BYTES = STATX_HEADER_BYTES + 256;
 const DIRENT_BYTES = 24;
 const ENTRY_BYTES = 40 + ATTRIBUTE_BYTES;
-/** The shortest entry of a directory's page, without and with its attributes. */
+/** The shortest entry of a page, without and with attributes. */
 export const DIRENT_BYTES_MIN = { plain: DIRENT_BYTES + 8, plus: ENTRY_BYTES + DIRENT_BYTES + 8 } as const;
-/** The parent of a directory is not known by its number; the kernel does not look at it. */
+/** The number of the parent is unknown; the kernel ignores it. */
 const INODE_UNKNOWN = 0xffff_ffff;
 const PAGE_BYTES = 4096;
 const LOCK_TYPES = { shared: 0, exclusive: 1, unlock: 2 } as const;
 
-/** The numbers of one volume's inodes, which the kernel calls nodes. */
+/** Maps inodes of a volume to the kernel's nodes: the root has a fixed number. */
 export class NodeNumbers {
   readonly #root: number;
 
@@ -75,16 +75,16 @@ export function putInit(reply: Buffer, at: number, negotiated: Negotiated): numb
   reply.writeUInt32LE(negotiated.readAheadBytes, at + 8);
   reply.writeUInt32LE(negotiated.flags >>> 0, at + 12);
   reply.writeUInt16LE(negotiated.backgroundMax, at + 16);
-  // From here on the kernel holds readers and writers back a little.
+  // From here on the kernel throttles readers and writers.
   reply.writeUInt16LE(Math.floor((negotiated.backgroundMax * 3) / 4), at + 18);
   reply.writeUInt32LE(negotiated.writeBytesMax, at + 20);
-  // Times are whole nanoseconds.
+  // Times have a resolution of 1 ns.
   reply.writeUInt32LE(1, at + 24);
   reply.writeUInt16LE(Math.ceil(negotiated.writeBytesMax / PAGE_BYTES), at + 28);
   return at + 64;
 }
 
-/** @returns the flags to be answered: what is wanted of what the kernel offers */
+/** @returns the flags to reply: what is wanted of what the kernel offers */
 export function initFlags(
   offered: number,
   wanted: { readonly names: boolean; readonly acls: boolean; readonly numbers: boolean },
@@ -101,11 +101,11 @@ export function initFlags(
     INIT_FLAG.killPrivilegesV2 |
     INIT_FLAG.setXattrExtended;
   flags |= INIT_FLAG.posixLocks | INIT_FLAG.flockLocks;
-  // The kernel looks `.` and `..` up where it has a file handle and no inode.
+  // The kernel looks up `.` and `..` of a file handle whose inode it has dropped.
   if (wanted.numbers) flags |= INIT_FLAG.exportSupport;
-  // What a umask takes away depends on the directory's default list.
+  // The umask must not apply if the directory has a default list.
   if (wanted.acls) flags |= INIT_FLAG.posixAcls | INIT_FLAG.dontMask;
-  // Attributes are of use beside names alone. The kernel asks for them where somebody wants them.
+  // Attributes are useful only with cached names. The kernel requests them adaptively.
   if (wanted.names) flags |= INIT_FLAG.readDirectoryPlus | INIT_FLAG.readDirectoryPlusAuto;
   return flags & offered;
 }
@@ -127,11 +127,6 @@ export function putAttributes(reply: Buffer, at: number, attributes: Attributes)
   return at + ATTRIBUTE_BYTES;
 }
 
-/**
- * The answer to a question for attributes alone.
- *
- * @param validMs how long the kernel may believe them without asking
- */
 export function putAttributesReply(
   reply: Buffer,
   at: number,
@@ -143,7 +138,7 @@ export function putAttributesReply(
   return putAttributes(reply, at + 16, attributes);
 }
 
-/** As `putAttributesReply`, with the time of creation where it is known: `struct fuse_statx_out`. */
+/** With the creation time if known: `struct fuse_statx_out`. */
 export function putStatxReply(reply: Buffer, at: number, attributes: Attributes, validMs: number): number {
   const { createdNs } = attributes;
   reply.fill(0, at, at + STATX_BYTES);
@@ -168,12 +163,11 @@ export function putStatxReply(reply: Buffer, at: number, attributes: Attributes,
   return at + STATX_BYTES;
 }
 
-/** The parts of a device number as the kernel puts 32 bits together (`new_encode_dev`). */
+/** Inverse of `new_encode_dev`. */
 function deviceParts(device: number): readonly [major: number, minor: number] {
   return [(device >>> 8) & 0xfff, (device & 0xff) | ((device >>> 12) & 0xfff00)];
 }
 
-/** A name's inode and its attributes. */
 export function putEntry(
   reply: Buffer,
   at: number,
@@ -182,14 +176,14 @@ export function putEntry(
   { nameMs, attributesMs }: CacheTimes,
 ): number {
   putNumber(reply, at, node);
-  // Inode numbers are never used twice, so that there is but one generation of each.
+  // Inode numbers are never reused, so there is one generation of each.
   putNumber(reply, at + 8, 0);
   putDuration(reply, at + 16, at + 32, nameMs);
   putDuration(reply, at + 24, at + 36, attributesMs);
   return putAttributes(reply, at + 40, attributes);
 }
 
-/** How long an answer is valid, in whole milliseconds: seconds at one place, nanoseconds at another. */
+/** Seconds and nanoseconds are at different positions. */
 function putDuration(reply: Buffer, secondsAt: number, nanosecondsAt: number, ms: number): void {
   putNumber(reply, secondsAt, Math.floor(ms / 1000));
   reply.writeUInt32LE((ms % 1000) * 1_000_000, nanosecondsAt);
@@ -202,7 +196,7 @@ export function putOpened(reply: Buffer, at: number, handle: number, flags: numb
   return at + 16;
 }
 
-/** A count, or a position, as the only number of a reply. */
+/** A reply of a single number. */
 export function putCount(reply: Buffer, at: number, count: number): number {
   putNumber(reply, at, count);
   return at + 8;
@@ -211,9 +205,9 @@ export function putCount(reply: Buffer, at: number, count: number): number {
 type PageEntry = DirectoryPage['entries'][number];
 
 /**
- * As many entries as have room in `bytesMax`.
+ * As many entries as fit `bytesMax`.
  *
- * @param putLookedUp puts what a look-up of the entry would be answered; absent where it is not asked for
+ * @param putLookedUp writes the look-up reply of an entry; absent if not requested
  */
 export function putEntries(
   reply: Buffer,
@@ -233,7 +227,7 @@ export function putEntries(
   return next;
 }
 
-/** In the place of an entry of which nothing is told: the kernel looks it up when it wants it. */
+/** An entry without attributes, which the kernel looks up on use. */
 export function putNoEntry(reply: Buffer, at: number): void {
   reply.fill(0, at, at + ENTRY_BYTES);
 }
@@ -254,7 +248,7 @@ function putDirent(reply: Buffer, at: number, entry: PageEntry): number {
   return next;
 }
 
-/** `DT_REG` and its like are the file type's bits, moved to the right. */
+/** `DT_REG` and its like are the bits of the file type, shifted. */
 function direntType(kind: NodeKind): number {
   return FILE_TYPES[kind] >> 12;
 }
@@ -273,14 +267,13 @@ export function putSpace(reply: Buffer, at: number, space: Space): number {
   return at + 80;
 }
 
-/** The call has succeeded. @param bytes that it returns */
 export function putIoctl(reply: Buffer, at: number, bytes: Buffer): number {
   reply.fill(0, at, at + 16);
   reply.set(bytes, at + 16);
   return at + 16 + bytes.length;
 }
 
-/** @param lock null: nobody holds one that is in the way */
+/** @param lock null: no lock conflicts */
 export function putLockHolder(reply: Buffer, at: number, lock: LockRequest | null): number {
   reply.writeBigUInt64LE(lock?.start ?? 0n, at);
   reply.writeBigUInt64LE(lock?.end ?? LOCK_END, at + 8);
@@ -289,11 +282,7 @@ export function putLockHolder(reply: Buffer, at: number, lock: LockRequest | nul
   return at + 24;
 }
 
-/**
- * What was kept of an inode is to be dropped.
- *
- * @param pages also those of the file; without them the kernel waits for no page that is in use
- */
+/** @param pages false: attributes only, which waits for no page in use */
 export function invalidateInodeNotice(node: number, pages = true): Buffer {
   const notice = Buffer.alloc(OUT_HEADER_BYTES + 24);
   putHeader(notice, notice.length, NOTIFY.invalidateInode, 0);
@@ -303,7 +292,7 @@ export function invalidateInodeNotice(node: number, pages = true): Buffer {
   return notice;
 }
 
-/** A name is to be looked up at its next use. @param node of its directory */
+/** @param node of the directory */
 export function expireEntryNotice(node: number, name: string): Buffer {
   const nameBytes = Buffer.byteLength(name);
   const notice = Buffer.alloc(OUT_HEADER_BYTES + 16 + nameBytes + 1);
@@ -315,7 +304,7 @@ export function expireEntryNotice(node: number, name: string): Buffer {
   return notice;
 }
 
-/** What stands before `byteCount` bytes of pages that the kernel is to keep. */
+/** Precedes `byteCount` bytes of pages. */
 export function storeNotice(node: number, offset: number, byteCount: number): Buffer {
   const notice = Buffer.alloc(OUT_HEADER_BYTES + 24);
   putHeader(notice, notice.length + byteCount, NOTIFY.store, 0);

@@ -20,15 +20,12 @@ import type { Request, RequestHeader } from './requests.ts';
 
 export type RequestOf<Kind extends Request['kind']> = Extract<Request, { readonly kind: Kind }>;
 
-/** A request of the kernel. */
 export interface Asked<Of extends Request = Request> {
   readonly header: RequestHeader;
   readonly request: Of;
-  /** That it is about. */
   readonly inode: number;
 }
 
-/** The program that has made the call. */
 export function callerOf({ header, request }: Asked, killsPrivileges = false): Caller {
   return {
     uid: header.uid,
@@ -39,7 +36,7 @@ export function callerOf({ header, request }: Asked, killsPrivileges = false): C
   };
 }
 
-/** Answers a request with the outcome of a call, in the form that the kernel expects of it. */
+/** Answers a request with the outcome of a call, in the form that the kernel expects. */
 export class RequestAnswers {
   readonly #calls: Pick<FileSystemCalls, 'keptPages' | 'listed' | 'readDirectory' | 'release'>;
   readonly #present: TransportOptions['present'];
@@ -64,13 +61,13 @@ export class RequestAnswers {
     this.#numbers = numbers;
   }
 
-  /** As `done`, of a change that may be answered before the cluster has it. */
+  /** As `done`, for a change that may be acknowledged before the cluster has it. */
   changedName({ header, request, inode }: Asked, change: () => Promise<unknown>): void {
     const ask = async (): Promise<void> => {
       await change();
       await this.#view.changedName(inode, header.pid);
     };
-    // At the error of a call that is not waited for the kernel drops nothing.
+    // After an error for a late call the kernel drops nothing.
     const late = () => this.#view.dropAttributes(inode);
     this.#answers.answer(header, request, ask, () => this.#reply.done(header.unique), late);
   }
@@ -108,7 +105,7 @@ export class RequestAnswers {
     });
   }
 
-  /** Bytes for a caller that has space for `bytesMax`, or asks with 0 how many there are. */
+  /** For a caller with a buffer of `bytesMax`, or with 0 for the size only. */
   sized({ header, request }: Asked<RequestOf<'xattr' | 'xattrs'>>, ask: () => Promise<Uint8Array>): void {
     const { bytesMax } = request;
     this.#answers.answer(header, request, ask, (bytes) => {
@@ -139,7 +136,7 @@ export class RequestAnswers {
     );
   }
 
-  /** A change of attributes of which the kernel is not told in its answer. Resolves when it believes no earlier ones. */
+  /** For a change of attributes whose answer has none. Resolves when the kernel has dropped its earlier ones. */
   async changingAttributes({ inode }: Asked, change: () => Promise<unknown>): Promise<void> {
     await change();
     await this.#view.dropAttributes(inode);
@@ -165,7 +162,7 @@ export class RequestAnswers {
     });
   }
 
-  /** @param rename is called once the kernel may have the new name for as long as the old one */
+  /** @param rename called once the kernel may have the new name for as long as the old one */
   renamed(asked: Asked, from: Place, to: Place, isExchange: boolean, rename: () => Promise<void>): void {
     this.done(asked, async () => {
       await this.#view.renaming(from, to, isExchange);
@@ -187,7 +184,7 @@ export class RequestAnswers {
     );
   }
 
-  /** @param name null where the file has none */
+  /** @param name null for an unlinked file */
   created({ header, request, inode }: Asked, name: string | null, create: () => Promise<Created>): void {
     const place = name === null ? null : { parent: inode, name };
     const reply = (created: Created): void => {
@@ -207,7 +204,7 @@ export class RequestAnswers {
   #openedFlags(inode: number, opened: Opened): number {
     const isSame = this.#view.opened(inode, opened.version);
     if (isSame && !opened.directIo) this.#calls.keptPages(opened.handle);
-    // The kernel flushes at each close: it reports errors of writes, and releases locks.
+    // Never `noFlush`: at each close the kernel has to get errors of writes and release locks.
     return opened.directIo ? OPENED_FLAG.directIo : isSame ? OPENED_FLAG.keepCache : 0;
   }
 
@@ -228,10 +225,10 @@ export class RequestAnswers {
     });
   }
 
-  /** What a listing told of a name is as good as a look-up, for as long as it is valid. */
+  /** A listed name with attributes counts as a look-up, while it is valid. */
   #putListed(reply: Buffer, at: number, place: Place, inode: number | null): void {
     const stored = this.#calls.listed(place.parent, place.name);
-    // `.` and `..` are not looked up, and of what was given away meanwhile the listing knows nothing.
+    // `.` and `..` are not looked up, and the name may have changed since the listing.
     if (stored === undefined || stored.inode !== inode) {
       putNoEntry(reply, at);
       return;

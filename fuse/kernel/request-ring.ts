@@ -1,14 +1,14 @@
-/** Where the counters are, in words of 32 bits; the bytes follow behind. */
+/** Positions of the counters, in 32-bit words; the bytes follow. */
 const HEAD = 0;
 const TAIL = 1;
 const DATA_AT = 64;
-/** In the place of a length: nothing more up to the end, the next request is at the beginning. */
+/** In place of a length: the next request is at the beginning. */
 const SKIP = -1;
 const LENGTH_BYTES = 8;
 
 /**
- * Requests on their way from the thread that waits for the kernel to the one that answers, in memory that both
- * see. One thread puts and one takes. While there is work under way, neither has to wake the other.
+ * Passes requests from the reader thread to the main thread in shared memory. One thread puts and one takes; while
+ * requests are under way neither has to wake the other.
  */
 export class RequestRing {
   readonly #control: Int32Array;
@@ -16,7 +16,6 @@ export class RequestRing {
   readonly #bytes: Uint8Array;
   readonly #capacity: number;
 
-  /** @param memory as `RequestRing.memory` made it */
   constructor(memory: SharedArrayBuffer) {
     this.#control = new Int32Array(memory, 0, DATA_AT / 4);
     this.#lengths = new Int32Array(memory, DATA_AT);
@@ -29,7 +28,7 @@ export class RequestRing {
     return new SharedArrayBuffer(DATA_AT + capacityBytes);
   }
 
-  /** Waits, and blocks its thread, while there is no room. */
+  /** Blocks its thread while there is no space. */
   put(bytes: Uint8Array): void {
     const needed = LENGTH_BYTES + align(bytes.length);
     let head = Atomics.load(this.#control, HEAD);
@@ -47,7 +46,7 @@ export class RequestRing {
     Atomics.notify(this.#control, HEAD);
   }
 
-  /** @returns the next request, in memory of its own; null where there is none */
+  /** @returns the next request, in memory of its own; null if there is none */
   take(): Buffer | null {
     const head = Atomics.load(this.#control, HEAD);
     let tail = Atomics.load(this.#control, TAIL);
@@ -65,7 +64,7 @@ export class RequestRing {
     return bytes;
   }
 
-  /** @returns undefined where there is a request already; else resolves when there is one */
+  /** @returns undefined if there is a request; else resolves when there is one */
   more(): Promise<unknown> | undefined {
     const tail = Atomics.load(this.#control, TAIL);
     const waiting = Atomics.waitAsync(this.#control, HEAD, tail);

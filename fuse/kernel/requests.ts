@@ -12,21 +12,19 @@ import {
   WRITE_KILL_PRIVILEGES,
 } from './protocol.ts';
 
-/** What the kernel sends, from bytes. The numbers are this machine's own: little-endian wherever Node runs. */
+/** Decodes requests. Numbers have the machine's byte order: little-endian wherever Node runs. */
 
 export interface RequestHeader {
-  /** Names the request in its reply. Even; the kernel counts up. */
+  /** Identifies the request in its reply. Even; the kernel counts up. */
   readonly unique: number;
   readonly opcode: number;
-  /** The inode that the call is about. */
   readonly node: number;
   readonly uid: number;
   readonly gid: number;
-  /** The calling thread; 0 where this process cannot see it. */
+  /** The calling thread; 0 if this process cannot see it. */
   readonly pid: number;
 }
 
-/** How a file is created and opened. */
 interface Creation {
   readonly mode: number;
   readonly umask: number;
@@ -34,7 +32,7 @@ interface Creation {
   readonly killsPrivileges: boolean;
 }
 
-/** Entries that the kernel was answered of a node, and gives back (`nlookup`). */
+/** Entries of a node that the kernel returns (`nlookup`). */
 interface Forgotten {
   readonly node: number;
   readonly lookups: number;
@@ -54,13 +52,12 @@ export type Request =
   | { readonly kind: 'lookup'; readonly name: string }
   | {
       readonly kind: 'attributes';
-      /** A program asks for the time of creation, too. */
       readonly withCreation?: true;
     }
   | {
       readonly kind: 'set-attributes';
       readonly sizeBytes?: number;
-      /** By a file that is open, and not by a name. */
+      /** By descriptor, not by path. */
       readonly isOpen: boolean;
       readonly killsPrivileges: boolean;
       readonly changes: AttributeRequest;
@@ -95,7 +92,7 @@ export type Request =
       readonly offset: number;
       /** A view of the request's own bytes. */
       readonly bytes: Uint8Array;
-      /** As the descriptor is now, which may not be as it was opened. */
+      /** As the descriptor is now, which may differ from its open. */
       readonly appends: boolean;
       readonly killsPrivileges: boolean;
     }
@@ -126,7 +123,7 @@ export type Request =
       readonly handle: number;
       readonly offset: number;
       readonly bytesMax: number;
-      /** Each entry is to come with its attributes, as a look-up of it. */
+      /** Each entry should have its attributes, as in a look-up. */
       readonly plus: boolean;
     }
   | { readonly kind: 'release-directory'; readonly handle: number }
@@ -141,7 +138,7 @@ export type Request =
       readonly clearsSetgid: boolean;
     }
   | { readonly kind: 'remove-xattr'; readonly name: string }
-  /** `bytes`: the argument, where the command brings one. */
+  /** `bytes`: the command's argument, if any. */
   | { readonly kind: 'ioctl'; readonly command: number; readonly bytes: Buffer }
   | { readonly kind: 'lock-holder'; readonly handle: number; readonly lock: LockRequest }
   | { readonly kind: 'lock'; readonly handle: number; readonly lock: LockRequest; readonly waits: boolean }
@@ -150,7 +147,7 @@ export type Request =
 const F_RDLCK = 0;
 const F_WRLCK = 1;
 
-/** @returns null where `bytes` cannot be one whole request */
+/** @returns null if `bytes` is not one whole request */
 export function decodeHeader(bytes: Buffer): RequestHeader | null {
   if (bytes.length < IN_HEADER_BYTES || bytes.readUInt32LE(0) !== bytes.length) return null;
   return {
@@ -164,8 +161,9 @@ export function decodeHeader(bytes: Buffer): RequestHeader | null {
 }
 
 /**
- * @param bytes the whole request, header included; a write's bytes stay a part of it
- * @throws ErrnoError EILSEQ for names that are not UTF-8, EFBIG for positions beyond 2^53 (ENXIO where one is looked at), EIO for a request cut short
+ * @param bytes the whole request with its header; the bytes of a write remain a part of it
+ * @throws ErrnoError EILSEQ for names that are not UTF-8, EFBIG for positions beyond 2^53 (ENXIO for seek), EIO for a
+ *   truncated request
  */
 export function decodeRequest(header: RequestHeader, bytes: Buffer): Request {
   try {
@@ -379,7 +377,7 @@ function readCreation(bytes: Buffer, at: number): Creation {
   };
 }
 
-/** @param beyond what is answered where no file reaches as far */
+/** @param beyond the error for positions that no file can have */
 function readPlace(
   bytes: Buffer,
   at: number,
@@ -395,7 +393,7 @@ function readPosition(bytes: Buffer, at: number, beyond: 'EFBIG' | 'ENXIO' = 'EF
   return position;
 }
 
-/** Numbers that we gave out ourselves, or that the kernel counts up from 0: below 2^53. */
+/** Numbers of this mount, or counted by the kernel from 0: below 2^53. */
 function readNumber(bytes: Buffer, at: number): number {
   return bytes.readUInt32LE(at) + bytes.readUInt32LE(at + 4) * 0x1_0000_0000;
 }
@@ -405,7 +403,7 @@ function readBytes(bytes: Buffer, at: number, length: number): Buffer {
   return bytes.subarray(at, at + length);
 }
 
-/** @param at where a text starts that ends with a zero byte */
+/** @param at start of a text that ends with a zero byte */
 function readText(bytes: Buffer, at: number): { readonly text: string; readonly end: number } {
   const end = bytes.indexOf(0, at);
   if (end < 0) throw new RangeError('A text has no end');

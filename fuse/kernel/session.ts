@@ -15,24 +15,24 @@ import { decodeHeader, decodeRequest, type Request, type RequestHeader } from '.
 import type { Signals } from './signals.ts';
 
 export const WRITE_BYTES_MAX = 1024 * 1024;
-/** The largest request is a write with its header, and a little more. */
+/** A write with its header, and some extra. */
 export const REQUEST_BYTES_MAX = WRITE_BYTES_MAX + 4096;
 
 export interface SessionOptions extends TransportOptions {
   readonly backgroundMax: number;
-  /** Take back what the kernel was answered; they report a failure themselves. */
+  /** Drop what the kernel has cached; they report failures themselves. */
   readonly notices: Notices;
-  /** Of which inodes the lists are not asked for here; null where all are. */
+  /** Inodes whose lists the reader thread answers; null if it answers nothing. */
   readonly absentLists: AbsentLists | null;
   readonly signals: Signals;
 }
 
-/** One connection with the kernel, from INIT to its end: every request gets exactly one reply, or none where it wants none. */
+/** One connection with the kernel, from INIT to its end. Sends exactly one reply to each request that expects one. */
 export class Session {
   readonly numbers: NodeNumbers;
   readonly view: InodeView;
   readonly underWay: CallsUnderWay;
-  /** Resolves with the kernel's minor version of the protocol; rejects where it is not spoken here. */
+  /** Resolves with the kernel's minor version of the protocol; rejects if it is not supported. */
   readonly started: Promise<number>;
   readonly #calls: FileSystemCalls;
   readonly #options: SessionOptions;
@@ -83,12 +83,12 @@ export class Session {
 
   #serve<Kind extends Request['kind']>(header: RequestHeader, request: RequestOf<Kind>): void {
     if (this.#isForCreation(request) && !this.#options.creationTimes) {
-      // At this answer the kernel asks for the other attributes, and for the time of creation never again.
+      // The kernel then requests the other attributes, and the creation time never again.
       this.#reply.error(header.unique, 'ENOSYS');
       return;
     }
     if (!this.#mayHave(request)) {
-      // At this answer the kernel does not ask again, for any attribute.
+      // After ENOSYS the kernel requests no extended attribute any more.
       this.#reply.error(header.unique, this.#options.xattrs || this.#options.acls ? 'EOPNOTSUPP' : 'ENOSYS');
       return;
     }
@@ -100,7 +100,7 @@ export class Session {
     return request.kind === 'attributes' && request.withCreation === true;
   }
 
-  /** @returns whether a file here may have such an extended attribute, where the request is about one */
+  /** Whether the mount supports the extended attribute of the request. */
   #mayHave(request: Request): boolean {
     const { xattrs, acls } = this.#options;
     switch (request.kind) {
@@ -138,7 +138,7 @@ export class Session {
       writeBytesMax: WRITE_BYTES_MAX,
     };
     this.#reply.put(unique, (reply, at) => putInit(reply, at, negotiated));
-    // A newer major asks again, with ours.
+    // A newer major version sends INIT again, with this one.
     if (major === MAJOR) this.#start.resolve(minor);
   }
 }

@@ -1,22 +1,21 @@
 import { readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 
-/** Signals with which somebody wants a program to stop what it does. */
+/** Signals that ask a program to stop. */
 const STOPPING = maskOf(['SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGTERM']);
 const KILLED = maskOf(['SIGKILL']);
 
-/** What is pending for a thread that waits: its end, the wish that it stops, or nothing that matters. */
+/** What is pending for a waiting thread: its end, a request to stop, or neither. */
 export type Pending = 'killed' | 'stopping' | 'other';
 
-/** @param pid of the calling thread, 0 where it is not known */
+/** @param pid of the calling thread, 0 if unknown */
 export type Signals = (pid: number) => Pending;
 
 /**
- * The kernel says only that some signal arrived. Most programs do not expect a call on a file to be broken off
- * by a timer or the end of a child, so that the kind of signal matters.
+ * Reads the kind of signal from /proc: the kernel reports only that one arrived, and most programs do not expect a
+ * timer or the end of a child to interrupt a file operation.
  *
- * @param pid of the calling thread, 0 where it is not known
- * @returns 'stopping' where nothing can be found out
+ * @returns 'stopping' if unknown
  */
 export function pendingSignals(pid: number): Pending {
   if (pid === 0) return 'stopping';
@@ -37,7 +36,7 @@ export function pendingIn(status: string): Pending {
   const mask = (name: string): bigint =>
     BigInt(`0x${new RegExp(`^${name}:\\s*([0-9a-f]+)$`, 'm').exec(status)?.[1] ?? '0'}`);
   const pending = (mask('SigPnd') | mask('ShdPnd')) & ~mask('SigBlk');
-  // What ends a process is made a SIGKILL for each of its threads.
+  // The kernel turns any signal that ends a process into a SIGKILL for each of its threads.
   if ((pending & KILLED) !== 0n) return 'killed';
   if ((pending & STOPPING & ~mask('SigCgt')) !== 0n) return 'killed';
   return (pending & STOPPING) !== 0n ? 'stopping' : 'other';

@@ -2,27 +2,25 @@ import { BoundedMap } from '../../base/bounded-map.ts';
 import type { World } from '../../base/world.ts';
 import type { Validity } from '../answered.ts';
 
-/** The kernel opens a file right after it has looked up its name: one request serves both. */
+/** The kernel opens a file right after the look-up of its name: one request serves both. */
 export const LOOKUP_AGE_MAX_MS = 50;
-/** Records of one kind. */
 export const RECORDS_MAX = 20_000;
 
-/** When a name or attributes were learned. */
 export interface Learned {
   readonly validity: Validity;
   readonly answeredMs: number;
 }
 
-/** How long records of names and attributes are valid: for a time after their request, and longer in delegated directories. */
+/** How long cached names and attributes are valid: for `ttlMs` after their request, longer in delegated directories. */
 export class Ages {
-  /** 0: nothing is valid here, as in the modes `strict` and `leases`. */
+  /** 0: nothing is valid here, as with `strict` and `leases`. */
   readonly ttlMs: number;
   readonly #world: World;
   readonly #isDelegated: (directory: number) => boolean;
-  /** By directory, when it was delegated: what was requested since is valid as long as it is. */
+  /** By directory, when it was delegated: records requested since then stay valid while it is. */
   readonly #delegatedAt = new BoundedMap<number, number>(RECORDS_MAX);
 
-  /** @param isDelegated whether no other client changes the directory now */
+  /** @param isDelegated whether no other client can change the directory now */
   constructor(world: World, ttlMs: number, isDelegated: (directory: number) => boolean) {
     this.#world = world;
     this.ttlMs = ttlMs;
@@ -33,19 +31,17 @@ export class Ages {
     return this.#world.nowMs();
   }
 
-  /** @param at sequence number */
   delegated(directory: number, at: number): void {
     this.#delegatedAt.set(directory, at);
   }
 
-  /** @param directory which the record is about, or which has the name */
+  /** @param directory that the record describes, or that has the name */
   isOld(record: Learned, directory: number | undefined, ttlMs = this.ttlMs): boolean {
     if (ttlMs === 0) return true;
     const isPast = this.nowMs() - record.validity.requestedAt > ttlMs;
     return isPast && !this.isDelegated(record, directory);
   }
 
-  /** @returns milliseconds. @param directory as of `isOld` */
   leftMs(record: Learned | undefined, directory?: number): number {
     if (record === undefined) return 0;
     if (this.isDelegated(record, directory)) return this.ttlMs;
@@ -59,7 +55,6 @@ export class Ages {
     return at !== undefined && validity.requestedAt >= at && this.#isDelegated(directory);
   }
 
-  /** Whether the answer came this very moment. */
   isRecent({ answeredMs }: Learned): boolean {
     return this.nowMs() - answeredMs <= LOOKUP_AGE_MAX_MS;
   }

@@ -7,25 +7,23 @@ import { type Ages, type Learned, LOOKUP_AGE_MAX_MS, RECORDS_MAX } from './ages.
 
 interface AttributeRecord extends Learned {
   readonly attributes: Answered;
-  /** Learned from a listing or an own change: the next requests are answered from here. */
+  /** From a listing or an own change: the next requests are answered from here. */
   readonly prefetched: boolean;
   /** The only name that was looked up for them, as a key (`placeKey`). */
   readonly askedAt: string | undefined;
-  /** In a listing, of a live file whose primary has not answered in time: as the catalog knows it. */
+  /** From a listing, of a live file whose primary did not answer in time: the catalog's attributes. */
   readonly isUncertain: boolean;
 }
 
-/** How attributes were learned. */
 export type Origin = Pick<AttributeRecord, 'prefetched'> &
   Partial<Pick<AttributeRecord, 'askedAt' | 'isUncertain'>>;
 
-/** Attributes that were learned, by inode, and what own changes have made of them. */
+/** Cached attributes by inode, and how own changes amend them. */
 export class AttributeRecords {
   readonly #ages: Ages;
-  /** Own changes, by inode and by name. */
   readonly #sequencer: Sequencer<number | string>;
   readonly #records = new BoundedMap<number, AttributeRecord>(RECORDS_MAX);
-  /** Of files that were written here since, and not learned again. */
+  /** Records from before writes of this mount, until the attributes are requested again. */
   readonly #beforeWrites = new BoundedMap<number, AttributeRecord>(RECORDS_MAX);
 
   constructor(ages: Ages, sequencer: Sequencer<number | string>) {
@@ -33,21 +31,21 @@ export class AttributeRecords {
     this.#sequencer = sequencer;
   }
 
-  /** @returns attributes by which requests are answered */
+  /** Attributes that may answer requests. */
   of(inode: number): Answered | undefined {
     const record = this.#records.get(inode);
     if (record === undefined || !record.prefetched) return undefined;
     return this.#ages.isOld(record, inode) ? undefined : record.attributes;
   }
 
-  /** @returns attributes from whatever request, if valid; of a file that is being written here they lack the writes */
+  /** Attributes of any valid record; of a file that is being written here they lack the writes. */
   latest(inode: number): Answered | undefined {
     const record = this.#latest(inode);
     if (record === undefined || record.isUncertain) return undefined;
     return this.#ages.isOld(record, inode) ? undefined : record.attributes;
   }
 
-  /** @returns attributes however old they are */
+  /** Attributes of any age. */
   lastOf(inode: number): Answered | undefined {
     return this.#records.get(inode)?.attributes;
   }
@@ -56,32 +54,31 @@ export class AttributeRecords {
     return this.#records.get(inode) ?? this.#beforeWrites.get(inode);
   }
 
-  /** Whether a valid answer said that the inode has no extended attributes. */
+  /** Whether a valid answer had no extended attributes. */
   hasNoXattrs(inode: number, ttlMs = this.#ages.ttlMs): boolean {
-    // A write changes no extended attributes.
+    // Records from before writes count: a write changes no extended attributes.
     const record = this.#latest(inode);
     return record?.attributes.xattrs === 0 && !this.#ages.isOld(record, undefined, ttlMs);
   }
 
-  /** The same of access control lists and capabilities: the kernel asks for them right after it asked for the attributes. */
+  /** The same for access control lists and capabilities, which the kernel requests right after the attributes. */
   hasNoAcls(inode: number): boolean {
     return this.hasNoXattrs(inode, Math.max(this.#ages.ttlMs, LOOKUP_AGE_MAX_MS));
   }
 
-  /** @returns what a request for this inode or its name was answered this very moment */
+  /** The answer to a request for this inode, or its name, within the last `LOOKUP_AGE_MAX_MS`. */
   justAsked(inode: number): { readonly attributes: Answered; readonly at: string | undefined } | undefined {
     const record = this.#records.get(inode);
     if (record === undefined || record.prefetched || !this.#ages.isRecent(record)) return undefined;
     return { attributes: record.attributes, at: record.askedAt };
   }
 
-  /** `justAsked` does not answer it again. */
+  /** After this, `justAsked` does not return the record again. */
   used(inode: number): void {
     const record = this.#records.get(inode);
     if (record !== undefined) this.#records.set(inode, { ...record, answeredMs: Number.NEGATIVE_INFINITY });
   }
 
-  /** @returns the only name that was looked up for the attributes */
   askedAt(inode: number): string | undefined {
     return this.#records.get(inode)?.askedAt;
   }
@@ -92,7 +89,7 @@ export class AttributeRecords {
     return attributes === undefined || attributes.kind !== 'file' || attributes.links <= 1;
   }
 
-  /** How long these attributes are valid, in milliseconds; 0 where others were learned since. */
+  /** Remaining validity of these attributes in milliseconds; 0 if others were cached since. */
   leftMs({ inode, validity }: Answered): number {
     const record = this.#records.get(inode);
     return record?.validity.asOf === validity?.asOf ? this.#ages.leftMs(record, inode) : 0;
@@ -112,11 +109,11 @@ export class AttributeRecords {
     const answered = { ...attributes, validity };
     this.#beforeWrites.delete(inode);
     if (!this.#sequencer.isValid(requestedAt, inode)) {
-      // Nor is what was learned before: this answer may be newer.
+      // An own change is newer than both this answer and the cached one, which may be the older.
       this.#records.delete(inode);
       return answered;
     }
-    // Answers overtake each other.
+    // A later request may be answered first.
     if (requestedAt < (this.#records.get(inode)?.validity.asOf ?? 0)) return answered;
     this.#records.set(inode, {
       ...{ attributes: answered, validity, answeredMs: this.#ages.nowMs() },
@@ -126,21 +123,21 @@ export class AttributeRecords {
     return answered;
   }
 
-  /** Answers about it that were requested before are void; about other inodes they stay valid. */
+  /** Voids pending answers about this inode, and keeps those about others. */
   drop(inode: number): void {
     this.#records.delete(inode);
     this.#beforeWrites.delete(inode);
     this.#sequencer.changed(inode);
   }
 
-  /** As `drop`, and answers about whatever that were requested before are void. */
+  /** As `drop`, and voids all pending answers. */
   forget(inode: number): void {
     this.#records.delete(inode);
     this.#beforeWrites.delete(inode);
     this.#sequencer.changedAll();
   }
 
-  /** A file is being written here. Its open file knows more; look-ups and opens are answered by the cluster. */
+  /** A file is being written here: its open file has newer attributes, and the cluster answers look-ups and opens. */
   written(inode: number): void {
     const record = this.#records.get(inode);
     if (record !== undefined) this.#beforeWrites.set(inode, record);
@@ -149,10 +146,10 @@ export class AttributeRecords {
   }
 
   /**
-   * The cluster has all writes of this mount, and the file is closed here: what was learned before is valid for the rest of its
-   * time.
+   * The file is closed here, and the cluster has all its writes: the record from before them is valid for the rest of
+   * its time.
    *
-   * @param since applies the writes; null where their outcome is unknown
+   * @param since applies the writes to attributes; null if their outcome is unknown
    */
   closed(inode: number, since: (before: Attributes) => Attributes | null): void {
     const record = this.#latest(inode);
@@ -162,14 +159,14 @@ export class AttributeRecords {
     this.#records.set(inode, { ...this.#amended(record, attributes), prefetched: true });
   }
 
-  /** This mount is about to change attributes. @returns the sequence number for `changed` */
+  /** Called before this mount changes attributes. @returns the sequence number for `changed` */
   changing(inode: number): number {
     this.drop(inode);
     return this.#sequencer.latest;
   }
 
   /**
-   * The change that began with `changing` was executed.
+   * A change after `changing` was executed.
    *
    * @param attributes as the change was answered
    * @returns them with their validity
@@ -178,13 +175,13 @@ export class AttributeRecords {
     const isPast = !this.#sequencer.isValid(begunAt, attributes.inode);
     this.drop(attributes.inode);
     const asOf = this.#sequencer.latest;
-    // The catalog does not know all of a live file.
+    // Of a live file, the catalog lacks size and times of the contents.
     const isKnown = !isPast && !attributes.live;
     if (isKnown && this.#ages.ttlMs > 0) return this.learn(attributes, asOf, { prefetched: true });
     return { ...attributes, validity: { requestedAt: asOf, asOf } };
   }
 
-  /** The cluster has a read of this mount. @param from the access time before */
+  /** The cluster has an access of this mount. @param from the access time before it */
   accessed(inode: number, from: string, to: string): void {
     for (const records of [this.#records, this.#beforeWrites]) {
       const record = records.get(inode);
@@ -194,18 +191,18 @@ export class AttributeRecords {
   }
 
   /**
-   * Names of a directory were changed by this mount, which changes its times, its count of directories and nothing else: it is
-   * valid for the rest of its time.
+   * This mount has changed entries of a directory. That changes only its times and its count of directories, so that
+   * the record stays valid for the rest of its time.
    *
-   * @param atNs its times since; null where they are unknown
-   * @param directories so many more are in it now; negative: fewer
+   * @param atNs its new times; null if unknown
+   * @param directories change of the number of its directories
    * @param since a sequence number from before the change
    */
   namesChanged(inode: number, atNs: string | null, directories = 0, since = 0): void {
     this.#sequencer.changed(inode);
     const record = this.#records.get(inode);
     if (record === undefined) return;
-    // Whether an answer during the change counts them already is unknown.
+    // Whether an answer that arrived during the change counts them already is unknown.
     if (atNs === null || (directories !== 0 && record.answeredMs >= since)) {
       this.#records.delete(inode);
       return;
@@ -217,11 +214,10 @@ export class AttributeRecords {
   }
 
   /**
-   * This mount has given another name to what is no directory: only its ctime changes.
+   * This mount has renamed an inode that is no directory: only its ctime changes.
    *
-   * @param atNs when
    * @param isPast something of it was changed beside the rename
-   * @returns whether it is known
+   * @returns whether the record is kept
    */
   renamed(inode: number, atNs: string, isPast: boolean): boolean {
     const record = this.#records.get(inode);
@@ -234,7 +230,7 @@ export class AttributeRecords {
     return true;
   }
 
-  /** @returns the record with what the latest own change has made of its attributes; it is as old as before */
+  /** The record after the latest own change; its age stays the same. */
   #amended(record: AttributeRecord, attributes: Attributes): AttributeRecord {
     const validity = { ...record.validity, asOf: this.#sequencer.latest };
     return { ...record, validity, attributes: { ...attributes, validity } };

@@ -11,38 +11,36 @@ import { Ages, type Learned, RECORDS_MAX } from './ages.ts';
 import { AttributeRecords, type Origin } from './attribute-records.ts';
 import { DelegatedDirectories } from './delegated-directories.ts';
 
-/** How long names and attributes are valid after their request, where the mount does not say. */
+/** The default validity of names and attributes after their request. */
 export const ATTRIBUTE_AGE_MAX_MS = 1000;
 
 interface NameRecord extends Learned {
   readonly inode: number;
-  /** The kernel may cache the name. */
   readonly isKept: boolean;
-  /** It was looked up by itself. */
+  /** The answer of a look-up, not of a listing or a change. */
   readonly isAsked: boolean;
 }
 
 /**
- * Names, attributes and listings that were learned. Directories answer requests however they were learned, because every path
- * leads through them; files only from a listing or from an own change. The kernel caches each answer for the rest of its time:
- * cached here and there for the whole of it, it would be twice as old.
+ * Cached names and attributes. Those of directories answer all requests, because every path needs them; those of files
+ * only if they come from a listing or an own change. The kernel caches each answer for the rest of its time: with the
+ * whole time here and there, answers would be twice as old.
  *
- * An answer that was requested before an own change may be older than the change, and is not learned after it.
+ * An answer that was requested before an own change is not cached after it, since it may be older.
  */
 export class MetadataCache {
   readonly attributes: AttributeRecords;
   readonly delegations: DelegatedDirectories;
-  /** How long records are valid after their request; 0: not at all. */
+  /** 0: nothing is valid. */
   readonly ttlMs: number;
   readonly kernel: KernelView;
   readonly #ages: Ages;
   /** By place (`placeKey`). */
   readonly #names = new BoundedMap<string, NameRecord>(RECORDS_MAX);
-  /** Own changes, by inode and by place. Sequence numbers are milliseconds. */
   readonly #sequencer: Sequencer<number | string>;
 
   /**
-   * @param ttlMs how long records are valid after their request; 0: not here, because the backend caches or nothing shall
+   * @param ttlMs 0: nothing is cached here, because the backend caches, or with `strict`
    * @param isDelegated whether the directory is delegated to this mount now
    */
   constructor(
@@ -59,7 +57,6 @@ export class MetadataCache {
     this.kernel = new KernelView(world);
   }
 
-  /** @see Sequencer.request */
   request(): number {
     return this.#sequencer.request();
   }
@@ -69,31 +66,31 @@ export class MetadataCache {
     const record = this.#names.get(key);
     if (record === undefined || this.#ages.isOld(record, parent)) return undefined;
     const attributes = this.attributes.of(record.inode);
-    // Served from the cache; no request was sent.
+    // Served from cache; no request was sent.
     if (attributes !== undefined && record.isAsked) this.#names.set(key, { ...record, isAsked: false });
     return attributes;
   }
 
-  /** Whether no other client can have given the name to another inode since it was learned. */
+  /** Whether no other client can have changed the name since it was cached. */
   isCertain({ parent, name }: Place): boolean {
     const record = this.#names.get(keyOf(parent, name));
     return record !== undefined && this.#ages.isDelegated(record, parent);
   }
 
-  /** What was looked up this very moment; undefined where the kernel may mean the inode by another name. */
+  /** The answer of a look-up a moment ago; undefined if the kernel may mean the inode by another name. */
   lookedUp(inode: number): Answered | undefined {
     const asked = this.attributes.justAsked(inode);
     return asked !== undefined && this.kernel.names.isOnly(inode, asked.at) ? asked.attributes : undefined;
   }
 
-  /** As `lookedUp`, for the open that follows; the next open may come without a look-up, as by way of `/proc/self/fd`. */
+  /** As `lookedUp`, for one open: the next one may come without a look-up, as through `/proc/self/fd`. */
   lookedUpToOpen(inode: number): Answered | undefined {
     const attributes = this.lookedUp(inode);
     if (attributes !== undefined) this.attributes.used(inode);
     return attributes;
   }
 
-  /** As `lookedUp`, where that was by this name. */
+  /** As `lookedUp`, if that look-up was of this name. */
   lookedUpAt(parent: number, name: string): Answered | undefined {
     const record = this.#names.get(keyOf(parent, name));
     if (record?.isAsked !== true || !this.#ages.isRecent(record)) return undefined;
@@ -101,31 +98,30 @@ export class MetadataCache {
   }
 
   /**
-   * How long the kernel may cache that the name is this inode's, in milliseconds; it is about to be answered so.
+   * How long the kernel may cache that the name refers to this inode, in milliseconds, in the answer being sent.
    *
-   * After that an open comes without a look-up, and has to ask by itself. So a file's name that was looked up by itself is not
-   * cached the first time: its open is about to follow, and one request serves both. Nor is a name of a file that has several,
-   * all of which each open would have to look up.
+   * An open by a cached name comes without a look-up and then needs a request of its own. So the name of a file is not
+   * cached after its first look-up: its open follows, and one request serves both. Nor is a name of a file with several
+   * names, since each open would have to look up all of them.
    */
   entryLeftMs(parent: number, name: string, inode: number): number {
     const place = { parent, name };
     const record = this.#names.get(keyOf(parent, name));
     const isKept = record?.inode === inode && record.isKept && this.attributes.hasOneName(inode);
     const leftMs = isKept ? this.#ages.leftMs(record, parent) : 0;
-    // What is answered from the cache may be opened right now, also if it is valid no longer.
+    // The kernel may open an inode that was answered from the cache, even after its validity.
     const isRemembered = record?.inode === inode && !(record.isAsked && this.#ages.isRecent(record));
     if (isKept || isRemembered) this.kernel.names.answered(place, inode, leftMs);
     else this.kernel.names.notCached(place);
     return leftMs;
   }
 
-  /** @returns keys (`placeKey`) of the names by which the kernel may have come to the inode */
+  /** Keys (`placeKey`) of the names by which the kernel may have found the inode. */
   namesOf(inode: number): string[] {
     const asked = this.attributes.askedAt(inode);
     return [...this.kernel.names.of(inode).map(placeKey), ...(asked === undefined ? [] : [asked])];
   }
 
-  /** Whether the kernel may open the inode by a cached name. */
   isNameCached(inode: number): boolean {
     return this.kernel.names.of(inode).length > 0;
   }
@@ -161,14 +157,14 @@ export class MetadataCache {
 
   learnPage(parent: number, { entries }: ListedPage, requestedAt: number): void {
     for (const { name, attributes } of entries) {
-      // Where a live file's primary has not answered in time, a listing has what the catalog knows.
+      // The primary did not answer in time: these are the catalog's attributes.
       const origin = { prefetched: !attributes.live, isUncertain: attributes.live };
       this.learnEntry(parent, name, attributes, requestedAt, origin);
     }
   }
 
   /**
-   * From now on, as long as it is delegated, no other client changes the directory.
+   * A delegation of the directory begins: no other client changes it until its end.
    *
    * @param page its first names, as they were when it was delegated
    */
@@ -177,7 +173,7 @@ export class MetadataCache {
     this.#ages.delegated(attributes.inode, this.#sequencer.request());
   }
 
-  /** A name is about to change: answers about it and its directory that were requested before are void. */
+  /** Called before a name changes: voids pending answers about it and its directory. */
   changingName(parent: number, name: string): void {
     const key = keyOf(parent, name);
     this.#names.delete(key);
@@ -186,10 +182,10 @@ export class MetadataCache {
   }
 
   /**
-   * This mount has created the name, or linked it.
+   * This mount has created or linked the name.
    *
    * @param attributes as the change was answered
-   * @param since a sequence number from before it began
+   * @param since a sequence number from before the change
    */
   made(parent: number, name: string, attributes: Attributes, since: number): void {
     this.changingName(parent, name);
@@ -197,11 +193,7 @@ export class MetadataCache {
     this.attributes.namesChanged(parent, attributes.changedNs, directories, since);
   }
 
-  /**
-   * The cluster has what this mount created or removed in a directory.
-   *
-   * @param atNs the directory's times since; null where they are unknown
-   */
+  /** The cluster has creates and unlinks of this mount. @param atNs the directory's new times; null if unknown */
   named(directory: number, atNs: string | null): void {
     this.attributes.namesChanged(directory, atNs);
   }
@@ -209,9 +201,8 @@ export class MetadataCache {
   /**
    * This mount has unlinked a name, after `changingName`.
    *
-   * @param inode that had the name
-   * @param atNs the directory's times since; null where they are unknown
-   * @param behind the cluster has not executed it: the times are estimates, and certainly others than before
+   * @param atNs the directory's new times; null if unknown
+   * @param behind the cluster has not executed it: the times are estimates, and certainly newer than before
    */
   removed(parent: number, name: string, inode: number, atNs: string | null, behind = false): void {
     this.#gone(parent, name, inode);
@@ -224,7 +215,7 @@ export class MetadataCache {
     this.named(parent, laterNs(String(nextNs), atNs));
   }
 
-  /** As `removed`, of an empty directory, which its parent has counted. @param since as of `made` */
+  /** As `removed`, for an empty directory, which its parent counts. @param since as of `made` */
   removedDirectory(parent: number, name: string, inode: number, atNs: string, since: number): void {
     this.#gone(parent, name, inode);
     this.attributes.namesChanged(parent, atNs, -1, since);
@@ -237,10 +228,10 @@ export class MetadataCache {
   }
 
   /**
-   * This mount has renamed what is no directory, after `changingName`. It keeps its attributes but for ctime; its new name is
-   * learned.
+   * This mount has renamed an inode that is no directory, after `changingName`. Its attributes are kept except for
+   * ctime, and its new name is cached.
    *
-   * @param atNs the times of both directories since
+   * @param atNs the new times of both directories
    * @param since a sequence number from after `changingName` and before the rename
    */
   renamed(from: Place, to: Place, inode: number, atNs: string, since: number): void {
@@ -254,18 +245,18 @@ export class MetadataCache {
     this.#names.set(placeKey(to), { inode, ...learned, isKept: true, isAsked: false });
   }
 
-  /** @returns the inode that had the name when it was learned last */
+  /** The inode that the name referred to when it was last cached. */
   inodeOf(parent: number, name: string): number | undefined {
     return this.#names.get(keyOf(parent, name))?.inode;
   }
 
-  /** The inode turned out to have lost the name. */
+  /** A request showed that the name does not refer to the inode any more. */
   lost({ parent, name }: Place, inode: number): void {
     this.#names.delete(keyOf(parent, name));
     this.attributes.drop(inode);
   }
 
-  /** The name, and with it its directory, changed. */
+  /** Drops the name and the attributes of its directory, after a change of both. */
   forgetEntry(parent: number, name: string): void {
     const key = keyOf(parent, name);
     this.#names.delete(key);
@@ -273,7 +264,7 @@ export class MetadataCache {
     this.attributes.drop(parent);
   }
 
-  /** Something changed, and it is unknown what: answers that were requested before are void. */
+  /** Voids all pending answers, after a change of unknown inodes. */
   forgetAsked(): void {
     this.#sequencer.changedAll();
   }

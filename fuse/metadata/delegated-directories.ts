@@ -5,20 +5,18 @@ import type { Attributes, ListedPage, NodeKind } from '../backend.ts';
 import { type Place, placeKey } from '../place.ts';
 import { namesCompare } from './name-order.ts';
 
-/** Delegated directories whose names are cached, and names in one of them. */
 const DIRECTORIES_MAX = 2_000;
 export const NAMES_MAX = 100_000;
-/** Files that got a second name here: where there are more, all names are forgotten. */
+/** Files that were linked here; beyond that all cached names are dropped. */
 const LINKED_MAX = 10_000;
 
-/** What has a name. */
 export interface NamedInode {
   readonly inode: number;
   readonly kind: NodeKind;
   readonly links: number;
 }
 
-/** `taken`: an unknown inode has the name. `unknown` also while the name is being changed. */
+/** `taken`: by an unknown inode. `unknown`: also while the name is being changed. */
 export type NameState = NamedInode | 'free' | 'taken' | 'unknown';
 
 export interface ListedName {
@@ -33,12 +31,12 @@ export function namedInode({ inode, kind, links }: Attributes): NamedInode {
 
 /** The cached names of a directory that is delegated to this mount. */
 export class DelegatedDirectory {
-  /** Its mode decides about what is created in it. */
+  /** Its mode applies to what is created in it. */
   readonly attributes: Attributes;
-  /** Names up to here, in their order, are known; null: all are, and all others are free. */
+  /** Names up to this one, in their order, are known; null: all are, and all others are free. */
   #knownThrough: string | null = '';
   readonly #names = new Map<string, NameState>();
-  /** Null where not all names are known, undefined since a change. */
+  /** Null if not all names are known, undefined since a change. */
   #entries: readonly ListedName[] | null | undefined;
 
   /**
@@ -51,7 +49,6 @@ export class DelegatedDirectory {
     this.learn(page);
   }
 
-  /** The name after which others are unknown; null where all are known. */
   get knownThrough(): string | null {
     return this.#knownThrough;
   }
@@ -64,13 +61,13 @@ export class DelegatedDirectory {
     return this.#names.get(name) ?? (this.#knownThrough === null ? 'free' : 'unknown');
   }
 
-  /** @returns all entries, in the order of names; null where not all are known */
+  /** Sorted by name; null if not all names are known. */
   get entries(): readonly ListedName[] | null {
     if (this.#entries === undefined) this.#entries = this.#knownThrough === null ? listed(this.#names) : null;
     return this.#entries;
   }
 
-  /** @param page the names after `knownThrough`, requested since it was delegated: own changes since are newer */
+  /** @param page the names after `knownThrough`, requested since the delegation; own changes since are newer */
   learn({ entries, more }: ListedPage): void {
     for (const { name, attributes } of entries)
       if (!this.#names.has(name)) this.#names.set(name, namedInode(attributes));
@@ -103,27 +100,26 @@ function listed(names: ReadonlyMap<string, NameState>): readonly ListedName[] | 
 
 interface Delegation {
   readonly directory: DelegatedDirectory;
-  /** Sequence number: answers that were requested before may be older than the delegation. */
+  /** Sequence number: answers that were requested earlier may be older than the delegation. */
   readonly begunAt: number;
-  /** When all its names were requested last: attributes of its files are valid from then. */
+  /** When all its names were last requested; the attributes of its files are valid from then on. */
   listedAt: number;
 }
 
 /**
- * The directories that are delegated to this mount: while they are, no other client changes their names, so that what was learned
- * since is valid but for own changes.
+ * The directories that are delegated to this mount. No other client changes their names, so that only own changes
+ * invalidate what was cached since the delegation.
  */
 export class DelegatedDirectories {
   readonly #world: World;
   readonly #ttlMs: number;
   readonly #isDelegated: (directory: number) => boolean;
   readonly #delegations = new BoundedMap<number, Delegation>(DIRECTORIES_MAX);
-  /** Directories whose delegation is requested, with the names that were changed meanwhile. */
+  /** Directories whose delegation is requested, with the names changed meanwhile. */
   readonly #requested = new Map<number, Set<string>>();
   readonly #linked = new Set<number>();
-  /** Own changes of names, by place (`placeKey`) and by directory. Sequence numbers are milliseconds. */
   readonly #sequencer: Sequencer<number | string>;
-  /** Resolve a request that waits until no name of the directory is being changed. */
+  /** Resolve `idle`. */
   readonly #idle = new Map<number, () => void>();
 
   /**
@@ -137,12 +133,11 @@ export class DelegatedDirectories {
     this.#isDelegated = isDelegated;
   }
 
-  /** @see Sequencer.request */
   request(): number {
     return this.#sequencer.request();
   }
 
-  /** @returns undefined where it is not delegated now */
+  /** Undefined if it is not delegated now. */
   of(directory: number): DelegatedDirectory | undefined {
     return this.#current(directory)?.directory;
   }
@@ -158,9 +153,10 @@ export class DelegatedDirectories {
   }
 
   /**
-   * A program that lists a directory looks at its files next: once their attributes are too old, one listing renews them all.
+   * A program that lists a directory next needs the attributes of its files: once they are too old, a listing from the
+   * cluster renews them all.
    *
-   * @returns all entries, in the order of names; null where they are not known, or more than `countMax`
+   * @returns all entries, in the order of names; null if they are unknown, or more than `countMax`
    */
   listing(directory: number, countMax: number): readonly ListedName[] | null {
     const known = this.#current(directory);
@@ -170,21 +166,20 @@ export class DelegatedDirectories {
     return count > countMax || this.isChanging(directory) ? null : entries;
   }
 
-  /** Whether names of the directory are being changed. */
   isChanging(directory: number): boolean {
     return this.#sequencer.changing(directory) > 0;
   }
 
-  /** Resolves when no name of the directory is being changed; for one caller at a time. */
+  /** Resolves when no name of the directory is being changed. One caller at a time. */
   async idle(directory: number): Promise<void> {
     if (this.isChanging(directory)) await new Promise<void>((idle) => this.#idle.set(directory, idle));
     this.#idle.delete(directory);
   }
 
   /**
-   * An own change of names, which are unknown meanwhile, and where it fails.
+   * Runs a change of names, which are unknown meanwhile, and after an error.
    *
-   * @param after what has become of them, in their order
+   * @param after the new states of `places`, in order
    */
   async changing<Result>(
     places: readonly Place[],
@@ -212,12 +207,11 @@ export class DelegatedDirectories {
     }
   }
 
-  /** Of two changes of a name at a time it is unknown which one the cluster has executed first. */
+  /** If changes of a name overlap, the order in which the cluster executed them is unknown. */
   #isAlone(key: string, begunAt: number): boolean {
     return this.#sequencer.changing(key) === 1 && this.#sequencer.isUnchanged(begunAt, key);
   }
 
-  /** An own change of a name. */
   changed(place: Place, state: NameState): void {
     const { parent, name } = place;
     this.#sequencer.changed(placeKey(place));
@@ -228,7 +222,7 @@ export class DelegatedDirectories {
     if (known !== undefined && known.count > NAMES_MAX) this.#delegations.delete(parent);
   }
 
-  /** @param requestedAt sequence number of the request that the cluster has answered */
+  /** @param requestedAt sequence number of the answered request */
   learnName(place: Place, state: NameState, requestedAt: number): void {
     const known = this.#current(place.parent);
     if (known === undefined || requestedAt < known.begunAt) return;
@@ -244,7 +238,7 @@ export class DelegatedDirectories {
     known.listedAt = requestedAt;
   }
 
-  /** The file has a second name, whatever is known of its first one. */
+  /** The file has a second name, even if cached link counts lack it. */
   linked(inode: number): void {
     this.#linked.add(inode);
     if (this.#linked.size <= LINKED_MAX) return;
@@ -257,12 +251,12 @@ export class DelegatedDirectories {
     return kind === 'directory' || (links === 1 && !this.#linked.has(inode));
   }
 
-  /** A delegation is about to be requested: names that are changed from now on are unknown in the answer. */
+  /** Called before a delegation is requested: names that change from now on are unknown in its answer. */
   requesting(directory: number): void {
     this.#requested.set(directory, new Set());
   }
 
-  /** The request has failed, or `begin` was called. */
+  /** The request failed, or `begin` was called. */
   requested(directory: number): void {
     this.#requested.delete(directory);
   }
@@ -278,12 +272,12 @@ export class DelegatedDirectories {
     });
   }
 
-  /** Whether nothing has ended the delegation since it was requested: the answer tells the directory as it is. */
+  /** Whether nothing has ended the delegation since it was requested, so that its answer is current. */
   isRequested(directory: number): boolean {
     return this.#requested.has(directory);
   }
 
-  /** Its names are forgotten, also those of a request under way: the directory changes. */
+  /** Drops its names, also those of a request under way: the directory changes. */
   end(directory: number): void {
     this.#delegations.delete(directory);
     this.#requested.delete(directory);

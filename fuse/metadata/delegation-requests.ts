@@ -5,26 +5,24 @@ import type { Log } from '../transport.ts';
 import type { MetadataCache } from './cache.ts';
 import { type DelegatedDirectory, NAMES_MAX } from './delegated-directories.ts';
 
-/** A recalled directory is not requested again for so long, in milliseconds: another client creates names in it. */
+/** A recalled directory is not requested again for this time: another client creates names in it. */
 const RECALLED_MS = 5_000;
-/** The same after a refused request. */
 const REFUSED_MS = 250;
-/** Names that are requested together with a directory. */
+/** Names requested with a delegation. */
 const NAMES_COUNT = 1_000;
-/** Directories of which the last recall and the last refused request are remembered. */
 const DIRECTORIES_MAX = 1_000;
 const EMPTY: ListedPage = { entries: [], more: false };
 
 export interface DelegationRequestEvents {
-  /** The cluster has answered names and attributes of a delegated directory. */
+  /** Names and attributes of a delegated directory were received. */
   listed(page: ListedPage, requestedAt: number): void;
   /** @returns a sequence number for `listed` */
   request(): number;
-  /** Resolves when the cluster has all changes of the directory that were acknowledged before. */
+  /** Sends acknowledged changes of the directory. Resolves when the cluster has them. */
   flush(directory: number): Promise<void>;
 }
 
-/** Requests of this mount for the delegation of directories, and for their names. */
+/** Requests delegations of directories, and their names. */
 export class DelegationRequests {
   readonly #backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isAway'>;
   readonly #delegation: Pick<DelegationBackend, 'delegate' | 'isDelegated'>;
@@ -32,11 +30,9 @@ export class DelegationRequests {
   readonly #log: Log;
   readonly #events: DelegationRequestEvents;
   readonly #world: World;
-  /** Until when a directory is not requested. */
   readonly #notBeforeMs = new BoundedMap<number, number>(DIRECTORIES_MAX);
-  /** By directory; each resolves at the end of the request. */
+  /** By directory; resolve at the end of the request. */
   readonly #underWay = new Map<number, Promise<void>>();
-  /** Directories whose next names are requested. */
   readonly #learning = new Set<number>();
 
   constructor(
@@ -55,14 +51,14 @@ export class DelegationRequests {
     this.#events = events;
   }
 
-  /** A directory that was just created here has no names. */
+  /** A directory that was just created here is empty. */
   created(attributes: Attributes): void {
     if (this.#delegation.isDelegated(attributes.inode)) this.#cache.delegated(attributes, EMPTY);
   }
 
   /**
-   * It was recalled for another client, unless this mount is changing a name of it at that moment: then its own command, which
-   * does not say whose it is because the session has ended, has recalled it.
+   * The recall is for another client, unless this mount is changing a name in the directory: after the end of a session
+   * its own command can recall it, since it does not identify the mount.
    */
   recalled(directory: number): void {
     const { delegations } = this.#cache;
@@ -75,12 +71,15 @@ export class DelegationRequests {
     this.#notBeforeMs.set(directory, notBeforeMs);
   }
 
-  /** Resolves when no request for it is under way: changes that never pause would keep it from being delegated. */
+  /**
+   * Resolves when no request for it is under way. Changes wait for this: if they never paused, the directory would
+   * never be delegated.
+   */
   async settled(directory: number): Promise<void> {
     await this.#underWay.get(directory);
   }
 
-  /** Requests the directory, unless that was refused a moment ago, or it was recalled for another client. */
+  /** Requests the directory, unless it was just refused, or recalled for another client. */
   async send(directory: number): Promise<void> {
     const isTooSoon = this.#world.nowMs() < (this.#notBeforeMs.get(directory) ?? 0);
     if (isTooSoon || this.#underWay.has(directory) || this.#backend.isAway()) return;
@@ -90,7 +89,7 @@ export class DelegationRequests {
     delegations.requesting(directory);
     try {
       await delegations.idle(directory);
-      // Those from before a recall, or the end of the session.
+      // Changes from before a recall, or from before the end of the session.
       await this.#events.flush(directory);
       const requestedAt = this.#events.request();
       const page = await this.#delegation.delegate(directory, NAMES_COUNT);
@@ -98,7 +97,7 @@ export class DelegationRequests {
         this.#wait(directory, REFUSED_MS);
         return;
       }
-      // After it was delegated: no other client changes it from then on.
+      // Requested after the delegation, so that no other client can change them any more.
       const attributes = await this.#backend.attributes(directory);
       if (!this.#delegation.isDelegated(directory) || !delegations.isRequested(directory)) return;
       this.#events.listed(page, requestedAt);

@@ -4,7 +4,7 @@ import type { DirectoryPage } from '../transport.ts';
 import { type List, Listing } from './listing.ts';
 import type { Names } from './names.ts';
 
-/** `.` and `..`, which the cluster knows nothing of. */
+/** `.` and `..`, which the cluster does not list. */
 const OWN_COUNT = 2;
 
 interface DirectoryHandle {
@@ -12,7 +12,6 @@ interface DirectoryHandle {
   /** O_NOATIME. */
   readonly unnoted: boolean;
   listing: Listing;
-  /** What was heard of it last; undefined where nothing was. */
   attributes: Attributes | undefined;
 }
 
@@ -20,7 +19,7 @@ interface DirectoryHandle {
 export class Directories {
   readonly #names: Names;
   readonly #open = new Map<number, DirectoryHandle>();
-  /** Handles of directories are even, those of files odd: the kernel may ask about either by its handle alone. */
+  /** Even; handles of files are odd. The kernel may call by handle alone. */
   #handleLast = 0;
 
   constructor(names: Names) {
@@ -28,8 +27,8 @@ export class Directories {
   }
 
   /**
-   * @param attributes what was heard of it last
-   * @param unnoted what is read of it is nobody's access
+   * @param attributes last known ones
+   * @param unnoted reads do not count as accesses
    */
   open(inode: number, attributes: Attributes | undefined, unnoted = false): number {
     this.#handleLast += 2;
@@ -38,7 +37,6 @@ export class Directories {
     return handle;
   }
 
-  /** @returns undefined where no directory is open under the handle */
   inodeOf(handle: number): number | undefined {
     return this.#open.get(handle)?.inode;
   }
@@ -47,7 +45,7 @@ export class Directories {
     for (const directory of this.#handles(attributes.inode)) directory.attributes = attributes;
   }
 
-  /** @returns what was heard last of a directory that is open; undefined where it is not */
+  /** The last known attributes of an open directory. */
   lastOf(inode: number): Attributes | undefined {
     return this.#handles(inode).find(({ attributes }) => attributes !== undefined)?.attributes;
   }
@@ -56,17 +54,17 @@ export class Directories {
     return [...this.#open.values()].filter((directory) => directory.inode === inode);
   }
 
-  /** Whether what is read through the handle counts as an access. */
+  /** Whether reads through the handle count as accesses. */
   isNoted(handle: number): boolean {
     return this.#open.get(handle)?.unnoted === false;
   }
 
-  /** @param offset 0, or the position after an entry that was told under this handle since a read at 0 */
+  /** @param offset 0, or the position after an entry that this handle returned since a read at 0 */
   async read(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
     const directory = this.#open.get(handle);
     if (directory === undefined) throw new ErrnoError('EBADF', `No directory handle ${handle} is open`);
     const { inode } = directory;
-    // From the beginning, by `rewinddir` too, it is told what is there now.
+    // A read from the beginning, also after `rewinddir`, has to list the current entries.
     if (offset === 0) directory.listing = this.#listing(inode);
     const entries = await directory.listing.read(offset, countMax);
     if (offset >= OWN_COUNT) return { entries };

@@ -13,33 +13,33 @@ const SET_USER_ID = 0o4000;
 const SET_GROUP_ID = 0o2000;
 const GROUP_EXECUTE = 0o010;
 const UNCHANGED_OWNER = 0xffff_ffff;
-/** Times are kept as nanoseconds in 64 bits: from 1677 to 2262. */
+/** Times are nanoseconds in 64 bits: from 1677 to 2262. */
 const TIME_NS_MAX = (1n << 63n) - 1n;
 const TIME_NS_MIN = -(1n << 63n);
 
-/** A file that is open on this mount, which knows more of its attributes than the cluster. */
+/** A file that is open on this mount, of which this mount may know newer attributes than the cluster. */
 export interface OpenInode {
   readonly inode: number;
   readonly writes: { drain(): Promise<void> };
-  /** @returns attributes together with what is known of the open file */
+  /** Merges attributes with what is known of the open file. */
   present(attributes: Answered): Promise<Answered>;
   readonly known: {
-    /** Attributes from before the changes here do not say which holes there are. */
+    /** Attributes from before changes here do not show the holes that these left. */
     readonly areHolesUnknown: boolean;
-    /** Attributes that a change of contents does not touch were changed here. */
+    /** This mount changed attributes that a change of contents does not affect. */
     changedStatus(attributes: Attributes): void;
-    /** The cluster has a read of this mount. @param from the access time before */
+    /** The cluster has an access of this mount. @param from the access time before it */
     accessed(from: string, to: string): void;
   };
 }
 
-/** Access times of reads of this mount that the cluster may not have yet. */
+/** Access times of this mount that the cluster may not have yet. */
 export interface PendingAccessTimes {
-  /** @returns attributes with the access time of reads of this mount */
+  /** Adds pending access times to attributes. */
   shown(attributes: Answered): Answered;
-  /** Before an access time is set: resolves when no earlier read takes effect after that. */
+  /** Called before an access time is set. Resolves when no earlier access can take effect after that. */
   setting(inode: number): Promise<void>;
-  /** Before another attribute is changed: resolves when the cluster has the earlier reads. */
+  /** Called before another attribute is set. Resolves when the cluster has earlier accesses. */
   flush(scope: { readonly kind: 'inode'; readonly inode: number }): Promise<void>;
 }
 
@@ -48,7 +48,7 @@ export interface PendingUnlinks {
   flush(scope: { readonly kind: 'inode'; readonly inode: number }, kinds: readonly ['unlink']): Promise<void>;
 }
 
-/** Attributes of inodes: as remembered, as the cluster tells them, and with what only this mount knows of open files. */
+/** Attributes of inodes: cached or requested, merged with what only this mount knows of open files. */
 export class Inodes {
   readonly cache: MetadataCache;
   readonly #world: World;
@@ -73,7 +73,7 @@ export class Inodes {
     this.#accesses = accesses;
   }
 
-  /** The cluster has a read of this mount: access times that were known before it are replaced. */
+  /** The cluster has an access of this mount: replaces access times that were cached before. */
   accessed({ inode, accessedNs, seen }: NotedAccess): void {
     this.cache.attributes.accessed(inode, seen.accessedNs, accessedNs);
     this.#openFile(inode)?.known.accessed(seen.accessedNs, accessedNs);
@@ -84,42 +84,43 @@ export class Inodes {
   }
 
   async attributes(inode: number): Promise<Answered> {
-    // The kernel asks again after each read and write of its own: what others change of the file shows within the usual time all the same.
+    // The kernel requests attributes after its own reads and writes. A cached answer still shows changes by other
+    // clients within the usual time.
     const known = this.cache.attributes.latest(inode) ?? this.#granted(inode);
     return this.present(known ?? (await this.ask(inode)));
   }
 
-  /** What the client library has by grant, which is current: no request is made of it. */
+  /** From the client library's grants, which are current: no request is sent. */
   #granted(inode: number): Answered | undefined {
     const attributes = this.#backend.grantedAttributes(inode);
     return attributes && this.cache.attributes.learn(attributes, this.cache.request());
   }
 
-  /** As they are at the cluster now. */
+  /** Requests the attributes from the cluster. */
   async ask(inode: number): Promise<Answered> {
-    // What is requested while unlinks arrive is not valid here; a backend that caches answers knows what is.
+    // An answer that is requested while unlinks are sent would not be cached here; a backend with a cache decides
+    // itself.
     if (!this.#backend.caches) await this.#pending.flush({ kind: 'inode', inode }, ['unlink']);
     const requestedAt = this.cache.request();
     return this.cache.attributes.learn(await this.#backend.attributes(inode), requestedAt);
   }
 
-  /** Attributes as the cluster answered them, together with what only this mount knows. */
+  /** Merges the cluster's answer with what only this mount knows. */
   async present(attributes: Answered): Promise<Answered> {
     const file = this.#openFile(attributes.inode);
     if (file === undefined) return this.#accesses.shown(attributes);
     const presented = await file.present(attributes);
-    // What was written here has arrived meanwhile, and the cluster counts the holes that it has left.
+    // By now the cluster has the writes that left these holes, and counts them.
     const counted = file.known.areHolesUnknown ? await file.present(await this.ask(file.inode)) : presented;
     return this.#accesses.shown(counted);
   }
 
   /**
-   * As `ask`, of a file that is about to be opened. Where the kernel may have it from a name that it was told a moment ago, that name is
-   * asked for: another mount may have given it to another file since, while this one lives on under another name.
+   * As `ask`, for a file that is about to be opened. If the kernel may have the inode from a cached name, that name is
+   * looked up: another client may have given it to another file, while this one still exists under another name.
    *
-   * @param thread that opens it
-   * @param isLink it gets a second name, and is not opened
-   * @throws ErrnoError `ESTALE` in that case: the kernel looks the name up again
+   * @param isLink the file gets a second name, and is not opened
+   * @throws ErrnoError `ESTALE` if the name refers to another file: the kernel then looks it up again
    */
   async askToOpen(inode: number, thread: number, isLink = false): Promise<Answered> {
     const requestedAt = this.cache.request();
@@ -137,7 +138,7 @@ export class Inodes {
     );
   }
 
-  /** As by an open, of a file that is to get a second name. @throws ErrnoError `ESTALE` */
+  /** The same check for a file that is to be linked. @throws ErrnoError `ESTALE` */
   async assertMeantToLink(inode: number, thread: number): Promise<void> {
     if (this.cache.kernel.refusedOpens.isRepetition(thread, inode) || !this.cache.isNameCached(inode)) return;
     await this.askToOpen(inode, thread, true);
@@ -153,8 +154,8 @@ export class Inodes {
   }
 
   /**
-   * The kernel keeps names for a moment. A file that has lost its last one since, on another mount, is not the one that is
-   * meant, unless it is open here: told so, the kernel looks the name up again.
+   * The kernel caches names. If another client has removed the file's last name meanwhile, the program means another
+   * file, unless this one is open here: after `ESTALE` the kernel looks the name up again.
    */
   assertNamed({ inode, links }: Attributes): void {
     if (links > 0 || this.isOpen(inode)) return;
@@ -163,8 +164,9 @@ export class Inodes {
   }
 
   /**
-   * A change of nothing (`chown` with neither an owner nor a group): the time of the last change of status is the present, and the set-id bits
-   * of a file go. The kernel says the same, and of anybody, before a write to a file with such bits, which takes them away itself.
+   * A change without effect (`chown` with neither an owner nor a group): sets ctime, and clears the set-id bits of a
+   * file. The kernel sends the same, for any user, before a write to a file with such bits; the write clears them
+   * itself.
    */
   async touch(inode: number, { uid }: Caller): Promise<Answered> {
     const { kind, mode, uid: owner } = await this.ask(inode);
@@ -172,7 +174,7 @@ export class Inodes {
     return this.change(inode, { mode: kind === 'directory' || !isOwner ? mode : withoutPrivileges(mode) });
   }
 
-  /** @returns what the inode's attributes are now */
+  /** @returns the new attributes */
   async change(inode: number, request: AttributeRequest): Promise<Answered> {
     const file = this.#openFile(inode);
     if (request.modified !== undefined) await file?.writes.drain();
@@ -183,7 +185,7 @@ export class Inodes {
       if (kind !== 'directory') changes.mode = withoutPrivileges(changes.mode);
     }
     if (Object.keys(changes).length === 0) return this.attributes(inode);
-    // What was read before does not count after it, also where it is on its way.
+    // Earlier accesses, even those being sent, must not override the change.
     if (changes.accessedNs !== undefined) await this.#accesses.setting(inode);
     else await this.#accesses.flush({ kind: 'inode', inode });
     const { attributes: records } = this.cache;
@@ -194,7 +196,10 @@ export class Inodes {
     return this.present(attributes);
   }
 
-  /** What is append-only takes the present as both times, and nothing else. Whether it is the cluster says: other clients set flags. */
+  /**
+   * An append-only file allows only that both times are set to the current time. Only the cluster knows whether it is
+   * append-only, since other clients set flags.
+   */
   async #setAttributes(
     inode: number,
     changes: AttributeChanges,
@@ -210,7 +215,7 @@ export class Inodes {
     }
   }
 
-  /** Nothing of the inode is pending. @returns what its attributes are now */
+  /** Requires that nothing of the inode is pending. @returns the new attributes */
   async changeFlags(inode: number, flags: readonly InodeFlag[]): Promise<Answered> {
     const { attributes: records } = this.cache;
     const begunAt = records.changing(inode);
@@ -220,7 +225,7 @@ export class Inodes {
   }
 }
 
-/** @returns what the kernel asks for, in the cluster's form */
+/** Converts a request of the kernel to the cluster's form. */
 export function changesOf(
   world: World,
   { mode, uid, gid, accessed, modified }: AttributeRequest,
@@ -236,18 +241,18 @@ export function changesOf(
   };
 }
 
-/** @returns the mode without set-user-id, and without set-group-id where the group may execute */
+/** The mode without set-user-id, and without set-group-id if the group may execute. */
 export function withoutPrivileges(mode: number): number {
   const cleared = mode & ~SET_USER_ID;
   return (cleared & GROUP_EXECUTE) !== 0 ? cleared & ~SET_GROUP_ID : cleared;
 }
 
-/** Whether what is created in a directory is of its group, and not of the program's. */
+/** Whether new inodes get the directory's group, not the program's. */
 export function inheritsGroup({ mode }: Pick<Attributes, 'mode'>): boolean {
   return (mode & SET_GROUP_ID) !== 0;
 }
 
-/** As Linux has it: a time that cannot be kept becomes the nearest one that can. */
+/** Like Linux, clamps times that cannot be stored. */
 function timeNs(world: World, change: TimeChange): string {
   const ns = change.kind === 'now' ? nowNs(world) : change.ns;
   return String(ns > TIME_NS_MAX ? TIME_NS_MAX : ns < TIME_NS_MIN ? TIME_NS_MIN : ns);

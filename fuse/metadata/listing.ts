@@ -3,26 +3,26 @@ import { BoundedMap } from '../../base/bounded-map.ts';
 import type { ListedName } from './delegated-directories.ts';
 import { namesCompare } from './name-order.ts';
 
-/** Entries asked for at a time. */
+/** Entries per request. */
 export const LIST_COUNT = 1000;
-/** Stretches whose entries are kept: the one that is being read, and a few for those who seek to and fro. */
+/** Stretches whose entries are kept: the one being read, and a few for programs that seek. */
 const KEPT_MAX = 4;
 
 export interface ListedEntry extends ListedName {
-  /** Of the entry in the listing; a read that goes on after it starts at the next one, which is one more. */
+  /** A read that continues after this entry starts at the next position, which is one more. */
   readonly position: number;
 }
 
-/** @returns entries after a name, in the order of names, and whether there are more */
+/** Entries after a name, in the order of names, and whether others follow. */
 export type List = (
   directory: number,
   after: string,
   countMax: number,
 ) => Promise<{ readonly entries: readonly ListedName[]; readonly more: boolean }>;
 
-/** Entries that were asked for at once. Their names are forgotten, their order is not. */
+/** Entries of one request. Their order is kept when their names are dropped. */
 interface Stretch {
-  /** The names that it lies between: after the one, up to the other. */
+  /** It has the names after `after`, up to `last`. */
   readonly after: string;
   readonly last: string;
   readonly first: number;
@@ -31,17 +31,17 @@ interface Stretch {
 }
 
 /**
- * A directory as it is while somebody reads it from the beginning to the end, by the names' order. A name that is
- * there all the time is told once and keeps its position, which a program may go back to (`seekdir`); names that
- * come or go meanwhile may be told or not, as POSIX has it. However many entries there are, only a few stretches
- * of them are kept, and four bytes for each of the others.
+ * A directory during one pass of a program through it, in the order of names. An entry that exists all the time is
+ * returned once and keeps its position, to which a program may return (`seekdir`); entries that are created or removed
+ * meanwhile may be returned or not, as POSIX allows. Only a few stretches keep their entries; each other entry takes
+ * four bytes.
  */
 export class Listing {
   readonly #list: List;
   readonly #inode: number;
   readonly #first: number;
   readonly #stretches: Stretch[] = [];
-  /** By the place in `#stretches`, the one that was used last at the end. */
+  /** By index in `#stretches`, the last used at the end. */
   readonly #kept = new BoundedMap<number, readonly ListedEntry[]>(KEPT_MAX);
   #complete = false;
   #listed: Promise<void> = Promise.resolve();
@@ -53,7 +53,7 @@ export class Listing {
     this.#list = list;
   }
 
-  /** @returns at most `countMax` entries at `position` and after it; none at the end of the directory */
+  /** @returns at most `countMax` entries from `position`; none at the end of the directory */
   async read(position: number, countMax: number): Promise<readonly ListedEntry[]> {
     for (let at = Math.max(position, this.#first); ; ) {
       const place = await this.#placeOf(at);
@@ -61,7 +61,7 @@ export class Listing {
       const entries = await this.#entries(place);
       const from = entries.findIndex((entry) => entry.position >= at);
       if (from !== -1) return entries.slice(from, from + countMax);
-      // All of the rest of it has been removed since.
+      // All later entries of this stretch have been removed since.
       const { first, digests } = this.#stretch(place);
       at = first + digests.length;
     }
@@ -73,13 +73,13 @@ export class Listing {
     return stretch;
   }
 
-  /** @returns the place of the stretch that `position` is in; null beyond the end */
+  /** The index of the stretch with `position`; null beyond the end. */
   async #placeOf(position: number): Promise<number | null> {
     for (;;) {
       const last = this.#stretches.at(-1);
       if (last !== undefined && position < last.first + last.digests.length) break;
       if (this.#complete) return null;
-      // One after the other, also for two who read at once.
+      // Requests are sequential, even for concurrent reads.
       const listed = this.#listed.then(() => this.#listOn(last));
       this.#listed = listed.catch(() => undefined);
       await listed;
@@ -113,7 +113,7 @@ export class Listing {
     return entries;
   }
 
-  /** What is left of a stretch, at the positions of before. */
+  /** The remaining entries of a stretch, at their positions. */
   async #listAgain({ after, last, first, digests }: Stretch): Promise<ListedEntry[]> {
     const left: ListedEntry[] = [];
     let from = after;
@@ -121,7 +121,7 @@ export class Listing {
       const { entries, more } = await this.#ask(from);
       for (const entry of entries) {
         const index = digests.indexOf(digest(entry.name), told);
-        // A name that was not there then has no position.
+        // A name that did not exist then has no position.
         if (index === -1) continue;
         told = index + 1;
         left.push({ ...entry, position: first + index });
@@ -138,7 +138,7 @@ export class Listing {
   }
 }
 
-/** FNV-1a over the UTF-16 code units. Two names of one stretch with one digest are one in ten thousand stretches. */
+/** FNV-1a over UTF-16 code units. Among ten thousand stretches, one has two names with the same digest. */
 function digest(name: string): number {
   let hash = 0x811c9dc5;
   for (let index = 0; index < name.length; index++) {

@@ -2,44 +2,40 @@ import { BoundedMap } from '../../base/bounded-map.ts';
 import type { World } from '../../base/world.ts';
 import { namesCompare } from './name-order.ts';
 
-/** Names of one directory that were asked for one by one, and found, before a page of it is asked for instead. */
+/** Successful look-ups in a directory before a page of it is requested instead. */
 const LOOKUPS_MIN = 3;
 const LOOKUPS_MAX = 100;
-/** A directory with no more entries is asked for as a whole. */
+/** A directory with at most so many entries is requested as a whole. */
 const WHOLE_MAX = 512;
-/** Entries in a page of a larger one: so few at first, and more where they are of use. */
+/** Entries in a page of a larger directory: few at first, more if they are used. */
 const PAGE_MIN = 32;
 const PAGE_MAX = 512;
-/** A page was of use where one in so many of its entries was looked up, and paid well where half of them were. */
+/** A page was useful if one in `USED_LEAST` of its entries was looked up, and very useful if half of them were. */
 const USED_LEAST = 8;
 const USED_WELL = 2;
 const DIRECTORIES_MAX = 1_000;
 
-/** One walk through a directory. */
+/** A walk of a program through a directory. */
 interface Course {
-  /** When a name was looked up last. */
+  /** Of the last look-up. */
   lastMs: number;
-  /** Names that were found one by one since the last page, and the latest of them. */
+  /** Names found by single requests since the last page, and the latest of them. */
   found: number;
   name: string;
-  /** So many come before a page is asked for. */
+  /** So many single requests come before a page. */
   lookups: number;
-  /** A page that began with the directory did not end with it. */
+  /** The first page did not include the whole directory. */
   isLarge: boolean;
   /** Entries in the next page of a large directory. */
   count: number;
   /** Entries of the last page, and how many of them were looked up. */
   told: number;
   used: number;
-  /** The page that is under way. */
+  /** The request under way. */
   page: Promise<void> | null;
 }
 
-/**
- * Remembers a page of a directory.
- *
- * @returns how many entries it has, and whether there are more behind them
- */
+/** Requests a page of a directory and caches it. @returns its number of entries, and whether others follow */
 export type ListPage = (
   parent: number,
   after: string,
@@ -47,9 +43,9 @@ export type ListPage = (
 ) => Promise<{ readonly count: number; readonly more: boolean }>;
 
 /**
- * Whoever walks through a directory looks up one name after the other. After a few that the cluster had to be asked for,
- * the directory is asked for, or, where it is large, the names around the next one. How many depends on how many of the last
- * were of use. Names that are not there say nothing: who makes many files looks for each of them before.
+ * A program that walks through a directory looks up one name after the other. After a few of these requests, the whole
+ * directory is requested or, if it is large, the names around the next one; how many depends on how many of the last
+ * page were used. Names that do not exist do not count: a program that creates many files looks up each of them first.
  */
 export class LookAhead {
   readonly #world: World;
@@ -57,14 +53,14 @@ export class LookAhead {
   readonly #windowMs: number;
   readonly #courses = new BoundedMap<number, Course>(DIRECTORIES_MAX);
 
-  /** @param windowMs look-ups that are further apart do not belong together; 0: nobody looks ahead */
+  /** @param windowMs look-ups that are further apart are not one walk; 0: no look-ahead */
   constructor(world: World, list: ListPage, windowMs: number) {
     this.#world = world;
     this.#list = list;
     this.#windowMs = windowMs;
   }
 
-  /** A name was found among what is remembered. */
+  /** A cached name was looked up. */
   used(parent: number): void {
     const course = this.#courses.get(parent);
     if (course === undefined) return;
@@ -72,7 +68,7 @@ export class LookAhead {
     course.lastMs = this.#world.nowMs();
   }
 
-  /** The cluster was asked for the name, and has it. */
+  /** A single request found the name. */
   found(parent: number, name: string): void {
     if (this.#windowMs === 0) return;
     const course = this.#course(parent);
@@ -81,9 +77,8 @@ export class LookAhead {
   }
 
   /**
-   * A name is not among what is remembered: resolves when it may be, because those around it were asked for.
-   *
-   * @returns false where it has to be asked for by itself
+   * A name is not cached. Resolves when it may be, since its neighbours were requested. @returns false if it needs a
+   * request of its own
    */
   async reach(parent: number, name: string): Promise<boolean> {
     if (this.#windowMs === 0) return false;
@@ -105,7 +100,7 @@ export class LookAhead {
     let course = this.#courses.get(parent);
     if (course === undefined || this.#isOver(course)) {
       const fresh = { found: 0, name: '', told: 0, used: 0, page: null, count: PAGE_MIN, lastMs: nowMs };
-      // Where it was of no use a moment ago, it is tried less often.
+      // Tried less often if it was useless a moment ago.
       const lookups = Math.max(LOOKUPS_MIN, course?.lookups ?? 0);
       course = { ...fresh, lookups, isLarge: course?.isLarge ?? false };
     }
@@ -118,20 +113,20 @@ export class LookAhead {
     return page === null && this.#world.nowMs() - lastMs > this.#windowMs;
   }
 
-  /** Never rejects: who waits for the page asks for the name by itself, and is told of an error then. */
+  /** Never rejects: the caller then requests the name alone, and gets the error. */
   async #ask(course: Course, parent: number, after: string): Promise<void> {
     course.found = 0;
     course.used = 0;
     const countMax = course.isLarge ? course.count : WHOLE_MAX;
     const listed = await this.#list(parent, after, countMax).catch(() => ({ count: 0, more: false }));
-    // That a directory is large is no judgement of who walks through it.
+    // Reading only a part of a large directory does not make the page useless.
     course.told = listed.more && !course.isLarge ? 0 : listed.count;
     course.isLarge ||= listed.more;
     course.page = null;
   }
 }
 
-/** The next page is what the last one suggests, which is judged once. */
+/** Chooses the size of the next page by the use of the last one, once per page. */
 function learn(course: Course): void {
   const { told, used } = course;
   if (told === 0) return;
@@ -147,7 +142,10 @@ function learn(course: Course): void {
   }
 }
 
-/** Where a page begins that has the name: behind the one before if that is near, else with its neighbours on both sides. */
+/**
+ * The name after which a page starts, so that it has `name`: right after the name before it if that is near, else with
+ * neighbours on both sides.
+ */
 function startOf(name: string, before: string): string {
   const near = [...name].slice(0, -1).join('');
   const isBetween = namesCompare(near, before) < 0 && namesCompare(before, name) < 0;

@@ -6,12 +6,12 @@ import type { ListedName } from './delegated-directories.ts';
 import type { Inodes } from './inodes.ts';
 import { LookAhead } from './look-ahead.ts';
 
-/** Look-ups that are further apart do not belong together, where listings are cached until a recall. */
+/** Look-ups that are further apart are not one walk, if listings are cached until a recall. */
 const CACHED_WINDOW_MS = 1_000;
 
 type NamesBackend = Pick<FileSystemBackend, 'lookup' | 'list' | 'caches' | 'isCached' | 'granted'>;
 
-/** What names stand for: as remembered, or as the cluster tells, one by one or many at once. */
+/** Look-ups and listings: from caches or the cluster, one by one or a page at a time. */
 export class Names {
   readonly #backend: NamesBackend;
   readonly #inodes: Inodes;
@@ -32,7 +32,7 @@ export class Names {
   }
 
   /**
-   * @param thread for which the kernel asks; 0 where that is not known
+   * @param thread of the calling program; 0 if unknown
    * @throws ServiceError `not-found`
    */
   async lookup(parent: number, name: string, thread: number): Promise<Answered> {
@@ -40,7 +40,8 @@ export class Names {
     const { names, refusedOpens } = cache.kernel;
     const place = { parent, name };
     const isOnceMore = refusedOpens.looksUp(thread, place);
-    // Whoever asks for what the kernel believes wants to make it, or to be sure; or the kernel had no room for it.
+    // If the kernel asks for a name that it has cached, the program wants to create it or needs a current answer, or
+    // the kernel lacked memory to cache it.
     const isForced = names.isCached(place) && !cache.isCertain(place);
     const isAsked = isOnceMore || isForced;
     try {
@@ -54,9 +55,9 @@ export class Names {
   }
 
   /**
-   * As `lookup`, and past what is remembered: what has the name now.
+   * As `lookup`, without cached names.
    *
-   * @throws ErrnoError `ESTALE` where nothing has: the kernel, which was told otherwise, looks it up once more
+   * @throws ErrnoError `ESTALE` if the name does not exist: the kernel, which had another answer, looks it up again
    */
   async lookupToOpen(parent: number, name: string): Promise<Answered> {
     const { cache } = this.#inodes;
@@ -71,7 +72,7 @@ export class Names {
     }
   }
 
-  /** @returns entries after a name, in the order of names, and whether there are more */
+  /** Entries after a name, in the order of names, and whether others follow. */
   async list(
     parent: number,
     after: string,
@@ -86,7 +87,7 @@ export class Names {
     };
   }
 
-  /** Asks the cluster for a page, of which everything is remembered. */
+  /** Requests a page, and caches all of it. */
   async #ask(parent: number, after: string, countMax: number): Promise<ListedPage> {
     const { cache } = this.#inodes;
     const requestedAt = cache.request();
@@ -115,7 +116,7 @@ export class Names {
     return cache.learnEntry(parent, name, await this.#backend.lookup(parent, name), requestedAt);
   }
 
-  /** @returns undefined where the cluster would have to be asked */
+  /** Undefined if it needs a request. */
   #known(parent: number, name: string): Answered | Promise<Answered> | undefined {
     const attributes = this.#inodes.cache.entry(parent, name) ?? this.#granted(parent, name);
     if (attributes === undefined && !this.#backend.isCached(parent, name)) return undefined;
@@ -123,7 +124,7 @@ export class Names {
     return attributes ?? this.#askFor(parent, name);
   }
 
-  /** What the client library has by grant, which is current: no request is made of it. */
+  /** From the client library's grants, which are current: no request is sent. */
   #granted(parent: number, name: string): Answered | undefined {
     const attributes = this.#backend.granted(parent, name);
     const { cache } = this.#inodes;

@@ -9,13 +9,13 @@ type Result<Call extends 'unlink' | 'removeDirectory' | 'rename' | 'createFile'>
 
 export interface RenameKind {
   readonly mode: RenameMode;
-  /** A whiteout takes the old name: what becomes of the names is not learned. */
+  /** A whiteout takes the old name: the outcome for the names is not cached. */
   readonly whitens: boolean;
 }
 
 /**
- * Changes of names by this mount. Answers about its names and directories that were requested before one are not cached; after it, the
- * cache has what the cluster has answered, or nothing where the outcome is unknown.
+ * Changes of names by this mount. Answers that were requested before a change are not cached afterwards; the cache gets
+ * what the change returns, or nothing if its outcome is unknown.
  */
 export class OwnChanges {
   readonly #cache: MetadataCache;
@@ -24,7 +24,7 @@ export class OwnChanges {
     this.#cache = cache;
   }
 
-  /** The kernel asks about what was created: it is answered from the cache. */
+  /** The kernel's next requests about a new file are answered from the cache. */
   async create(
     place: Place,
     create: () => Promise<Result<'createFile'>>,
@@ -53,11 +53,11 @@ export class OwnChanges {
     };
   }
 
-  /** @returns the attributes of the file, which has one name more */
+  /** @returns the new attributes of the file */
   async link(inode: number, place: Place, link: () => Promise<Attributes>): Promise<Answered> {
     const begunAt = this.#cache.attributes.changing(inode);
     const attributes = await this.#change([place], link, (now, since) => {
-      // Of a live file its primary tells the times, which are not those of the directory.
+      // The times of a live file come from its primary, and are not those of the directory.
       if (now.live) return false;
       this.#cache.made(place.parent, place.name, now, since);
       return true;
@@ -73,8 +73,8 @@ export class OwnChanges {
   }
 
   /**
-   * @param remove gets the inode that had the name when it was learned last
-   * @returns what was known of the directory; undefined where that is nothing
+   * @param remove gets the inode that had the name when it was last cached
+   * @returns the last known attributes of the directory, if any
    */
   async removeDirectory(
     place: Place,
@@ -97,10 +97,7 @@ export class OwnChanges {
     return { inode, last };
   }
 
-  /**
-   * @param isOpen whether a file is open here
-   * @returns the inode that was replaced, or null, and what was known of it
-   */
+  /** @returns the inode that was replaced, or null, and its last known attributes */
   async rename(
     from: Place,
     to: Place,
@@ -112,7 +109,7 @@ export class OwnChanges {
     const [moved, target] = [from, to].map(({ parent, name }) => cache.inodeOf(parent, name));
     const kind = moved === undefined ? undefined : cache.attributes.lastOf(moved)?.kind;
     const targetLast = target === undefined ? undefined : cache.attributes.lastOf(target);
-    // A directory is counted by the one that it leaves, and by the one that it comes to.
+    // Both directories count a directory that moves.
     const isCounted = kind === undefined || kind === 'directory' || mode === 'exchange';
     let isKnown = false;
     const { replaced } = await this.#change([from, to], rename, ({ atNs }, since) => {
@@ -133,9 +130,7 @@ export class OwnChanges {
     return { replaced, last };
   }
 
-  /**
-   * @param learn has the cache learn the outcome. @returns false where that is unknown
-   */
+  /** @param learn caches the outcome. @returns false if that is unknown */
   async #change<Outcome>(
     places: readonly Place[],
     change: () => Promise<Outcome>,

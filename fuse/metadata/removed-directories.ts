@@ -6,38 +6,37 @@ import { ErrnoError, isNotFound } from '../errno.ts';
 import type { AttributeRequest } from '../transport.ts';
 import { changesOf } from './inodes.ts';
 
-/** Directories without a name that are remembered. */
 const REMOVED_MAX = 1_000;
 
 /**
- * Directories that have lost their names, and that programs here may be in, or have open. The cluster knows nothing of them any
- * more. As on a local disk they have no entries and a link count of 0, and what a program sets of them is seen through this mount.
+ * Removed directories, which programs here may still have open or as working directory, and which the cluster does not
+ * know any more. As on a local disk they have no entries and a link count of 0; what a program sets of them shows on
+ * this mount only.
  */
 export class RemovedDirectories {
   readonly #world: World;
   /** The latest last. */
   readonly #known = new BoundedMap<number, Attributes>(REMOVED_MAX);
-  /** Directories whose names were removed here, where another mount may have renamed them before; the latest last. */
+  /** Directories whose names were removed here; another client may have renamed them before. The latest last. */
   readonly #likely = new BoundedMap<number, Attributes>(REMOVED_MAX);
 
   constructor(world: World) {
     this.#world = world;
   }
 
-  /** @param last what was known of an inode that is gone; nothing happens where that is no directory */
+  /** @param last last known attributes of an inode that does not exist any more; ignored unless a directory */
   add(last: Attributes | undefined): void {
     if (last?.kind !== 'directory') return;
     this.#likely.delete(last.inode);
     if (!this.#known.has(last.inode)) this.#known.set(last.inode, { ...last, links: 0 });
   }
 
-  /** The name that it had was removed, by whichever directory had it then: whether it is gone the cluster answers. */
+  /** The name was removed, whichever directory had it by then: only the cluster knows whether this one still exists. */
   addLikely(last: Attributes | undefined): void {
     if (last?.kind !== 'directory') return;
     this.#likely.set(last.inode, last);
   }
 
-  /** @returns what was known of a directory that is likely to be gone */
   likely(inode: number): Attributes | undefined {
     return this.#likely.get(inode);
   }
@@ -46,7 +45,7 @@ export class RemovedDirectories {
     return this.#known.get(inode);
   }
 
-  /** @returns what the attributes are now; undefined where the directory has a name, as far as is known here */
+  /** @returns the new attributes; undefined if the directory is not known to be removed */
   change(inode: number, request: AttributeRequest): Attributes | undefined {
     const known = this.#known.get(inode);
     if (known === undefined) return undefined;
@@ -57,8 +56,8 @@ export class RemovedDirectories {
 }
 
 /**
- * The kernel asks about inodes that it has found by a name before. Where that inode is gone, another mount has taken the name
- * away or given it to another file since: at `ESTALE` the kernel walks the path once more, and only then says that there is nothing.
+ * For requests about an inode that the kernel found by a name before. If the inode is gone, another client has changed
+ * that name since: after `ESTALE` the kernel walks the path once more, and only then fails.
  */
 export async function staleIfGone<Value>(answer: Promise<Value>): Promise<Value> {
   try {

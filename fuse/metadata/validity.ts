@@ -2,14 +2,13 @@ import type { Answered, KernelCache } from '../answered.ts';
 import type { FileSystemBackend } from '../backend.ts';
 import type { MetadataCache } from './cache.ts';
 
-/** The cache modes of a mount, as policies over the validity of answers: how long the kernel may cache each. */
+/** How long the kernel may cache answers: a policy for each cache mode. */
 
 type TtlPolicy = KernelCache & { readonly nameValidMs: NonNullable<KernelCache['nameValidMs']> };
 
-/** Nothing is cached. */
 export const STRICT: KernelCache = { attributesMs: 0, validMs: () => 0, nameValidMs: null, isGranted: null };
 
-/** Answers are valid for a time after their request; what is cached here for a while, the kernel caches for the rest of it. */
+/** Answers are valid for a time after their request: time in this cache counts against the kernel's. */
 export function ttlPolicy(cache: MetadataCache, ttlMs: number): TtlPolicy {
   return {
     attributesMs: ttlMs,
@@ -20,11 +19,12 @@ export function ttlPolicy(cache: MetadataCache, ttlMs: number): TtlPolicy {
 }
 
 /**
- * Answers are valid until a recall, as long as the session lasts.
+ * Answers are valid until a recall, while the session lasts.
  *
  * @param grantedMs how long attributes are valid without a recall
- * @param backend knows how long names are valid without a recall, and which directories this mount is about to change: no recall comes for that.
- *   Those that only this mount changes the kernel caches for the few requests of one system call, and drops at each change
+ * @param backend has the grants of names, and the directories that this mount is about to change, for which no recall
+ *   comes. The kernel caches a directory that only this mount changes for the requests of one system call, and drops it
+ *   at each change
  */
 export function leasesPolicy(
   grantedMs: (attributes: Answered) => number,

@@ -6,14 +6,14 @@ import { ErrnoError } from '../errno.ts';
 import type { FileSystemCalls, LockRequest } from '../transport.ts';
 
 /**
- * Each call that waits for a lock takes one of the library's workers for as long, and a program may wait for ever: no
- * more of them than this, or none would be left for the call that gives the lock back.
+ * Each waiting lock call occupies one of the library's workers, perhaps forever; some must remain for the call that
+ * releases the lock.
  */
 export const LOCK_WAITERS_MAX = 32;
-/** The library does not tell when a program that waits is to be interrupted: it is looked at this often. */
+/** The library does not report interrupts: /proc is checked this often. */
 const LOOK_MS = 250;
 
-/** As in <fcntl.h> and <sys/file.h>. */
+/** Of <fcntl.h> and <sys/file.h>. */
 const F_GETLK = 5;
 const F_SETLKW = 7;
 const F_TYPES = ['shared', 'exclusive', 'unlock'] as const;
@@ -21,10 +21,9 @@ const LOCK_EX = 2;
 const LOCK_NB = 4;
 const LOCK_UN = 8;
 
-/** The little that is known of who made a call. */
 type Context = Pick<Fuse.RequestContext, 'pid' | 'fileInfo'> | null;
 
-/** Calls for locks, from the library's form to that of the file system. */
+/** Lock calls in the library's form. */
 export class BindingLocks {
   readonly #world: World;
   readonly #lock: NonNullable<FileSystemCalls['lock']>;
@@ -37,7 +36,7 @@ export class BindingLocks {
     this.#lockHolder = lockHolder;
   }
 
-  /** As `fcntl`(2) with F_GETLK, F_SETLK or F_SETLKW. @returns what F_GETLK tells */
+  /** As `fcntl`(2) with F_GETLK, F_SETLK or F_SETLKW. @returns the result of F_GETLK */
   async posix(
     handle: number,
     command: number,
@@ -47,7 +46,7 @@ export class BindingLocks {
     const type = F_TYPES[asked.type];
     const start = BigInt(asked.start);
     const length = BigInt(asked.length);
-    // The kernel has counted from the beginning of the file, and refused negative places.
+    // The kernel has converted positions to the start of the file, and refused negative ones.
     const end = length === 0n ? LOCK_END : start + length - 1n;
     if (type === undefined || start < 0n) throw new ErrnoError('EINVAL', 'Not a lock');
     const owner = ownerOf(context);
@@ -67,7 +66,6 @@ export class BindingLocks {
     };
   }
 
-  /** As `flock`(2). */
   async flock(handle: number, operation: number, context: Context): Promise<void> {
     const type =
       (operation & LOCK_UN) !== 0 ? 'unlock' : (operation & LOCK_EX) !== 0 ? 'exclusive' : 'shared';
@@ -91,7 +89,7 @@ export class BindingLocks {
         (interrupted) => {
           if (interrupted) abort.abort();
         },
-        // A program that is gone waits for nothing.
+        // The program has ended.
         () => abort.abort(),
       );
     });
@@ -108,7 +106,7 @@ export function ownerOf(context: Context): bigint {
   return BigInt(context?.fileInfo?.lockOwner ?? 0);
 }
 
-/** Whether a signal waits for a program that is in the midst of a call: it is not blocked, and not ignored. */
+/** Whether a signal is pending for a program that is neither blocked nor ignored. */
 async function isInterrupted(pid: number): Promise<boolean> {
   if (pid === 0) return false;
   const status = await readFile(`/proc/${pid}/status`, 'utf8');

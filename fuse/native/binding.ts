@@ -20,25 +20,25 @@ import { assertWasUtf8, timeChange, toSafe, toStatfs, toStats } from './conversi
 import { Paths } from './paths.ts';
 
 /**
- * The file that calls `fuse-native` (decision 0003). The library is path-based and libfuse below it
- * gives the kernel inodes of its own: one per name. What follows from that is confined to here: paths are
- * walked to inodes, pages may be kept by path, and libfuse's way of removing an open file is undone.
+ * The only file that calls `fuse-native` (decision 0003). The library is path-based, and its libfuse gives the kernel
+ * one inode per name. This file handles the consequences: it walks paths to inodes, keeps pages by path, and undoes
+ * libfuse's renaming of unlinked open files.
  */
 
 const WORKERS = 64;
 const START_LIMIT_MS = 15_000;
-/** Entries that are answered to one call of the kernel, whose buffer holds about that. */
+/** Per call of the kernel, whose buffer holds about as many. */
 const PAGE_COUNT = 512;
 /** FUSE_CAP_POSIX_ACL and FUSE_CAP_DONT_MASK of libfuse. */
 const CAPABILITIES_FOR_ACLS = (1 << 19) | (1 << 6);
 const NOT_SUPPORTED = -osConstants.errno.EOPNOTSUPP;
 
-/** libfuse renames an open file that is unlinked to such a name, and unlinks that at the last close. */
+/** libfuse renames an unlinked open file to such a name, and unlinks that at the last close. */
 const HIDDEN_NAME = /^\.fuse_hidden[0-9a-f]{8,}$/;
 
 /**
- * Takes mount options as words. As root, other users are let in without an edit of /etc/fuse.conf, which the
- * library insists on where it is asked for that in its own way.
+ * Passes mount options as words. So root need not edit /etc/fuse.conf to let other users in, which the library's own
+ * option requires.
  */
 class FuseWithOptions extends Fuse {
   kernelOptions: readonly string[] = [];
@@ -49,7 +49,7 @@ class FuseWithOptions extends Fuse {
   }
 }
 
-/** Words for the kernel that libfuse, and fusermount3, take for mistakes: the table of mounts says `relatime` then, as where nothing is said. */
+/** Kernel options that libfuse and fusermount3 refuse; the mount table then shows the default, `relatime`. */
 const UNKNOWN_TO_LIBRARY: ReadonlySet<string> = new Set(['relatime', 'strictatime', 'nodiratime']);
 
 type Answer<Value> = (error: number, value?: Value) => void;
@@ -75,14 +75,14 @@ export async function mountWithBinding(
       defaultPermissions: true,
       nullPathOk: true,
       maxConcurrency: WORKERS,
-      // Every answer has a limit of its own here, which knows what it waits for.
+      // Every answer has its own limit here.
       timeout: { default: false, init: START_LIMIT_MS },
       entryTimeout: 0,
       attrTimeout: options.cache.attributesMs / 1000,
       onError: (error, operation) => {
         if (operation === 'lifecycle') {
           log('info', 'the mount was removed from outside');
-          // The library has begun to clean up; it answers when it is through.
+          // The library is cleaning up; it calls back when it is done.
           world.soon(() => fuse.unmount(() => end()));
         } else log('error', 'a call failed unexpectedly', { operation, error: String(error) });
       },
@@ -92,7 +92,8 @@ export async function mountWithBinding(
   await new Promise<void>((done, failed) => {
     fuse.mount((error) => (error ? failed(error) : done()));
   });
-  // fusermount3 asks a mount whether it is dead when the process is about to be, and lets it be if it is too early.
+  // The guard is needed since fusermount3 checks for a dead mount while the process still ends, and leaves it if it is
+  // too early.
   const mounted = await mountAt(mountpoint);
   if (mounted !== null) guardMount(mounted.device, mountpoint);
   await tuneKernel(mountpoint).catch((error: unknown) => {
@@ -109,10 +110,9 @@ export async function mountWithBinding(
           else done();
         });
       }),
-    // The library cannot tell the kernel to drop an inode: it is dropped when its time is up.
+    // The library cannot have the kernel drop an inode: its time has to pass.
     invalidateInode: () => world.sleep(options.cache.attributesMs),
-    // Nor to believe one answer longer than another.
-    // The library's kernel looks each name up.
+    // Nor can it give answers different validities. With it the kernel looks each name up.
     expireNames: () => Promise.resolve(),
     dropAttributes: () => Promise.resolve(),
   };
@@ -144,7 +144,7 @@ class Binding {
     const acls = this.#options.acls && this.#options.xattrs;
     const release = (handle: number): Promise<void> => this.#release(handle);
     const operations: Fuse.OPERATIONS = {
-      // The kernel checks access control lists where it is told that there are such, and leaves the umask to us.
+      // With these the kernel checks access control lists, and leaves the umask to the file system.
       initWithConfig: ({ want, capable }, cb) =>
         cb(0, acls ? { want: (want | (capable & CAPABILITIES_FOR_ACLS)) >>> 0 } : {}),
       getattr: (path, cb) => {
@@ -245,7 +245,7 @@ class Binding {
         const bytes = buffer.length === length ? buffer : buffer.subarray(0, length);
         this.#answerCount(cb, async () => calls.write(Number(fd), toSafe(position), bytes, by));
       },
-      // Waiting for writes under way has limits of its own, which count from the last progress.
+      // Waiting for pending writes has limits of its own, which count from the last progress.
       flush: (_path, fd, cb) => {
         const owner = ownerOf(context());
         this.#answer(cb, () => calls.flush(Number(fd), owner), false);
@@ -333,7 +333,6 @@ class Binding {
     };
   }
 
-  /** For calls whose answer to the kernel is no more than that they are done. */
   #done(cb: Answer<void>, call: () => Promise<unknown>): void {
     this.#answer(cb, async () => void (await call()));
   }
@@ -348,7 +347,7 @@ class Binding {
     );
   }
 
-  /** What is open once nobody waits for it any more is closed. */
+  /** Closes what was opened after the caller got ETIMEDOUT. */
   #answerOpened<Value extends { readonly fd: number }>(
     cb: Answer<Value>,
     call: () => Promise<Value>,
@@ -368,7 +367,7 @@ class Binding {
     call().then(cb, (error: unknown) => cb(this.#errno(error)));
   }
 
-  /** Limited, and with the same answer to the kernel's repetition of a question that took too long. */
+  /** With a limit, and the same answer when the kernel repeats a request that timed out. */
   async #repeated<Value>(question: string, call: () => Promise<Value>): Promise<Value> {
     if (this.#timedOut.has(question)) throw new ErrnoError('ETIMEDOUT', 'It took too long a moment ago');
     try {
@@ -393,7 +392,7 @@ class Binding {
     const inode = await this.#paths.inodeToOpen(path);
     const opened = await this.#calls.open(inode, flags, by);
     const { handle, version } = opened;
-    // Of a file that is cut to nothing the kernel knows the size.
+    // After a truncation the kernel knows the size.
     const isCut = (flags & constants.O_TRUNC) !== 0;
     if (version !== null && !isCut && this.#view.refuses(path, version, pid)) {
       await this.#calls.release(handle);
@@ -404,9 +403,9 @@ class Binding {
 
   #opened(path: string, { handle, version, directIo, linked }: Opened): OpenedInfo {
     this.#paths.open.opened(path, handle, this.#calls.inodeOf(handle));
-    // The pages that the kernel has, and gets, are another file's; that one keeps them for as long as it is open.
+    // The kernel's pages are another file's, which is still open by this path.
     const isShared = this.#paths.open.latestOfSeveral(path) !== undefined;
-    // Each name of a file is an inode of its own to the kernel, with pages of its own.
+    // To the kernel each name of a file is an inode with pages of its own.
     const directIO = directIo || linked || isShared;
     const keepCache = this.#view.opened(path, isShared ? null : version) && !directIO;
     if (keepCache) this.#calls.keptPages(handle);
@@ -421,7 +420,7 @@ class Binding {
     }
   }
 
-  /** The last close of a hidden file: its name is gone already. */
+  /** At the last close of a hidden file its name is gone already. */
   async #unlink(path: string, uid: number): Promise<void> {
     if (this.#paths.forgetHidden(path)) return;
     this.#view.forgetPages(path);
@@ -429,9 +428,8 @@ class Binding {
   }
 
   /**
-   * libfuse hides an open file that loses its name under another one, which would be seen on every mount
-   * and keep the directory from being removed. The cluster can keep a file without a name, so it is simply
-   * unlinked, and the name that libfuse believes in is remembered here.
+   * libfuse renames an open file that is unlinked, which would show on every mount and keep its directory from being
+   * removed. The cluster can keep unlinked files, so it is unlinked, and the name that libfuse assumes is kept here.
    */
   async #rename(from: string, to: string, flags: number, uid: number): Promise<void> {
     this.#view.forgetPages(from);
@@ -459,7 +457,7 @@ class Binding {
         cb(
           0,
           entries.map(({ name }) => name),
-          // The type alone is used; it saves whoever walks a tree a question per entry.
+          // Only the type is used; it saves tree walks a request per entry.
           entries.map(({ kind }) => ({ mode: FILE_TYPES[kind] })),
           entries.map(({ position }) => position + 1),
         ),

@@ -12,14 +12,14 @@ import {
 } from '../transport/stat.ts';
 import type { TimeChange } from '../transport.ts';
 
-/** Values between the library and the calls of a file system. */
+/** Conversions between values of the library and of a file system. */
 
 const UTIME_NOW = 0x3fff_ffff;
 const UTIME_OMIT = 0x3fff_fffe;
 
 /**
- * The library decodes names and link texts and puts U+FFFD for bytes that are not UTF-8, so that several names become one.
- * Its text does not show whether the bytes were those of U+FFFD itself: such names are refused over this transport, too.
+ * The library decodes names and link targets, and replaces bytes that are not UTF-8 by U+FFFD, so that different names
+ * become equal. A genuine U+FFFD looks the same, so it is refused too over this transport.
  *
  * @throws ErrnoError EILSEQ
  */
@@ -71,7 +71,7 @@ export function toStatfs(space: Space): Fuse.Statfs {
   };
 }
 
-/** @param beyond what is answered where no file reaches as far */
+/** @param beyond the error for positions that no file can have */
 export function toSafe(value: number | bigint, beyond: 'EFBIG' | 'ENXIO' = 'EFBIG'): number {
   const number = Number(value);
   if (!Number.isSafeInteger(number) || number < 0)

@@ -1,12 +1,12 @@
 /**
- * Which files are open by which paths. To a kernel that knows an inode per path they are one, with one set of pages and attributes, also where
- * another mount has given the path to another file while the one that had it is open here.
+ * Which files are open by which paths. A kernel with an inode per path has one set of pages and attributes for all of
+ * them, even after another client has given the path to another file.
  */
 export class OpenPaths {
-  /** By path, the inode of each handle; what was opened last at the end. */
+  /** By path, the inode of each handle; the last opened at the end. */
   readonly #open = new Map<string, Map<number, number>>();
   readonly #paths = new Map<number, string>();
-  /** Those of the paths that nothing had when they were looked up last. */
+  /** Paths that did not exist at their last look-up. */
   readonly #absent = new Set<string>();
 
   opened(path: string, handle: number, inode: number): void {
@@ -26,18 +26,18 @@ export class OpenPaths {
     if (handles?.size === 0) this.#end(path);
   }
 
-  /** The kernel is about to hear whether anything has the path now. */
+  /** The kernel is about to get the result of a look-up. */
   looked(path: string, isThere: boolean): void {
     if (isThere) this.#absent.delete(path);
     else if (this.#open.has(path)) this.#absent.add(path);
   }
 
-  /** Whether the kernel knows that what is open by the path has it no more, and nothing else has. */
+  /** Whether the kernel knows that the path does not exist any more. */
   isAbsent(path: string): boolean {
     return this.#absent.has(path);
   }
 
-  /** The path has another name now, and so has all below it. */
+  /** Also moves all paths below it. */
   moved(from: string, to: string): void {
     for (const [path, handles] of [...this.#open]) {
       if (path !== from && !path.startsWith(`${from}/`)) continue;
@@ -46,7 +46,6 @@ export class OpenPaths {
     }
   }
 
-  /** Each of two paths has the other's name now. */
   exchanged(one: string, other: string): void {
     const between = `${one}\0`;
     this.moved(one, between);
@@ -54,12 +53,12 @@ export class OpenPaths {
     this.moved(between, other);
   }
 
-  /** @returns the inode that was opened last by the path, and is open still */
+  /** The inode of the path that was opened last and is still open. */
   latest(path: string): number | undefined {
     return [...(this.#open.get(path)?.values() ?? [])].at(-1);
   }
 
-  /** @returns the inode that was opened last where several are open by the path; else undefined */
+  /** The inode that was opened last, if several are open by the path. */
   latestOfSeveral(path: string): number | undefined {
     const inodes = [...(this.#open.get(path)?.values() ?? [])];
     const last = inodes.at(-1);

@@ -6,18 +6,18 @@ import type { FileSystemCalls } from '../transport.ts';
 import { assertWasUtf8 } from './conversions.ts';
 import { OpenPaths } from './open-paths.ts';
 
-/** What the paths of the library stand for. */
+/** Resolves the library's paths. */
 export class Paths {
   readonly open = new OpenPaths();
   readonly #calls: FileSystemCalls;
-  /** Paths that libfuse assumes an unlinked open file has; in truth its name is gone. */
+  /** Paths that libfuse assumes for unlinked open files. */
   readonly #hidden = new Map<string, number>();
 
   constructor(calls: FileSystemCalls) {
     this.#calls = calls;
   }
 
-  /** Walks to the directory of the last name of `path`. The file system remembers directories for a moment. */
+  /** Walks to the directory of the last name of `path`. The file system caches directories for a moment. */
   async place(path: string): Promise<Place> {
     assertWasUtf8(path);
     const names = path.split('/').slice(1);
@@ -37,7 +37,7 @@ export class Paths {
   }
 
   async attributes(path: string | null): Promise<Attributes> {
-    // libfuse has no path for what has lost its name.
+    // libfuse has no path for an unlinked file.
     if (path === null) throw new ErrnoError('ENOENT', 'What is asked about has no name any more');
     if (path === '/') return this.#calls.attributes(this.#calls.root);
     const hidden = this.#hidden.get(path);
@@ -59,7 +59,7 @@ export class Paths {
 
   async attributesOfHandle(path: string | null, fd: Fuse.FileHandle): Promise<Attributes> {
     const inode = await this.inodeOf(path, fd);
-    // To the kernel they are those of all that is open by the path: who opened it last reads by them.
+    // The kernel has one set of attributes per path; the file that was opened last needs them.
     const latest = path === null ? undefined : this.open.latestOfSeveral(path);
     return this.#calls.attributes(latest ?? inode);
   }
@@ -70,12 +70,12 @@ export class Paths {
     return hidden ?? (await this.attributes(path)).inode;
   }
 
-  /** By the handle where there is one: the path may be another file's by now. */
+  /** By handle if there is one: the path may be another file's by now. */
   async inodeOf(path: string | null, fd: Fuse.FileHandle): Promise<number> {
     return Number(fd) === 0 ? this.inode(path) : this.#calls.inodeOf(Number(fd));
   }
 
-  /** What has the name now, whatever is remembered of it. */
+  /** The inode of the name now, without cached answers. */
   async inodeToOpen(path: string | null): Promise<number> {
     if (path === null) throw new ErrnoError('ENOENT', 'What is meant has no name any more');
     const hidden = this.#hidden.get(path);
@@ -91,15 +91,15 @@ export class Paths {
       await this.#calls.unlink(parent, name, uid);
     } catch (error) {
       if (errnoName(error) !== 'ENOENT') throw error;
-      // Another mount has removed the name. A program that was about to do the same learns so when the kernel has looked the name
-      // up once more; one that was about to give it to another file can.
+      // Another client has removed the name. After ESTALE the kernel looks the name up again: a program that was
+      // unlinking gets an error then, and one that was renaming over it can continue.
       if (!this.open.isAbsent(path)) throw new ErrnoError('ESTALE', `There is no "${name}" any more`);
     }
     if (inode !== undefined) this.#hidden.set(hidden, inode);
     this.open.moved(path, hidden);
   }
 
-  /** @returns whether the path was that of a hidden file: its name is gone already */
+  /** Whether the path was that of a hidden file, whose name is gone already. */
   forgetHidden(path: string): boolean {
     return this.#hidden.delete(path);
   }

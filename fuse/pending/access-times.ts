@@ -10,36 +10,35 @@ import type { Log } from '../transport.ts';
 import { SHARES } from './budget.ts';
 import { FLUSH_ALL, type FlushScope, type PendingKind } from './pending-ops.ts';
 
-/** When a read makes an access time later, as the options of mount(8) have it. */
+/** When a read changes the access time: the options of mount(8). */
 export interface AccessRule {
-  /** `relatime`: where nobody has read it since it changed, or for a day. `strictatime`: always. `noatime`: never. */
+  /**
+   * `relatime`: if the file was not read since its last change, or for a day. `strictatime`: always. `noatime`: never.
+   */
   readonly times: 'relatime' | 'strictatime' | 'noatime';
-  /** Also of directories. */
   readonly directories: boolean;
 }
 
 export const ACCESS_RULE_DEFAULT: AccessRule = { times: 'relatime', directories: true };
 
-/** For so long access times gather before the cluster is told of them, in milliseconds. */
+/** Access times are sent after this time, or once there are `GATHERED_COUNT`. */
 export const GATHER_MS = 5_000;
-/** So many are told of at once. */
 const GATHERED_COUNT = 5_000;
-/** Of those that the cluster was told of, so many are remembered: an answer may be older. */
+/** Sent access times that are kept, as later answers may still lack them. */
 const TOLD_COUNT_MAX = 10_000;
-/** What could not be told is told again after so long. */
+/** After a failed request. */
 const AGAIN_MS = 30_000;
-/** After a refusal, as by servers of an earlier release, nothing is noted for so long. */
+/** Nothing is recorded for this time after a refusal, as by servers of an earlier release. */
 const OFF_MS = 600_000;
-/** The longest that the end of the mount waits for it. */
 const STOP_LIMIT_MS = 5_000;
 const DAY_NS = 86_400_000_000_000n;
 
-/** A read of which the cluster knows nothing yet, or has been told. */
+/** An access time, pending or sent. */
 type Note = Omit<NotedAccess, 'inode'>;
 
 /**
- * Access times of what is read through this mount. They are kept here, shown with whatever is told of an inode, and told to the cluster many at a
- * time, some seconds behind the reads (docs/design/mount.md, "Access times"). No call waits for that, but those that ask for it, and none fails.
+ * Access times of reads through this mount. They are merged into all answers here, and sent in batches some seconds
+ * after the reads (docs/design/mount.md, "Access times"). Only calls that need them wait, and no call fails.
  */
 export class AccessTimes implements PendingKind {
   readonly #world: World;
@@ -49,25 +48,24 @@ export class AccessTimes implements PendingKind {
   readonly #stored: (access: NotedAccess) => void;
   /** By inode, the oldest first. */
   readonly #noted = new Map<number, Note>();
-  /** In the request that is under way. */
+  /** In the request under way. */
   #sending = new Map<number, Note>();
-  /** Whether the cluster has heard of those. */
+  /** Whether that request succeeded. */
   #sent: Promise<boolean> = Promise.resolve(true);
-  /** The cluster has been told of these, the latest last. */
+  /** Sent, the latest last. */
   readonly #told = new BoundedMap<number, Note>(TOLD_COUNT_MAX);
   #timer: Timer | undefined;
-  /** The timer is not for what gathers, but for what is much. */
+  /** The timer is for `GATHERED_COUNT`, not `GATHER_MS`. */
   #isSoon = false;
-  /** What has gathered is being told, and what comes meanwhile is seen to afterwards. */
   #isTelling = false;
-  /** Before this it is not told again by itself. */
+  /** No request before this time, unless a caller flushes. */
   #againMs = Number.NEGATIVE_INFINITY;
   #offUntilMs = Number.NEGATIVE_INFINITY;
   #isStopped = false;
-  /** No read is noted: the mount is read-only for now. */
+  /** Set while the mount is read-only. */
   isPaused = false;
 
-  /** @param stored called when the cluster has a read: `seen` is outdated in attributes that were known before */
+  /** @param stored called when the cluster has a read: `seen` is outdated in attributes that were cached before */
   constructor(
     world: World,
     backend: Pick<FileSystemBackend, 'noteAccesses'>,
@@ -82,16 +80,15 @@ export class AccessTimes implements PendingKind {
     this.#stored = stored;
   }
 
-  /** How many reads the cluster knows nothing of. */
   get count(): number {
     return this.#noted.size + this.#sending.size;
   }
 
   /**
-   * It was read in this moment.
+   * Records a read at this moment.
    *
-   * @param attributes as far as they are known here, but not what `shown` made of them
-   * @returns whether its access time is another one by that
+   * @param attributes as known here, without the changes of `shown`
+   * @returns whether its access time changes
    */
   read(attributes: Attributes): boolean {
     const { inode, changedNs, kind } = attributes;
@@ -102,7 +99,7 @@ export class AccessTimes implements PendingKind {
     if (!this.#isWanted(accessedNs, attributes, readNs)) return false;
     if (this.#world.nowMs() < this.#offUntilMs) return false;
     if (this.#noted.size >= SHARES['access-time'].countMax && !this.#noted.has(inode)) return false;
-    // What was seen here was there before the read, also where the clock of whoever has changed it is ahead.
+    // The read follows the change that it saw, even if the clock of that change is ahead.
     const changed = BigInt(changedNs);
     const atNs = readNs > changed ? readNs : changed + 1n;
     if (atNs <= BigInt(accessedNs)) return false;
@@ -113,23 +110,20 @@ export class AccessTimes implements PendingKind {
     return true;
   }
 
-  /** It is gone, and nobody looks at it any more. */
+  /** The inode is removed and not open. */
   forget(inode: number): void {
     this.#noted.delete(inode);
     this.#told.delete(inode);
   }
 
-  /** Its access time is about to be set by hand: resolves when no read of before comes after that. */
+  /** Called before a program sets the access time. Resolves when no earlier read can override it. */
   async setting(inode: number): Promise<void> {
     this.forget(inode);
     while (this.#sending.has(inode)) await this.#sent;
     this.forget(inode);
   }
 
-  /**
-   * Resolves when the cluster has the earlier reads, or did not take them: all, or those of an inode, with which the others travel. Those of
-   * names, and in a directory, no caller waits for.
-   */
+  /** Resolves when the cluster has the earlier reads, or refused them: all, or at least those of an inode. */
   async flush(scope: FlushScope): Promise<void> {
     const isMeant =
       scope.kind === 'inode'
@@ -137,13 +131,12 @@ export class AccessTimes implements PendingKind {
         : scope.kind === 'all';
     if (!isMeant) return;
     for (let left = this.count; left > 0; left -= ACCESSES_MAX) {
-      // Whoever waits has waited as long as for a question of its own.
+      // A request under way counts for this caller, too.
       while (this.#sending.size > 0) if (!(await this.#sent)) return;
       if (this.#noted.size === 0 || !(await this.#sendSome())) return;
     }
   }
 
-  /** The mount is at its end. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.#timer?.cancel();
@@ -175,7 +168,7 @@ export class AccessTimes implements PendingKind {
     this.#schedule();
   }
 
-  /** @returns whether more can be told of */
+  /** @returns whether the caller may send more */
   async #sendSome(): Promise<boolean> {
     assert(this.#sending.size === 0, 'One request is under way at a time');
     const batch = new Map<number, Note>();
@@ -204,7 +197,7 @@ export class AccessTimes implements PendingKind {
     for (const [inode, note] of batch) {
       const { accessedNs, seen } = note;
       const next = this.#noted.get(inode);
-      // It was read again meanwhile, when this was not known yet.
+      // It was read again during the request.
       if (next?.seen.accessedNs === seen.accessedNs)
         this.#noted.set(inode, { ...next, seen: { ...next.seen, accessedNs } });
       this.#told.set(inode, note);
@@ -228,14 +221,14 @@ export class AccessTimes implements PendingKind {
     this.#schedule();
   }
 
-  /** As the kernel has it of a local disk. */
+  /** As the kernel decides for a local disk. */
   #isWanted(accessedNs: string, { modifiedNs, changedNs }: Attributes, readNs: bigint): boolean {
     if (this.#rule.times === 'strictatime') return true;
     if (!isLater(accessedNs, modifiedNs) || !isLater(accessedNs, changedNs)) return true;
     return readNs - BigInt(accessedNs) >= DAY_NS;
   }
 
-  /** @returns attributes with the access time of reads here */
+  /** Adds the access time of reads here. */
   shown<Known extends Attributes>(attributes: Known): Known {
     if (this.#noted.size + this.#sending.size + this.#told.size === 0) return attributes;
     const { inode } = attributes;
@@ -247,14 +240,14 @@ export class AccessTimes implements PendingKind {
   }
 }
 
-/** Whether the read counts at the cluster, where this is what is known there. */
+/** Whether the cluster will accept the read over these attributes. */
 function isAfter({ accessedNs, seen }: Note, attributes: Attributes): boolean {
   if (!isLater(accessedNs, attributes.accessedNs)) return false;
   if (attributes.changedNs === seen.changedNs) return true;
   return attributes.accessedNs === seen.accessedNs && attributes.changedNs === attributes.modifiedNs;
 }
 
-/** Whether the attributes are older than the cluster's knowledge of the read: nobody has set another time since. */
+/** Whether the attributes are from before the cluster had the read, and no client has set another access time since. */
 function isSince({ accessedNs, seen }: Note, attributes: Attributes): boolean {
   return isLater(accessedNs, attributes.accessedNs) && !isLater(attributes.changedNs, seen.changedNs);
 }

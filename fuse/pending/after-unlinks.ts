@@ -5,19 +5,17 @@ import type { Unlinks } from './unlinks.ts';
 
 type Changed = FileState | { readonly state: FileState; readonly contents?: undefined };
 
-/** What the mount learns of a file's contents by changing them. */
 export interface ContentsEvents {
-  /** They are about to be changed, or were. */
+  /** Called before and after each change of the contents. */
   written(): void;
-  /** The catalog knows these as the file's contents. @param writtenAt sequence number from after they were written last */
+  /** The catalog has this version. @param writtenAt sequence number from after the last write */
   settled(contents: ContentVersion, writtenAt: number): void;
-  /** @returns a sequence number */
   request(): number;
 }
 
 /**
- * A file whose contents find the quota that asynchronous unlinks leave, and whose locks are taken and given back when these are at the cluster: the
- * next holder of a lock finds no name that was gone before.
+ * Wraps a file so that it can use the quota that pending unlinks free, and so that locks are taken and released after
+ * pending unlinks are executed: the next holder of a lock must not find a name that was removed before.
  */
 export function afterUnlinks(
   file: BackendFile,
@@ -29,10 +27,10 @@ export function afterUnlinks(
     written();
     try {
       const result = await unlinks.withQuota(change);
-      // A second time: what was asked meanwhile may be older.
+      // Again, to void answers that were requested meanwhile.
       written();
       const { contents }: FileState = 'state' in result ? result.state : result;
-      // Answers may come in another order than the changes had.
+      // Answers may arrive in another order than the changes.
       const newest =
         last !== null && contentVersionCompare(last.contents, contents) > 0 ? last.contents : contents;
       last = { contents: newest, writtenAt: request() };

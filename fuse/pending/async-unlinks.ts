@@ -3,13 +3,16 @@ import type { ContentVersion, FencedName, FileSystemBackend } from '../backend.t
 import type { Place } from '../place.ts';
 import type { DirectoryOps, DirectoryParts } from './directory-ops.ts';
 
-/** So many files of a streak are removed at the cluster before others are ahead of it. */
+/** Unlinks of a streak that are executed at the cluster before others become pending. */
 const SHOWN_COUNT = 2;
-/** After so many in a streak more are likely to follow: to ask for the directory costs as much as two. */
+/** From this length on the directory's delegation is requested, which costs as much as two unlinks. */
 const REMOVED_COUNT = 8;
 const STICKY = 0o1000;
 
-/** Unlinks: of streaks in directories that are delegated to this mount, ahead of the cluster, else at the cluster. */
+/**
+ * Decides whether an unlink is acknowledged here: in streaks, in delegated directories; all others wait for the
+ * cluster.
+ */
 export class AsyncUnlinks {
   readonly #parts: DirectoryParts;
   readonly #ops: DirectoryOps;
@@ -19,7 +22,7 @@ export class AsyncUnlinks {
     this.#ops = ops;
   }
 
-  /** Removes a name; ahead of the cluster where only the death of this mount shows the difference. */
+  /** Removes a name, ahead of the cluster if only a failure of this mount could make the difference visible. */
   async unlink(
     place: Place,
     uid: number | undefined,
@@ -61,7 +64,7 @@ export class AsyncUnlinks {
     return left;
   }
 
-  /** @returns the file whose removal can be acknowledged ahead of the cluster */
+  /** @returns the file whose unlink may be acknowledged ahead of the cluster */
   #removable(place: Place, isOpen: (inode: number) => boolean): FencedName | null {
     const { delegations } = this.#parts.cache;
     const directory = delegations.of(place.parent);
@@ -80,7 +83,7 @@ export class AsyncUnlinks {
     return { parent, name, inode, contents, fence };
   }
 
-  /** Whether attributes that were learned since say that the cluster would refuse the unlink: of flags, or other contents. */
+  /** Whether newer attributes show that the cluster would refuse the unlink, because of flags or other contents. */
   #hasChanged(inode: number, contents: ContentVersion): boolean {
     const last = this.#parts.cache.attributes.lastOf(inode);
     if (last === undefined) return false;

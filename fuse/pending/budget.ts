@@ -3,7 +3,7 @@ import type { World } from '../../base/world.ts';
 import { withDeadline } from '../deadline.ts';
 
 const MEBIBYTE = 1024 * 1024;
-/** Bytes of all pending operations of a mount. */
+/** For all pending operations of a mount. */
 const BYTES_MAX = 64 * MEBIBYTE;
 
 export interface BudgetLimits {
@@ -11,11 +11,11 @@ export interface BudgetLimits {
   readonly countMax?: number;
 }
 
-/** Shares of the budget. A recall, an unmount and `fsync` of the root wait for at most so many operations. */
+/** Shares of the budget. They bound what a recall, an unmount and `fsync` of the root wait for. */
 export const SHARES = {
   create: { countMax: 2_000, bytesMax: 16 * MEBIBYTE },
   unlink: { countMax: 500 },
-  /** Reads of more inodes are not noted. */
+  /** Beyond, reads are not recorded. */
   'access-time': { countMax: 20_000 },
 } as const satisfies Readonly<Record<string, BudgetLimits>>;
 
@@ -25,8 +25,8 @@ interface Waiting {
 }
 
 /**
- * Pending operations and their bytes: accepted from programs, and not yet acknowledged by the cluster. A share counts in the budget
- * that it is a part of. Callers that would exceed the limit wait in line.
+ * Pending operations and their bytes. A share also counts in the budget that it belongs to. Callers that would exceed
+ * the limit wait in order.
  */
 export class Budget {
   readonly #world: World;
@@ -57,7 +57,7 @@ export class Budget {
     return this.#count >= this.#countMax || this.#bytes > this.#bytesMax || this.#whole?.isFull === true;
   }
 
-  /** @returns whether the bytes are admitted at once; only if no caller waits already */
+  /** Admits the bytes without a wait; fails if another caller waits. */
   tryReserve(bytes: number): boolean {
     if (this.#waiting.length > 0 || !this.#fits(bytes)) return false;
     if (this.#whole?.tryReserve(bytes) === false) return false;
@@ -79,7 +79,7 @@ export class Budget {
     }
   }
 
-  /** Counts operations that are accepted without a wait. */
+  /** Counts operations that need not wait. */
   add(count: number, bytes: number): void {
     this.#count += count;
     this.#bytes += bytes;
@@ -95,7 +95,6 @@ export class Budget {
     for (const resume of this.#released.splice(0)) resume();
   }
 
-  /** Resolves when something is released. */
   released(): Promise<void> {
     return new Promise((resolve) => this.#released.push(resolve));
   }
@@ -108,7 +107,7 @@ export class Budget {
       await withDeadline(this.#world, promise, limitMs, 'Waiting for space in the write buffer');
     } catch (error) {
       const index = this.#waiting.indexOf(entry);
-      // Admitted in the same tick in which the time was up: the bytes go back.
+      // Admitted in the same tick in which its time limit passed: the bytes are returned.
       if (index < 0) this.#bytes -= bytes;
       else this.#waiting.splice(index, 1);
       this.#admitNext();
@@ -124,7 +123,7 @@ export class Budget {
     }
   }
 
-  /** A single write larger than the limit passes when it is alone. */
+  /** A single write that exceeds the limit passes when it is alone. */
   #fits(bytes: number): boolean {
     return this.#bytes === 0 || this.#bytes + bytes <= this.#bytesMax;
   }

@@ -1,27 +1,24 @@
 import { assert } from '../../base/assert.ts';
 
-/** A chunk never crosses a multiple of this, so that chunks and objects stay aligned to each other. */
+/** A chunk never crosses a multiple of this, so that chunks and objects stay aligned. */
 export const CHUNK_BYTES_MAX = 4 * 1024 * 1024;
 
-/** Bytes of a file that follow each other, on their way to the cluster. */
+/** Consecutive bytes of a file, on their way to the cluster. */
 export interface Chunk {
   offset: number;
   length: number;
   parts: Uint8Array[];
-  /** `open`: the newest, which may still grow at its end; `queued`: complete, until it leaves. */
+  /** `open`: the newest, may grow at its end; `queued`: complete, not sent. */
   state: 'open' | 'queued' | 'in-flight';
-  /** Resolves when the chunk is acknowledged or given up; never rejects. */
+  /** Resolves when the chunk is acknowledged or dropped; never rejects. */
   readonly done: Promise<void>;
   readonly finish: () => void;
 }
 
-/**
- * The chunks of one file in the order in which they were written, found by their place: there may be thousands, where a
- * database writes here and there.
- */
+/** The chunks of one file in the order of their writes. Indexed by position, since random writes can make thousands. */
 export class Chunks {
   readonly #all = new Set<Chunk>();
-  /** Those within one multiple of `CHUNK_BYTES_MAX`, the oldest first. */
+  /** By multiple of `CHUNK_BYTES_MAX`, the oldest first. */
   readonly #byBlock = new Map<number, Chunk[]>();
   #newest: Chunk | undefined;
 
@@ -29,12 +26,12 @@ export class Chunks {
     return this.#all.size;
   }
 
-  /** The one that was added last, if it is there. */
+  /** The chunk that was added last, if still present. */
   get newest(): Chunk | undefined {
     return this.#newest;
   }
 
-  /** Where the last byte ends; 0 if there is none. */
+  /** The end of the last byte; 0 without chunks. */
   get end(): number {
     let end = 0;
     for (const chunk of this.#all) end = Math.max(end, chunk.offset + chunk.length);
@@ -62,7 +59,7 @@ export class Chunks {
     else block.splice(block.indexOf(chunk), 1);
   }
 
-  /** @returns those in the same block as the byte at `offset`, the oldest first; not to be changed */
+  /** The chunks in the block of `offset`, the oldest first; the caller must not modify the result. */
   around(offset: number): Chunk[] {
     return this.#byBlock.get(blockOf(offset)) ?? [];
   }
@@ -74,7 +71,7 @@ export class Chunks {
     return false;
   }
 
-  /** An older chunk has some of these bytes: those of the younger must arrive after it. @param passed do not count */
+  /** Whether an older chunk overlaps, which must arrive first. @param passed chunks to ignore */
   isBlocked(chunk: Chunk, passed?: ReadonlySet<Chunk>): boolean {
     for (const older of this.around(chunk.offset)) {
       if (older === chunk) return false;
@@ -84,8 +81,8 @@ export class Chunks {
   }
 
   /**
-   * @returns a chunk that has not left yet and that the bytes continue, on either side, without crossing a boundary. None
-   *   where a younger chunk has some of these bytes: they would leave before it, and be overwritten with older ones
+   * @returns a chunk that is not sent and that the bytes extend on either side, within its block; none if a younger
+   *   chunk overlaps the bytes: it would be sent later, and its bytes be overwritten by older ones
    */
   neighbour(offset: number, length: number): Chunk | undefined {
     const block = this.around(offset);

@@ -5,15 +5,14 @@ import { BIRTHS_MAX } from '../../wire/request-limits.ts';
 import type { CreateOutcome, DelegationBackend, InodeNumbers, NewFile } from '../backend.ts';
 import { SendQueue } from './send-queue.ts';
 
-/** Requests under way at a time at the most. */
 const REQUESTS_MAX = 4;
-/** Contents that do not wait until another request is answered: there is little to share beside their bytes. */
+/** Contents of this size do not wait for others: a shared request would save little. */
 const OWN_REQUEST_BYTES = 128 * 1024;
 const NUMBERS_AT_A_TIME = 512;
 const NUMBERS_LEFT_MIN = 128;
-/** Numbers are not used any more so shortly before they are void, in milliseconds. */
+/** Numbers are not used this shortly before they expire. */
 const MARGIN_MS = 60_000;
-/** Where numbers cannot be had, as in a cluster with a server of an earlier release, they are not asked for with each file. */
+/** After a refusal, as by a server of an earlier release, numbers are not requested with each file. */
 const REFUSED_MS = 1_000;
 
 function isFull(error: Error): boolean {
@@ -29,15 +28,17 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-/** A number for a file to come, and the server that creates it. */
+/** A number for a new file, and the server that creates it. */
 export interface InodeNumber {
   readonly inode: number;
   readonly server: string;
-  /** That server also takes the contents of a file that was created by this number. */
+  /** The server also takes the contents of a file that already has its name. */
   readonly takesNamed: boolean;
 }
 
-/** Brings new files to the cluster: while a request is under way the next ones gather, and travel together; many bytes do not wait for that. */
+/**
+ * Sends new files. While a request is under way the next ones gather and share a request, unless they have many bytes.
+ */
 export class Creates {
   readonly #world: World;
   readonly #backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'creatingServer'>;
@@ -55,7 +56,7 @@ export class Creates {
   #isReserving = false;
   #refusedMs = Number.NEGATIVE_INFINITY;
 
-  /** @param failed is told why numbers could not be had */
+  /** @param failed called with the reason why numbers could not be reserved */
   constructor(
     world: World,
     backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'creatingServer'>,
@@ -66,7 +67,7 @@ export class Creates {
     this.#failed = failed;
   }
 
-  /** Files are about to be made: there are numbers for them, or will be in a moment. */
+  /** Reserves numbers if few valid ones are left. */
   prepare(): void {
     const numbers = this.#numbers;
     const isGood =
@@ -78,7 +79,7 @@ export class Creates {
     if (!isGood || numbers.first + numbers.count - numbers.next <= NUMBERS_LEFT_MIN) this.#reserve();
   }
 
-  /** @returns null where there is none at the moment; there will be */
+  /** @returns null if none is available yet */
   takeNumber(): InodeNumber | null {
     this.prepare();
     const numbers = this.#numbers;
@@ -87,7 +88,7 @@ export class Creates {
     return { inode: numbers.next, server: numbers.server, takesNamed: numbers.named === true };
   }
 
-  /** @returns what became of the file; throws where that is not known */
+  /** @returns the outcome. @throws if it is unknown */
   send(file: NewFile, server: string): Promise<CreateOutcome> {
     const { promise, resolve, reject } = Promise.withResolvers<CreateOutcome>();
     const { parent, contents } = file;
@@ -117,13 +118,13 @@ export class Creates {
   }
 
   /**
-   * The servers that hold a file are fixed with its number. Where they do not take one, new files get numbers of other servers.
+   * A number fixes the servers of a file. If they do not take files, new files get numbers of other servers.
    *
-   * @param outcome null where it is unknown
+   * @param outcome null if unknown
    */
   #judge({ inode }: NewFile, outcome: CreateOutcome | null): void {
     const numbers = this.#numbers;
-    // It is of numbers that have been replaced since.
+    // Its numbers have been replaced since.
     if (numbers === null || inode < numbers.first || inode >= numbers.first + numbers.count) return;
     if (outcome?.kind === 'created') {
       if (outcome.renew === true) this.#reserve();

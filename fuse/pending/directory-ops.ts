@@ -24,13 +24,11 @@ import { type LateError, type UnlinkOptions, Unlinks } from './unlinks.ts';
 /** @see UnlinkOptions */
 const WAIT_MS_MAX = 30_000;
 
-/** What pending operations share with the file system above them. */
 export interface PendingState {
   readonly cache: MetadataCache;
   readonly pending: PendingOps;
 }
 
-/** What operations in directories share. */
 export interface DirectoryParts extends PendingState {
   readonly world: World;
   readonly backend: FileSystemBackend;
@@ -43,8 +41,8 @@ export interface DirectoryParts extends PendingState {
 }
 
 /**
- * Operations in directories, as programs see them: with the new files and the unlinks that the cluster does not have yet. What becomes of a
- * name waits for what is pending of it.
+ * Operations in directories as programs see them, with pending creates and unlinks. A change of a name first flushes
+ * what is pending of it.
  */
 export class DirectoryOps {
   readonly requests: DelegationRequests;
@@ -90,24 +88,24 @@ export class DirectoryOps {
       recalled: (directories) => this.#recalled(directories),
       ended: () => {
         this.#delegations.endAll();
-        // Other clients may take their names from now on: the sooner the better.
+        // Other clients may take the names from now on.
         void this.files.attempt(FLUSH_ALL);
       },
       flushed: () => flushUnlinks(FLUSH_ALL),
     });
   }
 
-  /** Whether the cluster is going to execute pending changes of names in the directory. */
+  /** Whether pending changes of the directory's names will be executed. */
   isChanging(directory: number): boolean {
     return this.files.isChanging(directory) || this.unlinks.timesOf(directory) !== null;
   }
 
-  /** Whether the cluster does not have yet what has the name, or that it has none. */
+  /** Whether the create or unlink of the name is pending. */
   isPendingAt(place: Place): boolean {
     return this.files.at(place) !== undefined || this.unlinks.isAt(place);
   }
 
-  /** Whether the cluster does not have yet what the attributes of the inode are here. */
+  /** Whether the cluster's attributes of the inode lack pending changes. */
   isPendingOf(inode: number): boolean {
     return (
       this.files.of(inode) !== undefined || this.unlinks.isOf(inode) || this.unlinks.timesOf(inode) !== null
@@ -115,23 +113,25 @@ export class DirectoryOps {
   }
 
   /**
-   * A directory with pending unlinks, for a backend that answers what it was granted without asking the cluster. No other
-   * client sees the directory before they are executed: it is delegated.
+   * The attributes of a directory with pending unlinks, from a backend with granted answers. The directory is
+   * delegated, so that no other client sees it before the unlinks are executed.
    *
-   * @returns null where the cluster has to have them first
+   * @returns null if they have to be executed first
    */
   async withUnlinks(directory: number): Promise<Attributes | null> {
     const { backend } = this.#parts;
     if (!backend.caches || !this.isDelegated(directory) || this.unlinks.timesOf(directory) === null)
       return null;
     const attributes = await backend.attributes(directory);
-    // Once the cluster has them, its times count.
+    // Once the unlinks are executed, the cluster's times apply.
     return this.unlinks.timesOf(directory) === null ? null : (this.afterUnlinks(attributes) ?? null);
   }
 
   /**
-   * @param attributes that were granted to this mount
-   * @returns the same after pending unlinks: times of a directory are estimates; undefined where the cluster has to have them first
+   * Attributes after pending unlinks; the times of a directory are estimates.
+   *
+   * @param attributes granted to this mount
+   * @returns undefined if the unlinks have to be executed first
    */
   afterUnlinks(attributes: Attributes): Attributes | undefined {
     if (this.unlinks.isOf(attributes.inode)) return undefined;
@@ -142,18 +142,18 @@ export class DirectoryOps {
     return { ...attributes, modifiedNs: estimatedNs, changedNs: estimatedNs };
   }
 
-  /** What was answered in directories, and what is made of it: not the writes that are under way. */
+  /** Flushes creates and unlinks, but no writes. */
   flush(scope: FlushScope, kinds: readonly OperationKind[] = ['create', 'unlink']): Promise<void> {
     return this.#parts.pending.flush(scope, kinds);
   }
 
-  /** As `flush`, for a change that does not depend on the new files: the program of one that is not stored learns so by itself. */
+  /** As `flush`, for a change that does not depend on the new files: programs get the errors of these themselves. */
   async flushLogged(scope: FlushScope): Promise<void> {
     await this.files.attempt(scope);
     await this.unlinks.flush(scope);
   }
 
-  /** A file as the cluster has it. */
+  /** Opens a file at the cluster. */
   open(...which: Parameters<FileSystemBackend['openFile']>): BackendFile {
     const [inode] = which;
     return afterUnlinks(this.#parts.backend.openFile(...which), this.unlinks, {
@@ -187,11 +187,11 @@ export class DirectoryOps {
     }
   }
 
-  /** A page of the directory, with what is new in it. */
+  /** A page of the directory, with uncommitted files. */
   async list(directory: number, after: string, countMax: number): Promise<ListedPage> {
     const scope: FlushScope = { kind: 'directory', inode: directory };
     await this.unlinks.flush(scope);
-    // Before it is asked for: what comes to the cluster meanwhile may be in the answer, or not.
+    // Before the request: files that are committed meanwhile may be missing in its answer.
     const uncommitted = this.files.inScope(scope).filter((file) => this.files.at(file) === file);
     const page = await this.#parts.backend.list(directory, after, countMax);
     return uncommitted.length === 0
@@ -224,18 +224,18 @@ export class DirectoryOps {
     this.#delegations.changed(place, state);
   }
 
-  /** An operation on the name was acknowledged and dropped. */
+  /** An acknowledged operation on the name was dropped. */
   lost(place: Place): void {
     this.#parts.cache.named(place.parent, null);
     this.changed(place, 'unknown');
   }
 
-  /** A name that is given ends the streak of unlinks in its directory. */
+  /** A new name ends the streak of unlinks in its directory. */
   #endStreak(directory: number, state: NameState = 'unknown'): void {
     if (state !== 'free' && state !== 'unknown') this.streaks.end(directory);
   }
 
-  /** The directory itself is about to change, or has. */
+  /** Runs a change of the directory itself. */
   async changingDirectory<Result>(directory: number, change: () => Promise<Result>): Promise<Result> {
     this.#delegations.end(directory);
     await this.flushLogged({ kind: 'directory', inode: directory });
@@ -251,7 +251,7 @@ export class DirectoryOps {
     await this.#parts.delegation.stop();
   }
 
-  /** @param inodes also files, of which other clients change contents or flags */
+  /** @param inodes also files, whose contents or flags other clients change */
   async #recalled(inodes: readonly number[]): Promise<void> {
     for (const inode of inodes) {
       this.requests.recalled(inode);

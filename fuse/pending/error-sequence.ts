@@ -1,12 +1,11 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
 
-/** Inodes whose errors are kept apart from those of others. */
+/** Inodes whose errors are kept separately. */
 const INODES_MAX = 1_000;
 
-/** What a descriptor is open on: a file or a directory, by its inode; the whole volume, by its root. */
+/** What a descriptor is open on: an inode, or with the root the volume. */
 export type ErrorScope = number | 'volume';
 
-/** Where an operation failed. */
 export interface FailedPlace {
   readonly kind: 'file' | 'directory';
   readonly inode: number;
@@ -15,19 +14,18 @@ export interface FailedPlace {
 interface Recorded {
   readonly kind: FailedPlace['kind'] | 'volume';
   readonly error: unknown;
-  /** Its position in the sequence. */
   readonly position: number;
-  /** A program has learned of it. */
+  /** A program got it. */
   isSeen: boolean;
 }
 
 /**
- * Errors of operations that were acknowledged and then failed, one sequence for a mount, in the manner of Linux' `errseq_t`
- * (include/linux/errseq.h): `fsync` of a descriptor returns an error once that occurred since the descriptor's last `fsync`, or since it
- * was opened, or earlier where no program has learned of it. The latest error of an inode stands for all of its errors.
+ * Errors of acknowledged operations, one sequence for a mount, like `errseq_t` of Linux (include/linux/errseq.h):
+ * `fsync` of a descriptor returns once the latest error since its last `fsync` or its open, or an earlier one that no
+ * program got. The latest error of an inode replaces its earlier ones.
  *
- * As `mapping_set_error` of Linux, an error of a file or a directory is also one of the volume, which `fsync` of the root returns
- * (`syncfs`). Beyond Linux, an error that `write` or `close` has returned counts as seen by descriptors that are opened later.
+ * As with `mapping_set_error` of Linux, errors of files and directories are also errors of the volume, which `fsync` of
+ * the root returns (`syncfs`). Beyond Linux, an error that `write` or `close` returned counts as seen for later opens.
  */
 export class ErrorSequence {
   /** By inode, the latest last. */
@@ -35,9 +33,12 @@ export class ErrorSequence {
     const older = oldest.kind === 'file' ? 'file' : 'directory';
     this.#older[older] = { ...oldest, isSeen: oldest.isSeen && (this.#older[older]?.isSeen ?? true) };
   });
-  /** The latest of inodes that are not kept apart any more. Every directory returns that of directories, and only the volume that of files. */
+  /**
+   * The latest of inodes that are not kept separately: one for all directories, one for files, which only the volume
+   * returns.
+   */
   readonly #older: { directory: Recorded | null; file: Recorded | null } = { directory: null, file: null };
-  /** The latest one of the whole volume, which every directory and file returns. */
+  /** The latest of the volume itself; every directory and file returns it. */
   #ofVolume: Recorded | null = null;
   #position = 0;
 
@@ -57,25 +58,25 @@ export class ErrorSequence {
     this.#byInode.set(place.inode, recorded);
   }
 
-  /** `errseq_sample`: the position of a descriptor that is opened now, before the errors that no program has learned of. */
+  /** `errseq_sample`: the position for a descriptor that is opened now, before all errors that no program got. */
   sample(scope: ErrorScope): number {
     const unseen = this.#of(scope).filter(({ isSeen }) => !isSeen);
     return Math.min(this.#position, ...unseen.map(({ position }) => position - 1));
   }
 
-  /** `errseq_check`: the latest error of the inode alone after a position; undefined where there is none. */
+  /** `errseq_check`: the latest error of the inode alone after a position; undefined if there is none. */
   check(inode: number, since: number): unknown {
     const own = this.#byInode.get(inode);
     return own !== undefined && own.position > since ? own.error : undefined;
   }
 
-  /** A program has learned of what `check` returned. */
+  /** A program got the result of `check`. */
   see(inode: number): void {
     const own = this.#byInode.get(inode);
     if (own !== undefined) own.isSeen = true;
   }
 
-  /** `errseq_check_and_advance`: the latest error after a position, and its own position; null where there is none. */
+  /** `errseq_check_and_advance`: the latest error after a position, with its position; null if there is none. */
   checkAndAdvance(
     scope: ErrorScope,
     since: number,
@@ -98,12 +99,12 @@ export class ErrorSequence {
   }
 }
 
-/** What one descriptor has learned of the errors of what it is open on. */
+/** The errors that one descriptor has returned. */
 export class ErrorCursor {
   readonly #errors: ErrorSequence;
   readonly #scope: ErrorScope;
   #since: number;
-  /** `write` and `close` return no errors from before the descriptor was opened. */
+  /** `write` and `close` return no errors from before the open. */
   readonly #opened: number;
 
   constructor(errors: ErrorSequence, scope: ErrorScope) {
@@ -113,7 +114,7 @@ export class ErrorCursor {
     this.#opened = errors.position;
   }
 
-  /** The latest error of the inode since the last `fsync`, of which the program does not learn now. */
+  /** The latest error of the inode since the last `fsync`, without marking it as seen. */
   peek(): unknown {
     if (this.#scope === 'volume') return undefined;
     return this.#errors.check(this.#scope, Math.max(this.#opened, this.#since));

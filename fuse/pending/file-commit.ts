@@ -12,97 +12,88 @@ import type {
 } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 
-/**
- * How the cluster gets a file: with all of its contents, or as any file that is about to be written, `changed` if that is in this
- * moment.
- */
+/** How a file is sent: with its contents; or created and then written, `changed` if a write follows at once. */
 export type Way = 'with-contents' | 'ordinary' | 'changed';
 
-/** The contents of a file that was created, and of one that was created with contents, before anything else has changed them. */
+/** The versions of a file right after its creation, without and with contents. */
 const CREATED: ContentVersion = { epoch: 0, seq: 0 };
 const WITH_CONTENTS: ContentVersion = { epoch: 1, seq: 1 };
 
 const FINAL: ReadonlySet<string> = new Set(['exists', 'not-found', 'not-directory', 'precondition-failed']);
 
-/** The requests by which the cluster gets a file. */
 export interface CommitRequests {
   readonly createWithContents: (file: NewFile) => Promise<CreateOutcome>;
   readonly create: DelegationBackend['create'];
   readonly setAttributes: (inode: number, changes: AttributeChanges) => Promise<Attributes>;
-  /** The file as the cluster has it. */
+  /** Opens the file at the cluster. */
   readonly open: (attributes: Attributes) => BackendFile;
 }
 
-/** What is committed: the file, and what to do about it. */
+/** The file to commit, and callbacks. */
 export interface Committed {
-  /** As it is at this moment. */
+  /** Its current state. */
   file(): NewFile;
-  /** Programs here have seen its times as those of its contents, or have set them. */
+  /** Whether programs have set its times, or seen them as those of its contents. */
   isTimed(way: Way): boolean;
-  /** The version of what is kept here. */
+  /** The version of the contents in memory. */
   version(): ContentVersion;
-  /** The cluster has it, and the directory these times, if they are known. In the same tick as its answer. */
+  /** The cluster has the file, and its directory these times, if known. Called in the tick of the answer. */
   committed(namedNs: string | null): void;
-  /** An attempt has failed. */
   failed(error: unknown): void;
-  /** What became of its creation with contents is not known: it is created in the ordinary way. */
+  /** The outcome of a creation with contents is unknown: it is created without contents. */
   unknown(error: unknown): void;
-  /** What is kept here is not needed any more. */
+  /** Drops the contents in memory. */
   release(): void;
 }
 
-/** Has the cluster get a new file, at most once whatever is known of earlier requests. */
+/** Commits a new file at most once, whatever the outcome of earlier requests. */
 export class FileCommit {
   readonly #requests: CommitRequests;
   readonly #of: Committed;
-  /** As the catalog has created it; null where the cluster does not have it. */
+  /** As the catalog has created it; null if the cluster does not have it. */
   readonly #named: Attributes | null;
   #underWay: Promise<BackendFile> | null = null;
   #there: BackendFile | null = null;
-  /** How the cluster got its contents, where all of them and nothing else. */
+  /** The file's state if the cluster has these contents and no others. */
   #arrival: FileState | undefined;
   /**
-   * What earlier requests of unknown outcome may have left at the cluster: nothing, the file with all of its contents, or a file
-   * that was created and perhaps written.
+   * What requests of unknown outcome may have left: nothing; the file with its contents; or a created, perhaps written
+   * file.
    */
   #attempted: 'nothing' | 'with-contents' | 'creation' = 'nothing';
-  /** Why no attempt follows: the name, or the contents, are another client's, or are gone. */
+  /** Why no attempt follows: the name or the contents are another client's, or do not exist any more. */
   #refusal: { readonly error: unknown } | null = null;
   /** The catalog has size and times. */
   isSettled = false;
 
-  /** @param named the file as the catalog has created it; null: it has not */
+  /** @param named as the catalog has created it; null if it has not */
   constructor(requests: CommitRequests, of: Committed, named: Attributes | null) {
     this.#requests = requests;
     this.#of = of;
     this.#named = named;
   }
 
-  /** No request has told the cluster of what is kept here. */
+  /** Whether no request has sent what is in memory. */
   get isUnsent(): boolean {
     return this.#underWay === null && this.#refusal === null && this.#attempted === 'nothing';
   }
 
-  /** No attempt follows: the file is kept for its handles, whose calls fail. */
+  /** Whether no attempt follows: the file is kept for its handles, whose calls fail. */
   get isRefused(): boolean {
     return this.#refusal !== null;
   }
 
-  /** The file at the cluster; null before it is there. */
+  /** The file at the cluster; null before that. */
   get there(): BackendFile | null {
     return this.#there;
   }
 
-  /** How the cluster got the contents; undefined where it may have others. */
+  /** The file's state at its commit; undefined if the cluster may have other contents. */
   get arrival(): FileState | undefined {
     return this.#arrival;
   }
 
-  /**
-   * Sends the file. An attempt that failed without a definite answer is repeated by the next call.
-   *
-   * @returns the file as the cluster has it
-   */
+  /** Sends the file. Repeats an attempt that failed without a definite answer. */
   start(way: Way): Promise<BackendFile> {
     if (this.#refusal !== null) return Promise.reject(this.#refusal.error);
     const isAgain = this.#attempted !== 'nothing' && way === 'with-contents';
@@ -121,20 +112,20 @@ export class FileCommit {
     const { there, namedNs, arrival, isSettled } = created ?? (await this.#create(file, way));
     this.isSettled = isSettled;
     this.#there = there;
-    // What comes later is changed there: until now it was these contents.
+    // From here on changes are made at the cluster.
     if (arrival !== null) this.#arrival = { ...arrival, before: this.#of.version() };
     this.#of.committed(namedNs);
     this.#of.release();
     return there;
   }
 
-  /** @returns null where it has to be created in the ordinary way */
+  /** @returns null if it has to be created without contents */
   async #createWithContents(file: NewFile): Promise<Arrived | null> {
     let outcome: CreateOutcome;
     try {
       outcome = await this.#requests.createWithContents(file);
     } catch (error) {
-      // A request that creates it by its number finds it, or creates it.
+      // A create by the same number will find the file, or create it.
       this.#of.unknown(error);
       this.#attempted = 'with-contents';
       return null;
@@ -147,8 +138,8 @@ export class FileCommit {
   }
 
   /**
-   * Each attempt, the first one included, writes to the file as it was created: another client may have opened the file and written to
-   * it since this process has checked anything.
+   * Every attempt, even the first, writes only to the version of a just created file: another client may have opened
+   * and written the file since any check by this process.
    */
   async #create(file: NewFile, way: Way): Promise<Arrived> {
     const before = this.#attempted;
@@ -159,7 +150,7 @@ export class FileCommit {
         : { attributes: this.#named, created: false, namedNs: null };
     const there = this.#requests.open(attributes);
     const found = stateOf(attributes);
-    // The creation took effect, with all contents; what others have written since is theirs.
+    // The creation with contents was executed; later writes are other clients'.
     if (before === 'with-contents' && !created && this.#named === null) {
       const isOwn = !attributes.live && contentVersionCompare(attributes.contents, WITH_CONTENTS) === 0;
       return { there, namedNs, arrival: isOwn ? found : null, isSettled: isOwn };
@@ -173,18 +164,18 @@ export class FileCommit {
     return { there, namedNs, arrival: isAlone ? arrival : null, isSettled: false };
   }
 
-  /** @throws ErrnoError `EIO` where the file was written since it was created */
+  /** @throws ErrnoError `EIO` if the file was written since it was created */
   async #write(there: BackendFile, contents: Uint8Array): Promise<FileState> {
     try {
       return await there.write(0, [contents], CREATED);
     } catch (error) {
       if (!(error instanceof ServiceError) || error.code !== 'precondition-failed') throw error;
-      // Nothing else was ordered in the first epoch of a file that was created by a reserved number.
+      // In the first epoch of a file with a reserved number, only these contents can have been written.
       const state = await there.state();
       if (contentVersionCompare(state.contents, WITH_CONTENTS) === 0) return state;
       const message = 'The file was written since it was created, perhaps by an attempt of unknown outcome';
       this.#refusal = { error: new ErrnoError('EIO', message) };
-      // Open handles read what the file has, not what was refused.
+      // Open handles now read the file at the cluster, not the refused contents.
       this.#there = there;
       this.#of.release();
       throw this.#refusal.error;
@@ -195,13 +186,13 @@ export class FileCommit {
 interface Arrived {
   readonly there: BackendFile;
   readonly namedNs: string | null;
-  /** Null where the cluster may have others than these contents. */
+  /** Null if the cluster may have other contents. */
   readonly arrival: FileState | null;
-  /** The catalog knows size and times. */
+  /** The catalog has size and times. */
   readonly isSettled: boolean;
 }
 
-/** Without this name and this number another attempt cannot succeed, or only over what another client has made since. */
+/** Without this name or number another attempt must fail, or would overwrite another client's changes. */
 function isFinal(error: unknown): boolean {
   return error instanceof ServiceError && FINAL.has(error.code);
 }

@@ -1,7 +1,7 @@
 import { BIRTH_BYTES_MAX } from '../../wire/births.ts';
 import type { Budget } from './budget.ts';
 
-/** The smallest objects of which files are made. */
+/** The smallest object size of a volume. */
 const OBJECT_BYTES_MIN = 4096;
 
 /** Contents of a small file, in memory. */
@@ -9,7 +9,6 @@ export class KeptContents {
   readonly #budget: Pick<Budget, 'add' | 'release'>;
   #memory = Buffer.alloc(0);
   #sizeBytes = 0;
-  /** Counted in the budget. */
   #countedBytes = 0;
 
   constructor(budget: Pick<Budget, 'add' | 'release'>) {
@@ -24,13 +23,13 @@ export class KeptContents {
     return this.#memory.subarray(0, this.#sizeBytes);
   }
 
-  /** Whether all bytes of an object would be a hole: a file is created as data from its beginning to its end. */
+  /** Whether the gap would be a whole object: a file is created without holes. */
   leavesHole(offset: number): boolean {
     const firstObject = Math.ceil(this.#sizeBytes / OBJECT_BYTES_MIN);
     return (firstObject + 1) * OBJECT_BYTES_MIN <= offset;
   }
 
-  /** @returns a copy: what is written next may be written in its place */
+  /** Copies, since later writes reuse the memory. */
   read(offset: number, length: number): Uint8Array {
     return Buffer.from(this.#memory.subarray(offset, Math.min(offset + length, this.#sizeBytes)));
   }
@@ -51,7 +50,7 @@ export class KeptContents {
     this.#sizeBytes = sizeBytes;
   }
 
-  /** The bytes are not needed any more; the size stays. */
+  /** Drops the bytes, and keeps the size. */
   release(): void {
     this.#memory = Buffer.alloc(0);
     this.#budget.release(this.#countedBytes);

@@ -12,21 +12,20 @@ import { UncommittedFile, type UncommittedFileParts } from './uncommitted-file.t
 import { emptyFile } from './uncommitted-files.ts';
 import { isOverQuota } from './unlinks.ts';
 
-/** A second file in a directory within this time: more are likely to be created there. */
+/** A second create in a directory within this time makes others likely. */
 const AGAIN_MS = 2_000;
-/** Directories of which that is remembered. */
 const DIRECTORIES_MAX = 1_000;
 
-/** Creates files: here, in directories that are delegated to this mount, else at the cluster. */
+/** Creates files: here in delegated directories, else at the cluster. */
 export class NewFiles {
   readonly #parts: DirectoryParts;
   readonly #ops: DirectoryOps;
   readonly #creates: Creates;
-  /** When a file was created in a directory at the cluster. */
+  /** The last create in each directory at the cluster. */
   readonly #createdMs = new BoundedMap<number, number>(DIRECTORIES_MAX);
-  /** Files of the volume can be created with contents; not known before the first of them was created. */
+  /** The volume allows creates with contents; unknown before the first create. */
   #isPossible = false;
-  /** The volume has a quota: growth is asked for before contents of a file that has its name are stored. */
+  /** The volume has a quota: growth is requested before contents of a file with a name are stored. */
   #isLimited = false;
 
   constructor(parts: DirectoryParts, ops: DirectoryOps) {
@@ -47,7 +46,7 @@ export class NewFiles {
   ): ReturnType<FileSystemBackend['createFile']> {
     const { parent, name } = place;
     await this.#ops.requests.settled(parent);
-    // The name is free once its last file has lost it at the cluster, or has kept it.
+    // A pending unlink of the name must be executed or refused first.
     await this.#ops.unlinks.flush({ kind: 'name', ...place });
     const { budget } = this.#ops.files;
     while (budget.isFull && this.#ops.isDelegated(parent)) await budget.released();
@@ -56,8 +55,8 @@ export class NewFiles {
       if (exclusive) throw new ServiceError('exists', `There is a "${name}" already`);
       return { attributes: uncommitted.attributes, created: false };
     }
-    // A program takes an exclusive create for a lock: the answer is the catalog's. This process may be paused between any check
-    // of its delegation and the answer, while another client creates the name.
+    // Programs use exclusive creates as locks, so the catalog has to answer. This process may be paused between any
+    // check of its delegation and the answer, while another client creates the name.
     const named = exclusive ? await this.#createNamed(place, mode, owner) : null;
     if (named !== null) return { attributes: named, created: true };
     const here = exclusive ? null : this.#createHere(place, mode, owner);
@@ -72,13 +71,13 @@ export class NewFiles {
     return result;
   }
 
-  /** Names are about to be created: directories can be delegated, and files have numbers. */
+  /** Prepares delegations and numbers for creates that are likely. */
   prepare(): void {
     this.#parts.delegation.use();
     if (this.#isPossible) this.#creates.prepare();
   }
 
-  /** @returns the attributes of a new file that only this mount has; null where it has to be created at the cluster */
+  /** @returns the attributes of a new file that only this mount has; null if it has to be created at the cluster */
   #createHere(place: Place, mode: number, owner: Owner): Attributes | null {
     const { parent } = place;
     const { uid, gid, umask = 0 } = owner;
@@ -100,10 +99,10 @@ export class NewFiles {
   }
 
   /**
-   * Has the catalog create a file by a reserved number, and keeps its contents until it is closed: they travel as those of files that
-   * only this mount has.
+   * Has the catalog create a file by a reserved number, and keeps its contents here until the close, when they are sent
+   * as those of uncommitted files.
    *
-   * @returns null where that cannot be
+   * @returns null if that is impossible
    * @throws ServiceError `exists`
    */
   async #createNamed(place: Place, mode: number, owner: Owner): Promise<Attributes | null> {
@@ -125,7 +124,7 @@ export class NewFiles {
         ({ attributes }) => [namedInode(attributes)],
       )
       .catch((error: unknown) => {
-        // The number is void; the catalog has created nothing.
+        // The number has expired; nothing was created.
         if (error instanceof ServiceError && error.code === 'precondition-failed') return null;
         throw error;
       });
@@ -185,7 +184,7 @@ export class NewFiles {
     this.#ops.changed(file, namedInode(attributes));
   }
 
-  /** A file that was refused for want of a quota may have space once earlier unlinks are executed: it is created in the ordinary way then. */
+  /** A file that was refused for lack of quota may fit after pending unlinks: it is created without contents then. */
   async #send(file: NewFile, server: string): Promise<CreateOutcome> {
     const { isEmpty } = this.#ops.unlinks;
     const outcome = await this.#creates.send(file, server);
@@ -209,7 +208,7 @@ export class NewFiles {
   }
 }
 
-/** The cluster has answered that it does not have the file. */
+/** Whether the cluster refused the file. */
 function isRefusal(error: unknown): boolean {
   return error instanceof ServiceError && error.remedy === 'give-up';
 }

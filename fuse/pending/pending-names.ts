@@ -12,10 +12,10 @@ import { NewFiles } from './new-files.ts';
 import { FLUSH_ALL } from './pending-ops.ts';
 import type { UnlinkOptions } from './unlinks.ts';
 
-/** The kernel looks a name up, and asks for the attributes of its directory once more before it changes the name. */
+/** Long enough for the requests of one system call: a look-up and the directory's attributes. */
 const DELEGATED_MS_MAX = 50;
 
-/** Whether nothing has changed since: every change changes a time. A read by this mount may not be known to the cluster yet. */
+/** Whether nothing has changed since: every change changes a time. The cluster may lack reads of this mount. */
 function hasTimesOf(one: Attributes, other: Attributes | undefined): boolean {
   return other?.changedNs === one.changedNs && !isLater(other.accessedNs, one.accessedNs);
 }
@@ -25,8 +25,8 @@ function named(attributes: Attributes): NameState[] {
 }
 
 /**
- * A volume of which new files are first made here, where that can be: the cluster hears of each with all of its contents
- * (docs/design/mount.md, "Delegated directories"). Whatever needs such a file at the cluster waits until it is there.
+ * A backend that acknowledges creates and unlinks ahead of the cluster if it may (docs/design/mount.md, "Delegated
+ * directories"), and flushes them before calls that depend on them.
  */
 export function withPendingNames(
   world: World,
@@ -74,7 +74,7 @@ export function withPendingNames(
       return attributes === undefined || ops.isPendingOf(attributes.inode) ? undefined : attributes;
     },
     grantedAttributes,
-    // An answer of before the latest change of this mount is not to be cached.
+    // The kernel must not cache an answer from before the latest change of this mount.
     delegatedAttributesMs: (attributes) =>
       hasTimesOf(attributes, grantedAttributes(attributes.inode))
         ? Math.min(DELEGATED_MS_MAX, delegation.delegatedMs(attributes.inode))
@@ -108,9 +108,9 @@ export function withPendingNames(
     unlink: (parent, name, uid, isOpen = () => false) => unlinks.unlink({ parent, name }, uid, isOpen),
     async removeDirectory(parent, name, inode) {
       const place = { parent, name };
-      // It may be the directory of any of them, and would not be empty.
+      // Any of them may be in the directory, which would not be empty.
       await ops.flushLogged(FLUSH_ALL);
-      // The command says that this mount believes nothing of it any more.
+      // The command tells the catalog that this mount has no valid records of it.
       if (inode !== undefined) delegations.end(inode);
       return ops.changing(
         [place],
@@ -121,13 +121,13 @@ export function withPendingNames(
     async rename(from, to, mode, uid) {
       const before = delegations.stateOf(from);
       const isFile = typeof before === 'object' && before.kind === 'file';
-      // A directory that is replaced has to be empty.
+      // Of a directory: a replaced one has to be empty.
       const names = [from, to].map((place) => ({ kind: 'name', ...place }) as const);
       if (isFile) await Promise.all(names.map((name) => ops.flush(name)));
       else await ops.flushLogged(FLUSH_ALL);
-      // Which inode it is is known where no other client can have changed the name meanwhile.
+      // Known within one directory, since no other client can have changed the name meanwhile.
       const moved = from.parent === to.parent ? delegations.stateOf(from) : 'unknown';
-      // Of two names of one file none is gone.
+      // A rename between two names of one file removes neither.
       const isGone = typeof moved === 'object' && delegations.hasOneName(moved);
       const rename = () => backend.rename(from, to, mode, uid);
       if (mode === 'exchange') return ops.changing([from, to], rename, () => []);
@@ -155,7 +155,7 @@ export function withPendingNames(
       return ops.changingDirectory(inode, () => backend.setFlags(inode, flags));
     },
     async xattr(inode, name) {
-      // The kernel asks for a capability before the first write, which is to stay here.
+      // The kernel requests this before the first write, which should stay here.
       if (name === CAPABILITY_NAME && ops.files.of(inode)?.attributes.xattrs === 0)
         throw new ServiceError('no-attribute', `Inode ${inode} has no attribute "${name}"`);
       await ops.flush({ kind: 'inode', inode });
@@ -173,7 +173,7 @@ export function withPendingNames(
       await ops.flush({ kind: 'inode', inode });
       await ops.changingDirectory(inode, () => backend.removeXattr(inode, name));
     },
-    // Each descriptor of the volume reports the loss, not only the one whose sync has found it.
+    // All descriptors of the volume report the loss, not only the one whose sync found it.
     async persistNames(scope) {
       await backend.persistNames(scope).catch((error: unknown) => {
         if (!(error instanceof CommandsLost)) throw error;

@@ -4,7 +4,7 @@ import type { Place } from '../place.ts';
 import { Budget } from './budget.ts';
 import { ErrorSequence } from './error-sequence.ts';
 
-/** The pending operations that a flush waits for: all, those of names in a directory, of an inode, of a name. */
+/** The pending operations of a flush: all, in a directory, of an inode, of a name. */
 export type FlushScope =
   | { readonly kind: 'all' }
   | { readonly kind: 'directory' | 'inode'; readonly inode: number }
@@ -12,25 +12,22 @@ export type FlushScope =
 
 export const FLUSH_ALL: FlushScope = { kind: 'all' };
 
-/** What an operation changes: a name, and the inode that has it. */
 export interface OperationKeys extends Place {
   readonly inode: number;
 }
 
 /**
- * Kinds of operations in the order in which they are flushed: writes before the new files that they are part of, access times after
- * the changes that they are judged by.
+ * In the order of a flush: writes before the creates that include them, access times after the changes that they are
+ * compared with.
  */
 const KINDS = ['write', 'create', 'unlink', 'access-time'] as const;
 export type OperationKind = (typeof KINDS)[number];
 
-/** The pending operations of one kind. */
 export interface PendingKind {
-  /** Resolves when the cluster has the operations of before. @throws why one of them failed, unless that is in the error sequence */
+  /** Resolves when the cluster has the earlier operations. @throws a failure that is not in the error sequence */
   flush(scope: FlushScope): Promise<void>;
 }
 
-/** Whether an operation is one of those that a flush waits for. */
 export function isInScope(scope: FlushScope, { parent, name, inode }: OperationKeys): boolean {
   switch (scope.kind) {
     case 'all':
@@ -46,7 +43,7 @@ export function isInScope(scope: FlushScope, { parent, name, inode }: OperationK
   }
 }
 
-/** All operations of a mount that programs were answered and that the cluster does not have yet: one budget, one error sequence. */
+/** The operations that were acknowledged and that the cluster does not have: one budget, one error sequence. */
 export class PendingOps {
   readonly budget: Budget;
   readonly errors = new ErrorSequence();
@@ -60,7 +57,7 @@ export class PendingOps {
     this.#kinds.set(kind, operations);
   }
 
-  /** @throws the first error of any kind, once all of them are flushed */
+  /** @throws the first error, after all kinds are flushed */
   async flush(scope: FlushScope, kinds: readonly OperationKind[] = KINDS): Promise<void> {
     const failures: unknown[] = [];
     for (const kind of KINDS) {

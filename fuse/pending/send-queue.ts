@@ -1,32 +1,29 @@
 import type { Timer, World } from '../../base/world.ts';
 import { FORGETS_MAX } from '../../wire/request-limits.ts';
 
-/** What is sent in a request with others. */
 export interface Sendable {
   /** The directory that it changes. */
   readonly parent: number;
   readonly bytes: number;
 }
 
-/** How operations of one kind are sent. */
 export interface Sender<Op extends Sendable> {
-  /** Requests under way at a time. */
   readonly requestsMax: number;
-  /** Operations, and their bytes, in one request. */
+  /** In one request. */
   readonly countMax: number;
   readonly bytesMax?: number;
-  /** While a request is under way, operations of fewer bytes gather for the next one. */
+  /** While a request is under way, operations with fewer bytes gather for the next one. */
   readonly gatheredBytes?: number;
-  /** Operations of one tick of the event loop travel together. */
+  /** Operations of one tick of the event loop share a request. */
   readonly gathersTick?: boolean;
   readonly pause?: Pause;
-  /** Whether an operation can travel in the request of another one. */
+  /** Whether operations can share a request. */
   readonly isAlike?: (one: Op, other: Op) => boolean;
-  /** Never rejects: each operation has its own outcome. */
+  /** Must not reject: each operation has its own outcome. */
   readonly send: (batch: readonly Op[]) => Promise<void>;
 }
 
-/** A request leaves no sooner than this after the last one, unless many operations wait for it, or a caller waits for one of them. */
+/** The least time between requests, unless many operations wait, or a caller waits for one of them. */
 export interface Pause {
   readonly world: World;
   readonly ms: number;
@@ -41,11 +38,10 @@ export class SendQueue<Op extends Sendable> {
   #waitingBytes = 0;
   #underWay = 0;
   #isScheduled = false;
-  /** When the last request was sent. */
   #sentMs = Number.NEGATIVE_INFINITY;
   /** Ends the pause. */
   #timer: Timer | null = null;
-  /** A caller waits for operations that wait here. */
+  /** A caller waits for operations in the queue. */
   #isHurried = false;
 
   constructor(sender: Sender<Op>) {
@@ -62,7 +58,7 @@ export class SendQueue<Op extends Sendable> {
     }
   }
 
-  /** A caller waits for operations that were added before: no pause keeps them here. */
+  /** Sends what is in the queue without a pause, since a caller waits for it. */
   hurry(): void {
     this.#isHurried = this.#waiting.length > 0;
     this.#send();
@@ -86,7 +82,6 @@ export class SendQueue<Op extends Sendable> {
     return this.#underWay === 0 || this.#waitingBytes >= gatheredBytes;
   }
 
-  /** @returns whether the next request leaves later */
   #pauses(): boolean {
     const { pause } = this.#sender;
     if (pause === undefined) return false;
@@ -103,7 +98,7 @@ export class SendQueue<Op extends Sendable> {
     return false;
   }
 
-  /** At least one, and no more than fit one request. */
+  /** At least one operation, and no more than fit a request. */
   #takeBatch(): Op[] {
     const { countMax, bytesMax = Number.POSITIVE_INFINITY, isAlike = () => true } = this.#sender;
     const batch: Op[] = [];

@@ -1,13 +1,13 @@
-/** With so much under way a link of 10 Mbit/s still answers each piece within the usual time limits. */
+/** A link of 10 Mbit/s still answers each request for these bytes within the usual time limits. */
 export const WINDOW_BYTES_MIN = 4 * 1024 * 1024;
-/** Beyond this nothing goes faster on a link of 1 Gbit/s, and servers keep as much for replicas that lag. */
+/** More makes a link of 1 Gbit/s no faster; servers keep the same for lagging replicas. */
 export const WINDOW_BYTES_MAX = 16 * 1024 * 1024;
-/** A piece that is answered within this may have more beside it. */
+/** After an answer within this time the window grows. */
 const SOON_MS = 500;
 
 /**
- * How many bytes of one file may be under way: few where answers take long, so that each still comes in time, and more
- * where they come soon, so that nobody waits for a server that is busy with something else for a moment.
+ * How many bytes of one file may be in flight: few while answers are slow, so that each arrives in time; more while
+ * they are fast, so that a briefly busy server delays no program.
  */
 export class SendWindow {
   #bytesMax = WINDOW_BYTES_MIN;
@@ -16,7 +16,7 @@ export class SendWindow {
     return this.#bytesMax;
   }
 
-  /** @param tookMs from when the bytes were sent to their answer, or to when it was given up */
+  /** @param tookMs from the request to its answer or time limit */
   answered(bytes: number, tookMs: number): void {
     this.#bytesMax =
       tookMs <= SOON_MS

@@ -3,12 +3,11 @@ import type { Log } from '../transport.ts';
 import type { FlushScope, PendingKind } from './pending-ops.ts';
 import { SendQueue } from './send-queue.ts';
 
-/** Files that are settled at the same time; the backend puts them together. */
+/** Settles under way; the backend batches them. */
 const PARALLEL_MAX = 500;
-/** Errors by which a closed file is not sealed or settled by this mount, and need not be. */
+/** The file is removed, or another client has written it and will settle it. */
 const NEEDLESS: ReadonlySet<string> = new Set(['not-found', 'precondition-failed']);
 
-/** A file that was written here and closed. */
 export interface ClosedFile {
   readonly inode: number;
   readonly isToBeSealed: boolean;
@@ -25,10 +24,7 @@ interface Settle {
   readonly end: () => void;
 }
 
-/**
- * Closed files of which the catalog learns size and times in the background, after those that are to be sealed are sealed. Until then their
- * primary answers.
- */
+/** Closed files that are sealed, if they are to be, and settled in the background. Until then their primary answers. */
 export class Settles implements PendingKind {
   readonly #log: Log;
   readonly #pending = new Set<Settle>();
@@ -55,7 +51,6 @@ export class Settles implements PendingKind {
       if (isSealing) await file.seal();
       await file.settle();
     } catch (error) {
-      // Removed meanwhile, or written by another client, which seals and settles it in its turn.
       if (!(error instanceof ServiceError) || !NEEDLESS.has(error.code)) {
         const what = isSealing ? 'sealed and settled' : 'settled';
         this.#log('warn', `a closed file is not ${what}`, { file: file.inode, error: String(error) });
@@ -70,7 +65,7 @@ export class Settles implements PendingKind {
     await Promise.all(this.#of(inode).map(({ isSealing, over }) => (isSealing ? over : undefined)));
   }
 
-  /** Resolves when the catalog has the files, and those that are closed meanwhile, or did not take them. */
+  /** Resolves when these files, and those closed meanwhile, are settled or have failed. */
   async flush(scope: FlushScope): Promise<void> {
     for (;;) {
       const pending = scope.kind === 'inode' ? this.#of(scope.inode) : [...this.#pending];

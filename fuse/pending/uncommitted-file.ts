@@ -17,27 +17,26 @@ import { type CommitRequests, FileCommit, stateOf } from './file-commit.ts';
 import { KeptContents } from './kept-contents.ts';
 
 export interface UncommittedFileParts extends CommitRequests {
-  /** In the same tick in which the cluster is known to have it, and since when, if that is known. */
+  /** Called in the tick in which the cluster is known to have the file; with the directory's times, if known. */
   readonly committed: (file: UncommittedFile, namedNs: string | null) => void;
-  /** An attempt to store it has failed. */
   readonly failed: (file: UncommittedFile, error: unknown) => void;
   /**
-   * No attempt to store it follows.
+   * No attempt follows.
    *
-   * @param isReported its creation, or a sync or close of its own, has failed by it
+   * @param isReported a program got the failure, by its create, sync or close
    */
   readonly lost: (file: UncommittedFile, error: unknown, isReported: boolean) => void;
-  /** What became of its creation with contents is not known: it is created in the ordinary way. */
+  /** The outcome of a creation with contents is unknown: it is created without contents. */
   readonly unknown: (file: UncommittedFile, error: unknown) => void;
   readonly budget: Pick<Budget, 'add' | 'release' | 'isFull'>;
-  /** Whatever group it has here, it gets its directory's. */
+  /** The cluster will replace its group by the directory's. */
   readonly inheritsGroup: boolean;
 }
 
 /**
- * A new file that only this mount has: its contents and attributes are kept here until the cluster gets all of it at once: when the
- * file is closed or synced, when another client may look, and before anything that has to happen at the cluster. From then on it
- * is a file as any other.
+ * A new file that only this mount has. Contents and attributes stay in memory until the cluster gets all at once: at
+ * its close or sync, before another client may look it up, and before any operation at the cluster. After that calls
+ * pass to the file at the cluster.
  */
 export class UncommittedFile implements BackendFile {
   readonly parent: number;
@@ -50,16 +49,16 @@ export class UncommittedFile implements BackendFile {
   readonly #world: World;
   readonly #parts: UncommittedFileParts;
   readonly #kept: KeptContents;
-  /** What the cluster will know, size and version left out. */
+  /** Without size and version. */
   #attributes: Attributes;
-  /** Its times are not those of its contents. */
+  /** A program has set its times. */
   #isTimed = false;
   #seq = 0;
-  /** What became of the file after its close. */
+  /** The commit that the close started. */
   #ending: Promise<BackendFile> | null = null;
-  /** It was closed, no program had learned of a failure, and it is not stored. */
+  /** The failure after its close reached no program: it is a late error. */
   #isLate = false;
-  /** Its creation, or a sync or close of its own, has failed: its program knows that it is not stored. */
+  /** A program got the failure, by its create, sync or close. */
   #isReported = false;
 
   constructor(
@@ -102,12 +101,12 @@ export class UncommittedFile implements BackendFile {
     return { ...this.#attributes, sizeBytes: this.#kept.sizeBytes, contents };
   }
 
-  /** @returns whether such a change can be made here, which the cluster then gets together with the file */
+  /** Whether such a change can be made in memory, to be sent with the file. */
   takes({ gid }: AttributeChanges): boolean {
     return this.commit.isUnsent && !this.isNamed && (gid === undefined || !this.#parts.inheritsGroup);
   }
 
-  /** Changes them here, where it takes them. */
+  /** Only if `takes` allows it. */
   setAttributes(changes: AttributeChanges): Attributes {
     const { uid, gid, accessedNs, modifiedNs } = changes;
     const isOwned = uid !== undefined || gid !== undefined;
@@ -205,7 +204,7 @@ export class UncommittedFile implements BackendFile {
     await (await this.commit.start('with-contents')).seal();
   }
 
-  /** Resolves when the cluster has the file, or its late error is known. @throws why it is not stored, unless that is a late error */
+  /** Resolves when the cluster has the file. @throws the failure, unless it is a late error */
   async stored(): Promise<void> {
     await (this.#ending ?? this.commit.start('with-contents')).catch((error: unknown) => {
       if (!this.#isLate) throw error;
@@ -232,7 +231,7 @@ export class UncommittedFile implements BackendFile {
     return this.commit.there?.state() ?? stateOf(this.attributes);
   }
 
-  /** @param change what becomes of what is kept here, where the file still is and remains small */
+  /** @param change applied in memory, if the file is still here and stays small */
   async #change(
     { offset, endBytes }: { readonly offset: number; readonly endBytes: number },
     atCluster: (file: BackendFile) => Promise<FileState>,
@@ -256,14 +255,14 @@ export class UncommittedFile implements BackendFile {
   }
 
   async #after<Result>(use: (file: BackendFile) => Promise<Result>): Promise<Result> {
-    // Most likely there is more to come: the server that creates a file is its primary.
+    // Others are likely to follow: the server that creates a file is its primary.
     const file = await this.commit.start('changed');
     this.commit.isSettled = false;
     return use(file);
   }
 }
 
-/** Locks of a file that is opened at the cluster when the first of them is asked for. */
+/** Opens the file at the cluster at the first lock call. */
 function locksOf(open: () => Promise<BackendLocks>): BackendLocks {
   let opened: BackendLocks | null = null;
   let opening: Promise<BackendLocks> | null = null;

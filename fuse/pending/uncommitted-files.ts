@@ -10,19 +10,19 @@ import type { Way } from './file-commit.ts';
 import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind, type PendingOps } from './pending-ops.ts';
 import type { UncommittedFile } from './uncommitted-file.ts';
 
-/** Another client may not find a file for so long after it was created here, in milliseconds; a part of the time for which a mount caches names. */
+/** How long other clients may not find a new file; a part of the time for which a mount caches names. */
 export const UNCOMMITTED_MS_MAX = 250;
 
-/** New files that are kept here until the cluster has them, or until they cannot be stored. */
+/** New files in memory, until the cluster has them or they cannot be stored. */
 export class UncommittedFiles implements PendingKind {
   readonly #world: World;
   readonly #log: Log;
   /** By inode, the oldest first. */
   readonly #byInode = new Map<number, UncommittedFile>();
   readonly #byPlace = new Map<string, UncommittedFile>();
-  /** How many of them a directory has. */
+  /** By directory. */
   readonly #counts = new Counts<number>();
-  /** A program that would create a file waits while it is full. */
+  /** Creates wait while it is full. */
   readonly budget: Budget;
   #timer: Timer | undefined;
 
@@ -33,7 +33,7 @@ export class UncommittedFiles implements PendingKind {
     pending.add('create', this);
   }
 
-  /** @returns undefined also where the cluster has the file of this number, and has refused the contents that are kept here */
+  /** Undefined also if the cluster has the file and refused the contents in memory. */
   of(inode: number): UncommittedFile | undefined {
     const file = this.#byInode.get(inode);
     return file === undefined || file.commit.there === null ? file : undefined;
@@ -49,7 +49,7 @@ export class UncommittedFiles implements PendingKind {
     return [...this.#byInode.values()].filter((file) => isInScope(scope, file));
   }
 
-  /** Whether the directory gets names. */
+  /** Whether names are about to be added. */
   isChanging(directory: number): boolean {
     return this.#counts.has(directory);
   }
@@ -67,7 +67,9 @@ export class UncommittedFiles implements PendingKind {
     if (this.#byInode.delete(file.inode)) this.budget.release(0, 1);
   }
 
-  /** The cluster answers what is asked of the name from now on; programs that have the file open keep it, and get the error at its close. */
+  /**
+   * From now on the cluster answers requests for the name; programs that have the file open get the error at its close.
+   */
   dropName(file: UncommittedFile): void {
     if (this.at(file) !== file) return;
     this.#byPlace.delete(placeKey(file));
@@ -78,7 +80,7 @@ export class UncommittedFiles implements PendingKind {
     await allDone(this.inScope(scope).map((file) => file.stored()));
   }
 
-  /** Resolves when each file is at the cluster, or an attempt to store it has failed, of which its program learns. */
+  /** Sends the files. Resolves when each is stored, or has failed; its program gets the error. */
   async attempt(scope: FlushScope): Promise<void> {
     await Promise.all(this.inScope(scope).map((file) => this.#commit(file, 'with-contents')));
   }
@@ -97,7 +99,7 @@ export class UncommittedFiles implements PendingKind {
     }
   }
 
-  /** A file that is open for longer is there for other clients to see; most likely it is written further. */
+  /** A file that is open for this long becomes visible to other clients. More writes are likely. */
   #age(): void {
     this.#timer = undefined;
     const nowMs = this.#world.nowMs();
@@ -116,7 +118,7 @@ function present(file: UncommittedFile | undefined): UncommittedFile[] {
   return file === undefined ? [] : [file];
 }
 
-/** The attributes of a file that is created now and that the cluster does not have. */
+/** The attributes of a new file that the cluster does not have. */
 export function emptyFile(
   inode: number,
   mode: number,
@@ -131,10 +133,11 @@ export function emptyFile(
 }
 
 /**
+ * Merges files in memory into a page of the cluster.
+ *
  * @param after as of `FileSystemBackend.list`
- * @param files of the directory, from before the page was asked for
- * @param of the file of this number that is kept here
- * @returns the page with the files that the cluster does not have, and with the attributes of those that have only their names there
+ * @param files of the directory, from before the request
+ * @param of the file of this number in memory, whose attributes replace the page's
  */
 export function pageWith(
   page: ListedPage,

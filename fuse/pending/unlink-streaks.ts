@@ -1,40 +1,40 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
 import type { World } from '../../base/world.ts';
 
-/** Who removes one file after the other lets no more time pass between two. */
+/** The longest pause within a streak. */
 export const UNLINK_STREAK_MS = 100;
-/** Directories of which it is remembered when something was removed in them, the latest last. */
 const REMEMBERED_MAX = 1_000;
 
 interface Row {
   readonly count: number;
-  /** Unlinks that are asked for and not answered. */
+  /** Requested, not answered. */
   readonly underWay: number;
   readonly lastMs: number;
 }
 
 /**
- * Who removes one file of a directory after the other, and makes none between. One that is removed for itself may say something to others by being gone: a journal,
- * a lock, a mark. What counts is how long the program waits, and not how long the cluster takes to answer.
+ * Files of a directory that a program removes one after the other, creating none in between. A single removed file may
+ * be a message to others: a journal, a lock, a mark. The pauses of the program count, not the time of the cluster's
+ * answers.
  */
 export class UnlinkStreaks {
   readonly #world: World;
   readonly #streakMs: number;
   readonly #streaks = new BoundedMap<number, Row>(REMEMBERED_MAX);
 
-  /** @param streakMs what is asked for later than this after another removal's answer, in milliseconds, is removed for itself; 0: whatever is removed */
+  /** @param streakMs the longest pause, from an answer to the next call, in milliseconds; 0: there are no streaks */
   constructor(world: World, streakMs: number) {
     this.#world = world;
     this.#streakMs = streakMs;
   }
 
-  /** A removal in the directory is asked for: `removed` or `end` follows. */
+  /** Called at an unlink; `removed` or `end` follows. */
   began(directory: number): void {
     const row = this.#current(directory);
     this.#set(directory, { count: row?.count ?? 0, underWay: (row?.underWay ?? 0) + 1 });
   }
 
-  /** A file of the directory was removed. @returns how many were so in a row, with this one */
+  /** @returns the length of the streak */
   removed(directory: number): number {
     const row = this.#current(directory);
     const count = (row?.count ?? 0) + 1;
@@ -42,7 +42,7 @@ export class UnlinkStreaks {
     return count;
   }
 
-  /** Something else becomes of the directory, or a removal has failed. */
+  /** Another change of the directory, or a failed unlink. */
   end(directory: number): void {
     this.#streaks.delete(directory);
   }

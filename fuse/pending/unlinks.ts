@@ -9,11 +9,11 @@ import type { ErrorSequence } from './error-sequence.ts';
 import { FLUSH_ALL, type FlushScope, isInScope, type PendingKind, type PendingOps } from './pending-ops.ts';
 import { SendQueue } from './send-queue.ts';
 
-/** While one is under way for so long, in milliseconds, no other is acknowledged ahead of the cluster. */
+/** While an unlink has had no answer for this time, no other becomes pending. */
 export const SLOW_MS = 1_000;
-/** A request is sent again after so long, in milliseconds, where the client library has no certain answer. */
+/** A request without a definite answer is sent again after this time. */
 const AGAIN_MS = 100;
-/** Unlinks gather for so long, in milliseconds, or until they are so many: a request costs as much as ten of the names in it. */
+/** Unlinks gather for this time, or until they are so many: a request costs as much as ten names in it. */
 const PAUSE_MS = 10;
 const GATHERED_MAX = 64;
 
@@ -25,7 +25,7 @@ interface Pending extends FencedName {
   readonly end: () => void;
 }
 
-/** What was acknowledged and dropped. */
+/** An acknowledged operation was dropped. */
 export interface LateError {
   readonly operation: 'unlink' | 'create';
   readonly directory: number;
@@ -34,29 +34,30 @@ export interface LateError {
 }
 
 export interface UnlinkOptions {
-  /** Files that are removed no later than this one after the other, in milliseconds, are acknowledged ahead of the cluster (docs/design/mount.md, "Asynchronous unlink"). */
+  /** The longest pause in a streak, whose unlinks may become pending (docs/design/mount.md, "Asynchronous unlink"). */
   readonly streakMs?: number;
-  /** How long a call waits for removals of before, in milliseconds. */
+  /** How long a call waits for earlier unlinks. */
   readonly waitMsMax?: number;
   readonly late?: (error: LateError) => void;
-  /** Resolves when the kernel caches no attributes of these directories: the outcome of acknowledged changes in them is known. */
+  /** Resolves when the kernel has dropped the attributes of directories whose pending changes have an outcome. */
   readonly changed?: (directories: readonly number[]) => Promise<void>;
 }
 
 export interface UnlinkEvents {
-  /** The cluster has it. `atNs`: the times of its directory since, where they are known. */
+  /** `atNs`: the directory's new times, if known. */
   removed(name: UnlinkedName, atNs: string | null): void;
-  /** It was acknowledged and dropped: the file has its name still, or that is not known. */
+  /** It was acknowledged and dropped: the file still has its name, or that is unknown. */
   failed(name: UnlinkedName, error: unknown): void;
-  /** The outcome of unlinks in these directories is known. Callers that wait for them are answered when it resolves. */
+  /** Unlinks in these directories have an outcome. Their callers are answered when it resolves. */
   changed(directories: readonly number[]): Promise<void>;
 }
 
 /**
- * Asynchronous unlinks: names that were acknowledged as gone, and that the cluster has still. The first one's request leaves at once; then names gather
- * for a moment, unless a caller waits for one of them. The fence: each is acknowledged under a delegation of its directory and has effect only while that delegation lasts,
- * and only on the file and the contents that were there. An unlink is sent until the cluster answers. One that is refused is dropped, and
- * reported by `fsync` of the directory (`ErrorSequence`).
+ * Asynchronous unlinks: acknowledged, and not executed by the cluster. The first request is sent at once; then names
+ * gather for a moment, unless a caller waits for one. The fence: an unlink is acknowledged under a delegation of its
+ * directory, and is executed only while that delegation lasts, and only on the same file with the same contents. It is
+ * sent until the cluster answers. A refused one is dropped, and `fsync` of the directory returns the error
+ * (`ErrorSequence`).
  */
 export class Unlinks implements PendingKind {
   readonly #world: World;
@@ -67,18 +68,16 @@ export class Unlinks implements PendingKind {
   readonly #waitMsMax: number;
   /** By place, the oldest first. */
   readonly #pending = new Map<string, Pending>();
-  /** Whose outcome is known, and whose directory the kernel has not dropped. */
+  /** Have an outcome, but the kernel has not dropped their directories yet. */
   #ending: readonly Pending[] = [];
-  /** Files whose unlink is pending. */
   readonly #inodes = new Set<number>();
-  /** Of directories with pending unlinks: how many, and the times of the directory since the last one. */
+  /** Of directories with pending unlinks: how many, and the time of the last one. */
   readonly #directories = new Map<number, { readonly count: number; readonly atNs: string }>();
   readonly #queue: SendQueue<Pending>;
   readonly #stopped = new AbortController();
-  /** The clock of the server that answers, as far as it is known, is so much ahead of the one here. */
+  /** How far the clock of the cluster's server is ahead. */
   #aheadNs = 0n;
 
-  /** @param waitMsMax how long a call waits for earlier unlinks, in milliseconds */
   constructor(
     world: World,
     pending: PendingOps,
@@ -104,13 +103,13 @@ export class Unlinks implements PendingKind {
     return this.#pending.size === 0;
   }
 
-  /** The cluster has answered nothing for so long that no further removal is acknowledged ahead of it. */
+  /** The cluster has not answered for so long that no other unlink becomes pending. */
   get isSlow(): boolean {
     const [oldest] = this.#pending.values();
     return oldest !== undefined && this.#world.nowMs() - oldest.sinceMs > SLOW_MS;
   }
 
-  /** Resolves when one more can be acknowledged. */
+  /** Resolves when another one can be acknowledged. */
   async room(): Promise<void> {
     while (this.#budget.isFull) {
       this.#queue.hurry();
@@ -118,11 +117,7 @@ export class Unlinks implements PendingKind {
     }
   }
 
-  /**
-   * The name is gone for every caller of this mount.
-   *
-   * @returns the times of its directory since, as near as they are known here
-   */
+  /** Removes the name for all callers on this mount. @returns an estimate of the directory's new times */
   add(name: FencedName, uid: number | undefined): string {
     const { promise: over, resolve: end } = Promise.withResolvers<void>();
     const pending: Pending = { ...name, uid, bytes: 0, sinceMs: this.#world.nowMs(), over, end };
@@ -135,12 +130,12 @@ export class Unlinks implements PendingKind {
     return atNs;
   }
 
-  /** @returns the times of a directory with pending unlinks, as near as they are known here; null where it has none */
+  /** An estimate of the directory's times; null without pending unlinks. */
   timesOf(directory: number): string | null {
     return this.#directories.get(directory)?.atNs ?? null;
   }
 
-  /** @param atNs when the cluster changed something a moment ago */
+  /** @param atNs time of a change that the cluster has just executed */
   heard(atNs: string): void {
     this.#aheadNs = BigInt(atNs) - nowNs(this.#world);
   }
@@ -149,16 +144,16 @@ export class Unlinks implements PendingKind {
     return this.#pending.has(placeKey(place));
   }
 
-  /** Whether the unlink of the file is pending. */
   isOf(inode: number): boolean {
     return this.#inodes.has(inode);
   }
 
   /**
-   * Resolves when the cluster has answered those that were acknowledged before. An unlink changes the attributes of its directory, too.
+   * Resolves when the earlier unlinks have outcomes; with an inode also those in the directory of that number, whose
+   * attributes they change.
    *
    * @param waitMsMax infinite before a delegation is returned
-   * @throws ServiceError `no-majority` where the cluster does not answer within that time
+   * @throws ServiceError `no-majority` if the cluster does not answer within that time
    */
   async flush(scope: FlushScope, waitMsMax = this.#waitMsMax): Promise<void> {
     const pending = this.#inScope(scope);
@@ -168,7 +163,7 @@ export class Unlinks implements PendingKind {
     await (waitMsMax === Number.POSITIVE_INFINITY ? over : this.#bounded(over));
   }
 
-  /** Once more where there was no quota for it, when what was removed before is gone. */
+  /** Repeats a change that was refused for lack of quota, once the pending unlinks are executed. */
   async withQuota<Result>(change: () => Promise<Result>): Promise<Result> {
     if (this.isEmpty) return change();
     try {
@@ -180,7 +175,7 @@ export class Unlinks implements PendingKind {
     }
   }
 
-  /** Waits for as long as a call may, and drops what the cluster has not answered by then. */
+  /** Waits as long as a call may, then drops the remaining unlinks. */
   async stop(): Promise<void> {
     await this.flush(FLUSH_ALL).catch(() => undefined);
     this.#stopped.abort(new Error('The mount ended before the cluster answered'));

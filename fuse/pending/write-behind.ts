@@ -8,54 +8,53 @@ import type { Budget } from './budget.ts';
 import { CHUNK_BYTES_MAX, type Chunk, Chunks } from './chunks.ts';
 import { SendWindow, WINDOW_BYTES_MAX } from './send-window.ts';
 
-/** Parts that are smaller than this on an average are put together: each costs more than its copy. */
+/** If parts are smaller than this on average, they are copied into one: each part costs more than its copy. */
 const PART_BYTES_MIN = 32 * 1024;
-/** Chunks up to this size travel together, wherever in the file they are: each alone costs more than its bytes. */
+/** Chunks up to this size share requests, from anywhere in the file: a request costs more than their bytes. */
 const SMALL_BYTES_MAX = 64 * 1024;
-/** Small chunks in one request, and their bytes. */
+/** Of small chunks in one request. */
 const BATCH_COUNT_MAX = 256;
 const BATCH_BYTES_MAX = 1024 * 1024;
-/** Requests with small chunks at the same time: the fewer, the more chunks come together meanwhile. */
+/** Few, so that more small chunks gather meanwhile. */
 const BATCHES_IN_FLIGHT_MAX = 4;
-/** Requests at the same time, which have to stay below what a session may have under way (64). Large ones are bounded by their bytes. */
+/** Has to stay below the limit of a session (64). Large requests are bounded by their bytes. */
 const IN_FLIGHT_COUNT_MAX = 48;
-/** Dirty bytes of one file, so that one slow file leaves room for the others: a full window, and what is put together. */
+/** Bounds one file, to leave space for others: a full window, and what is being gathered. */
 export const FILE_DIRTY_BYTES_MAX = WINDOW_BYTES_MAX + 4 * 1024 * 1024;
 const NO_BYTES = new Uint8Array(0);
-/** A chunk that is not full waits this long for its neighbour. */
+/** A chunk that is not full waits this long for more. */
 const PARTIAL_CHUNK_DELAY_MS = 10;
 
 export interface WriteBehindOptions {
   readonly world: World;
-  /** Bytes that follow each other. */
+  /** Consecutive bytes. */
   readonly write: (offset: number, parts: readonly Uint8Array[]) => Promise<FileState>;
-  /** Bytes at several places, which become visible together, in this order. */
+  /** Bytes at several positions, which become visible atomically, in this order. */
   readonly writeParts: (
     parts: readonly { readonly offset: number; readonly bytes: Uint8Array }[],
   ) => Promise<FileState>;
-  /** There is room for them: they are going to be written, in this order. They are the caller's only until it returns. */
+  /** The bytes are accepted and will be written in this order. Valid only during the call. */
   readonly taken: (offset: number, bytes: Uint8Array) => void;
   readonly acknowledged: (state: FileState) => void;
-  /** Nobody knows what became of bytes that were taken. */
+  /** The outcome of accepted bytes is unknown. */
   readonly failed: (error: unknown) => void;
-  /** Of the mount; the file has a share of it. */
+  /** Of the mount; the file has a share. */
   readonly budget: Budget;
-  /** The longest that one write call may wait, and one chunk may travel. */
+  /** Bounds each write call, and each request. */
   readonly limitMs: number;
 }
 
 /**
- * The writes of one file that are under way. A program's write is answered once its bytes are here; they are
- * put together with their neighbours to chunks of up to 4 MiB, of which several travel at a time. Small chunks travel
- * together, those near each other first, as their objects are then written once for all of them. Chunks that overlap
- * arrive in the order of the writes, so that the file ends up as the program wrote it.
+ * The pending writes of one file. A write is acknowledged once its bytes are in memory; consecutive bytes form chunks
+ * of up to 4 MiB, and several requests are in flight. Small chunks share requests, preferably with nearby ones, since
+ * their objects are then written once. Overlapping chunks are sent in order of the writes, so that the last write wins.
  *
- * A chunk that fails is lost, and so is what waits behind it: `failed` records the error.
+ * If a chunk fails, it and all that are not sent are dropped, and `failed` records the error.
  */
 export class WriteBehind {
   readonly #options: WriteBehindOptions;
   readonly #chunks = new Chunks();
-  /** Those among them that are complete and have not left, the oldest first. */
+  /** Complete and not sent, the oldest first. */
   readonly #large = new Set<Chunk>();
   readonly #small = new Set<Chunk>();
   readonly #budget: Budget;
@@ -75,7 +74,7 @@ export class WriteBehind {
     return this.#chunks.count > 0;
   }
 
-  /** Where the last dirty byte ends; 0 if none is. */
+  /** The end of the last pending byte; 0 without any. */
   get dirtyEnd(): number {
     return this.#chunks.end;
   }
@@ -89,14 +88,11 @@ export class WriteBehind {
     return this.#chunks.overlaps(offset, length);
   }
 
-  /**
-   * Takes the bytes over: the buffer belongs to the write-behind from now on.
-   * Resolves when they are here, not when the cluster has them.
-   */
+  /** Takes ownership of the buffer. Resolves when the bytes are accepted, not when the cluster has them. */
   async write(offset: number, bytes: Uint8Array): Promise<void> {
     await this.#reserve(bytes.length);
     this.#options.taken(offset, bytes);
-    // Where it goes into several chunks, none of them knows when the others are done.
+    // Memory of several chunks is not returned: none knows when the others are done.
     const isSplit =
       Math.floor(offset / CHUNK_BYTES_MAX) < Math.floor((offset + bytes.length - 1) / CHUNK_BYTES_MAX);
     if (isSplit) keepMemory(bytes);
@@ -109,7 +105,7 @@ export class WriteBehind {
     }
   }
 
-  /** Resolves when all that was written before is acknowledged or given up. */
+  /** Resolves when all earlier writes are acknowledged or dropped. */
   async drain(): Promise<void> {
     this.#seal();
     await Promise.all([...this.#chunks].map((chunk) => chunk.done));
@@ -120,7 +116,7 @@ export class WriteBehind {
     const before = this.#failure;
     this.#seal();
     await this.#budget.reserve(bytes, this.#options.limitMs);
-    // The space came from chunks that were dropped: what follows them is not to be written either.
+    // The space came from dropped chunks: bytes that follow them must not be written.
     if (this.#failure !== null && this.#failure !== before) {
       this.#budget.release(bytes);
       throw this.#failure.error;
@@ -135,7 +131,6 @@ export class WriteBehind {
       neighbour.offset = Math.min(neighbour.offset, offset);
       neighbour.length += part.length;
       assert(neighbour.length <= CHUNK_BYTES_MAX, 'A chunk ends at the boundary');
-      // One that waits for its turn has been sealed already.
       if (neighbour.state === 'queued') {
         this.#queue(neighbour);
         return;
@@ -157,7 +152,7 @@ export class WriteBehind {
     else this.#timer ??= this.#options.world.after(PARTIAL_CHUNK_DELAY_MS, () => this.#seal());
   }
 
-  /** The open chunk, if there is one, is complete. Only the newest can be open. */
+  /** Completes the open chunk, which can only be the newest. */
   #seal(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
@@ -196,7 +191,7 @@ export class WriteBehind {
     return this.#inFlightBytes + bytes <= this.#window.bytesMax;
   }
 
-  /** Small chunks that may leave: the oldest with all that are near it, then the next oldest with those near that. */
+  /** Small chunks that may be sent: the oldest with all near it, then the next oldest likewise. */
   #nextBatch(): Chunk[] {
     const batch = new Set<Chunk>();
     let bytes = 0;
@@ -213,7 +208,7 @@ export class WriteBehind {
     return [...batch];
   }
 
-  /** Resolves when the chunks, which travel together, are acknowledged or given up. */
+  /** Sends chunks in one request. Resolves when they are acknowledged or dropped. */
   async #travel(chunks: readonly Chunk[]): Promise<void> {
     const bytes = chunks.reduce((sum, { length }) => sum + length, 0);
     for (const chunk of chunks) {
@@ -229,7 +224,7 @@ export class WriteBehind {
     try {
       const written = this.#written(chunks);
       this.#options.acknowledged(await withDeadline(world, written, limitMs, 'A write'));
-      // Only then: what fails may still be on its way.
+      // Only after success: a failed request may still be reading them.
       for (const part of parts) giveBack(part);
     } catch (error) {
       this.abandon(error);
@@ -253,8 +248,8 @@ export class WriteBehind {
   }
 
   /**
-   * What was written and has not been sent is dropped, and the error is reported as that of a write. After a failure the rest would fail too,
-   * each after its own time limit.
+   * Drops what is not sent, and reports the error of a write. Later requests would fail too, each after its own time
+   * limit.
    */
   abandon(error: unknown): void {
     this.#failure = { error: error ?? new ErrnoError('EIO', 'A write failed') };
@@ -273,7 +268,7 @@ export class WriteBehind {
   }
 }
 
-/** The chunk's bytes, for their journey; it keeps none. */
+/** Moves the bytes out of the chunk. */
 function takenParts(chunk: Chunk): readonly Uint8Array[] {
   const { parts, length } = chunk;
   chunk.parts = [];

@@ -2,8 +2,8 @@ import { spawn } from 'node:child_process';
 import { escapedPath } from './kernel-tuning.ts';
 
 /**
- * Waits for the end of its standard input, and removes the mount if it is still this one: of device `$1` at
- * `$2`, as the table of mounts writes it. The other arguments are the command for that.
+ * A script: waits for the end of its standard input, then removes the mount if it is still the one of device `$1` at
+ * `$2` (escaped as in the mount table). The other arguments are the command for that.
  */
 const GUARD = `
   cat > /dev/null
@@ -12,15 +12,15 @@ const GUARD = `
   done < /proc/self/mountinfo
   if [ "$top" = "$1" ]; then shift 2; exec "$@"; fi`;
 
-/** Neither asks the mount itself, which does not answer any more. */
+/** Neither command calls into the mount, which answers no more. */
 const REMOVAL_BY_ROOT = ['umount', '-i', '-c', '-l'];
 const REMOVAL_BY_USER = ['fusermount3', '-u', '-z', '-q'];
 
 /**
- * However this process ends, no dead mount stays behind.
+ * Starts a process that removes the mount when this process ends in any way.
  *
  * @param device `major:minor` of the mount
- * @param mountpoint where it is, without symbolic links
+ * @param mountpoint without symbolic links
  */
 export function guardMount(device: string, mountpoint: string): void {
   const removal = process.getuid?.() === 0 ? REMOVAL_BY_ROOT : REMOVAL_BY_USER;
@@ -29,13 +29,13 @@ export function guardMount(device: string, mountpoint: string): void {
     ['-c', GUARD, 'leasehold-mount-guard', device, escapedPath(mountpoint), ...removal, mountpoint],
     {
       cwd: '/',
-      // In a session of its own: what a terminal sends to us is not for it.
+      // In its own session, so that signals of a terminal do not reach it.
       detached: true,
       stdio: ['pipe', 'ignore', 'ignore'],
     },
   );
   guard.unref();
-  // A guard that was killed guards no more; that is all.
+  // If the guard was killed, the mount works without.
   guard.stdin.on('error', () => undefined);
   (guard.stdin as unknown as { unref(): void }).unref();
 }

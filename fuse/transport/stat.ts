@@ -2,9 +2,8 @@ import { constants } from 'node:fs';
 import type { Attributes, NodeKind, Space } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 
-/** The kernel's own numbers, as both transports have them. */
+/** Numbers of the kernel that both transports need. */
 
-/** The type of a file as bits of its mode. */
 export const FILE_TYPES = {
   file: constants.S_IFREG,
   directory: constants.S_IFDIR,
@@ -15,7 +14,6 @@ export const FILE_TYPES = {
   block: constants.S_IFBLK,
 } as const satisfies Record<NodeKind, number>;
 
-/** Flag of `renameat2`(2). */
 export const RENAME_EXCHANGE = 2;
 const SEEK_DATA = 3;
 const SEEK_HOLE = 4;
@@ -24,10 +22,10 @@ export const NAME_BYTES_MAX = 255;
 export const PREFERRED_IO_BYTES = 1024 * 1024;
 const SECTOR_BYTES = 512;
 const BLOCK_BYTES = 4096;
-/** The catalog sets no limit of inodes; programs that look for one find plenty. */
+/** Shown for the catalog, which limits no inodes: programs check that some are free. */
 const FREE_INODES = 1_000_000_000;
 
-/** @param whence of `lseek`(2); all others the kernel answers by itself */
+/** @param whence of `lseek`(2); the kernel handles all other values itself */
 export function soughtBy(whence: number): 'data' | 'hole' {
   if (whence === SEEK_DATA) return 'data';
   if (whence === SEEK_HOLE) return 'hole';
@@ -39,19 +37,18 @@ export function sizeShown({ kind, target, sizeBytes }: Attributes): number {
   return kind === 'symlink' ? Buffer.byteLength(target) : sizeBytes;
 }
 
-/** A time in the form of `struct timespec`: before 1970 the seconds are negative, and never the nanoseconds. */
+/** Converts to `struct timespec`: before 1970 the seconds are negative, but never the nanoseconds. */
 export function timespecOf(decimalNs: string): { readonly seconds: bigint; readonly nanoseconds: number } {
   const ns = BigInt(decimalNs);
   const nanoseconds = ((ns % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
   return { seconds: (ns - nanoseconds) / 1_000_000_000n, nanoseconds: Number(nanoseconds) };
 }
 
-/** `st_blocks`: sectors of what is not a hole. */
+/** `st_blocks`: sectors without holes. */
 export function sectorCount({ sizeBytes, holeBytes = 0 }: Attributes): number {
   return Math.ceil((sizeBytes - holeBytes) / SECTOR_BYTES);
 }
 
-/** What `statfs` tells of a volume. */
 export interface SpaceNumbers {
   readonly blockBytes: number;
   readonly blocks: number;
