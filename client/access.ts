@@ -6,26 +6,21 @@ import { isLoopback } from './loopback.ts';
 import { RevokedServers } from './revoked-servers.ts';
 import type { ServerChannel } from './server-channel.ts';
 
-/** What a token looks like from outside; what it is worth, servers say. */
 const TOKEN = /^[A-Za-z0-9._-]{16,256}$/;
-/** Files are read again when a server does not know who this is; no more often than this. */
+/** The files are read again when a server answers `unauthorized`, at most once in this time. */
 const REFRESH_MS = 1_000;
 
-/** Where it stands who somebody is, and whom he believes. */
 export interface AccessFiles {
-  /** Authorities whose certificates are believed, as PEM; those of the system where it is absent. */
+  /** PEM file of the trusted certificate authorities; absent: those of the system. */
   readonly ca?: string | undefined;
-  /** Certificate and key of a client that has one. */
   readonly clientCert?: string | undefined;
   readonly clientKey?: string | undefined;
   readonly tokenFile?: string | undefined;
-  /** Certificates of servers that are not believed any more. */
   readonly revoked?: string | undefined;
-  /** The token itself. Never out of a command line: everybody on the machine reads those. */
+  /** The token itself. Never taken from the command line, which every user of the machine can read. */
   readonly token?: string | undefined;
 }
 
-/** For the making of a connection with TLS. */
 export interface TlsOptions {
   readonly ca?: string;
   readonly cert?: string;
@@ -38,19 +33,18 @@ interface Read {
   readonly token: string | null;
 }
 
-/** With what a client shows who it is, and by what it knows its servers. */
+/** A client's credentials, and how it authenticates its servers. */
 export class Access {
-  /** Of a cluster that asks nobody who he is. */
+  /** For a cluster without access control. */
   static readonly NONE = new Access({});
-  /** Makes the way to the server of a base URL; null where that is sockets. A simulation has another one. */
+  /** Opens the channel to a server's base URL; null: sockets. A simulation has its own. */
   readonly connect: ((url: string) => ServerChannel) | null;
-  /** Null where no list of them is given. */
   readonly revoked: RevokedServers | null;
   readonly #files: AccessFiles;
   #read: Read;
   #refreshedMs = Number.NEGATIVE_INFINITY;
 
-  /** @throws ServiceError `bad-request` where a file cannot be read, or holds no token */
+  /** @throws ServiceError `bad-request` if a file cannot be read, or holds no token */
   constructor(files: AccessFiles, connect: ((url: string) => ServerChannel) | null = null) {
     this.connect = connect;
     this.#files = files;
@@ -63,27 +57,22 @@ export class Access {
     return this.revoked === null ? tls : { ...tls, checkServerIdentity: this.revoked.check };
   }
 
-  /** Whether it says who this is: only then servers may ask for more. */
+  /** Whether the client has credentials: only then do servers ask for capabilities. */
   get isNamed(): boolean {
     return this.#read.token !== null || this.#read.tls.cert !== undefined;
   }
 
-  /** Whether nothing secret would be sent to `url` in the clear. */
+  /** Whether a request to `url` would not expose the token: it needs TLS or the loopback interface. */
   allows(url: URL): boolean {
     return this.#read.token === null || url.protocol === 'https:' || isLoopback(url.hostname);
   }
 
-  /** @returns headers that say who this is; null where it does not say so */
   get headers(): Readonly<Record<string, string>> | null {
     const { token } = this.#read;
     return token === null ? null : { authorization: `Bearer ${token}` };
   }
 
-  /**
-   * Reads the files again: a token may have been replaced while this process ran.
-   *
-   * @returns whether the token is another one
-   */
+  /** Reads the files again, since a token may have been replaced. @returns whether the token has changed */
   refresh(nowMs: number): boolean {
     if (nowMs - this.#refreshedMs < REFRESH_MS) return false;
     this.#refreshedMs = nowMs;
@@ -91,7 +80,7 @@ export class Access {
     try {
       this.#read = readFiles(this.#files);
     } catch (error) {
-      // In the middle of being replaced, perhaps; what was read before is tried on.
+      // The file may be half replaced; the former contents stay in use.
       if (!(error instanceof ServiceError)) throw error;
       return false;
     }
@@ -99,7 +88,7 @@ export class Access {
   }
 }
 
-/** @returns what is given, and what the environment says where nothing is */
+/** @returns `given`, completed from the environment */
 export function accessFiles(given: AccessFiles, env: NodeJS.ProcessEnv = process.env): AccessFiles {
   const of = (name: keyof AccessFiles): string | undefined =>
     given[name] ?? (env[CLIENT_VARIABLES[name]] || undefined);

@@ -6,19 +6,17 @@ import { askLocks } from './file-locks.ts';
 import { encodePath, type RemotePath } from './remote-path.ts';
 import { type ExchangeRequest, getRequest, postRequest } from './request.ts';
 
-/** A server works on a move of replicas for so long before it answers. */
+/** Covers the time for which a server works on a move before it answers. */
 const MOVE_ATTEMPT_MS = 70_000;
-/** Of an idempotency key. */
 const KEY_BYTES = 16;
 
 type RemotePlace = Pick<RemotePath, 'volume' | 'path'>;
 
 interface CopyOptions extends CallOptions {
-  /** Whether what is at the target may be replaced. */
   readonly overwrite: boolean;
 }
 
-/** What administrators ask of a cluster. Any server answers. */
+/** Administrative requests. Any server answers them. */
 export class AdminClient {
   readonly #exchanger: Exchanger;
 
@@ -26,48 +24,37 @@ export class AdminClient {
     this.#exchanger = exchanger;
   }
 
-  /** All locks on a file, and how many wait for one, as its primary knows them. */
   locks(file: number, options?: CallOptions): Promise<LockList> {
     return askLocks(this.#exchanger, file, options);
   }
 
-  /** The certificates that the server that answers does not trust any more. */
   revokedCertificates(options?: CallOptions): Promise<RevokedList> {
     const what = 'Cannot ask for the revoked certificates';
     return this.#exchanger.ask(getRequest(what, '/v1/certificates/revoked'), options);
   }
 
-  /**
-   * How far servers are with looking for damaged objects, by server; null for one that does not answer.
-   *
-   * @param server only this one; null for all
-   */
+  /** Progress of scrubs by server; null for a server that does not answer. @param server null for all servers */
   scrubs(server: string | null, options?: CallOptions): Promise<ScrubStatuses> {
     return this.#exchanger.ask(getRequest('Cannot ask for scrubs', scrubPath(server)), options);
   }
 
-  /** Makes servers look for damaged objects now, where they do not already. @returns as `scrubs` */
   startScrubs(server: string | null, options?: CallOptions): Promise<ScrubStatuses> {
     return this.#exchanger.ask(postRequest('Cannot start a scrub', scrubPath(server)), options);
   }
 
-  /** Compares the replicas of all servers with the catalog: those of files with numbers after `after`, a page of them. */
+  /** Compares the replicas of all servers with the catalog: one page, of files with numbers after `after`. */
   check(after: number, options?: CallOptions): Promise<CheckPage> {
     const what = 'Cannot compare replicas with the catalog';
     return this.#exchanger.ask(getRequest(what, `/v1/check?after=${after}`), options);
   }
 
-  /**
-   * Moves a file's replicas to these servers; resolves when they are there. Asked again while a move is under
-   * way, it waits for the same.
-   */
+  /** Moves a file's replicas; resolves when they are there. A second call during a move waits for the same move. */
   changeMembers(file: number, members: readonly string[], options?: CallOptions): Promise<FileInfo['view']> {
     const what = `Cannot move the replicas of file ${file}`;
     const request = postRequest(what, `/v1/data/${file}/members`, { members });
     return this.#exchanger.ask(request, { attemptMs: MOVE_ATTEMPT_MS, ...options });
   }
 
-  /** Copies a file within the cluster; its bytes go from server to server. */
   async copyFile(from: RemotePlace, to: RemotePlace, { overwrite, ...options }: CopyOptions): Promise<void> {
     const key = { 'idempotency-key': this.#exchanger.world.randomBytes(KEY_BYTES).toString('hex') };
     const request = { ...copyRequest(from, to, '', { overwrite }), headers: key };
@@ -75,10 +62,10 @@ export class AdminClient {
   }
 
   /**
-   * Copies a directory with all that is in it. Each answer tells how far it has come; the work is done when the last one is there.
-   *
-   * @param options with `resume` files keep their times, and those that are there with size and time of their sources are left alone
-   * @throws ServiceError that says where to go on, where something cannot be copied
+   * Copies a directory recursively. Each answer reports the progress; the copy is complete after the last one.
+   * @param options with `resume`, files that are there with size and time of their sources are skipped, and files keep
+   *   their times
+   * @throws ServiceError whose message says where to resume, if something cannot be copied
    */
   async *copyTree(
     from: RemotePlace,

@@ -1,8 +1,7 @@
 /**
- * Does `prepare` for values before their turn comes, some at a time, and yields what it gave in the order of the values.
- *
- * @param values each is taken when there is room for it
- * @param most values that are being prepared, or wait for their turn
+ * Prepares values ahead of their turn, several at a time, and yields the results in the order of the values.
+ * @param values each is taken when fewer than `most` are in progress
+ * @param most values that are in preparation, or wait to be yielded
  */
 export async function* ahead<Value, Prepared>(
   values: AsyncIterable<Value> | Iterable<Value>,
@@ -13,7 +12,7 @@ export async function* ahead<Value, Prepared>(
   try {
     for await (const value of values) {
       const preparing = prepare(value);
-      // A failure is looked at when its turn comes; until then it is not an unhandled one.
+      // A failure is thrown in its turn; until then it must not count as unhandled.
       preparing.catch(() => undefined);
       waiting.push(preparing);
       if (waiting.length >= most) yield await (waiting.shift() as Promise<Prepared>);

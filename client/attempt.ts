@@ -5,13 +5,12 @@ import { problemError } from './problem.ts';
 import type { ExchangeRequest } from './request.ts';
 import type { Response } from './response.ts';
 
-/** One request to one server, and what came of it. */
 
 export type FailedAttempt =
   | { readonly kind: 'problem'; readonly error: ServiceError }
-  /** No connection: the request was certainly not seen. */
+  /** No connection: the server certainly did not receive the request. */
   | { readonly kind: 'unreached'; readonly cause: Error }
-  /** The connection broke, or was aborted: the request may have been carried out. */
+  /** The connection broke or was aborted: the request may have been executed. */
   | { readonly kind: 'cut'; readonly cause: Error; readonly why: 'broken' | 'timed-out' | 'silent' };
 
 export type Attempt<Value> = { readonly kind: 'answered'; readonly value: Value } | FailedAttempt;
@@ -28,9 +27,8 @@ export interface AttemptParts<Value> {
   readonly endpoint: Endpoint;
   readonly request: ExchangeRequest;
   readonly limits: AttemptLimits;
-  /** Is given the headers of each answer. */
   received(headers: Response['headers']): void;
-  /** Takes the answer of a success; a connection that breaks in it cuts the attempt. */
+  /** Reads a successful answer; a connection that breaks meanwhile cuts the attempt. */
   read(response: Response): Promise<Value>;
 }
 
@@ -48,7 +46,10 @@ const CONNECT_FAILURES = new Set([
 const TRUST_FAILURE =
   /^(?:ERR_TLS_|ERR_SSL_|CERT_|SELF_SIGNED_|DEPTH_ZERO_|UNABLE_TO_|INVALID_CA|HOSTNAME_MISMATCH|EPROTO$)/;
 
-/** @throws only the reason of the signal, and what is no failure of the connection */
+/**
+ * Sends one request to one server.
+ * @throws only the reason of the signal, and errors that are no failure of the connection
+ */
 export async function attemptOnce<Value>(parts: AttemptParts<Value>): Promise<Attempt<Value>> {
   const { world, endpoint, request, limits } = parts;
   const { limitMs, patienceIntervals, signal } = limits;
@@ -97,14 +98,14 @@ export async function attemptOnce<Value>(parts: AttemptParts<Value>): Promise<At
 
 function isConnectFailure(error: Error): boolean {
   if ('code' in error && typeof error.code === 'string' && CONNECT_FAILURES.has(error.code)) return true;
-  // A host with several addresses fails with one error for each.
+  // A host with several addresses fails with one error per address.
   if (error instanceof AggregateError) {
     return error.errors.every((one: unknown) => one instanceof Error && isConnectFailure(one));
   }
   return false;
 }
 
-/** The server has shown a certificate that this client does not trust, or does not trust the client's. */
+/** Whether this client does not trust the server's certificate, or the server does not trust the client's. */
 export function isTrustFailure(error: Error): boolean {
   return 'code' in error && typeof error.code === 'string' && TRUST_FAILURE.test(error.code);
 }

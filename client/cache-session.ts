@@ -1,41 +1,35 @@
 import type { Timer, World } from '../base/world.ts';
 import type { CacheAnswer, CacheRequest, NotedRead } from '../wire/catalog-api.ts';
 
-/** A client's number is drawn of so many bytes, so that no two clients have the same. */
 const CLIENT_NUMBER_BYTES = 6;
-/** Between polls that brought nothing, because nobody could answer. */
 const PAUSE_MS = 100;
-/** A poll that is not answered by then is given up; a server answers sooner, or waits for an election. */
+/** A poll without an answer is aborted after this time; servers answer sooner, or wait for an election. */
 const POLL_MS_MAX = 10_000;
-/** The primary learns within this time that a session was left; else the session ends by itself. */
+/** The report that a session was left is aborted after this time; the session then expires by itself. */
 const LEAVE_MS_MAX = 1_000;
 
-/** What a session reports. */
 export interface SessionEvents {
-  /** Resolves when nothing of these inodes is cached any more. Nothing requested before the call is cached after it. */
+  /** Resolves when nothing of these inodes is cached any more, and nothing requested before the call will be. */
   recalled(inodes: readonly number[]): Promise<void>;
-  /** What is granted was read. Resolves when no answer from the cache has an earlier access time. */
+  /** Granted inodes were read. Resolves when no answer from the cache has an earlier access time. */
   read?(reads: readonly NotedRead[]): Promise<void>;
-  /** Nothing is granted any more. */
   ended(): void;
-  /** Resolves when no operation is under way that is fenced by a session that has just ended here. */
+  /** Resolves when no operation is in flight that is fenced by a session which has just ended here. */
   flushed?(): Promise<void>;
-  /** Resolves when nothing is used that was granted so far. Called before `ended`, where the primary ends the session before its time. */
+  /** Resolves when nothing granted so far is in use. Called before `ended` if the primary ends the session early. */
   unused?(): Promise<void>;
-  /** Called where a poll failed; the next one follows. */
   failed(error: unknown): void;
 }
 
 export interface CacheSessionParts extends SessionEvents {
   readonly world: World;
-  /** The same for the whole life of this client, and no other's. */
   readonly client: number;
-  /** Asks the cluster. @returns the answer, and when the attempt that it answers was sent (monotonic) */
+  /** Sends a poll. @returns the answer, and when the answered attempt was sent (monotonic) */
   poll(
     request: CacheRequest,
     options: { readonly signal: AbortSignal; readonly timeoutMs: number },
   ): Promise<{ readonly answer: CacheAnswer; readonly sentMs: number }>;
-  /** A session that was not used for so long, in milliseconds, is left for another: it has no grants. Absent: it is always in use. */
+  /** A session unused for this long, in ms, is replaced by one without grants. Absent: it is always in use. */
   readonly idleMs?: number;
 }
 
@@ -44,24 +38,23 @@ interface Polls {
   readonly over: Promise<void>;
 }
 
-/** @returns a number for a client, for its whole life */
+/** Draws the number that identifies a client for its whole life. */
 export function drawClientNumber(world: World): number {
   return 1 + Math.floor(world.randomBytes(CLIENT_NUMBER_BYTES).readUIntBE(0, CLIENT_NUMBER_BYTES) / 2);
 }
 
 /**
- * The time in which this client may use what it was granted, renewed by one poll after the other. It ends by itself, counted from
- * before the poll was sent: then no change waits for this client any more.
+ * The time during which this client may use its grants, renewed by one poll after another. It expires by itself,
+ * counted from before the poll was sent: after that no change waits for this client.
  */
 export class CacheSession {
   readonly client: number;
   readonly #parts: CacheSessionParts;
-  /** Null before the first one, and once the session was left. */
   #polls: Polls | null = null;
-  /** Resolves when the primary knows of the session that was left last, or cannot be told. */
+  /** Resolves when the primary has been notified of the session left last, or cannot be. */
   #leaving: Promise<void> | null = null;
   #session: number | null = null;
-  /** The one before, of which no grant is used any more. */
+  /** The session before, none of whose grants is in use any more. */
   #left: number | null = null;
   #acked = 0;
   #untilMs = -Infinity;
@@ -74,26 +67,25 @@ export class CacheSession {
     this.client = parts.client;
   }
 
-  /** To be named with questions, so that the answers are granted; null while there is none. */
+  /** Sent with queries, so that their answers are granted; null while no session is valid. */
   get session(): number | null {
     return this.leftMs > 0 ? this.#session : null;
   }
 
-  /** For how long grants may still be used, in milliseconds; 0 if not. Asked for each use. */
+  /** For how long grants may still be used, in milliseconds; 0: not at all. Callers ask before each use. */
   get leftMs(): number {
     return Math.max(0, this.#untilMs - this.#parts.world.nowMs());
   }
 
-  /** Begins a session, so that there is one for the first request. */
   start(): void {
     if (this.#isClosed || this.#polls !== null) return;
     const abort = new AbortController();
     const run = (): Promise<void> => this.#run(abort.signal);
-    // A session that is being left has the same client's number.
+    // A session that is being left has the same client number.
     this.#polls = { abort, over: this.#leaving === null ? run() : this.#leaving.then(run) };
   }
 
-  /** What is granted, or soon to be, is in use. */
+  /** Marks the session as in use: something is granted, or soon will be. */
   use(): void {
     const { world, idleMs } = this.#parts;
     if (this.#isClosed || idleMs === undefined) return;
@@ -106,15 +98,16 @@ export class CacheSession {
   }
 
   /**
-   * Ends the session here at once and begins another: the outcome of a command that names this one is unknown, and the command may still
-   * be executed without a recall of what this session was granted. The primary learns of the end when nothing fenced is under way any more,
-   * and the session's time is over: until then the kernel uses attributes that were granted under it.
+   * Ends the session here at once and begins another, because a command that names it has an unknown outcome: the
+   * command may still be executed without a recall of this session's grants. The primary is notified only when no
+   * fenced operation is in flight and the session's time is over: until then the kernel uses attributes that were
+   * granted under it.
    */
   renounce(): void {
     const session = this.#session;
     if (session === null) return;
     const flushed = this.#parts.flushed?.() ?? Promise.resolve();
-    // No process stays for it: a session that nobody renews ends by itself.
+    // It keeps no process alive: a session that is not renewed expires by itself.
     const over = this.#parts.world.sleep(this.leftMs, { unref: true });
     this.#end();
     this.#acked = 0;
@@ -123,7 +116,6 @@ export class CacheSession {
     });
   }
 
-  /** Uses no grant any more. */
   async stop(): Promise<void> {
     this.#isClosed = true;
     const polls = this.#endPolls();
@@ -131,7 +123,7 @@ export class CacheSession {
     await polls?.over;
   }
 
-  /** As `stop`, and reports that to the primary, so that no change waits for this client. */
+  /** As `stop`, and notifies the primary, so that no change waits for this client. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#leave();
@@ -177,7 +169,6 @@ export class CacheSession {
     }
   }
 
-  /** @returns whether to go on at once */
   async #poll(signal: AbortSignal): Promise<boolean> {
     const session = this.#session;
     const request = {
@@ -189,15 +180,14 @@ export class CacheSession {
     };
     const { answer: polled, sentMs } = await this.#parts.poll(request, { signal, timeoutMs: POLL_MS_MAX });
     if (signal.aborted) return false;
-    // Renounced meanwhile.
     if (this.#session !== session) return true;
-    // A server of an earlier release obeys no fence: nothing is to be granted by it.
+    // A server of an earlier release enforces no fences, so its grants are not used.
     const answer = polled.fenced === true ? polled : { ...polled, session: null };
     if (answer.session !== session) {
       const { leftMs } = this;
       const unused = leftMs > 0 ? this.#parts.unused?.() : undefined;
       this.#end();
-      // Before a handover the primary waits until the next poll says that the session was left.
+      // The primary delays a handover until the next poll reports that the session was left.
       if (unused !== undefined)
         await Promise.race([unused, this.#parts.world.sleep(leftMs, { unref: true })]);
       if (signal.aborted) return false;
@@ -214,7 +204,7 @@ export class CacheSession {
   }
 
   #renew(untilMs: number): void {
-    // What was granted under a session that is over may have changed since.
+    // What an expired session granted may have changed since.
     if (this.leftMs === 0) this.#parts.ended();
     if (untilMs <= this.#untilMs) return;
     this.#untilMs = untilMs;

@@ -15,25 +15,24 @@ import { postRequest } from './request.ts';
 import { type Response, readJson } from './response.ts';
 import { CommandsLost, type FlushOutcome, UnflushedCommands } from './unflushed-commands.ts';
 
-/** Options of a request that changes what this client remembers, or has delegated to it. */
 export interface OwnedOptions extends OnceOptions {
   readonly cache?: CacheOwner;
 }
 
 export interface CommandOptions extends OwnedOptions {
-  /** Of live files, what their primaries know counts, in the command and in the answer. @see CommandBody */
+  /** Uses the primaries' attributes of live files, in the command and in the answer. @see CommandBody */
   readonly live?: boolean;
 }
 
-/** The commands of one client: each is executed once, and a flush covers those that were answered. */
+/** The catalog commands of one client: each is executed once, and a flush covers all that were answered. */
 export class CatalogCommands {
   readonly #exchanger: Exchanger;
   readonly #catalog: Subject;
   readonly #commands: CommandSession;
-  /** Of commands without a time limit: as long as one has no answer, only 63 later ones of its session can be sent. */
+  /** For commands without a time limit: while one has no answer, only 63 later ones of its session can be sent. */
   readonly #unlimited: CommandSession;
   readonly #unflushed = new UnflushedCommands();
-  /** A flush found that commands are gone and then failed: the next one that succeeds throws `CommandsLost`. */
+  /** A flush found that commands are lost and then failed: the next one that succeeds throws `CommandsLost`. */
   #isLossDue = false;
 
   constructor(exchanger: Exchanger, catalog: Subject) {
@@ -44,7 +43,7 @@ export class CatalogCommands {
     this.#unlimited = new CommandSession(exchanger, catalog, lastOf);
   }
 
-  /** Whether commands were answered to this client that a loss of power of all servers may take back, or has, unreported so far. */
+  /** Whether a power failure of all servers may lose commands answered here, or has and was not yet reported. */
   get hasUnflushed(): boolean {
     return this.#isLossDue || !this.#unflushed.isEmpty;
   }
@@ -71,9 +70,8 @@ export class CatalogCommands {
   }
 
   /**
-   * Sends a request to a server that executes it as commands of this client.
-   *
-   * @param hasCommands whether commands were executed that a flush is to cover
+   * Sends a request that one server executes as commands of this client.
+   * @param hasCommands whether commands were executed that a flush has to cover
    */
   executeAt<Value>(
     server: string,
@@ -97,7 +95,7 @@ export class CatalogCommands {
         if (again.length > 0) pages.push(again);
       }
     } catch (error) {
-      // A later flush does not ask for these commands again.
+      // A later flush does not ask about these commands again.
       this.#isLossDue ||= hasLost;
       throw error;
     }
@@ -115,14 +113,14 @@ export class CatalogCommands {
     const missing = await this.#exchanger.perform(this.#catalog, request, readMissing, options);
     const outcome = this.#unflushed.flushed(answered, missing);
     if (outcome.again.length > 0) {
-      // The sessions end, so that only what is under way comes before the next flush.
+      // Both sessions end, so that only commands in flight precede the next flush.
       for (const commands of [this.#commands, this.#unlimited]) commands.renew();
     }
     return outcome;
   }
 }
 
-/** Servers of an earlier release flush, and look for nothing. */
+/** Servers of an earlier release answer 204: they flush, but do not search for lost commands. */
 async function readMissing(response: Response): Promise<FlushAnswer['missing']> {
   if (response.statusCode === 204) {
     await response.body.bytes();

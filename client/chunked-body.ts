@@ -1,7 +1,7 @@
 const LINE_END = Buffer.from('\r\n');
 const LINE_BYTES_MAX = 1024;
 
-/** The body of an answer that comes in chunks ([RFC 9112], section 7.1), put together. Fields behind it are passed over. */
+/** Decodes a chunked HTTP body ([RFC 9112], section 7.1). Trailer fields are ignored. */
 export class ChunkedBody {
   readonly #bytesMax: number;
   readonly #parts: Buffer[] = [];
@@ -15,8 +15,8 @@ export class ChunkedBody {
 
   /**
    * @param bytes copied where they are kept
-   * @returns the body, once all of it is there; else null
-   * @throws Error where the bytes make no sense, or are too many
+   * @returns the body once it is complete, else null
+   * @throws Error if the bytes are malformed or more than the bound
    */
   take(bytes: Buffer): Buffer | null {
     this.#rest = Buffer.concat([this.#rest, bytes]);

@@ -36,17 +36,15 @@ const OPERATION_TIMEOUT_MS = 30_000;
 const LIST_COUNT_MAX = 1_000;
 
 export interface ClusterClientOptions {
-  /** The clocks, timers and random numbers of the process: `systemWorld`, or a simulation's. */
   readonly world: World;
   /** Base URLs of some or all servers of the cluster: `http://127.0.0.1:7401`, `https://fs1.example.org:7401`. */
   readonly servers: readonly string[];
-  /** How long one call may take in all, retries included. */
+  /** Time limit of a call in milliseconds, retries included. */
   readonly operationTimeoutMs?: number;
-  /** Who this client is, and whose certificates it believes; absent where nobody asks. */
   readonly access?: Access;
-  /** Names that another client has made in a directory that is delegated to it are told of, though it may not have told of them yet. */
+  /** Queries include names that another client created in a directory delegated to it and has not yet sent. */
   readonly exact?: boolean;
-  /** Contents are read from the disks of servers on this machine where that can be. */
+  /** Reads contents from the disks of servers on this machine where possible. */
   readonly localReads?: boolean;
 }
 
@@ -56,13 +54,13 @@ export interface Entry {
 }
 
 /**
- * A cluster as its users see it. Every call asks one server after the other, with the same request id,
- * until one answers for good or time is up; failures are `ServiceError`s of the catalogue. The primary
- * that an answer names is asked first from then on, which saves the hop of a forwarded request.
+ * The client of a cluster. A call tries one server after another, with the same request id, until one gives a final
+ * answer or time is up; failures are `ServiceError`s of the catalogue. The primary that an answer names is tried first
+ * from then on, which saves forwarding.
  */
 export class ClusterClient {
   readonly world: World;
-  /** By which this client's reserved numbers can be used, for births and in `create-file`. */
+  /** Owner of the inode numbers reserved for this client, in creations with contents and in `create-file`. */
   readonly inodeOwner: number;
   readonly admin: AdminClient;
   readonly #exchanger: Exchanger;
@@ -88,17 +86,15 @@ export class ClusterClient {
     this.admin = new AdminClient(this.#exchanger);
   }
 
-  /** Base URLs of the servers, in the order in which they were given. */
   get servers(): readonly string[] {
     return this.#exchanger.endpoints.all.map((endpoint) => endpoint.url);
   }
 
-  /** Id of the server that was the catalog's primary when last heard of. */
   get catalogPrimary(): string | null {
     return this.#catalog.primary;
   }
 
-  /** Executes a catalog command exactly once; a majority of the catalog's members has it when it resolves. */
+  /** Executes a catalog command exactly once. When it resolves, a majority of the catalog's members has it. */
   async command<Kind extends Command['kind']>(
     command: CommandOf<Kind>,
     options: CommandOptions = {},
@@ -106,25 +102,22 @@ export class ClusterClient {
     return this.#learned(await this.#commands.execute(command, options));
   }
 
-  /** Whether commands were answered to this client that a loss of power of all servers may take back, or has, unreported so far. */
   get hasUnflushedCommands(): boolean {
     return this.#commands.hasUnflushed;
   }
 
   /**
-   * Every command that was answered before the call, to any client, survives a loss of power of all servers.
-   *
-   * @throws CommandsLost once, where commands that were answered to this client are gone
+   * Makes every command answered before the call, to any client, survive a power failure of all servers.
+   * @throws CommandsLost once, if commands answered to this client are lost
    */
   flushCatalog(options?: CallOptions): Promise<void> {
     return this.#commands.flush(options);
   }
 
   /**
-   * Reserves numbers for files that are to be born, or made, under this client's name.
-   *
-   * @param options.volume of the files; without it they are for volumes of three replicas
-   * @returns the numbers, and until when they are to be used at the latest (monotonic, in milliseconds)
+   * Reserves inode numbers for files that this client is going to create.
+   * @param options.volume of the files; absent: they are for volumes of three replicas
+   * @returns the numbers, and when the reservation expires (monotonic, in milliseconds)
    */
   async reserveInodes(
     count: number,
@@ -140,20 +133,21 @@ export class ClusterClient {
       options,
       this.#catalog,
     );
-    // Servers of earlier releases choose members anew for a file whose contents may be stored by this number at others.
+    // Servers of earlier releases choose new members for a file whose contents may already be stored at others by this
+    // number.
     if (reserved.sets === undefined)
       throw new ServiceError('precondition-failed', 'The servers of new files are not fixed by this release');
     return { ...reserved, untilMs: sentMs + reserved.validMs };
   }
 
   /**
-   * Makes new files with all of their contents, exactly once: of those that are born, a majority of their replicas has the contents, and
-   * of the catalog's members the names. Their size and times are settled.
-   *
-   * @param bearer of the numbers that the births have, as `reserveInodes` told it: one request, one bearer
-   * @param births at most `BIRTHS_MAX`, within the limits of `wire/births.ts`; contents stay unchanged meanwhile
-   * @returns what became of each, in their order
-   * @throws ServiceError where that is not known (`unknown`), or nothing happened
+   * Creates files with all of their contents, exactly once. Of a created file, a majority of its replicas has the
+   * contents and a majority of the catalog's members has the name; its size and times are settled.
+   * @param bearer the server that reserved the numbers, as `reserveInodes` returned it; one per request
+   * @param births at most `BIRTHS_MAX`, within the limits of `wire/births.ts`; the caller leaves the contents unchanged
+   *   until it resolves
+   * @returns the outcome of each file, in their order
+   * @throws ServiceError `unknown` if the outcome is not known; otherwise nothing happened
    */
   async bear(
     bearer: string,
@@ -164,7 +158,7 @@ export class ClusterClient {
     const what = `Cannot make ${births.length} files`;
     const requestOf: RequestOf = ({ session, since }, number) => {
       const body = encodeBirths({ session, number, owner: this.inodeOwner, ...cache, births });
-      // Not in the body: servers of an earlier release pass over it here.
+      // Not in the body: here servers of an earlier release ignore it.
       return bytesRequest(
         what,
         'POST',
@@ -172,7 +166,7 @@ export class ClusterClient {
         body,
       );
     };
-    // Files that had their names before get contents, for which there is no command.
+    // A file that already has a name only gets contents, for which there is no command.
     const hasCommands = ({ outcomes: known }: BirthAnswer): boolean =>
       known.some(({ kind }, place) => kind === 'born' && births[place]?.isNamed !== true);
     const { outcomes } = await this.#commands.executeAt(bearer, what, requestOf, options, hasCommands);
@@ -185,7 +179,7 @@ export class ClusterClient {
     return outcomes;
   }
 
-  /** Asks the catalog; the attributes of files that are being written are their primaries' own. */
+  /** Queries the catalog; attributes of files that are being written come from their primaries. */
   async query<Kind extends Query['kind']>(
     query: Extract<Query, { kind: Kind }>,
     options?: CallOptions,
@@ -194,7 +188,7 @@ export class ClusterClient {
     return this.#learned(await this.#exchanger.ask<QueryResults[Kind]>(request, options, this.#catalog));
   }
 
-  /** As `query`, for a client that remembers what is granted, or delegated, to its session; see `CacheSession`. */
+  /** As `query`, for a client that caches what is granted or delegated to its session; see `CacheSession`. */
   async queryRemembered<Kind extends Query['kind']>(
     query: Extract<Query, { kind: Kind }>,
     session: number,
@@ -211,45 +205,32 @@ export class ClusterClient {
     return answer;
   }
 
-  /**
-   * Renews a session of remembering; answered when there is something to forget, or after a while.
-   *
-   * @returns the answer, and when the attempt that it answers was sent (monotonic, in milliseconds)
-   */
+  /** Renews a cache session; the server answers when it has recalls, or after a while. */
   renewCache(request: CacheRequest, options?: CallOptions): Promise<TimedAnswer<CacheAnswer>> {
     const renewal = postRequest('Cannot renew what is remembered', '/v1/catalog/cache', request);
     return this.#exchanger.askTimed(() => this.world.nowMs(), renewal, options, this.#catalog);
   }
 
-  /**
-   * Opens contents for reading and writing. Nothing is asked until the first call on the handle.
-   *
-   * @param file number of the file (its inode)
-   */
+  /** Opens contents by inode number. Nothing is sent before the first call on the handle. */
   openFile(file: number, options: FileOptions = {}): FileHandle {
     const subject = this.#primaries.subject(file, options.replicas?.[0] ?? null);
     const unsynced = this.#unsynced.of(file);
     return new FileHandle(this.#exchanger, file, unsynced, options, this.#local, subject);
   }
 
-  /** Who has made a file, or borne it, orders it first, if it holds a replica: it is asked first. */
+  /** Remembers a file's creating server: with a replica, it orders the first changes, so it is asked first. */
   noteMaker({ inode, replicas }: Pick<Attributes, 'inode' | 'replicas'>, maker: string | null): void {
     if (maker !== null && replicas.includes(maker)) this.#primaries.note(inode, maker);
   }
 
-  /**
-   * As `FileHandle.settle`, a moment later and together with other files: for those that are closed, of whose sizes their
-   * primaries tell until then.
-   */
+  /** As `FileHandle.settle`, delayed and batched, for closed files: until then their primaries report the sizes. */
   settleSoon(handle: FileHandle): Promise<void> {
     return this.#settling.settle(handle);
   }
 
   /**
-   * Locks on a file, for all who use this client: whoever opens them twice for one file has two that know nothing of
-   * each other. To be closed.
-   *
-   * @param file number of the file (its inode)
+   * Opens the locks of this client on a file. Instances for one file do not know of each other's locks, so all users of
+   * this client share one. To be closed.
    */
   fileLocks(
     file: number,
@@ -259,7 +240,6 @@ export class ClusterClient {
     return new FileLocks(this.#exchanger, file, this.#lockClient, options.replicas ?? [], events);
   }
 
-  /** The inode at a path. */
   async resolve(
     volume: string,
     path: string,
@@ -272,7 +252,7 @@ export class ClusterClient {
     return answer.attributes;
   }
 
-  /** Entries of a directory in bytewise order of their names, a page at a time. */
+  /** Lists a directory in bytewise order of names, page by page. */
   async *list(
     directory: Pick<Attributes, 'inode' | 'snapshot'>,
     options?: CallOptions,
@@ -292,18 +272,17 @@ export class ClusterClient {
     }
   }
 
-  /** Reports an operation that was acknowledged here and dropped, to a server that makes it known. */
+  /** Reports an operation that was acknowledged here and then dropped, to a server that publishes it. */
   async reportLateError(error: LateErrorReport): Promise<void> {
     const request = postRequest('Cannot report a late error', '/v1/mounts/late-errors', error);
     await this.#exchanger.perform({ primary: null }, request, async () => undefined);
   }
 
-  /** The state of the whole cluster, as one server sees it. */
   status(options?: CallOptions): Promise<ClusterStatus> {
     return this.#exchanger.ask(getRequest('Cannot ask for the status of the cluster', '/v1/status'), options);
   }
 
-  /** Who holds a file, who is its primary, and how far its replicas are. Opens the file. */
+  /** The replicas of a file with their positions, and its primary. The query opens the file. */
   info(volume: string, path: string, options?: CallOptions): Promise<FileInfo> {
     const url = `/v1/info/${encodeURIComponent(volume)}${encodePath(path)}`;
     return this.#exchanger.ask(getRequest(`Cannot get information on ${volume}:${path}`, url), options);
@@ -314,7 +293,7 @@ export class ClusterClient {
     return answer;
   }
 
-  /** Ends all connections; calls under way fail. */
+  /** Ends all connections; calls in flight fail. */
   close(): Promise<void> {
     this.#local?.close();
     return this.#exchanger.close();

@@ -6,42 +6,37 @@ import { RequestWindow } from './request-window.ts';
 import { readJson } from './response.ts';
 import { sendOnce, type Ticket } from './send-once.ts';
 
-/** Makes a request of a session of commands. */
 export type RequestOf = (window: RequestWindow, number: number) => ExchangeRequest;
 
 export interface OnceOptions extends CallOptions {
-  /** Called where the outcome of the command is unknown, before the call fails. */
+  /** Called when the outcome of the command is unknown, before the call fails. */
   readonly unknown?: () => void;
 }
 
 /**
- * Commands of one session at a time, each executed once. A session belongs to one epoch of the catalog: after a loss of power of
- * all servers, which begins another epoch, no later command stands in for an earlier one that is gone.
+ * Commands of one session at a time, each executed once. A session belongs to one epoch of the catalog: after a power
+ * failure of all servers, which begins another epoch, no later command can be mistaken for a lost one.
  */
 export class CommandSession {
   readonly #exchanger: Exchanger;
   readonly #catalog: Subject;
   readonly #lastOf: (session: number) => number;
-  /** Null before the first command, and where the next one begins another session. */
   #commands: Promise<RequestWindow> | null = null;
 
-  /** @param lastOf the largest number of a session that may be sent */
   constructor(exchanger: Exchanger, catalog: Subject, lastOf: (session: number) => number) {
     this.#exchanger = exchanger;
     this.#catalog = catalog;
     this.#lastOf = lastOf;
   }
 
-  /** Commands from now on are of another session. */
   renew(): void {
     this.#commands = null;
   }
 
   /**
-   * Where the cluster has forgotten the session, and has certainly not carried the request out, sends it in a new one.
-   *
-   * @param what beginning of the message of an error
-   * @param answered called with the name of the request that is answered
+   * Executes one command. If the cluster has forgotten the session, and has certainly not executed the request, this
+   * method sends it again in a new session.
+   * @param what beginning of an error's message
    */
   once<Value>(
     subject: Subject,
@@ -68,12 +63,12 @@ export class CommandSession {
       return outcome;
     };
     return sendOnce(acquire, send, (error) => {
-      // An answer for good answers all copies of the request; after any other failure one of them may still be executed.
+      // A final answer holds for all copies of the request; after any other failure a copy may still be executed.
       if (!(error instanceof ServiceError) || error.remedy !== 'give-up') options.unknown?.();
     });
   }
 
-  /** @returns a number that may be sent, of a session that began in the newest epoch of the catalog that is known */
+  /** @returns a number that may be sent, of a session that began in the newest known epoch of the catalog */
   async #acquire(
     begin: () => Promise<RequestWindow>,
     limits: () => WaitLimits,
@@ -100,14 +95,13 @@ export class CommandSession {
 
   /**
    * Begins a session of commands. It names an operation of the catalog from before its first command, so that the
-   * cluster distinguishes it from one that it has forgotten.
-   *
+   * cluster distinguishes it from a session that it has forgotten.
    * @param anew the operation that was named before has proved too old
    */
   #begin(what: string, anew: boolean, options: CallOptions): Promise<RequestWindow> {
     const begin = async (): Promise<RequestWindow> => {
-      // Any question will do, and every user may ask this one: its answer names an operation. Other commands wait for
-      // the same, so that neither the signal nor the time limit of this one ends it.
+      // Any query will do, and every user may send this one: its answer names an operation. Other commands wait for the
+      // same answer, so neither the signal nor the time limit of this one ends it.
       const { signal: _signal, timeoutMs: _timeoutMs, ...rest } = options;
       const question = postRequest(what, '/v1/catalog/queries', { query: { kind: 'volumes' } });
       if (anew || this.#exchanger.catalogSeq === null)

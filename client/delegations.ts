@@ -7,13 +7,13 @@ import type { CommandOptions } from './catalog-commands.ts';
 import type { ClusterClient } from './cluster-client.ts';
 import { RememberingClient } from './remembering-client.ts';
 
-/** A delegation by which an operation was acknowledged before the cluster has it. */
+/** A delegation under which an operation was acknowledged before the cluster has it. */
 export interface Fence extends HeldDelegation {
   readonly client: number;
   readonly session: number;
 }
 
-/** @returns what a command says of itself that is to be executed only while these delegations, all of one session, are held */
+/** @returns the owner of a command that is executed only while these delegations, of one session, are in force */
 export function fencedBy(fences: readonly Fence[]): CacheOwner {
   const [first] = fences;
   assert(first !== undefined, 'There is a delegation');
@@ -25,15 +25,14 @@ export function fencedBy(fences: readonly Fence[]): CacheOwner {
 type OwnedCommand = Pick<CommandOptions, 'cache' | 'unknown'>;
 export type DelegationEvents = Required<Pick<SessionEvents, 'recalled' | 'ended' | 'flushed'>>;
 
-/** A session whose delegations were not used for so long is left, in milliseconds: no change has to recall them. */
+/** A session whose delegations were unused for this long is left, so that no change has to recall them. */
 const IDLE_MS = 5_000;
-/** Directories whose last recall is remembered. */
 const RECALLED_MAX = 10_000;
 
 /**
- * Directories that are delegated to this client: no other client changes their names before they are recalled. The catalog's primary
- * delegates each to a session: the one under which the client caches, if it does; else one of their own, which is left when they are
- * not used.
+ * Directories that are delegated to this client: no other client changes their entries before a recall. The catalog's
+ * primary delegates each to a session: the client's cache session, if it has one; else one of their own, which is left
+ * when the delegations are not used.
  */
 export class Delegations {
   readonly #client: ClusterClient;
@@ -43,14 +42,13 @@ export class Delegations {
     ended: () => undefined,
     flushed: () => Promise.resolve(),
   };
-  /** Generations of the delegations, by inode. */
   readonly #generations = new Map<number, number>();
   /** A delegation that was requested before a recall of its directory is void. */
   readonly #recalls = new Sequencer<number>(undefined, RECALLED_MAX);
-  /** Recalled and not returned yet: own changes of them until then reach the cluster first, and recall nothing from this client. */
+  /** Recalled and not yet returned: own changes until then reach the cluster first, and need no recall from here. */
   readonly #returning = new Counts<number>();
 
-  /** @param failed is called with the reason why nothing can be delegated at the moment */
+  /** @param failed called with the reason why nothing can be delegated at the moment */
   constructor(client: ClusterClient, failed: SessionEvents['failed']) {
     this.#client = client;
     const own: SessionEvents = {
@@ -84,12 +82,11 @@ export class Delegations {
           });
   }
 
-  /** @see Sequencer.request */
   request(): number {
     return this.#recalls.request();
   }
 
-  /** Whether no other client changes the directory's names, at this moment and until a recall. */
+  /** Whether no other client changes the directory's entries, now and until a recall. */
   isDelegated(directory: number): boolean {
     return this.delegatedMs(directory) > 0;
   }
@@ -99,22 +96,16 @@ export class Delegations {
     return this.#generations.has(directory) ? this.#session.leftMs : 0;
   }
 
-  /** Begins a session, so that there is one when directories are asked for. */
   listen(events: DelegationEvents): void {
     this.#events = events;
     this.#session.start();
   }
 
-  /** What is delegated, or soon to be, is in use. */
   use(): void {
     this.#session.use();
   }
 
-  /**
-   * Asks for a directory, together with its first names.
-   *
-   * @returns null where it is not delegated, for one because there is no session yet
-   */
+  /** Requests the delegation of a directory, together with its first entries. @returns null if it is not delegated */
   async delegate(directory: number, countMax: number): Promise<QueryResults['list'] | null> {
     this.use();
     const { session } = this.#session;
@@ -125,11 +116,7 @@ export class Delegations {
     return this.learn(directory, granted, requestedAt) ? result : null;
   }
 
-  /**
-   * @param granted as an answer tells
-   * @param requestedAt sequence number of the request
-   * @returns whether the directory is delegated to this client now
-   */
+  /** Takes over a delegation that an answer may grant. @returns whether the directory is delegated now */
   learn(
     directory: number,
     { delegated, generation }: Pick<RememberedAnswer<unknown>, 'delegated' | 'generation'>,
@@ -141,7 +128,7 @@ export class Delegations {
     return true;
   }
 
-  /** What a command of this client says of itself, which changes names in these directories: it is not to call them back from here. */
+  /** @returns the owner of a command that changes entries of these directories: it recalls none from this client */
   asOwner(directories: readonly number[]): OwnedCommand {
     const { client, session } = this.#session;
     const forgets = [...new Set(directories)].filter(
@@ -151,7 +138,7 @@ export class Delegations {
     return { cache: { client, forgets, under: session }, unknown: () => this.#renounce(session) };
   }
 
-  /** As `asOwner`, of a command that makes a directory in the one given, which is to be delegated as well. */
+  /** As `asOwner`, for a command that makes a directory in the given one; the new one is delegated, too. */
   asMaker(directory: number): OwnedCommand {
     const owner = this.asOwner([directory]);
     const { client, session } = this.#session;
@@ -159,11 +146,7 @@ export class Delegations {
     return { ...owner, cache: { client, forgets: [], ...owner.cache, session } };
   }
 
-  /**
-   * The fence of an operation that is acknowledged now and sent later.
-   *
-   * @returns null where the directory is not delegated at this moment
-   */
+  /** @returns the fence of an operation that is acknowledged now and sent later; null if it is not delegated */
   fenceOf(directory: number): Fence | null {
     const { client, session } = this.#session;
     const generation = this.#generations.get(directory);
@@ -175,7 +158,7 @@ export class Delegations {
     if (this.#session.session === session) this.#session.renounce();
   }
 
-  /** Returns all delegations; a session that they share is closed by its client. */
+  /** Returns all delegations; a shared session is closed by its client. */
   async stop(): Promise<void> {
     if (!(this.#client instanceof RememberingClient)) await this.#session.close();
   }

@@ -1,6 +1,6 @@
 import type { Command, CommandOf, Place, Query } from '../wire/catalog-api.ts';
 
-/** What a request of the catalog is for, as the message of an error says it: `Cannot …`. */
+/** What a request of the catalog does, to complete an error message that begins with `Cannot …`. */
 
 type QueryOf<Kind extends Query['kind']> = Extract<Query, { kind: Kind }>;
 

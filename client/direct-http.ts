@@ -10,34 +10,33 @@ import type { Response } from './response.ts';
 import type { RequestBody, ServerRequest } from './server-channel.ts';
 import type { Traffic } from './traffic.ts';
 
-/** A response begins here; what is behind its head in the same bytes is copied, so there is not much room for it. */
+/** For the head of an answer. What follows it in the same read is copied, so the buffer is small. */
 const SCRATCH_BYTES = 8 * 1024;
 const HEAD_BYTES_MAX = 64 * 1024;
-/** No server answers with more at a time: contents are asked for in pieces. */
+/** No server sends more in one answer: contents are requested in pieces. */
 const BODY_BYTES_MAX = 64 * 1024 * 1024;
-/** Shorter than servers keep a connection on which nothing is said, so that it is not them who close it. */
+/** Shorter than the idle limit of servers, so that the client closes an idle connection and not the server. */
 const IDLE_MS_MAX = 30_000;
 const HEAD_END = Buffer.from('\r\n\r\n');
 const CONSENT = /^HTTP\/1\.1 101 /;
 const NOTHING = Buffer.alloc(0);
 
 /**
- * The answer does not say where it ends, or is something else that a server of this project does not send: there is
- * something in between. Such a server is spoken with through a complete implementation of HTTP.
+ * The answer has no length, or is something else that servers of this project do not send: there is a proxy in between.
+ * Requests to such a server go through a complete HTTP implementation.
  */
 export class UnusualAnswerError extends Error {
   override readonly name = 'UnusualAnswerError';
 }
 
-/** The server has no connections for contents, for it is of before there were any: it is asked on the others. */
+/** The server is of a release without connections for contents: requests use the others. */
 export class NoContentsError extends Error {
   override readonly name = 'NoContentsError';
 }
 
 /**
- * Connections to one server for contents: HTTP/1.1, one exchange at a time on each connection.
- * Answers with an announced length are read by the system into the memory in which they stay. A general
- * implementation takes them in pieces of 64 KiB, and copies each twice.
+ * Connections to one server for contents: HTTP/1.1, one exchange at a time on each. The system reads an answer of known
+ * length directly into its final memory. A general implementation takes pieces of 64 KiB and copies each twice.
  */
 export class DirectHttp {
   readonly #world: World;
@@ -51,15 +50,14 @@ export class DirectHttp {
   readonly #connectionsMax: number;
   readonly #writes: boolean;
   readonly #all = new Set<Connection>();
-  /** The one used last is used next, so that those too many fall silent and go. */
+  /** The one used last is used next, so that surplus ones become idle and close. */
   readonly #idle: Connection[] = [];
   readonly #waiting: (() => void)[] = [];
   #closed = false;
 
   /**
-   * @param url with `http:` or `https:`
-   * @param writes the server is asked to read from these connections without a general implementation, too, and takes nothing but writes of
-   *   contents there
+   * @param writes asks the server to read these connections without a general implementation, too; it then accepts
+   *   nothing but writes of contents
    */
   constructor(
     world: World,
@@ -83,9 +81,9 @@ export class DirectHttp {
   }
 
   /**
-   * One exchange, whose answer is there as a whole when it resolves.
-   *
-   * @throws the reason of the signal, or what the connection broke with; `NoContentsError` where the server does not take writes so
+   * Performs one exchange; the answer is complete when it resolves.
+   * @throws the reason of the signal, or the failure of the connection; `NoContentsError` if the server refuses writes
+   *   here
    */
   async request(request: ServerRequest): Promise<Response> {
     const { signal } = request;
@@ -116,7 +114,7 @@ export class DirectHttp {
     }
   }
 
-  /** Exchanges under way go on to their end; there are no new ones. */
+  /** Lets exchanges in flight finish, and begins no new ones. */
   retire(): void {
     this.#closed = true;
     for (const connection of this.#idle.splice(0))
@@ -124,7 +122,7 @@ export class DirectHttp {
     for (const wake of this.#waiting.splice(0)) wake();
   }
 
-  /** Exchanges under way fail. */
+  /** Exchanges in flight fail. */
   close(): void {
     this.retire();
     for (const connection of [...this.#all]) connection.destroy(new Error('The connections were closed'));
@@ -132,7 +130,7 @@ export class DirectHttp {
 
   #takeIdle(): Connection | undefined {
     for (let last = this.#idle.pop(); last !== undefined; last = this.#idle.pop()) {
-      // One that has just been given up is among them until the system has closed it.
+      // A destroyed connection stays in the list until the system has closed it.
       if (last.isFree) return last;
     }
     return undefined;
@@ -165,7 +163,6 @@ export class DirectHttp {
     return connection;
   }
 
-  /** Resolves when it is worth looking again. */
   async #room(signal: AbortSignal): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#waiting.push(resolve);
@@ -180,34 +177,27 @@ export class DirectHttp {
 interface Head {
   readonly statusCode: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** Null where the body comes in chunks. */
   readonly bodyBytes: number | null;
 }
 
-/** One connection, on which exchanges follow each other. */
 class Connection {
   readonly socket: Socket;
-  /** Resolves when it is made. */
   readonly connected: Promise<void>;
   readonly #made = Promise.withResolvers<void>();
   readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
-  /** What came of a head that is not whole yet. */
   #begun: Buffer = NOTHING;
   #head: Head | null = null;
   #body: Buffer = NOTHING;
   #bodyFilled = 0;
   #chunked: ChunkedBody | null = null;
-  /** Whether the answer under way has the body of which its head tells the length. */
+  /** False after HEAD, whose answer announces a length without a body. */
   #hasBody = true;
   #waiter: PromiseWithResolvers<Response> | null = null;
   #isOver = false;
-  /** Waits for the server's consent to a connection for writes. */
+  /** Pending until the server has agreed to a connection for writes. */
   #consent: PromiseWithResolvers<void> | null = null;
 
-  /**
-   * @param tls null for a connection without encryption
-   * @param writesAt the server's name, where it is asked for a connection for writes; else null
-   */
+  /** @param writesAt the server's host name, to request a connection for writes; else null */
   constructor(host: string, port: number, tls: TlsOptions | null, writesAt: string | null = null) {
     const made = this.#made;
     this.connected = made.promise;
@@ -242,7 +232,7 @@ class Connection {
       this.#fail(error);
     });
     this.socket.on('end', () => {
-      // As one does that speaks with encryption only.
+      // A server that speaks TLS only does this.
       const isMute = tls === null && this.socket.bytesRead === 0;
       const authority = `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
       const what = isMute ? ` without a word: it may want https://${authority}` : '';
@@ -253,7 +243,6 @@ class Connection {
     });
   }
 
-  /** Nothing is under way, in either direction. */
   get isFree(): boolean {
     return !this.#isOver && this.#waiter === null && this.socket.writableLength === 0;
   }
@@ -274,7 +263,7 @@ class Connection {
 
   destroy(reason: Error): void {
     this.#isOver = true;
-    // First, so that whoever waits hears why and not that it was closed.
+    // First, so that waiting callers get this reason and not that the connection was closed.
     this.#made.reject(reason);
     this.#fail(reason);
     this.socket.destroy();
@@ -286,7 +275,6 @@ class Connection {
     this.#waiter = null;
   }
 
-  /** @returns where the next bytes go */
   #target(): Uint8Array {
     return (this.#head?.bodyBytes ?? null) === null ? this.#scratch : this.#body.subarray(this.#bodyFilled);
   }
@@ -363,7 +351,7 @@ class Connection {
     this.#chunked = null;
     this.#body = NOTHING;
     this.#waiter = null;
-    // A connection on which nothing is awaited keeps no process running.
+    // An idle connection must not keep the process alive.
     this.socket.unref();
     if (headers.connection?.toLowerCase() === 'close') this.#isOver = true;
     waiter?.resolve({
@@ -390,7 +378,6 @@ function headOf({ method, path, headers, body }: ServerRequest, host: string): s
   return length > 0 || method !== 'GET' ? `${head}content-length: ${length}\r\n\r\n` : `${head}\r\n`;
 }
 
-/** @returns how many bytes a body has */
 export function bodyBytes(body: RequestBody): number {
   return partsOf(body).reduce((sum, part) => sum + Buffer.byteLength(part), 0);
 }
@@ -399,7 +386,6 @@ function partsOf(body: RequestBody): readonly (Uint8Array | string)[] {
   return typeof body === 'string' || body instanceof Uint8Array ? [body] : body;
 }
 
-/** @throws UnusualAnswerError */
 function parseHead(text: string, hasBody: boolean): Head {
   const [first = '', ...lines] = text.split('\r\n');
   const status = /^HTTP\/1\.1 (\d{3})/.exec(first)?.[1];

@@ -12,12 +12,11 @@ const PIECES_IN_FLIGHT_MAX = 4;
 
 export interface Download {
   readonly attributes: Attributes;
-  /** Number of bytes that `chunks` yields in all. */
   readonly sizeBytes: number;
   readonly etag: string;
   /**
-   * The contents as they were when the download began. If they change in place meanwhile, it ends with
-   * `precondition-failed`, since the bytes yielded may then be of several states.
+   * The contents at the start of the download. If they change in place meanwhile, it fails with `precondition-failed`,
+   * since the bytes yielded may be of several states.
    */
   readonly chunks: AsyncGenerator<Uint8Array, void, undefined>;
 }

@@ -6,11 +6,10 @@ import type { Response } from './response.ts';
 import type { ServerChannel, ServerRequest, StreamedResponse } from './server-channel.ts';
 import { SocketChannel } from './socket-channel.ts';
 
-/** What an endpoint tells of itself to those who choose among all. */
 export interface EndpointEvents {
-  /** It is as good as gone, as of now. */
+  /** It has just become unreachable or silent. */
   lost(): void;
-  /** @returns whether a request that lies at `endpoint` could be sent to another one */
+  /** @returns whether a request pending at `endpoint` could be sent to another one */
   elsewhere(endpoint: Endpoint): boolean;
 }
 
@@ -19,18 +18,17 @@ export class Endpoint {
   readonly world: World;
   readonly url: string;
   readonly pulse: Pulse;
-  /** Whether its address was given by the caller; the others were found out, and are given up when they leave the cluster. */
+  /** Whether the caller gave its address; discovered servers are dropped when they leave the cluster. */
   readonly given: boolean;
-  /** Known once the server was asked who it is. */
   id: string | null = null;
-  /** It asked to be left alone until then (monotonic, in milliseconds). */
+  /** The server asked for a pause until then (monotonic, in milliseconds). */
   avoidUntilMs = 0;
   readonly #events: EndpointEvents;
   readonly #access: Access;
   readonly #channel: ServerChannel;
   #dead = false;
 
-  /** @throws ServiceError `bad-request` where `url` is none, or a token would go there in the clear */
+  /** @throws ServiceError `bad-request` if `url` is invalid, or if a token would be sent to it unencrypted */
   constructor(world: World, url: string, given: boolean, events: EndpointEvents, access: Access) {
     const parsed = URL.parse(url);
     if (parsed === null || (parsed.protocol !== 'http:' && parsed.protocol !== 'https:')) {
@@ -66,7 +64,6 @@ export class Endpoint {
     return this.#channel.request({ ...request, headers: this.#withAccess(request.headers) });
   }
 
-  /** One exchange whose answer is read while it comes. */
   stream(request: ServerRequest): Promise<StreamedResponse> {
     return this.#channel.stream({ ...request, headers: this.#withAccess(request.headers) });
   }
@@ -76,12 +73,11 @@ export class Endpoint {
     return own === null ? (headers ?? null) : { ...headers, ...own };
   }
 
-  /** It did not accept a connection, and has given no sign of life since. */
+  /** It refused a connection, and has shown no sign of life since. */
   get isDead(): boolean {
     return this.#dead;
   }
 
-  /** It is dead, or does not say a word. */
   get isAway(): boolean {
     return this.#dead || this.pulse.isSilent;
   }
@@ -93,20 +89,20 @@ export class Endpoint {
     this.#events.lost();
   }
 
-  /** @returns whether to ask it now; if it is away, it is asked in the background whether it is back */
+  /** @returns whether to ask it now; one that is away is probed in the background */
   isUsable(nowMs: number): boolean {
     if (!this.isAway) return this.avoidUntilMs <= nowMs;
     this.pulse.askWhetherBack(nowMs);
     return false;
   }
 
-  /** Ends its connections when the requests under way have ended. */
+  /** Ends its connections once the requests in flight have ended. */
   async retire(): Promise<void> {
     await this.#channel.close();
     this.pulse.close();
   }
 
-  /** Ends its connections; requests under way fail. */
+  /** Ends its connections; requests in flight fail. */
   async close(): Promise<void> {
     this.pulse.close();
     await this.#channel.destroy();

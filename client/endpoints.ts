@@ -5,16 +5,14 @@ import { Endpoint, type EndpointEvents } from './endpoint.ts';
 import { SearchSchedule } from './search-schedule.ts';
 import { askId, findServers } from './server-search.ts';
 
-/** Ids of servers are asked for at most this often. */
 const IDS_PERIOD_MS = 1_000;
 
-/** The servers of a cluster: which one to ask next. */
+/** The servers of a cluster, and the choice of the one to ask next. */
 export class Endpoints {
   readonly world: World;
   readonly #access: Access;
   readonly #all: Endpoint[];
   readonly #byId = new Map<string, Endpoint>();
-  /** Those that left the cluster, until their last request has ended. */
   readonly #retiring = new Set<Endpoint>();
   readonly #closing = new AbortController();
   readonly #searches: SearchSchedule;
@@ -25,7 +23,7 @@ export class Endpoints {
       return this.#all.some((other) => other !== endpoint && other.isUsable(nowMs));
     },
   };
-  /** The server that answered last; asked first where no primary is known. */
+  /** The server that answered last; asked first if no primary is known. */
   #preferred: Endpoint;
   #idsAtMs = Number.NEGATIVE_INFINITY;
 
@@ -42,15 +40,12 @@ export class Endpoints {
     this.#preferred = first;
   }
 
-  /** Those that were given, in that order, then those that were found. */
+  /** The given ones in their order, then those that were discovered. */
   get all(): readonly Endpoint[] {
     return this.#all;
   }
 
-  /**
-   * @param primary id of the server to ask if it can be asked, or null
-   * @param last the server asked last in this exchange, which is asked again only after the others
-   */
+  /** @param last the server asked last in this exchange, which is asked again only after the others */
   choose(primary: string | null, last: Endpoint | null, nowMs: number): Endpoint {
     if (primary !== null) {
       const wanted = this.#byId.get(primary);
@@ -58,48 +53,42 @@ export class Endpoints {
       else if (wanted !== last && wanted.isUsable(nowMs)) return wanted;
     }
     const count = this.#all.length;
-    // One that has left the list counts as the one before the first.
+    // A server that has left the list counts as the one before the first.
     const start = last === null ? this.#all.indexOf(this.#preferred) : this.#all.indexOf(last) + 1;
     for (let step = 0; step < count; step++) {
       const candidate = this.#all[(start + step) % count] as Endpoint;
       if (candidate.isUsable(nowMs)) return candidate;
     }
-    // Nobody looks well: then all are asked in turn, since the view from here may be out of date.
+    // No server looks usable: all are asked in turn, since this view may be out of date.
     return this.#all[start % count] as Endpoint;
   }
 
-  /** @returns whether `id` names a server that can be asked now */
   canAsk(id: string, nowMs: number): boolean {
     return this.#byId.get(id)?.isUsable(nowMs) ?? false;
   }
 
-  /** @returns the server of this id, if it can be asked now */
   named(id: string, nowMs: number): Endpoint | null {
     const endpoint = this.#byId.get(id);
     return endpoint?.isUsable(nowMs) === true ? endpoint : null;
   }
 
-  /** It is asked first from now on. */
   prefer(endpoint: Endpoint): void {
     if (this.#all.includes(endpoint)) this.#preferred = endpoint;
   }
 
-  /** @returns whether no server accepts a connection, as far as was seen */
   allDead(): boolean {
     return this.#all.every((endpoint) => endpoint.isDead);
   }
 
-  /** @returns whether no server says anything, as far as was seen */
   allAway(): boolean {
     return this.#all.every((endpoint) => endpoint.isAway);
   }
 
-  /** Names of the servers that say nothing, for error messages. */
   awayNames(): string[] {
     return this.#all.filter((endpoint) => endpoint.isAway).map((endpoint) => endpoint.id ?? endpoint.url);
   }
 
-  /** Asks the servers who they are, in the background; where all have said so already, who else there is. */
+  /** Asks the servers for their ids, in the background; if all are known, searches for further servers. */
   #learnIds(nowMs: number): void {
     if (nowMs - this.#idsAtMs < IDS_PERIOD_MS) return;
     this.#idsAtMs = nowMs;
@@ -109,14 +98,14 @@ export class Endpoints {
   }
 
   async #learnId(endpoint: Endpoint): Promise<void> {
-    // The name only saves a hop; without it the server that is asked forwards. Asked again in a while.
+    // The id only saves forwarding, so a failure is no error: it is asked for again later.
     const id = await askId(endpoint, this.#closing.signal);
     if (id === null || !this.#all.includes(endpoint)) return;
     endpoint.id = id;
     this.#byId.set(id, endpoint);
   }
 
-  /** Looks for further servers of the cluster. @returns whether the list has changed */
+  /** Searches for servers that joined or left the cluster. @returns whether the list has changed */
   async #search(): Promise<boolean> {
     const { signal } = this.#closing;
     await Promise.all(
@@ -140,7 +129,7 @@ export class Endpoints {
     const index = this.#all.indexOf(endpoint);
     if (index >= 0) this.#all.splice(index, 1);
     if (endpoint.id !== null && this.#byId.get(endpoint.id) === endpoint) {
-      // The same server may be in reach at the address that was given for it.
+      // The same server may be reachable at the address that was given for it.
       const other = this.#all.find(({ id }) => id === endpoint.id);
       if (other === undefined) this.#byId.delete(endpoint.id);
       else this.#byId.set(endpoint.id, other);

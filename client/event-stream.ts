@@ -6,23 +6,21 @@ import type { Endpoint } from './endpoint.ts';
 import type { Endpoints } from './endpoints.ts';
 import { problemError } from './problem.ts';
 
-/** A stream of server-sent events that every server of the cluster has. */
+/** A stream of server-sent events that every server of the cluster offers. */
 export interface EventSource<Item> {
-  /** With its query. */
   readonly path: string;
   /** Completes "Cannot watch …". */
   readonly what: string;
-  /** Servers say something more often than that, in milliseconds; one that does not is left. */
+  /** Servers send something more often than this; the client leaves a silent one. */
   readonly silentMsMax: number;
-  /** @returns null for what is not known here */
+  /** @returns null for an event that is not known here */
   read(event: string, data: string, url: string): Item | null;
 }
 
 /**
- * The events of a stream. When the server that tells dies, another one goes on.
- *
- * @param patienceMs how long no server may have an answer
- * @throws ServiceError `no-majority` after that, or what a server refuses the stream with; the reason of `signal`
+ * Yields the events of a stream. If the server fails, continues at another one.
+ * @param patienceMs for how long all servers may fail to send anything
+ * @throws ServiceError `no-majority` after that, or a server's refusal; the reason of `signal`
  */
 export async function* followEvents<Item>(
   endpoints: Endpoints,
@@ -62,7 +60,6 @@ export async function* followEvents<Item>(
   }
 }
 
-/** What one server says, until it ends or is silent for too long. */
 async function* eventsOf<Item>(
   endpoint: Endpoint,
   { path, what, silentMsMax, read }: EventSource<Item>,

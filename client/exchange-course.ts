@@ -9,22 +9,20 @@ import type { Endpoints } from './endpoints.ts';
 import { PATIENCE_INTERVALS } from './pulse.ts';
 import type { ExchangeRequest } from './request.ts';
 
-/** Longest first attempt: a server that lives and has no answer must not use up the whole operation. */
+/** Bound of the first attempt: a server that is alive without an answer must not use up the whole operation. */
 const ATTEMPT_FIRST_MS = 5_000;
-/** A server that is recovering or says `busy` is left alone for as long as it asks, but no longer than this. */
+/** The longest pause that the client grants a server that is recovering or says `busy`. */
 const RETRY_AFTER_OBEYED_MS = 1_000;
 
 export interface CourseOptions {
   readonly signal?: AbortSignal;
-  /** If no server accepts a connection, fail at once instead of waiting for one to come back. */
+  /** If no server accepts a connection, fail at once instead of waiting for one. */
   readonly failFast?: boolean;
-  /** Longest first attempt, in milliseconds, before another server is asked; each that took too long makes the next longer. */
+  /** Bound of the first attempt; each attempt that times out makes the next one longer. */
   readonly attemptMs?: number;
-  /** Longest attempt at all, in milliseconds. */
   readonly attemptMsMax?: number;
 }
 
-/** An error that is thrown at the end of an exchange knows whether an earlier attempt may have succeeded. */
 export interface ExchangeFailure {
   readonly error: ServiceError;
   readonly doubtful: boolean;
@@ -35,19 +33,17 @@ export interface ExchangeCourseParts {
   readonly endpoints: Endpoints;
   readonly access: Access;
   readonly request: ExchangeRequest;
-  /** Learns which server is primary. */
   readonly subject: { primary: string | null };
   readonly options: CourseOptions;
   readonly timeoutMs: number;
 }
 
-/** What the attempts of one request have shown: what follows, how long the next may take, and what the caller learns at the end. */
+/** The state of one request over its attempts: the next step, the bound of the next attempt, and the final error. */
 export class ExchangeCourse {
   readonly deadlineMs: number;
   readonly #parts: ExchangeCourseParts;
   readonly #retry: Retry;
   readonly #startMs: number;
-  /** Of the latest attempt. */
   #beganMs = 0;
   #limitMs = 0;
   #attemptMs: number;
@@ -55,11 +51,10 @@ export class ExchangeCourse {
   #lastProblem: ServiceError | null = null;
   #lastCause: Error | null = null;
   readonly #distrusted = new Set<Endpoint>();
-  /** An attempt may have had its effect. */
+  /** An attempt may have been executed. */
   #doubtful = false;
-  /** A server may have passed the request on before, without an answer. */
+  /** A server may have forwarded the request earlier, without an answer. */
   #passedOn = false;
-  /** What the caller learns of a final answer. */
   #final: ExchangeFailure | null = null;
 
   constructor(parts: ExchangeCourseParts) {
@@ -72,7 +67,6 @@ export class ExchangeCourse {
     this.#retry = new Retry({ deadlineMs, pace: CLIENT_PACE, lastWait: 'fail' }, () => world.random());
   }
 
-  /** An attempt begins. */
   limits(nowMs: number): AttemptLimits {
     const { attemptMsMax = Number.POSITIVE_INFINITY, signal } = this.#parts.options;
     this.#beganMs = nowMs;
@@ -86,11 +80,11 @@ export class ExchangeCourse {
     return step;
   }
 
-  /** @param cause why no further attempt is made, where that is not what the attempts have shown */
+  /** @param cause why there is no further attempt, if the attempts do not show it */
   failure(cause?: Error): ExchangeFailure {
     if (this.#final !== null) return this.#final;
     const { world, endpoints, request } = this.#parts;
-    // What a server said says more than a connection that broke, unless none of them is left.
+    // A server's error says more than a broken connection, unless no server is left.
     const error =
       this.#lastProblem !== null && !endpoints.allDead()
         ? this.#lastProblem
@@ -133,7 +127,7 @@ export class ExchangeCourse {
     if (isElsewhere && endpoints.canAsk(primary, world.nowMs()))
       return { kind: 'elsewhere', movesMax: endpoints.all.length, otherwise: 'later' };
     const leastMs = Math.min(retryAfterMs ?? 0, RETRY_AFTER_OBEYED_MS);
-    // These two speak of the server, not of the file: the others are asked meanwhile.
+    // These two concern the server and not the file: the others are asked meanwhile.
     if (code === 'recovering' || code === 'clock-fault') endpoint.avoidUntilMs = world.nowMs() + leastMs;
     return { kind: 'later', leastMs: code === 'busy' ? leastMs : 0 };
   }
@@ -143,7 +137,7 @@ export class ExchangeCourse {
     endpoint.markDead(world.nowMs());
     this.#lastCause = cause;
     if (isTrustFailure(cause)) this.#distrusted.add(endpoint);
-    // Where there are others they are waited for: one by itself may have been revoked.
+    // If other servers are left, wait for them: a single one may have been revoked.
     const isDistrusted = isTrustFailure(cause) && endpoints.all.every((one) => this.#distrusted.has(one));
     const error = isDistrusted ? distrusted(request, endpoint, cause) : noAnswer(endpoints, request, cause);
     this.#final = { error, doubtful: this.#doubtful };
@@ -156,18 +150,18 @@ export class ExchangeCourse {
 
   #afterCut({ cause, why }: Extract<FailedAttempt, { kind: 'cut' }>): RetryOutcome {
     this.#doubtful ||= this.#parts.request.mutation;
-    // That no time was left says less than why all those before it failed.
+    // That an attempt had too little time left says less than why those before it failed.
     const isLate = why === 'timed-out' && this.#limitMs < this.#beganMs - this.#startMs;
     this.#lastCause = isLate ? (this.#lastCause ?? cause) : cause;
-    // Longer than any server's own limit, so that the next one can say itself why it cannot answer.
+    // Longer than any server's own limit, so that the next server can say itself why it has no answer.
     if (why === 'timed-out') this.#attemptMs *= 4;
-    // Where every server looks silent it is the way to them that is slow, and a large request takes its time.
+    // If every server looks silent, the network is slow, or the request is large and takes its time.
     if (why === 'silent') this.#patienceIntervals = Math.max(PATIENCE_INTERVALS, 2 * this.#patienceIntervals);
     return { kind: 'elsewhere', movesMax: this.#parts.endpoints.all.length - 1, otherwise: 'later' };
   }
 }
 
-/** No server has answered the request. */
+/** The error of a request that no server has answered. */
 export function noAnswer(endpoints: Endpoints, request: ExchangeRequest, cause: Error): ServiceError {
   const unreachable = endpoints.awayNames();
   const why = endpoints.allAway()

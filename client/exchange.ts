@@ -16,19 +16,18 @@ import { FileCapabilities } from './file-capabilities.ts';
 import { type ExchangeRequest, postRequest } from './request.ts';
 import { type Response, readJson } from './response.ts';
 
-/** What a request is about: a file or the catalog. Remembers who its primary is. */
+/** The subject of a request, a file or the catalog, with its primary as last reported. */
 export interface Subject {
   primary: string | null;
 }
 
 export interface TimedAnswer<Value> {
   readonly answer: Value;
-  /** When the attempt was sent that was answered. */
+  /** When the answered attempt was sent, by the caller's clock. */
   readonly sentMs: number;
 }
 
 export interface CallOptions extends CourseOptions {
-  /** Instead of the client's own `operationTimeoutMs`. */
   readonly timeoutMs?: number;
 }
 
@@ -36,14 +35,14 @@ export type ExchangeOutcome<Value> =
   | { readonly kind: 'answered'; readonly value: Value }
   | ({ readonly kind: 'failed' } & ExchangeFailure);
 
-/** Carries requests to a cluster: one server after the other, until one answers or time is up. */
+/** Sends requests to a cluster: to one server after another, until one answers or time is up. */
 export class Exchanger {
   readonly world: World;
   readonly endpoints: Endpoints;
   readonly capabilities: FileCapabilities;
-  /** The operation of the catalog that the latest answer about the catalog named; null before there was one. */
+  /** The catalog operation named by the latest answer about the catalog; null before the first. */
   catalogSeq: number | null = null;
-  /** The newest epoch of the catalog that an answer has named; 0 before there was one. */
+  /** The newest epoch of the catalog that an answer has named; 0 before the first. */
   catalogEpoch = 0;
   readonly operationTimeoutMs: number;
   readonly #access: Access;
@@ -57,7 +56,7 @@ export class Exchanger {
     this.operationTimeoutMs = operationTimeoutMs;
   }
 
-  /** As `perform`, for an answer in JSON. @param subject any server answers where it is absent */
+  /** As `perform`, for an answer in JSON. @param subject absent: any server answers */
   ask<Value>(
     request: ExchangeRequest,
     options?: CallOptions,
@@ -81,7 +80,7 @@ export class Exchanger {
     return { answer, sentMs };
   }
 
-  /** As `exchange`, for callers to whom every failure is the same. */
+  /** As `exchange`, but throws every failure. */
   async perform<Value>(
     subject: Subject,
     request: ExchangeRequest,
@@ -94,10 +93,9 @@ export class Exchanger {
   }
 
   /**
-   * Sends the same request until it is answered for good. Safe for every request of this client:
-   * those that change something carry a request id, so that all attempts are one operation.
-   *
-   * @param read takes the answer of a success; if the connection breaks in it, that is one more failed attempt
+   * Sends the same request until there is a final answer. Safe for every request of this client: those that change
+   * something carry a request id, so that all attempts are one operation.
+   * @param read reads a successful answer; a connection that breaks meanwhile is one more failed attempt
    * @throws only the reason of `options.signal`; failures are returned
    */
   async exchange<Value>(
@@ -114,18 +112,14 @@ export class Exchanger {
       if (shown.kind === 'failed') return shown;
       const timeoutMs = Math.max(0, deadlineMs - this.world.nowMs());
       const outcome = await this.#exchange(subject, shown.value, read, { ...options, timeoutMs });
-      // Servers have other keys now, or other clocks: what is new is good.
+      // The servers' keys or clocks may have changed, so one attempt follows with new capabilities.
       const isRefused = outcome.kind === 'failed' && outcome.error.code === 'forbidden';
       if (!isRefused || attempt === 2) return outcome;
       this.capabilities.forget(files);
     }
   }
 
-  /**
-   * Asks one server, once, for what the caller can do without.
-   *
-   * @param options `timeoutMs` is how long it may take
-   */
+  /** Asks one server, once, for an answer that the caller can do without. */
   async askOnce<Value>(
     endpoint: Endpoint,
     subject: Subject,
@@ -139,7 +133,7 @@ export class Exchanger {
     const attempt = await this.#attempt(endpoint, subject, shown.value, read, limits);
     if (attempt.kind === 'answered') return attempt;
     if (attempt.kind === 'problem') {
-      // Servers may have other keys by now.
+      // The servers' keys may have changed.
       if (attempt.error.code === 'forbidden') this.capabilities.forget(request.files ?? []);
       return { kind: 'failed', error: attempt.error, doubtful: false };
     }
@@ -148,12 +142,12 @@ export class Exchanger {
     return { kind: 'failed', error, doubtful: attempt.kind === 'cut' && request.mutation };
   }
 
-  /** @returns the request with what it takes to touch the contents of its files */
+  /** @returns the request with the capabilities for its files */
   async #capable(request: ExchangeRequest, options: CallOptions): Promise<ExchangeOutcome<ExchangeRequest>> {
     const { what, files = [] } = request;
     if (!this.#access.isNamed) return { kind: 'answered', value: request };
     const ask = async (wanted: readonly number[]): Promise<ReadonlyMap<number, string>> => {
-      // Other callers wait for the same answer: it does not end with this one's signal.
+      // Other callers wait for the same answer, so this one's signal must not end it.
       const { signal: _, ...rest } = options;
       const question = postRequest(what, '/v1/catalog/capabilities', { files: wanted });
       const { capabilities } = await this.ask<CapabilityAnswer>(question, rest);
@@ -200,7 +194,6 @@ export class Exchanger {
     }
   }
 
-  /** @throws the reason of the signal */
   async #sleep(forMs: number, signal: AbortSignal | undefined): Promise<void> {
     await this.world.sleep(forMs, signal === undefined ? {} : { signal }).catch((error: unknown) => {
       signal?.throwIfAborted();

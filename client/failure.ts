@@ -1,14 +1,13 @@
 import { ERRORS, type ErrorCode, ServiceError } from '../base/errors.ts';
 
-/** A command that cannot be carried out, for a reason of this side. */
+/** A command that failed for a local reason. */
 export class CommandFailure extends Error {
   override readonly name = 'CommandFailure';
-  /** Exit code of the process: one of those of the catalogue of errors. */
   readonly exit: number;
   /** What to do next, in a sentence without a period; may be empty. */
   readonly hint: string;
 
-  /** @param message names what failed and why: `Cannot read "a.txt": it is a directory` */
+  /** @param message what failed and why: `Cannot read "a.txt": it is a directory` */
   constructor(exit: number, message: string, hint = '', options?: ErrorOptions) {
     super(message, options);
     this.exit = exit;
@@ -57,12 +56,10 @@ const HINTS: Partial<Record<ErrorCode, string>> = {
   'cross-volume': 'use "leasehold get" and "leasehold put" to copy between volumes',
 };
 
-/** What a server says of a snapshot that is not there. */
 const NO_SNAPSHOT = /no snapshot ".*" of volume "(.*)"/;
-/** What a server says of a command or question that it does not know. */
 const UNKNOWN_KIND = /is of the unknown kind "/;
 
-/** @returns the exit code for an error, and the lines that tell the user of it */
+/** @returns the exit code for an error, and the lines to print */
 export function describeFailure(error: unknown): {
   readonly exit: number;
   readonly lines: readonly string[];
@@ -86,7 +83,7 @@ export function describeFailure(error: unknown): {
       '',
     );
   }
-  // Not foreseen, so the stack is what helps.
+  // Unexpected, so the stack is what helps.
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
   return lines(EXIT_FAILED, text, '');
 }
@@ -104,7 +101,7 @@ function lines(exit: number, message: string, hint: string) {
   return { exit, lines: hint === '' ? [said] : [said, `  ${hint}`] };
 }
 
-/** What a server refuses because of one name, while other names are fine. */
+/** Refusals that concern one name, while other names are fine. */
 const OF_ONE_NAME: ReadonlySet<ErrorCode> = new Set([
   'bad-request',
   'name-too-long',
@@ -121,7 +118,6 @@ export function isOfOneName(error: unknown): error is ServiceError {
   return error instanceof ServiceError && OF_ONE_NAME.has(error.code);
 }
 
-/** @returns whether `error` comes from the operating system and says which call failed */
 export function isSystemError(error: unknown): error is NodeJS.ErrnoException {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' && 'errno' in error;
 }

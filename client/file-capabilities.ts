@@ -1,27 +1,25 @@
 import { LruMap } from '../base/bounded-map.ts';
 import { CAPABILITY_FILES_MAX } from '../wire/http-api.ts';
 
-/** Files of which it is remembered by what they may be touched. */
 const KNOWN_MAX = 50_000;
-/** Servers give one for ten minutes; half of that leaves time for everything that is under way. */
+/** Servers issue capabilities for ten minutes; half of that leaves time for requests in flight. */
 const FRESH_MS = 300_000;
 
 interface Known {
-  /** Null where servers ask for none. */
+  /** Null if servers need no capability. */
   readonly text: string | null;
   readonly sinceMs: number;
 }
 
-/** Asks for capabilities of files. @returns by file; those that are missing are not asked for by servers */
+/** Requests capabilities of files. @returns by file; for those that are missing servers need none */
 export type AskCapabilities = (files: readonly number[]) => Promise<ReadonlyMap<number, string>>;
 
-/** What this client shows to touch the contents of files: learned with their attributes, or asked for, and renewed in time. */
+/** This client's capabilities for contents of files: learned with attributes, or requested, and renewed in time. */
 export class FileCapabilities {
   readonly #known = new LruMap<number, Known>(KNOWN_MAX);
   readonly #asking = new Map<number, Promise<void>>();
   readonly #nowMs: () => number;
 
-  /** @param nowMs monotonic, in milliseconds */
   constructor(nowMs: () => number) {
     this.#nowMs = nowMs;
   }
@@ -35,12 +33,11 @@ export class FileCapabilities {
     }
   }
 
-  /** Those of `files` are to be asked for anew. */
   forget(files: readonly number[]): void {
     for (const file of files) this.#known.delete(file);
   }
 
-  /** @returns the header that shows them all; null where none is asked for */
+  /** @returns the header with all capabilities; null if none is needed */
   async headerFor(files: readonly number[], ask: AskCapabilities): Promise<string | null> {
     const missing = files.filter((file) => !this.#isFresh(file));
     if (missing.length > 0) await this.#fetch(missing, ask);

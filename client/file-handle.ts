@@ -27,52 +27,48 @@ import { readBytes, readJson } from './response.ts';
 import { sendOnce, type Ticket } from './send-once.ts';
 import type { UnsyncedChanges } from './unsynced-changes.ts';
 
-/** Bytes that one `read` or `write` takes at the most. */
 export const TRANSFER_BYTES_MAX = WRITE_BYTES_MAX;
 
 export interface ReadResult {
-  /** Shorter than asked for at the end of the file; all bytes are of one state. */
+  /** Shorter than requested at the end of the file. All bytes are of one state. */
   readonly bytes: Uint8Array;
-  /** Size of the file in that state. */
   readonly sizeBytes: number;
 }
 
-/** Bytes of a file that are read in pieces, and are of one state but for pieces that changed before they were read. */
+/** Bytes of a file, read in pieces. All are of one state, except pieces that changed before they were read. */
 export interface FileRange {
-  /** All of them were so at this moment, or later (monotonic, in milliseconds). */
+  /** The state is at least as new as this moment (monotonic, in milliseconds). */
   readonly sinceMs: number;
-  /** Until when pieces of it can be read. */
   readonly untilMs: number;
-  /** @param length at most `TRANSFER_BYTES_MAX` */
   read(offset: number, length: number): Promise<Uint8Array>;
 }
 
 export interface WriteOptions extends CallOptions {
-  /** The version that the contents have just before the write, else it fails with `precondition-failed`; absent: any. */
+  /** The version that the contents must have just before the write, else `precondition-failed`. */
   readonly ifContents?: ContentVersion;
 }
 
-/** Who leads a file, and in which epoch. */
 export interface Leading {
   readonly primary: string;
   readonly epoch: number;
 }
 
 export interface FileOptions {
-  /** Ids of the servers that hold the file, if known; the first is asked first. */
+  /** The servers that hold the file, if known; the first is asked first. */
   readonly replicas?: readonly string[];
   /**
-   * Number of an operation of the file that was told as committed, such as its newest contents of the attributes, the later the
-   * better; without it, the first change of a file with many writers before may take a question more.
+   * Number of an operation of the file that is known as committed, such as that of its contents in the attributes; the
+   * later, the better. Without it, the first change of a file that had many writers may need one more query.
    */
   readonly since?: number;
-  /** Reads what this snapshot of the file's volume shows; writes are of the file itself. */
+  /** Reads are of this snapshot of the file's volume; writes are of the file itself. */
   readonly snapshot?: number;
-  /** What failures call it, such as `VOLUME:/path`; its number where that is absent. */
+  /** Name in error messages; absent: the file's number. */
   readonly name?: string;
   /**
-   * Locks on the file under which it is changed. They are looked at before each attempt of a change, and servers refuse it once they are lost.
-   * A lock is to be given back once the changes that were made under it have ended, in whatever way: then none of them is executed any more.
+   * Locks under which the file is changed. They are checked before each attempt of a change, and servers refuse it once
+   * they are lost. Release a lock only when the changes made under it have ended, with or without success: then none of
+   * them is executed any more.
    */
   readonly locks?: () => Under | null;
 }
@@ -80,8 +76,8 @@ export interface FileOptions {
 type Under = Pick<FileLocks, 'claim' | 'fence' | 'isOutdated' | 'notice' | 'under'>;
 
 /**
- * An open file: reads, and writes under a session of its own. Calls may run in parallel; those on the
- * same bytes then have no order among each other. Holds nothing that would have to be closed.
+ * An open file: reads, and writes under a session of its own. Calls may run in parallel; those on the same bytes then
+ * have no order among each other. It needs no closing.
  */
 export class FileHandle {
   readonly file: number;
@@ -91,19 +87,13 @@ export class FileHandle {
   readonly #replicas: readonly string[];
   readonly #local: LocalReads | null;
   readonly #path: string;
-  /** Of a URL's query, where a snapshot is read. */
   readonly #shown: string;
   readonly #locks: () => Under | null;
   #session: Promise<RequestWindow> | null = null;
   #hadSession = false;
-  /** The largest number of a committed operation that is known here. */
   #knownSeq: number;
   readonly #unsynced: UnsyncedChanges;
 
-  /**
-   * @param local null where nothing is read past servers
-   * @param subject where it is remembered who answers for the file
-   */
   constructor(
     exchanger: Exchanger,
     file: number,
@@ -127,20 +117,17 @@ export class FileHandle {
     this.#locks = locks;
   }
 
-  /** Id of the server that was the primary when last heard of. */
   get primary(): string | null {
     return this.#subject.primary;
   }
 
-  /** @param length at most `TRANSFER_BYTES_MAX` */
   read(offset: number, length: number, options?: CallOptions): Promise<ReadResult> {
     return this.#read(offset, length, null, options);
   }
 
   /**
-   * Bytes that are going to be read soon, all of one state, from the disk of a server on this machine.
-   *
-   * @returns null where none may answer for them at once: they are to be read one by one
+   * Prepares reads of bytes needed soon, all of one state, from the disk of a server on this machine.
+   * @returns null if no such server may answer for them at once: they are to be read one by one
    */
   async range(offset: number, length: number): Promise<FileRange | null> {
     const { file } = this;
@@ -159,7 +146,7 @@ export class FileHandle {
     };
   }
 
-  /** @param miss why they were not read on this machine, where they were to be */
+  /** @param miss why a planned local read failed, as the server counts it; null: none was planned */
   #read(offset: number, length: number, miss: Miss | null, options?: CallOptions): Promise<ReadResult> {
     assert(length <= TRANSFER_BYTES_MAX, 'A read is one transfer');
     const path = `${this.#path}?offset=${offset}&length=${length}${this.#shown}`;
@@ -171,10 +158,8 @@ export class FileHandle {
   }
 
   /**
-   * Acknowledged by a majority of the replicas when it resolves.
-   *
-   * @param bytes 1 to `TRANSFER_BYTES_MAX`, in one piece or several that follow each other; must stay unchanged until then,
-   *   since a retry sends them again
+   * Writes bytes. When it resolves, a majority of the replicas has acknowledged them.
+   * @param bytes 1 to `TRANSFER_BYTES_MAX`, in consecutive pieces; unchanged until then, since a retry sends them again
    */
   write(
     offset: number | 'append',
@@ -193,10 +178,8 @@ export class FileHandle {
   }
 
   /**
-   * Writes at several places as one operation: whoever reads finds all of it or none. Acknowledged by a majority when it
-   * resolves.
-   *
-   * @param parts 1 to `WRITE_PARTS_MAX`, with bytes in each and at most `TRANSFER_BYTES_MAX` in all; of those that overlap the later one counts
+   * Writes at several places as one operation: readers see all of it or none.
+   * @param parts 1 to `WRITE_PARTS_MAX`, `TRANSFER_BYTES_MAX` bytes in all; where parts overlap the later one counts
    */
   writeParts(parts: readonly WritePart[], options?: CallOptions): Promise<WriteResult> {
     assert(parts.length > 0 && parts.length <= WRITE_PARTS_MAX, 'A write has a bounded number of parts');
@@ -213,9 +196,7 @@ export class FileHandle {
   }
 
   /**
-   * Makes bytes `from` to before `to` a hole, which reads as zeros and takes no room. Acknowledged by a majority when it
-   * resolves.
-   *
+   * Makes bytes `from` to before `to` a hole, which reads as zeros and takes no space.
    * @param grows whether the file is made to reach to `to`; otherwise its size stays
    */
   punch(from: number, to: number, grows: boolean, options?: CallOptions): Promise<WriteResult> {
@@ -224,8 +205,8 @@ export class FileHandle {
   }
 
   /**
-   * Where data or a hole begins, not before `offset`: by objects, so that a hole may be taken for data where it is small. A
-   * file has a hole at its end.
+   * Finds where data or a hole begins, at `offset` or later. The granularity is an object, so a small hole may count as
+   * data. A file has a hole at its end.
    */
   extent(offset: number, whence: Whence, options?: CallOptions): Promise<FileExtent> {
     const what = `Cannot look for ${whence === 'data' ? 'data' : 'a hole'} in ${this.#name}`;
@@ -233,22 +214,19 @@ export class FileHandle {
   }
 
   /**
-   * Copies bytes of a file of the same cluster, which never come here: the servers read and write them. One call copies what
-   * one operation takes, a hole as a whole, and is carried out once, however often it is tried.
-   *
-   * @returns `offset` is how far it came: before `toOffset + length`, where it is to be called again; `toOffset` itself
-   *   where the source has ended
-   * @throws ServiceError `bad-request` where both are ranges of one file that overlap
+   * Copies bytes of another file of the cluster; the servers read and write them. One call copies what one operation
+   * takes, a hole as a whole, and is executed exactly once.
+   * @returns `offset` is how far it came: before `toOffset + length`, if it is to be called again; `toOffset` itself if
+   *   the source has ended
+   * @throws ServiceError `bad-request` if both are ranges of one file that overlap
    */
   copyFrom(order: CopyOrder, options?: CallOptions): Promise<WriteResult> {
     return this.#post(`Cannot copy from file ${order.from} to ${this.#name}`, 'copy?', options, order);
   }
 
   /**
-   * All acknowledged operations survive power loss of every server when it resolves.
-   *
-   * @throws ChangesLost once, where such a loss has taken some that were acknowledged to this client, through
-   *   this handle or another one that may be closed
+   * Makes all acknowledged operations survive a power failure of every server.
+   * @throws ChangesLost once, if such a failure has lost operations acknowledged to this client, through any handle
    */
   async flush(options?: CallOptions): Promise<FileState> {
     const state = await this.#flush(options);
@@ -266,15 +244,15 @@ export class FileHandle {
   }
 
   /**
-   * The file changes no more, survives power loss of every server, and is at each of its servers that can be reached,
-   * when it resolves. For files whose policy is `read-only`. With `ifContents` one that was written since is not sealed.
+   * Seals a file of policy `read-only`: it changes no more, survives a power failure of every server, and is at each of
+   * its servers that can be reached. With `ifContents`, a file written since is not sealed.
    */
   seal({ ifContents, ...options }: WriteOptions = {}): Promise<FileState> {
     const name = `seal${guardOf(ifContents, '?')}`;
     return this.#askState('POST', name, `Cannot seal ${this.#name}`, options);
   }
 
-  /** The catalog knows size and modification time when it resolves. */
+  /** Reports size and modification time to the catalog. */
   settle(options?: CallOptions): Promise<FileState> {
     return this.#askState('POST', 'settle', `Cannot settle ${this.#name}`, options);
   }
@@ -283,12 +261,12 @@ export class FileHandle {
     return this.#askState('GET', 'state', `Cannot open ${this.#name}`, options);
   }
 
-  /** The file is led for that, where nobody leads it. */
+  /** @returns the primary; if there is none, a server becomes primary for this */
   primaryNow(): Promise<Leading> {
     return this.#ask('GET', `Cannot open ${this.#name}`, 'standing');
   }
 
-  /** Flush, seal, settle and state may be repeated freely, so they need no request id. */
+  /** Flush, seal, settle and state are idempotent, so they need no request id. */
   async #askState<State extends FileState = FileState>(
     method: 'GET' | 'POST',
     name: string,
@@ -306,7 +284,6 @@ export class FileHandle {
     return this.#exchanger.ask(request, options, this.#subject);
   }
 
-  /** @param path ends where the query of the session follows */
   #post(what: string, path: string, options?: CallOptions, order?: CopyOrder): Promise<WriteResult> {
     const files = order === undefined ? [this.file] : [this.file, order.from];
     return this.#change(
@@ -318,7 +295,8 @@ export class FileHandle {
   async #change(build: (query: string) => ExchangeRequest, options: CallOptions = {}): Promise<WriteResult> {
     const { timeoutMs = this.#exchanger.operationTimeoutMs, signal } = options;
     const { world } = this.#exchanger;
-    // All of it takes no longer: who waits for longer, as a mount does before it gives a lock back, knows that no attempt follows.
+    // The deadline covers all of it: a caller that waits longer, as a mount does before it releases a lock, knows that
+    // no attempt follows.
     const deadlineMs = world.nowMs() + timeoutMs;
     const limits = () => ({ timeoutMs: Math.max(0, deadlineMs - world.nowMs()), signal });
     const rest = (): CallOptions => ({ ...options, timeoutMs: limits().timeoutMs });
@@ -335,7 +313,7 @@ export class FileHandle {
     const send = async ({ window, number }: Ticket) => {
       const { session, since } = window;
       if (this.#unsynced.isFull(session, number)) await this.#flush(rest());
-      // The result of a change is kept until a flush has asked for it.
+      // Servers keep the result of a change until a flush has asked for it.
       const answered = Math.min(window.answered, this.#unsynced.lowestOf(session) - 1);
       const query = `session=${session}&number=${number}&since=${since}&answered=${answered}`;
       const outcome = await this.#sendUnderLocks((locked) => build(query + locked), rest);
@@ -346,7 +324,7 @@ export class FileHandle {
     return sendOnce(acquire, send, () => this.#locks()?.fence());
   }
 
-  /** All attempts are one change, also those that name other locks. */
+  /** All attempts are one change, including those that name other locks. */
   async #sendUnderLocks(
     build: (locked: string) => ExchangeRequest,
     limits: () => CallOptions,
@@ -368,9 +346,10 @@ export class FileHandle {
   }
 
   /**
-   * The first session claims to be as old as what is known of the file. That is refused only where the file has forgotten
-   * sessions since then; the next one asks how far the file is, which is a round trip more. To be refused after an attempt
-   * without an answer means that nobody can tell whether that was carried out: so the claim should not be older than it has to be.
+   * The first session claims to be as old as what is known of the file. Servers refuse that only if the file has
+   * forgotten sessions since then; the next session asks for the file's position, which is one more round trip. After a
+   * refusal, the outcome of an earlier attempt without an answer cannot be found out, so the claim is as new as
+   * possible.
    */
   #beginSession(options: CallOptions): Promise<RequestWindow> {
     const begun = (since: number): RequestWindow => new RequestWindow(this.#exchanger.world, since);
@@ -379,7 +358,7 @@ export class FileHandle {
       return Promise.resolve(begun(this.#knownSeq));
     }
     const beginning = this.state(options).then(({ seq }) => begun(seq));
-    // Its callers get the error; the next change tries anew.
+    // Its callers get the error; the next change tries again.
     beginning.catch(() => this.#leave(beginning));
     return beginning;
   }

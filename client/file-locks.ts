@@ -22,53 +22,51 @@ import { isAtOdds, overlap, rangesCover, rangesWith } from '../wire/lock-ranges.
 import type { CallOptions, Exchanger, Subject, TimedAnswer } from './exchange.ts';
 import { getRequest, postRequest } from './request.ts';
 
-/** A server waits for less than this before it says that the lock is not free yet. */
+/** Servers wait for less than this before they answer that the lock is not free yet. */
 const WAIT_MS = 30_000;
-/** Longest first attempt of a request that waits, in milliseconds. */
 const WAIT_ATTEMPT_MS = 60_000;
-/** Renewals per lock lease: at every moment most of the lease is left, for a fail-over. */
+/** Renewals per lock lease: most of the lease is always left, for a failover. */
 const RENEWALS_PER_LEASE = 6;
-/** After a renewal that failed, or what is put right, the next one is tried so soon, in milliseconds. */
 const RENEW_AGAIN_MS = 100;
-/** A renewal that is not answered is soon sent to another server. */
+/** A renewal without an answer soon goes to another server. */
 const ATTEMPTS_PER_LEASE = 6;
 /**
- * A primary that took over says `busy` to whoever does not wait, until the locks of the one before are claimed. That takes longer
- * than one request may: so many follow each other.
+ * A new primary answers `busy` to requests that do not wait, until the locks of the former primary are claimed. That
+ * takes longer than one request may, hence so many in a row.
  */
 const BUSY_REQUESTS_MAX = 3;
-/** How exactly `World.bootMs` can be read, on this machine and on the server's, and then some. */
+/** Bound of the reading error of `World.bootMs`, on this machine and on the server, with a reserve. */
 const CLOCK_MARGIN_MS = 50;
 
 export interface FileLocksEvents {
-  /** Locks could not be renewed in time, or a new primary has given them to others. */
+  /** Locks were not renewed in time, or a new primary has granted them to others. */
   lost(file: number, locks: readonly LockHeld[]): void;
 }
 
-/** Who has locks, to the servers. Its messages about all files are numbered together: no file that is opened anew begins anew. */
+/**
+ * The holder of locks, as servers know it. Its messages about all files share one sequence, so that reopening a file
+ * does not restart it.
+ */
 export interface LockClient {
-  /** A random number that no other client has. */
+  /** Random; no other client has the same. */
   readonly id: number;
   stamp: number;
-  /** Numbers of requests that are under way, by file. */
   readonly pending: Map<number, Set<number>>;
-  /** What the primaries of files have answered last, in the order of these answers. */
+  /** The last answers of the files' primaries, in the order of these answers. */
   readonly heard: BoundedMap<number, LockMoment>;
 }
 
 const UNHEARD: LockMoment = { epoch: 0 };
-/** Files whose primary's last answer is remembered; the next lock on another one may take one more question. */
 const HEARD_MAX = 10_000;
 
-/** @param id distinguishes it from all other clients */
 export function lockClient(id: number): LockClient {
   return { id, stamp: 0, pending: new Map(), heard: new BoundedMap(HEARD_MAX) };
 }
 
 /**
- * The locks of this client on one file. They are renewed at a sixth of their lease, whoever is the primary by then; to
- * renew is to claim. Who could not renew within a lease, counted from the sending of the last renewal that was answered,
- * has lost them all: that is known here without a word from anybody, and before a server may give them to others.
+ * The locks of this client on one file. It renews them six times per lease, at whichever server is primary; a renewal
+ * also claims them. A client that could not renew within a lease, counted from the sending of the last answered
+ * renewal, has lost all of them. It knows that without any message, before a server may grant them to others.
  */
 export class FileLocks {
   readonly file: number;
@@ -78,20 +76,19 @@ export class FileLocks {
   readonly #events: FileLocksEvents;
   readonly #held = new Map<string, LockHeld[]>();
   readonly #lost = new Map<string, LockHeld[]>();
-  /** By owner: what is put right at the server after a request with an unknown outcome. */
+  /** By owner: corrections at the server after a request with an unknown outcome. */
   readonly #repairs = new Map<string, Promise<void>>();
   readonly #pending: Set<number>;
   #leaseMs = 0;
   /**
-   * What is changed under the locks names this stamp; changes that name an earlier one have failed, or their locks are gone. Each message says
-   * it, so that it is known wherever a lock is free for others.
+   * Changes made under the locks name this stamp; changes that name an earlier one have failed, or their locks are
+   * gone. Each lock message carries it, so that it is known wherever a lock becomes free for others.
    */
   #sinceStamp = 0;
-  /** When locks were lost last. */
   #lostStamp = 0;
-  /** By `World.bootMs`, which runs on while the machine sleeps: the servers' clocks do not wait for it. */
+  /** By `World.bootMs`, which continues while the machine sleeps, as the servers' clocks do. */
   #validUntilMs = -Infinity;
-  /** Epochs in which locks were granted that the renewal under way does not name. */
+  /** Epochs that granted locks which the renewal in flight does not name. */
   readonly #epochsSince = new Set<number>();
   #renewing = false;
   #timer: Timer | null = null;
@@ -115,17 +112,16 @@ export class FileLocks {
 
   /**
    * Sets a lock.
-   *
-   * @param waits until it is free, however long that takes; else `locked` where it is not
-   * @throws ServiceError `locked`, `deadlock`, `lock-limit`, `busy`, `lease-lost` where the owner lost a lock on the file and
-   *   has not given it back, or why there is no primary; the reason of `signal`
+   * @param waits until it is free, without a bound; else the call fails with `locked`
+   * @throws ServiceError `locked`, `deadlock`, `lock-limit`, `busy`; `lease-lost` if the owner lost a lock on the file
+   *   and has not released it; why there is no primary; the reason of `signal`
    */
   async lock(wish: LockHeld, waits: boolean, signal?: AbortSignal): Promise<void> {
     const key = keyOf(wish);
     await this.#repairs.get(key);
     this.#assertNotLost(key);
     const own = this.#held.get(key) ?? [];
-    // The server gives the former lock of the whole file back before it looks whether the new one is free.
+    // The server releases the former lock of the whole file before it checks whether the new one is free.
     if (wish.kind === 'flock' && own.some(({ type }) => type !== wish.type)) this.#held.delete(key);
     const number = this.#begin();
     try {
@@ -143,7 +139,7 @@ export class FileLocks {
     } catch (error) {
       this.#pending.delete(number);
       const certain = error instanceof ServiceError && error.remedy === 'give-up' && signal?.aborted !== true;
-      // Perhaps it was granted: whoever does not know of a lock must not keep it.
+      // It may have been granted: a caller that does not know of a lock must not keep it.
       if (!certain) this.#repair(wish);
       if (signal?.aborted === true) await this.#repairs.get(key);
       throw error;
@@ -152,7 +148,7 @@ export class FileLocks {
     }
   }
 
-  /** Gives back what the owner has in the range. Without anything there, nobody is asked. */
+  /** Releases the owner's locks in the range. Nothing is sent if there is none. */
   async unlock(range: Omit<LockHeld, 'type'>): Promise<void> {
     const wish: LockWish = { ...range, type: 'unlock' };
     const key = keyOf(wish);
@@ -167,7 +163,7 @@ export class FileLocks {
       await this.#send(number, number, wish, 0);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      // It is given back as soon as somebody listens, or ends with the lease.
+      // The repair releases it once a server answers; else it ends with the lease.
       this.#pending.delete(number);
       this.#repair(wish);
     } finally {
@@ -176,33 +172,33 @@ export class FileLocks {
     }
   }
 
-  /** @returns whether the owner lost a lock and has not given it back since */
+  /** @returns whether the owner lost a lock and has not released it since */
   isLost(kind: LockKind, owner: string): boolean {
     this.notice();
     return this.#lost.has(keyOf({ kind, owner }));
   }
 
-  /** @returns what a change that is made under locks says of them; null where there are none */
+  /** @returns what a change made under locks says of them; null without locks */
   get under(): LocksHeld | null {
     this.notice();
     return this.#held.size === 0 ? null : { client: this.#client.id, stamp: this.#sinceStamp };
   }
 
   /**
-   * A change that was made under locks has failed, and may be executed late. It is not, once its lock is given back: from here on
-   * changes are under a new stamp, and those under way are sent again with it.
+   * Fences a change that was made under locks and failed, and may be executed late. Once its lock is released, it is
+   * not executed: later changes carry a new stamp, and those in flight are sent again with it.
    */
   fence(): void {
     this.#sinceStamp = ++this.#client.stamp;
   }
 
-  /** Whether what a change has said is outdated since, although no lock was lost: then it is refused, and sent again. */
+  /** Whether a change's stamp is outdated although no lock was lost: servers refuse it then, and it is sent again. */
   isOutdated({ stamp }: LocksHeld): boolean {
     const { under } = this;
     return stamp >= this.#lostStamp && stamp !== under?.stamp;
   }
 
-  /** A change under the locks is sent again: a new primary takes it once they are claimed. */
+  /** Renews now, since a change under the locks is sent again: a new primary accepts it once they are claimed. */
   claim(): void {
     this.notice();
     if (this.#held.size === 0 || this.#renewing) return;
@@ -210,13 +206,13 @@ export class FileLocks {
     void this.#renew();
   }
 
-  /** Reports locks whose lease is over: whether all is lost is a question of time alone. */
+  /** Reports locks whose lease is over, which depends on time alone. */
   notice(): void {
     if (this.#held.size === 0 || this.#exchanger.world.bootMs() < this.#validUntilMs) return;
     this.#lose([...this.#held.values()].flat());
   }
 
-  /** @returns a lock that stands in the way, and whether this client has it; or null */
+  /** @returns a conflicting lock, and whether this client has it; or null */
   async holder(wish: LockHeld): Promise<{ readonly lock: LockHeld; readonly own: boolean } | null> {
     const { locks } = await askLocks(this.#exchanger, this.file, {}, this.#subject);
     const isOther = (lock: LockOfClient): boolean =>
@@ -227,7 +223,6 @@ export class FileLocks {
     return lock === undefined ? null : { lock, own: lock.client === this.#client.id };
   }
 
-  /** Gives everything back. */
   async close(): Promise<void> {
     this.#closed = true;
     const owners = [...this.#held.values()].flatMap(([first]) => first ?? []);
@@ -244,7 +239,7 @@ export class FileLocks {
     signal: AbortSignal | undefined,
   ): Promise<'granted' | 'outdated' | ServiceError> {
     const key = keyOf(wish);
-    // The first question has the number for its stamp; each further one is a newer message.
+    // The first request has its number as stamp; each further one is a newer message.
     const stamp = this.#client.stamp === number ? number : ++this.#client.stamp;
     let granted: TimedAnswer<LockGrant>;
     try {
@@ -261,7 +256,7 @@ export class FileLocks {
     }
     if (grant.outdated === true) return 'outdated';
     const untilMs = sentMs + grant.leaseMs - CLOCK_MARGIN_MS;
-    // What was held before is not renewed by this: only a renewal tells that it is still there.
+    // This does not renew earlier locks: only a renewal confirms that they still exist.
     const validUntilMs = this.#held.size === 0 ? untilMs : Math.min(untilMs, this.#validUntilMs);
     if (this.#exchanger.world.bootMs() >= validUntilMs) {
       throw new ServiceError(
@@ -294,7 +289,7 @@ export class FileLocks {
     });
   }
 
-  /** The server is told, until it has heard it, that the owner has in the range no more than is known here. */
+  /** Reduces the owner's locks in the range, at the server, to those known here, until a server has answered. */
   #repair(wish: LockWish): void {
     const key = keyOf(wish);
     const before = this.#repairs.get(key) ?? Promise.resolve();
@@ -309,7 +304,7 @@ export class FileLocks {
         const wanted: LockWish[] = [];
         for (const lock of inside) {
           if (at < lock.start) wanted.push({ ...wish, type: 'unlock', start: at, end: lock.start - 1n });
-          // What may have become exclusive is shared again; and what was exclusive before is so still.
+          // A lock that may have become exclusive is made shared again; one that was exclusive before still is.
           if (lock.type === 'shared') wanted.push(lock);
           at = lock.end + 1n;
         }
@@ -322,7 +317,7 @@ export class FileLocks {
     this.#repairs.set(key, repair);
   }
 
-  /** Without locks nothing is renewed here, and what nobody knows of ends with its lease. */
+  /** Without locks there are no renewals, and a lock that only the server knows ends with its lease. */
   async #insist(wish: LockWish): Promise<void> {
     for (;;) {
       const number = this.#begin();
@@ -387,7 +382,6 @@ export class FileLocks {
     this.#timer = world.after(Math.max(0, renewAtMs - world.bootMs()), () => void this.#renew());
   }
 
-  /** Until it succeeds, or nothing is left to be renewed. */
   async #renew(): Promise<void> {
     assert(!this.#renewing, 'One renewal at a time');
     this.#renewing = true;
@@ -426,20 +420,20 @@ export class FileLocks {
       renewed = await this.#post(what, '/renew', body, limits);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
-      // A newer message came first: what this one named may have been given back since.
+      // A newer message arrived first: what this one names may have been released since.
       return error.code === 'locked' ? 'again' : 'failed';
     }
     const { answer: renewal, sentMs } = renewed;
-    // An answer that comes too late is none: others may have had the locks in between.
+    // An answer that comes too late does not count: others may have had the locks in between.
     this.notice();
     this.#leaseMs = renewal.leaseMs;
     const gone = renewal.lost.flatMap((place) => {
       const lock = locks[place];
-      // What was given back meanwhile is not missed.
+      // A lock released meanwhile is not lost.
       return lock !== undefined && rangesCover(this.#held.get(keyOf(lock)) ?? [], lock) ? [lock] : [];
     });
     this.#lose(gone);
-    // Another primary takes for a claim only what was sent since its epoch began.
+    // Another primary accepts as a claim only what was sent since its epoch began.
     if (renewal.epoch !== epoch) return renewal.epoch > epoch ? 'again' : 'failed';
     // A lock that another primary granted meanwhile is not claimed from this one: it has only its own time.
     if ([...this.#epochsSince].some((epoch) => epoch !== renewal.epoch)) return 'again';
@@ -477,7 +471,6 @@ export class FileLocks {
   }
 }
 
-/** All locks on a file, and how many wait for one, as its primary knows them. */
 export function askLocks(
   exchanger: Exchanger,
   file: number,

@@ -3,7 +3,7 @@ import { isSystemError } from './failure.ts';
 
 export const DEVICE = '/dev/fuse';
 
-/** @returns why this process cannot have file systems made by it, and what helps; null if it can */
+/** @returns why this process cannot make FUSE file systems, and what helps; null if it can */
 export async function deviceObstacle(): Promise<{ readonly what: string; readonly fix: string } | null> {
   try {
     await access(DEVICE, constants.R_OK | constants.W_OK);

@@ -1,6 +1,6 @@
 import type { World } from '../base/world.ts';
 
-/** A timer takes no longer ones, in milliseconds. */
+/** The longest delay of a timer, in milliseconds. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export interface WaitLimits {

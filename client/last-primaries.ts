@@ -4,8 +4,9 @@ import type { Subject } from './exchange.ts';
 const FILES_MAX = 20_000;
 
 /**
- * Who answered for files last. A file that nobody leads is gone on with by whoever has ordered it last, at less cost than by anybody else
- * (docs/design/mount.md, "A small change of a file at rest"): who opens it again asks there first.
+ * The servers that answered for files last. While a file has no primary, its last primary orders changes at less cost
+ * than others (docs/design/mount.md, "A small change of a file at rest"), so a client that opens it again asks there
+ * first.
  */
 export class LastPrimaries {
   readonly #known = new LruMap<number, string>(FILES_MAX);
@@ -15,8 +16,7 @@ export class LastPrimaries {
   }
 
   /**
-   * @param first who is asked first where nothing is known
-   * @returns what requests about the file are about; all of one file share what is known
+   * @param first asked first if nothing is known. @returns the subject; all subjects of one file share what is known
    */
   subject(file: number, first: string | null): Subject {
     const known = this.#known;

@@ -26,7 +26,6 @@ import { describeFailure, EXIT_USAGE } from './failure.ts';
 import { programVersion } from './programs.ts';
 import type { ServerOption } from './reference/program-tree.ts';
 
-/** What commands end with, for their help and for the manual. */
 const EXIT_CODES: readonly (readonly [number, string])[] = [
   [0, 'ok'],
   [1, 'failed'],
@@ -39,7 +38,7 @@ const EXIT_CODES: readonly (readonly [number, string])[] = [
   [8, 'integrity'],
 ];
 
-/** What only the launcher can tell: a client is no server. */
+/** Facts of the server that only the launcher can supply, since `client/` does not import `server/`. */
 export interface Surroundings {
   serverOptions(): Promise<readonly ServerOption[]>;
 }
@@ -47,13 +46,11 @@ export interface Surroundings {
 const ALONE: Surroundings = { serverOptions: async () => [] };
 
 /**
- * Runs one command of the command line, all but `server` and `mount-daemon`, which `bin/leasehold.js`
- * hands to the server and to the mount. Sets the process's exit code and reports failures itself.
- *
- * @param argv what follows the name of the program
+ * Runs one command, except `server` and `mount-daemon`, which `bin/leasehold.js` passes to the server and the mount.
+ * Sets the process's exit code and reports failures. @param argv what follows the name of the program
  */
 export async function runCli(argv: readonly string[], around: Surroundings = ALONE): Promise<void> {
-  // Whoever reads the output may have seen enough (`leasehold ls … | head`); that is no failure.
+  // A reader may close the pipe early (`leasehold ls … | head`); that is no failure.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0);
     throw error;
@@ -68,14 +65,14 @@ export async function runCli(argv: readonly string[], around: Surroundings = ALO
   }
 }
 
-/** @returns the exit code after `error`, and what is left to say of it */
+/** @returns the exit code after `error`, and the lines still to be printed */
 export function endOf(error: unknown): { readonly exit: number; readonly lines: readonly string[] } {
   if (!(error instanceof CommanderError)) return describeFailure(error);
-  // Commander has said it already. Help that was asked for is a success, help for want of a command is not.
+  // Commander has printed the message. Help on request is a success, help because no command was given is not.
   return { exit: error.exitCode === 0 ? 0 : EXIT_USAGE, lines: [] };
 }
 
-/** @param output where help and errors of usage go; default the process's own */
+/** Builds the parser of all commands. @param output where help and usage errors go */
 export function buildProgram(output: OutputConfiguration = {}, around: Surroundings = ALONE): Command {
   const program = new Command('leasehold');
   program
@@ -86,7 +83,7 @@ export function buildProgram(output: OutputConfiguration = {}, around: Surroundi
       ...output,
       outputError: (text, write) => write(usageError(text)),
     })
-    // Options mean what they mean for the command they follow: --servers of "dev" is a count.
+    // An option belongs to the command it follows: --servers of "dev" is a count.
     .enablePositionalOptions()
     .addHelpText(
       'after',
@@ -121,7 +118,6 @@ export function buildProgram(output: OutputConfiguration = {}, around: Surroundi
   return program;
 }
 
-/** @returns what the parser says, in the words in which everything else is refused */
 function usageError(text: string): string {
   return text
     .replace(
@@ -132,7 +128,7 @@ function usageError(text: string): string {
     .replace(/^error: /, 'leasehold: ');
 }
 
-/** Every usage error ends with the way to the help of the command it happened in. */
+/** Ends every usage error with a pointer to the help of its command. */
 function addUsageHints(command: Command, path = 'leasehold'): void {
   command.showHelpAfterError(`  "${path} --help" shows the usage`);
   for (const child of command.commands) {

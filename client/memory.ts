@@ -5,38 +5,33 @@ import type { Attributes, CommandOf, NotedRead } from '../wire/catalog-api.ts';
 
 type NotedAccess = CommandOf<'note-accesses'>['accesses'][number];
 
-/** Names that are remembered; of the directory that was heard of the longest time ago all go at once. */
+/** Cached names; beyond this, the oldest directory is forgotten as a whole. */
 const NAMES_MAX = 200_000;
-/** Inodes, names and directories whose last change is remembered. */
 const CHANGED_MAX = 50_000;
 
-/** A name of a directory that was changed, or is being changed, by a command of this client. */
 export interface NamedPlace {
   readonly parent: number;
   readonly name: string;
 }
 
-/** What a command of this client is going to change. */
 export interface OwnChange {
   readonly names: readonly NamedPlace[];
-  /** Inodes of which attributes change, the directories of the names left out. */
+  /** Inodes whose attributes change, without the directories of `names`. */
   readonly inodes: readonly number[];
 }
 
-/** What has become of a change of names. */
 export interface OwnOutcome {
-  /** What names stand for since; null: for nothing. */
+  /** The inodes of the names after the change; null: there is no such name. */
   readonly names: readonly (NamedPlace & { readonly inode: number | null })[];
-  /** The times, in nanoseconds, that the directories of all names of the change have since. */
+  /** Modification and change time of the directories of all names after the change, in nanoseconds. */
   readonly atNs: string;
-  /** So many more directories are in them. */
+  /** By how many the subdirectories have increased; may be negative. */
   readonly directories: number;
 }
 
 interface Directory {
-  /** Null for a name that is not there. */
+  /** Null for a name that does not exist. */
   readonly names: Map<string, number | null>;
-  /** Pages of listings, by the name after which they begin. */
   readonly pages: Map<string, Page>;
 }
 
@@ -54,22 +49,20 @@ export interface Page {
 }
 
 /**
- * What a client learned of names and inodes, until the catalog's primary recalls it. An answer that was requested before a
- * recall or an own change is not learned after it.
+ * A client's cache of names and inodes, valid until the catalog's primary recalls it. An answer that was requested
+ * before a recall or an own change is not cached after it.
  */
 export class Memory {
   readonly #attributes = new RecentMap<number, Attributes>();
   readonly #directories = new Map<number, Directory>();
-  /** Recalls and own changes: inodes by number, names as text. */
   readonly #sequencer = new Sequencer<number | string>(undefined, CHANGED_MAX);
   /**
-   * Of directories in which own commands are changing names, and no other client anything: what they are by those commands that
-   * were answered.
+   * Directories in which own commands, and no other client's, are changing names: their attributes after the commands
+   * answered so far.
    */
   readonly #before = new Map<number, BeforeOwn>();
   #names = 0;
 
-  /** @see Sequencer.request */
   request(): number {
     return this.#sequencer.request();
   }
@@ -78,20 +71,19 @@ export class Memory {
     return this.#attributes.get(inode);
   }
 
-  /** Of which attributes are known. */
   get inodes(): readonly number[] {
     return [...this.#attributes.entries().map(([inode]) => inode), ...this.#before.keys()];
   }
 
   /**
-   * A directory in which own commands are changing names, without those that are under way. Valid where no other client can
-   * have seen their effects: as long as the directory is delegated to this one.
+   * The attributes of a directory in which own commands are changing names, without those in flight. Valid while the
+   * directory is delegated to this client: no other client can have seen the effects.
    */
   beforeOwn(directory: number): Attributes | undefined {
     return this.#before.get(directory)?.attributes;
   }
 
-  /** @returns null for a name that is not there, undefined where that is not known */
+  /** @returns null for a name that does not exist, undefined if that is not known */
   name(parent: number, name: string): number | null | undefined {
     return this.#directories.get(parent)?.names.get(name);
   }
@@ -101,7 +93,7 @@ export class Memory {
     return page?.countMax === countMax ? page : undefined;
   }
 
-  /** Only the attributes of a file that is live are not the catalog's to grant. */
+  /** The catalog grants all attributes except those of live files. */
   learn(attributes: Attributes, requestedAt: number): void {
     if (attributes.live || !this.#sequencer.isValid(requestedAt, attributes.inode)) return;
     this.#attributes.set(attributes.inode, attributes);
@@ -117,7 +109,7 @@ export class Memory {
   }
 
   learnPage(parent: number, after: string, page: Page, requestedAt: number): void {
-    // A listing is one with its directory's own attributes: any change of a name ends it.
+    // A listing is as valid as its directory's own attributes: any change of a name invalidates it.
     const keys = [directoryKey(parent), parent];
     if (!keys.every((key) => this.#sequencer.isValid(requestedAt, key))) return;
     this.#directory(parent).pages.set(after, page);
@@ -125,7 +117,7 @@ export class Memory {
     this.#bound();
   }
 
-  /** Recalled: attributes of the inode, names in it, and answers that were requested before. */
+  /** Handles a recall: drops the inode's attributes, the names in it, and answers requested before. */
   forget(inode: number): void {
     this.#sequencer.changed(inode);
     this.#sequencer.changed(directoryKey(inode));
@@ -142,9 +134,9 @@ export class Memory {
     this.#names = 0;
   }
 
-  /** The catalog knows of a read, which recalls nothing: attributes that did not change since have the access time, too. */
+  /** The catalog has recorded a read, without a recall: attributes that are otherwise unchanged get the access time. */
   accessed({ inode, accessedNs: to, seen }: NotedAccess): void {
-    // An answer that is under way may be of before.
+    // An answer in flight may be older.
     this.#sequencer.changed(inode);
     const isSeen = (known?: Attributes): known is Attributes =>
       known?.accessedNs === seen.accessedNs && known.changedNs === seen.changedNs;
@@ -155,7 +147,9 @@ export class Memory {
       this.#before.set(inode, { ...before, attributes: { ...before.attributes, accessedNs: to } });
   }
 
-  /** The catalog knows of a read by any client. @returns whether cached attributes have another access time since */
+  /**
+   * The catalog has recorded a read by any client. @returns whether this changed the access time of cached attributes
+   */
   read({ inode, accessedNs, changedNs }: NotedRead): boolean {
     const seen = this.#attributes.get(inode) ?? this.#before.get(inode)?.attributes;
     const isNews = seen !== undefined && seen.changedNs === changedNs && isLater(accessedNs, seen.accessedNs);
@@ -164,7 +158,7 @@ export class Memory {
     return isNews;
   }
 
-  /** From here until `changed`, nothing of it is valid or learned. @returns the sequence number for `changed` */
+  /** Begins an own change: until `changed`, nothing of it is valid or cached. @returns `since` of `changed` */
   changing(change: OwnChange): number {
     const before = [...directoriesOf(change)].map(
       (parent) => [parent, this.#attributes.get(parent)] as const,
@@ -178,12 +172,10 @@ export class Memory {
   }
 
   /**
-   * The catalog recalls nothing from a client for its own change. After its own changes, and if nothing else has happened to it,
-   * a directory is what it was but for those.
-   *
-   * @param since as `changing` has returned it
-   * @param outcome null where it is not known what has become of it
-   * @param granted attributes as the change has left them
+   * Ends an own change. The catalog recalls nothing from a client for its own change. If nothing else happened to a
+   * directory, it is the former one with the own changes applied.
+   * @param outcome null if it is not known
+   * @param granted attributes after the change
    */
   changed(
     change: OwnChange,
@@ -210,19 +202,18 @@ export class Memory {
     else if (after.isCertain) this.#attributes.set(parent, after.attributes);
   }
 
-  /** Whether the directory was known all the time since a change of the name was begun, and no other change of it was under way. */
+  /** Whether the directory was cached throughout, and no other change of the name was in flight. */
   #isOwnAlone({ parent, name }: NamedPlace, since: number): boolean {
     const isKnown = this.#directories.has(parent) || this.#before.has(parent);
     if (!isKnown || !this.#sequencer.isValid(since, directoryKey(parent))) return false;
     return this.#isChangedAlone(nameKey(parent, name), since);
   }
 
-  /** Whether nothing else has changed the subject since an own change of it was begun, nor is about to. */
+  /** Whether nothing else has changed the subject since an own change of it began, or is about to. */
   #isChangedAlone(key: number | string, since: number): boolean {
     return this.#sequencer.changing(key) === 1 && this.#sequencer.isUnchanged(since, key);
   }
 
-  /** @returns the keys of all that the change concerns */
   #forgetOwn({ names, inodes }: OwnChange): ReadonlySet<number | string> {
     const keys = new Set<number | string>(inodes);
     for (const { parent, name } of names) {
@@ -264,14 +255,14 @@ export class Memory {
   }
 }
 
-/** @returns the directories in which names change */
+/** @returns the directories whose entries change */
 export function directoriesOf({ names }: Pick<OwnChange, 'names'>): ReadonlySet<number> {
   return new Set(names.map(({ parent }) => parent));
 }
 
 /**
- * @returns a directory after a change of names in it. Of two changes at a time the one that was answered first may have been
- *   executed last: its time is the directory's then if the server's clock was set back in between
+ * @returns a directory after a change of names in it. Of two concurrent changes, the one answered first may have been
+ *   executed last; its time is then the directory's, if the server's clock was set back in between
  */
 function afterwards(before: BeforeOwn, { atNs, directories }: OwnOutcome): BeforeOwn {
   const latestNs = before.atNs === null ? atNs : laterNs(before.atNs, atNs);
@@ -287,7 +278,7 @@ function nameKey(parent: number, name: string): string {
   return `${parent}/${name}`;
 }
 
-/** Of a directory that was recalled as a whole: a change of one name by this client leaves the others alone. */
+/** Key of a directory that is recalled as a whole: an own change of one name leaves the other names valid. */
 function directoryKey(inode: number): string {
   return `${inode}/`;
 }

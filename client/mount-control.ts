@@ -2,25 +2,24 @@ import { once } from 'node:events';
 import { readdir, readFile, readlink } from 'node:fs/promises';
 import { createConnection } from 'node:net';
 
-/** What the process of a mount is asked through its socket, one line of JSON, and answers, another one. */
+/** A request to the process of a mount through its socket: one line of JSON, answered by another one. */
 export interface ControlRequest {
   readonly command: 'remount';
   readonly mode: 'ro' | 'rw';
-  /** Also where files are open for writing. */
+  /** Also if files are open for writing. */
   readonly force: boolean;
 }
 
 export type ControlAnswer =
   | { readonly kind: 'done' }
-  /** Nothing has changed. `not-stored`: something that was written has not arrived. */
+  /** Nothing has changed. `not-stored`: something that was written has not reached the cluster. */
   | { readonly kind: 'busy' | 'not-allowed' | 'not-stored' | 'malformed'; readonly message: string };
 
-/** The name of a socket ends so, and is that of the log otherwise. */
+/** Suffix of a control socket's file name. */
 export const CONTROL_SUFFIX = '.control';
-/** Longer than any request or answer. */
 export const CONTROL_LINE_CHARS_MAX = 16_384;
 
-/** @returns the socket through which the process of a mount can be asked; null where it has none, or it cannot be seen */
+/** @returns the control socket of a mount's process; null if it has none, or it is not visible */
 export async function controlSocketOf(pid: number): Promise<string | null> {
   const inodes = new Set<string>();
   for (const fd of await readdir(`/proc/${pid}/fd`)) {
@@ -36,7 +35,7 @@ export async function controlSocketOf(pid: number): Promise<string | null> {
   return null;
 }
 
-/** @throws where the process does not answer in time */
+/** Sends a request to the process of a mount. @throws if it does not answer in time */
 export async function askMount(
   socket: string,
   request: ControlRequest,

@@ -18,25 +18,23 @@ import { isSystemError } from './failure.ts';
 import { CONTROL_SUFFIX } from './mount-control.ts';
 import { isAlive } from './process-state.ts';
 
-/** Tells the process of a mount that its log is its own to keep small, and to remove at its end. */
+/** Set for the process of a mount that bounds its own log, and removes it at its end. */
 export const OWN_LOG_VARIABLE = 'LEASEHOLD_MOUNT_LOG_OWN';
 
-/** Logs of mounts that have ended otherwise than in good order stay, so many of them. */
+/** Logs of mounts that ended otherwise than in good order are kept, up to this many. */
 const ENDED_KEPT = 10;
-/** By the process that writes it; by chance before that is known. */
+/** Named by the pid of the process that writes it; randomly before that is known. */
 const NAME = /^mount-.*-(?:(\d{1,8})|[0-9a-f]{12})\.log$/;
-/** The socket of a mount, by the process that listens. */
+/** The control socket of a mount, named by the pid of the process that listens. */
 const CONTROL_NAME = /^mount-.*-(\d{1,8})\.control$/;
-/** A mount that has no name by then has failed to begin. */
+/** A log without a pid in its name after this time is of a mount that failed to start. */
 const BEGINS_MS_MAX = 3_600_000;
 const OTHERS_WRITE = 0o022;
 const SOCKET_NAME_CHARS_MAX = 20;
 
 /**
- * Makes the log of a mount in a folder that only this user can change: another user of the machine can neither guess its
- * name and put a link there, nor read it.
- *
- * @param env says where the folder of the session is
+ * Creates a mount's log in a folder that only this user can change: another user can neither guess its name and put a
+ * link there, nor read it. @param env has the folder of the session
  */
 export async function createMountLog(
   directory: string,
@@ -50,7 +48,7 @@ export async function createMountLog(
   return { path, file: await open(path, flags, 0o600) };
 }
 
-/** @returns where the process of a mount can listen, so that only this user and root can ask it */
+/** @returns where the process of a mount can listen, so that only this user and root can send it requests */
 export async function controlSocketPath(directory: string, pid: number): Promise<string> {
   const folder = await ownFolder(foldersOf(process.env));
   await removeEndedSockets(folder);
@@ -58,7 +56,6 @@ export async function controlSocketPath(directory: string, pid: number): Promise
   return join(folder, `mount-${basename(directory).slice(0, SOCKET_NAME_CHARS_MAX)}-${pid}${CONTROL_SUFFIX}`);
 }
 
-/** Processes that were killed leave them. */
 async function removeEndedSockets(folder: string): Promise<void> {
   for (const name of await readdir(folder)) {
     const [, pid] = CONTROL_NAME.exec(name) ?? [];
@@ -66,7 +63,7 @@ async function removeEndedSockets(folder: string): Promise<void> {
   }
 }
 
-/** Gives a log the name of the process that writes it. @returns its path from then on */
+/** Renames a log after the process that writes it. @returns its path from then on */
 export async function nameMountLog(path: string, directory: string, pid: number): Promise<string> {
   const named = join(dirname(path), `mount-${basename(directory)}-${pid}.log`);
   await rename(path, named);
@@ -86,7 +83,7 @@ export async function ownFolder(candidates: readonly string[]): Promise<string> 
   return mkdtemp(join(tmpdir(), 'leasehold-mount-'));
 }
 
-/** Makes the folder where it is missing. @returns whether nobody but the user, or root, can change what is in it */
+/** Creates the folder if it is missing. @returns whether only this user, or root, can change what is in it */
 async function isOwnFolder(folder: string, uid: number): Promise<boolean> {
   try {
     await mkdir(folder, { mode: 0o700 }).catch((error: unknown) => {
@@ -102,14 +99,13 @@ async function isOwnFolder(folder: string, uid: number): Promise<boolean> {
   }
 }
 
-/** Removes logs of mounts that have ended, but for the newest. */
+/** Removes logs of ended mounts, except the newest. */
 async function removeEnded(folder: string): Promise<void> {
   const ended: { readonly path: string; readonly modifiedMs: number }[] = [];
   for (const name of await readdir(folder)) {
     const match = NAME.exec(name);
     if (match === null || (match[1] !== undefined && isAlive(Number(match[1])))) continue;
     const path = join(folder, name);
-    // It may have been removed meanwhile.
     const modifiedMs = (await stat(path).catch(() => null))?.mtimeMs ?? Number.POSITIVE_INFINITY;
     if (match[1] !== undefined || modifiedMs < systemWorld.wallMs() - BEGINS_MS_MAX)
       ended.push({ path, modifiedMs });

@@ -6,49 +6,38 @@ import { CommandFailure, usageFailure } from './failure.ts';
 import { formatDuration, parseDurationMs } from './quantities.ts';
 import { parseRemotePath } from './remote-path.ts';
 
-/** What stands behind `-o`, for the command line, for fstab and for the process of the mount alike. */
+/** The options of a mount, as given with `-o` on the command line, in fstab, and to the process of the mount. */
 export interface MountSettings {
-  /** Base URLs; empty where `-o` names none. */
   readonly servers: readonly string[];
-  /** Files that say who the mount is, and whom it believes. */
   readonly access: AccessFiles;
-  /** What the table of mounts shows as the source; null for `leasehold:VOLUME`. */
+  /** The source in the table of mounts; null: `leasehold:VOLUME`. */
   readonly source: string | null;
   readonly readOnly: boolean;
-  /** Root lets everybody in without being asked. */
   readonly allowOther: boolean;
-  /** Programs may be run from here; set-user-id bits and devices count. */
   readonly exec: boolean;
   readonly suid: boolean;
   readonly devices: boolean;
-  /** When reads make access times later. */
   readonly accessTimes: 'relatime' | 'strictatime' | 'noatime';
-  /** Also of directories. */
   readonly directoryAccessTimes: boolean;
-  /** Shown instead of what is stored; null for what is stored. */
   readonly uid: number | null;
   readonly gid: number | null;
   readonly fileMask: number | null;
   readonly directoryMask: number | null;
-  /** The longest that a call waits for the cluster, in milliseconds; null for what follows from its lease. */
+  /** The longest that a call waits for the cluster; null: derived from its lease. */
   readonly operationTimeoutMs: number | null;
   readonly xattrs: boolean;
-  /** Whether `leasehold.*` attributes are part of the list of attributes; `auto`: of what `getfattr` is told. */
+  /** Whether `leasehold.*` attributes are in listings of attributes; `auto`: in those for `getfattr`. */
   readonly facts: 'auto' | 'listed' | 'hidden';
   readonly logLevel: 'error' | 'warn' | 'info' | 'debug';
-  /** `auto`: `leases` where the kernel drops single names on request, else `ttl:1s`. */
+  /** `auto`: `leases` if the kernel drops single names on request, else `ttl:1s`. */
   readonly cache: CacheMode | { readonly kind: 'auto' };
-  /** A close waits for nothing. */
   readonly flushBehind: boolean;
-  /** Contents are read from the disk of a server on this machine where that can be. */
   readonly localReads: boolean;
-  /** `statx` has the time of creation. */
   readonly creationTimes: boolean;
-  /** How the process of the mount speaks with the kernel. */
   readonly transport: 'auto' | 'kernel' | 'native';
 }
 
-/** What a mount believes without asking: nothing, what it heard a moment ago, or what the cluster calls back before it changes. */
+/** What a mount answers without a request: nothing, what is younger than `ageMs`, or what was not recalled. */
 export type CacheMode =
   | { readonly kind: 'strict' }
   | { readonly kind: 'ttl'; readonly ageMs: number }
@@ -56,24 +45,22 @@ export type CacheMode =
 
 interface MountOption {
   readonly name: string;
-  /** What stands behind `=`, as the documentation names it; null for an option that is a word by itself. */
+  /** The form of the value in the documentation; null for an option without a value. */
   readonly value: string | null;
-  /** Its name as an option of `leasehold mount` and of the mount's process, such as `op-timeout`. */
+  /** Its name as an option of `leasehold mount` and of the mount's process. */
   readonly flag: string | undefined;
-  /** One line for the documentation and for `--help`. */
   readonly effect: string;
   readonly set: SetOption;
 }
 
 /**
  * @returns the settings that the option changes
- * @throws Error that says what is wrong with the value; the caller adds which option it was
+ * @throws Error that says what is wrong with the value; the caller adds the option's name
  */
 type SetOption = (value: string, before: MountSettings) => Partial<MountSettings>;
 
 const OPERATION_TIMEOUT_MIN_MS = 100;
 const CACHE_AGE_DEFAULT_MS = 1_000;
-/** Of a server that is named without a port. */
 const SERVER_PORT = 7401;
 
 const FLAGS: Readonly<Record<string, string>> = {
@@ -108,7 +95,6 @@ function choice<Value extends string>(
   });
 }
 
-/** Options for the files that say who the mount is. */
 const ACCESS_OPTIONS = {
   ca: 'ca',
   tokenFile: 'token_file',
@@ -130,7 +116,7 @@ function ignored(name: string, effect: string, value: string | null = null): Mou
 
 const RELATIME = { accessTimes: 'relatime' } as const;
 
-/** All options there are. A new one is a line here and a field of `MountSettings`. */
+/** All mount options. A new one is a line here and a field of `MountSettings`. */
 export const MOUNT_OPTIONS: readonly MountOption[] = [
   valued(
     'servers',
@@ -266,10 +252,11 @@ const DEFAULTS: MountSettings = {
 const BY_NAME = new Map(MOUNT_OPTIONS.map((option) => [option.name, option]));
 
 /**
- * @param texts what stands behind each `-o`: options with commas between them. A backslash before a character, or
- * double quotes around some, make these part of a value.
- * @param sloppy an unknown option is passed over, as `mount -s` demands; not `remount`
- * @throws CommandFailure of usage that names the option, and the known one that comes nearest
+ * Parses mount options.
+ * @param texts the arguments of each `-o`: options with commas between them. A backslash before a character, or double
+ *   quotes around some, make these part of a value.
+ * @param sloppy ignore unknown options, as `mount -s` demands; not `remount`
+ * @throws CommandFailure of usage that names the option, and the nearest known one
  */
 export function parseMountOptions(texts: readonly string[], sloppy = false): MountSettings {
   const options = texts.flatMap(splitOptions);
@@ -297,13 +284,13 @@ function changed(option: MountOption, value: string | null, before: MountSetting
   }
 }
 
-/** Options as words for the kernel and for fusermount3. */
+/** @returns the options in the form of the kernel and of fusermount3 */
 export function kernelOptions(settings: MountSettings, isRoot: boolean): string[] {
   return [
     settings.readOnly ? 'ro' : 'rw',
     settings.suid ? 'suid' : 'nosuid',
     settings.devices ? 'dev' : 'nodev',
-    // The kernel leaves access times to the mount; its table says what that does.
+    // The kernel leaves access times to the mount; its table shows what the mount does.
     settings.accessTimes,
     ...(settings.directoryAccessTimes ? [] : ['nodiratime']),
     ...(settings.exec ? [] : ['noexec']),
@@ -311,12 +298,11 @@ export function kernelOptions(settings: MountSettings, isRoot: boolean): string[
   ];
 }
 
-/** @returns `name=value` in which nothing of the value is taken for a separator */
 export function optionText(name: string, value: string): string {
   return `${name}=${value.replaceAll(/[\\,"]/g, '\\$&')}`;
 }
 
-/** @returns the options that name these files, which may be named relative to this process */
+/** @returns the options that name these files, made absolute */
 export function accessTexts(access: AccessFiles): string[] {
   return Object.entries(ACCESS_OPTIONS).flatMap(([field, name]) => {
     const file = access[field as keyof typeof ACCESS_OPTIONS];
@@ -324,7 +310,7 @@ export function accessTexts(access: AccessFiles): string[] {
   });
 }
 
-/** @returns options that were given as options of a command (`--op-timeout 5s`), as texts for `parseMountOptions` */
+/** @returns options given as options of a command (`--op-timeout 5s`), as texts for `parseMountOptions` */
 export function flagOptions(values: Readonly<Record<string, unknown>>): string[] {
   return MOUNT_OPTIONS.flatMap(({ name, flag }) => {
     const value = flag === undefined ? undefined : values[flag];
@@ -359,7 +345,6 @@ function splitOptions(text: string): { readonly name: string; readonly value: st
   return found;
 }
 
-/** @param expiresNames the kernel drops single names on request */
 export function cacheModeOf(cache: MountSettings['cache'], expiresNames: boolean): CacheMode {
   if (cache.kind !== 'auto') return cache;
   return expiresNames ? { kind: 'leases' } : { kind: 'ttl', ageMs: CACHE_AGE_DEFAULT_MS };
@@ -394,7 +379,6 @@ function refusal(name: string, why: string): CommandFailure {
   return usageFailure(`Cannot use the mount option "${name}": ${why}`);
 }
 
-/** @returns the known option that takes the fewest changes of letters, if it takes few */
 function nearest(name: string): string | null {
   const wanted = name.toLowerCase().replaceAll('-', '_');
   let best: string | null = null;
@@ -406,7 +390,7 @@ function nearest(name: string): string | null {
   return best;
 }
 
-/** @returns base URLs out of a list with commas or semicolons; a bare name gets what is usual before and behind it */
+/** @returns base URLs of a list; a bare host name gets `http://` and the default port */
 export function serverUrls(text: string): string[] {
   return text
     .split(/[,;]/)
@@ -418,15 +402,13 @@ export function serverUrls(text: string): string[] {
     });
 }
 
-/** What is mounted: a volume or a snapshot, or a directory of one. */
 interface MountSource {
-  /** Or `volume@snapshot`. */
   readonly volume: string;
-  /** Begins with `/`; `/` alone for the whole volume. */
   readonly path: string;
 }
 
 /**
+ * Parses what is to be mounted.
  * @param text `main`, `main:`, `main:/` or `main:/a/directory`
  * @throws CommandFailure of usage, ServiceError `bad-request`
  */
@@ -443,7 +425,7 @@ export function parseMountSource(text: string): MountSource {
   return { volume: of, path };
 }
 
-/** Without a unit it would be milliseconds, which few mean. @returns null where it is no duration */
+/** A number without a unit would be milliseconds, which few users mean. @returns null if it is no duration */
 function withUnitMs(text: string): number | null {
   const ms = parseDurationMs(text);
   return ms === 0 || /[a-z]$/.test(text.trim()) ? ms : null;

@@ -1,12 +1,11 @@
 import { open, readlink } from 'node:fs/promises';
 import { isMountDaemon, processes, volumeMounts } from './mount-table.ts';
 
-/** Of a log so many bytes at its end are read. */
 const LOG_BYTES_MAX = 4 * 1024 * 1024;
-/** The message of the mount's log for an operation that was acknowledged and dropped. */
+/** Log message of a mount for an operation that was acknowledged and then dropped. */
 export const LATE_ERROR_MESSAGE = 'an acknowledged operation was dropped';
 
-/** An operation that a mount acknowledged and that the cluster had to drop. */
+/** An operation that a mount acknowledged and that was then dropped. */
 export interface LateErrorLine {
   readonly time: string;
   readonly operation: string;
@@ -17,14 +16,14 @@ export interface LateErrorLine {
 export interface MountStatus {
   readonly directory: string;
   readonly source: string;
-  /** Of the process that serves it; null where no such process can be seen. */
+  /** Of the process that serves it; null if no such process is visible. */
   readonly pid: number | null;
-  /** Null where it writes its log to no file that can be read. */
+  /** Null if it writes its log to no file that can be read. */
   readonly log: string | null;
   readonly lateErrors: readonly LateErrorLine[];
 }
 
-/** @returns the mounts of volumes on this machine, with what their logs say of operations that were dropped */
+/** @returns the mounts of volumes on this machine, with the dropped operations in their logs */
 export async function mountStatuses(): Promise<MountStatus[]> {
   const all = await processes();
   const mounts = await volumeMounts();
@@ -37,9 +36,9 @@ export async function mountStatuses(): Promise<MountStatus[]> {
   );
 }
 
-/** @returns late errors in a log of a mount, the oldest first */
+/** @returns late errors in a mount's log, the oldest first */
 export async function lateErrorsIn(log: string): Promise<LateErrorLine[]> {
-  // A log that has become long is continued in a new one.
+  // A long log continues in a new file; the part before is `.1`.
   const parts = await Promise.all([`${log}.1`, log].map((path) => endOf(path).catch(() => '')));
   return parts
     .join('\n')
@@ -50,7 +49,6 @@ export async function lateErrorsIn(log: string): Promise<LateErrorLine[]> {
         const { time, operation, path, error } = JSON.parse(line) as LateErrorLine;
         return [{ time, operation, path, error }];
       } catch {
-        // The first line may be cut off.
         return [];
       }
     });
