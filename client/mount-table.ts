@@ -1,18 +1,17 @@
 import { readdir, readFile, readlink, realpath } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 
-/** What the kernel knows of mounts and of the processes that use them, read from /proc. */
+/** Mounts, and the processes that use them, as the kernel shows them in /proc. */
 
 export interface MountEntry {
   readonly directory: string;
-  /** The kernel's number of the file system, `0:51`: the same wherever else it is mounted, too. */
+  /** The kernel's number of the file system, `0:51`: the same wherever it is mounted. */
   readonly device: string;
-  /** Type of the file system: `fuse`, `fuse.leasehold`, `ext4` … */
   readonly type: string;
   readonly source: string;
 }
 
-/** @returns the mount whose root is exactly `directory`, the topmost one, or null */
+/** @returns the topmost mount whose root is exactly `directory`, or null */
 export async function mountAt(directory: string): Promise<MountEntry | null> {
   const table = await readFile('/proc/self/mountinfo', 'utf8');
   return findMount(table, directory);
@@ -41,8 +40,8 @@ function unescapeOctal(text: string): string {
 }
 
 /**
- * @returns the absolute path of `directory` without symbolic links, found without asking the directory itself,
- * which may be a mount that is dead
+ * @returns the absolute path without symbolic links, found without a call to the directory itself, which may be a dead
+ *   mount
  */
 export async function canonical(directory: string): Promise<string> {
   const absolute = resolve(directory);
@@ -55,7 +54,7 @@ export interface ProcessEntry {
   readonly argv: readonly string[];
 }
 
-/** A word of the command line of each mount's process; its directory is the last one. */
+/** A word of the command line of each mount's process; the directory is the last one. */
 export const MOUNT_DAEMON = 'mount-daemon';
 
 /** @returns whether it is the process of a mount: of any, or of the one on `directory` */
@@ -63,7 +62,6 @@ export function isMountDaemon({ argv }: ProcessEntry, directory = argv.at(-1)): 
   return argv.includes(MOUNT_DAEMON) && argv.at(-1) === directory;
 }
 
-/** @returns the processes of this machine that can be looked at */
 export async function processes(): Promise<ProcessEntry[]> {
   const found: ProcessEntry[] = [];
   for (const name of await readdir('/proc')) {
@@ -76,11 +74,10 @@ export async function processes(): Promise<ProcessEntry[]> {
 }
 
 export interface MountUser extends ProcessEntry {
-  /** How it uses the mount, for people: `/mnt/file is open`. */
   readonly use: string;
 }
 
-/** @returns the processes that work in `directory`, or have files in it open or mapped, as far as can be seen */
+/** @returns the visible processes that work in `directory`, or have files in it open or mapped */
 export async function usersOf(directory: string): Promise<MountUser[]> {
   const inside = (path: string | null) =>
     path !== null && (path === directory || path.startsWith(`${directory}/`));
@@ -92,7 +89,7 @@ export async function usersOf(directory: string): Promise<MountUser[]> {
   return users;
 }
 
-/** Read from links and lists of the kernel only: a question to the mount itself might never be answered. */
+/** Reads only links and tables of the kernel: the mount itself might never answer. */
 async function useOf(pid: number, inside: (path: string | null) => boolean): Promise<string | null> {
   const cwd = await readlink(`/proc/${pid}/cwd`).catch(gone);
   if (inside(cwd)) return `its working directory is ${cwd}`;
@@ -111,7 +108,6 @@ async function useOf(pid: number, inside: (path: string | null) => boolean): Pro
   return null;
 }
 
-/** @returns what is mounted inside `directory` */
 export async function mountsBelow(directory: string): Promise<MountEntry[]> {
   const prefix = directory === '/' ? '/' : `${directory}/`;
   return parseMounts(await readFile('/proc/self/mountinfo', 'utf8')).filter((mount) =>
@@ -119,28 +115,24 @@ export async function mountsBelow(directory: string): Promise<MountEntry[]> {
   );
 }
 
-/** @returns all mounts of volumes, living or dead */
 export async function volumeMounts(): Promise<MountEntry[]> {
   return parseMounts(await readFile('/proc/self/mountinfo', 'utf8')).filter(
     ({ type }) => type === 'fuse.leasehold',
   );
 }
 
-/** A file system that is mounted in a namespace of mounts. */
 export interface MountHolder {
   /** The namespace, as the kernel names it: `mnt:[4026531841]`. */
   readonly namespace: string;
   /** Where it is mounted there, as the processes of the namespace see it. */
   readonly directory: string;
-  /** The namespace is this process's own. */
   readonly isHere: boolean;
-  /** Those of the namespace that can be seen, at least one. */
   readonly processes: readonly ProcessEntry[];
 }
 
 /**
- * @returns where the file system of the number `device` is mounted, in all namespaces that can be looked into. Once it is mounted nowhere any more,
- *   the kernel gives the number to another one.
+ * @returns where the file system with the number `device` is mounted, in all visible mount namespaces. Once it is
+ *   mounted nowhere, the kernel may give the number to another file system.
  */
 export async function holdersOf(device: string): Promise<MountHolder[]> {
   const own = await readlink('/proc/self/ns/mnt');
@@ -163,18 +155,13 @@ export async function holdersOf(device: string): Promise<MountHolder[]> {
   return holders;
 }
 
-/**
- * @param found what has the number of a file system now
- * @param before where that was mounted before
- * @returns where it is mounted still: what has the number somewhere else is another file system, which has got it since
- */
+/** @returns the places of `before` that still have the file system: elsewhere its number belongs to a newer one */
 export function stillHeld(found: readonly MountHolder[], before: readonly MountHolder[]): MountHolder[] {
   return found.filter(({ namespace, directory }) =>
     before.some((holder) => holder.namespace === namespace && holder.directory === directory),
   );
 }
 
-/** @returns the mounts that processes of one namespace see */
 async function mountsOf(entries: readonly ProcessEntry[]): Promise<MountEntry[]> {
   for (const { pid } of entries) {
     const table = await readFile(`/proc/${pid}/mountinfo`, 'utf8').catch(gone);
@@ -183,7 +170,7 @@ async function mountsOf(entries: readonly ProcessEntry[]): Promise<MountEntry[]>
   return [];
 }
 
-/** Processes end while they are looked at (EINVAL: they have ended, but for their parent), and those of other users cannot be looked at. */
+/** Processes end meanwhile (EINVAL: zombies), and those of other users are not readable. */
 function gone(error: unknown): null {
   const code = error instanceof Error && 'code' in error ? error.code : null;
   if (code === 'ENOENT' || code === 'ESRCH' || code === 'EACCES' || code === 'EPERM' || code === 'EINVAL')

@@ -24,7 +24,7 @@ import { formatDuration } from './quantities.ts';
 import { run } from './run-program.ts';
 import { canonicalOrFail, detach } from './unmount.ts';
 
-/** Looking at a directory takes longer than this only where a mount hangs. */
+/** A `stat` takes longer than this only if a mount hangs. */
 const LOOK_TIMEOUT_MS = 5_000;
 const READY_TIMEOUT_MS = 60_000;
 const READY_LINE_BYTES_MAX = 64 * 1024;
@@ -32,23 +32,19 @@ const READY_LINE_BYTES_MAX = 64 * 1024;
 export interface MountOptions {
   readonly servers: readonly string[];
   readonly volume: string;
-  /** Directory of the volume that is mounted; all of it where there is none. */
   readonly path?: string;
   readonly directory: string;
-  /** Where the mount's process writes its log. */
   readonly log?: string;
-  /** Further options, each as it stands behind `-o`. */
   readonly options?: readonly string[];
-  /** Unknown ones among them are passed over. */
   readonly sloppy?: boolean;
-  /** Files that say who the mount is; a token out of the environment is inherited. */
+  /** Credentials; a token in the environment is inherited. */
   readonly access?: AccessFiles;
 }
 
 export interface Mounted {
   readonly directory: string;
   readonly pid: number;
-  /** Null for the standard error of whoever mounted. */
+  /** Null for the standard error of the mounting process. */
   readonly log: string | null;
 }
 
@@ -56,7 +52,7 @@ export interface Mounted {
 export async function mountObstacle(): Promise<string | null> {
   const obstacle = await deviceObstacle();
   if (obstacle !== null) return `${obstacle.what} (${obstacle.fix})`;
-  // Root mounts without help.
+  // Root needs no setuid helper.
   if (process.getuid?.() === 0) return null;
   const found = await run('fusermount3', ['--version']);
   return found.kind === 'missing'
@@ -64,7 +60,7 @@ export async function mountObstacle(): Promise<string | null> {
     : null;
 }
 
-/** Mounts a volume with a process of its own, which goes on when this one ends. Resolves once it is usable. */
+/** Mounts a volume by a process of its own, which outlives this one. Resolves once the mount is usable. */
 export async function mountVolume(options: MountOptions): Promise<Mounted> {
   const directory = await prepare(options);
   if (options.log !== undefined) {
@@ -80,11 +76,9 @@ export async function mountVolume(options: MountOptions): Promise<Mounted> {
 }
 
 /**
- * Mounts a volume and stays until the mount is gone, by whomever. SIGTERM and SIGINT are handed on to the mount's
- * process, which stores what was written and unmounts; a second one ends it at once. A service manager that waits to
- * hear of it (`NOTIFY_SOCKET`) is told when the mount is usable.
- *
- * @param usable called once the mount is
+ * Mounts a volume, and returns when the mount is gone. SIGTERM and SIGINT go to the mount's process, which stores what
+ * was written and unmounts; a second one ends it at once. A service manager (`NOTIFY_SOCKET`) is notified when the
+ * mount is usable.
  * @returns the exit code of the mount's process
  */
 export async function mountInForeground(
@@ -102,7 +96,7 @@ export async function mountInForeground(
   process.on('SIGTERM', onSignal).on('SIGINT', onSignal);
   try {
     usable({ directory, pid, log });
-    // The tool speaks for this process, which is why the unit says NotifyAccess=all.
+    // systemd-notify runs as a child of this process, which is why the unit says NotifyAccess=all.
     if (process.env.NOTIFY_SOCKET !== undefined) await run('systemd-notify', ['--ready']);
     const [code] = await ended;
     return code ?? EXIT_FAILED;
@@ -111,12 +105,12 @@ export async function mountInForeground(
   }
 }
 
-/** What only root can have is refused by the mount's process, which says that: to mend the obstacle would not help. */
+/** The mount's process refuses what only root can have, and says so; removing the obstacle would not help. */
 function asksForRoot({ options = [], sloppy }: MountOptions): boolean {
   return process.getuid?.() !== 0 && parseMountOptions(options, sloppy).transport === 'kernel';
 }
 
-/** @returns the directory by its real name, with room for the mount */
+/** @returns the directory by its real name, free for the mount */
 async function prepare(options: MountOptions): Promise<string> {
   const obstacle = await mountObstacle();
   if (obstacle !== null && !asksForRoot(options)) throw generalFailure(`Cannot mount: ${obstacle}`);
@@ -126,8 +120,9 @@ async function prepare(options: MountOptions): Promise<string> {
 }
 
 /**
- * What the C library is told about memory. Few heaps: each thread of the pool would keep one of its own. And what a block of a file
- * was read into serves the next one: given back to the system, it would cost a page fault for every 4 KiB, a sixth of a long read.
+ * Settings for the C library. Few heaps: each thread of the pool would keep one of its own. And a block that a file was
+ * read into is kept for the next one: returned to the system, it would cost a page fault for every 4 KiB, a sixth of a
+ * long read.
  */
 const ALLOCATION = {
   MALLOC_ARENA_MAX: '2',
@@ -135,13 +130,10 @@ const ALLOCATION = {
   MALLOC_TRIM_THRESHOLD_: String(64 * 1024 * 1024),
 };
 
-/** What the engine is told about memory: to collect what is left of answers before there is much of it (docs/design/mount.md, "Memory"). */
+/** V8 settings: collect garbage of answers early (docs/design/mount.md, "Memory"). */
 const COLLECTION = ['--max-semi-space-size=16', '--heap-growing-percent=30'];
 
-/**
- * @param log file for what the process prints, which is closed; null for this process's own standard error
- * @param env variables besides those of this process
- */
+/** @param log file for the process's output, closed here; null for this process's own standard error */
 async function startDaemon(
   options: MountOptions,
   directory: string,
@@ -152,9 +144,9 @@ async function startDaemon(
   let child: ChildProcess;
   try {
     child = spawn(process.execPath, [...COLLECTION, ...daemonArguments(options, directory)], {
-      // Also in the foreground: Ctrl-C reaches it once, through whoever waits for it.
+      // Also in the foreground: Ctrl-C reaches it once, through the waiting process.
       detached: true,
-      // Not in the directory: it would hold the mount busy, or somebody else's.
+      // In the directory, it would keep a mount there busy.
       cwd: '/',
       env: { ...ALLOCATION, ...process.env, ...env },
       stdio: ['ignore', output, output, 'pipe'],
@@ -172,7 +164,7 @@ async function startDaemon(
   }
 }
 
-/** The directory comes last: by that the process is found again. */
+/** The directory comes last: it identifies the process. */
 function daemonArguments(options: MountOptions, directory: string): string[] {
   const { servers, volume, path = '/', access = {} } = options;
   const texts = [
@@ -191,7 +183,7 @@ function daemonArguments(options: MountOptions, directory: string): string[] {
   ];
 }
 
-/** Leaves an existing directory that nothing is mounted on; a mount whose process died is removed. */
+/** Makes sure that the directory exists and nothing is mounted on it; removes a dead mount. */
 async function makeRoom(directory: string): Promise<void> {
   const look = await lookAt(directory);
   if (look === 'missing') {
@@ -221,7 +213,8 @@ async function makeRoom(directory: string): Promise<void> {
 }
 
 async function lookAt(directory: string): Promise<'directory' | 'other' | 'missing' | 'dead' | 'hangs'> {
-  // By a process of its own, which can be killed where the mount does not answer: a thread of this one would wait, and it with that.
+  // In a child process, which can be killed if the mount does not answer: a thread of this process would keep it from
+  // ending.
   const beganMs = systemWorld.nowMs();
   await run('stat', [directory], LOOK_TIMEOUT_MS);
   if (systemWorld.nowMs() - beganMs >= LOOK_TIMEOUT_MS) return 'hangs';
@@ -240,11 +233,11 @@ interface ReadyLine {
   readonly error?: { readonly code?: unknown; readonly message?: unknown; readonly hint?: unknown };
 }
 
-/** Waits for the line with which the mount's process says that it is ready, or why it is not. */
+/** Waits for the line in which the mount's process reports that it is ready, or why it is not. */
 async function becomeReady(child: ChildProcess, log: string | null): Promise<number> {
   const ended = new Promise<never>((_, reject) => {
     child.once('error', reject);
-    // 'close' and not 'exit': by then its last words have been read.
+    // 'close' and not 'exit': by then all output has been read.
     child.once('close', (code, signal) => {
       void (log === null ? Promise.resolve('') : logTail(log)).then((tail) => {
         const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
@@ -283,6 +276,6 @@ async function readLine(stream: Readable, ended: Promise<never>): Promise<string
     if (end !== -1) return text.slice(0, end);
     if (text.length > READY_LINE_BYTES_MAX) break;
   }
-  // The pipe ended without a line, so the process is about to: its end says why.
+  // The pipe ended without a line, so the process is about to end: its exit says why.
   return ended;
 }

@@ -8,17 +8,15 @@ export function printLine(text: string): void {
   process.stdout.write(`${text}\n`);
 }
 
-/** Text that ends its lines itself. */
 export function printText(text: string): void {
   process.stdout.write(text);
 }
 
-/** One JSON value on one line. */
 export function printJson(value: unknown): void {
   printLine(JSON.stringify(value));
 }
 
-/** @returns lines with columns aligned; numbers do not need it, so all are flush left */
+/** @returns lines with aligned columns */
 export function formatTable(rows: readonly (readonly string[])[]): string[] {
   const widths: number[] = [];
   for (const row of rows) {
@@ -34,18 +32,17 @@ export function formatTable(rows: readonly (readonly string[])[]): string[] {
   );
 }
 
-/** @param header of the columns, where they have one */
 export function printTable(rows: readonly (readonly string[])[], header?: readonly string[]): void {
   for (const line of formatTable(header === undefined ? rows : [header, ...rows])) printLine(line);
 }
 
-/** @returns `name` with characters that could command a terminal replaced, if a terminal is what it goes to */
+/** @returns `name` with control characters replaced if the output is a terminal */
 export function printable(name: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it is about
   return process.stdout.isTTY ? name.replaceAll(/[\u0000-\u001f\u007f-\u009f]/g, '?') : name;
 }
 
-/** A line on standard error that shows how far a transfer is. Silent where that is not a terminal. */
+/** A progress line on standard error, if that is a terminal. */
 export class Progress {
   readonly #label: string;
   readonly #totalBytes: number | null;
@@ -53,7 +50,6 @@ export class Progress {
   readonly #shown = process.stderr.isTTY === true;
   #drawnMs = Number.NEGATIVE_INFINITY;
 
-  /** @param totalBytes null where it is not known beforehand */
   constructor(label: string, totalBytes: number | null) {
     this.#label = label;
     this.#totalBytes = totalBytes;
@@ -74,7 +70,6 @@ export class Progress {
     process.stderr.write(`\r\x1b[K${text}`);
   }
 
-  /** Removes the line. */
   end(): void {
     if (this.#shown && Number.isFinite(this.#drawnMs)) process.stderr.write('\r\x1b[K');
   }

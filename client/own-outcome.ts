@@ -5,18 +5,16 @@ import type { OwnOutcome } from './memory.ts';
 type Names = OwnOutcome['names'];
 
 /**
- * What a command of this client has left of the names in it.
- *
- * @param result as the command was answered
- * @param moved attributes of what a `rename` moves, where they were known
- * @returns null where that is not known for certain
+ * The names after a command of this client.
+ * @param moved attributes of what a `rename` moves, if they are known
+ * @returns null if it is not known for certain
  */
 export function outcomeOfCommand(
   command: Command,
   result: CommandResults[Command['kind']],
   moved: Attributes | undefined,
 ): OwnOutcome | null {
-  // What has changed nothing is not told the time, nor is a retry.
+  // Commands that changed nothing, and retries, return no time.
   if (!('atNs' in result) || result.atNs === undefined) return null;
   const { atNs } = result;
   switch (command.kind) {
@@ -43,7 +41,7 @@ export function outcomeOfCommand(
       return { names: named(command.place, attributes.inode), atNs, directories: 1 };
     }
     case 'rename': {
-      // Directories count those that are in them.
+      // A directory's link count includes its subdirectories.
       if (moved === undefined || moved.kind === 'directory' || command.mode === 'exchange') return null;
       const names = [...named(command.from, null), ...named(command.to, moved.inode)];
       return { names, atNs, directories: 0 };
@@ -53,7 +51,7 @@ export function outcomeOfCommand(
   }
 }
 
-/** The same of births of one request. */
+/** The names after creations with contents, of one request. */
 export function outcomeOfBirths(
   births: readonly Birth[],
   outcomes: readonly BirthOutcome[],

@@ -1,14 +1,11 @@
 import { type ErrorDetails, type HolderDetails, isErrorCode, ServiceError } from '../base/errors.ts';
 import { parseJsonObject } from '../wire/json.ts';
 
-/** Longest wait that is taken from a Retry-After header, in milliseconds. */
 const RETRY_AFTER_MAX_MS = 3_600_000;
 
 /**
- * Turns an answer that is not a success into the error that it names. Answers that are no problem
- * documents (a proxy's page, another program on the port) become `internal` and quote their status.
- *
- * @param what the action that failed, as the message begins: `Cannot list "/a"`
+ * Turns an answer that is no success into the error that it names. Answers that are no problem documents (a proxy's
+ * page, another program on the port) become `internal` and quote their status.
  */
 export function problemError(
   what: string,
@@ -21,7 +18,7 @@ export function problemError(
   if (problem === null || !isErrorCode(problem.code)) {
     const excerpt = text.slice(0, 200).replaceAll(/\s+/g, ' ').trim();
     const said = excerpt === '' ? '' : `: ${excerpt}`;
-    // A 503 without a document still says "try again": a proxy in front of a server that restarts.
+    // A 503 without a document still means "try again": a proxy in front of a server that restarts.
     const code = status === 503 ? 'busy' : 'internal';
     return new ServiceError(code, `${what}: the answer was HTTP status ${status}${said}`, {
       ...retryAfterMs,

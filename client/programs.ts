@@ -3,10 +3,9 @@ import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { isSystemError } from './failure.ts';
 
-/** The program that starts servers and mounts, since a client imports neither. */
+/** The program that starts servers and mounts, since `client/` imports neither. */
 export const LAUNCHER = fileURLToPath(new URL('../bin/leasehold.js', import.meta.url));
 
-/** @returns the version of this package */
 export function programVersion(): string {
   const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
   return (JSON.parse(text) as { readonly version: string }).version;
@@ -15,20 +14,20 @@ export function programVersion(): string {
 const TAIL_LINES = 3;
 const CAUSE_LINES = 30;
 
-/** @returns the last lines of a log for use at the end of a message; empty if there are none */
+/** @returns the last lines of a log, for the end of a message; empty if there are none */
 export async function logTail(path: string): Promise<string> {
   const text = await readFile(path, 'utf8').catch((error: unknown) => {
     if (isSystemError(error) && error.code === 'ENOENT') return '';
     throw error;
   });
   const lines = text.trimEnd().split('\n').slice(-CAUSE_LINES);
-  // A refusal or the head of a stack says it; else the newest lines must do.
+  // A refusal or the head of a stack names the cause; else the newest lines must do.
   const cause = lines.findLast((line) => /^(leasehold: |[A-Za-z]*Error\b.*:)/.test(line));
   const tail = (cause === undefined ? lines.slice(-TAIL_LINES) : [cause]).map(readableLine).join('\n  ');
   return tail === '' ? '' : `; its last words:\n  ${tail}`;
 }
 
-/** Logs are JSON, one object a line; people read the message. */
+/** Log lines are JSON objects; people read their message. */
 function readableLine(line: string): string {
   try {
     const entry = JSON.parse(line) as {

@@ -2,26 +2,26 @@ import type { Timer, World } from '../base/world.ts';
 import type { ServerChannel } from './server-channel.ts';
 
 /**
- * All is counted in intervals, not in time: after a pause of this process, or a stall of its event loop, many seconds
- * are one interval, and what arrived meanwhile is read before the next one ends.
+ * Everything is counted in intervals, not in time: after a pause of this process, or a stall of its event loop, many
+ * seconds are one interval, and what arrived meanwhile is read before the next one ends.
  */
 const INTERVAL_MS = 125;
-/** A server from which somebody waits for an answer and nothing came in for so long is asked whether it is alive. */
+/** A server is probed if an answer is awaited and nothing arrived for this long. */
 const QUIET_INTERVALS = 3;
-/** One that keeps saying that it is alive is asked less and less often, down to this. */
+/** The interval grows up to this while the server answers probes. */
 const QUIET_INTERVALS_MAX = 8;
-/** A server that has not said so for this long is silent. */
+/** A server without an answer to a probe for this long is silent. */
 const SILENT_INTERVALS = 4;
-/** A distant server gets so many times what a connection to it takes. */
+/** A distant server gets this multiple of its connect time, up to `DISTANT_INTERVALS_MAX`. */
 const CONNECTS = 4;
-/** However distant. */
 const DISTANT_INTERVALS_MAX = 40;
-/** A request that had to leave one silent server stays at the next for at least this long, then twice that, and so on. */
+/**
+ * A request that had to leave a silent server stays at the next one for at least this long, then twice that, and so on.
+ */
 export const PATIENCE_INTERVALS = 8;
-/** A server that is known to be away, and of which nobody awaits anything, is asked this often if somebody would use it. */
+/** How often a server is probed that is away and has no request in flight. */
 const RETURN_PERIOD_MS = 1_000;
 
-/** Somebody waits for an answer. */
 interface Watch {
   readonly since: number;
   readonly patienceIntervals: number;
@@ -29,19 +29,18 @@ interface Watch {
 }
 
 export interface PulseEvents {
-  /** The server does not say that it is alive, although its answers are awaited. */
+  /** The server shows no sign of life, although its answers are awaited. */
   silent(): void;
-  /** It has said so. */
   alive(): void;
-  /** @returns whether a request could be sent to another server instead; while not, it stays where it is */
+  /** @returns whether a request could go to another server instead; if not, it stays where it is */
   elsewhere(): boolean;
 }
 
 /**
- * Whether a server lives, found out while answers of it are awaited: one whose process is stopped, or which was cut
- * off, keeps connections open and says nothing. It is asked for `/livez`, once for all who wait, on a connection that
- * is made for it, since all others may be taken. A server that answers keeps its requests, for however long they
- * take: it may be waiting for an election.
+ * Detects whether a server is alive while its answers are awaited: a stopped or disconnected one keeps connections open
+ * and sends nothing. It is asked for `/livez`, once for all waiting requests, on a connection of its own, since all
+ * others may be taken. A server that answers keeps its requests, however long they take: it may be waiting for an
+ * election.
  */
 export class Pulse {
   readonly #world: World;
@@ -53,7 +52,7 @@ export class Pulse {
   #interval = 0;
   #heardAt = 0;
   #quietIntervals = QUIET_INTERVALS;
-  /** When it was first asked since it was last heard of. */
+  /** When the first probe since the last sign of life was sent. */
   #askedAt: number | null = null;
   #question: { readonly controller: AbortController; readonly since: number } | null = null;
   #returnAtMs = 0;
@@ -70,17 +69,15 @@ export class Pulse {
     this.#events = events;
   }
 
-  /** Whether it was asked in vain, and nothing was heard of it since. */
   get isSilent(): boolean {
     return this.#silent;
   }
 
   /**
-   * To be called when an answer begins to be awaited.
-   *
+   * Begins to wait for an answer.
    * @param patienceIntervals shortest time to wait at this server, whatever is known of it
-   * @param onSilent called once at the most: the server is silent, and there is another one
-   * @returns to be called when the answer is there, or no longer awaited
+   * @param onSilent called at most once: the server is silent, and there is another one
+   * @returns ends the wait
    */
   watch(patienceIntervals: number, onSilent: () => void): () => void {
     const watch = { since: this.#interval, patienceIntervals, onSilent };
@@ -89,19 +86,17 @@ export class Pulse {
     return () => this.#watches.delete(watch);
   }
 
-  /** The server gave a sign of life. */
   heard(): void {
     this.#quietIntervals = QUIET_INTERVALS;
     this.#live();
   }
 
-  /** Asks a server that is away whether it is back, in the background, unless that was done just now. */
+  /** Probes a server that is away, in the background, unless that was done recently. */
   askWhetherBack(nowMs: number): void {
     if (this.#question !== null || nowMs < this.#returnAtMs || this.#closed) return;
     this.#ask();
   }
 
-  /** It is away as of now: it is asked no sooner than in a while. */
   away(nowMs: number): void {
     this.#returnAtMs = nowMs + RETURN_PERIOD_MS;
   }
@@ -115,7 +110,7 @@ export class Pulse {
 
   #start(): void {
     if (this.#timer !== null || this.#closed) return;
-    // What keeps the process running is whoever waits, and the connection on which the server is asked.
+    // Only waiting requests, and the connection of a probe, keep the process alive.
     this.#timer = this.#world.every(INTERVAL_MS, () => this.#tick()).unref();
     this.#channel.hasMoved();
   }
@@ -127,14 +122,14 @@ export class Pulse {
 
   #tick(): void {
     this.#interval++;
-    // Bytes and not answers: a large one on a slow line is a sign of life long before its end.
+    // Bytes and not answers: a large answer on a slow line is a sign of life long before its end.
     if (this.#channel.hasMoved()) this.heard();
     const [oldest] = this.#watches;
     const limit = this.#reach(SILENT_INTERVALS);
     if (this.#question !== null && this.#interval - this.#question.since >= limit) this.#withdraw();
     if (oldest === undefined) {
       this.#askedAt = null;
-      // Begun anew with the next one who waits; a question that is open still needs its end.
+      // The next wait starts the timer again; an open probe still needs its end.
       if (this.#question === null) this.#stop();
       return;
     }
@@ -173,7 +168,7 @@ export class Pulse {
         this.#live();
       },
       () => {
-        // Not an error to report: this is what the question was for. It is repeated for as long as somebody waits.
+        // No error to report. The probe is repeated for as long as an answer is awaited.
         if (this.#question !== question) return;
         this.#question = null;
         this.away(this.#world.nowMs());
@@ -197,7 +192,7 @@ export class Pulse {
     question.controller.abort();
   }
 
-  /** @returns so many intervals, or more where the server is far away */
+  /** @returns as many intervals, or more if the server is far away */
   #reach(intervals: number): number {
     const distant = Math.ceil((CONNECTS * this.#channel.connectMs) / INTERVAL_MS);
     return Math.max(intervals, Math.min(distant, DISTANT_INTERVALS_MAX));

@@ -1,5 +1,3 @@
-/** Sizes and durations as people write them on a command line, and as they like to read them. */
-
 const SIZE_UNITS: Readonly<Record<string, number>> = {
   '': 1,
   B: 1,
@@ -24,13 +22,13 @@ const DURATION_UNITS: Readonly<Record<string, number>> = {
   d: 86_400_000,
 };
 
-/** @returns the size in bytes, or null where `text` is none: `4096`, `128KiB`, `1.5 GiB` */
+/** @returns the size in bytes, or null: `4096`, `128KiB`, `1.5 GiB` */
 export function parseSize(text: string): number | null {
   const bytes = parseWithUnit(text, SIZE_UNITS);
   return bytes !== null && Number.isSafeInteger(bytes) ? bytes : null;
 }
 
-/** @returns the duration in milliseconds, or null where `text` is none: `5s`, `250ms`, `1.5m`; no unit means ms */
+/** @returns the duration in milliseconds, or null: `5s`, `250ms`, `1.5m`; no unit means ms */
 export function parseDurationMs(text: string): number | null {
   return parseWithUnit(text, DURATION_UNITS);
 }
@@ -64,7 +62,7 @@ export function formatDuration(ms: number): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** @returns a wall-clock time in nanoseconds as people read it, in UTC: `2026-11-27 06:30:00` */
+/** @returns a wall-clock time in nanoseconds as text, in UTC: `2026-11-27 06:30:00` */
 export function formatTime(nanoseconds: string): string {
   const [day, time = ''] = new Date(Number(BigInt(nanoseconds) / 1_000_000n)).toISOString().split('T');
   return `${day} ${time.slice(0, 8)}`;

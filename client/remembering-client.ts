@@ -17,32 +17,32 @@ import { directoriesOf, Memory, type NamedPlace, type OwnChange, type OwnOutcome
 import { outcomeOfBirths, outcomeOfCommand } from './own-outcome.ts';
 
 export interface RememberingClientOptions extends ClusterClientOptions {
-  /** What was made of answers about these inodes is forgotten, too, when it resolves: others change them then. */
+  /**
+   * Resolves when nothing derived from answers about these inodes is cached: other clients are about to change them.
+   */
   readonly forgotten?: (inodes: readonly number[]) => Promise<void>;
   /**
-   * Nobody who asks here is told any more by what was made of answers about these inodes, when it resolves: this client changes
-   * them then, and is not called back for that. Called again for directories when the outcome is known.
+   * Resolves when nothing derived from answers about these inodes is used any more: this client is about to change
+   * them, which recalls nothing from it. Called again for directories when the outcome is known.
    */
   readonly changing?: (inodes: readonly number[]) => Promise<void>;
-  /** Resolves when nothing that was made of answers about these inodes has an earlier access time. */
+  /** Resolves when nothing derived from answers about these inodes has an earlier access time. */
   readonly accessed?: (inodes: readonly number[]) => Promise<void>;
-  /** A poll failed; what is remembered is believed until its time is over. */
+  /** A poll failed; what is cached stays valid until the session expires. */
   readonly failed?: (error: unknown) => void;
 }
 
 /**
- * A client that remembers names, absent names, attributes and listings, and answers from memory what nobody has
- * changed since: the catalog's primary calls back what is about to change, and waits. While there is no session,
- * each question is asked, and nothing is remembered.
- *
- * Attributes of live files are asked for each time.
+ * A client that caches names, absent names, attributes and listings, and answers from the cache what no client has
+ * changed since: the catalog's primary recalls what is about to change, and waits. Without a session every query is
+ * sent, and nothing is cached. Attributes of live files are never cached.
  */
 export class RememberingClient extends ClusterClient {
   readonly #memory = new Memory();
   readonly #session: CacheSession;
   readonly #forgotten: (inodes: readonly number[]) => Promise<void>;
   readonly #changing: (inodes: readonly number[]) => Promise<void>;
-  /** Who else is granted something by the session. */
+  /** Also receives grants of the session. */
   #sharer: SessionSharer | null = null;
 
   constructor(options: RememberingClientOptions) {
@@ -70,26 +70,24 @@ export class RememberingClient extends ClusterClient {
   }
 
   /**
-   * How long these attributes are valid at least unless `forgotten` is called, in milliseconds; 0 if that is unknown.
-   *
-   * @param attributes valid if they are what is cached now; the access time may be that of a later read
+   * How long these attributes stay valid unless `forgotten` is called, in milliseconds; 0 if that is unknown.
+   * @param attributes valid if they are the cached ones; the access time may be that of a later read
    */
   validMs(attributes: CachedAttributes): number {
     const cached = this.#memory.attributes(attributes.inode);
     return cached !== undefined && isSame(cached, attributes) ? this.#session.leftMs : 0;
   }
 
-  /** @returns the attributes of what has the name; undefined where the cluster would have to be asked */
+  /** @returns cached attributes of the name's inode; undefined if the cluster would have to be asked */
   granted(parent: number, name: string): Attributes | undefined {
     return this.#session.session === null ? undefined : this.#knownAt({ parent, name });
   }
 
-  /** @returns the attributes of the inode; undefined where the cluster would have to be asked */
   grantedAttributes(inode: number): Attributes | undefined {
     return this.#session.session === null ? undefined : this.#attributes(inode);
   }
 
-  /** How long the name is this inode's at least unless `forgotten` is called, in milliseconds; 0 if that is unknown. */
+  /** How long the name stays this inode's unless `forgotten` is called, in milliseconds; 0 if that is unknown. */
   nameValidMs(parent: number, name: string, inode: number): number {
     return this.#memory.name(parent, name) === inode ? this.#session.leftMs : 0;
   }
@@ -100,7 +98,7 @@ export class RememberingClient extends ClusterClient {
     return this.#session.session !== null && isKnown !== undefined;
   }
 
-  /** @param events of further grants under the session. @returns the session under which this client caches; it is closed with this client */
+  /** Shares the session under which this client caches; it is closed with this client. */
   share(events: SessionSharer): CacheSession {
     this.#sharer = events;
     return this.#session;
@@ -110,7 +108,7 @@ export class RememberingClient extends ClusterClient {
     query: Extract<Query, { kind: Kind }>,
     options?: CallOptions,
   ): Promise<QueryResults[Kind]> {
-    // The compiler does not see that an answer of the query's kind is one of `Kind`.
+    // The compiler does not see that the answer to a query of this kind is one of `Kind`.
     return (await this.#query(query as Query, options)) as QueryResults[Kind];
   }
 
@@ -126,8 +124,8 @@ export class RememberingClient extends ClusterClient {
     }
     const moved =
       command.kind === 'rename' ? this.#knownAt((command as CommandOf<'rename'>).from) : undefined;
-    // The kernel drops attributes of what a program unlinks by itself. That the files of a fenced unlink are forgotten the primary knows, too:
-    // there are more of them than a request may name.
+    // The kernel drops the attributes of what a program unlinks itself. The primary knows that the files of a fenced
+    // unlink are forgotten: there are more of them than a request may name.
     const drops = command.kind === 'unlink-fenced' ? [] : change.inodes;
     return this.#change(
       change,
@@ -159,8 +157,8 @@ export class RememberingClient extends ClusterClient {
   }
 
   /**
-   * @param drops inodes of which nothing is cached any more when the change is requested, the directories of its names left out; none of
-   *   these is recalled from this client
+   * @param drops inodes of which nothing is cached any more when the change is requested, besides the directories of
+   *   its names; none of these is recalled from this client
    */
   async #change<Result>(
     change: OwnChange,
@@ -178,7 +176,7 @@ export class RememberingClient extends ClusterClient {
       await this.#changing(forgets);
       const { client, session } = this.#session;
       const cache = { client, forgets };
-      // Without a session nothing is remembered, and what the last one was granted is recalled.
+      // Without a session nothing is cached, and what the last one was granted is recalled.
       const result = await ask({
         cache: session === null ? cache : { ...cache, under: session },
         unknown: () => {
@@ -198,7 +196,7 @@ export class RememberingClient extends ClusterClient {
 
   async #query(query: Query, options?: CallOptions): Promise<QueryResults[Query['kind']]> {
     const { session } = this.#session;
-    // What a snapshot shows is not what the inode is now, and nobody takes it back.
+    // What a snapshot shows is not the inode's present state, and is never recalled.
     const isShown = 'snapshot' in query || ('volume' in query && query.volume.includes('@'));
     if (session === null || isShown) return super.query(query as never, options);
     const known = this.#recollect(query);
@@ -212,7 +210,7 @@ export class RememberingClient extends ClusterClient {
     return result ?? notThere(query);
   }
 
-  /** @returns null for a name that is not there, undefined where nothing is known */
+  /** @returns null for a name that does not exist, undefined if nothing is cached */
   #recollect(query: Query): QueryResults[Query['kind']] | null | undefined {
     const memory = this.#memory;
     switch (query.kind) {
@@ -247,7 +245,7 @@ export class RememberingClient extends ClusterClient {
     }
   }
 
-  /** By grant; own changes of names in a directory leave its extended attributes as they are. */
+  /** By grant; own changes of names in a directory do not change its extended attributes. */
   #hasNoXattrs(inode: number): boolean {
     return (this.#memory.attributes(inode) ?? this.#memory.beforeOwn(inode))?.xattrs === 0;
   }
@@ -287,7 +285,6 @@ export class RememberingClient extends ClusterClient {
     for (const access of command.accesses) this.#memory.accessed(access);
   }
 
-  /** @returns attributes of what has the name, where both are remembered */
   #knownAt(place: Place): Attributes | undefined {
     if ('volume' in place) return undefined;
     const inode = this.#memory.name(place.parent, place.name);
@@ -295,8 +292,8 @@ export class RememberingClient extends ClusterClient {
   }
 
   /**
-   * By grant. A directory that is delegated to this client is also known while own commands change names in it: another client
-   * that asks for the directory or its names has it recalled first, and an answer of it in its parent's listing is not granted.
+   * By grant. A directory delegated to this client is also known while own commands change names in it: a query of
+   * another client for it or its names recalls it first, and attributes of it in its parent's listing are not granted.
    */
   #attributes(inode: number): Attributes | undefined {
     const granted = this.#memory.attributes(inode);
@@ -304,7 +301,7 @@ export class RememberingClient extends ClusterClient {
     return this.#memory.beforeOwn(inode);
   }
 
-  /** What a command names; whatever else it changes is called back from this client as from all others. */
+  /** What a command names; everything else that it changes is recalled from this client as from all others. */
   #changeOf(command: Command): OwnChange {
     const places: NamedPlace[] = [];
     const inodes: number[] = [];
@@ -329,7 +326,6 @@ export class RememberingClient extends ClusterClient {
   }
 }
 
-/** Attributes that a change by any client changes. */
 const CACHED = [
   'kind',
   'mode',
@@ -350,13 +346,13 @@ function isSame(one: CachedAttributes, other: CachedAttributes): boolean {
 }
 
 type SessionSharer = Pick<SessionEvents, 'recalled' | 'ended' | 'flushed'> & {
-  /** Whether no other client changes the directory's names, or sees them. */
+  /** Whether no other client changes the directory's entries, or sees them. */
   isDelegated(directory: number): boolean;
 };
 
 type Owned = OwnedOptions & Required<Pick<OwnedOptions, 'cache'>>;
 
-/** What a request says of what is remembered, together with what its caller says of delegations: both are of one session. */
+/** Joins what the request says of the cache with what its caller says of delegations: both are of one session. */
 function ownedBy({ cache }: OwnedOptions, owned: Owned): OwnedOptions {
   return { ...owned, cache: { ...owned.cache, ...cache, forgets: owned.cache.forgets } };
 }

@@ -1,20 +1,17 @@
 import { ServiceError } from '../base/errors.ts';
 import { isTreeName } from '../wire/access.ts';
 
-/** A place in the cluster as the command line names it: `VOLUME:/path`, or `VOLUME@SNAPSHOT:/path` where it is only read. */
+/** A place in the cluster as the command line names it: `VOLUME:/path`, or `VOLUME@SNAPSHOT:/path` for reading. */
 export interface RemotePath {
   /** With the snapshot, if one is meant. */
   readonly volume: string;
-  /** Begins with `/`; has no empty, `.` or `..` segment and no `/` at its end, except as the root. */
+  /** Begins with `/`; has no empty, `.` or `..` segment, and no `/` at its end except as the root. */
   readonly path: string;
   /** It was written with a `/` at its end, so a directory is meant. */
   readonly directory: boolean;
 }
 
-/**
- * @param text what the user wrote
- * @throws ServiceError `bad-request` that says what is wrong with it
- */
+/** @throws ServiceError `bad-request` that says what is wrong with the text */
 export function parseRemotePath(text: string): RemotePath {
   const refuse = (why: string) =>
     new ServiceError('bad-request', `Cannot use "${text}" as VOLUME:/path: ${why}`);
@@ -45,12 +42,10 @@ export function baseName(path: string): string {
   return path.slice(path.lastIndexOf('/') + 1);
 }
 
-/** @returns the path of `name` in the directory `path` */
 export function joinPath(path: string, name: string): string {
   return path === '/' ? `/${name}` : `${path}/${name}`;
 }
 
-/** @returns `path` for use in a URL, with every segment escaped */
 export function encodePath(path: string): string {
   return path.split('/').map(encodeURIComponent).join('/');
 }

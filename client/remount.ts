@@ -6,24 +6,23 @@ import { isMountDaemon, mountAt, processes } from './mount-table.ts';
 import { run } from './run-program.ts';
 import { canonicalOrFail } from './unmount.ts';
 
-/** What was written must reach the servers before a mount is read-only. */
+/** What was written must reach the servers before a mount becomes read-only. */
 const ANSWER_TIMEOUT_MS = 60_000;
 /** O_WRONLY and O_RDWR, of the flags in `/proc/PID/fdinfo/FD`. */
 const WRITES = 0o3;
 
 export interface RemountOptions {
-  /** Read-only also where files are open for writing. */
+  /** Read-only even if files are open for writing. */
   readonly force?: boolean;
-  /** So long the mount may take to store what was written. */
+  /** How long the mount may take to store what was written. */
   readonly timeoutMs?: number;
 }
 
 /**
- * Makes a mount read-only, once all that was written is stored, or read-write: by its process, and in the kernel's table where this
- * process may change that.
- *
- * @returns what the kernel did not take, for people; null where the table shows the mode
- * @throws CommandFailure where nothing has changed
+ * Makes a mount read-only, once all that was written is stored, or read-write: in its process, and in the kernel's
+ * table if this process may change that.
+ * @returns a message if the kernel's table does not show the mode, else null
+ * @throws CommandFailure if nothing has changed
  */
 export async function remountDirectory(
   directoryText: string,
@@ -64,7 +63,7 @@ async function socketOf(directory: string): Promise<string | null> {
       const socket = await controlSocketOf(pid);
       if (socket !== null) return socket;
     } catch (error) {
-      // It is another user's, or has ended.
+      // It is of another user, or has ended.
       if (!isSystemError(error)) throw error;
     }
   }
@@ -94,7 +93,10 @@ async function refused(
   }
 }
 
-/** Its process refuses changes already: what the table says is for `findmnt`, and for programs that look before they write. */
+/**
+ * The mount's process refuses changes already: the table is for `findmnt` and for programs that check before they
+ * write.
+ */
 async function tellKernel(directory: string, mode: 'ro' | 'rw'): Promise<string | null> {
   const told = await run('mount', ['-i', '-o', `remount,${mode}`, directory]);
   if (told.kind === 'done') return null;
@@ -102,7 +104,7 @@ async function tellKernel(directory: string, mode: 'ro' | 'rw'): Promise<string 
   return `"${directory}" is ${mode === 'ro' ? 'read-only' : 'read-write'}, but the kernel's table of mounts does not show it: ${why}`;
 }
 
-/** @returns for people, the processes that have files in `directory` open for writing, as far as can be seen */
+/** @returns descriptions of the visible processes that have files in `directory` open for writing */
 async function writersOf(directory: string): Promise<string[]> {
   const found: string[] = [];
   for (const { pid, argv } of await processes()) {

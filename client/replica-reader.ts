@@ -9,7 +9,6 @@ const PIECE_BYTES = 1024 * 1024;
 export interface ReplicaPiece {
   readonly bytes: Uint8Array;
   readonly sizeBytes: number;
-  /** Version of the contents, as the server says it. */
   readonly contents: string;
 }
 
@@ -40,7 +39,7 @@ export class ReplicaReader {
     );
   }
 
-  /** All of it, in one state. @throws ServiceError `precondition-failed` where it changes meanwhile */
+  /** The whole replica, in one state. @throws ServiceError `precondition-failed` if it changes meanwhile */
   async *stream({ sizeBytes, contents }: ReplicaPiece, options?: CallOptions): AsyncGenerator<Uint8Array> {
     for (let offset = 0; offset < sizeBytes; offset += PIECE_BYTES) {
       const piece = await this.read(offset, Math.min(PIECE_BYTES, sizeBytes - offset), options);

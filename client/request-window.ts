@@ -2,19 +2,19 @@ import { ServiceError } from '../base/errors.ts';
 import type { World } from '../base/world.ts';
 import { inTime, type WaitLimits } from './in-time.ts';
 
-/** A server keeps the results of this many requests of a session; older numbers are refused. */
+/** A server keeps the results of this many requests of a session; it refuses older numbers. */
 export const REQUEST_WINDOW = 64;
 
 /**
- * Numbers 1, 2, 3 … for the requests of one session. No number is given out while one that is `REQUEST_WINDOW`
- * smaller is still in use, so that a slow request's retry is never too old to be answered.
+ * Numbers 1, 2, 3 … for the requests of one session. A number is given out only when the one `REQUEST_WINDOW` below it
+ * is released, so that the retry of a slow request is never too old to be answered.
  */
 export class RequestWindow {
   readonly session: number;
   readonly #world: World;
-  /** What the cluster names as `since` when the session begins; servers of an earlier release name nothing. */
+  /** Sent as `since` when the session begins; servers of an earlier release report no value. */
   readonly since: number | undefined;
-  /** The newest epoch of the catalog that was known when the session began; 0 before any. */
+  /** The newest known epoch of the catalog when the session began; 0 before any. */
   readonly epoch: number;
   #next = 1;
   readonly #inUse = new Set<number>();
@@ -28,8 +28,8 @@ export class RequestWindow {
   }
 
   /**
-   * @returns the next number, as soon as the window has room; first come, first served
-   * @throws ServiceError `no-majority` where it has none in time, or the reason of the signal
+   * @returns the next number, as soon as the window allows; first come, first served
+   * @throws ServiceError `no-majority` if it does not in time, or the reason of the signal
    */
   async acquire(limits: WaitLimits): Promise<number> {
     if (this.#waiting.length === 0 && this.#hasRoom()) return this.#take();
@@ -48,7 +48,7 @@ export class RequestWindow {
 
   /** All numbers up to this one were released: their results will not be asked for any more. */
   get answered(): number {
-    // Numbers are given out in order and a Set keeps it, so the first one is the smallest.
+    // A Set keeps the order of insertion, so the first number is the smallest.
     const [oldest] = this.#inUse;
     return (oldest ?? this.#next) - 1;
   }

@@ -1,6 +1,6 @@
 import type { RequestBody } from './server-channel.ts';
 
-/** A request that any server of a cluster may be sent, as often as it takes. */
+/** A request that may be sent to any server of a cluster, repeatedly. */
 export interface ExchangeRequest {
   /** Beginning of an error's message: `Cannot read file 12`. */
   readonly what: string;
@@ -8,11 +8,11 @@ export interface ExchangeRequest {
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: RequestBody;
-  /** Files whose contents it touches: what this client may do with them goes with it. */
+  /** Files whose contents it touches: the client's capabilities for them are sent with it. */
   readonly files?: readonly number[];
-  /** It changes something, so that an attempt without an answer leaves a doubt. */
+  /** It changes something, so the outcome of an attempt without an answer is unknown. */
   readonly mutation: boolean;
-  /** Called before each attempt is sent. Attempts follow each other, so the last call is about the one that was answered. */
+  /** Called before each attempt. Attempts follow each other, so the last call is about the one that was answered. */
   readonly onAttempt?: () => void;
 }
 
@@ -25,13 +25,12 @@ export function getRequest(what: string, path: string, rest: Rest = {}): Exchang
   return { what, method: 'GET', path, mutation: false, ...rest };
 }
 
-/** @param value sent as JSON; nothing is sent where it is absent */
 export function postRequest(what: string, path: string, value?: unknown, rest: Rest = {}): ExchangeRequest {
   const sent = value === undefined ? {} : { headers: JSON_TYPE, body: JSON.stringify(value) };
   return { what, method: 'POST', path, mutation: false, ...sent, ...rest };
 }
 
-/** A change whose body are bytes, which stay unchanged until it is answered. */
+/** A change whose body is bytes, which stay unchanged until it is answered. */
 export function bytesRequest(
   what: string,
   method: 'PUT' | 'POST',

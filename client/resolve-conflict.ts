@@ -10,11 +10,11 @@ import { uploadFile } from './upload.ts';
 /** One of the histories of a file with several member sets for one view. */
 interface History {
   readonly members: readonly string[];
-  /** Servers whose replicas go by these members. */
+  /** Servers whose replicas have these members. */
   readonly servers: readonly string[];
 }
 
-/** The replica of a history that has most of it. */
+/** The most advanced replica of a history. */
 interface Newest {
   readonly server: string;
   readonly reader: ReplicaReader;
@@ -22,19 +22,16 @@ interface Newest {
 }
 
 export interface Resolved {
-  /** The server whose replica became the file. */
   readonly kept: string;
   /** Names of the other histories. */
   readonly others: readonly string[];
 }
 
 /**
- * Ends a conflict of member sets: copies each history to a file of its own, with one member set. The copy of the kept history
- * takes the file's name, and the others get second names; the file with the conflict loses its name and is collected.
- *
- * @param readerOf reads a server's own replica of a file
+ * Ends a conflict of member sets: copies each history to a file of its own, with one member set. The copy of the kept
+ * history takes the file's name, the others get second names; the file with the conflict is unlinked and collected.
  * @param keep id of a server of the history that is kept
- * @throws ServiceError where there is no conflict, or a history changes meanwhile
+ * @throws ServiceError if there is no conflict, or a history changes meanwhile
  */
 export async function resolveConflict(
   client: ClusterClient,
@@ -78,7 +75,7 @@ export async function resolveConflict(
   return { kept: own.server, others };
 }
 
-/** @returns the histories that the servers' member sets tell, that of the catalog first */
+/** @returns the histories by the servers' member sets, that of the catalog first */
 function historiesOf({ inode, replicas }: Attributes, findings: readonly Finding[]): readonly History[] {
   const found = findings.filter(({ file, kind }) => file === inode && kind === 'members');
   const histories = new Map<string, { members: readonly string[]; servers: string[] }>();
@@ -111,7 +108,7 @@ async function newestOf(
   return newest;
 }
 
-/** Order of versions as servers say them: `EPOCH-SEQ`. */
+/** Order of versions in the servers' form `EPOCH-SEQ`. */
 function versionCompare(a: string, b: string): number {
   const [epochA = 0, seqA = 0] = a.split('-').map(Number);
   const [epochB = 0, seqB = 0] = b.split('-').map(Number);

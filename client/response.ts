@@ -1,10 +1,10 @@
 import type { ChannelAnswer } from '../http-parts/http-channel.ts';
 import { HEADER_SIZE } from '../wire/http-api.ts';
 
-/** What a server answered, the body as a whole. */
+/** A server's answer, with the whole body. */
 export type Response = ChannelAnswer;
 
-/** Takes a JSON answer; what the servers send is trusted to have the shape of the contract. */
+/** Reads a JSON answer; servers are trusted to keep to the contract. */
 export async function readJson<Value>(response: Response): Promise<Value> {
   return (await response.body.json()) as Value;
 }
@@ -14,7 +14,7 @@ export async function readBytes(
 ): Promise<{ readonly bytes: Uint8Array; readonly sizeBytes: number }> {
   const bytes = await response.body.bytes();
   const announced = response.headers['content-length'];
-  // An answer that ends early is an attempt that failed, not a short read.
+  // An answer that ends early is a failed attempt, not a short read.
   if (typeof announced === 'string' && Number(announced) !== bytes.length) {
     throw new Error(`the answer ended after ${bytes.length} of ${announced} bytes`);
   }

@@ -6,12 +6,12 @@ import { ServiceError } from '../base/errors.ts';
 import type { Timer, World } from '../base/world.ts';
 import { parseRevokedList, serialText } from '../wire/tokens.ts';
 
-/** How soon a list that was replaced is heeded by a client that goes on for long, such as a mount. */
+/** How soon a replaced list applies in a long-running client, such as a mount. */
 const LOOK_MS = 5_000;
 
 /**
- * Certificates of servers that this client does not believe before they end, as a file lists them. A list that was replaced is heeded by
- * connections that are there, too; one that cannot be read leaves what was known.
+ * Server certificates that this client refuses before they expire, listed in a file. A replaced list applies to open
+ * connections, too; while the file is unreadable, the former list applies.
  */
 export class RevokedServers {
   readonly #file: string;
@@ -19,18 +19,17 @@ export class RevokedServers {
   readonly #sockets = new Map<TLSSocket, X509Certificate>();
   #timer: Timer | null = null;
 
-  /** @throws ServiceError `bad-request` where the file is no good: to believe everybody then would be a surprise */
+  /** @throws ServiceError `bad-request` if the file is invalid: to trust all servers then would be a surprise */
   constructor(file: string) {
     this.#file = file;
     this.#serials = readSerials(file);
   }
 
-  /** The list is read again every few seconds from now on. */
   watch(world: World): void {
     this.#timer ??= world.every(LOOK_MS, () => this.#look()).unref();
   }
 
-  /** In place of Node's own check of the name, which it makes, too. */
+  /** Replaces Node's own check of the name, and includes it. */
   readonly check = (host: string, certificate: PeerCertificate): Error | undefined => {
     const wrong = checkServerIdentity(host, certificate);
     if (wrong !== undefined || !this.#serials.has(serialText(certificate.serialNumber))) return wrong;
@@ -39,7 +38,7 @@ export class RevokedServers {
     });
   };
 
-  /** The connection ends when its server's certificate comes onto the list. */
+  /** Destroys the connection when its server's certificate is revoked. */
   attend(socket: Socket): void {
     const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined;
     if (certificate === undefined) return;
@@ -51,7 +50,7 @@ export class RevokedServers {
     try {
       this.#serials = readSerials(this.#file);
     } catch (error) {
-      // In the middle of being replaced, perhaps: the next look finds it whole.
+      // The file may be half replaced: the next check finds it whole.
       if (!(error instanceof ServiceError)) throw error;
       return;
     }

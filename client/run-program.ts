@@ -9,9 +9,7 @@ export type RunResult =
 const TIMEOUT_MS = 30_000;
 
 /**
- * Runs a program of the system to its end. `output` is what it printed, errors first.
- *
- * @param timeoutMs how long it may take; it is killed then, and has failed
+ * Runs a program to its end. `output` is what it printed, errors first. After `timeoutMs` it is killed and has failed.
  */
 export function run(
   program: string,

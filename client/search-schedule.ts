@@ -1,13 +1,15 @@
 import type { Timer, World } from '../base/world.ts';
 
-/** How long after a search the next one may begin, at the least. */
+/** The shortest time between two searches. */
 export const SEARCH_PERIOD_MS = 10_000;
-/** As much it becomes while nothing new is found; and as often there is a search without any reason. */
+/**
+ * The time doubles up to this while searches find nothing new; and this often there is a search without any request.
+ */
 export const SEARCH_PERIOD_MAX_MS = 60_000;
 
 /**
- * When to look for further servers. A wish that comes too soon after the last search is kept until its time has come,
- * and one that comes during a search, which may have asked before the change, is good for another one.
+ * When to search for further servers. A request that comes too soon after the last search is kept until its time, and
+ * one during a search, which may have asked before the change, leads to another search.
  */
 export class SearchSchedule {
   readonly #world: World;
@@ -27,13 +29,13 @@ export class SearchSchedule {
     this.#periodic = world.every(SEARCH_PERIOD_MAX_MS, () => this.want()).unref();
   }
 
-  /** Somebody is named who is not known. */
+  /** A server is named that is not known. */
   want(): void {
     this.#wanted = true;
     this.#plan();
   }
 
-  /** The cluster has changed for sure: however long nothing new was found, it is time to look again. */
+  /** The cluster has certainly changed: search soon, even if the last searches found nothing. */
   wantSoon(): void {
     this.#periodMs = SEARCH_PERIOD_MS;
     this.want();

@@ -3,41 +3,39 @@ import type { Response } from './response.ts';
 
 export type RequestBody = Uint8Array | string | readonly Uint8Array[];
 
-/** A request of one server. Its path is printable ASCII, without spaces. */
+/** A request to one server. Its path is printable ASCII, without spaces. */
 export interface ServerRequest extends Omit<ChannelRequest, 'body' | 'signal'> {
-  /** Sent as it is, parts one behind the other, without a copy; not to be changed before the exchange has ended. */
+  /** Sent without a copy, part after part; not to be changed before the exchange has ended. */
   readonly body?: RequestBody | null;
-  /** The caller waits no longer; the request may have been executed, or may be executed later. */
+  /** The caller aborts; the request may have been executed, or may be executed later. */
   readonly signal: AbortSignal;
 }
 
-/** An answer whose body is read while it comes, or taken as a whole. */
+/** An answer whose body is read while it arrives, or taken as a whole. */
 export interface StreamedResponse extends Response {
   readonly body: Response['body'] & AsyncIterable<unknown> & { setEncoding(encoding: 'utf8'): unknown };
 }
 
 /**
- * A client's way to one server, below all logic of retries: sockets, or those of a simulation, in which requests are
- * lost, answered late, and executed after the caller has gone.
+ * A client's channel to one server, below all retries: sockets, or those of a simulation, in which requests are lost,
+ * answered late, and executed after the caller has aborted.
  */
 export interface ServerChannel {
-  /** @returns the answer as a whole; @throws the reason of the signal, or why there is no answer */
+  /** @returns the whole answer @throws the reason of the signal, or why there is no answer */
   request(request: ServerRequest): Promise<Response>;
-  /** As `request`, for an answer that is read while it comes. */
   stream(request: ServerRequest): Promise<StreamedResponse>;
-  /** Asks whether the server is alive, past all requests that wait. @throws where it does not say so */
+  /** Asks whether the server is alive, past all waiting requests. @throws if it does not say so */
   probe(signal: AbortSignal): Promise<void>;
-  /** @returns whether anything has come in since the last call */
+  /** @returns whether anything has arrived since the last call */
   hasMoved(): boolean;
-  /** The shortest time that it took to make a connection, in milliseconds; 0 before the first. */
+  /** The shortest time that a connection took, in milliseconds; 0 before the first. */
   readonly connectMs: number;
-  /** Resolves when the exchanges under way have ended; there are no new ones. */
+  /** Lets exchanges in flight finish, and begins no new ones. */
   close(): Promise<void>;
-  /** Exchanges under way fail. */
+  /** Exchanges in flight fail. */
   destroy(): Promise<void>;
 }
 
-/** @returns the body in one piece */
 export function wholeBody(body: RequestBody | null | undefined): Uint8Array | string | null {
   if (body === null || body === undefined || typeof body === 'string' || body instanceof Uint8Array)
     return body ?? null;

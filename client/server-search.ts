@@ -10,7 +10,7 @@ import type { ServerRequest } from './server-channel.ts';
 const ID_TIMEOUT_MS = 1_000;
 /** The catalog may have to elect a primary first. */
 const LIST_TIMEOUT_MS = 5_000;
-/** Servers that are asked for the list before it is given up for this time. */
+/** How many servers are asked for the list in one search. */
 const TELLERS_MAX = 3;
 /** Servers beyond those that the caller named. */
 const FOUND_MAX = 16;
@@ -18,22 +18,20 @@ const FOUND_MAX = 16;
 type Listed = QueryResults['servers']['servers'][number];
 
 export interface FoundServers {
-  /** New ones, with their ids. Whoever gets them closes them. */
+  /** New servers, with their ids. The caller closes them. */
   readonly joined: readonly Endpoint[];
-  /** Of those that had been found before: no longer part of the cluster, or in reach at the address that was given. */
+  /** Discovered servers that are no longer part of the cluster, or reachable at the address that was given. */
   readonly left: readonly Endpoint[];
-  /** Some are listed that did not prove who they are: too busy perhaps, or not meant for this host. */
+  /** Some listed servers did not prove their identity: too busy perhaps, or not meant for this host. */
   readonly unproven: boolean;
 }
 
 /**
- * Looks for servers that came to the cluster after this client was told of its servers. The catalog lists all with
- * the addresses at which they find each other, which need not be good for anything here (containers, tunnels, another
- * cluster behind the same loopback address). So an address is used only if the server there calls itself by the id
- * that belongs to it, and if the catalog that it asks knows that id with the same store: the identity of a store is
- * drawn at random once, so that no two clusters share one.
- *
- * @returns empty lists where nobody could be asked
+ * Finds servers that joined the cluster after this client was configured. The catalog lists the addresses at which
+ * servers reach each other, which may be useless here (containers, tunnels, another cluster behind the same loopback
+ * address). So an address is used only if the server there reports the expected id, and if the catalog that it asks
+ * knows that id with the same store: a store's identity is drawn at random once, so no two clusters share one.
+ * @returns empty lists if no server could be asked
  */
 export async function findServers(
   known: readonly Endpoint[],
@@ -61,7 +59,7 @@ export async function findServers(
   return { joined: [], left: [], unproven: false };
 }
 
-/** @returns who the server says that it is; null where it does not say so */
+/** @returns the id that the server reports; null if it does not */
 export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<string | null> {
   const status = await ask<ServerStatus>(
     endpoint,
@@ -72,7 +70,7 @@ export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<st
   return typeof status?.id === 'string' ? status.id : null;
 }
 
-/** @returns the servers as the catalog has them; null where it cannot be asked through this one */
+/** @returns the servers in the catalog; null if it cannot be asked through this one */
 async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<readonly Listed[] | null> {
   const body: QueryRequest = { query: { kind: 'servers', counts: false } };
   const question = postRequest('', '/v1/catalog/queries', body);
@@ -80,7 +78,7 @@ async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<read
   return Array.isArray(listed?.servers) ? listed.servers.filter(isListed) : null;
 }
 
-/** @returns null where there is no good answer: no caller waits for it, and the server is asked again later */
+/** @returns null without a good answer: no caller waits for it, and the server is asked again later */
 async function ask<Value>(
   endpoint: Endpoint,
   request: Omit<ServerRequest, 'signal'>,
@@ -98,7 +96,7 @@ async function ask<Value>(
   }
 }
 
-/** A list that makes no sense must not end the process of somebody who never asked for it. */
+/** A malformed list must not end a process that never asked for it. */
 function isListed(value: unknown): value is Listed {
   if (typeof value !== 'object' || value === null) return false;
   const { id, url, state, storageId } = value as Record<string, unknown>;
@@ -110,7 +108,7 @@ interface Candidate {
   readonly endpoint: Endpoint;
 }
 
-/** @returns null where the server is known already, about to leave, or its address can be nothing to this client */
+/** @returns null if the server is known, about to leave, or its address is useless to this client */
 function candidateOf(
   listed: Listed,
   teller: Endpoint,
@@ -142,18 +140,17 @@ function hasLeft(found: Endpoint, list: readonly Listed[], known: readonly Endpo
 }
 
 /**
- * What an address that a server tells means to whoever asked it.
- *
- * @param told base URL of another server, as servers find it
- * @param tellerUrl where the one that told it was asked
- * @returns base URL to try, with the scheme that leads to the teller; null where it cannot be meant for this host
+ * Interprets an address that a server reported.
+ * @param told base URL of another server, as servers reach it
+ * @param tellerUrl where the reporting server was asked
+ * @returns base URL to try, with the scheme of `tellerUrl`; null if it cannot be meant for this host
  */
 export function addressFrom(told: string, tellerUrl: string): string | null {
   const address = URL.parse(told);
   const teller = URL.parse(tellerUrl);
   if (address === null || teller === null || !/^https?:$/.test(address.protocol)) return null;
   if (isUnspecified(address.hostname)) return null;
-  // The teller's own host is meant, which is another one.
+  // It means the reporting server's own host, which is another one.
   if (isLoopback(address.hostname) && !isLoopback(teller.hostname)) return null;
   return new URL(`${teller.protocol}//${address.host}`).origin;
 }

@@ -6,8 +6,7 @@ import type { FileHandle } from './file-handle.ts';
 import { postRequest } from './request.ts';
 
 /**
- * So long files gather before the catalog is told of them, in milliseconds. Whoever asks for their sizes meanwhile is
- * answered by their primaries.
+ * How long files gather before the catalog learns their sizes. Queries meanwhile are answered by the files' primaries.
  */
 const GATHER_MS = 200;
 
@@ -18,8 +17,8 @@ interface Waiting {
 }
 
 /**
- * Settles files, of which many are closed one after the other, together: one request to each of their primaries,
- * whose messages to other servers then share frames, and whose command to the catalog is one.
+ * Settles files that are closed one after the other together: one request to each of their primaries, whose messages to
+ * other servers then share frames, and whose command to the catalog is one.
  */
 export class SettleBatches {
   readonly #exchanger: Exchanger;
@@ -31,8 +30,7 @@ export class SettleBatches {
   }
 
   /**
-   * @returns when the catalog knows size and modification time of the file
-   * @throws ServiceError as `FileHandle.settle`
+   * Resolves when the catalog has size and modification time of the file. @throws ServiceError as `FileHandle.settle`
    */
   settle(handle: FileHandle): Promise<void> {
     return new Promise((resolve, reject) => {

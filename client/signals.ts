@@ -1,5 +1,5 @@
 import { systemWorld } from '../world/system-world.ts';
-/** SIGINT and SIGTERM as an end that is waited for; further ones while it is carried out change nothing. */
+/** Waits for SIGINT or SIGTERM as a request to end; further ones during the end change nothing. */
 export class EndSignal {
   readonly #controller = new AbortController();
   readonly #onSignal = (signal: NodeJS.Signals) => this.#controller.abort(signal);
@@ -12,7 +12,7 @@ export class EndSignal {
     return this.#controller.signal;
   }
 
-  /** Resolves when the end was asked for. Keeps the process alive until then. */
+  /** Resolves at the first signal. Keeps the process alive until then. */
   wait(): Promise<void> {
     if (this.signal.aborted) return Promise.resolve();
     return new Promise((resolve) => {

@@ -13,22 +13,21 @@ import {
 } from './server-channel.ts';
 import { Traffic } from './traffic.ts';
 
-/** Requests to one server at a time; more wait in its pool. */
+/** Requests to one server at a time; more wait in the pool. */
 const CONNECTIONS_MAX = 64;
 const CONNECT_TIMEOUT_MS = 1_500;
-/** Writes of so many bytes and more go over connections of their own, which are cheaper for each byte (decision 0053). */
+/** Larger writes use connections of their own, which cost less for each byte (decision 0053). */
 const CONTENTS_BYTES_MIN = 128 * 1024;
 const CONTENTS = /^\/v1\/data\//;
 
-/** Connections that are cheaper than those of the pool, until the server turns out not to be fit for them. */
+/** Connections that cost less than those of the pool, until the server turns out to be unfit for them. */
 interface Way {
   readonly connections: DirectHttp;
   takes(request: ServerRequest): boolean;
-  /** What a request fails with, which the server has not executed, where it is not fit for them. */
+  /** The error of an unfit server; it has not executed the request. */
   readonly unfit: typeof NoContentsError | typeof UnusualAnswerError;
 }
 
-/** The sockets of a client to one server. */
 export class SocketChannel implements ServerChannel {
   readonly #url: URL;
   readonly #access: Access;
@@ -44,7 +43,7 @@ export class SocketChannel implements ServerChannel {
     this.#pool = new Pool(url.origin, {
       connections: CONNECTIONS_MAX,
       connect: this.#traffic.connector,
-      // Attempts end by their own deadlines, which are exact; the pool's coarse ones stay out of the way.
+      // Attempts have their own exact deadlines; the pool's coarse ones stay out of the way.
       headersTimeout: 0,
       bodyTimeout: 0,
     });
@@ -75,17 +74,17 @@ export class SocketChannel implements ServerChannel {
     return this.#pool.request({ method, path, headers, body: wholeBody(body), signal });
   }
 
-  /** On a connection for this question alone, since all others may be taken. */
+  /** On a connection of its own, since all others may be taken. */
   probe(signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const get = this.#url.protocol === 'https:' ? getHttps : getHttp;
       const options = { ...this.#access.tls, agent: false, signal };
       const request = get(new URL('/livez', this.#url), options, (response) => {
-        // What stands before a server and does not reach it says so with a number from 500 on.
+        // A proxy that does not reach the server answers with a status from 500 on.
         const status = response.statusCode ?? 500;
         if (status < 500) resolve();
         else reject(new Error(`HTTP status ${status}`));
-        // The rest of it may never come, and an open connection would keep the process from ending.
+        // The rest may never come, and an open connection would keep the process from ending.
         response.on('error', () => undefined);
         request.destroy();
       });

@@ -1,4 +1,4 @@
-/** Transfers that go on beside each other; the first that fails ends them all. */
+/** Runs a bounded number of transfers at a time; the first failure ends them all. */
 export class UnderWay {
   readonly #most: number;
   readonly #all = new Set<Promise<void>>();
@@ -8,7 +8,7 @@ export class UnderWay {
     this.#most = most;
   }
 
-  /** Begins when there is room. @throws what an earlier one failed with */
+  /** Begins a transfer as soon as the bound allows. @throws the failure of an earlier one */
   async begin(transfer: () => Promise<void>): Promise<void> {
     while (this.#all.size >= this.#most) await Promise.race(this.#all);
     this.#throwFailure();
@@ -20,7 +20,7 @@ export class UnderWay {
     this.#all.add(going);
   }
 
-  /** Resolves when nothing is under way any more. @throws what one of them failed with */
+  /** Resolves when no transfer is in flight. @throws the failure of one of them */
   async end(): Promise<void> {
     await Promise.all(this.#all);
     this.#throwFailure();

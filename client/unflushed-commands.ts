@@ -3,7 +3,7 @@ import type { AnsweredCommands } from '../wire/catalog-api.ts';
 import { FLUSH_SESSIONS_MAX } from '../wire/request-limits.ts';
 import { REQUEST_WINDOW } from './request-window.ts';
 
-/** Commands that were answered are gone: all members of the catalog have lost their power before a flush. */
+/** Answered commands are lost: all members of the catalog had a power failure before a flush. */
 export class CommandsLost extends ServiceError {
   constructor() {
     const why = 'changes of names or attributes that were acknowledged before are gone';
@@ -11,32 +11,31 @@ export class CommandsLost extends ServiceError {
   }
 }
 
-/** Of one session. */
 interface Unflushed {
   readonly numbers: Set<number>;
   newest: number;
 }
 
-/** What a flush has found. */
 export interface FlushOutcome {
   readonly areLost: boolean;
-  /** What another flush is to name. */
+  /** What another flush has to name. */
   readonly again: readonly AnsweredCommands[];
 }
 
 /**
- * The commands that were answered to this client and that no flush has covered, by their sessions.
+ * The commands that were answered to this client and that no flush has covered, by session.
  *
- * A loss of power of all servers takes the end of the catalog's sequence. A number of a session is given out only when the
- * number `REQUEST_WINDOW` below it is answered, so that all older commands are before the newest one in that sequence: it suffices
- * to ask for the latest `REQUEST_WINDOW` numbers. A session has none of both sides of a loss, @see CommandSession.
+ * A power failure of all servers loses the end of the catalog's sequence. A number of a session is given out only when
+ * the number `REQUEST_WINDOW` below it is answered, so all older commands precede the newest one in that sequence: it
+ * suffices to ask for the latest `REQUEST_WINDOW` numbers. No session has commands from before and after a loss, @see
+ * CommandSession.
  *
- * The catalog remembers twice as many numbers below the highest that it has executed (`SESSION_WINDOW`). `lastOf` keeps what a
- * flush names within them. While the flush is on its way newer commands may have it forget them; they are named then.
+ * The catalog remembers twice as many numbers below the highest that it has executed (`SESSION_WINDOW`). `lastOf` keeps
+ * what a flush names within them. While the flush is in flight newer commands may push them out; they are named then.
  */
 export class UnflushedCommands {
   readonly #sessions = new Map<number, Unflushed>();
-  /** Sessions of which a flush has found that commands are gone. */
+  /** Sessions in which a flush has found lost commands. */
   readonly #lost = new Set<number>();
 
   get isEmpty(): boolean {
@@ -56,13 +55,16 @@ export class UnflushedCommands {
     for (const one of numbers) if (one <= known.newest - REQUEST_WINDOW) numbers.delete(one);
   }
 
-  /** @returns the largest number of a session that may be sent: commands may be refused, or executed when no call waits for them */
+  /**
+   * @returns the largest number of a session that may be sent, since commands may be refused, or executed when no call
+   *   waits for them
+   */
   lastOf(session: number): number {
     const known = this.#sessions.get(session);
     return known === undefined ? Number.POSITIVE_INFINITY : known.newest + REQUEST_WINDOW;
   }
 
-  /** What a flush is to name, in requests of which each takes so many sessions. */
+  /** What a flush has to name, in requests of at most `FLUSH_SESSIONS_MAX` sessions. */
   pages(): readonly (readonly AnsweredCommands[])[] {
     const all = [...this.#sessions.keys()].map((session) => this.#named(session) as AnsweredCommands);
     const pages = [all.splice(0, FLUSH_SESSIONS_MAX)];
@@ -78,9 +80,8 @@ export class UnflushedCommands {
   }
 
   /**
-   * A flush has covered what it named, but for what is missing: that is gone, or was forgotten while the flush was on its way.
-   *
-   * @param missing of those that it named
+   * Processes a flush. It has covered what it named except `missing`: that is lost, or was forgotten while the flush
+   * was in flight.
    */
   flushed(commands: readonly AnsweredCommands[], missing: readonly AnsweredCommands[] = []): FlushOutcome {
     const again: AnsweredCommands[] = [];
@@ -93,7 +94,7 @@ export class UnflushedCommands {
         again.push(newer);
         continue;
       }
-      // What another flush has judged meanwhile is as that one has found it.
+      // What another flush has judged meanwhile stays as that one found it.
       const isListed = (number: number): boolean => this.#sessions.get(session)?.numbers.has(number) === true;
       if (lacks?.some(isListed)) this.#lost.add(session);
       if (lacks !== undefined && this.#lost.has(session)) areLost = true;
@@ -102,7 +103,7 @@ export class UnflushedCommands {
     return { areLost, again };
   }
 
-  /** @returns the latest commands of a session where some are newer than those that a flush has named */
+  /** @returns the latest commands of a session if some are newer than those that a flush named */
   #newerThan({ session, numbers }: AnsweredCommands): AnsweredCommands | null {
     const now = this.#named(session);
     return now !== null && newestOf(now.numbers) > newestOf(numbers) ? now : null;

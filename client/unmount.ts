@@ -28,23 +28,23 @@ import { run } from './run-program.ts';
 /** What was written must reach the servers before the mount's process ends. */
 const END_TIMEOUT_MS = 60_000;
 const POLL_MS = 20;
-/** A process that asks for the free space or attributes of a mount keeps it busy for a moment and cannot be named; in milliseconds. */
+/** A process that queries the free space or attributes of a mount keeps it busy for a moment, and cannot be named. */
 const LOOK_MS_MAX = 1_000;
 const COMMAND_CHARS_MAX = 60;
 
 export interface UnmountOptions {
-  /** Detach even if it is in use: those who use it keep what they have open. */
+  /** Detach even if it is in use: its users keep what they have open. */
   readonly lazy?: boolean;
-  /** So long all of it may take together. */
+  /** How long everything may take together. */
   readonly timeoutMs?: number;
 }
 
 /**
- * Removes a mount, and waits until its process has ended, or has stored what was written and goes on: for those who have the same file
- * system mounted elsewhere, in a container, in a service with mounts of its own; or for those from under whom it was detached.
- *
- * @returns for people, who they are; null where the process has ended
- * @throws CommandFailure with exit code 5 where it is not known that everything is stored
+ * Removes a mount. Waits until its process has ended; or until it has stored what was written, if it has to continue
+ * because the file system is also mounted elsewhere, in a container or a service with mounts of its own, or because it
+ * was detached in use.
+ * @returns a message that names the remaining users; null if the process has ended
+ * @throws CommandFailure with exit code 5 if it is not known that everything is stored
  */
 export async function unmountDirectory(
   directoryText: string,
@@ -90,18 +90,17 @@ export async function unmountDirectory(
   return isElsewhere ? `Unmounted "${directory}" here, and all that was written is stored; ${goesOn}` : null;
 }
 
-/** For how long the command waits, and until when (monotonic). */
 interface Wait {
   readonly timeoutMs: number;
   readonly untilMs: number;
 }
 
-/** @returns what is left of it, for one of the steps; a little even where it is over */
+/** @returns the time left for one of the steps; a little even if it is over */
 function leftMs({ untilMs }: Wait): number {
   return Math.max(POLL_MS, Math.ceil(untilMs - systemWorld.nowMs()));
 }
 
-/** The mount's process ends when they are through, which nobody waits for. */
+/** The mount's process ends when its users have closed everything; the command does not wait for that. */
 function leftToUsers(
   directory: string,
   daemons: readonly number[],
@@ -122,7 +121,7 @@ function leftToUsers(
   throw temporaryFailure(`Unmounted "${directory}", ${what}: ${why}`);
 }
 
-/** Neither a child of this process nor kept by another namespace: there is no event for its end. */
+/** There is no event for its end: it is no child of this process. */
 async function ended(directory: string, daemons: readonly number[], wait: Wait): Promise<void> {
   let left = daemons.filter(isAlive);
   while (left.length > 0) {
@@ -132,10 +131,10 @@ async function ended(directory: string, daemons: readonly number[], wait: Wait):
   }
 }
 
-/** Of what was written before: whether it is stored, as far as that is known, and why not. */
+/** Whether what was written is stored, as far as that is known, and why not. */
 type Stored = { readonly kind: 'all' } | { readonly kind: 'lost' | 'unknown'; readonly why: string };
 
-/** What fails once nothing is mounted any more nobody would hear of. */
+/** Before the unmount, since a failure afterwards would reach no program. */
 async function storeFirst(directory: string, daemons: readonly number[], wait: Wait): Promise<Stored> {
   const synced = await run('env', ['LC_ALL=C', 'sync', directory], leftMs(wait));
   if (synced.kind === 'done') return { kind: 'all' };
@@ -145,7 +144,7 @@ async function storeFirst(directory: string, daemons: readonly number[], wait: W
   return { kind: 'unknown', why: synced.output + stoppedText(daemons) };
 }
 
-/** @returns that some of them are stopped, and what to do; empty where none is */
+/** @returns that some of them are stopped, and what to do; empty if none is */
 function stoppedText(daemons: readonly number[]): string {
   const stopped = daemons.filter(isStopped).join(' ');
   return stopped === ''
@@ -153,14 +152,17 @@ function stoppedText(daemons: readonly number[]): string {
     : `, for process ${stopped} is stopped: continue it with "kill -CONT ${stopped}"`;
 }
 
-/** Those of another container may serve a directory of the same name. */
+/** Processes of another container may serve a directory of the same name. */
 function daemonsOf(directory: string, holders: readonly MountHolder[]): number[] {
   const entries = holders.flatMap(({ processes: all }) => all);
   const daemons = entries.filter((entry) => isMountDaemon(entry, directory));
   return [...new Set(daemons.map(({ pid }) => pid))];
 }
 
-/** Has the mount's process store all that was written: it does so when the root of the mount is synced, which is elsewhere by now. */
+/**
+ * Has the mount's process store all that was written: it does so when the root of the mount, which is elsewhere by now,
+ * is synced.
+ */
 async function store(
   directory: string,
   holders: readonly MountHolder[],
@@ -172,7 +174,7 @@ async function store(
   for (const holder of holders) {
     if (systemWorld.nowMs() >= wait.untilMs) break;
     const [{ pid } = { pid: 'self' }] = holder.processes;
-    // By a process of its own, which can be killed where the mount does not answer.
+    // In a child process, which can be killed if the mount does not answer.
     const synced = await run('sync', [`/proc/${pid}/root${holder.directory}`], leftMs(wait));
     if (synced.kind === 'done') return;
     why = synced.kind === 'missing' ? 'the program sync is not installed' : synced.output;
@@ -204,7 +206,7 @@ function notEnded(directory: string, pids: readonly number[], { timeoutMs }: Wai
   );
 }
 
-/** In one line, and nothing in it that a terminal would obey. */
+/** In one line, without control characters. */
 function describeProcess({ pid, argv }: ProcessEntry): string {
   return `${pid} (${argv
     .join(' ')
@@ -216,7 +218,7 @@ function describeUser(user: MountUser): string {
   return `process ${describeProcess(user)}: ${user.use}`;
 }
 
-/** @returns in words who keeps the mount from being detached, as far as that can be seen from here */
+/** @returns descriptions of the visible users that keep the mount from being detached */
 async function whoUses(directory: string): Promise<string[]> {
   const users = await usersOf(directory);
   const below = await mountsBelow(directory);
@@ -226,10 +228,10 @@ async function whoUses(directory: string): Promise<string[]> {
   ];
 }
 
-/** @param lazily even if somebody uses it */
+/** @param lazily even if it is in use */
 export async function detach(directory: string, lazily: boolean): Promise<void> {
   const untilMs = systemWorld.nowMs() + LOOK_MS_MAX;
-  // A look reads the descriptors of all processes, and no event tells that a mount is used no more.
+  // Each round reads the descriptors of all processes, and there is no event for the end of a use.
   for (let pauseMs = POLL_MS; ; pauseMs *= 2) {
     const why = await whyAttached(directory, lazily);
     if (why === null) return;
@@ -247,7 +249,7 @@ export async function detach(directory: string, lazily: boolean): Promise<void> 
   }
 }
 
-/** @returns why it could not be detached; null where it is */
+/** @returns why it could not be detached; null if it is */
 async function whyAttached(directory: string, lazily: boolean): Promise<string | null> {
   const flags = lazily ? ['-u', '-z'] : ['-u'];
   let result = await run('fusermount3', [...flags, directory]);
@@ -258,10 +260,7 @@ async function whyAttached(directory: string, lazily: boolean): Promise<string |
   return result.kind === 'failed' ? result.output : 'neither fusermount3 nor umount is installed';
 }
 
-/**
- * @param whereMissing what to do where there is no such directory
- * @returns the directory by its real name; refused if there is no way to it
- */
+/** @returns the directory by its real name; refused if it cannot be reached */
 export async function canonicalOrFail(directory: string, whereMissing = ''): Promise<string> {
   try {
     return await canonical(directory);

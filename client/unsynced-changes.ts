@@ -11,10 +11,10 @@ import {
 import { REQUEST_WINDOW } from './request-window.ts';
 
 const FILES_MAX = 20_000;
-/** Of one file. As many more may be acknowledged while they are flushed, in as many further epochs. */
+/** Of one file. As many more may be acknowledged during a flush, in as many further epochs. */
 const CHANGES_MAX = UNSYNCED_REQUESTS_MAX / 2;
 
-/** Changes of a file's contents that were acknowledged are gone: all its servers have lost their power before a flush. */
+/** Acknowledged changes of a file's contents are lost: all its servers had a power failure before a flush. */
 export class ChangesLost extends ServiceError {
   constructor(file: number) {
     const why = 'changes that were acknowledged before are gone; all its servers have lost their power since';
@@ -23,14 +23,14 @@ export class ChangesLost extends ServiceError {
 }
 
 export interface UnsyncedChange {
-  /** What it made. */
+  /** The version that it made. */
   readonly contents: ContentVersion;
-  /** Null where the file was created with its contents. */
+  /** Null if the file was created with its contents. */
   readonly request: AcknowledgedRequest | null;
 }
 
 interface UnsyncedFile {
-  /** The last one of each epoch: contents that include it include the others of that epoch. Oldest epoch first. */
+  /** The last change of each epoch, which includes the others of that epoch. Oldest epoch first. */
   changes: readonly UnsyncedChange[];
   /** Number of the last loss of this file; 0: none. */
   lost: number;
@@ -39,23 +39,21 @@ interface UnsyncedFile {
 }
 
 /**
- * Changes that were acknowledged to this client and are not flushed yet: of open files, and of the last 20,000 that were
- * changed. A majority has applied them; when all servers lose their power they may be gone, and the contents are of an
- * earlier version than a change that was answered.
+ * Changes that were acknowledged to this client and are not flushed: of open files, and of the last 20,000 files
+ * changed. A majority has applied them; a power failure of all servers may lose them, and then the contents have an
+ * earlier version than an acknowledged change.
  *
- * A loss is reported as Linux reports errors of writeback: once by each handle that was there when it was noticed, or by a later
- * handle where none has reported it.
+ * A loss is reported as Linux reports writeback errors: once by each handle that existed when it was noticed, or by a
+ * later handle if none has reported it.
  */
 export class UnsyncedFiles {
   readonly #files = new LruMap<number, UnsyncedFile>(FILES_MAX);
   #lossLast = 0;
 
-  /** @returns what one handle of the file keeps */
   of(file: number): UnsyncedChanges {
     return new UnsyncedChanges(this, file);
   }
 
-  /** A file was created with contents. */
   created(file: number, contents: ContentVersion): void {
     add(this.change(file), { contents, request: null });
   }
@@ -64,19 +62,17 @@ export class UnsyncedFiles {
     return this.#files.get(file);
   }
 
-  /** @param known to a handle, should it have been forgotten here */
+  /** @param known of a handle, used if the file has been forgotten here */
   change(file: number, known: UnsyncedFile = { changes: [], lost: 0, reported: 0 }): UnsyncedFile {
     const unsynced = this.#files.get(file) ?? known;
     this.#files.set(file, unsynced);
     return unsynced;
   }
 
-  /** Some of the file's changes are gone. */
   lose(unsynced: UnsyncedFile): void {
     unsynced.lost = ++this.#lossLast;
   }
 
-  /** These changes are flushed. */
   clean(file: number, unsynced: UnsyncedFile, flushed: readonly UnsyncedChange[]): void {
     unsynced.changes = unsynced.changes.filter((change) => !flushed.includes(change));
     if (unsynced.changes.length === 0 && unsynced.lost === 0) this.#files.delete(file);
@@ -87,7 +83,7 @@ export class UnsyncedFiles {
 export class UnsyncedChanges {
   readonly #files: UnsyncedFiles;
   readonly #file: number;
-  /** Number of the last loss that was reported by this handle, or before it was there. */
+  /** Number of the last loss that this handle has reported, or that was reported before it existed. */
   #reported: number;
   #known: UnsyncedFile | undefined;
 
@@ -97,12 +93,12 @@ export class UnsyncedChanges {
     this.#reported = this.#find()?.reported ?? 0;
   }
 
-  /** Acknowledged and not flushed: what is sent from now on follows them, unless they are lost. */
+  /** Acknowledged and not flushed: later changes follow them, unless they are lost. */
   get changes(): readonly UnsyncedChange[] {
     return this.#find()?.changes ?? [];
   }
 
-  /** @returns the lowest number of these changes in the session; Infinity where there is none */
+  /** @returns the lowest number of these changes in the session; Infinity if there is none */
   lowestOf(session: number): number {
     const numbers = this.changes.map(({ request }) =>
       request?.session === session ? request.number : Infinity,
@@ -111,8 +107,8 @@ export class UnsyncedChanges {
   }
 
   /**
-   * Whether these are to be flushed before the change of this number is sent: of a session a server keeps the results of the last
-   * `SESSION_WINDOW` numbers, of which half may be under way.
+   * Whether these must be flushed before the change of this number is sent: servers keep the results of the last
+   * `SESSION_WINDOW` numbers of a session, of which half may be in flight.
    */
   isFull(session: number, number: number): boolean {
     return this.changes.length >= CHANGES_MAX || number - this.lowestOf(session) >= REQUEST_WINDOW;
@@ -129,11 +125,7 @@ export class UnsyncedChanges {
     add(unsynced, { contents, request });
   }
 
-  /**
-   * What a flush has answered; `report` says the rest.
-   *
-   * @param sent `changes` when the flush was sent
-   */
+  /** Processes the answer of a flush. @param sent `changes` when the flush was sent */
   flushed({ contents, lost = false }: FlushResult, sent: readonly UnsyncedChange[]): void {
     const isLost = lost || isBehind(contents, sent);
     const unsynced = isLost ? this.#changed() : this.#find();
@@ -142,7 +134,7 @@ export class UnsyncedChanges {
     this.#files.clean(this.#file, unsynced, sent);
   }
 
-  /** @throws ChangesLost once, where changes that were acknowledged before are gone */
+  /** @throws ChangesLost once, if acknowledged changes are lost */
   report(): void {
     const unsynced = this.#find();
     if (unsynced === undefined || unsynced.lost <= this.#reported) return;
@@ -156,14 +148,14 @@ export class UnsyncedChanges {
     return this.#known;
   }
 
-  /** A handle that is open does not forget what it has changed, however many other files are changed. */
+  /** An open handle remembers its changes, however many other files are changed. */
   #find(): UnsyncedFile | undefined {
     this.#known = this.#files.find(this.#file) ?? this.#known;
     return this.#known;
   }
 }
 
-/** Whether contents are older than what a change has made: it is gone, whatever made them. */
+/** Whether contents are older than what a change has made: that change is lost. */
 function isBehind(contents: ContentVersion, changes: readonly UnsyncedChange[]): boolean {
   return changes.some((change) => contentVersionCompare(contents, change.contents) < 0);
 }

@@ -9,31 +9,29 @@ import { whoami } from './whoami.ts';
 /** Bytes of one write: large enough to hide its round trip, small enough to keep a few in memory. */
 const PIECE_BYTES = 1024 * 1024;
 const PIECES_IN_FLIGHT_MAX = 4;
-/** A long upload says this often that its file, which has no name yet, is still wanted. */
+/** How often a long upload renews its file, which has no name yet. */
 const KEEP_PERIOD_MS = 30_000;
 
 export interface UploadOptions extends CallOptions {
-  /** What must be at the path for the upload to take its place; default anything or nothing. */
+  /** What must be at the path for the upload to take its place; default: anything or nothing. */
   readonly expect?: Extract<Command, { kind: 'replace' }>['expect'];
-  /** Permission bits of a new file; one that is replaced leaves its own. */
+  /** Of a new file; a replaced one passes on its own. */
   readonly mode?: number;
   readonly uid?: number;
   readonly gid?: number;
-  /** Called with the number of bytes that a majority has. */
   readonly onProgress?: (bytes: number) => void;
 }
 
 export interface Upload {
   readonly attributes: Attributes;
-  /** Number of the file that was replaced, if one was. */
   readonly replaced: number | null;
   readonly sizeBytes: number;
   readonly etag: string;
 }
 
 /**
- * Stores a stream as the file at `path`, at once and durably: until it resolves readers see what was there before.
- * Survives the death of any server on the way.
+ * Stores a stream as the file at `path`, atomically and durably: until it resolves, readers see the former contents.
+ * Survives the failure of any server meanwhile.
  */
 export async function uploadFile(
   client: ClusterClient,
@@ -58,13 +56,13 @@ export async function uploadFile(
     );
     return { attributes, replaced, sizeBytes, etag: entityTag(attributes) };
   } catch (error) {
-    // The file without a name is collected by the servers; what matters is why it got none.
+    // The servers collect the orphan; the error that matters is why it got no name.
     await Promise.allSettled([keeper.last]);
     throw error;
   }
 }
 
-/** Renews an orphan's time to collection while its upload goes on. */
+/** Postpones an orphan's collection during its upload. */
 class OrphanKeeper {
   readonly #client: ClusterClient;
   readonly #inode: number;
@@ -83,12 +81,11 @@ class OrphanKeeper {
     if (this.#client.world.nowMs() < this.#atMs) return;
     this.#atMs = this.#client.world.nowMs() + KEEP_PERIOD_MS;
     this.last = this.#client.command({ kind: 'keep-orphan', inode: this.#inode }, this.#options);
-    // Looked at before the file gets its name; until then a failure is not an unhandled one.
+    // Checked before the file gets its name; until then a failure must not count as unhandled.
     this.last.catch(() => {});
   }
 }
 
-/** Writes a stream from offset 0 on, a few pieces at a time. @returns how many bytes there were */
 async function writePieces(
   file: FileHandle,
   source: AsyncIterable<Uint8Array>,
@@ -115,7 +112,6 @@ async function writePieces(
   return offset;
 }
 
-/** Cuts and joins what a stream yields into pieces of `PIECE_BYTES`; only the last one is smaller. */
 async function* inPieces(source: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, undefined> {
   let piece = Buffer.allocUnsafe(PIECE_BYTES);
   let filled = 0;

@@ -1,8 +1,8 @@
 import { hostname } from 'node:os';
 
 /**
- * @param what the program that speaks, where it does so for many: `mount`
- * @returns who wants something, as it is told to others: nobody is asked to prove it
+ * @param what the program, if it acts for many users: `mount`
+ * @returns who makes a request, for other users to read; it is not authenticated
  */
 export function whoami(what = `uid ${process.getuid?.() ?? '?'}`): string {
   return `${what} on ${hostname()}`;

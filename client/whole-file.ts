@@ -2,13 +2,10 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { systemWorld } from '../world/system-world.ts';
 
-/** Random, in the name of a file that is being written. */
 const SUFFIX_BYTES = 8;
 
 /**
- * Writes a file beside its place, syncs it and renames it: after a crash there is what was there before, or all of the new file.
- *
- * @param mode of a new file, less what the umask takes
+ * Writes a file beside its place, syncs it and renames it: after a crash the old file is there, or the whole new one.
  */
 export async function writeWholeFile(
   path: string,
@@ -23,7 +20,7 @@ export async function writeWholeFile(
   try {
     await write(file);
     await file.sync();
-    // Some file systems say only here that something is not stored.
+    // Some file systems report a failed write only here.
     await file.close();
     await rename(draft, path);
   } catch (error) {

@@ -8,28 +8,22 @@ import {
   readRecords,
 } from './pax.ts';
 
-/** A run of bytes of a file with holes. */
 export interface DataRange {
   readonly offset: number;
   readonly length: number;
 }
 
-/** A member with its data, which has to be read before the next member is asked for, as far as it is wanted. */
+/** A member with its data, which has to be read, as far as it is wanted, before the next member. */
 export interface ArchiveMember {
   readonly entry: ArchiveEntry;
   /** Where the data belongs; one range for a file without holes. */
   readonly ranges: readonly DataRange[];
-  /** The data of all ranges, one after the other, in pieces. */
   readonly data: AsyncGenerator<Buffer, void, undefined>;
 }
 
 const RANGES_MAX = 1_000_000;
 
-/**
- * Reads an archive as it comes. Kinds of members that are none of files are passed over.
- *
- * @throws Error that says what is wrong with the archive
- */
+/** Reads an archive as a stream; skips members of unknown kinds. @throws Error that says what is wrong with it */
 export async function* readArchive(
   source: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<ArchiveMember, void, undefined> {
@@ -43,7 +37,7 @@ export async function* readArchive(
       if (raw.dataBytes > PAX_BYTES_MAX) throw new Error('an extended header is larger than any can be');
       const said = await bytes.take(raw.dataBytes);
       await bytes.skip(paddingOf(raw.dataBytes));
-      // GNU tar's long names say the same in another way.
+      // GNU tar's long names have the same meaning.
       if (raw.flag === 'x') records = new Map([...records, ...readRecords(said)]);
       else if (raw.flag !== 'g')
         records.set(raw.flag === 'L' ? 'path' : 'linkpath', said.subarray(0, said.indexOf(0)));
@@ -62,7 +56,7 @@ export async function* readArchive(
   }
 }
 
-/** GNU tar's map of a file with holes, format 1.0: decimal numbers, a line each, filled up to a block. */
+/** GNU tar's map of a sparse file, format 1.0: decimal numbers, one per line, padded to a block. */
 async function readSparseMap(bytes: Bytes): Promise<DataRange[]> {
   const begin = bytes.position;
   const count = await bytes.line();
@@ -74,7 +68,6 @@ async function readSparseMap(bytes: Bytes): Promise<DataRange[]> {
   return ranges.filter(({ length }) => length > 0);
 }
 
-/** A stream of bytes, taken in pieces of any length. */
 class Bytes {
   readonly #source: AsyncIterator<Uint8Array>;
   #rest: Buffer = Buffer.alloc(0);
@@ -84,7 +77,6 @@ class Bytes {
     this.#source = source[Symbol.asyncIterator]();
   }
 
-  /** @throws Error where there are not as many */
   async take(count: number): Promise<Buffer> {
     const pieces: Buffer[] = [];
     for (let left = count; left > 0; ) {
@@ -103,7 +95,6 @@ class Bytes {
     while (this.position < end) yield await this.#piece(end - this.position);
   }
 
-  /** A decimal number and the end of its line. */
   async line(): Promise<number> {
     let digits = '';
     for (;;) {

@@ -1,38 +1,35 @@
 import { escapedBytes, utf8Text } from '../../base/utf8.ts';
 
 /**
- * The interchange format of POSIX.1-2001 (pax), as much of it as a file system needs. Everything that may not fit into the header of
- * old stands in an extended header before it: long names, times in nanoseconds, large numbers, extended attributes (as star and GNU tar
- * name them). Values are bytes: an attribute may hold any.
+ * The interchange format of POSIX.1-2001 (pax), as far as a file system needs it. Everything that may not fit into the
+ * ustar header is in an extended header before it: long names, times in nanoseconds, large numbers, extended attributes
+ * (named as by star and GNU tar). Values are bytes: an attribute may hold any.
  */
 export const BLOCK_BYTES = 512;
-/** Extended headers beyond this are no archive of ours, nor of anybody's. */
+/** Bound of an extended header: larger ones are malformed. */
 export const PAX_BYTES_MAX = 64 * 1024 * 1024;
 
 export type ArchiveKind = 'file' | 'link' | 'symlink' | 'character' | 'block' | 'directory' | 'fifo';
 
-/** One member of an archive, without its data. */
 export interface ArchiveEntry {
   readonly kind: ArchiveKind;
   /** Relative to what was archived; without a slash at its end. */
   readonly path: string;
-  /** Permission bits. */
   readonly mode: number;
   readonly uid: number;
   readonly gid: number;
   /** Decimal nanoseconds since 1970. */
   readonly modifiedNs: string;
-  /** Of a link: the path, of a symbolic link: what it says; else empty. */
+  /** Path of a hard link's target, or text of a symbolic link; else empty. */
   readonly target: string;
-  /** Device number as Linux makes it of two; 0 for all but devices. */
+  /** Linux device number; 0 for all but devices. */
   readonly device: number;
   /** Bytes that follow in the archive. */
   readonly dataBytes: number;
-  /** Extended attributes by name. */
   readonly xattrs: ReadonlyMap<string, Uint8Array>;
-  /** Of a file with holes: its size, and the map stands before its data. */
+  /** Size of a sparse file, whose map precedes its data; null for other files. */
   readonly sparseBytes: number | null;
-  /** Present where the member cannot be stored, for a reason of its own; `path` is then for people to read. */
+  /** Present if the member cannot be stored, for a reason of its own; `path` is then for people to read. */
   readonly why?: string;
 }
 
@@ -46,15 +43,14 @@ const KINDS: readonly (readonly [ArchiveKind, string])[] = [
   ['fifo', '6'],
 ];
 const XATTR = 'SCHILY.xattr.';
-/** Begins a key that is not UTF-8. None of the format begins so. */
+/** Begins a key that is not UTF-8; no key of the format begins so. */
 const NOT_UTF8 = '\0';
-/** In a header. */
 const PATH_BYTES = 100;
 const SLASH = 0x2f;
 const NS_DIGITS = 9;
 const NS_PER_S = 10n ** BigInt(NS_DIGITS);
 
-/** @returns the headers of a member; its data follows, filled up to a block */
+/** @returns the headers of a member; its data follows, padded to a block */
 export function headersOf(entry: ArchiveEntry): Uint8Array {
   const sparse = entry.sparseBytes !== null;
   const path = sparse ? sparsePath(entry.path) : entry.kind === 'directory' ? `${entry.path}/` : entry.path;
@@ -87,12 +83,11 @@ export function headersOf(entry: ArchiveEntry): Uint8Array {
   ]);
 }
 
-/** @returns bytes after data of this length up to the next block */
+/** @returns the padding after data of this length */
 export function paddingOf(bytes: number): number {
   return (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES;
 }
 
-/** What a block says that is a header. */
 export interface RawHeader {
   readonly flag: string;
   readonly dataBytes: number;
@@ -101,10 +96,7 @@ export interface RawHeader {
   readonly entry: Omit<ArchiveEntry, 'kind' | 'path' | 'target' | 'xattrs' | 'sparseBytes' | 'why'>;
 }
 
-/**
- * @returns null for a block of zeros, which ends an archive
- * @throws Error where it is no header
- */
+/** @returns null for a block of zeros, which ends an archive @throws Error if the block is no header */
 export function readHeader(block: Buffer): RawHeader | null {
   if (block.every((byte) => byte === 0)) return null;
   const sum = Number.parseInt(text(block, 148, 8), 8);
@@ -128,7 +120,7 @@ export function readHeader(block: Buffer): RawHeader | null {
   };
 }
 
-/** @returns the values of an extended header; a key that is not UTF-8 is escaped @throws Error where it is damaged */
+/** @returns the values of an extended header; a key that is not UTF-8 is escaped @throws Error if it is damaged */
 export function readRecords(bytes: Buffer): Map<string, Buffer> {
   const records = new Map<string, Buffer>();
   for (let at = 0; at < bytes.length; ) {
@@ -145,7 +137,7 @@ export function readRecords(bytes: Buffer): Map<string, Buffer> {
   return records;
 }
 
-/** @returns the member that a header and the extended header before it describe; null for a kind that is none of files */
+/** @returns the member of a header and its extended header; null for an unknown kind */
 export function entryOf(
   { flag, entry, ...raw }: RawHeader,
   records: ReadonlyMap<string, Buffer>,
@@ -172,7 +164,7 @@ export function entryOf(
   const mtime = said('mtime');
   return {
     ...entry,
-    // As archives from before there were directories in them say it. The header's own path may be one that was cut there.
+    // Old archives mark directories only by a slash at the end. The header's own path may be one that was cut there.
     kind: kind === 'file' && path.endsWith('/') ? 'directory' : kind,
     path: path.replace(/\/+$/, ''),
     uid: Number(said('uid') ?? entry.uid),
@@ -190,7 +182,7 @@ function kindFlag(kind: ArchiveKind): string {
   return KINDS.find(([one]) => one === kind)?.[1] ?? '0';
 }
 
-/** GNU tar's place for files with holes, which other programs then do not take for the file. */
+/** GNU tar's place for sparse files, so that other programs do not take the map for contents. */
 function sparsePath(path: string): string {
   const slash = path.lastIndexOf('/');
   return `${path.slice(0, slash + 1)}GNUSparseFile.0/${path.slice(slash + 1)}`;
@@ -209,7 +201,7 @@ type HeaderFields = Pick<
   'path' | 'mode' | 'uid' | 'gid' | 'modifiedNs' | 'target' | 'device' | 'dataBytes'
 >;
 
-/** What does not fit here stands in the extended header, which wins. */
+/** Values that do not fit here are in the extended header, which takes precedence. */
 function header(fields: HeaderFields, flag: string): Buffer {
   const block = Buffer.alloc(BLOCK_BYTES);
   const octal = (value: number, at: number, length: number): void => {
@@ -233,7 +225,7 @@ function header(fields: HeaderFields, flag: string): Buffer {
   return block;
 }
 
-/** What a header has room for. Cut behind a slash it would be a directory's to whoever knows no extended headers. */
+/** Fits a path into a header. Cut behind a slash, it would be a directory to readers without extended headers. */
 function cutPath(path: string): Buffer {
   const bytes = Buffer.from(path);
   let end = Math.min(bytes.length, PATH_BYTES);
@@ -241,7 +233,7 @@ function cutPath(path: string): Buffer {
   return bytes.subarray(0, end);
 }
 
-/** Of all bytes, with spaces in place of the sum itself. */
+/** Sum of all bytes, with spaces in place of the sum itself. */
 function checksum(block: Buffer): number {
   let sum = 0;
   for (let at = 0; at < BLOCK_BYTES; at++) sum += at >= 148 && at < 156 ? 0x20 : (block[at] ?? 0);
@@ -254,12 +246,11 @@ function field(block: Buffer, at: number, length: number): Buffer {
   return bytes.subarray(0, end === -1 ? length : end);
 }
 
-/** A field of letters and digits. */
 function text(block: Buffer, at: number, length: number): string {
   return field(block, at, length).toString('latin1');
 }
 
-/** Octal digits, or, with the first bit set, a number of base 256, as GNU tar writes large ones. */
+/** Octal digits; or base 256 if the first bit is set, as GNU tar writes large numbers. */
 function number(block: Buffer, at: number, length: number): number {
   if (((block[at] ?? 0) & 0x80) !== 0) return Number(block.readBigUInt64BE(at + length - 8));
   const value = Number.parseInt(text(block, at, length).trim() || '0', 8);
@@ -280,7 +271,7 @@ function nanoseconds(seconds: string): string {
   return (sign === '-' ? -value : value).toString();
 }
 
-/** Linux's 64-bit device numbers: twelve bits of the major and eight of the minor one lie where they always did. */
+/** Linux's 64-bit device numbers keep twelve bits of the major and eight of the minor number in their old places. */
 function numbersOf(device: number): readonly [number, number] {
   const value = BigInt(device);
   const major = ((value >> 8n) & 0xfffn) | ((value >> 32n) & 0xfffff000n);

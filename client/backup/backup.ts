@@ -8,21 +8,21 @@ import type { CallOptions } from '../exchange.ts';
 import type { FileHandle } from '../file-handle.ts';
 import { type Found, walk } from './walk.ts';
 
-/** One read answers so much, all of it of one state. */
+/** One read, all of one state. */
 const PIECE_BYTES = 1024 * 1024;
 const PIECES_AHEAD = 4;
 const MEMBERS_AHEAD = 16;
-/** A file that changes while it is read is read again, this often in all. */
+/** How often a file that changes during its backup is read in all. */
 const ATTEMPTS_MAX = 3;
 
 export interface BackupReport {
   members: number;
   dataBytes: number;
-  /** Files that were read more than once, because they changed meanwhile. */
+  /** Files that changed meanwhile and were read more than once. */
   readAgain: number;
-  /** Files that changed in each attempt: what the archive has of them is of several states. */
+  /** Files that changed in each attempt: the archive has a mixture of several states. */
   readonly torn: string[];
-  /** Sockets, which no archive has. */
+  /** Sockets, which archives cannot hold. */
   readonly leftOut: string[];
 }
 
@@ -41,9 +41,9 @@ const KINDS: Readonly<Record<Exclude<Attributes['kind'], 'socket'>, ArchiveKind>
 };
 
 /**
- * A directory and all below it as an archive, in pieces. Each file is one version of itself: one that changed while it was read
- * follows once more, and the last of several members of one name counts, as tar has it. Names are as they were when their directory was
- * read: the whole is of one moment only where nobody changes anything meanwhile, or what is archived is a snapshot.
+ * Archives a directory tree, in pieces. Each file is one version of itself: one that changed while it was read follows
+ * once more, and the last of several members of one name counts, as in tar. Names are as of the listing of their
+ * directory: the whole is one state only if nothing changes meanwhile, or if the source is a snapshot.
  */
 export async function* backup(
   client: ClusterClient,
@@ -75,7 +75,7 @@ export async function* backup(
   yield Buffer.alloc(2 * BLOCK_BYTES);
 }
 
-/** @param linked the path in the archive of each inode that has several */
+/** @param linked the path in the archive of each inode with several names */
 async function prepare(
   client: ClusterClient,
   found: Found,
@@ -106,7 +106,7 @@ async function prepare(
     if (sizeBytes > bytes.length) return { kind: 'large', found, xattrs };
     return { kind: 'member', entry: entryFor(found, xattrs, bytes.length), data: bytes };
   } catch (error) {
-    // Removed since its directory was read: then it is as if that had been read later.
+    // Removed since its directory was read, as if that had been read later.
     if (error instanceof ServiceError && error.code === 'not-found') return { kind: 'gone', path };
     throw error;
   }
@@ -154,7 +154,7 @@ function isSame(a: ContentVersion, b: ContentVersion): boolean {
   return a.epoch === b.epoch && a.seq === b.seq;
 }
 
-/** Exactly the bytes of the range: what is not there any more is zeros, and the member is written again. */
+/** Exactly the bytes of the range: what is gone meanwhile is zeros, and the member is written again. */
 async function* dataOf(
   file: FileHandle,
   { offset, length }: DataRange,
@@ -173,7 +173,6 @@ async function* dataOf(
   yield* pieces;
 }
 
-/** Where a file has data. */
 async function rangesOf(file: FileHandle, sizeBytes: number, call: CallOptions): Promise<DataRange[]> {
   const ranges: DataRange[] = [];
   for (let at = 0; at < sizeBytes; ) {
@@ -187,7 +186,7 @@ async function rangesOf(file: FileHandle, sizeBytes: number, call: CallOptions):
   return ranges;
 }
 
-/** GNU tar's map, format 1.0; a range of no bytes at the end says how long the file is. */
+/** GNU tar's sparse map, format 1.0; an empty range at the end gives the size of the file. */
 function mapOf(ranges: readonly DataRange[], sizeBytes: number): Buffer {
   const all = [...ranges, { offset: sizeBytes, length: 0 }];
   const numbers = [all.length, ...all.flatMap(({ offset, length }) => [offset, length])];

@@ -1,6 +1,6 @@
 /**
- * The snapshot that an archive is read from. It is bound to a lease that its maker holds: where that is over, the maker is gone, and whoever
- * archives the volume next removes what was left behind (decision 0056).
+ * The snapshot that an archive is read from. It is bound to a lease that its maker holds: once the lease is over, the
+ * maker is gone, and the next backup of the volume removes the snapshot (decision 0056).
  */
 import { hostname } from 'node:os';
 import { ServiceError } from '../../base/errors.ts';
@@ -9,7 +9,7 @@ import type { CallOptions } from '../exchange.ts';
 import type { HeldLease } from '../lease/held-lease.ts';
 import type { NamedLeaseClient } from '../lease/named-lease-client.ts';
 
-/** Whoever makes an archive may be stopped for a little less without losing its snapshot, in milliseconds; as long as servers allow anyway. */
+/** The maker may be suspended for a little less without losing its snapshot; within the servers' bound. */
 const TTL_MS = 10_000;
 /** Snapshots of such names are bound to leases. No other is ever removed. */
 const BOUND_NAME = /^backup\.[0-9a-f]{12}$/;
@@ -17,14 +17,13 @@ const BOUND_NAME = /^backup\.[0-9a-f]{12}$/;
 export interface OwnSnapshotParts {
   readonly client: ClusterClient;
   readonly leases: NamedLeaseClient;
-  /** Tells people what happened beside the archive. */
+  /** Receives messages for people. */
   readonly tell: (text: string) => void;
 }
 
 /**
- * Makes a snapshot of the volume for the time of `work`, and removes those that others left behind.
- *
- * @param work given its name, or null where whoever asks may make none; `signal` is aborted where the snapshot may be removed by others
+ * Makes a snapshot of the volume for the time of `work`, and removes those that other backups left behind.
+ * @param work gets the name, or null if the user may make none; `signal` is aborted once others may remove the snapshot
  */
 export async function withOwnSnapshot(
   parts: OwnSnapshotParts,
@@ -35,7 +34,7 @@ export async function withOwnSnapshot(
   const { client, tell } = parts;
   const id = client.world.randomBytes(6).toString('hex');
   const lease = await heldFor(parts, volume, `backup.${id}`, call);
-  // By the older name, which nobody else removes, where leases are not for whoever asks.
+  // A user without leases gets a name that no other process removes.
   const name = lease === null ? `backup-${id}` : `backup.${id}`;
   const signal = lease === null ? call.signal : AbortSignal.any([call.signal, lease.lost]);
   try {
@@ -48,7 +47,7 @@ export async function withOwnSnapshot(
     try {
       await work(name, signal);
     } finally {
-      // Also where whoever waits has been told to stop.
+      // Also after the user has aborted the command.
       await client.command({ kind: 'snapshot-remove', volume, name }).catch(unlessGone);
     }
   } finally {
@@ -56,7 +55,7 @@ export async function withOwnSnapshot(
   }
 }
 
-/** @returns the lease, before there is a snapshot that is bound to it; null where whoever asks may have none */
+/** @returns the lease, before a snapshot is bound to it; null if the user may have none */
 async function heldFor(
   { leases }: OwnSnapshotParts,
   volume: string,
@@ -67,7 +66,7 @@ async function heldFor(
   try {
     return await leases.acquire(leaseOf(volume, name), { ttlMs: TTL_MS, owner, wait: false, signal });
   } catch (error) {
-    // `bad-request`: the servers grant none that is so long.
+    // `bad-request`: the servers grant no lease of this length.
     if (error instanceof ServiceError && (error.code === 'forbidden' || error.code === 'bad-request'))
       return null;
     throw error;
@@ -89,7 +88,7 @@ async function isMade(
   }
 }
 
-/** @returns those of the snapshots that archives which were broken off have left behind: nobody holds their leases any more */
+/** @returns the snapshots that aborted backups have left behind: their leases have no holder */
 export async function leftBehind(
   leases: NamedLeaseClient,
   volume: string,
@@ -102,7 +101,7 @@ export async function leftBehind(
   return left;
 }
 
-/** What cannot be found out, or removed, is left to the next archive. */
+/** A snapshot that cannot be checked or removed is left to the next backup. */
 async function removeLeftBehind(
   { client, leases, tell }: OwnSnapshotParts,
   volume: string,

@@ -9,7 +9,7 @@ import { generalFailure, isOfOneName } from '../failure.ts';
 import { joinPath } from '../remote-path.ts';
 import { UnderWay } from '../under-way.ts';
 
-/** Files up to this size are read from the archive before their turn, and stored beside others. */
+/** Files up to this size are read ahead from the archive, and stored in parallel. */
 const SMALL_BYTES = 1024 * 1024;
 const FILES_AT_ONCE = 16;
 const WRITE_BYTES = 1024 * 1024;
@@ -24,13 +24,12 @@ export interface RestoreReport {
 
 export interface RestoreTarget {
   readonly volume: string;
-  /** A directory that is there. */
   readonly path: string;
 }
 
 type Dress = Pick<ArchiveEntry, 'path' | 'mode' | 'uid' | 'gid' | 'modifiedNs' | 'xattrs'>;
 
-/** Stores an archive below a directory. What has the name of a member already is replaced, but no directory. */
+/** Stores an archive below a directory. Replaces what has the name of a member, except directories. */
 export async function restore(
   client: ClusterClient,
   source: AsyncIterable<Uint8Array>,
@@ -56,7 +55,7 @@ export async function restore(
       } else if (entry.kind === 'file' && entry.sparseBytes === null && entry.dataBytes <= SMALL_BYTES) {
         const pieces: Buffer[] = [];
         for await (const piece of member.data) pieces.push(piece);
-        // A later member of the same name replaces it: their order counts.
+        // A later member of the same name replaces it, so their order counts.
         if (store.isUnderWay(entry.path)) await small.end();
         const ranges = [{ offset: 0, length: entry.dataBytes }];
         await small.begin(async () => {
@@ -70,7 +69,7 @@ export async function restore(
   } finally {
     await small.end();
   }
-  // Last, and the innermost first: what is made in a directory changes its time, and inherits from it.
+  // Last, and the innermost first: changes in a directory change its time, and new entries inherit from it.
   for (const { inode, entry } of directories.reverse())
     await store.ofOne(entry, () => store.dress(inode, entry));
 }
@@ -79,7 +78,6 @@ async function* piecesOf(pieces: readonly Buffer[]): AsyncGenerator<Buffer, void
   yield* pieces;
 }
 
-/** Stores single members. */
 class Restorer {
   readonly #client: ClusterClient;
   readonly #target: RestoreTarget;
@@ -98,7 +96,7 @@ class Restorer {
     return this.#underWay.has(path);
   }
 
-  /** @returns what `step` does; null, and a line in the report, where it fails for a reason of this member alone */
+  /** @returns the result of `step`; null, and a line in the report, if it fails for a reason of this member alone */
   async ofOne<Value>(
     { path }: Pick<ArchiveEntry, 'path'>,
     step: () => Promise<Value>,
@@ -113,7 +111,7 @@ class Restorer {
     }
   }
 
-  /** @returns the inode of the directory, which may have been there */
+  /** @returns the inode of the directory, which may have existed */
   async directory(entry: ArchiveEntry): Promise<number> {
     const place = this.#placeOf(entry.path);
     try {
@@ -133,7 +131,6 @@ class Restorer {
     }
   }
 
-  /** A member that is neither a directory nor a small file. */
   async other({ entry, ranges, data }: ArchiveMember): Promise<void> {
     if (entry.kind === 'file') return this.file(entry, ranges, data);
     const place = this.#placeOf(entry.path);
@@ -171,7 +168,6 @@ class Restorer {
     }
   }
 
-  /** Gives an inode the attributes of its member. */
   async dress(inode: number, { mode, uid, gid, modifiedNs, xattrs }: Dress): Promise<void> {
     for (const [name, value] of xattrs) {
       const base64 = Buffer.from(value).toString('base64');
@@ -180,7 +176,6 @@ class Restorer {
     await this.#client.command({ kind: 'set-attributes', inode, mode, uid, gid, modifiedNs }, this.#call);
   }
 
-  /** Makes something in place of whatever has the name. */
   async #replaced(
     place: { readonly volume: string; readonly path: string },
     make: () => Promise<Attributes>,
@@ -234,7 +229,6 @@ class Restorer {
   }
 }
 
-/** The data of ranges in pieces for one write each. */
 async function* placed(
   ranges: ArchiveMember['ranges'],
   data: AsyncGenerator<Buffer, void, undefined>,

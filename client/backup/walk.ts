@@ -3,14 +3,13 @@ import type { ClusterClient } from '../cluster-client.ts';
 import type { CallOptions } from '../exchange.ts';
 import { generalFailure } from '../failure.ts';
 
-/** Something that has a name below the directory that is walked. */
 export interface Found {
-  /** Relative to where the walk began; `.` for that itself. */
+  /** Relative to the top; `.` for the top itself. */
   readonly path: string;
   readonly attributes: Attributes;
 }
 
-/** All that is below a directory, each directory before what is in it. */
+/** Yields everything below a directory, each directory before its entries. */
 export async function* walk(
   client: ClusterClient,
   top: Attributes,

@@ -7,19 +7,19 @@ import type { FileHandle } from '../file-handle.ts';
 import { uploadFile } from '../upload.ts';
 import type { Phase } from './phase.ts';
 
-/** What databases write at a time. */
+/** A usual write of databases. */
 const SMALL_BYTES = 4096;
 
 export interface ClusterPhaseOptions {
   readonly volume: string;
-  /** A directory that is there and empty. */
+  /** It must exist and be empty. */
   readonly directory: string;
   readonly workers: number;
   readonly fileBytes: number;
   readonly call: CallOptions;
 }
 
-/** What programs ask of the servers themselves, in the order in which one phase needs what the one before has left. */
+/** Operations on the servers themselves; a phase needs what the one before has left. */
 export function clusterPhases(client: ClusterClient, options: ClusterPhaseOptions): Phase[] {
   const { volume, directory, fileBytes, call } = options;
   const bytes = systemWorld.randomBytes(fileBytes);

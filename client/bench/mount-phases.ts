@@ -4,10 +4,8 @@ import { systemWorld } from '../../world/system-world.ts';
 import type { Phase } from './phase.ts';
 
 /**
- * The same by way of a mount, or of any other folder, to compare: written and synced, then read. The kernel may answer what it
- * still has in memory.
- *
- * @param folder one that is there and empty
+ * The same through a mount, or any other folder for comparison: written and synced, then read, perhaps from the page
+ * cache. @param folder must exist and be empty
  */
 export function mountPhases(folder: string, fileBytes: number): Phase[] {
   const bytes = systemWorld.randomBytes(fileBytes);

@@ -1,7 +1,7 @@
 import { createHistogram } from 'node:perf_hooks';
 import { systemWorld } from '../../world/system-world.ts';
 
-/** What is measured: one operation after the other by each of several workers. */
+/** A measurement: each of several workers performs one operation after another. */
 export interface Phase {
   readonly name: string;
   /** Bytes that one operation moves. */
@@ -10,7 +10,6 @@ export interface Phase {
   step(worker: number, turn: number): Promise<void>;
 }
 
-/** How a phase went. Times are of single operations. */
 export interface PhaseResult {
   readonly name: string;
   readonly operations: number;
@@ -27,8 +26,8 @@ const US_PER_MS = 1000;
 const NOTHING_US = 1;
 
 /**
- * Runs the steps of a phase until its time is over or `signal` is aborted. An operation that fails counts as an error and
- * not among the times; `failed` is called with each failure.
+ * Runs a phase until its time is over or `signal` is aborted. A failed operation counts as an error, not among the
+ * times; `failed` is called with each failure.
  */
 export async function runPhase(
   phase: Phase,

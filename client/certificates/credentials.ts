@@ -14,19 +14,16 @@ import { drawToken, emptyTokenFile, readTokenFile, writeTokenFile } from './toke
 const DAY_MS = 86_400_000;
 const AUTHORITY_LIFE_MS = 3_650 * DAY_MS;
 const SERVER_LIFE_MS = 365 * DAY_MS;
-/** A certificate that ends sooner than this is made anew. */
+/** A certificate that ends sooner than this is replaced. */
 const RENEWED_BEFORE_MS = 30 * DAY_MS;
 
 /**
- * Makes what is missing of the credentials of a whole cluster, a folder for each holder, and leaves what is there and
- * good: so it can be run at every start, and goes on where it was stopped.
+ * Makes the missing credentials of a whole cluster, a folder for each holder, and keeps valid ones: so it can run at
+ * every start, and resumes where it was interrupted.
  *
- * | folder | what is in it |
- * | --- | --- |
- * | `authority` | `ca.pem`, `ca-key.pem`, and `tokens.json`, of which servers have copies |
- * | of a server | `ca.pem`, `node.pem`, `node-key.pem`, `tokens.json` |
- * | of a client | `ca.pem`, `token` |
- *
+ * - `authority`: `ca.pem`, `ca-key.pem`, and `tokens.json`, of which servers have copies
+ * - of a server: `ca.pem`, `node.pem`, `node-key.pem`, `tokens.json`
+ * - of a client: `ca.pem`, `token`
  * @returns the files that were written, below `dir`
  */
 export async function completeCredentials(
@@ -46,7 +43,7 @@ export async function completeCredentials(
       hosts,
       SERVER_LIFE_MS,
     );
-    // The certificate comes last: where it is there and fits its key, the server is complete.
+    // The certificate comes last: if it exists and fits its key, the server's folder is complete.
     await folder.settle(join(id, 'node-key.pem'), key, SECRET_MODE);
     await folder.settle(join(id, 'node.pem'), certificate, PUBLIC_MODE);
   }
@@ -54,7 +51,6 @@ export async function completeCredentials(
   return folder.written;
 }
 
-/** Reads and writes below one folder, and remembers what it wrote. */
 class Folder {
   readonly dir: string;
   readonly written: string[] = [];
@@ -63,7 +59,6 @@ class Folder {
     this.dir = dir;
   }
 
-  /** @returns null where there is no such file */
   async read(name: string): Promise<string | null> {
     try {
       return await readFile(join(this.dir, name), 'utf8');
@@ -73,7 +68,6 @@ class Folder {
     }
   }
 
-  /** Makes a file say `text`, where it does not yet. */
   async settle(name: string, text: string, mode: number): Promise<void> {
     if ((await this.read(name)) === text) return;
     await writeWhole(join(this.dir, name), text, mode);
@@ -86,7 +80,7 @@ async function completeAuthority(
 ): Promise<{ readonly text: string; readonly signer: Authority }> {
   const certificateName = join(AUTHORITY_FOLDER, 'ca.pem');
   const keyName = join(AUTHORITY_FOLDER, 'ca-key.pem');
-  // Written last, so that where it is, the key is.
+  // The certificate is written last, so if it exists, so does the key.
   if ((await folder.read(certificateName)) === null) {
     const { certificate, key } = await issueAuthority('Leasehold CA', AUTHORITY_LIFE_MS);
     await folder.settle(keyName, key, SECRET_MODE);
@@ -97,7 +91,7 @@ async function completeAuthority(
   return { text, signer: await readAuthority(text, key) };
 }
 
-/** A token whose text nobody has any more is replaced by a new one. */
+/** A token whose text is lost is replaced by a new one. */
 async function completeTokens(folder: Folder, clients: ReadonlyMap<string, Role>): Promise<TokenFile> {
   const path = join(AUTHORITY_FOLDER, 'tokens.json');
   const before = await readTokenFile(join(folder.dir, path));

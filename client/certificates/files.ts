@@ -9,19 +9,17 @@ import { writeWholeFile } from '../whole-file.ts';
 /** Folder of what no server and no client gets. */
 export const AUTHORITY_FOLDER = 'authority';
 
-/** Who is to have credentials. */
 export interface CredentialHolders {
-  /** With the names and addresses at which each is found. */
+  /** With the names and addresses of each. */
   readonly servers: ReadonlyMap<ServerId, readonly string[]>;
-  /** By name. Each has all volumes. */
+  /** By name. Each has access to all volumes. */
   readonly clients: ReadonlyMap<string, Role>;
 }
 
-/** Only its owner reads it. */
 export const SECRET_MODE = 0o600;
 export const PUBLIC_MODE = 0o644;
 
-/** @throws CommandFailure where one of the files is there already and may not be replaced */
+/** @throws CommandFailure if one of the files exists and may not be replaced */
 export async function refuseExisting(paths: readonly string[], force: boolean): Promise<void> {
   if (force) return;
   for (const path of paths) {
@@ -38,11 +36,11 @@ export async function refuseExisting(paths: readonly string[], force: boolean): 
   }
 }
 
-/** Writes a file that never has more readers than `mode` says; after a crash there is the old text or the new one. */
+/** Writes a file atomically, never with more permissions than `mode`. */
 export async function writeWhole(path: string, text: string, mode: number): Promise<void> {
   await mkdir(dirname(path), { recursive: true });
   await writeWholeFile(path, mode, async (file) => {
-    // A narrower umask than ours is none of our business for what is public, but a certificate has to be read.
+    // Regardless of a narrower umask: other users have to read certificates.
     await file.chmod(mode);
     await file.writeFile(text);
   });

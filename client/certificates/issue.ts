@@ -1,5 +1,5 @@
 import { systemWorld } from '../../world/system-world.ts';
-// First: the library below finds its parts by what this adds.
+// First: the library below needs it when it loads.
 import 'reflect-metadata';
 import { webcrypto } from 'node:crypto';
 import { isIP } from 'node:net';
@@ -20,22 +20,20 @@ import {
 import { type CertifiedIdentity, identityUris } from '../../wire/access.ts';
 
 const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
-/** A certificate is valid from a little before it was made: clocks differ. */
+/** A certificate is valid from a little before its creation, since clocks differ. */
 const BACKDATE_MS = 300_000;
 
-/** A certificate and its key, as PEM. */
 export interface Issued {
   readonly certificate: string;
   readonly key: string;
 }
 
-/** What `issueAuthority` made, read again. */
 export interface Authority {
   readonly certificate: X509Certificate;
   readonly key: webcrypto.CryptoKey;
 }
 
-/** The certificate authority of a cluster: what it has signed, all servers and clients of the cluster believe. */
+/** Makes the certificate authority of a cluster, which all its servers and clients trust. */
 export async function issueAuthority(name: string, lifeMs: number): Promise<Issued> {
   const keys = await drawKeys();
   const certificate = await X509CertificateGenerator.createSelfSigned({
@@ -53,7 +51,7 @@ export async function issueAuthority(name: string, lifeMs: number): Promise<Issu
   return { certificate: pem(certificate), key: await exportKey(keys.privateKey) };
 }
 
-/** @throws Error where these are no certificate and key of an authority */
+/** @throws Error if these are no certificate and key of an authority */
 export async function readAuthority(certificate: string, key: string): Promise<Authority> {
   const raw = PemConverter.decodeFirst(key);
   return {
@@ -62,7 +60,7 @@ export async function readAuthority(certificate: string, key: string): Promise<A
   };
 }
 
-/** @param hosts names and addresses at which a server is found; none for a client */
+/** @param hosts names and addresses of a server; none for a client */
 export async function issueCertificate(
   authority: Authority,
   identity: CertifiedIdentity,
@@ -75,7 +73,7 @@ export async function issueCertificate(
     ...hosts.map((value) => ({ type: isIP(value) === 0 ? ('dns' as const) : ('ip' as const), value })),
   ];
   const usages = [ExtendedKeyUsage.clientAuth];
-  // Servers are clients of each other; a client is nobody's server.
+  // Servers are clients of each other; a client is never a server.
   if (identity.kind === 'server') usages.push(ExtendedKeyUsage.serverAuth);
   const certificate = await X509CertificateGenerator.create({
     ...validity(lifeMs),

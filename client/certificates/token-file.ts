@@ -16,17 +16,16 @@ import { systemWorld } from '../../world/system-world.ts';
 import { isSystemError, notFoundFailure, usageFailure } from '../failure.ts';
 import { SECRET_MODE, writeWhole } from './files.ts';
 
-/** What is left to do after a change of the file. */
 export const RELOAD = 'give it to all servers, and tell each with: kill -HUP PID';
 
-/** A token as its holder gets it, and what servers keep of it. */
+/** A token for its holder, and what servers store of it. */
 export interface DrawnToken {
-  /** Whoever has it is let in: shown or written once, and kept nowhere. */
+  /** The secret: shown or written once, and stored nowhere. */
   readonly text: string;
   readonly known: KnownToken;
 }
 
-/** @param lifeMs null for a token that is good until it is revoked */
+/** @param lifeMs null for a token that is valid until it is revoked */
 export function drawToken({ name, role, volumes }: Grant, lifeMs: number | null): DrawnToken {
   const id = systemWorld.randomBytes(TOKEN_ID_BYTES).toString('hex');
   const secret = systemWorld.randomBytes(TOKEN_SECRET_BYTES).toString('base64url');
@@ -45,15 +44,11 @@ export function drawKey(): string {
   return systemWorld.randomBytes(TOKEN_KEY_BYTES).toString('base64url');
 }
 
-/** @returns a file of tokens that lets nobody in yet */
 export function emptyTokenFile(): TokenFile {
   return { keys: [drawKey()], tokens: [], revoked: [] };
 }
 
-/**
- * @returns null where there is no such file
- * @throws CommandFailure where it is no file of tokens
- */
+/** @returns null if there is no such file @throws CommandFailure if it is no token file */
 export async function readTokenFile(path: string): Promise<TokenFile | null> {
   let text: string;
   try {
@@ -70,12 +65,11 @@ export async function readTokenFile(path: string): Promise<TokenFile | null> {
   }
 }
 
-/** Only its owner reads it: its keys sign capabilities. */
+/** Readable by its owner alone: its keys sign capabilities. */
 export function writeTokenFile(path: string, file: TokenFile): Promise<void> {
   return writeWhole(path, formatTokenFile(file), SECRET_MODE);
 }
 
-/** Adds the option that names the file of tokens. */
 export function tokensOption(command: Command): Command {
   return command.option(
     '--tokens <file>',
@@ -84,7 +78,7 @@ export function tokensOption(command: Command): Command {
   );
 }
 
-/** @throws CommandFailure where there is no such file, or it is none of tokens */
+/** @throws CommandFailure if there is no such file, or it is no token file */
 export async function knownTokens(path: string): Promise<TokenFile> {
   const found = await readTokenFile(path);
   if (found !== null) return found;

@@ -19,7 +19,6 @@ import { clusterCommand, leaseClientOf, withClient } from './cluster-command.ts'
 
 interface BackupOptions {
   readonly json?: true;
-  /** False with --no-snapshot. */
   readonly snapshot: boolean;
 }
 
@@ -118,7 +117,7 @@ async function archived(
   }
 }
 
-/** Writes beside the file and renames: it appears when it is whole, and survives power loss then. */
+/** Writes beside the file and renames it: it appears when it is complete, and then survives power loss. */
 async function written(archive: string, write: (sink: Writable) => Promise<void>): Promise<void> {
   if (archive === '-') return write(process.stdout);
   const draft = `${archive}.${systemWorld.randomBytes(4).toString('hex')}.part`;
@@ -165,7 +164,7 @@ async function runRestore(
   try {
     await restore(client, shown(), place, report, call);
   } catch (error) {
-    // Whatever is not of the cluster or of the system is about the archive.
+    // Every other error is about the archive.
     if (!(error instanceof Error) || error.constructor !== Error) throw error;
     throw generalFailure(
       `Cannot read ${archive}: ${error.message}`,
@@ -181,7 +180,6 @@ async function runRestore(
   assertNoneFailed(report.failed, 'restore');
 }
 
-/** The archive itself, whether it is compressed or not. */
 async function* uncompressed(source: Readable): AsyncGenerator<Uint8Array, void, undefined> {
   const pieces = source[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   const first = await pieces.next();

@@ -77,7 +77,7 @@ export function addBenchCommand(program: Command): void {
 async function rounds(phases: readonly Phase[], options: BenchOptions, signal: AbortSignal): Promise<void> {
   do {
     const results: PhaseResult[] = [];
-    // Of the first: a phase needs what the one before has left.
+    // The first failure: a phase needs what the one before has left.
     let failure: unknown = null;
     for (const phase of phases) {
       const { workers, duration: durationMs } = options;
@@ -90,7 +90,7 @@ async function rounds(phases: readonly Phase[], options: BenchOptions, signal: A
     else printTable(results.map(rowOf), HEADER);
     if (failure === null) continue;
     for (const line of describeFailure(failure).lines) process.stderr.write(`${line}\n`);
-    // What is a load to look at goes on; what measures has not measured what it says.
+    // A load for observation continues; a measurement with errors is no measurement.
     if (!options.forever) process.exitCode = EXIT_FAILED;
   } while (options.forever);
 }

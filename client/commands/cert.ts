@@ -38,11 +38,11 @@ import { clusterCommand, wholeNumber } from './cluster-command.ts';
 const SERIAL = /^(?:[0-9A-Fa-f]{2}:?){8,20}$/;
 const DAYS_MAX = 36_500;
 const DAY_MS = 86_400_000;
-/** Certificates of an authority outlive what it signs. */
+/** The certificate of an authority outlives those that it signs. */
 const AUTHORITY_DAYS = '3650';
 const NODE_DAYS = '365';
 const CLIENT_DAYS = '90';
-/** Whoever stands on the machine of a server finds it there. */
+/** A server's address on its own machine. */
 const OWN_HOSTS = ['localhost', '127.0.0.1', '::1'];
 const HOST = /^(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?$/;
 
@@ -52,7 +52,7 @@ interface CertOptions {
   readonly force?: true;
 }
 
-/** `leasehold cert`: a certificate authority of one's own, and what it signs. Nothing of it needs a cluster that runs. */
+/** `leasehold cert`: an own certificate authority, and what it signs. It needs no running cluster. */
 export function addCertCommands(program: Command): void {
   const cert = program
     .command('cert')
@@ -106,7 +106,7 @@ export function addCertCommands(program: Command): void {
       const known = await knownTokens(tokens);
       const entry = await revokedCertificate(text);
       const nowMs = systemWorld.wallMs();
-      // Those that have ended are believed by nobody.
+      // Expired certificates need no entry.
       const others = known.revoked.filter(
         ({ serial, expiresAt }) =>
           serial !== entry.serial && (expiresAt === null || Date.parse(expiresAt) > nowMs),
@@ -128,7 +128,7 @@ function addRevokedCommand(cert: Command): void {
     });
 }
 
-/** @throws CommandFailure where `text` is neither a certificate's file nor a serial number */
+/** @throws CommandFailure if `text` is neither a certificate's file nor a serial number */
 async function revokedCertificate(text: string): Promise<RevokedCertificate> {
   const revokedAt = new Date(systemWorld.wallMs()).toISOString();
   if (SERIAL.test(text)) return { serial: serialText(text), name: null, revokedAt, expiresAt: null };
@@ -188,7 +188,7 @@ function addCredentialsCommand(cert: Command): void {
     );
 }
 
-/** @throws CommandFailure where two would have one folder, or a host belongs to no server */
+/** @throws CommandFailure if two would have one folder, or a host belongs to no server */
 function credentialHolders(
   ids: readonly string[],
   options: {
@@ -216,7 +216,6 @@ function credentialHolders(
   return { servers, clients };
 }
 
-/** What a client may do, as tokens and certificates name it. */
 export function roleOption(): Option {
   return new Option('--role <role>', 'what it may do: look, change files, or change the cluster')
     .choices(ROLES)
@@ -230,7 +229,7 @@ function common(command: Command, daysDefault: string): Command {
     .option('--force', 'replace files that are there');
 }
 
-/** Loaded where it is needed: what makes certificates takes longer to load than all other commands. */
+/** Loaded on demand: the certificate library takes longer to load than all other commands. */
 function issuing(): Promise<typeof import('../certificates/issue.ts')> {
   return import('../certificates/issue.ts');
 }

@@ -11,10 +11,9 @@ import { ReplicaReader } from '../replica-reader.ts';
 import { type Resolved, resolveConflict } from '../resolve-conflict.ts';
 import { accessOf, clusterCommand } from './cluster-command.ts';
 
-/** What is found is looked at again after this: files are made, moved and removed meanwhile. */
+/** Findings are checked again after this, since files are made, moved and removed meanwhile. */
 const AGAIN_MS = 2_000;
 
-/** How long to try one read of a server's own replica. */
 const REPLICA_MS = 10_000;
 
 interface ResolveOptions {

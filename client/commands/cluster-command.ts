@@ -10,7 +10,7 @@ import { parseDurationMs, parseSize } from '../quantities.ts';
 
 export const DEFAULT_SERVERS = 'http://127.0.0.1:7401,http://127.0.0.1:7402,http://127.0.0.1:7403';
 
-/** A command that talks to a cluster, with the options that say where it is. */
+/** A command that talks to a cluster, with the options that locate it. */
 class ClusterCommand extends Command {
   constructor(parent: Command, name: string, description: string) {
     super(name);
@@ -20,7 +20,6 @@ class ClusterCommand extends Command {
     this.option('--timeout <duration>', 'how long to try one operation (default: 30s)', duration);
   }
 
-  /** Has the command run `action` with a client of the cluster. @see withClient */
   run<Given extends readonly unknown[]>(
     action: (client: ClusterClient, call: ClientCall, ...given: Given) => Promise<void>,
   ): this {
@@ -30,7 +29,6 @@ class ClusterCommand extends Command {
   }
 }
 
-/** @param description may be given later */
 export function clusterCommand(parent: Command, name: string, description = ''): ClusterCommand {
   return new ClusterCommand(parent, name, description);
 }
@@ -74,12 +72,10 @@ export function serversOf(command: Command): string[] {
   return urls;
 }
 
-/** @returns how this client shows who it is: from the options, else from the environment */
 export function accessOf(command: Command): Access {
   return new Access(accessFiles(accessOptions(command)));
 }
 
-/** @returns what of it the options say */
 export function accessOptions(command: Command): AccessFiles {
   const { ca, clientCert, clientKey, tokenFile, revoked } = command.optsWithGlobals<ClusterOptions>();
   return { ca, clientCert, clientKey, tokenFile, revoked };
@@ -93,17 +89,15 @@ export function leaseClientOf(
   return new NamedLeaseClient({ world: systemWorld, servers, access, ...limits });
 }
 
-/** @returns `--timeout`, as a client takes it */
 export function timeoutOf(command: Command): { readonly operationTimeoutMs?: number } {
   const { timeout } = command.optsWithGlobals<ClusterOptions>();
   return timeout === undefined ? {} : { operationTimeoutMs: timeout };
 }
 
 /**
- * Runs `action` with a client of the cluster. What it has changed of names survives a loss of power of all servers when the
- * command succeeds. SIGINT and SIGTERM abort it, so that it can clean up; the process then ends by that signal.
- *
- * @param servers base URLs, where they are not those of the command's own options; so with `access`
+ * Runs `action` with a client of the cluster. When the command succeeds, its changes of names survive a power failure
+ * of all servers. SIGINT and SIGTERM abort `action`, so that it can clean up; the process then ends by that signal.
+ * @param servers base URLs, if not those of the command's own options; the same for `access`
  */
 export async function withClient(
   command: Command,
@@ -124,7 +118,7 @@ export async function withClient(
     try {
       await action(client, call);
     } catch (error) {
-      // It has reported what it did before it failed, and that is to last, too.
+      // It has reported its work before it failed, and that work must be durable, too.
       if (error instanceof CommandFailure) await flushed(client, call).catch(() => undefined);
       throw error;
     }
@@ -140,13 +134,12 @@ async function flushed(client: ClusterClient, call: CallOptions): Promise<void> 
   if (client.hasUnflushedCommands) await client.flushCatalog(call);
 }
 
-/** @param defaultMs as a number of milliseconds, shown as people write it */
 export function durationOption(flags: string, description: string, defaultMs: number): Option {
   const shown = defaultMs % 1_000 === 0 ? `${defaultMs / 1_000}s` : `${defaultMs}ms`;
   return new Option(flags, description).argParser(duration).default(defaultMs, shown);
 }
 
-/** Option parsers: a value that cannot be read is a wrong usage that commander reports. */
+/** Parses an option's value. @throws InvalidArgumentError, which commander reports as wrong usage */
 export function duration(text: string): number {
   const ms = parseDurationMs(text);
   if (ms === null || ms <= 0) throw new InvalidArgumentError('A duration is written like 5s or 250ms.');

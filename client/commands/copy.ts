@@ -8,7 +8,7 @@ import { looksRemote, parseRemotePath, type RemotePath } from '../remote-path.ts
 import { clusterCommand, withClient } from './cluster-command.ts';
 import { pathInto } from './transfer.ts';
 
-/** The servers give a large file to each other for as long as it takes. */
+/** Servers need this long to copy a large file to each other. */
 const COPY_TIMEOUT_MS = 30 * 60_000;
 
 interface CopyFlags {
@@ -37,7 +37,7 @@ export function addCopyCommand(program: Command): void {
     });
 }
 
-/** @throws CommandFailure where one of both is a file of this machine */
+/** @throws CommandFailure if one of both is a file of this machine */
 function refuseLocal(from: string, to: string): void {
   const [fromIsRemote, toIsRemote] = [looksRemote(from), looksRemote(to)];
   if (fromIsRemote === toIsRemote) return;
@@ -75,7 +75,7 @@ async function copy(
   const sum = { files: 0, directories: 0, links: 0, bytes: 0, same: 0 };
   const skipped: string[] = [];
   try {
-    // Where nothing is replaced a copy cannot be gone on with, and so need not be known again.
+    // With --no-replace a copy cannot be resumed, so it need not be recognizable.
     for await (const part of client.admin.copyTree(from, target, { overwrite, resume: overwrite, ...call })) {
       sum.files += part.files;
       sum.directories += part.directories;

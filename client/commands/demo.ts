@@ -13,7 +13,7 @@ import { EndSignal } from '../signals.ts';
 import { durationOption, wholeNumber } from './cluster-command.ts';
 
 const KILLS_MAX = 1_000;
-/** The table follows servers that are killed all the time. */
+/** The table watches servers that are killed all the time. */
 const PATIENCE_MS = 60_000;
 const WATCHED = `${Stage.VOLUME}:/journal`;
 
@@ -76,7 +76,7 @@ async function runDemoCommand(options: DemoCommandOptions): Promise<void> {
   if (!result.ok) process.exitCode = EXIT_FAILED;
 }
 
-/** Keeps the table of servers, and the file under load, at the bottom of the terminal. */
+/** Shows the table of servers, and the file under load, at the bottom of the terminal. */
 async function showLive(stage: Stage, screen: LiveScreen, leaseMs: number, over: AbortSignal): Promise<void> {
   const endpoints = new Endpoints(systemWorld, stage.cluster.urls, stage.cluster.access);
   try {
@@ -84,7 +84,7 @@ async function showLive(stage: Stage, screen: LiveScreen, leaseMs: number, over:
       if (event.kind === 'state') screen.show(['', ...stateLines(event.state, leaseMs)]);
     }
   } catch (error) {
-    // The table is no part of the proof: where nobody answers any more there is none.
+    // The table is no part of the proof: without an answer it is missing.
     if (!(error instanceof Error)) throw error;
   } finally {
     await endpoints.close();

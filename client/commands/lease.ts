@@ -12,14 +12,14 @@ import { printable, printJson, printLine, printTable } from '../output.ts';
 import { formatDuration } from '../quantities.ts';
 import { clusterCommand, duration, leaseClientOf, timeoutOf } from './cluster-command.ts';
 
-/** Exit codes that say something about the lease; below are those of the catalogue, above those of the command. */
+/** Exit codes about the lease: above those of the catalogue, below those that a shell uses. */
 export const EXIT_LEASE_TAKEN = 120;
 export const EXIT_LEASE_LOST = 121;
 
 const TTL_MS = 10_000;
-/** Shorter, and a process that is late for a moment loses its lease. */
+/** With a shorter lease, a process that is delayed for a moment loses it. */
 const TTL_MS_MIN = 1_000;
-/** A command whose lease somebody else may have already is killed this long after it was asked to end. */
+/** Kill delay of a command whose lease may already have another holder. */
 const LOST_GRACE_MS = 500;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
@@ -134,7 +134,7 @@ async function acquire(
   });
 }
 
-/** Runs the command to its end, whatever ends it. @returns the exit code of this process */
+/** @returns the exit code of this process */
 async function runUnder(held: HeldLease, argv: readonly string[], ttlMs: number): Promise<number> {
   const env = {
     ...process.env,
@@ -184,7 +184,10 @@ async function giveBack(held: HeldLease): Promise<void> {
   }
 }
 
-/** Runs `action` with a client. A signal aborts it, unless it lets signals be; the process then ends by that signal. */
+/**
+ * Runs `action` with a client. A signal aborts it, unless it calls `letSignalsBe`; the process then ends by that
+ * signal.
+ */
 async function withLeases(
   command: Command,
   action: (client: NamedLeaseClient, signal: AbortSignal, letSignalsBe: () => void) => Promise<void>,

@@ -10,11 +10,11 @@ import { parseRemotePath } from '../remote-path.ts';
 import { EndSignal } from '../signals.ts';
 import { accessOf, clusterCommand, serversOf } from './cluster-command.ts';
 
-/** A fail-over of the servers' own takes less. */
+/** A failover of the servers takes less. */
 const PATIENCE_MS = 5_000;
-/** By the third look every server that answers has told what it remembers. */
+/** By the third state, every server that answers has reported what it remembers. */
 const LOOKS = 3;
-/** Sentences below the table of `top`. */
+/** Events below the table of `top`. */
 const RECENT_MAX = 8;
 
 export function addLiveCommands(program: Command): void {
@@ -81,7 +81,7 @@ function watchedPath(text: string): string {
   return `${volume}:${path}`;
 }
 
-/** Listens until `take` has had enough, or somebody ends it. */
+/** Follows the cluster's events until `take` returns false, or a signal ends it. */
 async function watch(
   command: Command,
   path: string | null,

@@ -16,12 +16,11 @@ import {
 import { optionText, parseMountOptions } from '../mount-options.ts';
 import { mountFromTexts } from './mount-request.ts';
 
-/** Where mount(8) looks for a program `mount.TYPE`. */
+/** Where mount(8) searches for a program `mount.TYPE`. */
 export const HELPER_FOLDER = '/sbin';
 export const HELPER_NAME = 'mount.leasehold';
-/** What that runs. */
 export const HELPER_COMMAND = 'mount-helper';
-/** Of the type under which the kernel has a mount: asked to change one, mount(8) looks for this. */
+/** By the type under which the kernel has a mount: mount(8) runs this to change one. */
 const MOUNTED_HELPER_NAME = 'mount.fuse.leasehold';
 const HELPER = fileURLToPath(new URL('../../bin/mount.leasehold.js', import.meta.url));
 
@@ -36,7 +35,7 @@ interface HelperOptions {
   readonly v?: true;
 }
 
-/** The command that `mount.leasehold` runs: the arguments of mount(8)'s helpers, as in "External helpers" of its manual. */
+/** The command behind `mount.leasehold`, with the arguments of "External helpers" in mount(8). */
 export function addMountHelper(program: Command): void {
   program
     .command(HELPER_COMMAND, { hidden: true })
@@ -58,7 +57,7 @@ export function addMountHelper(program: Command): void {
           {
             source,
             directory,
-            // As fstab has it, so that "mount -a" knows that it is mounted.
+            // As in fstab, so that "mount -a" knows that it is mounted.
             texts: [optionText('fsname', source), ...options.o],
             log: undefined,
             sloppy: options.s === true,
@@ -79,16 +78,15 @@ export function addMountHelper(program: Command): void {
 }
 
 /**
- * Where there is no helper for the type `fuse.leasehold`, fuse's own calls this program: `leasehold SOURCE DIRECTORY -o OPTIONS`. It adds
- * options that nobody has asked for (`dev,suid`), and so nothing is mounted by it.
- *
- * @throws CommandFailure that says what to do instead
+ * Without a helper for the type `fuse.leasehold`, fuse's own helper runs `leasehold SOURCE DIRECTORY -o OPTIONS`, with
+ * options that the user has not given (`dev,suid`), so nothing is mounted by it. @throws CommandFailure that says what
+ * to do instead
  */
 export function refuseCallOfFuse([source, directory, flag, list, ...more]: readonly string[]): void {
   const isOne =
     directory?.startsWith('/') === true && flag === '-o' && list !== undefined && more.length === 0;
   if (!isOne || source === 'mount') return;
-  // Which says that nothing is mounted anew.
+  // It refuses "remount".
   parseMountOptions([list], true);
   throw usageFailure(
     `Cannot mount "${source}" by the type "fuse.leasehold"`,
@@ -96,7 +94,7 @@ export function refuseCallOfFuse([source, directory, flag, list, ...more]: reado
   );
 }
 
-/** Makes `mount.leasehold` in a folder, and what changes of mounts ask for: links to the one of this installation. @returns its path */
+/** Installs `mount.leasehold` in a folder, and the helper for changes of mounts, as links. @returns its path */
 export async function installHelper(folder: string): Promise<string> {
   const path = await linkHelper(folder, HELPER_NAME);
   await linkHelper(folder, MOUNTED_HELPER_NAME);
@@ -124,7 +122,7 @@ async function linkHelper(folder: string, name: string): Promise<string> {
   return path;
 }
 
-/** What the system says names the one that is linked to, which is not what is wrong. */
+/** The system's message names the link's target, which is not the problem. */
 function notInstalled(path: string, folder: string, error: NodeJS.ErrnoException): CommandFailure {
   if (error.code === 'ENOENT') {
     const make = `make it first: mkdir -p ${folder}; mount(8) looks in ${HELPER_FOLDER}`;

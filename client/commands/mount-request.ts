@@ -7,21 +7,17 @@ import { type Mounted, mountInForeground, mountVolume } from '../mount.ts';
 import { parseMountOptions, parseMountSource } from '../mount-options.ts';
 import { accessOptions, serversOf, withClient } from './cluster-command.ts';
 
-/** What a command line, or mount(8), asks to be mounted. */
 export interface MountRequest {
   readonly source: string;
   readonly directory: string;
-  /** As they stand behind `-o`. */
   readonly texts: readonly string[];
   readonly log: string | undefined;
-  /** Options that are not known are passed over. */
   readonly sloppy?: boolean;
   readonly foreground?: boolean;
-  /** Called when the mount is usable. */
   readonly say: (mounted: Mounted) => void;
 }
 
-/** Mounts what the request names, after a look at whether it is there. Sets the exit code in the foreground. */
+/** Mounts what the request names, after a check that it exists. Sets the exit code in the foreground. */
 export async function mountFromTexts(request: MountRequest, command: Command): Promise<void> {
   const { directory, texts, log, sloppy = false } = request;
   const { volume, path } = parseMountSource(request.source);
@@ -37,7 +33,7 @@ export async function mountFromTexts(request: MountRequest, command: Command): P
   await withClient(
     command,
     async (client, call) => {
-      // Asked here, so that the answer does not have to come through the mount's process.
+      // Here, so that the error needs no way through the mount's process.
       const { kind } = await client.resolve(volume, path, call);
       if (kind !== 'directory') {
         throw new ServiceError('not-directory', `Cannot mount ${volume}:${path}: it is not a directory`);

@@ -115,7 +115,6 @@ function addRemountCommand(program: Command): void {
     });
 }
 
-/** `leasehold mount status`: nothing is mounted without a directory. */
 function printMounts(mounts: readonly MountStatus[], isJson: boolean): void {
   if (isJson) {
     printJson(mounts);
@@ -129,12 +128,12 @@ function printMounts(mounts: readonly MountStatus[], isJson: boolean): void {
   }
 }
 
-/** Options of the table that may also be given as options of the command; `--servers` is there already. */
+/** Mount options that are also options of the command; `--servers` exists already. */
 function tableFlags(): Option[] {
   return MOUNT_OPTIONS.flatMap(({ name, flag, value, effect }) => {
     if (flag === undefined || flag === 'servers') return [];
     const option = new Option(value === null ? `--${flag}` : `--${flag} <${value.toLowerCase()}>`, effect);
-    // Read here already, so that a wrong value is a wrong usage before anything is asked.
+    // Parsed here, so that a wrong value is a usage error before any request.
     if (value !== null) {
       option.argParser((text: string) => {
         parseMountOptions([optionText(name, text)]);
@@ -151,7 +150,7 @@ function flagsOf(command: Command): string[] {
     (option) => [option.long?.slice(2) ?? '', given[option.attributeName()]] as const,
   );
   const values = Object.fromEntries(
-    // Commander takes --no-xattr for the opposite of an option "xattr", which is true unless it is given.
+    // Commander takes --no-xattr for the negation of an option "xattr", which is true by default.
     byFlag.map(([flag, value]) => (flag.startsWith('no-') ? [flag, value === false] : [flag, value])),
   );
   return flagOptions({ ...values, servers: undefined });

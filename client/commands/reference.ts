@@ -7,11 +7,11 @@ import { programText, type ServerOption } from '../reference/program-tree.ts';
 export interface ReferenceFacts {
   readonly version: string;
   readonly exitCodes: readonly (readonly [number, string])[];
-  /** Options of `leasehold server`, which the launcher knows where to find. */
+  /** Options of `leasehold server`, which the launcher supplies. */
   serverOptions(): Promise<readonly ServerOption[]>;
 }
 
-/** What a machine is given once: both come from the commands themselves, so that they cannot say anything else. */
+/** Both outputs are generated from the commands themselves, so they cannot differ from them. */
 export function addReferenceCommands(program: Command, facts: ReferenceFacts): void {
   program
     .command('completion')

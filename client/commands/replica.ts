@@ -7,14 +7,13 @@ import { printJson, printLine, printTable } from '../output.ts';
 import { parseRemotePath } from '../remote-path.ts';
 import { clusterCommand, withClient } from './cluster-command.ts';
 
-/** A file's replicas are moved in the background where that takes longer than one call; asked again, it is waited for. */
+/** A move that takes longer than one call continues in the background; a repeated call waits for it. */
 const MOVE_TIMEOUT_MS = 30 * 60_000;
 
 interface JsonOption {
   readonly json?: true;
 }
 
-/** Whether a file may get a replica on a server, as the catalog sees it. */
 type Standing = 'in' | 'draining' | 'out' | 'unknown';
 
 export function addReplicaCommands(program: Command): void {
@@ -82,7 +81,7 @@ export function addReplicaCommands(program: Command): void {
     });
 }
 
-/** Changes the members, and notes how many the file wants now if that is not what its volume says. */
+/** Changes the members, and records the file's own number of replicas if it differs from its volume's. */
 async function change(
   command: Command,
   path: string,

@@ -6,7 +6,6 @@ import { printable, printJson, printLine, printTable } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
 import { clusterCommand } from './cluster-command.ts';
 
-/** How often somebody who waits for the end looks. */
 const LOOK_MS = 1_000;
 
 interface ScrubOptions {

@@ -11,15 +11,15 @@ import { formatBytes } from '../quantities.ts';
 import { clusterCommand } from './cluster-command.ts';
 
 const POLL_MS = 500;
-/** Without a file moved for this long, the reason is looked for. */
+/** Without progress for this long, the command explains why. */
 const STUCK_MS = 15_000;
 
 type ListedServer = QueryResults['servers']['servers'][number];
 type Call = CallOptions & { readonly signal: AbortSignal };
 
 /**
- * `leasehold server` without a word behind it stands in the help only: the launcher runs the server without coming
- * here, since a client is no server. With one, it looks after the servers of a cluster.
+ * `leasehold server` without a subcommand is here for the help only: the launcher runs the server itself, since
+ * `client/` does not import `server/`.
  */
 export function addServerCommand(program: Command): void {
   const server = program
@@ -126,9 +126,8 @@ export function describeMoving({
 }
 
 /**
- * Waits until the server holds no file and no part in the catalog, and shows on a terminal how far it is.
- *
- * @param votes whether it also waits until others decide named leases
+ * Waits until the server holds no file and no part of the catalog, and shows the progress on a terminal.
+ * @param votes whether it also waits until the server does not vote on named leases
  */
 async function emptied(client: ClusterClient, id: string, call: Call, votes: boolean): Promise<ListedServer> {
   let least = Number.POSITIVE_INFINITY;
@@ -167,13 +166,13 @@ async function emptied(client: ClusterClient, id: string, call: Call, votes: boo
   }
 }
 
-/** Whether the server is one of the voters of named leases, by the view in the catalog. */
+/** Whether the server votes on named leases, by the view in the catalog. */
 async function isVoter(client: ClusterClient, id: string, call: Call): Promise<boolean> {
   try {
     const { view } = await client.query({ kind: 'voters' }, call);
     return [view?.members, view?.joint].some((set) => set?.servers.includes(id));
   } catch (error) {
-    // Servers of an earlier release do not know the question: their voters never change.
+    // Servers of an earlier release do not know the query: their voters never change.
     if (error instanceof ServiceError && error.code === 'bad-request') return false;
     throw error;
   }
@@ -197,7 +196,7 @@ async function listed(client: ClusterClient, id: string, call: Call): Promise<Li
   return server;
 }
 
-/** A line that is drawn over, where a person looks. */
+/** A line on a terminal that is overwritten. */
 function note(text: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
 }

@@ -65,7 +65,7 @@ export function addSnapshotCommands(program: Command): void {
     });
 }
 
-/** @returns none where that cannot be found out: the snapshots are listed all the same */
+/** @returns none if that cannot be determined: the snapshots are listed anyway */
 async function leftBehindOf(
   volume: string,
   names: readonly string[],
@@ -96,7 +96,7 @@ async function remove(
   }
 }
 
-/** The oldest first, so that whatever stops it leaves the latest. */
+/** The oldest first, so that an abort leaves the latest. */
 async function prune(
   client: ClusterClient,
   volume: string,

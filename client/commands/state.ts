@@ -11,9 +11,7 @@ import { parseRemotePath } from '../remote-path.ts';
 import { clusterCommand, timeoutOf } from './cluster-command.ts';
 import { describeMoving } from './server.ts';
 
-/** A status is wanted now or not at all. */
 const STATUS_TIMEOUT_MS = 10_000;
-/** Whoever wants to know about a file does not wait long to hear of its locks. */
 const LOCKS_TIMEOUT_MS = 3_000;
 
 export function addStateCommands(program: Command): void {
@@ -50,7 +48,7 @@ type StatusOrDown =
 
 type DownServer = Pick<ServerStatus, 'url' | 'reachable' | 'state'>;
 
-/** Where no server answers, that is the status. */
+/** If no server answers, that is the status. */
 async function statusOrDown(client: ClusterClient, call: CallOptions): Promise<StatusOrDown> {
   try {
     return await client.status(call);
@@ -104,7 +102,7 @@ function describeState(server: ServerStatus): string {
     : server.state;
 }
 
-/** Null where the primary does not say: it has just changed, or is of a version that knows no locks. */
+/** Null if the primary does not answer: it has just changed, or its release knows no locks. */
 async function locksOrNull(client: ClusterClient, file: number, call: CallOptions): Promise<LockList | null> {
   try {
     return await client.admin.locks(file, { ...call, timeoutMs: LOCKS_TIMEOUT_MS });

@@ -18,7 +18,7 @@ import { wholeNumber } from './cluster-command.ts';
 
 const DAY_MS = 86_400_000;
 const DAYS_MAX = 36_500;
-/** The key that signs, and the one before it: capabilities of that one end within minutes. */
+/** The signing key and its predecessor, whose capabilities end within minutes. */
 const KEYS_MAX = 2;
 
 interface TokenOptions {
@@ -33,7 +33,7 @@ interface CreateOptions extends TokenOptions {
   readonly force?: true;
 }
 
-/** `leasehold token`: the file with the tokens that servers know. Nothing of it needs a cluster that runs. */
+/** `leasehold token`: the file with the tokens that servers know. It needs no running cluster. */
 export function addTokenCommands(program: Command): void {
   const token = program
     .command('token')

@@ -14,7 +14,6 @@ interface TreeOptions {
   readonly replace?: boolean;
 }
 
-/** What `leasehold put --recursive` does. */
 export async function putDirectory(
   client: ClusterClient,
   local: string,
@@ -39,7 +38,6 @@ export async function putDirectory(
   );
 }
 
-/** What `leasehold get --recursive` does. */
 export async function getDirectory(
   client: ClusterClient,
   sourceText: string,
@@ -60,7 +58,7 @@ export async function getDirectory(
   await told(local, options, (report, onBytes) => getTree(client, top, local, report, call, onBytes));
 }
 
-/** Says what became of it, also where it breaks off. */
+/** Reports the result, also if the copy is interrupted. */
 async function told(
   target: string,
   { json }: TreeOptions,

@@ -25,13 +25,11 @@ import { writeWholeFile } from '../whole-file.ts';
 import { clusterCommand, withClient } from './cluster-command.ts';
 import { getDirectory, putDirectory } from './transfer-tree.ts';
 
-/** A file that changes while it is read is read again this many times. */
 const GET_ATTEMPTS_MAX = 3;
 const READ_BYTES = 1024 * 1024;
 
 interface TransferOptions {
   readonly json?: true;
-  /** False with --no-replace. */
   readonly replace?: boolean;
   readonly recursive?: true;
 }
@@ -134,7 +132,7 @@ function targetOf(remote: RemotePath, local: string): { volume: string; path: st
   return { volume, path: joinPath(path, basename(local)) };
 }
 
-/** Says before a long upload what would be said after it. */
+/** Checks before a long upload what would fail after it. */
 async function checkTarget(
   client: ClusterClient,
   target: { volume: string; path: string },
@@ -174,7 +172,7 @@ export async function resolveIfThere(
   }
 }
 
-/** @returns the path that `from` gets at `to`: inside of it where that is a directory */
+/** @returns the path that `from` gets at `to`: inside of it if that is a directory */
 export async function pathInto(
   client: ClusterClient,
   verb: 'copy' | 'move',
@@ -221,7 +219,7 @@ async function get(
       }
       return;
     } catch (error) {
-      // It changed in place while it was read: what a second reading gives is of one state.
+      // It changed in place while it was read: another attempt may get one state.
       const changed = error instanceof ServiceError && error.code === 'precondition-failed';
       if (!changed || !target.regular || attempt === GET_ATTEMPTS_MAX) throw error;
     }
@@ -244,7 +242,6 @@ async function localTarget(local: string, name: string): Promise<{ path: string;
   return { path: join(local, name), regular: true };
 }
 
-/** The target is the old file or the whole new one. */
 async function storeWhole(download: Download, path: string): Promise<void> {
   try {
     await writeWholeFile(path, download.attributes.mode & 0o777, async (file) => {
@@ -258,7 +255,7 @@ async function storeWhole(download: Download, path: string): Promise<void> {
   }
 }
 
-/** For devices, pipes and the like, which cannot be replaced by a rename. */
+/** For devices, pipes and the like, which a rename cannot replace. */
 async function storeInto(download: Download, path: string): Promise<void> {
   const file = await open(path, 'w');
   try {
@@ -281,7 +278,7 @@ async function writeAll(download: Download, file: FileHandle, path: string): Pro
   }
 }
 
-/** The chunks of a download; ends with an error unless they add up to the size that was announced. */
+/** The chunks of a download; fails unless they add up to the announced size. */
 async function* counted(download: Download, progress: Progress): AsyncGenerator<Uint8Array, void, undefined> {
   let bytes = 0;
   for await (const chunk of download.chunks) {
@@ -296,7 +293,7 @@ function shortFile(path: string, found: number, expected: number): CommandFailur
   return generalFailure(`Cannot fetch ${path}: ${found} of ${expected} bytes arrived`);
 }
 
-/** @throws CommandFailure where the local path stands in the place of the remote one, and the other way round */
+/** @throws CommandFailure if the local and the remote path are swapped */
 export function refuseSwapped(first: string, second: string, usage: string, remoteFirst = false): void {
   const swapped = remoteFirst
     ? !looksRemote(first) && looksRemote(second)

@@ -17,7 +17,6 @@ interface RestoreOptions {
   readonly json?: true;
 }
 
-/** A file that has its name again. */
 interface Restored {
   readonly file: number;
   readonly path: string;
@@ -71,7 +70,7 @@ export function addTrashCommands(program: Command): void {
     });
 }
 
-/** Of several files that had the same path the last one comes back. */
+/** Of several files that had the same path, restores the one that was removed last. */
 async function restore(
   client: ClusterClient,
   place: RemotePath,
@@ -100,7 +99,7 @@ async function restore(
       const wish = { kind: 'trash-restore', volume, inode: file.inode, ...target } as const;
       restored.push({ file: file.inode, path: (await client.command(wish, call)).path });
     } catch (error) {
-      // One that is alone fails as it is; of many, the others come back all the same.
+      // A single file fails as it is; of many, the others are restored all the same.
       if (newest.size === 1) throw error;
       failures.push(...describeFailure(error).lines.slice(0, 1));
     }
@@ -132,13 +131,12 @@ async function* filesBelow(
   }
 }
 
-/** @returns where a file of `from`, or below it, is to be if `from` is to be `to` */
+/** @returns the new path of a file at or below `from` if `from` becomes `to` */
 function movedPath(path: string, from: string, to: string): string {
   const rest = path === from ? '' : path.slice(from === '/' ? 0 : from.length);
   return to === '/' ? rest : `${to}${rest}`;
 }
 
-/** @param text a path, with or without the volume */
 function pathOf(volume: string, text: string): string {
   const place = parseRemotePath(text.startsWith('/') ? `${volume}:${text}` : text);
   if (place.volume === volume) return place.path;

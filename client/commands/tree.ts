@@ -14,7 +14,6 @@ import { whoami } from '../whoami.ts';
 import { clusterCommand } from './cluster-command.ts';
 import { pathInto, resolveIfThere } from './transfer.ts';
 
-/** Files of one directory that are removed at a time. */
 const REMOVALS_IN_FLIGHT_MAX = 16;
 
 interface FlagsOptions {
@@ -26,7 +25,6 @@ interface FlagsOptions {
 interface RemoveOptions {
   readonly recursive?: true;
   readonly force?: true;
-  /** False: for good. */
   readonly trash?: boolean;
 }
 
@@ -80,7 +78,6 @@ export function addTreeCommands(program: Command): void {
     .run(atPath(removeAt));
 }
 
-/** @returns the action of a command that takes one path, and changes or shows what is there */
 function atPath<Options>(
   act: (client: ClusterClient, path: RemotePath, options: Options, call: CallOptions) => Promise<void>,
 ) {
@@ -242,7 +239,6 @@ async function move(
   );
 }
 
-/** What `leasehold rm` does. */
 export async function removeAt(
   client: ClusterClient,
   { volume, path }: Pick<RemotePath, 'volume' | 'path'>,
@@ -273,7 +269,6 @@ export async function removeAt(
   await client.command({ kind: 'remove-directory', place: { volume, path } }, call);
 }
 
-/** What the catalog is told of files that are removed here. */
 function removalOf({ trash = true }: RemoveOptions): { readonly by: string; readonly trash?: false } {
   return { by: whoami(), ...(trash ? {} : { trash }) };
 }

@@ -176,14 +176,14 @@ function boundsOf({
   };
 }
 
-/** What is in the trash, and for how long; what is there stays when a volume has none any more. */
+/** The trash's contents, and for how long they are kept; they stay if the volume's trash is turned off. */
 function trashText({ trashMs = 0, trashedBytes, trashedInodes = 0 }: Partial<VolumeInfo>): string {
   if (trashMs === 0 && trashedInodes === 0) return '–';
   const kept = trashMs === 0 ? '' : ` for ${durationFormat(trashMs)}`;
   return `${formatBytes(trashedBytes ?? 0)}${kept}`;
 }
 
-/** A server of before passes over what it does not know. */
+/** Servers of an earlier release ignore the field. */
 function assertHasTrash({ name, trashMs }: Partial<VolumeInfo>, wanted: number | undefined): void {
   if (wanted === undefined || wanted === 0 || trashMs === wanted) return;
   throw preconditionFailure(
@@ -199,7 +199,7 @@ function retention(text: string): number {
   throw new InvalidArgumentError('It is 0, or a duration of at most a century, such as 30d.');
 }
 
-/** No bound is 0 bytes to the catalog; who writes 0 hardly means that. */
+/** The catalog stores "no bound" as 0, which a user who writes 0 hardly means. */
 function quota(text: string): number {
   if (text === 'none') return 0;
   const bytes = size(text);

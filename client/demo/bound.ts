@@ -2,12 +2,11 @@
  * How long writes may wait when a primary dies, in milliseconds. The parts:
  *
  * - lease: the primary may have renewed its lease just before it died, so all of it has to pass;
- * - skew: the others wait that much longer, because their clocks may be ahead of the dead primary's;
- * - election: competing for the free lease: the spread of the competitors, an attempt that fails because they
- *   met, its back-off, and an attempt that succeeds;
- * - reset: the new primary gets the promises of a majority, each stored durably, and the state it may lack;
- * - retry: the pauses of the server that forwards and of the client that asks again, in which the new primary may
- *   appear, and the way of the write itself.
+ * - skew: the others wait that much longer, since their clocks may be ahead of the dead primary's;
+ * - election: the spread of the competitors for the free lease, an attempt that fails because they met, its backoff,
+ *   and an attempt that succeeds;
+ * - reset: the new primary collects a majority's promises, each stored durably, and the state it may lack;
+ * - retry: the pauses of the forwarding server and of the client, in which the new primary may appear, and the write.
  */
 export interface WriteGapBound {
   readonly leaseMs: number;

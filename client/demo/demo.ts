@@ -19,13 +19,11 @@ export interface DemoOptions {
   readonly kills: number;
   readonly leaseMs: number;
   readonly clockSkewMs: number;
-  /** Where data and mount are; null for a temporary folder that is removed at the end. */
+  /** Null for a temporary folder that is removed at the end. */
   readonly directory: string | null;
-  /** Tells people what goes on. */
   readonly say: (text: string) => void;
-  /** The servers run: people may look at them, and play with them between the acts. */
+  /** The servers run: from now on users may inspect and disturb them between the acts. */
   readonly opened?: (stage: Stage) => void;
-  /** Called before each act, and resolves when it may begin; null where nobody waits. */
   readonly beforeAct: BeforeAct | null;
   readonly signal: AbortSignal;
 }
@@ -34,17 +32,15 @@ export interface DemoResult extends Damage {
   readonly ok: boolean;
   readonly rounds: readonly DemoRound[];
   readonly boundMs: number;
-  /** What the bound is the sum of. */
   readonly bound: Readonly<Record<string, number>>;
   readonly maxWriteGapMs: number;
-  /** What was copied through the mount while a primary was dead; null where there is no mount. */
+  /** What was copied through the mount while a primary was dead; null without a mount. */
   readonly copy: MountCopy | null;
   readonly noMajority: NoMajority;
   readonly fencing: Fencing;
   readonly acknowledgedWrites: number;
   readonly reads: number;
   readonly comparedBytes: number;
-  /** Whether the mount took part. */
   readonly mount: boolean;
   readonly acts: readonly ActReport[];
 }
@@ -63,7 +59,7 @@ const ACTS = {
   verdict: 'Verdict',
 } as const;
 
-/** Real servers, real kills, real files; what is reported was measured from outside the servers. */
+/** Runs the demo with real servers, kills and files; its results are measured from outside the servers. */
 export async function runDemo(options: DemoOptions): Promise<DemoResult> {
   const folder =
     options.directory === null
@@ -84,11 +80,11 @@ export async function runDemo(options: DemoOptions): Promise<DemoResult> {
       say('Stopping the servers');
       await stage.close();
     }
-    // Only now: a mount that could not be removed still shows the files of the volume in that folder.
+    // Only now: a mount that could not be removed still shows the volume's files in that folder.
     ok = result.ok;
     return result;
   } finally {
-    // What a failure left is kept, since it may show why.
+    // A failure's data is kept, since it may show the cause.
     if (options.directory === null && ok) await rm(folder, { recursive: true, force: true });
     else say(`Data and logs are in ${folder}`);
   }
@@ -106,7 +102,7 @@ async function play(stage: Stage, options: DemoOptions): Promise<DemoResult> {
   const { say } = story;
   stage.say = say;
   const running = new Loads(stage);
-  // A load that fails by itself ends the demo; it is looked at wherever the demo waits.
+  // A load that fails by itself ends the demo, at its next wait.
   const act = <Value>(title: string, work: () => Promise<Value>, mayPlay = true): Promise<Value> =>
     Promise.race([story.act(title, work, mayPlay), running.failed, aborted(signal)]);
   const boundMs = writeGapBound(options.leaseMs, options.clockSkewMs).totalMs;
@@ -156,13 +152,11 @@ async function play(stage: Stage, options: DemoOptions): Promise<DemoResult> {
   }
 }
 
-/** The loads of a stage, from the act in which they begin. */
 class Loads {
   readonly #stage: Stage;
   readonly #enough = new AbortController();
   #running: Promise<unknown> = Promise.resolve();
   #fail: (error: unknown) => void = () => undefined;
-  /** Rejects when one of them fails by itself. */
   readonly failed: Promise<never>;
 
   constructor(stage: Stage) {
@@ -194,7 +188,7 @@ interface Verdict {
   readonly bytes: number;
 }
 
-/** Reads everything from everywhere, and counts what is not as it was acknowledged. */
+/** Reads everything from everywhere, and counts what differs from what was acknowledged. */
 async function judge(stage: Stage, say: (text: string) => void): Promise<Verdict> {
   const { loads, cluster, mount } = stage;
   say(`  comparing every byte from every server${mount === null ? '' : ' and through the mount'}`);

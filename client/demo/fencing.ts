@@ -17,16 +17,15 @@ export interface Fencing {
   readonly newPrimary: string;
   readonly epochBefore: number;
   readonly epochAfter: number;
-  /** How long the first write after the primary fell asleep had to wait. */
   readonly waitedMs: number;
-  /** What the old primary answered to the write that it found when it woke up. */
+  /** The old primary's answer to the write that it finds when it wakes up. */
   readonly answer: string;
   readonly ok: boolean;
 }
 
 /**
- * A primary falls asleep with a write in its ear. While it sleeps another server leads the file; when it wakes up, it must
- * not carry that write out, although nothing has told it that it leads no more.
+ * A primary is suspended with a write in its socket. Meanwhile another server becomes primary; when the old one wakes
+ * up, it must not execute that write, although no message has told it that it lost the lease.
  */
 export async function wakeOldPrimary(stage: Stage, say: (text: string) => void): Promise<Fencing> {
   const file = await stage.createFile(PATH);
@@ -38,7 +37,7 @@ export async function wakeOldPrimary(stage: Stage, say: (text: string) => void):
     `  ${old.plan.id} is the primary of ${PATH} in epoch ${before.epoch}: SIGSTOP, as if its machine slept`,
   );
   old.pause();
-  // It lies in the socket of the sleeper, which is asked to answer itself and not to pass it on.
+  // It waits in the suspended server's socket, with a request not to forward it.
   const late = request(
     `${old.plan.url}/v1/data/${file}?offset=0&session=${drawSession(systemWorld)}&number=1&since=${before.seq}`,
     {

@@ -11,15 +11,12 @@ const RETRY_MS = 200;
 
 export interface Comparison {
   readonly damage: Damage;
-  /** Bytes that were compared in all. */
   readonly bytes: number;
 }
 
 /**
- * Reads every file whole from every server and through the mount: all must be the same bytes, and these must
- * be what was acknowledged.
- *
- * @param mount the mount's directory, or null where there is none
+ * Reads every file from every server and through the mount: all must have the same bytes, namely those that were
+ * acknowledged.
  */
 export async function compareAll(
   loads: readonly Load[],
@@ -67,7 +64,7 @@ async function fetchWhole(url: string): Promise<Uint8Array> {
   }
 }
 
-/** A mount may show what it knew a second ago, so a difference counts only if it stays. */
+/** A mount may show state of a second ago, so a difference counts only if it stays. */
 async function readMounted(path: string, expected: Uint8Array): Promise<Uint8Array> {
   const deadlineMs = systemWorld.nowMs() + MOUNT_STALE_MS;
   for (;;) {

@@ -7,7 +7,6 @@ import { Stage } from './stage.ts';
 const PATH = '/greeting';
 const GREETING = 'hello from a file that three servers have\n';
 
-/** Stores one file through one server. */
 export async function writeOnce({ servers }: Stage, say: (text: string) => void): Promise<void> {
   const { url, id } = (servers[0] as (typeof servers)[number]).plan;
   const startMs = systemWorld.nowMs();
@@ -18,7 +17,7 @@ export async function writeOnce({ servers }: Stage, say: (text: string) => void)
   say(`  PUT ${PATH} to ${id}: a majority has it on disk after ${took}`);
 }
 
-/** Asks every server for the file: none of them is special. */
+/** Reads the file from every server: none of them is special. */
 export async function readAnywhere({ servers }: Stage, say: (text: string) => void): Promise<void> {
   for (const { plan } of servers) {
     const startMs = systemWorld.nowMs();

@@ -5,7 +5,6 @@ export class GapMeter {
   #largestMs = 0;
   readonly #waiting: { left: number; resolve: () => void }[] = [];
 
-  /** A write was acknowledged now. */
   mark(): void {
     const nowMs = systemWorld.nowMs();
     this.#largestMs = Math.max(this.#largestMs, nowMs - this.#lastMs);
@@ -16,17 +15,16 @@ export class GapMeter {
     }
   }
 
-  /** Forgets the gaps so far; one that is open now counts from its beginning. */
+  /** Forgets the gaps so far; an open one counts from its beginning. */
   reset(): void {
     this.#largestMs = 0;
   }
 
-  /** @returns the largest gap since the reset, the one that is open now included, in milliseconds */
+  /** @returns the largest gap since the reset in milliseconds, including the open one */
   largestMs(): number {
     return Math.max(this.#largestMs, systemWorld.nowMs() - this.#lastMs);
   }
 
-  /** Resolves after `count` more marks. */
   marks(count: number): Promise<void> {
     return new Promise((resolve) => this.#waiting.push({ left: count, resolve }));
   }

@@ -13,13 +13,13 @@ const WRITER = 1;
 const WRITE_PAUSE_MS = 15;
 const READ_PAUSE_MS = 40;
 const READ_TIMEOUT_MS = 30_000;
-/** A mount may answer from what it read up to a second ago; what is wrong for longer is wrong. */
+/** A mount may answer from what it read up to a second ago; a difference that lasts longer is damage. */
 const MOUNT_STALE_MS = 3_000;
 const MOUNT_RETRY_MS = 100;
 
 /**
- * Records appended with the data interface, each acknowledged before the next begins. Read back meanwhile
- * with REST from all servers in turn, and through the mount.
+ * Appends records with the data interface, each acknowledged before the next begins. Reads them back with REST from all
+ * servers in turn, and through the mount.
  */
 export class JournalLoad implements Load {
   readonly title = 'appends over HTTP';
@@ -31,11 +31,9 @@ export class JournalLoad implements Load {
   readonly #mounted: string | null;
   readonly #ledger = new Ledger();
   readonly #damage: DamageLog;
-  /** Acknowledged records and where they lie. */
   readonly #places: { readonly number: number; readonly offset: number }[] = [];
   reads = 0;
 
-  /** @param mounted the file's path under the mount, or null where there is none */
   constructor(
     file: FileHandle,
     volume: string,
@@ -95,7 +93,7 @@ export class JournalLoad implements Load {
       if (answer.statusCode === 416 || answer.statusCode === 404) {
         return this.#damage.add('lost', `record ${number} of ${this.path} is missing at ${url}`);
       }
-      // A server that cannot answer now says so; that is an outage, not damage.
+      // A server that cannot answer now is an outage, not damage.
       if (answer.statusCode !== 206) return;
     } catch (error) {
       // The server that was asked is the one that was killed.
@@ -112,7 +110,7 @@ export class JournalLoad implements Load {
     const deadlineMs = systemWorld.nowMs() + MOUNT_STALE_MS;
     for (;;) {
       const bytes = await readThroughMount(path, offset, RECORD_BYTES).catch((error: unknown) => {
-        // The mount says that it cannot reach a majority now: an outage, not damage.
+        // The mount reports that it reaches no majority now: an outage, not damage.
         if (isSystemError(error)) return null;
         throw error;
       });

@@ -4,14 +4,14 @@ import type { Stage } from './stage.ts';
 const CTRL_C = '\u0003';
 const PATH = '/journal';
 
-/** @param mayPlay all servers are there, and more than one of them may be spared */
+/** @param mayPlay all servers run, and more than one of them may be disturbed */
 export function keysText(mayPlay: boolean): string {
   return mayPlay
     ? `Enter goes on; k kills, p pauses, c cuts off the primary of ${PATH}; r sets all right`
     : 'Enter goes on';
 }
 
-/** The keyboard between two acts: people may do to the servers what they like before they go on. */
+/** The keyboard between two acts: users may disturb the servers before the demo continues. */
 export class Keys {
   readonly #stage: Stage;
   readonly #say: (text: string) => void;
@@ -23,7 +23,7 @@ export class Keys {
     this.#say = say;
   }
 
-  /** Resolves when somebody wants to go on, here or by `next`; what was done to servers is undone then. */
+  /** Resolves when the user continues, here or by `next`; then disturbed servers are restored. */
   async wait(next: Promise<void>, signal: AbortSignal): Promise<void> {
     const { stdin } = process;
     stdin.setRawMode(true);

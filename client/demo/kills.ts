@@ -6,28 +6,26 @@ import { type ProbedLoad, Stage } from './stage.ts';
 import { readMeanwhile, type StaleReads } from './stale-reader.ts';
 import { STEP_TIMEOUT_MS, within } from './waiting.ts';
 
-/** Acknowledged writes of the probed file that show that it can be written again. */
 const MARKS_AFTER_KILL = 5;
 
 export interface DemoRound {
   readonly round: number;
-  /** The file whose primary was killed, and that server. */
   readonly file: string;
   readonly killed: string;
   readonly pid: number;
   readonly newPrimary: string;
-  /** The longest time between two acknowledged writes of any file that was being written in place. */
+  /** The longest time between two acknowledged writes of any file that is written in place. */
   readonly writeGapMs: number;
   readonly boundMs: number;
   readonly withinBound: boolean;
   readonly gapsMs: Readonly<Record<string, number>>;
-  /** Reads of the same file meanwhile that could do with what a replica had. */
+  /** Concurrent reads of the same file with `consistency=stale`. */
   readonly staleReads: StaleReads;
-  /** From the start of the killed server's new process until all its replicas were current. */
+  /** From the restart of the killed server until all its replicas were current. */
   readonly caughtUpMs: number;
 }
 
-/** A killed primary, whose file somebody else leads by now. */
+/** A killed primary, whose file has another primary by now. */
 export interface Killed {
   readonly round: number;
   readonly target: ProbedLoad;
@@ -35,13 +33,13 @@ export interface Killed {
   readonly pid: number;
   readonly newPrimary: string;
   readonly staleReads: StaleReads;
-  /** Ends when what was copied into the mount meanwhile is there; null where nothing was. */
+  /** Resolves when the copy through the mount is complete; null without one. */
   readonly copy: Promise<{ readonly tookMs: number; readonly digest: string }> | null;
 }
 
 const COPY = 'copied-meanwhile';
 
-/** Kills the primary of one of the probed files, in turn, and waits until another one leads it. */
+/** Kills the primary of one of the probed files, in turn, and waits until the file has another one. */
 export async function killPrimary(
   stage: Stage,
   round: number,
@@ -57,7 +55,7 @@ export async function killPrimary(
   say(`  round ${round}: kill -9 of ${server.plan.id} (pid ${pid}), the primary of ${target.path}`);
   await server.kill();
   const copy = copies && stage.mount !== null ? copyIn(stage.mount, COPY) : null;
-  // Who waits for the copy comes later; a failure is not to be nobody's until then.
+  // Another act awaits the copy; until then a failure must not count as unhandled.
   copy?.catch(() => undefined);
   const others = stage.servers.filter((one) => one !== server).map(({ plan }) => plan.url);
   const going = within(target.meter.marks(MARKS_AFTER_KILL), `writes of ${target.path} after the kill`);
@@ -73,7 +71,7 @@ export async function killPrimary(
   return { round, target, server, pid, newPrimary, staleReads, copy };
 }
 
-/** Starts the killed server again and waits until it has all that it missed. */
+/** Restarts the killed server and waits until it has everything that it missed. */
 export async function bringBack(
   stage: Stage,
   { round, target, server, pid, newPrimary, staleReads }: Killed,
@@ -111,7 +109,7 @@ export async function bringBack(
   };
 }
 
-/** What came of the copy into the mount that began when the primary died. */
+/** Waits for the copy into the mount that began when the primary died, and compares it. */
 export async function endOfCopy(
   stage: Stage,
   { copy }: Killed,

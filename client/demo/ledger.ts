@@ -1,8 +1,7 @@
 /** What is wrong with the data, counted in records. */
 export interface Damage {
-  /** Acknowledged and not there, or an older state where a newer one was acknowledged. */
+  /** Acknowledged and missing, or an older state in place of an acknowledged newer one. */
   readonly lost: number;
-  /** There more than once. */
   readonly duplicated: number;
   /** Neither what was written nor nothing. */
   readonly corrupt: number;
@@ -18,14 +17,13 @@ export function damageSum(a: Damage, b: Damage): Damage {
   };
 }
 
-/** What a writer was told of its appends, kept outside the servers. */
+/** The outcomes of a writer's appends, recorded outside the servers. */
 export class Ledger {
   #next = 1;
   readonly #acknowledged = new Set<number>();
-  /** Answered with a failure that leaves it open whether it happened: 0 or 1 times is right. */
+  /** Failed with an unknown outcome: 0 or 1 occurrences are right. */
   readonly #doubtful = new Set<number>();
 
-  /** @returns the number of the next record */
   begin(): number {
     return this.#next++;
   }
@@ -47,8 +45,8 @@ export class Ledger {
   }
 
   /**
-   * @param numbers records found in the file, null for what is none
-   * @param holesAllowed whether a doubtful write may have left a gap where its record would be
+   * @param numbers records found in the file, null for other bytes
+   * @param holesAllowed whether a write with an unknown outcome may have left a gap in place of its record
    */
   compare(numbers: readonly (number | null)[], holesAllowed: boolean): Damage {
     const counts = new Map<number, number>();

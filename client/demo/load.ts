@@ -1,23 +1,19 @@
 import { systemWorld } from '../../world/system-world.ts';
 import { type Damage, damageSum, NO_DAMAGE } from './ledger.ts';
 
-/** Writes and reads that go on while servers are killed. */
+/** Writes and reads that continue while servers are killed. */
 export interface Load {
-  /** What it is, for people: `appends through the mount`. */
   readonly title: string;
-  /** Path of its file in the volume. */
   readonly path: string;
-  /** Works until `signal` says that it is enough; fails only by a mistake of its own. */
+  /** Works until `signal` is aborted; fails only by a mistake of its own. */
   run(signal: AbortSignal): Promise<void>;
-  /** Damage that its reads have seen so far. */
   readonly seen: Damage;
   readonly acknowledged: number;
   readonly reads: number;
-  /** Compares what is stored in the end with what was acknowledged. */
+  /** Compares the final contents with what was acknowledged. */
   compare(contents: Uint8Array): Damage;
 }
 
-/** Damage as it is noticed, with a word on each for the user. */
 export class DamageLog {
   #sum: Damage = NO_DAMAGE;
   readonly #say: (text: string) => void;
@@ -36,7 +32,6 @@ export class DamageLog {
   }
 }
 
-/** Repeats `step` with a pause after each, until `signal` is aborted. */
 export async function repeat(signal: AbortSignal, pauseMs: number, step: () => Promise<void>): Promise<void> {
   while (!signal.aborted) {
     await step();

@@ -10,11 +10,11 @@ const PIECE_BYTES = 128 * 1024;
 export interface MountCopy {
   readonly bytes: number;
   readonly tookMs: number;
-  /** All servers that live tell, byte for byte, what was copied. */
+  /** Every running server has exactly the bytes that were copied. */
   readonly equal: boolean;
 }
 
-/** Copies a file into the mount as any program would, `fsync` included. @returns how long that took, and what to look for */
+/** Copies a file into the mount as any program would, including `fsync`. */
 export async function copyIn(
   mount: string,
   name: string,
@@ -31,7 +31,6 @@ export async function copyIn(
   return { tookMs: Math.round(systemWorld.nowMs() - startMs), digest: digestOf(contents) };
 }
 
-/** Fetches the copy from every server that lives. */
 export async function compareCopy(
   { servers }: Stage,
   name: string,

@@ -10,7 +10,7 @@ const WRITER = 4;
 const WRITE_PAUSE_MS = 10;
 const READ_PAUSE_MS = 100;
 
-/** Records appended through the mount as any program would, each acknowledged by `fdatasync`. */
+/** Appends records through the mount as any program would, each acknowledged by `fdatasync`. */
 export class MountLoad implements Load {
   readonly title = 'appends through the mount';
   readonly path = '/mounted';
@@ -19,10 +19,9 @@ export class MountLoad implements Load {
   readonly #ledger = new Ledger();
   #file: FileHandle | null = null;
   reads = 0;
-  /** Its reads only add to the load: what is stored is compared at the end. */
+  /** Its reads only add load: the contents are compared at the end. */
   readonly seen: Damage = NO_DAMAGE;
 
-  /** @param mounted the file's path under the mount */
   constructor(mounted: string) {
     this.#mounted = mounted;
   }
@@ -65,7 +64,7 @@ export class MountLoad implements Load {
     }
   }
 
-  /** A file that failed is opened anew; that its closing fails too is then no news. */
+  /** After a failure the file is opened again; that closing it fails, too, is expected. */
   async #close(): Promise<void> {
     const file = this.#file;
     this.#file = null;

@@ -1,10 +1,8 @@
 import { open } from 'node:fs/promises';
 
 /**
- * Opens, reads and closes, so that what others have written before is seen. Never with the synchronous calls
- * of node:fs: a mount that waits for its cluster would stop this whole process.
- *
- * @returns fewer than `length` bytes only at the end of the file
+ * Opens, reads and closes, so that earlier writes of others are visible. Never with the synchronous calls of node:fs: a
+ * mount that waits for its cluster would stop this whole process. Reads less than `length` only at the end of the file.
  */
 export async function readThroughMount(path: string, offset: number, length: number): Promise<Uint8Array> {
   const file = await open(path, 'r');

@@ -9,16 +9,16 @@ import { within } from './waiting.ts';
 const ANSWER_MS_MAX = 30_000;
 
 export interface NoMajority {
-  /** How long the server that was left took to say that it cannot, and by which code of the catalogue. */
+  /** How long the remaining server took to refuse, and its error code. */
   readonly refusedMs: number;
   readonly code: string;
   readonly missing: readonly string[];
-  /** From the restart of the others to the first write that was acknowledged again. */
+  /** From the restart of the others to the first acknowledged write. */
   readonly backMs: number;
   readonly ok: boolean;
 }
 
-/** Kills all servers but one: it says that it cannot, and names who is missing, in bounded time. */
+/** Kills all servers but one, which must refuse and name the missing ones, in bounded time. */
 export async function loseMajority(stage: Stage, say: (text: string) => void): Promise<NoMajority> {
   const [left, ...others] = stage.servers as [Stage['servers'][number], ...Stage['servers']];
   const names = others.map(({ plan }) => plan.id);

@@ -2,8 +2,8 @@ import { crc32 } from 'node:zlib';
 import { Prng } from '../../base/prng.ts';
 
 /**
- * A record that can be recognized: who wrote it, its number, bytes that follow from both, and a checksum. A
- * file of them shows what was lost, done twice or damaged.
+ * A recognizable record: its writer, its number, bytes derived from both, and a checksum. A file of records shows what
+ * was lost, duplicated or damaged.
  */
 export const RECORD_BYTES = 256;
 
@@ -11,7 +11,6 @@ const MAGIC = 0x4c484c44;
 const HEADER_BYTES = 12;
 const CHECKSUM_AT = RECORD_BYTES - 4;
 
-/** @returns the record `number` of `writer`; the same bytes every time */
 export function encodeRecord(writer: number, number: number): Buffer {
   const record = Buffer.alloc(RECORD_BYTES);
   record.writeUInt32BE(MAGIC, 0);
@@ -23,7 +22,7 @@ export function encodeRecord(writer: number, number: number): Buffer {
   return record;
 }
 
-/** @returns the number of the record, or null where the bytes are none of `writer`'s */
+/** @returns the number of the record, or null if the bytes are none of `writer`'s */
 export function decodeRecord(writer: number, bytes: Uint8Array): number | null {
   if (bytes.length !== RECORD_BYTES) return null;
   const record = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -32,7 +31,7 @@ export function decodeRecord(writer: number, bytes: Uint8Array): number | null {
   return encodeRecord(writer, number).equals(record) ? number : null;
 }
 
-/** @returns the numbers of the records in `bytes`, in order; null for what is no record */
+/** @returns the numbers of the records in `bytes`, in order; null for other bytes */
 export function decodeRecords(writer: number, bytes: Uint8Array): (number | null)[] {
   const numbers: (number | null)[] = [];
   for (let at = 0; at < bytes.length; at += RECORD_BYTES) {

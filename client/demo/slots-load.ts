@@ -19,8 +19,8 @@ interface Slot {
 }
 
 /**
- * Records written over one another in place, in a ring of slots. A read must see the newest that was
- * acknowledged before it began, or a newer one.
+ * Overwrites records in place, in a ring of slots. A read must return the newest record acknowledged before it began,
+ * or a newer one.
  */
 export class SlotsLoad implements Load {
   readonly title = 'overwrites over HTTP';
@@ -36,7 +36,7 @@ export class SlotsLoad implements Load {
   acknowledged = 0;
   reads = 0;
 
-  /** @param reader another client's handle on the same file; the last argument has the pauses after a write and a read */
+  /** @param reader another client's handle on the same file */
   constructor(
     file: FileHandle,
     reader: FileHandle,
@@ -72,7 +72,7 @@ export class SlotsLoad implements Load {
       this.acknowledged++;
       this.meter.mark();
     } catch (error) {
-      // It may be carried out later, even after the slot's next record: then the slot is left alone.
+      // It may be executed later, even after the slot's next record, so the slot is not checked any more.
       if (!(error instanceof ServiceError)) throw error;
       slot.acknowledged = Number.NEGATIVE_INFINITY;
     }

@@ -14,20 +14,19 @@ import { UploadLoad } from './upload-load.ts';
 import { eventually, STEP_TIMEOUT_MS } from './waiting.ts';
 
 const SERVERS = 3;
-/** A wait that takes longer is explained to people. */
+/** A longer wait is explained to the user. */
 const PATIENCE_MS = 5_000;
 
-/** A load whose gaps are measured and bounded, because each of its writes is one write to one open file. */
+/** A load whose gaps are measured and bounded, since each of its writes is one write to one open file. */
 export type ProbedLoad = Load & { readonly meter: GapMeter };
 
 export interface StageOptions {
   readonly leaseMs: number;
   readonly clockSkewMs: number;
-  /** Tells people what goes on. */
   say(text: string): void;
 }
 
-/** What all acts play on: real servers, a mount where there can be one, loads and those who measure them. */
+/** The setting of all acts: real servers, a mount if possible, and loads. */
 export class Stage {
   static readonly VOLUME = DevCluster.VOLUME;
   readonly cluster: DevCluster;
@@ -83,7 +82,6 @@ export class Stage {
     }
   }
 
-  /** From now on this is told what happens to loads. */
   set say(say: (text: string) => void) {
     this.#say = say;
   }
@@ -96,7 +94,6 @@ export class Stage {
     return this.cluster.client;
   }
 
-  /** Makes an empty file. @returns its number */
   createFile(path: string): Promise<number> {
     return createFile(this.client, path);
   }
@@ -108,7 +105,7 @@ export class Stage {
     });
   }
 
-  /** Has every server run again, in touch with the others; resolves when all is as it should be. */
+  /** Restarts, resumes and reconnects every server; resolves when all replicas are current. */
   async mend(): Promise<void> {
     for (const server of this.servers) {
       server.resume();
@@ -120,7 +117,7 @@ export class Stage {
     await this.caughtUp();
   }
 
-  /** All replicas of all files under load are current, and the cluster says of itself that it is healthy. */
+  /** Resolves when all replicas of all files under load are current, and the cluster reports that it is healthy. */
   async caughtUp(): Promise<void> {
     let sayAtMs = systemWorld.nowMs() + PATIENCE_MS;
     await eventually('all replicas to be current', async () => {
@@ -133,7 +130,7 @@ export class Stage {
     });
   }
 
-  /** @returns what is not as it should be, or null */
+  /** @returns what is not in order, or null */
   async #missing(): Promise<string | null> {
     for (const { path } of this.probed) {
       const { replicas } = await this.client.info(DevCluster.VOLUME, path);
@@ -170,7 +167,7 @@ async function createFile(client: ClusterClient, path: string): Promise<number> 
     mode: 0o644,
     uid: process.getuid?.() ?? 0,
     gid: process.getgid?.() ?? 0,
-    // A file of an earlier run would bring records that this run knows nothing of.
+    // A file of an earlier run would have records that this run does not know.
     exclusive: true,
   });
   return attributes.inode;

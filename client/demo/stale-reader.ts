@@ -10,13 +10,12 @@ export interface StaleReads {
   readonly count: number;
   readonly failed: number;
   readonly slowestMs: number;
-  /** The oldest answer by the server's own word, in milliseconds. */
   readonly oldestMs: number;
 }
 
 /**
- * Reads a file without its primary, from whoever is left, for as long as `until` takes: those who can do with what a
- * replica has, and want to know how old that may be, never wait for an election.
+ * Reads a file from the servers besides its primary while `until` is pending: reads that accept a replica's state of
+ * known age never wait for an election.
  */
 export async function readMeanwhile(
   file: number,

@@ -7,28 +7,25 @@ export interface ActReport {
 }
 
 /**
- * Called before each act; resolves when it may begin, told by `next` where somebody at a dashboard says so.
- *
- * @param mayPlay all servers are there: people may do to them what they like
+ * Called before each act; resolves when it may begin. `next` resolves when a user at the dashboard continues.
+ * @param mayPlay all servers run: users may disturb them
  */
 export type BeforeAct = (title: string, next: Promise<void>, mayPlay: boolean) => Promise<void>;
 
 export interface StoryParts {
   readonly control: Pick<DevControl, 'tell' | 'next'>;
-  /** Tells people in the terminal. */
   readonly say: (text: string) => void;
   readonly beforeAct: BeforeAct;
-  /** Whether anybody waits between acts. */
   readonly waits: boolean;
 }
 
-/** Plays acts one after the other, and tells the terminal and the dashboard what they say. */
+/** Plays acts one after the other, and shows their messages in the terminal and at the dashboard. */
 export class StoryTeller {
   readonly #parts: StoryParts;
   readonly #acts: { readonly title: string; state: ActState; readonly lines: string[] }[];
   #waits = false;
 
-  /** @param titles of all acts, so that people see what is to come */
+  /** @param titles of all acts, so that users see what follows */
   constructor(titles: readonly string[], parts: StoryParts) {
     this.#parts = parts;
     this.#acts = titles.map((title) => ({ title, state: 'to-come', lines: [] }));
@@ -39,7 +36,7 @@ export class StoryTeller {
     return this.#acts;
   }
 
-  /** Says something in the act that is played now. */
+  /** Adds a message to the current act. */
   readonly say = (text: string): void => {
     this.#parts.say(text);
     const now = this.#acts.find(({ state }) => state === 'now');

@@ -17,9 +17,9 @@ interface Current {
 }
 
 /**
- * Whole versions of a file with PUT, each on the condition that the last one is still there (`If-Match`): so an
- * upload whose answer was lost cannot come back later and undo a newer one. GET, from all servers in turn,
- * must give one whole version, and none older than the last that was acknowledged.
+ * Replaces the file by whole versions with PUT, each on the condition that the last one is still there (`If-Match`): so
+ * an upload whose answer was lost cannot undo a newer one later. GET, from all servers in turn, must return one whole
+ * version, and none older than the last acknowledged one.
  */
 export class UploadLoad implements Load {
   readonly title = 'uploads and downloads with REST';
@@ -67,7 +67,7 @@ export class UploadLoad implements Load {
       this.acknowledged++;
       return;
     }
-    // No answer, or a condition that an upload without an answer has broken: see what is there now.
+    // No answer, or a condition broken by an upload without an answer: read the current version.
     const there = await this.#get();
     if (there !== null) this.#current = there;
   }
@@ -83,7 +83,7 @@ export class UploadLoad implements Load {
     }
   }
 
-  /** @returns null where no server could say, or nothing is there yet */
+  /** @returns null if no server could answer, or there is no version yet */
   async #get(): Promise<Current | null> {
     const url = this.#nextUrl();
     const acknowledged = this.#acknowledgedVersion;
@@ -118,7 +118,7 @@ function encodeVersion(version: number): Buffer {
   return Buffer.concat(Array.from({ length: RECORDS }, () => encodeRecord(WRITER, version)));
 }
 
-/** @returns the version, or null where the bytes are not one whole version */
+/** @returns the version, or null if the bytes are not one whole version */
 function decodeVersion(bytes: Uint8Array): number | null {
   if (bytes.length !== RECORDS * RECORD_BYTES) return null;
   const [first = null, ...others] = decodeRecords(WRITER, bytes);
@@ -131,7 +131,7 @@ interface Answer {
   readonly body: Uint8Array;
 }
 
-/** @returns null where the connection failed or broke: the outcome is then unknown */
+/** @returns null if the connection failed or broke: the outcome is then unknown */
 async function ask(
   url: string,
   options: { method: 'GET' | 'PUT'; headers?: Record<string, string>; body?: Buffer },

@@ -3,7 +3,7 @@ import { systemWorld } from '../../world/system-world.ts';
 import { temporaryFailure } from '../failure.ts';
 import { formatDuration } from '../quantities.ts';
 
-/** Whatever the demo waits for comes within this time, or the demo fails. */
+/** The bound of every wait of the demo. */
 export const STEP_TIMEOUT_MS = 60_000;
 const POLL_MS = 100;
 
@@ -20,7 +20,7 @@ export async function within<Value>(promise: Promise<Value>, what: string): Prom
   }
 }
 
-/** Asks until there is an answer other than null; the state of other processes sends no events. */
+/** Polls until there is an answer other than null: the state of other processes sends no events. */
 export async function eventually<Value>(what: string, ask: () => Promise<Value | null>): Promise<Value> {
   const deadlineMs = systemWorld.nowMs() + STEP_TIMEOUT_MS;
   for (;;) {

@@ -5,7 +5,7 @@ import { get as getPlain } from '../../http-parts/node-http.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import type { TlsOptions } from '../access.ts';
 
-/** @returns whether the server at `url` says that it can serve; it need not be there yet */
+/** @returns whether the server at `url` reports that it can serve; it need not run yet */
 export async function answersReady(url: string, tls: TlsOptions, timeoutMs: number): Promise<boolean> {
   // A connection of its own: the server may be killed next.
   const options = { agent: false, signal: systemWorld.timeout(timeoutMs) } as const;

@@ -3,9 +3,9 @@ import type { Socket } from 'node:net';
 import { isMainThread } from 'node:worker_threads';
 
 /**
- * Loaded into a server that `leasehold dev` or `demo` starts, before anything else: SIGURG, which means nothing to
- * anybody else, pulls the network cable of this one process, and the next one plugs it in again. Its connections break,
- * nobody reaches it and it reaches nobody; everything else goes on. The server itself knows nothing of it.
+ * Loaded into a server that `leasehold dev` or `demo` starts, before anything else. SIGURG, which has no other use
+ * here, disconnects this one process from the network, and the next one reconnects it: connections break, and new ones
+ * are refused in both directions. The server itself knows nothing of it.
  */
 const open = new Set<Socket>();
 let isPulled = false;

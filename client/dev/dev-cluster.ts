@@ -15,30 +15,27 @@ import { DevControl } from './dev-control.ts';
 import { type ServerPlan, ServerProcess } from './server-process.ts';
 
 const HOST = '127.0.0.1';
-/** Below the folder of the data. */
 const CREDENTIALS = 'credentials';
 const VOLUME_REPLICAS = 3;
 const OBJECT_BYTES = 128 * 1024;
-/** A server may first have to wait until leases that it has forgotten are over, then become ready. */
+/** A server may first have to wait until leases that it has forgotten are over. */
 const READY_TIMEOUT_MS = 60_000;
-/** Short, since every start waits for it before a name can be leased. */
+/** Short, since after every start named leases wait for it. */
 const NAMED_LEASE_MAX_MS = 10_000;
 const NAMED_LEASE_PER_SKEW_MIN = 10;
 
 export interface DevClusterOptions {
-  /** Ports of the servers; as many servers as ports. */
   readonly ports: readonly number[];
-  /** Folder for the data of all servers; null for one that is removed at the end. */
+  /** Null for a folder that is removed at the end. */
   readonly data: string | null;
   readonly leaseMs: number;
   readonly clockSkewMs: number;
-  /** With certificates and tokens, as a cluster that others can reach. */
   readonly isSecure?: boolean;
-  /** A server ended though nobody here ended it. */
+  /** A server ended without having been stopped here. */
   readonly onUnexpectedEnd: (server: ServerProcess, how: string, servers: readonly ServerProcess[]) => void;
 }
 
-/** A server that runs on, as a process that was not started here. */
+/** A server that continues as a process which was not started here. */
 export interface LeftServer {
   readonly id: string;
   readonly pid: number;
@@ -51,9 +48,7 @@ export class DevCluster {
   readonly client: ClusterClient;
   readonly options: DevClusterOptions;
   readonly control: DevControl;
-  /** Folder of certificates and tokens; null where there are none. */
   readonly credentials: string | null;
-  /** As an administrator. */
   readonly access: Access;
   readonly #folder: string;
   #mounted: Mounted | null = null;
@@ -85,7 +80,7 @@ export class DevCluster {
     });
   }
 
-  /** Starts the servers; resolves when the volume can be used. Whatever fails, nothing stays behind. */
+  /** Starts the servers; resolves when the volume can be used. Cleans up after a failure. */
   static async start(options: DevClusterOptions): Promise<DevCluster> {
     for (const port of options.ports) await assertPortFree(port);
     const folder = await makeFolder(options.data);
@@ -112,7 +107,7 @@ export class DevCluster {
 
   async mount(directory: string): Promise<Mounted> {
     await mkdir(directory, { recursive: true }).catch((error: unknown) => {
-      // What is there may be a dead mount, which mounting replaces.
+      // A dead mount may be there, which mounting replaces.
       if (!isSystemError(error) || !['EEXIST', 'ENOTCONN'].includes(error.code ?? '')) throw error;
     });
     const log = join(this.#folder, 'mount.log');
@@ -127,9 +122,8 @@ export class DevCluster {
   }
 
   /**
-   * First the mount, which still has something to store, then the servers.
-   *
-   * @returns servers that somebody has started again elsewhere, and their processes: they are left alone, and so are their data
+   * Stops first the mount, which may still have to store something, then the servers.
+   * @returns servers that were started again elsewhere: they keep running, and their data stays
    */
   async stop(): Promise<readonly LeftServer[]> {
     const failures: unknown[] = [];
@@ -171,7 +165,6 @@ export class DevCluster {
   }
 }
 
-/** For the servers, and a token for each role. */
 async function makeCredentials(folder: string, count: number): Promise<void> {
   const { completeCredentials } = await import('../certificates/credentials.ts');
   const ids = Array.from({ length: count }, (_, index) => `s${index + 1}` as ServerId);
@@ -240,7 +233,7 @@ async function makeFolder(data: string | null): Promise<string> {
   return folder;
 }
 
-/** Said here and not by the server, whose log nobody has seen yet. */
+/** Checked here and not by the server, whose log the user has not seen yet. */
 async function assertPortFree(port: number): Promise<void> {
   const probe = createServer();
   try {

@@ -14,14 +14,14 @@ const HEARTBEAT_MS = 2_000;
 
 export type ActState = 'to-come' | 'now' | 'done' | 'failed';
 
-/** What is played, for the dashboard: see `client/demo`. */
+/** State of the demo, for the dashboard. */
 export interface Story {
   readonly acts: readonly {
     readonly title: string;
     readonly state: ActState;
     readonly lines: readonly string[];
   }[];
-  /** Somebody has to say that it may go on. */
+  /** The demo waits for a user to continue. */
   readonly waits: boolean;
 }
 
@@ -29,8 +29,8 @@ const ORDERS = ['kill', 'pause', 'resume', 'cut', 'heal', 'restart'] as const;
 type Order = (typeof ORDERS)[number];
 
 /**
- * Takes the dashboard's orders for the servers that this process has started: kill, pause, cut off, restart. On loopback
- * alone, for pages of these servers alone, and only with the word that the servers tell those pages.
+ * Executes the dashboard's commands for the servers of this process: kill, pause, cut off, restart. It listens on
+ * loopback, accepts pages of these servers alone, and requires the key that the servers give those pages.
  */
 export class DevControl {
   readonly #server: Server;
@@ -59,12 +59,11 @@ export class DevControl {
     return control;
   }
 
-  /** Where it listens and by which word, as servers are told in their environment. */
+  /** Its URL with the key, for the servers' environment. */
   get address(): string {
     return `http://${HOST}:${(this.#server.address() as AddressInfo).port}#${this.#key}`;
   }
 
-  /** @param servers whose changes it tells from now on */
   attend(servers: readonly ServerProcess[]): void {
     this.#servers = servers;
     for (const server of servers) server.onChange(() => this.#tell());
@@ -75,7 +74,7 @@ export class DevControl {
     this.#tell();
   }
 
-  /** Resolves when somebody at a dashboard says that it may go on. */
+  /** Resolves when a user at the dashboard continues. */
   next(): Promise<void> {
     return new Promise((resolve) => {
       this.#next = resolve;
@@ -134,7 +133,7 @@ export class DevControl {
 
   #tell(): void {
     for (const response of this.#listeners) {
-      // Who does not read is told how things are when it reads again.
+      // A slow reader gets the newest state with a later write.
       if (!response.writableNeedDrain) response.write(this.#text());
     }
   }
@@ -145,7 +144,7 @@ export class DevControl {
   }
 }
 
-/** Does to a server what the dashboard, or a key in the terminal, asks for. */
+/** Executes a command of the dashboard, or of a key in the terminal. */
 export async function carryOut(server: ServerProcess, order: Order): Promise<void> {
   switch (order) {
     case 'kill':

@@ -3,17 +3,13 @@ import { systemWorld } from '../../world/system-world.ts';
 
 const HOST = '127.0.0.1';
 /**
- * Below the range from which Linux takes ports of outgoing connections: one of those may have it until somebody listens.
+ * Below the range from which Linux takes ports of outgoing connections, which may occupy one before the server listens.
  * Above 10,080, which `fetch` and browsers refuse (Fetch Standard, section 2.9: bad ports).
  */
 const PORT_FIRST = 10_081;
 const PORT_END = 32_000;
 
-/**
- * @param drawn gives a port to try
- * @returns ports of 127.0.0.1 that nobody uses just now, and that nobody else is given by this function as long as this
- *   process lives
- */
+/** @returns free ports of 127.0.0.1, which no other process gets from this function while this process lives */
 export async function freePorts(
   count: number,
   drawn: () => number = () => portFrom(PORT_FIRST, PORT_END),
@@ -26,7 +22,7 @@ export async function freePorts(
   return [...ports];
 }
 
-/** @returns as many, one after the other */
+/** @returns as many consecutive ports */
 export async function freePortsInARow(count: number): Promise<number[]> {
   for (;;) {
     const first = portFrom(PORT_FIRST, PORT_END - count);
@@ -41,15 +37,15 @@ function isFree(port: number): Promise<boolean> {
 }
 
 /**
- * Whoever gets a port listens on it some time later, in a process of his own; until then others would find it free.
- * A socket in the abstract namespace (unix(7)) belongs to one process, goes with it whatever ends it, and is seen by all
- * that share the ports.
+ * The receiver of a port listens on it later, in a process of its own; until then others would find it free. A socket
+ * in the abstract namespace (unix(7)) belongs to one process, is gone with it in any case, and is visible to all that
+ * share the ports.
  */
 function reserve(port: number): Promise<boolean> {
   return listens({ path: `\0leasehold-port-${port}` }, true);
 }
 
-/** @returns whether the address could be had, which is kept until this process ends, or given back at once */
+/** @returns whether the address was free; `keeps` holds it until this process ends */
 function listens(address: ListenOptions, keeps: boolean): Promise<boolean> {
   const server = createServer();
   return new Promise((resolve) => {
@@ -65,7 +61,6 @@ function listens(address: ListenOptions, keeps: boolean): Promise<boolean> {
   });
 }
 
-/** @returns a port from `first` on, before `end` */
 function portFrom(first: number, end: number): number {
   return first + Math.floor(systemWorld.random() * (end - first));
 }

@@ -13,23 +13,19 @@ import { answersReady } from './answers-ready.ts';
 const CABLE = new URL(`./cable${extname(import.meta.url)}`, import.meta.url).href;
 const READY_POLL_MS = 50;
 const READY_ANSWER_MS = 1_000;
-/** In the folder of its data, with the number of its process; it stays behind where that was killed. */
+/** In the data folder, with the pid; it stays if the process is killed. */
 const LOCK_FILE = 'lock.pid';
-/** A server that was told to stop and has not is killed after this long. */
+/** A server that does not stop is killed after this long. */
 const STOP_TIMEOUT_MS = 10_000;
 
 export interface ServerPlan {
   readonly id: string;
   readonly url: string;
-  /** Host and port, as --listen and --peer take them. */
   readonly address: string;
   readonly data: string;
   readonly log: string;
-  /** What follows `leasehold server`. */
   readonly argv: readonly string[];
-  /** By what its certificate is believed, where it has one. */
   readonly access: Access;
-  /** What the server finds in its environment besides. */
   readonly environment?: NodeJS.ProcessEnv;
 }
 
@@ -40,16 +36,16 @@ export class ServerProcess {
   readonly plan: ServerPlan;
   readonly #onUnexpectedEnd: (server: ServerProcess, how: string) => void;
   #child: ChildProcess | null = null;
-  /** Resolves when the process that runs now has ended. */
+  /** Resolves when the current process has ended. */
   #ended: Promise<unknown> = Promise.resolve();
   #how = '';
-  /** Its end would be news: it has served, and nobody here has ended it. */
+  /** An end is unexpected: the server was ready, and was not stopped here. */
   #watched = false;
   #paused = false;
   #isCut = false;
   readonly #listeners = new Set<() => void>();
 
-  /** @param onUnexpectedEnd called when the process ends after it was ready, though nobody here ended it */
+  /** @param onUnexpectedEnd called when the process ends after it was ready, without having been stopped here */
   constructor(plan: ServerPlan, onUnexpectedEnd: (server: ServerProcess, how: string) => void) {
     this.plan = plan;
     this.#onUnexpectedEnd = onUnexpectedEnd;
@@ -65,7 +61,6 @@ export class ServerProcess {
     return this.#isCut ? 'cut' : 'running';
   }
 
-  /** Calls back at each change of `state`. */
   onChange(listener: () => void): void {
     this.#listeners.add(listener);
   }
@@ -90,7 +85,7 @@ export class ServerProcess {
       this.#paused = false;
       this.#isCut = false;
       this.#watched = false;
-      // Its other end is the child's to close; that it does is no news.
+      // The child closes the other end when it ends.
       child.stdin?.on('error', () => {});
       this.#ended = once(child, 'exit').then(([code, signal]) => {
         this.#how = signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`;
@@ -106,7 +101,6 @@ export class ServerProcess {
     }
   }
 
-  /** Resolves when the server can serve. */
   async ready(timeoutMs: number): Promise<void> {
     const deadlineMs = systemWorld.nowMs() + timeoutMs;
     const ended = { gone: false };
@@ -127,7 +121,7 @@ export class ServerProcess {
           `Cannot start server ${this.plan.id}: it does not serve after ${formatDuration(timeoutMs)}${await logTail(this.plan.log)}`,
         );
       }
-      // Another process becomes ready: there is no event for it but its answer.
+      // There is no event for the readiness of another process.
       await systemWorld.sleep(READY_POLL_MS);
     }
     this.#watched = true;
@@ -140,7 +134,7 @@ export class ServerProcess {
     await this.#ended;
   }
 
-  /** The process stands still, as on a machine that sleeps: what reaches it waits. */
+  /** Stops the process, as on a machine that sleeps: what reaches it waits. */
   pause(): void {
     if (this.state !== 'running') return;
     this.#child?.kill('SIGSTOP');
@@ -155,7 +149,7 @@ export class ServerProcess {
     this.#changed();
   }
 
-  /** Pulls its network cable: it lives on, reaches nobody and is reached by nobody. */
+  /** Cuts it off from the network; the process lives on. */
   cut(): void {
     if (this.state === 'running') this.#toggleCable();
   }
@@ -174,7 +168,7 @@ export class ServerProcess {
     for (const listener of this.#listeners) listener();
   }
 
-  /** @returns the process that has its data while it is ended here: somebody has started it elsewhere; null where nobody has */
+  /** @returns the pid of a process elsewhere that uses its data while it is ended here; null if there is none */
   async strangerPid(): Promise<number | null> {
     if (this.#child !== null) return null;
     try {

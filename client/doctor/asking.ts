@@ -4,10 +4,9 @@ import { parseJsonObject } from '../../wire/json.ts';
 import { systemWorld } from '../../world/system-world.ts';
 import type { Access } from '../access.ts';
 
-/** So long one question is waited for. */
 export const ANSWER_MS = 5_000;
 
-/** How the doctor asks servers: as any client does, and one question at a time without a second attempt. */
+/** Requests of the doctor: each once, without a retry. */
 export class Asking {
   readonly #agent: Agent;
   readonly #access: Access;
@@ -17,7 +16,7 @@ export class Asking {
     this.#agent = new Agent({ connect: { ...access.tls } });
   }
 
-  /** @throws Error where nothing comes in time */
+  /** @throws Error if there is no answer in time */
   get(url: string): Promise<Dispatcher.ResponseData> {
     const headers = this.#access.allows(new URL(url)) ? (this.#access.headers ?? {}) : {};
     return request(url, { dispatcher: this.#agent, headers, signal: systemWorld.timeout(ANSWER_MS) });
@@ -28,7 +27,7 @@ export class Asking {
   }
 }
 
-/** @returns the servers at `urls`, and behind them those that they know besides, which joined later or were not named */
+/** @returns the servers at `urls`, followed by the others that they know */
 export async function everyServer(urls: readonly string[], access: Access): Promise<string[]> {
   const asking = new Asking(access);
   try {
@@ -45,7 +44,7 @@ export async function everyServer(urls: readonly string[], access: Access): Prom
   }
 }
 
-/** @returns null where there is no good answer, which others say why */
+/** @returns null without a good answer, which other checks explain */
 async function answerOf<Value>(asking: Asking, url: string): Promise<Value | null> {
   try {
     const response = await asking.get(url);

@@ -21,7 +21,7 @@ const MACHINE_FILES = [
   '/proc/loadavg',
   '/proc/pressure/io',
 ];
-/** What each server is asked, and the name that the answer gets. */
+/** Requests to each server, and the file names of the answers. */
 const ASKED = [
   ['/v1/status/self', 'status.json'],
   ['/v1/servers', 'servers.json'],
@@ -33,10 +33,8 @@ const ASKED = [
 export interface BundleOptions {
   readonly version: string;
   readonly findings: readonly Finding[];
-  /** Base URLs of the servers. */
   readonly servers: readonly string[];
   readonly access?: Access;
-  /** Configurations and logs to take along. */
   readonly configs: readonly string[];
   readonly logs: readonly string[];
 }
@@ -47,10 +45,9 @@ interface Piece {
 }
 
 /**
- * Puts what helps to find out what is wrong into one compressed archive: what the doctor found, what servers say of themselves, configuration,
- * environment and logs without secrets, the machine. What cannot be had stands in it with the reason.
- *
- * @returns what is in it
+ * Writes what helps with a diagnosis into one compressed archive: the doctor's findings, reports of the servers,
+ * configuration, environment and logs without secrets, the machine. A missing item is replaced by the reason. @returns
+ * the names in it
  */
 export async function writeBundle(file: string, options: BundleOptions): Promise<string[]> {
   const { version, findings, servers, configs, logs, access = Access.NONE } = options;
@@ -102,7 +99,7 @@ function askedOf(server: string, asking: Asking): Promise<Piece>[] {
   return asked;
 }
 
-/** Where systemd runs the servers, it has their logs. */
+/** If systemd runs the servers, it has their logs. */
 async function journal(): Promise<Piece[]> {
   const argv = ['--no-pager', '--output=cat', `--lines=${JOURNAL_LINES}`, '--unit=leasehold-*'];
   const result = await run('journalctl', argv);

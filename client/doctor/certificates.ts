@@ -10,11 +10,11 @@ const DAY_MS = 86_400_000;
 const SOON_DAYS = 14;
 const RENEW = 'make another with "leasehold cert create-node", and send the server SIGHUP';
 
-/** Whether the certificates of servers are believed here, and for how long they are good. Servers in the clear have none. */
+/** Checks whether this machine trusts the servers' certificates, and for how long they are valid. */
 export async function examineCertificates(urls: readonly string[], access: Access): Promise<Finding[]> {
   const secure = urls.map((url) => new URL(url)).filter(({ protocol }) => protocol === 'https:');
   const findings = await Promise.all(secure.map((url) => examineCertificate(url, access)));
-  // Who does not answer is told of where servers are looked at.
+  // The check of servers reports those that do not answer.
   return findings.filter((finding) => finding !== null);
 }
 

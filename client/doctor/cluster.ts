@@ -9,23 +9,17 @@ import { ANSWER_MS, Asking } from './asking.ts';
 import { type Finding, failed, ok, warning } from './finding.ts';
 import { listenersOn } from './listeners.ts';
 
-/** The servers as they are reached from here, and their clocks. */
-
-/** The header that tells a server's time has whole seconds. */
+/** The header with a server's time has whole seconds. */
 const DATE_RESOLUTION_MS = 1_000;
 
-/** What one server said of itself, and when. */
 interface Heard {
   readonly url: string;
   readonly status: ServerStatus;
-  /** By how much its wall clock is ahead of the one here, and how exact that is; null where it does not say. */
+  /** By how much its wall clock is ahead of the local one, and the error bound; null if it reports no time. */
   readonly ahead: { readonly ms: number; readonly exactMs: number } | null;
 }
 
-/**
- * @param urls base URLs of the servers
- * @param version of this program
- */
+/** Checks the servers, as this machine reaches them, and their clocks. */
 export async function examineCluster(
   urls: readonly string[],
   version: string,
@@ -100,11 +94,11 @@ function examineServer({ url, status }: Heard, version: string): Finding {
   return ok(name, found);
 }
 
-/** Servers compare their clocks among each other all the time; the clock here is compared by one answer. */
+/** Servers compare their clocks all the time; the local clock is compared by one answer. */
 function examineClocks({ status, ahead }: Heard, all: readonly Heard[], skewMs: number): Finding {
   const name = `clock ${status.id}`;
   const offsets = Object.entries(status.clockOffsets).map(([peer, { offsetMs, errorMs }]) => {
-    // What each of two says of the other has the opposite sign; what both have in common is the time on the way.
+    // Two servers' measurements of each other have opposite signs; the common part is the network delay.
     const back = all.find((one) => one.status.id === peer)?.status.clockOffsets[status.id];
     return { peer, offsetMs: back === undefined ? offsetMs : (offsetMs - back.offsetMs) / 2, errorMs };
   });
@@ -119,23 +113,22 @@ function examineClocks({ status, ahead }: Heard, all: readonly Heard[], skewMs: 
       : Math.abs(ahead.ms) <= ahead.exactMs
         ? '; it agrees with the clock here'
         : `; it is ${formatDuration(Math.abs(ahead.ms))} ${ahead.ms > 0 ? 'ahead of' : 'behind'} the clock here`;
-  // Rounds between busy servers take long, and what is asked in them is known no better.
+  // Between busy servers round trips take long, which makes measurements inexact.
   const isVague = most !== undefined && most.errorMs > skewMs;
   const vague = isVague ? ', which cannot be told so exactly while the servers are this busy' : '';
   const found = `${among}${here}; ${formatDuration(skewMs)} are allowed${vague}`;
   const fix = 'synchronize the clocks (NTP, chrony)';
   if (status.state === 'clock-fault') return failed(name, found, fix);
-  // The clock of a client decides nothing; file times and logs are easier to read if it is right.
+  // A client's clock decides nothing; file times and logs are easier to read if it is right.
   const isOff = ahead !== null && Math.abs(ahead.ms) > skewMs + ahead.exactMs;
   const isFar = offsets.some(({ offsetMs, errorMs }) => Math.abs(offsetMs) - errorMs > skewMs);
   return isOff || isFar ? warning(name, found, fix) : ok(name, found);
 }
 
 /**
- * Whether a server may listen where this machine is meant.
- *
+ * Checks whether a server can listen on the ports of this machine.
  * @param addresses `HOST:PORT`, or base URLs; those of other machines are left out
- * @param access shown to whoever has a port, where that cannot be seen: only for servers that are asked anyway
+ * @param access sent to the listener if its process is not visible: only for servers that are asked anyway
  */
 export async function examinePorts(
   addresses: readonly string[],
@@ -171,7 +164,7 @@ async function examinePortsThrough(addresses: readonly string[], asking: Asking)
     else if (others.length === 0) findings.push(ok(name, `a server has it: ${who}`));
     else {
       const isUnseen = others.every(({ pid }) => pid === null);
-      // Of another user, or of a container: whose it is, it says itself.
+      // The listener is of another user or a container, so ask it.
       const server = isUnseen ? await askServer(url.origin, asking) : null;
       if (server !== null && 'status' in server && typeof server.status.id === 'string') {
         findings.push(ok(name, `server ${server.status.id} has it`));
@@ -191,7 +184,7 @@ async function isHere(host: string): Promise<boolean> {
   const bare = host.replace(/^\[|\]$/g, '');
   if (bare === '0.0.0.0' || bare === '::') return true;
   const own = Object.values(networkInterfaces()).flatMap((all) => (all ?? []).map(({ address }) => address));
-  // A name that nobody knows is not this machine's.
+  // An unknown name is not this machine's.
   const address = await lookup(bare).then(
     (found) => found.address,
     () => null,
@@ -218,7 +211,7 @@ async function ask<Value>(url: string, asking: Asking): Promise<Answer<Value>> {
     const value = parseJsonObject(await response.body.text());
     if (response.statusCode !== 200 || value === null) return { why: `HTTP status ${response.statusCode}` };
     const date = Date.parse(String(response.headers.date ?? ''));
-    // Its time was cut to whole seconds somewhere between question and answer.
+    // Its time was cut to whole seconds somewhere between request and answer.
     const ms = date + DATE_RESOLUTION_MS / 2 - (sentMs + receivedMs) / 2;
     const exactMs = DATE_RESOLUTION_MS / 2 + (receivedMs - sentMs) / 2;
     return { value: value as Value, ahead: Number.isNaN(date) ? null : { ms, exactMs } };

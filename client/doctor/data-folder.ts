@@ -5,11 +5,9 @@ import { isSystemError, systemReason } from '../failure.ts';
 import { formatBytes } from '../quantities.ts';
 import { type Finding, failed, ok, warning } from './finding.ts';
 
-/** The folder in which a server of this machine keeps its replicas. */
-
 const FREE_FRACTION_MIN = 0.05;
 
-/** Types of file systems by the number that statfs(2) gives. */
+/** Types of file systems by the number of statfs(2). */
 const TYPES: Readonly<Record<number, string>> = {
   61267: 'ext4',
   1481003842: 'xfs',
@@ -26,7 +24,7 @@ const TYPES: Readonly<Record<number, string>> = {
 const IN_MEMORY = ['tmpfs', 'ramfs'];
 const REMOTE = ['nfs', 'cifs', 'smb2', 'fuse'];
 
-/** What is read of the folder's META file; its writer documents it in server/storage/FORMAT.md. */
+/** The part of the folder's META file that is read here; see server/storage/FORMAT.md. */
 interface Meta {
   readonly server?: unknown;
   readonly cluster?: unknown;

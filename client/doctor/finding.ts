@@ -1,11 +1,10 @@
-/** One thing that was looked at. */
 export interface Finding {
-  /** What was looked at, in a word or two: `device`, `server s1`. */
+  /** What was checked: `device`, `server s1`. */
   readonly name: string;
   readonly state: 'ok' | 'warning' | 'failed';
   /** What was found, in a sentence without a period. */
   readonly found: string;
-  /** What to do, where there is something to do; else empty. */
+  /** What to do; else empty. */
   readonly fix: string;
 }
 

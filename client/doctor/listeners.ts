@@ -2,13 +2,13 @@ import { readdir, readFile, readlink } from 'node:fs/promises';
 import { isSystemError } from '../failure.ts';
 import { processes } from '../mount-table.ts';
 
-/** Who listens on a TCP port of this machine, as far as can be seen; `pid` null for processes of other users. */
+/** A process that listens on a TCP port of this machine; `pid` null for processes of other users. */
 export interface Listener {
   readonly pid: number | null;
   readonly argv: readonly string[];
 }
 
-/** State of a socket that listens, in the kernel's tables; see proc_net_tcp in the kernel's documentation. */
+/** State LISTEN in the kernel's tables; see proc_net_tcp in the kernel's documentation. */
 const LISTENS = '0A';
 
 export async function listenersOn(port: number): Promise<Listener[]> {

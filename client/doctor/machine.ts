@@ -9,12 +9,10 @@ import { formatBytes } from '../quantities.ts';
 import { run } from '../run-program.ts';
 import { type Finding, failed, ok, warning } from './finding.ts';
 
-/** What a mount and a server need of this machine. */
-
 const NODE_MAJOR = 24;
 const OPEN_FILES_MIN = 4096;
 const MEMORY_MIN_BYTES = 512 * 1024 ** 2;
-/** A mount that lives answers long before. */
+/** A living mount answers long before. */
 const MOUNT_ANSWER_MS = 3_000;
 const FUSE_CONFIGURATION = '/etc/fuse.conf';
 
@@ -54,7 +52,7 @@ async function examineDevice(): Promise<Finding> {
     : failed('device', obstacle.what, obstacle.fix);
 }
 
-/** Others than root mount with the rights of this program. */
+/** Users other than root mount with this program's privileges. */
 async function examineHelper(isRoot: boolean): Promise<Finding> {
   const version = await run('fusermount3', ['--version']);
   if (version.kind === 'missing') {
@@ -78,7 +76,7 @@ async function isSetUserId(program: string): Promise<boolean> {
 
 async function examineLibrary(): Promise<Finding> {
   let found = await run('ldconfig', ['-p']);
-  // It is not in the search path of everybody.
+  // It is not in every user's search path.
   if (found.kind === 'missing') found = await run('/sbin/ldconfig', ['-p']);
   if (found.kind !== 'done') {
     return warning('libfuse', 'whether libfuse 3 is installed cannot be found out here', 'try a mount');
@@ -89,7 +87,7 @@ async function examineLibrary(): Promise<Finding> {
     : ok('libfuse', `${library[2]}`);
 }
 
-/** The kernel's own protocol needs neither fusermount3 nor the library, but the rights of root. */
+/** The kernel's own protocol needs root, but neither fusermount3 nor the library. */
 async function examineTransports(isRoot: boolean): Promise<Finding> {
   if (!isRoot) return ok('transports', 'native; the transport "kernel" is for root');
   return (await run('mount', ['--version'])).kind === 'missing'
@@ -122,7 +120,7 @@ async function examineOpenFiles(): Promise<Finding> {
   return warning('open files', `only ${soft} at a time`, fix);
 }
 
-/** A container's limit counts where it is smaller than the machine. */
+/** A container's limit counts if it is smaller than the machine. */
 async function examineMemory(): Promise<Finding> {
   const group = Number((await textOf('/sys/fs/cgroup/memory.max')) ?? 'max');
   const bytes = Number.isFinite(group) ? Math.min(group, totalmem()) : totalmem();
@@ -135,14 +133,14 @@ async function examineMemory(): Promise<Finding> {
       );
 }
 
-/** Every mount of a volume on this machine, and mount processes that have lost theirs. */
+/** Checks every mount of a volume on this machine, and mount processes without a mount. */
 async function examineMounts(): Promise<Finding[]> {
   const daemons = (await processes()).filter((entry) => isMountDaemon(entry));
   const mounts = await volumeMounts();
   const findings = await Promise.all(
     mounts.map(({ directory, source }) => {
       const stopped = daemons.find(({ pid, argv }) => argv.at(-1) === directory && isStopped(pid));
-      // A question would keep the mount busy for as long as it waits.
+      // A request would keep the mount busy for as long as it waits.
       return stopped === undefined ? examineMount(directory, source) : isNotServed(directory, stopped.pid);
     }),
   );
@@ -170,7 +168,7 @@ function isNotServed(directory: string, pid: number): Finding {
 
 async function examineMount(directory: string, source: string): Promise<Finding> {
   const name = `mount ${directory}`;
-  // A program of its own asks: a call that hangs must not keep this process from ending.
+  // A child process asks: a call that hangs must not keep this process from ending.
   const asked = await run('stat', ['-f', '-c', '%T', directory], MOUNT_ANSWER_MS);
   if (asked.kind === 'done') return ok(name, `${source} answers`);
   const output = asked.kind === 'failed' ? asked.output : '';

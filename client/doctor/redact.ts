@@ -1,20 +1,19 @@
-/** What stands in the place of what was taken out. */
 const REMOVED = '[removed]';
 
-/** Names behind which a secret stands, in TOML, in JSON, in an environment, on a command line. */
+/** Names of secrets in TOML, in JSON, in an environment, on a command line. */
 const NAMED =
   /((?:[\w-]*(?:token|secret|passw(?:or)?d|credential|authorization|cookie|private[-_]?key|api[-_]?key)[\w-]*)["']?\s*[=:]\s*)(\[[^\]]*\]|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;}]+)/gi;
-/** By their looks, wherever they stand: tokens and capabilities of ours, and what a file of tokens has under these names. */
+/** By their form, wherever they are: tokens, capabilities, and the values of a token file. */
 const TOKEN = /\blh_[0-9a-f]{12}_[A-Za-z0-9_-]+/g;
 const CAPABILITY = /\b[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{43}\b/g;
 const TOKEN_FILE = /("(?:keys|hash)"\s*:\s*)(\[[^\]]*\]|"[^"]*")/g;
-/** A URL behind whose `#` stands a word that lets somebody command servers. */
+/** A URL whose fragment is a key for commands to servers. */
 const CONTROL = /(LEASEHOLD_DEV_CONTROL=[^#\s]*#)\S+/g;
 const BEARER = /\b((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]+/gi;
 const PRIVATE_KEY = /-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g;
 const URL_SECRET = /(\b[a-z][a-z0-9+.-]*:\/\/)[^\s/@]+@/gi;
 
-/** @returns the text without what only its owner may know: tokens, capabilities, passwords, private keys */
+/** @returns the text without secrets: tokens, capabilities, passwords, private keys */
 export function redacted(text: string): string {
   return text
     .replace(PRIVATE_KEY, REMOVED)

@@ -8,9 +8,8 @@ import { ANSWER_MS } from './asking.ts';
 import { type Finding, warning } from './finding.ts';
 
 /**
- * Snapshots that take room and that nobody needs: backups that were killed left them behind.
- *
- * @returns nothing where there are none, or where that cannot be found out: why not, other findings say
+ * Finds snapshots that killed backups left behind, which take space. @returns nothing if that cannot be determined,
+ * which other findings explain
  */
 export async function examineSnapshots(servers: readonly string[], access: Access): Promise<Finding[]> {
   const client = new ClusterClient({ world: systemWorld, servers, access });

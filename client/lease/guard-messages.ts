@@ -1,12 +1,12 @@
 import type { LeaseMoment } from './lease-clock.ts';
 
-/** When a command must go: it is asked to end at `stop` and killed at `kill`, unless later moments come in time. */
+/** The command is asked to end at `stop` and killed at `kill`, unless a later deadline arrives in time. */
 export interface GuardDeadline {
   readonly stop: LeaseMoment;
   readonly kill: LeaseMoment;
 }
 
-/** What the keeper of a lease tells the guard of its command. */
+/** From the keeper of a lease to the guard of its command. */
 export type GuardOrder =
   | {
       readonly kind: 'run';
@@ -17,13 +17,11 @@ export type GuardOrder =
   | { readonly kind: 'extend'; readonly deadline: GuardDeadline }
   /** The lease is lost: the command is asked to end now, and killed at `kill` at the latest. */
   | { readonly kind: 'stop'; readonly kill: LeaseMoment }
-  /** The user wants the command to end. */
   | { readonly kind: 'signal'; readonly signal: NodeJS.Signals };
 
-/** What the guard tells the keeper. */
+/** From the guard to the keeper. */
 export type GuardReport =
   | { readonly kind: 'started'; readonly pid: number }
-  /** There is no such command, or it cannot be run. */
   | { readonly kind: 'failed'; readonly code: string; readonly message: string }
   | {
       readonly kind: 'ended';
@@ -33,10 +31,10 @@ export type GuardReport =
       readonly expired: boolean;
     };
 
-/** Where the two meet: an end of a pair of sockets, the file descriptor that the guard inherits. */
+/** File descriptor of the guard's end of the socket pair. */
 export const GUARD_FD = 3;
 
-/** Reads messages, one JSON value a line, out of pieces of text. */
+/** Splits text into messages, one JSON value per line. */
 export class GuardReader<Message> {
   #rest = '';
 

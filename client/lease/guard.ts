@@ -12,20 +12,20 @@ import {
 } from './guard-messages.ts';
 import { type LeaseMoment, leaseLeftMs, leaseMomentEarlier } from './lease-clock.ts';
 
-/** The clocks are looked at this often at the least: they may have gone on while the machine slept. */
+/** How often the clocks are read at least: they may have advanced while the machine slept. */
 const LOOK_MS_MAX = 200;
 
 /**
- * A process between the keeper of a lease and its command. It is no child of the keeper's terminal or process group, so
- * that whatever stops the keeper does not stop it: when no extension has come by the deadline, or the keeper is
- * gone, it ends the command and everything that the command has started in its process group.
+ * A process between the keeper of a lease and its command. It is outside the keeper's terminal and process group, so
+ * that whatever stops the keeper does not stop it: when no extension arrives by the deadline, or the keeper is gone, it
+ * ends the command and everything in the command's process group.
  */
 class Guard {
   readonly #keeper = new Socket({ fd: GUARD_FD, readable: true, writable: true });
   readonly #reader = new GuardReader<GuardOrder>();
   #child: ChildProcess | null = null;
   #deadline: GuardDeadline | null = null;
-  /** The command was told to end because of the lease: there is no way back. */
+  /** The command was asked to end because of the lease, which is final. */
   #expired = false;
   #timer: Timer | null = null;
 
@@ -34,7 +34,7 @@ class Guard {
     this.#keeper.on('data', (text: string) => {
       for (const order of this.#reader.push(text)) this.#obey(order);
     });
-    // Whatever ends the connection: nobody extends the lease any more.
+    // The connection ended: the lease is not extended any more.
     this.#keeper.on('error', () => this.#orphaned());
     this.#keeper.on('end', () => this.#orphaned());
     for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
@@ -45,7 +45,7 @@ class Guard {
     switch (order.kind) {
       case 'run':
         this.#deadline = order.deadline;
-        // This process may have been slow to start: a command that has no time is not begun.
+        // This process may have started late: a command without time left is not started.
         if (leaseLeftMs(world, order.deadline.stop) > 0) this.#run(order.command, order.args);
         else this.#report({ kind: 'ended', code: null, signal: null, expired: true });
         return;
@@ -64,10 +64,10 @@ class Guard {
   }
 
   #run(command: string, args: readonly string[]): void {
-    // A session of its own, so that one signal reaches all of it and none that is meant for others does.
+    // A session of its own, so that one signal reaches the whole command and nothing else.
     const child = spawn(command, args, { stdio: 'inherit', detached: true });
     this.#child = child;
-    // At once: should this process be killed, the keeper has to know whom to kill.
+    // At once: if this process is killed, the keeper has to know what to kill.
     if (child.pid !== undefined) this.#tell({ kind: 'started', pid: child.pid });
     this.#arm();
     child.on('error', (error: NodeJS.ErrnoException) => {
@@ -75,7 +75,7 @@ class Guard {
       this.#report({ kind: 'failed', code: error.code ?? '', message: error.message });
     });
     child.on('exit', (code, signal) => {
-      // What the command has left behind in its group works under the same lease.
+      // What the command has left in its group runs under the same lease.
       this.#signal('SIGKILL');
       this.#report({ kind: 'ended', code, signal, expired: this.#expired });
     });
@@ -86,7 +86,7 @@ class Guard {
     const deadline = this.#deadline;
     if (deadline === null || this.#child === null) return;
     const leftMs = leaseLeftMs(world, this.#expired ? deadline.kill : deadline.stop);
-    // The turn after this one: an extension that waits to be read, because this process was stopped, counts.
+    // One tick later: an extension that arrived while this process was stopped must count.
     this.#timer =
       leftMs > 0
         ? world.after(Math.min(leftMs, LOOK_MS_MAX), () => this.#arm())
@@ -126,7 +126,7 @@ class Guard {
     if (pid === undefined) return;
     try {
       process.kill(-pid, signal);
-      // One that is stopped ends by SIGKILL only; it is woken to hear the others.
+      // A stopped process ends by SIGKILL only; SIGCONT lets it receive the others.
       if (signal !== 'SIGKILL') process.kill(-pid, 'SIGCONT');
     } catch (error) {
       // The whole group is gone.
@@ -138,7 +138,6 @@ class Guard {
     if (!this.#keeper.destroyed) this.#keeper.write(guardText(report));
   }
 
-  /** The last word. */
   #report(report: GuardReport): void {
     if (this.#keeper.destroyed) process.exit();
     this.#keeper.end(guardText(report), () => process.exit());

@@ -22,23 +22,23 @@ import {
   leaseMomentNow,
 } from './lease-clock.ts';
 
-/** TypeScript as this file is, or JavaScript. */
+/** With the extension of this file, TypeScript or JavaScript. */
 const GUARD = fileURLToPath(new URL(`guard${extname(import.meta.url)}`, import.meta.url));
 
-/** How long before the end of the lease the command is asked to end, and killed: parts of the lease. */
+/** How long before the end of the lease the command is asked to end, and killed: shares of the lease. */
 const STOP_SHARE = 0.25;
 const KILL_SHARE = 0.1;
 const KILL_MS_MIN = 100;
-/** A guard that is late by this part of the time between its kill and the end of the lease is not waited for. */
+/** A guard that is later by this share of the time between its kill and the end of the lease is replaced. */
 const GUARD_LATE_SHARE = 0.5;
-/** The clocks are looked at this often at the least: they may have gone on while the machine slept. */
+/** How often the clocks are read at least: they may have advanced while the machine slept. */
 const LOOK_MS_MAX = 1_000;
 
 export type CommandEnd =
   | Extract<GuardReport, { readonly kind: 'ended' | 'failed' }>
   /**
-   * The guard itself was killed, and with it the command, unless the guard had no time to tell whom it guards: then the
-   * command may go on.
+   * The guard was killed, and with it the command; unless the guard had not yet reported what it guards: then the
+   * command may still run.
    */
   | { readonly kind: 'unguarded'; readonly killed: boolean };
 
@@ -52,15 +52,15 @@ function killMarginMs(ttlMs: number): number {
 }
 
 /**
- * A command that runs under a lease, in the care of a process of its own. Where that one does not do what it is there
- * for, because it was stopped, this process kills the command.
+ * A command that runs under a lease, guarded by a process of its own. If the guard fails its duty, because it was
+ * stopped, this process kills the command.
  */
 export class GuardedCommand {
   readonly #world: World;
   readonly #ttlMs: number;
   readonly #guard: ChildProcess;
   readonly #socket: Socket;
-  /** Resolves when nothing of the command runs any more, as far as one can know. */
+  /** Resolves when nothing of the command runs any more, as far as can be known. */
   readonly ended: Promise<CommandEnd>;
   #pid: number | null = null;
   #last: CommandEnd | null = null;
@@ -84,7 +84,7 @@ export class GuardedCommand {
     // A session of its own: Ctrl-C and Ctrl-Z are for the keeper of the lease.
     this.#guard = spawn(process.execPath, [GUARD], { detached: true, stdio: [...stdio], env });
     this.#socket = this.#guard.stdio[GUARD_FD] as Socket;
-    // A guard that is gone is noticed by its exit.
+    // The exit event reports a guard that is gone.
     this.#socket.on('error', () => this.#socket.destroy());
     this.ended = this.#wait();
     const [command = '', ...args] = argv;
@@ -92,7 +92,6 @@ export class GuardedCommand {
     this.#arm();
   }
 
-  /** The lease was refreshed. */
   extend(end: LeaseMoment): void {
     if (this.#stopping) return;
     const deadline = this.#deadline(end);
@@ -102,9 +101,8 @@ export class GuardedCommand {
   }
 
   /**
-   * The lease is lost: the command is asked to end now.
-   *
-   * @param graceMs after this it is killed, or when its lease would have made it, whichever comes first
+   * The lease is lost: asks the command to end now.
+   * @param graceMs it is killed after this, or at the lease's own deadline, whichever comes first
    */
   stop(graceMs: number): void {
     this.#stopping = true;
@@ -129,8 +127,8 @@ export class GuardedCommand {
   }
 
   #order(order: GuardOrder): void {
-    // A write to a guard that is gone would end the reading of its last word as well. So that is read before, in
-    // a process that was stopped while it came.
+    // A write to a dead guard would also end the reading of its last report, so that is read first, in a process that
+    // was stopped meanwhile.
     this.#world.soon(() => {
       if (this.#last === null && this.#socket.writable) this.#socket.write(guardText(order));
     });
@@ -158,8 +156,8 @@ export class GuardedCommand {
   }
 
   /**
-   * The guard is gone without a last word. Where the time of the command was over it has done what it is there for: its word is lost if this
-   * process was stopped while it was about to write to it.
+   * The guard is gone without a last report. If the command's time was over, the guard has done its duty: the report is
+   * lost if this process was stopped while it was about to write.
    */
   #unheard(): CommandEnd {
     if (this.#pid === null || leaseLeftMs(this.#world, this.#kill) > 0)
@@ -167,7 +165,7 @@ export class GuardedCommand {
     return { kind: 'ended', code: null, signal: 'SIGKILL', expired: true };
   }
 
-  /** Process of the command; null until the guard has told it. */
+  /** Null until the guard has reported it. */
   get pid(): number | null {
     return this.#pid;
   }
@@ -176,7 +174,7 @@ export class GuardedCommand {
     this.#timer?.cancel();
     if (this.#guard.exitCode !== null || this.#guard.signalCode !== null) return;
     const leftMs = this.#guardLeftMs();
-    // The turn after this one: what the guard has said while this process was stopped is to be read before.
+    // One tick later: reports that arrived while this process was stopped are read first.
     this.#timer =
       leftMs > 0
         ? this.#world.after(Math.min(leftMs, LOOK_MS_MAX), () => this.#arm())
@@ -191,10 +189,9 @@ export class GuardedCommand {
     );
   }
 
-  /** Does what the guard has not done in time. */
   #replaceGuard(): void {
     if (this.#last !== null || this.#guardLeftMs() > 0) return;
-    // It may have been stopped before it could tell whom it guards. One that has begun nothing begins nothing any more.
+    // The guard may have been stopped before it could report its command. Without a child it will start none.
     const pid = this.#pid ?? childOf(this.#guard.pid);
     if (pid === undefined) return;
     this.#pid = pid;
@@ -208,13 +205,12 @@ export class GuardedCommand {
     try {
       process.kill(-this.#pid, 'SIGKILL');
     } catch (error) {
-      // It was gone already.
       if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
     }
   }
 }
 
-/** @returns a process that this one has begun; null where there is none, undefined where it has just ended, or the system does not tell */
+/** @returns a child of the process; null if there is none, undefined if the process has just ended */
 function childOf(parent: number | undefined): number | null | undefined {
   try {
     const threads = readdirSync(`/proc/${parent}/task`);

@@ -6,30 +6,29 @@ import type { CallOptions, ExchangeOutcome } from '../exchange.ts';
 import type { ExchangeRequest } from '../request.ts';
 import { type LeaseMoment, leaseLeftMs } from './lease-clock.ts';
 
-/** A lease is refreshed when this part of it is left. */
+/** A lease is refreshed when this share of it is left. */
 const REFRESH_SHARE = 0.5;
-/** A server that has not answered after this part of the lease is given up for another one. */
+/** A server without an answer after this share of the lease is replaced by another one. */
 const ATTEMPT_SHARE = 0.125;
-/** After a refusal that is nobody's last word. */
+/** Pause after a refusal that is not final. */
 const AGAIN_MS = 50;
-/** A timer looks at the clocks this often at the least: they may have gone on while the machine slept. */
+/** How often the clocks are read at least: they may have advanced while the machine slept. */
 const LOOK_MS_MAX = 1_000;
 const RELEASE_MS_MAX = 5_000;
 
-/** A lease as it was granted, and its end on this machine's clocks: counted from before the request was sent. */
+/** A granted lease, and its end on this machine's clocks, counted from before the request was sent. */
 export interface Grant {
   readonly lease: GrantedLease;
   readonly end: LeaseMoment;
 }
 
-/** What a lease that is held asks of the cluster. */
+/** What a held lease needs of the cluster. */
 export interface LeaseExchange {
   readonly world: World;
-  /** Sends a change of a lease, in the name of its session. */
   change(request: LeaseChange, session: number, options: CallOptions): Promise<ExchangeOutcome<Grant>>;
   /** @throws ServiceError */
   release(name: string, session: number, options: CallOptions): Promise<void>;
-  /** What happens to a lease, beginning with how it stands. */
+  /** Events of a lease, beginning with its state. */
   watch(name: string, options?: CallOptions): AsyncGenerator<LeaseEvent, void, undefined>;
 }
 
@@ -40,27 +39,27 @@ export function leasePath(name: string): string {
 }
 
 /**
- * A lease in the hands of this process, refreshed until it is released or lost. It counts as lost a margin before its
- * end, so that what it protects can be stopped in time. `isHeld` looks at the clock and is right even in a process
- * that was stopped for a while; `lost` only triggers, and may come late there.
+ * A lease held by this process, refreshed until it is released or lost. It counts as lost a margin before its end, so
+ * that what it protects can be stopped in time. `isHeld` reads the clock and is right even in a process that was
+ * stopped for a while; `lost` is a notification, and may come late there.
  */
 export class HeldLease {
   readonly name: string;
   readonly owner: string;
-  /** Fencing token: whoever was shown a larger one refuses this one. */
+  /** Fencing token: a resource that was shown a larger one refuses this one. */
   readonly token: number;
   readonly session: number;
   readonly #cluster: LeaseExchange;
   readonly #ttlMs: number;
   readonly #marginMs: number;
   readonly #lost = new AbortController();
-  /** Ends what is under way when the lease is released. */
+  /** Aborts what is in flight when the lease is released. */
   readonly #ending = new AbortController();
   readonly #listeners = new Set<(end: LeaseMoment) => void>();
   #keys: LeaseKeys;
   #end: LeaseMoment;
   #timer: Timer | null = null;
-  /** Changes of the lease go one after the other. */
+  /** Serializes changes of the lease. */
   #turn: Promise<unknown> = Promise.resolve();
   #refreshing = false;
   #released = false;
@@ -81,7 +80,6 @@ export class HeldLease {
     this.#arm();
   }
 
-  /** The end, on this machine's clocks. */
   get end(): LeaseMoment {
     return this.#end;
   }
@@ -90,7 +88,7 @@ export class HeldLease {
     return this.#keys;
   }
 
-  /** How long it may still be acted upon, in milliseconds; 0 when it is lost or released. */
+  /** For how long the lease may still be relied on, in milliseconds; 0 once it is lost or released. */
   get remainingMs(): number {
     if (this.#released || this.#lost.signal.aborted) return 0;
     return Math.max(0, leaseLeftMs(this.#cluster.world, this.#end) - this.#marginMs);
@@ -105,27 +103,26 @@ export class HeldLease {
     return this.#lost.signal;
   }
 
-  /** Whether it was lost before its time was over: somebody else may have it already. */
+  /** Whether it was lost before its end: another holder may have it already. */
   get lostEarly(): boolean {
     return this.#lostEarly;
   }
 
-  /** To be called right before acting on it. @throws ServiceError `lease-lost` */
+  /** To be called right before an action that relies on the lease. @throws ServiceError `lease-lost` */
   assertHeld(): void {
     if (!this.isHeld) throw this.#lostError('it is over by the clock of this process');
   }
 
-  /** Calls back with the new end after each refresh. */
   onRefreshed(listener: (end: LeaseMoment) => void): void {
     this.#listeners.add(listener);
   }
 
-  /** Moves the end on now, instead of waiting for the half of the time. @throws ServiceError */
+  /** Extends the lease now, instead of at half of its time. @throws ServiceError */
   async refresh(): Promise<void> {
     await this.#change('PATCH', '', JSON.stringify({ ttlMs: this.#ttlMs }));
   }
 
-  /** Attaches a value to the lease, which everybody may read. @throws ServiceError */
+  /** Attaches a value to the lease, which every user may read. @throws ServiceError */
   async setKey(key: string, value: string): Promise<void> {
     await this.#change('PUT', `/keys/${encodeURIComponent(key)}`, JSON.stringify({ value }));
   }
@@ -136,14 +133,14 @@ export class HeldLease {
   }
 
   /**
-   * Hears from a server when the lease is given back or taken over by somebody else, instead of learning it at the
-   * next refresh. Takes a connection for as long as the lease is held.
+   * Subscribes to events of the lease, so that a release or takeover by others is noticed before the next refresh.
+   * Takes a connection while the lease is held.
    */
   watch(): void {
     void this.#listen();
   }
 
-  /** Lets the lease run out by itself, because something may still act on it. */
+  /** Lets the lease expire, because something may still rely on it. */
   abandon(): void {
     if (this.#released) return;
     this.#released = true;
@@ -152,9 +149,8 @@ export class HeldLease {
   }
 
   /**
-   * Gives the lease back, so that nobody has to wait for its end. To be called when nothing acts on it any more.
-   *
-   * @throws ServiceError `unknown` or `no-majority`: it then runs out by itself
+   * Releases the lease, so that others need not wait for its end. To be called when nothing relies on it any more.
+   * @throws ServiceError `unknown` or `no-majority`: it then expires by itself
    */
   async release(): Promise<void> {
     if (this.#released) return;
@@ -163,7 +159,7 @@ export class HeldLease {
     await this.#cluster
       .release(this.name, this.session, { timeoutMs: RELEASE_MS_MAX, failFast: true })
       .catch((error: unknown) => {
-        // It is over already, which is what was wanted.
+        // It is over already, as intended.
         if (!(error instanceof ServiceError) || error.code !== 'lease-lost') throw error;
       });
   }
@@ -175,7 +171,7 @@ export class HeldLease {
   async #change(method: 'PATCH' | 'PUT' | 'DELETE', below: string, body?: string): Promise<void> {
     const work = this.#turn.then(() => this.#attempt(method, below, body));
     this.#turn = work.catch(() => {
-      // Whoever asked is told; the next one has nothing to do with it.
+      // The caller gets the error; the next change is independent of it.
     });
     const outcome = await work;
     if (outcome.kind === 'failed') throw outcome.error;
@@ -204,7 +200,7 @@ export class HeldLease {
       const { token } = outcome.value.lease;
       if (token === this.token) this.#extend(outcome.value);
       else {
-        // Others may have had it in between: what it protects has to begin anew, with the new token.
+        // Others may have held it in between: what it protects has to start again, with the new token.
         const error = this.#lostError(`its session has it anew, with token ${token}`);
         this.#loseEarly(error);
         return { kind: 'failed', error, doubtful: false };
@@ -215,7 +211,7 @@ export class HeldLease {
 
   #extend({ lease, end }: Grant): void {
     this.#keys = lease.keys;
-    // An end that was counted from an earlier moment may be later all the same, and holds.
+    // An end that was counted from an earlier moment may still be later, and is valid.
     if (leaseLeftMs(this.#cluster.world, end) > leaseLeftMs(this.#cluster.world, this.#end)) this.#end = end;
     for (const listener of this.#listeners) listener(this.#end);
     this.#arm();
@@ -239,7 +235,6 @@ export class HeldLease {
     this.#timer = this.#cluster.world.after(Math.min(nextMs, LOOK_MS_MAX), () => this.#arm());
   }
 
-  /** Refreshes until it worked or the lease is lost. */
   async #keep(): Promise<void> {
     try {
       while (!this.#released && this.isHeld) {
@@ -263,18 +258,18 @@ export class HeldLease {
     while (!signal.aborted) {
       try {
         for await (const { held, owner, token } of this.#cluster.watch(this.name, { signal })) {
-          // A smaller token is late word of an earlier holder.
+          // A smaller token is a late event of an earlier holder.
           if (token < this.token || (token === this.token && held)) continue;
           const why = held ? `${owner} has it, with token ${token}` : 'somebody else has given it back';
           this.#loseEarly(this.#lostError(why));
           return;
         }
       } catch (error) {
-        // Refreshes tell as well, only later.
+        // Refreshes notice it as well, only later.
         if (!(error instanceof ServiceError)) throw error;
       }
       await this.#cluster.world.sleep(this.#ttlMs, { signal }).catch(() => {
-        // It is over; the loop sees it.
+        // It is over; the loop checks that.
       });
     }
   }

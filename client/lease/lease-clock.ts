@@ -1,9 +1,9 @@
 import type { World } from '../../base/world.ts';
 
 /**
- * A moment on both clocks of this machine. The monotonic one never steps, but stands still while the machine sleeps; the
- * wall clock goes on, but may be set. A lease is over as soon as one of them says so. Both are the same in all
- * processes of the machine.
+ * A moment on both clocks of this machine. The monotonic one never steps, but stops while the machine sleeps; the wall
+ * clock continues, but may be set. A lease is over as soon as one of them says so. All processes of the machine share
+ * both.
  */
 export interface LeaseMoment {
   readonly monotonicMs: number;
@@ -18,7 +18,7 @@ export function leaseMomentAfter({ monotonicMs, wallMs }: LeaseMoment, spanMs: n
   return { monotonicMs: monotonicMs + spanMs, wallMs: wallMs + spanMs };
 }
 
-/** How long it is until `moment`, in milliseconds, by the clock that is nearer to it; negative after it. */
+/** The time until `moment` in milliseconds, by the clock that is nearer to it; negative after it. */
 export function leaseLeftMs(world: World, moment: LeaseMoment): number {
   const now = leaseMomentNow(world);
   return Math.min(moment.monotonicMs - now.monotonicMs, moment.wallMs - now.wallMs);

@@ -9,15 +9,14 @@ import type { LeaseEvent } from '../../wire/named-lease-api.ts';
 import type { Endpoints } from '../endpoints.ts';
 import { followEvents } from '../event-stream.ts';
 
-/** Servers say something every two seconds; one that is silent for this long is left. */
+/** Servers send something every two seconds; a silent one is left after this time. */
 const SILENT_MS_MAX = 6_000;
 
 /**
- * What happens to a lease, beginning with how it stands. When the server that tells dies, another one goes on; what
- * happened in between is told as far as states can tell it.
- *
- * @param patienceMs how long no server may have an answer
- * @throws ServiceError `no-majority` after that, or what a server refuses the watch with; the reason of `signal`
+ * Yields the events of a lease, beginning with its state. If the server fails, continues at another one; events in
+ * between are derived from the states.
+ * @param patienceMs for how long all servers may fail to send anything
+ * @throws ServiceError `no-majority` after that, or a server's refusal; the reason of `signal`
  */
 export async function* watchLease(
   endpoints: Endpoints,

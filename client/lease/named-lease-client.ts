@@ -16,15 +16,14 @@ import { leaseMomentAfter, leaseMomentNow } from './lease-clock.ts';
 import { watchLease } from './lease-watch.ts';
 
 const OPERATION_TIMEOUT_MS = 30_000;
-/** A lease that may have been granted to a caller who gave up is given back, if that is quick. */
+/** How long the release of a lease may take that may have been granted to a caller who aborted. */
 const GIVE_BACK_MS = 1_000;
-/** A taken lease is asked for again this much after its known end. */
+/** A taken lease is requested again this long after its known end. */
 const AFTER_END_MS = 20;
 
 export interface AcquireOptions {
-  /** Length of the lease, in milliseconds. */
   readonly ttlMs: number;
-  /** Who holds it, for people: everybody may read it. */
+  /** For people: every user may read it. */
   readonly owner: string;
   readonly keys?: LeaseKeys;
   /** Whether to wait while another holds it; true by default. */
@@ -36,7 +35,7 @@ export interface AcquireOptions {
   readonly marginMs?: number;
 }
 
-/** Leases under names, as clients of a cluster see them. */
+/** The client of named leases of a cluster. */
 export class NamedLeaseClient implements LeaseExchange {
   readonly world: World;
   readonly #exchanger: Exchanger;
@@ -51,9 +50,8 @@ export class NamedLeaseClient implements LeaseExchange {
 
   /**
    * Acquires a lease; it is refreshed until it is released or lost.
-   *
-   * @throws ServiceError `lease-taken` where another holds it and it is not waited for; `unknown` or `no-majority`
-   *   where no majority answers; the reason of `signal`
+   * @throws ServiceError `lease-taken` if another holds it and `wait` is false; `unknown` or `no-majority` if no
+   *   majority answers; the reason of `signal`
    */
   async acquire(name: string, options: AcquireOptions): Promise<HeldLease> {
     const session = drawSession(this.world);
@@ -89,23 +87,23 @@ export class NamedLeaseClient implements LeaseExchange {
           .catch(() => signal?.throwIfAborted());
       }
     } catch (error) {
-      // Whether the last attempt was granted may not be known, and nobody will refresh it.
+      // The last attempt may have been granted, and would not be refreshed.
       if (doubtful || signal?.aborted === true) await this.#giveBack(name, session);
       throw error;
     }
   }
 
-  /** How a lease stands, as a majority has it. */
+  /** The state of a lease at a majority. */
   look(name: string, options: CallOptions = {}): Promise<LeaseLook> {
     return this.#get(`Cannot look at lease "${name}"`, leasePath(name), options);
   }
 
-  /** Which leases are held, as far as single servers know: a hint. */
+  /** The leases that single servers know as held: a hint. */
   list(prefix: string, options: CallOptions = {}): Promise<LeaseList> {
     return this.#get('Cannot list leases', `/v1/leases?prefix=${encodeURIComponent(prefix)}`, options);
   }
 
-  /** What happens to a lease, beginning with how it stands; goes on at another server when one dies. */
+  /** Events of a lease, beginning with its state; continues at another server when one fails. */
   watch(name: string, options: CallOptions = {}): AsyncGenerator<LeaseEvent, void, undefined> {
     const patienceMs = options.timeoutMs ?? this.#operationTimeoutMs;
     return watchLease(this.#exchanger.endpoints, name, patienceMs, options.signal);
@@ -146,14 +144,14 @@ export class NamedLeaseClient implements LeaseExchange {
     await this.#exchanger.perform({ primary: null }, request, (response) => response.body.bytes(), options);
   }
 
-  /** Ends all connections; leases that are still held run out. */
+  /** Ends all connections; leases that are still held expire. */
   close(): Promise<void> {
     return this.#exchanger.close();
   }
 
   async #giveBack(name: string, session: number): Promise<void> {
     await this.release(name, session, { timeoutMs: GIVE_BACK_MS, failFast: true }).catch(() => {
-      // It was not held, or nobody can be reached: then it runs out by itself.
+      // It was not held, or no server answers: then it expires by itself.
     });
   }
 
@@ -163,7 +161,7 @@ export class NamedLeaseClient implements LeaseExchange {
   }
 }
 
-/** Waits until a lease is free, by the word of a server or because its time is up. */
+/** Waits until a lease may be free, by an event or because its time is up. */
 class FreeWaiter {
   readonly #client: NamedLeaseClient;
   readonly #name: string;
@@ -179,7 +177,7 @@ class FreeWaiter {
       signal === undefined ? this.#controller.signal : AbortSignal.any([signal, this.#controller.signal]);
   }
 
-  /** Resolves when the lease may be free: it is to be asked for then. @throws the reason of the signal */
+  /** Resolves when the lease may be free and should be requested. @throws the reason of the signal */
   async free(leftMs: number): Promise<void> {
     this.#signal.throwIfAborted();
     this.#watching ??= this.#watch();
@@ -207,7 +205,7 @@ class FreeWaiter {
     try {
       for await (const event of this.#client.watch(this.#name, { signal: this.#signal })) this.#heard(event);
     } catch {
-      // The end of the lease is waited for by the clock as well; the next attempt says what is wrong.
+      // The timer covers the end of the lease as well; the next attempt reports the error.
       this.#watching = null;
     }
   }

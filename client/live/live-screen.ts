@@ -1,8 +1,8 @@
 const CLEAR_LINE = '\x1b[K';
 
 /**
- * Some lines at the bottom of a terminal that change in place, with others scrolling away above them. Where the output is
- * no terminal there is no bottom, and only the others are printed.
+ * Some lines at the bottom of a terminal that change in place, while others scroll above them. Without a terminal only
+ * the others are printed.
  */
 export class LiveScreen {
   readonly #output: NodeJS.WriteStream;
@@ -17,7 +17,6 @@ export class LiveScreen {
     return this.#output.isTTY === true;
   }
 
-  /** Prints a line that stays. */
   print(line: string): void {
     if (!this.isLive) {
       this.#output.write(`${line}\n`);
@@ -26,14 +25,12 @@ export class LiveScreen {
     this.#output.write(`${this.#up()}${line}${CLEAR_LINE}\n${this.#bottom()}`);
   }
 
-  /** Replaces what is at the bottom. */
   show(lines: readonly string[]): void {
     if (!this.isLive) return;
     this.#lines = lines;
     this.#output.write(`${this.#up()}${this.#bottom()}`);
   }
 
-  /** Takes the lines at the bottom away. */
   end(): void {
     this.show([]);
   }
@@ -45,7 +42,7 @@ export class LiveScreen {
   #bottom(): string {
     const columns = this.#output.columns ?? 80;
     const rows = Math.max(1, (this.#output.rows ?? 24) - 2);
-    // A line that wraps would be two, and one behind the last row none that can be come back to.
+    // A line that wraps would be two, and the cursor cannot return above the top row.
     const shown = this.#lines.slice(0, rows).map((line) => line.slice(0, columns - 1));
     const surplus = Math.max(0, this.#drawn - shown.length);
     this.#drawn = shown.length;

@@ -2,7 +2,7 @@ import type { Happening, LiveResync, LiveState } from '../../wire/live-api.ts';
 import type { Endpoints } from '../endpoints.ts';
 import { followEvents } from '../event-stream.ts';
 
-/** Servers say something four times a second; one that is silent for this long is left. */
+/** Servers send something four times a second; a silent one is left after this time. */
 const SILENT_MS_MAX = 4_000;
 
 export type LiveEvent =
@@ -11,12 +11,11 @@ export type LiveEvent =
   | { readonly kind: 'state'; readonly state: LiveState };
 
 /**
- * The cluster as it is, and what happens in it. When the server that tells dies another one goes on: it begins with a
- * `resync`, in which happenings that were told before have the same ids.
- *
- * @param watch `VOLUME:/path` of a file to be told of as well, or null
- * @param patienceMs how long no server may have an answer
- * @throws ServiceError `no-majority` after that, or what a server refuses with; the reason of `signal`
+ * The state of the cluster, and its events. If the server fails, continues at another one, beginning with a `resync` in
+ * which earlier events have the same ids.
+ * @param watch `VOLUME:/path` of a file to report as well, or null
+ * @throws ServiceError `no-majority` if no server sends anything for `patienceMs`, or a server's refusal; the reason of
+ *   `signal`
  */
 export function watchCluster(
   endpoints: Endpoints,

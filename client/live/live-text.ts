@@ -5,13 +5,13 @@ import { formatBytes, formatDuration } from '../quantities.ts';
 const BAR_WIDTH = 20;
 const SIGNS = { good: '+', neutral: ' ', bad: '!' } as const;
 
-/** One line: when, who, what and why that is safe. */
+/** One line: when, who, what, and why that is safe. */
 export function happeningLine({ atMs, mood, text, path, file }: Happening): string {
   const name = path ?? `file ${file}`;
   return `${new Date(atMs).toISOString().slice(11, 23)}Z ${SIGNS[mood]} ${text.replaceAll('{file}', name)}`;
 }
 
-/** The servers as a table, and the file that is watched. */
+/** The servers as a table, and the watched file. */
 export function stateLines(state: LiveState, leaseMs: number): string[] {
   const header = ['SERVER', 'STATE', 'PRIMARY OF', 'BACKUP OF', 'WRITES/S', 'READS/S', 'CLOCK', 'FREE'];
   const lines = formatTable([header, ...state.servers.map(serverRow)]);

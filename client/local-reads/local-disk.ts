@@ -14,13 +14,13 @@ import {
   LOCAL_PROOF_TEXT,
 } from '../../wire/locations.ts';
 
-/** Containers that are open at a time, those in use not counted. */
+/** Open containers, besides those in use. */
 const CONTAINERS_OPEN_MAX = 32;
-/** One that nobody reads is closed after this long, so that what the server removes does not go on to take room. */
+/** An unused container is closed after this long, so that one that the server removes does not keep taking space. */
 const IDLE_MS = 1_000;
 const SECRET_BYTES = 64;
 const SECRET = /^[0-9a-f]{64}$/;
-/** Not through a link, which could lead to what is not the server's, nor waiting for whoever else has a pipe. */
+/** Not through a link, which could lead outside the server's folder, and without waiting at a pipe. */
 const FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
 interface OpenContainer {
@@ -30,17 +30,17 @@ interface OpenContainer {
 }
 
 /**
- * The data folder of a server on this machine, for reading. Nothing in it is believed: bytes are what the server has named if they have
- * their checksum, and else they are not there.
+ * The data folder of a server on this machine, read-only. Its contents are not trusted: bytes are valid only if they
+ * have the checksum that the server has reported.
  */
 export class LocalDisk {
-  /** What shows the server that its folder can be read here. */
+  /** Proves to the server that its folder can be read here. */
   readonly proof: string;
   readonly #world: World;
   readonly #folder: string;
-  /** Whose the folder's files are: what belongs to somebody else is no container. */
+  /** Owner of the folder's files: a file of another owner is no container. */
   readonly #uid: number;
-  /** By file, in order of last use. */
+  /** By number, in order of last use. */
   readonly #containers = new Map<number, OpenContainer>();
   readonly #opening = new Map<number, Promise<OpenContainer | null>>();
   readonly #sweep: Timer;
@@ -55,8 +55,8 @@ export class LocalDisk {
   }
 
   /**
-   * @param folder as the server calls it
-   * @returns null where this process cannot read it, or another folder has the name here
+   * @param folder as the server names it
+   * @returns null if this process cannot read it, or another folder has the name here
    */
   static async open(world: World, folder: string): Promise<LocalDisk | null> {
     try {
@@ -64,7 +64,7 @@ export class LocalDisk {
       try {
         const stat = await file.stat();
         const secret = stat.isFile() && stat.size === SECRET_BYTES ? await file.readFile('latin1') : '';
-        // Nothing else is ever made known to a server, whatever folder it names.
+        // Nothing else is ever disclosed to a server, whatever folder it names.
         if (!SECRET.test(secret)) return null;
         const proof = createHmac('sha256', secret).update(LOCAL_PROOF_TEXT).digest('hex');
         return new LocalDisk(world, folder, proof, stat.uid);
@@ -77,21 +77,19 @@ export class LocalDisk {
     }
   }
 
-  /** How many containers are open now. */
   get openCount(): number {
     return this.#containers.size;
   }
 
   /**
-   * Bytes from `offset` on, up to `end`, within what the locations are of.
-   *
-   * @returns null where something else lies there, or nothing; otherwise memory that is lent
+   * Reads bytes from `offset` to `end`, within the locations.
+   * @returns lent memory; null if the bytes are missing or others
    */
   async read({ extents }: FileLocations, offset: number, end: number): Promise<Buffer | null> {
     const out = lentMemory(end - offset);
     const wanted = extents.filter(({ begin, length }) => begin < end && begin + length > offset);
     fillHoles(out, wanted, offset, end);
-    // All have ended when it is told: the memory is nobody's from then on.
+    // All reads have ended when it resolves: the memory is free from then on.
     const found = await Promise.all(wanted.map((extent) => this.#read(extent, out, offset, end)));
     if (found.every((isGood) => isGood)) return out;
     giveBack(out);
@@ -104,7 +102,7 @@ export class LocalDisk {
     this.#closeIdle(Number.POSITIVE_INFINITY);
   }
 
-  /** An extent of which only a part is wanted is read as a whole, for its checksum is of all of it. */
+  /** An extent is read as a whole even if only a part is wanted, since its checksum covers all of it. */
   async #read(extent: Extent, out: Buffer, offset: number, end: number): Promise<boolean> {
     const { begin, length, container, position, crc32: sum } = extent;
     const isWhole = begin >= offset && begin + length <= end;
@@ -125,7 +123,6 @@ export class LocalDisk {
     if (open !== undefined) this.#forget(container, open);
   }
 
-  /** @returns whether all of the bytes are there */
   async #fill(container: number, position: number, bytes: Buffer): Promise<boolean> {
     const open = await this.#use(container);
     if (open === null) return false;
@@ -143,7 +140,7 @@ export class LocalDisk {
     }
   }
 
-  /** @returns the container with one user more; null where there is none to be read */
+  /** @returns the container with its count of users increased; null if it cannot be read */
   async #use(container: number): Promise<OpenContainer | null> {
     const known = this.#containers.get(container) ?? (await this.#open(container));
     if (known === null) return null;
@@ -157,7 +154,7 @@ export class LocalDisk {
     return known;
   }
 
-  /** Whoever wants it meanwhile waits for the same. */
+  /** Concurrent callers share one open. */
   #open(container: number): Promise<OpenContainer | null> {
     let opening = this.#opening.get(container);
     if (opening === undefined) {
@@ -185,7 +182,7 @@ export class LocalDisk {
     }
   }
 
-  /** Whoever reads it closes it. */
+  /** A user that still reads it closes it. */
   #forget(container: number, open: OpenContainer): void {
     this.#containers.delete(container);
     closeUnused(open);
@@ -193,11 +190,10 @@ export class LocalDisk {
 }
 
 function closeUnused({ fd, users }: OpenContainer): void {
-  // What was only read cannot fail in a way that matters.
+  // A file that was only read cannot fail to close in a way that matters.
   if (users === 0) close(fd, () => undefined);
 }
 
-/** @returns null where it is not there, or not to be read */
 function openReading(path: string): Promise<number | null> {
   return new Promise((resolve) => open(path, FLAGS, (error, fd) => resolve(error === null ? fd : null)));
 }
@@ -212,14 +208,14 @@ function isFileOf(fd: number, uid: number): boolean {
   }
 }
 
-/** @returns how many bytes were read; −1 where the disk refuses them */
+/** @returns how many bytes were read; −1 if the disk fails */
 function readAt(fd: number, bytes: Buffer, position: number): Promise<number> {
   return new Promise((resolve) =>
     read(fd, bytes, 0, bytes.length, position, (error, count) => resolve(error === null ? count : -1)),
   );
 }
 
-/** What no extent has reads as zeros. */
+/** Bytes outside all extents read as zeros. */
 function fillHoles(out: Buffer, extents: readonly Extent[], offset: number, end: number): void {
   let filledTo = offset;
   for (const { begin, length } of extents) {

@@ -13,59 +13,61 @@ import type { Exchanger, Subject } from '../exchange.ts';
 import { readBytes, readJson } from '../response.ts';
 import { LocalDisk } from './local-disk.ts';
 
-/** From when it was asked where bytes are, they may be read there for so long: the server holds them for longer. */
+/**
+ * How long bytes may be read at reported locations, from the sending of the request: the server keeps them in place for
+ * longer.
+ */
 const USABLE_MS = LOCATIONS_HELD_MS / 2;
-/** One that said that its disk is not to be read, or whose disk cannot be, is asked again after this long. */
+/** Retry after a server has no readable disk. */
 const AGAIN_MS = 10_000;
-/** One that has lost it, perhaps with its process, after this long. */
+/** Retry after a server could not be asked, perhaps because it restarted. */
 const AGAIN_SOON_MS = 1_000;
-/** A server that may not answer at once is asked again after this long. */
+/** Retry after a server has no authority to answer reads of the file. */
 const NOT_NOW_MS = 50;
-/** Of so many reads on one disk that one more found something else than was told, it is left alone for a while: each miss counts as many good ones. */
+/**
+ * After more than one miss in this many reads of a disk, it is left alone for a while: each miss counts as many good
+ * reads.
+ */
 const MISS_WEIGHT = 16;
 const MISSES_MAX = 8 * MISS_WEIGHT;
 
-/** Where the bytes of a file are that somebody is going to read. */
 export interface LocatedFile {
   readonly file: number;
   readonly subject: Subject;
-  /** Ids of the servers that hold it, as far as is known. */
   readonly replicas: readonly string[];
-  /** Of a URL's query, where a snapshot is read. */
   readonly shown: string;
 }
 
-/** Why bytes were not found where they were told to be. */
+/** Why bytes were not found at their reported locations. */
 export type Miss = 'late' | 'other';
 
-/** Bytes of a file that are on this machine, all of one state. */
+/** Bytes of a file on this machine, all of one state. */
 export interface LocalRange {
   /** @see FileLocations */
   readonly end: number;
   readonly sizeBytes: number;
-  /** They were so not before this (monotonic, in milliseconds). */
+  /** The state is at least as new as this (monotonic, in milliseconds). */
   readonly sinceMs: number;
-  /** Until when they can be read here. */
   readonly untilMs: number;
-  /** @returns bytes from `offset` on, up to `end` at the most; or why they have to be read in the ordinary way */
+  /** @returns bytes from `offset` on, up to `end`; or why they have to be read from a server */
   read(offset: number, length: number): Promise<Uint8Array | Miss>;
 }
 
-/** What is known of the disk of one server. */
 type Known =
   | { readonly kind: 'asking' }
   | { readonly kind: 'none'; readonly untilMs: number }
   | { readonly kind: 'disk'; readonly disk: LocalDisk; misses: number };
 
 /**
- * Reads past servers that are on this machine (what HDFS calls short-circuit reads): a server is asked where bytes are, with all that it takes
- * to be sent them, and they are read from its disk. Wherever that does not work, they are to be read in the ordinary way.
+ * Reads past servers that are on this machine (in HDFS: short-circuit reads): a server reports where bytes are, with
+ * all checks of an ordinary read, and the client reads them from its disk. If that fails, the caller reads from a
+ * server.
  */
 export class LocalReads {
   readonly #world: World;
   readonly #exchanger: Exchanger;
   readonly #known = new Map<Endpoint, Known>();
-  /** Files of which a server may not tell anything before a moment (monotonic, in milliseconds). */
+  /** When a server may be asked again about a file (monotonic, in milliseconds). */
   readonly #notBefore = new Map<string, number>();
   #closed = false;
 
@@ -74,7 +76,7 @@ export class LocalReads {
     this.#exchanger = exchanger;
   }
 
-  /** @returns null where no server on this machine may answer reads of the file now */
+  /** @returns null if no server on this machine may answer reads of the file now */
   async locate(located: LocatedFile, offset: number, length: number): Promise<LocalRange | null> {
     const chosen = this.#choose(located);
     if (chosen === null) return null;
@@ -109,7 +111,7 @@ export class LocalReads {
     for (const endpoint of [...this.#known.keys()]) this.#lose(endpoint, Number.POSITIVE_INFINITY);
   }
 
-  /** The primary if it is here, else any that holds the file. */
+  /** Chooses the primary if it is here, else any server that holds the file. */
   #choose({ file, subject, replicas }: LocatedFile): {
     readonly endpoint: Endpoint;
     readonly known: Known & { readonly kind: 'disk' };
@@ -126,7 +128,6 @@ export class LocalReads {
     return null;
   }
 
-  /** Finds out whether the server's disk can be read here. */
   async #ask(endpoint: Endpoint): Promise<void> {
     if (this.#closed) return;
     this.#known.set(endpoint, { kind: 'asking' });
@@ -197,7 +198,7 @@ export class LocalReads {
   }
 }
 
-/** A disk that does not answer holds up nobody who could ask the server. */
+/** A disk that does not answer must not delay callers that could ask the server. */
 async function inTime(
   world: World,
   reading: Promise<Buffer | null>,
@@ -212,7 +213,7 @@ async function inTime(
     return 'late';
   }
   if (first === null) return 'other';
-  // What was read after that may be of a later version that happens to have the same checksum.
+  // Bytes read after `untilMs` may be of a later version that happens to have the same checksum.
   if (world.nowMs() <= untilMs) return first;
   giveBack(first);
   return 'late';

@@ -3,7 +3,7 @@ import { type CommandText, commandsOf, type OptionText } from './program-tree.ts
 export const SHELLS = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof SHELLS)[number];
 
-/** @returns what a shell reads to complete the command line: commands, options, and values that are few words */
+/** @returns a script that completes commands, options, and values of few words */
 export function completionScript(shell: Shell, tree: CommandText): string {
   return WRITERS[shell](tree);
 }
@@ -14,7 +14,7 @@ const WRITERS: Readonly<Record<Shell, (tree: CommandText) => string>> = {
   fish: fishScript,
 };
 
-/** Where nothing fits, bash completes names of files. */
+/** Without a match, bash completes file names. */
 function bashScript(tree: CommandText): string {
   const name = tree.path;
   const words = commandsOf(tree).map(
@@ -48,7 +48,6 @@ complete -o default -F _${name} ${name}
 `;
 }
 
-/** Shows what each word is for beside it. */
 function zshScript(tree: CommandText): string {
   const name = tree.path;
   const words = commandsOf(tree).map((command) => {
@@ -143,7 +142,6 @@ function pathsBelow(tree: CommandText): string {
 }
 
 interface Choices {
-  /** Commands with the names of the option behind them. */
   readonly at: readonly string[];
   readonly choices: readonly string[];
 }
@@ -156,7 +154,7 @@ function choicesOf(tree: CommandText): Choices[] {
   );
 }
 
-/** Options behind which a value stands that is not one of few words. */
+/** Options with a value that is not one of few words. */
 function takingValues(tree: CommandText): string {
   return commandsOf(tree)
     .flatMap(({ path, options }) =>
@@ -171,7 +169,6 @@ function lastWord(path: string): string {
   return path.split(' ').at(-1) ?? path;
 }
 
-/** A word of bash and zsh, whatever is in it. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -2,7 +2,6 @@ import { type CommandText, commandsOf, type OptionText } from './program-tree.ts
 
 export interface ManualFacts {
   readonly version: string;
-  /** What follows the help of the program: exit codes. */
   readonly exitCodes: readonly (readonly [number, string])[];
 }
 
@@ -61,7 +60,7 @@ function optionLines({ names, value, choices, description }: OptionText): string
   ];
 }
 
-/** A line that is text wherever it stands: no command, no escape, no hyphen that might be broken at. */
+/** Text without troff commands, escapes, or hyphens at which a line might break. */
 function escaped(text: string): string {
   return text
     .replaceAll('\\', '\\e')

@@ -1,17 +1,14 @@
 import type { Argument, Command, Option } from 'commander';
 
-/** An option as its help has it. */
 export interface OptionText {
   /** `--json`, and its short form if it has one. */
   readonly names: readonly string[];
-  /** How its value is called, `<count>` as `COUNT`; null for one that is a word by itself. */
+  /** Name of its value, `<count>` as `COUNT`; null for an option without a value. */
   readonly value: string | null;
-  /** What its value can be, where that is few words. */
   readonly choices: readonly string[];
   readonly description: string;
 }
 
-/** A command, with those below it. */
 export interface CommandText {
   /** From the name of the program on: `leasehold volume create`. */
   readonly path: string;
@@ -25,7 +22,6 @@ export interface CommandText {
   readonly commands: readonly CommandText[];
 }
 
-/** An option of `leasehold server`, as the server has it. */
 export interface ServerOption {
   readonly name: string;
   readonly value: string | null;
@@ -36,9 +32,8 @@ export interface ServerOption {
 const HELP: OptionText = { names: ['--help'], value: null, choices: [], description: 'show the usage' };
 
 /**
- * What `--help` shows of all commands, for the manual and for shells.
- *
- * @param serverOptions of `leasehold server`, which the program does not know by itself
+ * Collects what `--help` shows of all commands, for the manual and for shells. @param serverOptions of `leasehold
+ * server`, which the program does not know
  */
 export function programText(program: Command, serverOptions: readonly ServerOption[]): CommandText {
   const tree = commandText(program, '');
@@ -50,7 +45,6 @@ export function programText(program: Command, serverOptions: readonly ServerOpti
   return { ...tree, commands };
 }
 
-/** @returns the command and all below it */
 export function commandsOf(tree: CommandText): CommandText[] {
   return [tree, ...tree.commands.flatMap(commandsOf)];
 }

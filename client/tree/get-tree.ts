@@ -23,16 +23,9 @@ import { ofOne, type TreeReport } from './report.ts';
 import { isSame } from './same.ts';
 import { FILES_AT_ONCE, PIECES_AT_ONCE, type Piece, partName, resumeOffset, sectionsOf } from './sections.ts';
 
-/** A file that changes while it is read is read again this many times. */
 const ATTEMPTS_MAX = 3;
 
-/**
- * Makes what is in a directory of the cluster, or a snapshot of it, be in a local directory, which is made if it is not there; otherwise as
- * `putTree`.
- *
- * @param top the directory in the cluster
- * @throws what ends the copying; what concerns one file alone is told in the report
- */
+/** Copies a directory of the cluster, or of a snapshot, to a local directory; otherwise as `putTree`. */
 export async function getTree(
   client: ClusterClient,
   top: Attributes,
@@ -43,7 +36,7 @@ export async function getTree(
 ): Promise<void> {
   const files = new UnderWay(FILES_AT_ONCE);
   const get = new TreeGet(client, report, call, onBytes);
-  /** Of directories that could not be made: what is in them has no place. */
+  /** Directories that could not be made: their entries are skipped. */
   const missing: string[] = [];
   try {
     for await (const { path, attributes } of walk(client, top, call)) {
@@ -80,14 +73,14 @@ class TreeGet {
     this.#onBytes = onBytes;
   }
 
-  /** @returns whether it is there */
+  /** @returns whether it exists */
   async directory(path: string, place: string, { mode }: Attributes): Promise<boolean> {
     const isThere = await ofOne(this.#report, path, async () => {
       const stats = await there(place);
       // A link to a directory is none: it would lead out of the tree.
       if (stats !== null && !stats.isDirectory()) throw inTheWay(place);
       if (stats !== null) return true;
-      // Whoever copies has to be able to write in it.
+      // The copying user has to be able to write in it.
       await mkdir(place, { mode: (mode & 0o777) | 0o700 });
       this.#report.directories += 1;
       return true;
@@ -114,7 +107,7 @@ class TreeGet {
     });
   }
 
-  /** @returns whether it was of one state while it was read */
+  /** @returns whether the file was of one state while it was read */
   async #fetched(place: string, attributes: Attributes): Promise<boolean> {
     const file = this.#client.openFile(attributes.inode, attributes);
     const begun = await file.state(this.#call);
@@ -122,7 +115,7 @@ class TreeGet {
     const part = join(dirname(place), partName(basename(place), tag));
     const stats = await there(part);
     const from = stats?.isFile() ? resumeOffset(Number(stats.size), begun.sizeBytes) : 0;
-    // Nobody else's until it is whole.
+    // Private until it is complete.
     const local = await open(part, from === 0 ? 'w' : 'r+', 0o600);
     try {
       await local.truncate(from);
@@ -151,7 +144,7 @@ class TreeGet {
     return true;
   }
 
-  /** @returns false where the file has become shorter meanwhile */
+  /** @returns false if the file has become shorter meanwhile */
   async #section(file: FileHandle, local: LocalFile, pieces: readonly Piece[]): Promise<boolean> {
     const read = ahead(pieces, PIECES_AT_ONCE, async ({ offset, length }) => ({
       ...{ offset, length },

@@ -31,13 +31,11 @@ interface Place {
 }
 
 /**
- * Makes what is in a local directory be in a directory of the cluster, which is made if it is not there. Files that are there with the same size
- * and modification time are left alone, and a large one is gone on with where an earlier run broke off: so the same call again ends what was begun.
- * What is there and not here stays.
- *
- * @param report is kept up to date
- * @param onBytes called with the bytes that were copied in all
- * @throws what ends the copying; what concerns one file alone is told in the report
+ * Copies a local directory to a directory of the cluster, which is made if it is missing. Files that are there with the
+ * same size and modification time are skipped, and a large one resumes where an earlier run was interrupted: so the
+ * same call completes what was begun. Files that exist only in the cluster stay.
+ * @param onBytes called after each transferred piece
+ * @throws what ends the whole copy; failures of single files are in the report
  */
 export async function putTree(
   client: ClusterClient,
@@ -66,7 +64,7 @@ async function there(client: ClusterClient, place: Place, call: CallOptions): Pr
   }
 }
 
-/** Whose something is, and who may use it. Owners are kept by root alone, who could give them locally, too. */
+/** Owner and permissions. Only root keeps owners, as it could locally. */
 function ownOf({ mode, uid, gid }: BigIntStats): { mode: number; uid: number; gid: number } {
   const isRoot = process.getuid?.() === 0;
   return {
@@ -103,7 +101,7 @@ class TreePut {
     this.#onBytes = onBytes;
   }
 
-  /** @param path relative to the top, empty for that itself */
+  /** @param path relative to the top, empty for the top itself */
   async directory(path: string, { path: remote, inode }: Place & { readonly inode: number }): Promise<void> {
     const known = new Map<string, Attributes>();
     for await (const { name, attributes } of this.#client.list({ inode }, this.#call))
@@ -126,7 +124,7 @@ class TreePut {
     }
   }
 
-  /** @returns the directory at `place`, which may be there */
+  /** @returns the directory at `place`, which may exist */
   async made(
     place: Place,
     known: Attributes | null,
@@ -205,7 +203,7 @@ class TreePut {
     await (policy === 'read-only' ? file.seal(this.#call) : file.flush(this.#call));
     await file.settle(this.#call);
     await this.#client.command({ kind: 'set-attributes', inode, modifiedNs: `${stats.mtimeNs}` }, this.#call);
-    // A file without a name takes over what the one that it replaces has beside its contents.
+    // The part is unlinked first: a file without a name inherits from the one it replaces all but the contents.
     if (begun.part !== null) await this.#forget(begun.part);
     const expect = { kind: 'anything' } as const;
     const { attributes } = await this.#client.command(
@@ -231,7 +229,7 @@ class TreePut {
     return { attributes, part: null };
   }
 
-  /** What an earlier run has left of this very file, or the beginning of it. */
+  /** The part that an earlier run has left of exactly this file, or a new one. */
   async #part(
     path: string,
     { volume, path: whole }: Place,

@@ -9,19 +9,18 @@ import {
 import { printable } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
 
-/** What became of a tree that is copied to the cluster or from it. */
+/** The result of copying a tree to the cluster or from it. */
 export interface TreeReport {
-  /** Copied now, and how many bytes of them. */
   files: number;
   bytes: number;
   links: number;
   directories: number;
-  /** Were there before, with the same size and time. */
+  /** Skipped: they were there with the same size and time. */
   same: number;
-  /** Of `files`, those of which a part was there, and how many bytes these parts had. */
+  /** Of `files`, those that were resumed, and how many bytes were there. */
   continued: number;
   continuedBytes: number;
-  /** Relative paths of what has no contents: devices, pipes, sockets. */
+  /** Devices, pipes and sockets, by relative path. */
   readonly skipped: string[];
   /** What could not be copied, and why; all else was. */
   readonly failed: { readonly path: string; readonly why: string }[];
@@ -35,7 +34,9 @@ export function treeReport(): TreeReport {
   };
 }
 
-/** @returns what `step` does; null, and a line in the report, where it fails for a reason that concerns `path` alone */
+/**
+ * @returns the result of `step`; null, and a line in the report, if it fails for a reason that concerns `path` alone
+ */
 export async function ofOne<Value>(
   report: TreeReport,
   path: string,
@@ -53,11 +54,7 @@ export async function ofOne<Value>(
   }
 }
 
-/**
- * Says what could not be copied, each with its reason.
- *
- * @throws CommandFailure where there is something
- */
+/** Prints what could not be copied, each with its reason. @throws CommandFailure if there is something */
 export function assertNoneFailed(failed: TreeReport['failed'], verb: 'copy' | 'restore'): void {
   for (const { path, why } of failed)
     process.stderr.write(`leasehold: Cannot ${verb} "${printable(path)}": ${why}\n`);
@@ -70,7 +67,6 @@ export function assertNoneFailed(failed: TreeReport['failed'], verb: 'copy' | 'r
   );
 }
 
-/** @returns the report in a line */
 export function treeSummary(report: TreeReport): string {
   const { files, bytes, links, same, continued, continuedBytes } = report;
   const parts = [`copied ${counted(files, 'file')} (${formatBytes(bytes)})`];

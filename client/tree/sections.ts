@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
 
-/** Files of a tree that are copied beside each other. */
 export const FILES_AT_ONCE = 8;
 /**
- * A file that is larger than a section is copied section by section, each of which survives loss of power before the next one begins. What is
- * left of it by whoever broke off is therefore good up to the last whole section, and the copy goes on from there.
+ * A file larger than a section is copied in sections, each of which survives power loss before the next one begins. A
+ * part that an interrupted copy has left is therefore valid up to its last whole section, and the copy resumes there.
  */
 export const SECTION_BYTES = 16 * 1024 * 1024;
 /** Bytes of one transfer: large enough to hide its round trip, small enough to keep a few in memory. */
@@ -18,12 +17,12 @@ export interface Piece {
   readonly length: number;
 }
 
-/** @returns where to go on with what has `partBytes` of a file of `sizeBytes` */
+/** @returns where to resume the copy of a file of which a part exists */
 export function resumeOffset(partBytes: number, sizeBytes: number): number {
   return Math.floor(Math.min(partBytes, sizeBytes) / SECTION_BYTES) * SECTION_BYTES;
 }
 
-/** @returns the sections of a file from `from` on, each as the pieces that it is transferred in */
+/** @returns the sections of a file from `from` on, each as the pieces of its transfer */
 export function* sectionsOf(from: number, sizeBytes: number): Generator<Piece[], void, undefined> {
   for (let begin = from; begin < sizeBytes; begin += SECTION_BYTES) {
     const end = Math.min(sizeBytes, begin + SECTION_BYTES);
@@ -36,7 +35,7 @@ export function* sectionsOf(from: number, sizeBytes: number): Generator<Piece[],
 
 /**
  * @param name of the whole file, beside which the part is kept
- * @param of what the part is of: other contents have another name
+ * @param of identifies the contents: other contents have another part
  */
 export function partName(name: string, of: string): string {
   const digest = createHash('sha256').update(of).digest('hex').slice(0, 16);
