@@ -44,7 +44,7 @@ export class AsyncUnlinks {
   ): ReturnType<FileSystemBackend['unlink']> {
     const { parent, name } = place;
     await this.#ops.requests.settled(parent);
-    await this.#ops.flush({ kind: 'name', ...place });
+    await this.#ops.flushName(place);
     await this.#ops.unlinks.room();
     const removable = this.#removable(place, isOpen);
     if (removable !== null) {

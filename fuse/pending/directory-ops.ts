@@ -147,6 +147,11 @@ export class DirectoryOps {
     return this.#parts.pending.flush(scope, kinds);
   }
 
+  /** As `flush`, before the name is given or removed: a new file that was refused no longer has it. */
+  async flushName(place: Place): Promise<void> {
+    await Promise.all([this.files.flushName(place), this.unlinks.flush({ kind: 'name', ...place })]);
+  }
+
   /** As `flush`, for a change that does not depend on the new files: programs get the errors of these themselves. */
   async flushLogged(scope: FlushScope): Promise<void> {
     await this.files.attempt(scope);

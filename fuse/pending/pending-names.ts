@@ -46,7 +46,7 @@ export function withPendingNames(
     (link: FileSystemBackend['link']): FileSystemBackend['link'] =>
     async (inode, parent, name) => {
       const place = { parent, name };
-      await Promise.all([ops.flush({ kind: 'inode', inode }), ops.flush({ kind: 'name', ...place })]);
+      await Promise.all([ops.flush({ kind: 'inode', inode }), ops.flushName(place)]);
       delegations.linked(inode);
       return ops.changing([place], () => link(inode, parent, name), named);
     };
@@ -121,10 +121,9 @@ export function withPendingNames(
     async rename(from, to, mode, uid) {
       const before = delegations.stateOf(from);
       const isFile = typeof before === 'object' && before.kind === 'file';
-      // Of a directory: a replaced one has to be empty.
-      const names = [from, to].map((place) => ({ kind: 'name', ...place }) as const);
-      if (isFile) await Promise.all(names.map((name) => ops.flush(name)));
-      else await ops.flushLogged(FLUSH_ALL);
+      // A directory that is replaced has to be empty.
+      if (!isFile) await ops.flushLogged(FLUSH_ALL);
+      await Promise.all([ops.flush({ kind: 'name', ...from }), ops.flushName(to)]);
       // Known within one directory, since no other client can have changed the name meanwhile.
       const moved = from.parent === to.parent ? delegations.stateOf(from) : 'unknown';
       // A rename between two names of one file removes neither.
@@ -136,6 +135,7 @@ export function withPendingNames(
     },
     async renameWhiteout(from, to, mode, owner) {
       await ops.flushLogged(FLUSH_ALL);
+      await Promise.all([ops.flush({ kind: 'name', ...from }), ops.flushName(to)]);
       return ops.changing(
         [from, to],
         () => backend.renameWhiteout(from, to, mode, owner),

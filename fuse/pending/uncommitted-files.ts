@@ -80,6 +80,20 @@ export class UncommittedFiles implements PendingKind {
     await allDone(this.inScope(scope).map((file) => file.stored()));
   }
 
+  /**
+   * Resolves when the cluster answers for the name: it has the file, or has refused it, which its program gets from its own calls.
+   *
+   * @throws why the cluster does not have the file yet
+   */
+  async flushName(place: Place): Promise<void> {
+    const file = this.at(place);
+    try {
+      await file?.stored();
+    } catch (error) {
+      if (this.at(place) === file) throw error;
+    }
+  }
+
   /** Sends the files. Resolves when each is stored, or has failed; its program gets the error. */
   async attempt(scope: FlushScope): Promise<void> {
     await Promise.all(this.inScope(scope).map((file) => this.#commit(file, 'with-contents')));

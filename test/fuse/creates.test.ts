@@ -284,6 +284,48 @@ test('a name whose file was refused is free again while that file is open', asyn
   assert.equal((await fileSystem.lookup(directory, 'a')).sizeBytes, 7);
 });
 
+test('a refused creation fails its own file, and no operation that gives or removes its name', async (t) => {
+  const operations = [
+    { operation: 'rename', code: null, text: 'other' },
+    { operation: 'link', code: null, text: 'at the cluster' },
+    { operation: 'unlink', code: 'not-found', text: null },
+  ] as const;
+  for (const { operation, code, text } of operations) {
+    const { births, fileSystem, directory, create, write, close, file, textAt } = await started(t);
+    await file('other', 'other');
+    const { handle } = await create('a');
+    await write(handle, 'refused');
+    births.fate = 'refused';
+    const from = { parent: directory, name: 'other' };
+    const calls = {
+      rename: () => fileSystem.rename(from, { ...from, name: 'a' }, 0),
+      link: async () => fileSystem.link((await fileSystem.lookup(directory, 'first')).inode, directory, 'a'),
+      unlink: () => fileSystem.unlink(directory, 'a'),
+    };
+    if (code === null) await calls[operation]();
+    else await assert.rejects(calls[operation], { code });
+    assert.equal(textAt('a'), text);
+    await assert.rejects(close(handle), { code: 'quota-exceeded' });
+    assert.equal(textAt('a'), text);
+  }
+});
+
+test('a name is not taken from a creation of which nothing is known', async (t) => {
+  const { births, fileSystem, directory, create, write, close, file, textAt } = await started(t);
+  await file('other', 'other');
+  const { handle } = await create('a');
+  await write(handle, 'mine');
+  births.fate = 'lost-before';
+  const make = births.create.bind(births);
+  births.create = () => Promise.reject(new ServiceError('unknown', 'Lost by intent'));
+  const at = (name: string) => ({ parent: directory, name });
+  const renamed = fileSystem.rename(at('other'), at('a'), 0);
+  await assert.rejects(renamed, { code: 'unknown' });
+  Object.assign(births, { create: make, fate: 'born' });
+  await close(handle);
+  assert.deepEqual([textAt('a'), textAt('other')], ['mine', 'other']);
+});
+
 test('while no attempt succeeds and the delegation is over, the cluster says what has the name', async (t) => {
   const { births, memory, fileSystem, directory, create, write, close, textAt } = await started(t);
   const { handle, attributes } = await create('a');
