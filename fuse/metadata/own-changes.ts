@@ -137,6 +137,7 @@ export class OwnChanges {
     learn: (outcome: Outcome, since: number) => boolean,
   ): Promise<Outcome> {
     const cache = this.#cache;
+    const inodes = places.map(({ parent, name }) => cache.inodeOf(parent, name));
     for (const { parent, name } of places) cache.changingName(parent, name);
     const since = cache.request();
     let isKnown = false;
@@ -144,6 +145,10 @@ export class OwnChanges {
       const outcome = await change();
       isKnown = learn(outcome, since);
       return outcome;
+    } catch (error) {
+      // The outcome may be unknown: a change of a name also changes the inode that it names.
+      for (const inode of inodes) if (inode !== undefined) cache.attributes.drop(inode);
+      throw error;
     } finally {
       if (!isKnown) for (const { parent, name } of places) cache.forgetEntry(parent, name);
     }

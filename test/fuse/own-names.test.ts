@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import { constants } from 'node:fs';
 import { type TestContext, test } from 'node:test';
+import { ServiceError } from '../../base/errors.ts';
 import { Prng } from '../../base/prng.ts';
 import type { Attributes, FileSystemBackend } from '../../fuse/backend.ts';
 import { fileSystemOf } from '../../fuse/file-system.ts';
@@ -185,4 +186,28 @@ test('a name of a file that has another one here is not taken for free when it i
   await assert.rejects(fileSystem.create(directory, 'one', 0o640, FLAGS | constants.O_EXCL, USER), {
     code: 'exists',
   });
+});
+
+test('attributes of what an operation of unknown outcome has renamed or removed are asked for', async (t) => {
+  const { memory, fileSystem, file } = started(t, false);
+  const at = (name: string) => ({ parent: ROOT, name });
+  for (const name of ['moved', 'linked']) await file(ROOT, name);
+  const { inode } = await fileSystem.lookup(ROOT, 'linked');
+  await fileSystem.link(inode, ROOT, 'other');
+  await fileSystem.lookup(ROOT, 'other');
+  const lost = new ServiceError('unknown', 'Lost by intent');
+  const { rename, unlink } = memory;
+  const moved = (await fileSystem.lookup(ROOT, 'moved')).inode;
+  memory.rename = async (...names) => {
+    await rename.apply(memory, names);
+    throw lost;
+  };
+  memory.unlink = async (...name) => {
+    await unlink.apply(memory, name);
+    throw lost;
+  };
+  await assert.rejects(fileSystem.rename(at('moved'), at('new'), 0), lost);
+  await assert.rejects(fileSystem.unlink(ROOT, 'other'), lost);
+  for (const changed of [moved, inode])
+    assert.deepEqual(seen(await fileSystem.attributes(changed)), seen(await memory.attributes(changed)));
 });
