@@ -5,7 +5,6 @@ import { problemError } from './problem.ts';
 import type { ExchangeRequest } from './request.ts';
 import type { Response } from './response.ts';
 
-
 export type FailedAttempt =
   | { readonly kind: 'problem'; readonly error: ServiceError }
   /** No connection: the server certainly did not receive the request. */
