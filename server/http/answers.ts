@@ -3,7 +3,7 @@ import type { FileId } from '../../base/ids.ts';
 import { type FileState, HEADER_EPOCH, HEADER_PRIMARY, HEADER_ROLE } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 
-/** Says who ordered the file, and what the server that was asked is to it. */
+/** Adds who ordered the file's changes, and this server's role. */
 export function setFileHeaders(
   reply: FastifyReply,
   gateway: Gateway,
@@ -13,20 +13,18 @@ export function setFileHeaders(
   const here = gateway.router.whereabouts(file);
   const primary = state?.primary ?? here.primary;
   const isPrimary = primary === gateway.services.status.id;
-  // The standing may be a moment older than the answer: it must not contradict it.
+  // The role here may be older than the answer, and must not contradict it.
   const role = isPrimary ? 'primary' : here.role === 'primary' ? 'backup' : here.role;
   if (primary !== null) reply.header(HEADER_PRIMARY, primary);
   reply.header(HEADER_EPOCH, String(state?.epoch ?? here.epoch));
   reply.header(HEADER_ROLE, role);
 }
 
-/** Another header of the request decides what is answered. */
 export function addVary(reply: FastifyReply, name: string): void {
   const known = reply.getHeader('vary');
   reply.header('vary', known === undefined ? name : `${known}, ${name}`);
 }
 
-/** A view of the bytes, as fastify sends them. */
 export function bufferOf(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
 }

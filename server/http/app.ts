@@ -55,55 +55,39 @@ export interface AppOptions {
   readonly gateway: Gateway;
   readonly log: FastifyBaseLogger;
   readonly metrics: MetricsRegistry;
-  /** Absent where files are made and written one by one. */
   readonly births?: Births;
-  /** Absent: each file of REST is staged. */
+  /** Absent: every file of REST is staged. */
   readonly wholes?: WholeFiles;
-  /** Absent where nobody can hold a lease under a name. */
   readonly named?: NamedLeases;
-  /** Absent where no servers come and go. */
   readonly membership?: MembershipView;
-  /** Absent where there is no disk to look at. */
   readonly scrubber?: Scrubbing;
   readonly check?: ReplicaCheck;
-  /** Absent where nobody but this process reads its disk. */
   readonly localProof?: LocalProof | null;
-  /** Absent where nobody can watch the cluster. */
   readonly live?: { readonly hub: LiveHub; readonly control: string | null };
-  /** Absent where no mount reports. */
   readonly lateErrors?: Pick<LateErrorReports, 'report'>;
-  /** Absent where everything is in the clear. */
   readonly tls?: TlsMaterial | null;
-  /** Absent where nobody is asked who he is. */
+  /** Absent: clients are not authenticated. */
   readonly tokens?: TokenBook | null;
-  /** Absent where any name of this server will do. With tokens any does. */
+  /** Absent: any host name is accepted, as it is with tokens. */
   readonly hosts?: HostNames;
-  /** Absent where there is no bound. */
   readonly clientRequestsPerS?: number;
-  /** Requests of one client under way. Absent where there is no bound. */
+  /** Requests that one client may have open. */
   readonly clientRequestsOpen?: number;
-  /** Absent where one address may have all connections. */
   readonly connections?: Connections;
 }
 
 const JSON_BYTES_MAX = 1024 * 1024;
-/**
- * What people and programs read as text. Contents of files are sent as they are: their length is known before, and parts of them
- * are asked for by it. Bodies that come in are never unpacked.
- */
+/** Not for file contents, whose length and ranges clients rely on. Request bodies are never decompressed. */
 const COMPRESSION = {
   customTypes: /^(?:application\/(?:problem\+)?json|text\/html|text\/plain)\b/,
   threshold: 1024,
   encodings: ['br', 'gzip', 'identity'] as ('br' | 'gzip' | 'identity')[],
   globalDecompression: false,
-  // Ten times as fast as the best, and nearly as small.
+  // Ten times as fast as the best quality, and nearly as small.
   brotliOptions: { params: { [zlib.BROTLI_PARAM_QUALITY]: 4 } },
 };
 
-/**
- * The HTTP face of a server, not listening yet: `await app.listen({ host, port })`. The connections
- * between servers come in on the same port: listen to `upgrade` of `app.server`.
- */
+/** Builds the HTTP server without listening. Servers connect to each other by `upgrade` events of `app.server`. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const {
     gateway,
@@ -127,13 +111,13 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     bodyLimit: JSON_BYTES_MAX,
     serverFactory: (handler) =>
       createListener(inOriginForm(handler), options.tls ?? null, log, LISTENER_LIMITS, connections),
-    // Readers of long files must not hold up the end of the process.
+    // Readers of long files must not delay the end of the process.
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 1024 },
     rewriteUrl: routingUrl,
     frameworkErrors: (error, request, reply) => handleError(world, error, request, reply),
     clientErrorHandler: (error, socket) => refuseConnection(world, error, socket),
-    // What waits for a part to start is the program, which may take as long as it takes.
+    // A part may take any time to start.
     pluginTimeout: 0,
   });
   installTracing(app, world);
@@ -157,7 +141,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   refuseSurplus(app, connections, world);
   const limits = new RateLimits(clientRequestsPerS, () => world.nowMs());
   installAuthorization(app, { world, tokens, capabilities, scope, limits, connections });
-  // Such requests are none of the application's. With tokens only servers make them, which have proved who they are.
+  // Upgrades bypass the hooks. With tokens only servers send them, and their certificates have proved them.
   if (tokens === null) app.server.on('upgrade', ({ socket }: IncomingMessage) => connections.prove(socket));
   limitOpenRequests(app, options.clientRequestsOpen ?? Infinity);
   shareUploads(app);
@@ -191,12 +175,12 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   return app;
 }
 
-/** A target may come as a whole URL (RFC 9112, 3.2.2): from here on it begins with its path, so that nobody behind reads it in another way. */
+/** Reduces an absolute target (RFC 9112, 3.2.2) to its path, so that all later code reads it in one way. */
 function inOriginForm(handler: RequestListener): RequestListener {
   return (request, response) => {
     request.url =
       request.url?.replace(/^https?:\/\/([^/?#]*)(?=\/)/i, (_, authority: string) => {
-        // Then the target says whom the request is for, whatever the header says (RFC 9112, 3.2.2).
+        // Its authority overrides the Host header (RFC 9112, 3.2.2).
         request.headers.host = authority;
         return '';
       }) ?? '/';
@@ -205,10 +189,9 @@ function inOriginForm(handler: RequestListener): RequestListener {
 }
 
 /**
- * Takes user paths out of the router's sight: it would decode them, cut them at `;`, and refuse what
- * is too long. The handlers read them from `originalUrl`. A label of the contents is taken away
- * too, because one that is malformed would be refused before anybody asked what it is good for. So is the label of a body that is not
- * there: libraries send one with every request.
+ * Hides user paths from the router, which would decode them, cut them at `;` and refuse long ones; handlers read
+ * `originalUrl`. Also removes Content-Type there, because Fastify would refuse a malformed one too early, and that of a
+ * missing body, because libraries send it with every request.
  */
 function routingUrl(request: IncomingMessage): string {
   const url = request.url ?? '/';

@@ -15,7 +15,7 @@ import { WRITE } from './roles.ts';
 
 const numbersBody = bodyReader(NumbersRequest);
 
-/** `POST /v1/births` and `/v1/births/numbers`: small files as a whole, many in one request. */
+/** `POST /v1/births` and `/v1/births/numbers`: small files with their contents, many in one request. */
 export function birthRoutes(app: FastifyInstance, births: Births): void {
   app.post('/v1/births/numbers', WRITE, async (request): Promise<ReservedNumbers> => {
     return births.reserve(numbersBody(request));

@@ -6,12 +6,12 @@ import type { Capabilities } from '../security/capabilities.ts';
 import type { VolumeScope } from '../security/volume-scope.ts';
 import { READ } from './roles.ts';
 
-/** `POST /v1/catalog/capabilities`: what a client shows to any server to touch the contents of files. */
+/** `POST /v1/catalog/capabilities`: what a client shows to any server for access to the contents of files. */
 export function capabilityRoutes(app: FastifyInstance, capabilities: Capabilities, scope: VolumeScope): void {
   app.post('/v1/catalog/capabilities', READ, async (request): Promise<CapabilityAnswer> => {
     const files = filesOf(request.body);
     const { principal } = request;
-    // Nobody is asked for one then.
+    // No server demands one from it.
     if (principal?.kind !== 'client') return { capabilities: [] };
     const { grant } = principal;
     const given = files.map(async (file) => {

@@ -15,10 +15,10 @@ import { type Matching, matching } from './matching.ts';
 import { signedCommand } from './removal.ts';
 import { READ, WRITE } from './roles.ts';
 
-/** JSON of a command or query at the most: the largest extended attribute, or a thousand settled files. */
+/** Largest JSON of a command or query: the largest extended attribute, or a thousand settled files. */
 const JSON_BYTES_MAX = 1024 * 1024;
 
-// By kind, so that a refusal speaks about the command that was meant, not about all of them.
+// By kind, so that an error is about the given command, not about all of them.
 const COMMANDS: ReadonlyMap<string, Matching<Command>> = new Map(
   Command.anyOf.map((schema) => [schema.properties.kind.const, matching(schema)]),
 );
@@ -31,9 +31,9 @@ const cacheRequest = matching(CacheRequest);
 const changesRequest = matching(ChangesRequest);
 const flushRequest = matching(FlushRequest);
 
-/** `POST /v1/catalog/commands`, `/queries`, `/cache` and `/flush`. */
+/** `POST /v1/catalog/commands`, `/queries`, `/cache`, `/changes` and `/flush`. */
 export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
-  // Whoever knows the catalog's primary asks it next time and saves a hop.
+  // A client that knows the catalog's primary sends its next request there.
   app.addHook('onSend', async (_request, reply) => {
     const primary = gateway.router.catalogPrimary();
     if (primary !== null) reply.header(HEADER_PRIMARY, primary);
@@ -42,7 +42,7 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
     if (epoch > 0) reply.header(HEADER_CATALOG_EPOCH, String(epoch));
   });
 
-  // Whoever may read may tell what he has read; what other commands take is held against their kind.
+  // A reader may report access times; authorization checks the role that other commands need.
   app.post('/v1/catalog/commands', { ...READ, bodyLimit: JSON_BYTES_MAX }, async (request) => {
     const body = objectOf(request.body, 'The body');
     assertChangesNoSnapshot(body.command);

@@ -7,7 +7,7 @@ import type { Gateway } from '../gateway.ts';
 import { integerOf } from './input.ts';
 import { ADMIN } from './roles.ts';
 
-/** A server that has not compared a page of its replicas within this time is reported as unreachable. */
+/** A server that takes longer for a page is reported as unreachable. */
 const PEER_CHECK_MS = 10_000;
 
 /** Compares the replicas of all servers with the catalog, a page of files at a time. */
@@ -22,7 +22,7 @@ export function checkRoutes(app: FastifyInstance, gateway: Gateway, check: Repli
     const pages = await Promise.all(servers.map((server) => pageOf(server, after)));
     const answered = pages.filter((page) => page !== null);
     const ends = answered.flatMap(({ next }) => next ?? []);
-    // Beyond the shortest page the next request asks all servers again.
+    // The next request asks all servers again from the end of the shortest page.
     const through = ends.length === 0 ? null : Math.min(...ends);
     const findings = answered
       .flatMap((page) => page.findings)

@@ -5,7 +5,7 @@ import type { Gateway } from '../gateway.ts';
 import { type Conditions, checkForChange, standingOf } from './conditions.ts';
 import { displayPath, type FilePath, volumePath } from './path.ts';
 
-/** A name that changes more often than this between a look and a command is too restless. */
+/** Attempts while other clients change the same name. */
 const ATTEMPTS_MAX = 20;
 
 export function areConditions(conditions: Conditions): boolean {
@@ -13,7 +13,7 @@ export function areConditions(conditions: Conditions): boolean {
   return ifMatch !== undefined || ifNoneMatch !== undefined || ifUnmodifiedSince !== undefined;
 }
 
-/** What has the name now; null where nothing has. @param follow what a link at the end leads to instead */
+/** Returns what has the name now; null if nothing has. `follow` resolves a link at the end. */
 export async function currentOf(
   gateway: Gateway,
   path: FilePath,
@@ -21,7 +21,7 @@ export async function currentOf(
 ): Promise<Attributes | null> {
   const query = { kind: 'resolve', volume: path.volume, path: volumePath(path.names), follow } as const;
   try {
-    // Only an entity tag is worth asking a live file's primary for.
+    // Only an entity tag needs the primary of a live file.
     const { attributes } = await (live ? gateway.query(query) : gateway.queryCatalog(query));
     return attributes;
   } catch (error) {
@@ -31,11 +31,9 @@ export async function currentOf(
 }
 
 /**
- * Makes a change of names under the conditions of a request. They are held against what is there, and the
- * catalog then refuses the change unless just that is still there, unchanged. Where it refuses, what is there by
- * now is judged anew: so a condition that holds is never refused, and one that fails never passes.
- *
- * @param change the command; to be given what it has to expect
+ * Executes a change of names under the conditions of a request. It checks them against what exists, and the catalog
+ * refuses the change unless exactly that still exists, unchanged; then it checks them again. So no condition that holds
+ * is refused, and none that fails passes.
  * @throws ServiceError `precondition-failed`
  */
 export async function changeUnder<Result>(
@@ -58,13 +56,12 @@ export async function changeUnder<Result>(
   throw new ServiceError('busy', `${displayPath(path)} is being changed all the time`);
 }
 
-/** @returns whether the change was refused because something else is there by now */
 function isOutdated(error: unknown, current: Attributes | null): boolean {
   if (!(error instanceof ServiceError)) return false;
   return error.code === 'precondition-failed' || (error.code === 'not-found' && current !== null);
 }
 
-/** As the catalog has it, which by then is all that anybody knows of it. */
+/** Settles a live file first, so that the catalog has its version. */
 async function settledOf(gateway: Gateway, path: FilePath, follow: boolean): Promise<Attributes | null> {
   const current = await currentOf(gateway, path, { follow, live: false });
   if (current === null || !current.live || current.kind !== 'file') return current;

@@ -2,17 +2,17 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { ServiceError } from '../../base/errors.ts';
 import type { Attributes, ContentVersion } from '../../wire/catalog-api.ts';
 
-/** The entity tag of a file's contents: which file, and its version. Equal tags mean equal bytes. */
+/** Entity tag of a file's contents: its number and version. Equal tags mean equal bytes. */
 export function etagOf(inode: number, contents: ContentVersion): string {
   return `"${inode.toString(16)}-${contents.epoch.toString(16)}-${contents.seq.toString(16)}"`;
 }
 
-/** Nanoseconds since 1970 as an HTTP date, whole seconds rounded down. */
+/** Nanoseconds since 1970 as an HTTP date, rounded down to seconds. */
 export function httpDate(timeNs: string): string {
   return new Date(secondsOf(timeNs) * 1000).toUTCString();
 }
 
-/** RFC 9110 §13: what the client knows, and whether to go on. */
+/** The conditions of a request, RFC 9110 §13. */
 export interface Conditions {
   readonly ifMatch: string | undefined;
   readonly ifNoneMatch: string | undefined;
@@ -32,7 +32,7 @@ export function conditionsOf(headers: IncomingHttpHeaders): Conditions {
   };
 }
 
-/** What is there now; null where nothing is. What is no file has the empty tag, which no header names. */
+/** What exists now; null for nothing. Anything but a file has the empty tag, which no header names. */
 export type Standing = { readonly etag: string; readonly modifiedNs: string } | null;
 
 export function standingOf(attributes: Attributes | null): Standing {
@@ -43,11 +43,7 @@ export function standingOf(attributes: Attributes | null): Standing {
 
 const ENTITY_TAG = /(W\/)?("[\x21\x23-\x7e\x80-\xff]*")/g;
 
-/**
- * RFC 9110 §13.2.2, steps 1 and 2: `If-Match`, or where it is absent `If-Unmodified-Since`.
- *
- * @throws ServiceError `precondition-failed`
- */
+/** RFC 9110 §13.2.2, steps 1 and 2: `If-Match` or, without it, `If-Unmodified-Since`. */
 export function checkUnchanged(conditions: Conditions, standing: Standing, what: string): void {
   const { ifMatch, ifUnmodifiedSince } = conditions;
   if (ifMatch !== undefined) {
@@ -55,7 +51,7 @@ export function checkUnchanged(conditions: Conditions, standing: Standing, what:
     return;
   }
   const since = secondsOfDate(ifUnmodifiedSince);
-  // What is not there has no date: then the condition is ignored (13.1.4).
+  // Without a date the condition is ignored (13.1.4).
   if (since === null || standing === null) return;
   if (secondsOf(standing.modifiedNs) <= since) return;
   const when = httpDate(standing.modifiedNs);
@@ -73,11 +69,7 @@ function checkIfMatch(ifMatch: string, standing: Standing, what: string): void {
   throw new ServiceError('precondition-failed', `If-Match: ${what} ${now}`);
 }
 
-/**
- * RFC 9110 §13.2.2, steps 3 and 4, for a reader: `If-None-Match`, or where it is absent `If-Modified-Since`.
- *
- * @returns whether the client has what is there
- */
+/** RFC 9110 §13.2.2, steps 3 and 4, for a reader: `If-None-Match` or, without it, `If-Modified-Since`. */
 export function isKnownToClient(conditions: Conditions, standing: Standing): boolean {
   const { ifNoneMatch, ifModifiedSince } = conditions;
   if (ifNoneMatch !== undefined) return matchesIfNoneMatch(ifNoneMatch, standing);
@@ -85,11 +77,7 @@ export function isKnownToClient(conditions: Conditions, standing: Standing): boo
   return since !== null && standing !== null && secondsOf(standing.modifiedNs) <= since;
 }
 
-/**
- * All conditions of a request that changes what is there.
- *
- * @throws ServiceError `precondition-failed`
- */
+/** Checks all conditions of a change. @throws ServiceError `precondition-failed` */
 export function checkForChange(conditions: Conditions, standing: Standing, what: string): void {
   checkUnchanged(conditions, standing, what);
   const { ifNoneMatch } = conditions;
@@ -109,7 +97,7 @@ function matchesIfNoneMatch(ifNoneMatch: string, standing: Standing): boolean {
 const HTTP_DATE =
   /^(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d{2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) \d{4} \d{2}:\d{2}:\d{2} GMT$/;
 
-/** @returns seconds since 1970; null where the header is absent or no date, which RFC 9110 has ignored */
+/** Returns seconds since 1970; null without a valid date, which RFC 9110 ignores. */
 export function secondsOfDate(text: string | undefined): number | null {
   if (text === undefined || !HTTP_DATE.test(text)) return null;
   const ms = Date.parse(text);

@@ -6,52 +6,43 @@ import { IncomingMessage, ServerResponse } from '../../http-parts/node-http.ts';
 import { CONTENTS_PATH, CONTENTS_PROTOCOL } from '../../wire/http-api.ts';
 import { LISTENER_LIMITS } from '../security/listener.ts';
 
-/** A head, and what comes in the same bytes, which is copied: so there is not much room for it. */
+/** Small, because the bytes that arrive together with a head are copied. */
 const SCRATCH_BYTES = 8 * 1024;
 const HEAD_END = Buffer.from('\r\n\r\n');
 const NOTHING = Buffer.alloc(0);
 const SWITCHING = `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: ${CONTENTS_PROTOCOL}\r\n\r\n`;
 const REQUEST_LINE = /^PUT (\/v1\/data\/[!-~]*) HTTP\/1\.1$/;
 const FIELD = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([ -~\t]*)$/;
-/** Fields that change where a body ends, or what is said before it comes. */
+/** Fields that change where a body ends, or when it is sent. */
 const UNUSUAL = ['transfer-encoding', 'expect', 'upgrade', '__proto__'];
 const LENGTH = /^\d{1,9}$/;
 
-/** Bodies that are still to be read, by their request. */
 const unread = new WeakMap<IncomingMessage, ContentsConnection>();
 
-/**
- * @returns what reads the body of a request to its end, into memory of the announced length; null where it comes as a stream. It rejects where the
- *   connection ends first
- */
+/** Returns a reader of the whole body into memory of its length; null if the body comes as a stream. */
 export function wholeBodyReader(request: IncomingMessage): ((target: Buffer) => Promise<void>) | null {
   const connection = unread.get(request);
   return connection === undefined ? null : (target) => connection.read(target);
 }
 
 /**
- * Connections on which clients write contents (decision 0053): HTTP/1.1 as on any other, one request at a time, each of them a `PUT` below
- * `/v1/data/` with a length. The parser of Node would take each body in pieces of 64 KiB and copy each; here the system
- * reads it into the memory from which it is stored and sent to other servers. The requests are the HTTP server's, as all others: who may
- * do what is asked there.
+ * Connections on which clients write contents (decision 0053): HTTP/1.1, one request at a time, each a `PUT` below
+ * `/v1/data/` with a length. Node's parser would read a body in pieces of 64 KiB and copy each; here the system reads
+ * it into the memory from which it is stored and sent to other servers. The HTTP server handles and authorizes the
+ * requests like all others.
  */
 export class ContentsConnections {
   readonly #server: Server;
   readonly #all = new Set<ContentsConnection>();
 
-  /** @param server gets the requests */
   constructor(server: Server) {
     this.#server = server;
   }
 
-  /**
-   * For `upgrade` events.
-   *
-   * @returns whether the connection is one for contents from now on. One with TLS is not: its bytes go through a library in any case
-   */
+  /** Handles `upgrade` events. @returns whether it took the connection; not with TLS, whose bytes a library copies */
   accept(request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
     const isAsked = request.url === CONTENTS_PATH && request.headers.upgrade === CONTENTS_PROTOCOL;
-    // Whoever speaks before the answer is none of the clients that know this.
+    // A client of this protocol sends nothing before the answer.
     if (!isAsked || head.length > 0 || !(socket instanceof Socket) || 'encrypted' in socket) return false;
     const connection = new ContentsConnection(socket, this.#server);
     if (!connection.isTaken) return false;
@@ -60,22 +51,21 @@ export class ContentsConnections {
     return true;
   }
 
-  /** Ends all of them, whatever is under way. */
   close(): void {
     for (const connection of this.#all) connection.destroy();
   }
 }
 
-/** The request under way: its body arrives, or is passed over, and then it is answered. */
+/** The current request: its body is read or skipped, then it is answered. */
 interface Exchange {
   readonly message: IncomingMessage;
   readonly response: ServerResponse;
   readonly bodyBytes: number;
-  /** How many of them have arrived, and those that did before somebody had memory for them. */
+  /** Bytes received, and those that arrived before the handler had memory for them. */
   filled: number;
   early: Buffer;
   body: { readonly target: Buffer; readonly read: PromiseWithResolvers<void> } | null;
-  /** Answered without the body: what comes of it is for nobody. */
+  /** Answered without the body, whose rest is discarded. */
   isPassedOver: boolean;
 }
 
@@ -83,9 +73,9 @@ class ContentsConnection {
   readonly #server: Server;
   readonly #socket: Socket | null;
   readonly #scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
-  /** What came of a head that is not whole yet. */
+  /** An incomplete head. */
   #begun: Buffer = NOTHING;
-  /** What came behind a body before its request was answered: an answer may be there before it is known here that it has left. */
+  /** Bytes after the body: a client may have the answer before this process knows that it was sent. */
   #ahead: Buffer = NOTHING;
   #exchange: Exchange | null = null;
 
@@ -98,7 +88,7 @@ class ContentsConnection {
     this.#socket = socket;
     if (socket === null) return;
     socket.setTimeout(LISTENER_LIMITS.silentMs, () => socket.destroy());
-    // What it broke with is told by `close` as well.
+    // `close` follows.
     socket.on('error', () => socket.destroy());
     socket.once('close', () => {
       this.#ended();
@@ -107,7 +97,6 @@ class ContentsConnection {
     socket.write(SWITCHING);
   }
 
-  /** Whether it could be taken from whoever had accepted it. */
   get isTaken(): boolean {
     return this.#socket !== null;
   }
@@ -116,7 +105,6 @@ class ContentsConnection {
     this.#socket?.destroy();
   }
 
-  /** Reads the body of the request under way. */
   read(target: Buffer): Promise<void> {
     const exchange = this.#exchange;
     if (exchange === null || this.#socket?.destroyed !== false)
@@ -132,14 +120,13 @@ class ContentsConnection {
     return promise;
   }
 
-  /** @returns where the next bytes go */
   #target(): Uint8Array {
     const exchange = this.#exchange;
     const isReading = exchange !== null && exchange.body !== null && exchange.filled < exchange.bodyBytes;
     return isReading ? (exchange.body?.target.subarray(exchange.filled) as Buffer) : this.#scratch;
   }
 
-  /** @returns whether to go on reading: not while nobody has memory for the body, nor while the next request waits for its turn */
+  /** @returns whether to read on: not without memory for the body, nor while the next request waits */
   #received(count: number, buffer: Buffer): boolean {
     const exchange = this.#exchange;
     if (exchange === null) return this.#receivedHead(buffer.subarray(0, count));
@@ -156,14 +143,14 @@ class ContentsConnection {
       exchange.filled += bytes.length;
       return false;
     }
-    // The first bytes after a pause go where the last ones went.
+    // The buffer was chosen before the pause.
     if (buffer.buffer !== body.target.buffer) body.target.set(bytes, exchange.filled);
     exchange.filled += bytes.length;
     if (bytes.length > 0) this.#arrived(exchange);
     return this.#ahead.length === 0;
   }
 
-  /** The exchange is over. @returns as `#received`, for what came of the next one */
+  /** Ends the exchange. @returns as `#received`, for the next one */
   #next(): boolean {
     const ahead = this.#ahead;
     this.#ahead = NOTHING;
@@ -250,7 +237,7 @@ interface Head {
   readonly bodyBytes: number;
 }
 
-/** @returns null where the head is anything else than those send who know this: nothing of it is left to be understood in two ways */
+/** Returns null for any head that our clients do not send, so that none can be parsed in two ways. */
 function parseHead(text: string): Head | null {
   const [first = '', ...lines] = text.split('\r\n');
   const [, url] = REQUEST_LINE.exec(first) ?? [];
@@ -269,11 +256,9 @@ function parseHead(text: string): Head | null {
 }
 
 /**
- * The same connection, whose bytes the system reads where `onread` says. Node offers that for connections which it makes, and not for those which
- * it accepts, although they are of one kind: what makes the difference is taken from one socket and given to another.
- *
- * @param accepted is not to be used any more, but for its `close`, which is that of the connection once somebody destroys it
- * @returns null where Node has changed and this cannot be done
+ * Moves an accepted connection to a socket that reads by `onread`, which Node offers for outgoing connections only;
+ * their handles are of one kind. Of `accepted` only its `close` event is used afterwards.
+ * @returns null if Node has changed and this fails
  */
 function socketReadBy(accepted: Socket, onread: SocketConstructorOpts['onread']): Socket | null {
   const inside = accepted as unknown as { _handle: { readonly reading?: unknown } | null };

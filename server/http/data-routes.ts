@@ -31,14 +31,14 @@ type Parameters = Readonly<Record<string, unknown>>;
 
 const OCTETS = 'application/octet-stream';
 
-/** Contents of files by number: `/v1/data/{file}`, for the client library, the mount and forwarding servers. */
+/** Contents of files by number, `/v1/data/{file}`: for the client library, the mount and forwarding servers. */
 export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: MetricsRegistry): void {
   const misses = metrics.counter(
     'leasehold_local_misses_total',
     'Reads of clients on this machine that did not find on the disk in time what they were told is there',
     ['why'],
   );
-  // Octets are octets, whatever label they carry.
+  // A body is bytes, whatever its Content-Type says.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', octetsOf);
 
@@ -55,7 +55,7 @@ export function dataRoutes(app: FastifyInstance, gateway: Gateway, metrics: Metr
     const { bytes, state } = read;
     setFileHeaders(reply, gateway, state.file as FileId, state);
     reply.headers({ ...headersOfState(state), ...headersOfRead(read, stale) });
-    // The system has all of them by then. An answer that breaks off leaves them to the garbage collector.
+    // The system has all bytes by then. After an answer that breaks off the garbage collector frees them.
     reply.raw.once('finish', () => giveBack(bytes));
     return reply.type(OCTETS).header('content-length', String(bytes.length)).send(bufferOf(bytes));
   });
@@ -193,7 +193,6 @@ function copyOrderOf(body: unknown): CopyOrder & { readonly from: FileId } {
   };
 }
 
-/** @throws ServiceError `bad-request` where a guard of a write is malformed */
 function guardOf(query: Parameters): WriteGuard {
   const { 'if-contents': contents, 'if-size': size, 'if-changed': changedNs } = query;
   const [epoch, seq] = String(contents).split('-');
@@ -206,7 +205,7 @@ function guardOf(query: Parameters): WriteGuard {
   };
 }
 
-/** @returns the snapshot whose contents are meant, or the version that they may have at the most */
+/** Returns the snapshot to read, or the newest version that the read may show. */
 export function shownOf({ snapshot, 'as-of': asOf }: Parameters): ShownOptions {
   const [epoch, seq] = String(asOf).split('-');
   return {
@@ -215,7 +214,7 @@ export function shownOf({ snapshot, 'as-of': asOf }: Parameters): ShownOptions {
   };
 }
 
-/** Reads what `unsyncedText` makes. */
+/** Inverse of `unsyncedText`. */
 function unsyncedOf(text: string): AcknowledgedRequest[] {
   const requests = text.split(',');
   if (requests.length > UNSYNCED_REQUESTS_MAX) {

@@ -8,22 +8,19 @@ const ALGORITHMS: ReadonlyMap<string, string> = new Map([
   ['sha-256', 'sha256'],
 ]);
 
-/** A value that the client has computed, and which header says so. */
+/** A digest that the client sent, and the header it sent it in. */
 export interface ClaimedDigest {
   readonly header: string;
-  /** As Node calls it. */
   readonly algorithm: string;
   readonly value: Buffer;
 }
 
-/** A member of a dictionary of structured fields (RFC 8941): a key and bytes between colons. */
+/** A dictionary member of structured fields (RFC 8941): a key, and bytes between colons. */
 const MEMBER = /^([a-z*][a-z0-9_.*-]*)=:([A-Za-z0-9+/]*={0,2}):(?:;.*)?$/;
 
 /**
- * What a request says about its body: `Content-Digest`, `Repr-Digest` (equal here, because bodies are stored as they come)
- * and `Content-MD5`. Algorithms that are not known are passed over, as RFC 9530 has it.
- *
- * @throws ServiceError `bad-request` where a value is malformed
+ * Reads `Content-Digest`, `Repr-Digest` (equal here, because bodies are stored as they come) and `Content-MD5`. Unknown
+ * algorithms are ignored (RFC 9530). @throws ServiceError `bad-request` for a malformed value
  */
 export function claimedDigests(headers: IncomingHttpHeaders): ClaimedDigest[] {
   const claims: ClaimedDigest[] = [];
@@ -43,7 +40,7 @@ export function claimedDigests(headers: IncomingHttpHeaders): ClaimedDigest[] {
   return claims;
 }
 
-/** @throws ServiceError `bad-request` unless `text` is as many bytes in base64 as the algorithm makes */
+/** @throws ServiceError `bad-request` unless `text` is a digest of this algorithm in base64 */
 export function claimOf(header: string, algorithm: string, text: string): ClaimedDigest {
   const value = Buffer.from(text, 'base64');
   if (value.length !== createHash(algorithm).digest().length || value.toString('base64') !== text) {
@@ -60,7 +57,7 @@ function malformed(header: string, text: string): ServiceError {
   );
 }
 
-/** Computes what was claimed while the bytes pass by. */
+/** Computes the claimed digests while the bytes pass. */
 export class DigestCheck {
   readonly #hashes: readonly { readonly claim: ClaimedDigest; readonly hash: Hash }[];
 
@@ -72,7 +69,7 @@ export class DigestCheck {
     for (const { hash } of this.#hashes) hash.update(bytes);
   }
 
-  /** To be called once, after the last byte. @throws ServiceError `digest-mismatch` */
+  /** Call it once, after the last byte. @throws ServiceError `digest-mismatch` */
   check(): void {
     for (const { claim, hash } of this.#hashes) {
       const found = hash.digest();
@@ -83,12 +80,7 @@ export class DigestCheck {
   }
 }
 
-/**
- * The algorithm that a client would like best (`Want-Repr-Digest`, `Want-Content-Digest`): of those known here
- * the one with the largest weight.
- *
- * @returns its name in RFC 9530; null where the client wants none, or none of these
- */
+/** Returns the known algorithm of `Want-Repr-Digest` or `Want-Content-Digest` with the largest weight, or null. */
 export function wantedDigest(header: string | readonly string[] | undefined): string | null {
   let best: { readonly name: string; readonly weight: number } | null = null;
   for (const member of [header].flat().join(',').split(',')) {
@@ -98,17 +90,14 @@ export function wantedDigest(header: string | readonly string[] | undefined): st
   return best?.name ?? null;
 }
 
-/** @param name of RFC 9530 */
 export function digestHash(name: string): Hash {
   return createHash(ALGORITHMS.get(name) ?? 'sha256');
 }
 
-/** @returns the digest of bytes that are here, as its header has it */
 export function digestOf(name: string, bytes: Uint8Array): string {
   return digestText(name, digestHash(name).update(bytes).digest());
 }
 
-/** A digest as its header has it. */
 export function digestText(name: string, value: Buffer): string {
   return `${name}=:${value.toString('base64')}:`;
 }

@@ -8,7 +8,7 @@ import { displayPath, type FilePath, volumePath } from './path.ts';
 const DIRECTORY_MODE = 0o755;
 const CREATE_ATTEMPTS = 2;
 
-/** Finds directories, and makes those that are missing where that is asked for. */
+/** Finds directories, and creates missing ones on request. */
 export class Directories {
   readonly #gateway: Gateway;
 
@@ -28,17 +28,17 @@ export class Directories {
     return reply.code(created ? 201 : 204).send();
   }
 
-  /** @returns false where another request made it in the same moment */
+  /** Returns false if another request created it at the same time. */
   async #create(path: FilePath): Promise<boolean> {
     for (let attempts = 0; attempts < CREATE_ATTEMPTS; attempts++) {
       if (await this.#make(path, await this.parentOf(path))) return true;
-      // A loss of power may have taken what the other request made.
+      // A loss of power may have taken the directory of the other request.
       if (await this.#exists(path)) return false;
     }
     throw new ServiceError('exists', `${displayPath(path)} is a name that leads nowhere`);
   }
 
-  /** Where it is there already, this may be the retry of a request that made it and was not answered: it survives a loss of power. */
+  /** An existing directory is made durable: this may be the retry of a request that created it and got no answer. */
   async #exists(path: FilePath): Promise<boolean> {
     const look = () => currentOf(this.#gateway, path, { follow: true, live: false });
     const existing = await this.#gateway.findDurably(look);
@@ -47,7 +47,7 @@ export class Directories {
     return existing !== null;
   }
 
-  /** The directory that `path` lies in; with `?parents=true` it is made where it is missing. */
+  /** Returns the directory of `path`; with `?parents=true` it creates a missing one. */
   async parentOf(path: FilePath): Promise<Attributes> {
     const parent = { ...path, names: path.names.slice(0, -1) };
     const found = await currentOf(this.#gateway, parent, { follow: true, live: false });
@@ -67,7 +67,6 @@ export class Directories {
     return made;
   }
 
-  /** @returns false where another request made it in the same moment */
   async #make(path: FilePath, parent: Attributes): Promise<boolean> {
     try {
       await this.#gateway.durably({

@@ -15,24 +15,23 @@ import { sendProblem } from './problems.ts';
 import { rangeOf } from './range.ts';
 
 const CHUNK_BYTES = 1024 * 1024;
-/** Where many read at once, each gets less memory: all together stay bounded. */
+/** With many readers each gets less memory, so that the total is bounded. */
 const CHUNK_BYTES_CROWDED = 256 * 1024;
 const READ_AHEAD_COUNT = 2;
 const CROWD_COUNT = 32;
 const DOWNLOADS_MAX = 512;
-/** How long to look for a file's primary where only the headers want to name it. */
+/** How long to look for a file's primary that only the headers name. */
 const LOCATE_MS = 1000;
-/** A file that changes more often than this while its first bytes are read is too restless. */
+/** Attempts to read the first bytes while others change the file. */
 const ATTEMPTS_MAX = 5;
 
-/** What an answer says about the contents it carries. */
 interface Facts {
   readonly sizeBytes: number;
   readonly modifiedNs: string;
   readonly contents: ContentVersion;
 }
 
-/** Sends files' contents with flat memory: a few reads ahead of the client's connection, no more. */
+/** Sends contents in bounded memory: only a few reads run ahead of the client's connection. */
 export class Downloads {
   readonly #gateway: Gateway;
   readonly #digests: FileDigests;
@@ -48,10 +47,8 @@ export class Downloads {
   }
 
   /**
-   * Answers `GET` and `HEAD` of a file (RFC 9110: conditions, then range). The first read fixes
-   * version and size of the whole answer.
-   *
-   * @param attributes of a file, merged with what its primary knows
+   * Answers `GET` and `HEAD` of a file (RFC 9110: conditions, then range). The first read fixes version and size of the
+   * whole answer. `attributes` include what the primary knows.
    */
   async send(request: FastifyRequest, reply: FastifyReply, attributes: Attributes): Promise<FastifyReply> {
     const { inode, snapshot } = attributes;
@@ -87,7 +84,7 @@ export class Downloads {
         const length = Math.min(this.#chunkBytes() - (start % this.#chunkBytes()), end - start);
         read = { ...(await this.#gateway.read(file, start, length, { snapshot })), offset: start };
         if (contentVersionCompare(read.state.contents, facts.contents) !== 0) {
-          // Somebody wrote in the meantime. Conditions and range are judged anew, by what was read.
+          // Written meanwhile: conditions and range are judged again by what was read.
           facts = read.state;
           continue;
         }
@@ -109,7 +106,7 @@ export class Downloads {
     throw new ServiceError('busy', `Cannot read file ${file}: it is being written all the time`);
   }
 
-  /** `Want-Repr-Digest`: the file is read for it before the answer begins, unless its digest is known. */
+  /** `Want-Repr-Digest`: reads the file before the answer begins, unless its digest is cached. */
   async #tellDigest(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -129,7 +126,7 @@ export class Downloads {
     }
     this.#active++;
     const stream = Readable.from(this.#chunks(shown, first, start, end, state), { objectMode: false });
-    // Whether it ended, failed, or the client left: a stream is closed once.
+    // Closes once: at the end, after a failure, or when the client leaves.
     stream.once('close', () => {
       this.#active--;
     });
@@ -137,9 +134,8 @@ export class Downloads {
   }
 
   /**
-   * The bytes from `start` to `end`, all of the version of `state`. If the contents change under way
-   * (somebody writes in place, through a mount or by `PATCH`), the answer breaks off: a client must not
-   * take a mixture for a file.
+   * Yields the bytes from `start` to `end`, all of the version of `state`. If a write in place changes the contents,
+   * the answer breaks off: a client must not take a mixture for a file.
    */
   async *#chunks(
     { inode, snapshot }: Attributes,
@@ -157,7 +153,7 @@ export class Downloads {
         const chunkBytes = this.#chunkBytes();
         const length = Math.min(chunkBytes - (next % chunkBytes), end - next);
         const result = this.#gateway.read(file, next, length, { snapshot });
-        // It is awaited below, unless the client leaves first: then nobody cares how it ended.
+        // Awaited below, unless the client leaves first: then its failure does not matter.
         result.catch(() => {});
         ahead.push({ length, result });
         next += length;
@@ -179,7 +175,7 @@ export class Downloads {
     return this.#active > CROWD_COUNT ? CHUNK_BYTES_CROWDED : CHUNK_BYTES;
   }
 
-  /** Every answer about a file names its primary; if none is to be found soon, the answer goes without. */
+  /** Every answer names the file's primary, unless it is not found soon. */
   async #locate(file: FileId): Promise<void> {
     if (this.#gateway.router.whereabouts(file).primary !== null) return;
     try {
@@ -192,7 +188,7 @@ export class Downloads {
 
 function setBody(reply: FastifyReply, lengthBytes: number): FastifyReply {
   reply.type('application/octet-stream').header('content-length', String(lengthBytes));
-  // Whatever is inside: no browser takes it for a page of this server.
+  // No browser may take contents for a page of this server.
   return reply.header('x-content-type-options', 'nosniff');
 }
 

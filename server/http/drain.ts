@@ -3,11 +3,11 @@ import { Server as NetServer, type Socket } from 'node:net';
 import { Server as TlsServer } from 'node:tls';
 import type { World } from '../../base/world.ts';
 
-/** What was under way when the server began to end is cut after so long, in milliseconds. */
+/** Requests under way at the end of the server are cut after this long, in milliseconds. */
 const REQUESTS_MS_MAX = 5_000;
 /**
- * An idle connection is kept for so long, in milliseconds: a request may be on its way on it, and one that is cut may
- * have been executed. With its answer the client learns that the connection ends.
+ * Idle connections stay open this long, in milliseconds: a request may be on its way, and cutting the connection would
+ * hide whether it was executed. Its answer tells the client that the connection ends.
  */
 const IDLE_MS = 1_000;
 const LOOK_MS = 20;
@@ -17,9 +17,8 @@ export class Drain {
   readonly #world: World;
   readonly #server: Server;
   readonly #answers = new Set<ServerResponse>();
-  /** Connections that may bring a request; those between servers are not among them. */
+  /** Connections that may bring a request, without those between servers. */
   readonly #sockets = new Set<Socket>();
-  /** How many connections there have been. */
   #accepted = 0;
   #beganMs: number | null = null;
 
@@ -40,18 +39,18 @@ export class Drain {
     for (const answer of this.#answers) answer.shouldKeepAlive = false;
   }
 
-  /** Accepts no more connections, and resolves once no request is under way and none can be expected on a connection. */
+  /** Accepts no more connections, and resolves once no request is under way or can be expected. */
   async finish(): Promise<void> {
     this.begin();
     const beganMs = this.#beganMs as number;
-    // Connections that the system has accepted already would be reset with the listener. A turn takes few of them, and clients that
-    // connect without end hold nothing up.
+    // Closing the listener resets connections that the system has accepted already. A tick accepts few of them; the
+    // bound keeps clients that connect without end from delaying this.
     const acceptUntilMs = this.#world.nowMs() + IDLE_MS;
     for (let accepted = -1; accepted !== this.#accepted && this.#world.nowMs() < acceptUntilMs; ) {
       accepted = this.#accepted;
       await this.#world.nextTurn();
     }
-    // Not the method of the HTTP server: it would end idle connections at once.
+    // The HTTP server's own method would end idle connections at once.
     NetServer.prototype.close.call(this.#server);
     const finishMs = this.#world.nowMs();
     for (;;) {
@@ -59,7 +58,7 @@ export class Drain {
       const isBusy = this.#answers.size > 0 && nowMs < finishMs + REQUESTS_MS_MAX;
       if (!isBusy && (this.#sockets.size === 0 || nowMs >= beganMs + IDLE_MS)) return;
       await this.#world.sleep(LOOK_MS);
-      // Requests that arrived while this process had no processor are read before it is decided that there are none.
+      // Reads requests that arrived while this process was not running, before deciding that there are none.
       await this.#world.nextTurn();
     }
   }

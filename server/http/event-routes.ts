@@ -8,23 +8,22 @@ import type { LiveHub, Watcher } from '../live/live-hub.ts';
 import { fileIdOf, integerOf } from './input.ts';
 import { READ } from './roles.ts';
 
-/** A stream that says nothing else says that it is there, in milliseconds. */
+/** An idle stream sends a comment at this interval, in milliseconds. */
 const HEARTBEAT_MS = 2_000;
-/** Files of one question between servers. */
 const FILES_MAX = 128;
-/** What a watcher that does not read may be behind; one that is further behind begins anew. */
+/** Unread bytes of a watcher; above this its connection ends, and it has to start again. */
 const BEHIND_BYTES_MAX = 512 * 1024;
 
 type Parameters = Readonly<Record<string, unknown>>;
 
-/** `GET /v1/events`: the cluster as it is now, and what happens in it, for as long as somebody listens. */
+/** `GET /v1/events`: the current state of the cluster and its events, as a stream. */
 export function eventRoutes(app: FastifyInstance, hub: LiveHub, world: World): void {
   app.get('/v1/events/self', READ, (request) => {
     const { after = '0', files } = request.query as Parameters;
     return hub.part(fileIdsOf(files), integerOf(after, 'after'));
   });
 
-  // The head of a stream without an end would keep its connection for nothing.
+  // A HEAD of a stream without an end would keep its connection for nothing.
   app.get('/v1/events', { ...READ, exposeHeadRoute: false }, (request, reply) => {
     const { watch, kept } = request.query as Parameters;
     const path = watch === undefined ? null : placeOf(watch);
@@ -48,13 +47,13 @@ export function eventRoutes(app: FastifyInstance, hub: LiveHub, world: World): v
       write(`${id === null ? '' : `id: ${id}\n`}${streamEventText(event, JSON.stringify(value))}`);
     };
     const lastId = request.headers['last-event-id'];
-    // The head goes out after the watch was admitted, so that a refusal is a problem document.
+    // Sends the head after the watch was admitted, so that a refusal is a problem document.
     const close = hub.open(
       {
         ...watched,
         resync: (resync, id) => told('resync', resync, id),
         happened: (happening, id) => told('happened', happening, id),
-        // A state that nobody could read yet is replaced by the next one.
+        // A client that does not read skips states.
         state: (state) => {
           if (!raw.writableNeedDrain) told('state', state, null);
         },
@@ -62,7 +61,7 @@ export function eventRoutes(app: FastifyInstance, hub: LiveHub, world: World): v
       typeof lastId === 'string' ? lastId : null,
     );
     reply.hijack();
-    // The end of the connection is the end of the stream: whoever watches a server that dies has no error to show for it.
+    // The connection's end is the stream's end: the watcher of a server that dies sees no error.
     raw.useChunkedEncodingByDefault = false;
     raw.writeHead(200, {
       ...headersOf(reply),
@@ -84,14 +83,14 @@ export function eventRoutes(app: FastifyInstance, hub: LiveHub, world: World): v
   }
 }
 
-/** Who watches, and what he may do: for a page that shows no more than that. Where nobody is asked, everybody may do everything. */
+/** Name and role of the watcher, so that a page shows only what it may do. */
 function viewerOf({ principal }: FastifyRequest): LiveViewer {
   if (principal?.kind !== 'client') return { name: null, role: 'admin' };
   const { name, role } = principal.grant;
   return { name, role };
 }
 
-/** Headers that hooks have set, which a reply that is written by hand would lose. */
+/** Headers set by hooks, which `writeHead` would lose. */
 function headersOf(reply: FastifyReply): Record<string, string> {
   return Object.fromEntries(Object.entries(reply.getHeaders()).map(([name, value]) => [name, String(value)]));
 }

@@ -1,13 +1,10 @@
 import type { IncomingMessage, RequestListener } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 
-/** Requests whose client waits for a word before it sends the body. */
+/** Requests whose client waits for `100 Continue`. */
 const waiting = new WeakSet<IncomingMessage>();
 
-/**
- * For requests with `Expect: 100-continue` (RFC 9110, 10.1.1): the client is asked for the body when somebody begins to read it,
- * which is after its rights and its conditions were judged.
- */
+/** Handles `Expect: 100-continue` (RFC 9110, 10.1.1): asks for the body when a handler reads it, after all checks. */
 export function continueWhenRead(handler: RequestListener): RequestListener {
   return (request, response) => {
     waiting.add(request);
@@ -20,12 +17,11 @@ export function continueWhenRead(handler: RequestListener): RequestListener {
   };
 }
 
-/** Whether the client of a request still waits before it sends the body. */
 export function isClientWaiting(request: IncomingMessage): boolean {
   return waiting.has(request);
 }
 
-/** A client that is answered without having sent its body does not send it: nothing can follow on its connection. */
+/** A client that is answered before its body does not send it: its connection takes no other request. */
 export function closeAfterUnsent(app: FastifyInstance): void {
   app.addHook('onSend', async ({ raw }, reply) => {
     if (waiting.delete(raw)) reply.header('connection', 'close');

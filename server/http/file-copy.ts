@@ -6,7 +6,7 @@ import type { NamedFile, NewFiles } from './new-files.ts';
 import type { FilePath } from './path.ts';
 import type { Removal } from './removal.ts';
 
-/** A source that is written more often than this while it is copied is too restless. */
+/** Attempts while others write the source. */
 const COPIES_MAX = 3;
 
 export const NO_CONDITIONS: Conditions = {
@@ -21,19 +21,14 @@ export interface FileCopyOptions {
   /** Of the target. */
   readonly conditions: Conditions;
   readonly removal: Removal;
-  /** Of a file under a new name. */
+  /** Of a new file. */
   readonly mode?: number;
-  /** It gets the modification time of its source. */
+  /** The copy gets the modification time of its source. */
   readonly keepsTime?: boolean;
-  /** @see NewFiles.name */
   readonly key?: RequestKey | null;
 }
 
-/**
- * A copy appears as an upload does: whole, in one step, of one version of the source. Its bytes go from server to server.
- *
- * @param sourceOf looks at the source anew for each attempt
- */
+/** Copies a file from server to server. The copy appears as an upload does: whole, at once, and of one version. */
 export async function copyFile(
   files: NewFiles,
   sourceOf: () => Promise<Attributes>,

@@ -7,26 +7,22 @@ import { digestHash, digestText } from './digests.ts';
 import { Permits } from './permits.ts';
 
 const READ_BYTES = 1024 * 1024;
-/** Files that are read for their digests at the same time: it costs a processor each. */
+/** Files read at the same time; each costs a processor. */
 const COMPUTING_MAX = 2;
 const REMEMBERED_COUNT = 10_000;
 
-/** Digests of whole files for who wants them: a file is read once for each of its versions, by each server that is asked. */
+/** Digests of whole files. Each server reads a file once per version. */
 export class FileDigests {
   readonly #gateway: Gateway;
   readonly #permits = new Permits(COMPUTING_MAX);
-  /** By entity tag and algorithm: equal tags mean equal bytes, so that nothing here is ever outdated. */
+  /** By entity tag and algorithm. Equal tags mean equal bytes, so that no entry is ever outdated. */
   readonly #known = new LruMap<string, string>(REMEMBERED_COUNT);
 
   constructor(gateway: Gateway) {
     this.#gateway = gateway;
   }
 
-  /**
-   * @param name an algorithm, as RFC 9530 calls it
-   * @param snapshot which shows these contents; absent for those that are there now
-   * @returns the value of the header; null where the contents change while they are read
-   */
+  /** Returns the value of the header; null if the contents change while they are read. `name` is that of RFC 9530. */
   async of(
     file: FileId,
     etag: string,

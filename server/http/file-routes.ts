@@ -40,13 +40,10 @@ import { Watches } from './watch.ts';
 
 export const FILES_PREFIX = '/v1/files/';
 
-/** Entries that a client may ask for at once; without a limit it gets all. */
+/** Most entries for one request with a limit; without one it gets all. */
 const LIMIT_MAX = 10_000;
 
-/**
- * Files by path: `/v1/files/{volume}/{path}`. The application routes every such URL here undecoded,
- * as `/v1/files`; the path is in `originalUrl`, as the client sent it.
- */
+/** Files by path, `/v1/files/{volume}/{path}`. Every such URL is routed as `/v1/files`; `originalUrl` has the path. */
 export function fileRoutes(
   app: FastifyInstance,
   gateway: Gateway,
@@ -64,11 +61,11 @@ export function fileRoutes(
   metrics.observe('gauge', 'leasehold_uploads', 'Uploads that are going on', () => uploads.active);
   metrics.observe('gauge', 'leasehold_downloads', 'Downloads that are going on', () => downloads.active);
 
-  // A body comes back byte for byte, so nobody parses it: the handlers read the request itself.
+  // A body is stored byte for byte: there is no parser, and the handlers read the request.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (_request, _payload, done) => done(null));
   app.addHook('onSend', async (request) => {
-    // A body that is refused half-way is read to its end, so that the client comes to read the answer.
+    // A refused body is read to its end, so that the client reads the answer.
     if (!request.raw.complete) request.raw.resume();
   });
 
@@ -146,7 +143,7 @@ export function fileRoutes(
     return reply.code(204).send();
   });
 
-  /** Those of what the path leads to, also by a symbolic link. */
+  /** Follows a symbolic link. */
   async function setFlags(reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
     assertChangeable(path);
     const set = flagsOf(path, 'set-flags');
@@ -229,7 +226,6 @@ export function fileRoutes(
   }
 }
 
-/** @returns the flags that the query names, separated by commas */
 function flagsOf({ search }: FilePath, name: string): InodeFlag[] {
   const flags = INODE_FLAGS.map((flag) => `"${flag}"`).join(', ');
   return parseInodeFlags(
@@ -238,7 +234,7 @@ function flagsOf({ search }: FilePath, name: string): InodeFlag[] {
   );
 }
 
-/** @throws ServiceError `read-only` where it is in a snapshot */
+/** @throws ServiceError `read-only` for a path in a snapshot */
 function changedPathOf(request: FastifyRequest): FilePath {
   const path = pathOf(request);
   assertChangeable(path);

@@ -10,7 +10,7 @@ import { directoryUrl, type FilePath } from './path.ts';
 import { removalOf } from './removal.ts';
 import { UPLOAD_IDLE_MS } from './upload.ts';
 
-/** Of the files of one form that are in memory until they get their names. */
+/** Bytes of one form's files in memory until they get their names. */
 const WHOLES_BYTES_MAX = 1024 * 1024;
 
 interface StoredFile {
@@ -20,10 +20,7 @@ interface StoredFile {
   readonly created: boolean;
 }
 
-/**
- * `POST` of a form to a directory: its files go there under their own names. None gets its name before the form is there as
- * a whole; then one after the other does.
- */
+/** `POST` of a form to a directory. Once all of the form has arrived, its files get their names one after the other. */
 export async function storeForm(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -55,12 +52,12 @@ export async function storeForm(
     await Promise.all(received.map(({ file }) => files.discard(file)));
     throw brokenOff(error, stored);
   }
-  // A browser that sent a form wants to see the directory, and not to send the form again when it is reloaded.
+  // The browser then shows the directory, and a reload does not send the form again.
   if (wantsPage(request.headers.accept)) return reply.redirect(directoryUrl(prefix, directory), 303);
   return reply.code(201).send({ stored });
 }
 
-/** @returns what a client learns of a form of which a file was refused its name */
+/** Adds the files that are stored to the error that refused another one. */
 function brokenOff(error: unknown, stored: readonly StoredFile[]): unknown {
   if (!(error instanceof ServiceError) || stored.length === 0) return error;
   const names = stored.map(({ name }) => `"${name}"`).join(', ');

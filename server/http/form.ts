@@ -4,12 +4,12 @@ import { Busboy, type BusboyFileStream } from '@fastify/busboy';
 import { ServiceError } from '../../base/errors.ts';
 import { utf8Text } from '../../base/utf8.ts';
 
-/** Files in one form, and other fields, which are passed over. */
+/** Files, and other fields, which are ignored, of one form. */
 const FILES_MAX = 1000;
 const FIELDS_MAX = 100;
 const FIELD_BYTES_MAX = 64 * 1024;
 
-/** Fastify is told nothing of labels under `/v1/files/`: they are read where somebody wants to know. */
+/** Fastify does not see the Content-Type under `/v1/files/`. */
 export function labelOf(raw: IncomingMessage): string {
   const at = raw.rawHeaders.findIndex((text, index) => index % 2 === 0 && /^content-type$/i.test(text));
   return at < 0 ? '' : (raw.rawHeaders[at + 1] ?? '');
@@ -20,10 +20,9 @@ export function isForm(label: string): boolean {
 }
 
 /**
- * Reads a form of a browser (RFC 7578), one file after the other, with flat memory.
- *
- * @param take what to do with a file: reads its body to the end, or rejects
- * @throws ServiceError `bad-request` where the form is malformed or breaks off; else what `take` rejected with
+ * Reads a browser's form (RFC 7578), one file after the other, in bounded memory. `take` reads a file's body to the
+ * end.
+ * @throws ServiceError `bad-request` for a malformed or incomplete form; else what `take` rejected with
  */
 export async function receiveForm(
   raw: IncomingMessage,
@@ -37,12 +36,12 @@ export async function receiveForm(
     failure ??= { error };
   };
   parser.on('file', (_field: string, stream: BusboyFileStream, name: string | undefined) => {
-    // A form without a chosen file has a part without a name. Whoever fails reads on, and keeps nothing.
+    // A form without a chosen file has a part without a name. After a failure the rest is read and dropped.
     if (name === undefined || name === '' || failure !== null) {
       stream.resume();
       return;
     }
-    // Whoever reads the stream meets its failure; where nobody does, the form has failed before.
+    // The reader of the stream gets the error; without one the form has failed before.
     stream.on('error', () => {});
     open.add(stream);
     const taken = async (): Promise<void> => {
@@ -82,14 +81,14 @@ export async function receiveForm(
 function parserOf(raw: IncomingMessage): InstanceType<typeof Busboy> {
   const limits = { files: FILES_MAX, fields: FIELDS_MAX, fieldSize: FIELD_BYTES_MAX };
   try {
-    // A name may contain a backslash: what of it is a path is for the caller to say.
+    // A name may contain a backslash: the caller decides what is a path.
     return new Busboy({ headers: { 'content-type': labelOf(raw) }, limits, preservePath: true });
   } catch (cause) {
     throw new ServiceError('bad-request', 'The form is malformed: it names no boundary', {}, { cause });
   }
 }
 
-/** What the parser has of a part before it decodes names, at which it puts U+FFFD for bytes that are not UTF-8. */
+/** Parts before the parser decodes names and replaces bytes that are not UTF-8 by U+FFFD. */
 interface PartSource {
   on(event: 'part', run: (part: PartHeaders) => void): void;
 }
@@ -100,7 +99,7 @@ interface PartHeaders {
   ): void;
 }
 
-/** Calls `judge` with the bytes of each part's label, before the part is reported. The parser has no public way to them. */
+/** Calls `judge` with each part's raw Content-Disposition before its file; the parser has no public access to it. */
 function onDispositions(parser: InstanceType<typeof Busboy>, judge: (bytes: Uint8Array) => void): void {
   const { _parser: multipart } = parser as unknown as { readonly _parser: { readonly parser: PartSource } };
   multipart.parser.on('part', (part) => {

@@ -5,28 +5,25 @@ import type { FastifyInstance } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 
-/** A host and perhaps a port (RFC 9110, 7.2; RFC 3986, 3.2.2); nothing where the target has no authority. */
+/** Host and optional port (RFC 9110, 7.2; RFC 3986, 3.2.2); empty for a target without authority. */
 const HOST = /^(\[[0-9a-f:.]+\]|[\w.~!$&'()*+;=%-]*)(?::\d{0,5})?$/i;
 
 /**
- * The names by which this server may be asked where it demands no credential. A page of a foreign site whose name is made
- * to resolve to this machine (DNS rebinding) is of one origin with this server for its browser, but sends the foreign name.
- * Addresses are no names: nobody can make another's address lead here. So all of them are allowed.
+ * Host names that a server without authentication accepts. A page of a foreign site whose name resolves to this machine
+ * (DNS rebinding) has the same origin as this server for its browser, but sends the foreign name. Addresses are always
+ * accepted: no site can redirect another's address.
  */
 export class HostNames {
   readonly #configured: readonly string[];
   readonly #urls: ReadonlyMap<ServerId, string>;
 
-  /**
-   * @param configured names; `*.NAME` stands for all names below NAME
-   * @param urls of all servers, as they are known at the time
-   */
+  /** @param configured names; `*.NAME` stands for all names below NAME. `urls` changes in place */
   constructor(configured: readonly string[], urls: ReadonlyMap<ServerId, string>) {
     this.#configured = [...configured, 'localhost', '*.localhost', hostname()].map(plain);
     this.#urls = urls;
   }
 
-  /** @param host as a request has it; absent where it has none, as browsers never do */
+  /** @param host absent in a request without the header, which browsers always send */
   allows(host: string | undefined): boolean {
     const name = plain(HOST.exec(host ?? '')?.[1] ?? '');
     if (host === undefined || host === '' || isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0) return true;
@@ -37,11 +34,7 @@ export class HostNames {
   }
 }
 
-/**
- * Refuses requests that do not say in one way whom they ask.
- *
- * @param names null where a credential is demanded, or any name will do
- */
+/** Refuses requests with a malformed, doubled or foreign Host. `names` is null if every name is accepted. */
 export function guardHosts(app: FastifyInstance, names: HostNames | null): void {
   app.addHook('onRequest', async ({ raw }) => {
     const { host } = raw.headers;
@@ -53,7 +46,7 @@ export function guardHosts(app: FastifyInstance, names: HostNames | null): void 
   });
 }
 
-/** @returns why a request is refused by the name of its host; null where it is not */
+/** Returns why the request's host is refused; null if it is accepted. */
 export function refusedHost({ headers: { host } }: IncomingMessage, names: HostNames): string | null {
   if (names.allows(host)) return null;
   return `${JSON.stringify(host)} is no name of this server, and it demands no credential: name it with --host-names, or use an address`;

@@ -9,12 +9,9 @@ const HEADER = 'idempotency-key';
 const KEY_LENGTH_MAX = 255;
 
 /**
- * `Idempotency-Key`: the client's own name of a request, so that it may be sent again. It becomes the name by which the
- * servers remember an operation, which is replicated with it: whoever is asked after a failure answers what was answered.
- * Method and target are part of it, and who asks: the same key with another request, or of somebody else, names another operation.
- *
- * @returns a name for one operation; null where the client gave no key
- * @throws ServiceError `bad-request`
+ * Reads `Idempotency-Key`, the client's name of a request. It becomes the session under which the servers remember an
+ * operation, which is replicated with it: any server repeats the first answer. Method, target and client belong to it,
+ * so that the same key elsewhere names another operation. @throws ServiceError `bad-request`
  */
 export function idempotencyKeyOf(request: FastifyRequest): RequestKey | null {
   const key = request.headers[HEADER];
@@ -28,57 +25,52 @@ export function idempotencyKeyOf(request: FastifyRequest): RequestKey | null {
   return { session: sessionOf(named) };
 }
 
-/** @returns the session of that name: every server finds the same. 53 bits, and never 0 */
+/** Returns the session of a name, the same on every server: 53 bits, never 0. */
 export function sessionOf(named: string): number {
   const digest = createHash('sha256').update(named).digest();
   return Number(digest.readBigUInt64BE() >> 11n) || 1;
 }
 
-/** The name under which any server finds what became of a request. */
+/** Identifies a request, so that any server finds its outcome. */
 export interface RequestKey {
   readonly session: number;
-  /** An operation of the catalog from before the request's outcome was looked for; absent where the key is remembered for a time. */
+  /** An operation of the catalog from before the outcome was looked up; absent for a key remembered for a time. */
   readonly since?: number | undefined;
 }
 
-/** What the first attempt of a write under a key named, for all attempts. */
 export type PinnedWrite = CommandResults['pin-write'];
 
-/** @returns what an earlier attempt under this key has pinned; null where none has, as far as the catalog remembers */
+/** Returns what an earlier attempt with this key has pinned; null if the catalog remembers none. */
 export async function pinnedWrite(gateway: Gateway, key: RequestKey): Promise<PinnedWrite | null> {
   const { result } = await outcomeOf(gateway, pinSessionOf(key));
   return result as PinnedWrite | null;
 }
 
 /**
- * Pins a write before it is sent. A file forgets the sessions of its writes: with a `since` of its own a later attempt would be taken for a
- * new request, with the name of the first one it is refused.
- *
- * @param write `since` must be of an operation that a loss of power of all servers does not take back
- * @returns what holds for all attempts: another attempt may have been faster. It survives a loss of power
+ * Pins a write before it is sent. A file forgets the sessions of its writes: a later attempt with a `since` of its own
+ * would pass as a new request; under the pinned name it is refused. `write.since` must survive a loss of power of all
+ * servers.
+ * @returns the pin of the first attempt, which survives a loss of power
  */
 export async function pinWrite(gateway: Gateway, key: RequestKey, write: PinnedWrite): Promise<PinnedWrite> {
   const command = { kind: 'pin-write', ...write } as const;
   return gateway.durably(command, { session: pinSessionOf(key), number: 1 });
 }
 
-/** @returns what an earlier attempt came to, which survives a loss of power: the attempt may have failed before its flush */
+/** Makes an earlier attempt's outcome durable too: the attempt may have failed before its flush. */
 function outcomeOf(gateway: Gateway, session: number): Promise<QueryResults['outcome']> {
   const look = () => gateway.queryCatalog({ kind: 'outcome', session });
   return gateway.findDurably(look, ({ result }) => result !== null);
 }
 
-/** Of the pin alone: `PUT` of a whole file may have the same key and URL as `PUT` of a part. */
+/** Not the key's session: `PUT` of a whole file and of a part may have the same key and URL. */
 function pinSessionOf({ session }: RequestKey): number {
   return sessionOf(`pin ${session}`);
 }
 
-/**
- * The commands that the catalog executes for a request with a key. A refusal is an answer like any other, so whoever tries
- * again under the same key, or looks at a condition anew, asks under the next number.
- */
+/** Names the commands of a request with a key. A refusal is an answer too: the next attempt takes the next number. */
 export class KeyedCommands {
-  /** What the last command has done; null where there is none that did anything. */
+  /** Result of the last command that had an effect; null if none had. */
   readonly result: CommandResults[Command['kind']] | null;
   readonly #key: RequestKey | null;
   #number: number;
@@ -92,13 +84,12 @@ export class KeyedCommands {
     this.#number = number;
   }
 
-  /** @param key of the request; null where it has none, and its commands names of the server's own */
+  /** @param key null for a request without one, whose commands get names of the server's own */
   static async of(gateway: Gateway, key: RequestKey | null): Promise<KeyedCommands> {
     if (key === null) return new KeyedCommands(null, { result: null, number: 0 });
     return new KeyedCommands(key, await outcomeOf(gateway, key.session));
   }
 
-  /** The name of the next command. */
   next(): RequestName | undefined {
     this.#number++;
     return this.#key === null ? undefined : { ...this.#key, number: this.#number };

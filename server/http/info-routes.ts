@@ -19,7 +19,7 @@ type Replica = FileInfo['replicas'][number];
 const NO_LAG = { lagOperations: 0, lagBytes: 0 };
 const UNKNOWN_LAG = { lagOperations: 0, lagBytes: null };
 
-/** `GET /v1/info/{volume}/{path}`: who holds the file. It is opened if nobody has, so that there is a primary to name. */
+/** `GET /v1/info/{volume}/{path}`: who holds a file. It opens the file, so that there is a primary. */
 export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/v1/info', READ, async (request, reply): Promise<FileInfo> => {
     const url = request.originalUrl;
@@ -34,7 +34,7 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
       follow: true,
     });
     const file = attributes.inode as FileId;
-    // What a snapshot shows may be another file's contents: those are who is asked for.
+    // A snapshot may show the contents of another file, whose replicas are reported.
     const holder = (attributes.source ?? file) as FileId;
     const primary = attributes.kind === 'file' ? await askPrimary(holder) : null;
     const merged =
@@ -59,7 +59,7 @@ export function infoRoutes(app: FastifyInstance, gateway: Gateway): void {
     };
   });
 
-  /** Null where no majority of the file's servers can be reached: who asks wants to know just that. */
+  /** Null if no majority of the file's servers is reachable: the answer reports that. */
   async function askPrimary(
     holder: FileId,
   ): Promise<{ readonly standing: FileStanding; readonly state: FileState } | null> {

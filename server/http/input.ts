@@ -6,10 +6,7 @@ import type { CallOptions } from '../router.ts';
 
 const DECIMAL = /^(?:0|[1-9][0-9]{0,15})$/;
 
-/**
- * @param text of a query parameter
- * @throws ServiceError `bad-request` unless it is a decimal integer from `minimum` to `maximum`
- */
+/** @throws ServiceError `bad-request` unless `text` is a decimal integer from `minimum` to `maximum` */
 export function integerOf(
   text: unknown,
   name: string,
@@ -29,7 +26,7 @@ export function fileIdOf(text: unknown): FileId {
   return value;
 }
 
-/** A request that a peer forwarded is answered from here or not at all. */
+/** A request forwarded by a peer is not forwarded again. */
 export function callOptionsOf(headers: IncomingHttpHeaders): CallOptions {
   return { forwarded: headers[HEADER_FORWARDED] !== undefined };
 }

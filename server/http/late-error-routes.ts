@@ -6,7 +6,7 @@ import { WRITE } from './roles.ts';
 
 const lateError = matching(LateErrorReport);
 
-/** `POST /v1/mounts/late-errors`: an acknowledged operation was dropped. */
+/** `POST /v1/mounts/late-errors`: a mount has dropped an acknowledged operation. */
 export function lateErrorRoutes(app: FastifyInstance, reports: Pick<LateErrorReports, 'report'>): void {
   app.post('/v1/mounts/late-errors', WRITE, async (request, reply) => {
     reports.report(lateError(request.body, 'body'));

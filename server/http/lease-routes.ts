@@ -26,7 +26,7 @@ const acquireBody = bodyReader(AcquireBody);
 const refreshBody = bodyReader(RefreshBody);
 const keyBody = bodyReader(KeyBody);
 
-/** `/v1/leases`: leases under names for whoever asks. A name is one segment of a path: its slashes are written %2F. */
+/** `/v1/leases`: named leases. A name is one path segment, with its slashes written %2F. */
 export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: World): void {
   const { service, directory, watches } = named;
   app.get('/v1/leases', READ, async (request): Promise<LeaseList> => {
@@ -78,7 +78,7 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
     granted(reply, await service.writeKey(nameOf(request), ownSession(request), keyOf(request), null)),
   );
 
-  // The head of a stream without an end would keep its connection for nothing.
+  // A HEAD of a stream without an end would keep its connection for nothing.
   app.get('/v1/leases/:name/watch', { ...READ, exposeHeadRoute: false }, (request, reply) => {
     const name = nameOf(request);
     assertName(name);
@@ -88,18 +88,18 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
   async function lookAs(name: string, consistency: unknown): Promise<LeaseLook> {
     if (consistency === undefined || consistency === 'majority') return service.look(name);
     if (consistency !== 'stale') throw new ServiceError('bad-request', '"consistency" is majority or stale');
-    // A server that is no member believes nothing of its own, and what it would fetch is no older for it.
+    // On a server that is no member, a majority's answer is no older than what it could fetch.
     return service.lookHere(name) ?? service.look(name);
   }
 
-  /** Server-sent events until the client goes, or this server cannot tell any more. */
+  /** Server-sent events until the client leaves or the watch ends. */
   function watch(name: string, request: FastifyRequest, reply: FastifyReply): void {
     const { raw } = reply;
     const write = ({ kind, ...event }: LeaseEvent) => raw.write(streamEventText(kind, JSON.stringify(event)));
     const held: LeaseEvent[] = [];
     let begun = false;
     let over = false;
-    // The head goes out after the watch was admitted, so that a refusal is a problem document.
+    // Sends the head after the watch was admitted, so that a refusal is a problem document.
     const gate = {
       write: (event: LeaseEvent) => (begun ? write(event) : held.push(event) > 0),
       end: () => {
@@ -118,7 +118,7 @@ export function leaseRoutes(app: FastifyInstance, named: NamedLeases, world: Wor
     begun = true;
     for (const event of held) write(event);
     const heartbeat = world.every(HEARTBEAT_MS, () => {
-      // A client that does not read is told nothing, and its connection ends by itself.
+      // A client that does not read gets nothing, and its connection ends by itself.
       if (!raw.writableNeedDrain) raw.write(STREAM_COMMENT);
     });
     raw.on('drain', () => opened.resume());

@@ -4,16 +4,15 @@ import type { Attributes } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../gateway.ts';
 import type { FilePath } from './path.ts';
 
-/** Entries on one page. */
 export const PAGE_ENTRIES = 1000;
 
-/** @returns whether somebody with this `Accept` would rather look at a page than read JSON */
+/** Returns whether a client with this `Accept` prefers a page to JSON. */
 export function wantsPage(accept: string | undefined): boolean {
   const html = Math.max(weightOf(accept, 'text/html'), weightOf(accept, 'application/xhtml+xml'));
   return html > 0 && html >= weightOf(accept, 'application/json');
 }
 
-/** The weight that a media range has by name; `*` counts for nothing: who takes anything gets JSON. */
+/** Weight of a media type by its name. Wildcards count for nothing: a client that takes anything gets JSON. */
 function weightOf(accept = '', type: string): number {
   for (const range of accept.split(',')) {
     const [name = '', ...parameters] = range.split(';').map((part) => part.trim());
@@ -39,7 +38,7 @@ form.over { border-color: currentColor; }
 @media (max-width: 30rem) { .time { display: none; } }
 `;
 
-/** Drops go by PUT, one after the other, so that a large file needs no memory; without scripts the form does the same. */
+/** Sends dropped files by PUT, one after the other, in bounded memory; without scripts the form does the same. */
 const SCRIPT = `
 const form = document.querySelector('form');
 const told = document.querySelector('[role=status]');
@@ -61,7 +60,7 @@ form.addEventListener('drop', async (event) => {
 
 const hashOf = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 
-/** Nothing but what the page itself carries runs, and nothing is fetched from anywhere else. */
+/** Only what the page carries itself runs, and it fetches nothing from elsewhere. */
 const POLICY = [
   "default-src 'none'",
   `style-src ${hashOf(STYLE)}`,
@@ -72,7 +71,7 @@ const POLICY = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** Sends a page of a directory, for people: its entries from behind `after` on, and a form to upload files. */
+/** Sends a page with a directory's entries after `after`, and a form to upload files. */
 export async function sendListingPage(
   reply: FastifyReply,
   gateway: Gateway,
@@ -133,7 +132,7 @@ ${next}
 
 function rowOf(name: string, { kind, sizeBytes, modifiedNs, target }: Attributes): string {
   const isDirectory = kind === 'directory';
-  // A name that begins like a scheme, or with a question mark, stays a name: it is encoded, and relative.
+  // Encoded and relative: a name that looks like a scheme or a query stays a name.
   const href = `./${encodeURIComponent(name)}${isDirectory ? '/' : ''}`;
   const shown = `${name}${isDirectory ? '/' : kind === 'symlink' ? ` → ${target}` : ''}`;
   const time = new Date(Number(BigInt(modifiedNs) / 1_000_000n)).toISOString();

@@ -4,17 +4,14 @@ import type { Attributes, QueryResults } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { etagOf } from './conditions.ts';
 
-/** Entries that are asked of the catalog at once, and held in memory. */
+/** Entries per query of the catalog. */
 const PAGE_COUNT = 1000;
 
 type Page = QueryResults['list'];
 
 /**
- * Sends a directory's entries as JSON, page by page. Each page is one state of the directory; a name
- * that stays through the whole listing is listed once.
- *
- * @param after list names behind this one only
- * @param limit of entries; null for all
+ * Sends a directory's entries as JSON, at most `limit` of those after `after`. Each page is one state of the directory;
+ * an entry that exists throughout is listed once.
  */
 export async function sendListing(
   reply: FastifyReply,
@@ -24,7 +21,7 @@ export async function sendListing(
   limit: number | null,
 ): Promise<FastifyReply> {
   const left = limit ?? Number.MAX_SAFE_INTEGER;
-  // The first page is there before the answer begins, so that a failure can still say what it is.
+  // Before the answer begins, so that a failure is a problem document.
   const first = await pageOf(gateway, directory, after, left);
   reply.type('application/json; charset=utf-8');
   return reply.send(Readable.from(textOf(gateway, directory, first, left), { objectMode: false }));

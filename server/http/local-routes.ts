@@ -17,8 +17,8 @@ import { READ } from './roles.ts';
 import { headersOfState } from './state-headers.ts';
 
 /**
- * For clients that read this server's disk themselves (decision 0051): which folder it is, and where in it bytes of a file are. The former is told
- * to whoever may read and is on the same machine, the latter besides only to those who show that they can read the folder.
+ * For clients that read this server's disk themselves (decision 0051): the data folder, for readers on the same
+ * machine, and where in it a file's bytes are, for those of them that also prove that they can read the folder.
  */
 export function localRoutes(
   app: FastifyInstance,
@@ -58,7 +58,7 @@ export function localRoutes(
   });
 }
 
-/** A connection within one machine has the same address at both of its ends. */
+/** A connection within one machine has the same address at both ends. */
 function assertSameMachine({ raw: { socket } }: FastifyRequest): void {
   if (socket.remoteAddress !== undefined && socket.remoteAddress === socket.localAddress) return;
   throw new ServiceError('not-found', 'The disk of this server is of use on its own machine only');

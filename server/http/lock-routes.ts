@@ -50,7 +50,7 @@ function heardOf({ query }: FastifyRequest): Pick<LockOrder, 'heard'> {
   return { heard: { epoch: integerOf(epoch, 'epoch'), lapses: integerOf(lapses, 'lapses') } };
 }
 
-/** Locks count for whoever has shown a token. A server says for whom it asks. */
+/** Locks belong to the token's client; a forwarding server names it. */
 function optionsOf({ headers, principal, query }: FastifyRequest): CallOptions {
   const options = callOptionsOf(headers);
   if (principal?.kind === 'client') return { ...options, holder: principal.grant.name };

@@ -6,15 +6,14 @@ import type { Gateway } from '../gateway.ts';
 import { callOptionsOf, fileIdOf } from './input.ts';
 import { ADMIN, READ } from './roles.ts';
 
-/** What this server knows of the others, for those who ask. */
 export interface MembershipView {
   describe(): ClusterServers;
 }
 
-/** Moving all of a large file takes as long as it takes; who asked may ask again and waits for the same move. */
+/** Moving a large file takes long: a repeated request waits for the same move. */
 const CHANGE_MS_MAX = 60_000;
 
-/** Who the servers are, and where replicas are to be. */
+/** Routes about the servers and the placement of replicas. */
 export function membershipRoutes(
   app: FastifyInstance,
   gateway: Gateway,

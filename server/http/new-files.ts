@@ -23,36 +23,35 @@ import { inUseUntilNs, receivedOf, type Uploads } from './upload.ts';
 const FILE_MODE = 0o644;
 
 export interface NewFileOptions {
-  /** 0644 where absent; where the file takes the place of another, that one's. */
+  /** Default: 0644, or that of the file that is replaced. */
   readonly mode?: number;
-  /** Of a file that comes in pieces: what its upload notes, in base64, and until when it waits for the next one. */
+  /** For an upload in pieces: its state in base64, and when it expires, unless another piece arrives. */
   readonly note?: string;
   readonly untilNs?: string;
 }
 
-/** A file that has been given its name. */
 export interface NamedFile {
   readonly attributes: Attributes;
   readonly etag: string;
   /** The name is new. */
   readonly created: boolean;
-  /** The server that created the file with contents, and orders its changes without a lease; null for another file, and where it has no replica. */
+  /** The server that created the file with contents, and orders its changes without a lease; else null. */
   readonly creator: ServerId | null;
 }
 
-/** What a client has sent for a file: all of its bytes, which nothing but this server has, or the state of a staged file without a name. */
+/** What a client has sent: all bytes, in this server's memory only, or the state of a staged file. */
 export type Received =
   | { readonly kind: 'whole'; readonly parent: Attributes; readonly bytes: Buffer }
   | {
       readonly kind: 'staged';
       readonly state: Pick<FileState, 'file' | 'sizeBytes'>;
-      /** The client may ask for its name once more after a refusal. */
+      /** The client may ask for the name again after a refusal. */
       readonly isUpload?: true;
     };
 
-/** With these a staged file gets no name: it is of no use any more. */
+/** After these a staged file is discarded. */
 const REFUSALS: ReadonlySet<ErrorCode> = new Set(['quota-exceeded', 'precondition-failed']);
-/** How the catalog refuses to give contents a name: others have the name by now, or its directory is gone. */
+/** Errors by which the catalog refuses to give contents a name. */
 const NAMELESS: ReadonlySet<ErrorCode> = new Set([
   ...REFUSALS,
   'exists',
@@ -60,13 +59,12 @@ const NAMELESS: ReadonlySet<ErrorCode> = new Set([
   'is-directory',
   'not-directory',
 ]);
-/** Such a file is collected in the next round. */
+/** Expired: the garbage collector takes it in its next round. */
 const LONG_AGO_NS = '0';
 
 export interface ReceiveLimits {
-  /** How long the file will be, where the client waits for an answer before it sends the contents. */
+  /** Length of the file, if the client waits for an answer before it sends the contents. */
   readonly announcedBytes?: number | null;
-  /** The length of the body, as far as it is known. */
   readonly lengthBytes?: number;
   /** A longer file is staged. */
   readonly wholeBytesMax?: number;
@@ -80,11 +78,12 @@ export interface NewFilesParts {
 }
 
 /**
- * Files replace others as a whole: readers see the old file or the new one, and a client that breaks off has changed nothing.
+ * Replaces files as a whole: readers see the old file or the new one, and an interrupted client has changed nothing.
  *
- * A small file is created with contents: a majority has them, then one command of the catalog creates the file under its name. A larger one,
- * one that comes in pieces, a copy, and files of the policies `all` and `read-only` are staged: their contents go to a file without a name
- * piece by piece, as its primary orders them, so that no server has all of them in memory; a last command gives it the name.
+ * A small file is created with contents: a majority stores them, then one command of the catalog creates the file under
+ * its name. Larger files, uploads in pieces, copies, and files of the policies `all` and `read-only` are staged: an
+ * unlinked file gets the contents piece by piece, as its primary orders them, so that no server holds all of them in
+ * memory; a last command gives it the name.
  */
 export class NewFiles {
   readonly #gateway: Gateway;
@@ -99,7 +98,7 @@ export class NewFiles {
     this.#wholes = wholes;
   }
 
-  /** Refuses early what would be refused at the end, and makes a staged file, of the volume and with the owner of the directory that it is for. */
+  /** Refuses early what the end would refuse, and creates a staged file with volume and owner of its directory. */
   async begin(
     path: FilePath,
     conditions: Conditions,
@@ -112,9 +111,8 @@ export class NewFiles {
   }
 
   /**
-   * Refuses early what would be refused at the end, and receives the contents of a file.
-   *
-   * @throws ServiceError where the client went away, the digests are others, or a write failed
+   * Refuses early what the end would refuse, and receives a file's contents.
+   * @throws ServiceError also if the client is gone, a digest differs or a write failed
    */
   async receive(
     path: FilePath,
@@ -128,7 +126,7 @@ export class NewFiles {
     try {
       return await this.#received(path, parent, received, check, { lengthBytes, wholeBytesMax });
     } finally {
-      // After an error the iterator would keep its listener on the body, and the rest of the body could not be drained.
+      // After an error the iterator would keep its listener on the body, whose rest could not be drained.
       await received.return(undefined);
     }
   }
@@ -154,12 +152,12 @@ export class NewFiles {
     return { kind: 'staged', state: await this.#orDiscard(file, filled) };
   }
 
-  /** @returns the directory of the path @throws ServiceError for what would be refused at the end */
+  /** Returns the path's directory. @throws ServiceError for what the end would refuse */
   async #judge(path: FilePath, conditions: Conditions, announcedBytes: number | null): Promise<Attributes> {
     if (path.names.length === 0)
       throw new ServiceError('is-directory', `${displayPath(path)} is a directory`);
     const [current, parent] = await Promise.all([
-      // A link at the end is followed here as it is by the command that gives the name.
+      // The command that gives the name follows a link at the end, too.
       currentOf(this.#gateway, path, { follow: true, live: true }),
       this.#directories.parentOf(path),
     ]);
@@ -190,10 +188,7 @@ export class NewFiles {
     return (await this.#gateway[execute](command)).attributes;
   }
 
-  /**
-   * @param removal of the file that is replaced
-   * @throws ServiceError `quota-exceeded` where the volume has no room for the file now; it is decided when it gets its name
-   */
+  /** @throws ServiceError `quota-exceeded` if the volume has no space now; the command that gives the name decides */
   async #assertRoom(
     name: string,
     replaced: Attributes | null,
@@ -207,31 +202,25 @@ export class NewFiles {
     assertBytesAllowed(volume, bytes, isFreed ? (replaced.allowedBytes ?? replaced.sizeBytes) : 0);
   }
 
-  /** Work on an upload that comes in pieces. @throws ServiceError `busy` where too many uploads go on */
   counted<Result>(work: () => Promise<Result>): Promise<Result> {
     return this.#uploads.counted(work);
   }
 
-  /** The contents are all there, and safe from a loss of power, when it resolves. */
+  /** Resolves once all contents are stored and survive a loss of power. */
   finish(file: Attributes, sizeBytes: number): Promise<FileState> {
     return this.#uploads.finish(file, sizeBytes);
   }
 
-  /** Fills a staged file with what another file has. @param keepsTime it gets the modification time of the other one, too */
+  /** Fills a staged file from another one, and with `keepsTime` sets its modification time. */
   async copy(file: Attributes, source: Attributes, keepsTime: boolean): Promise<FileState> {
     const state = await this.#orDiscard(file, this.#uploads.copy(file, source));
     const { modifiedNs } = source;
-    // Before it has its name: whoever finds the time finds the contents.
+    // Before the file has its name: a client that sees the time sees the contents.
     if (keepsTime) await this.#gateway.command({ kind: 'set-attributes', inode: file.inode, modifiedNs });
     return state;
   }
 
-  /**
-   * Gives the file its name, where the conditions still hold in that moment.
-   *
-   * @param key of the request, under which any server finds what became of it
-   * @param removal of the file that loses the name
-   */
+  /** Gives the file its name, if the conditions hold at that moment. `removal` is about the file that loses it. */
   async name(
     path: FilePath,
     received: Received,
@@ -241,7 +230,7 @@ export class NewFiles {
   ): Promise<NamedFile> {
     const place = { volume: path.volume, path: volumePath(path.names) };
     const commands = await KeyedCommands.of(this.#gateway, key);
-    // What another server has done meanwhile under this key is not done again: others may have the name by now.
+    // Another server has done this under the same key; another file may have the name by now.
     if (commands.result !== null) return namedFile(commands.result as Replaced);
     const change: Change = { path, place, conditions, commands, removal };
     if (received.kind === 'staged' && received.isUpload) return this.#nameStaged(received.state.file, change);
@@ -262,7 +251,7 @@ export class NewFiles {
     }
   }
 
-  /** What was received is not to get a name any more. Nothing happens where it has one. */
+  /** The contents shall get no name. No effect if they have one. */
   async discard(received: Received): Promise<void> {
     if (received.kind === 'staged') await this.#collectSoon(received.state.file);
   }
@@ -279,7 +268,7 @@ export class NewFiles {
   async #collectSoon(inode: number): Promise<void> {
     const command = { kind: 'keep-orphan', inode, untilNs: LONG_AGO_NS } as const;
     await this.#gateway.command(command).catch((error: unknown) => {
-      // It is collected after the time that it was kept for.
+      // It is collected when it expires.
       if (!(error instanceof ServiceError)) throw error;
     });
   }
@@ -294,20 +283,20 @@ export class NewFiles {
     return namedFile(result);
   }
 
-  /** @returns null where the file is to be staged; nothing of it has the name then, nor will have */
+  /** Returns null if the file must be staged; these contents then never get the name. */
   async #nameWhole(
     { parent: { uid, gid }, bytes }: Extract<Received, { kind: 'whole' }>,
     { path, place, conditions, commands, removal }: Change,
   ): Promise<NamedFile | null> {
     let stored = null as StoredContents | null;
     const change = async (expect: Expectation): Promise<CommandResults['replace-with-contents'] | null> => {
-      // Behind the first judgement of the conditions and of the quota: what they refuse leaves no contents behind.
+      // After the first check of conditions and quota, so that a refusal leaves no contents.
       stored ??= await this.#stored(path, bytes, removal);
       if (stored === null) return null;
       const file = { mode: FILE_MODE, uid, gid, ...stored };
       const command = { kind: 'replace-with-contents', place, ...file, expect, ...removal } as const;
       return this.#gateway.durably(command, commands.next()).catch((error: unknown) => {
-        // The volume's files are stored otherwise by now, or the catalog's primary is of an earlier release.
+        // The volume's files are stored in another way by now, or the catalog's primary is of an earlier release.
         if (error instanceof ServiceError && error.code === 'bad-request') return null;
         return nullIfOutdated(error);
       });
@@ -320,7 +309,7 @@ export class NewFiles {
     );
     if (result === null || result.attributes.inode !== stored?.inode) await this.#void(stored);
     if (result === null) return null;
-    // An earlier attempt under the same key may have created another one.
+    // An earlier attempt with the same key may have created another file.
     if (result.attributes.inode !== stored?.inode) return namedFile(result);
     this.#wholes?.named(stored.inode);
     const self = this.#gateway.services.status.id;
@@ -328,19 +317,19 @@ export class NewFiles {
   }
 
   /**
-   * Contents are not to get a name any more. The catalog decides it: a command that names them, and arrives late, is refused then, and
-   * where one has been executed nothing happens. No loss of power takes that back: the contents may be gone by then.
+   * Voids contents: the catalog then refuses a late command that names them; after an executed one this has no effect.
+   * It survives a loss of power, because the contents may be removed next.
    */
   async #void(stored: StoredContents | null): Promise<void> {
     if (stored === null) return;
     const { owner, inode } = stored;
     await this.#gateway.durably({ kind: 'void-inodes', owner, inodes: [inode] }).catch((error: unknown) => {
-      // The number is void after a while, as where a member of the catalog runs an earlier release.
+      // The number expires, as it does if a member of the catalog runs an earlier release.
       if (!(error instanceof ServiceError)) throw error;
     });
   }
 
-  /** @throws ServiceError `quota-exceeded` where the volume has no room for them: they would stay until their number is void */
+  /** @throws ServiceError `quota-exceeded` early, because refused contents stay until their number is void */
   async #stored(path: FilePath, bytes: Buffer, removal: Removal): Promise<StoredContents | null> {
     if (this.#wholes === null) return null;
     if (await this.#wholes.mayExceedQuota(path.volume, bytes.length)) {
@@ -350,20 +339,16 @@ export class NewFiles {
     return this.#wholes.store(path.volume, bytes);
   }
 
-  /**
-   * What an earlier request with this key has stored; null where none has, as far as the catalog remembers. It survives a
-   * loss of power, although the earlier request may have failed before its flush.
-   */
+  /** Returns what an earlier request with this key has stored, made durable; null if the catalog remembers none. */
   async recall(key: RequestKey): Promise<NamedFile | null> {
     const { result } = await KeyedCommands.of(this.#gateway, key);
-    // A key names one method and URL: what it has left behind is of this kind.
+    // A key belongs to one method and URL, so its result is of this kind.
     return result === null ? null : namedFile(result as Replaced);
   }
 }
 
 type Replaced = CommandResults['replace' | 'replace-with-contents'];
 
-/** What is to be given a name, and how. */
 interface Change {
   readonly path: FilePath;
   readonly place: Place;
@@ -380,11 +365,10 @@ const NOTHING_READ: Beginning = { parts: [], isWhole: false };
 
 interface Beginning {
   readonly parts: readonly Buffer[];
-  /** Nothing follows. */
   readonly isWhole: boolean;
 }
 
-/** Reads a body up to its end, or until there are more than `bytesMax`. */
+/** Reads a body up to its end, or until it exceeds `bytesMax`. */
 async function beginningOf(body: AsyncGenerator<Buffer>, bytesMax: number): Promise<Beginning> {
   const parts: Buffer[] = [];
   for (let bytes = 0; bytes <= bytesMax; ) {

@@ -7,10 +7,9 @@ import { memoryToWrite } from '../../wire/file-operation.ts';
 import { wholeBodyReader } from './contents-connections.ts';
 
 /**
- * Reads a body to its end, into the memory in which it is stored and sent to other servers. Where its length is not announced, it is
- * put together at its end.
- *
- * @throws ServiceError `too-large` for more than the route takes, or `bad-request` where the body breaks off
+ * Reads a body into the memory from which it is stored and sent to other servers; without a length it is joined at the
+ * end.
+ * @throws ServiceError `too-large` above the route's limit, or `bad-request` if the body breaks off
  */
 export function octetsOf(request: FastifyRequest, payload: IncomingMessage): Promise<Buffer> {
   const { bodyLimit: bytesMax = 0 } = request.routeOptions;
@@ -23,7 +22,7 @@ export function octetsOf(request: FastifyRequest, payload: IncomingMessage): Pro
   const parts: Buffer[] = [];
   let at = 0;
   return new Promise((resolve, reject) => {
-    // Not by iteration, which would put together what has come so far.
+    // Iteration would join the parts that have arrived.
     payload.on('data', (part: Buffer) => {
       const begin = at;
       at += part.length;
@@ -31,7 +30,7 @@ export function octetsOf(request: FastifyRequest, payload: IncomingMessage): Pro
       else if (body === null) parts.push(part);
       else {
         body.set(part, begin);
-        // The parser of HTTP has copied each part to memory of its own, and forgets it.
+        // The HTTP parser has copied each part to memory of its own, and forgets it.
         if (part.length === part.buffer.byteLength) lend(part);
         giveBack(part);
       }

@@ -16,7 +16,7 @@ dd { margin: 0 0 .25rem 1rem; }
 
 const POLICY = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; base-uri 'none'; frame-ancestors 'none'`;
 
-/** To be called before any route is made. @returns the routes, which fill up as they are made */
+/** Call it before any route is added. @returns the routes, which fills as they are added */
 export function collectRoutes(app: FastifyInstance): KnownRoute[] {
   const routes: KnownRoute[] = [];
   app.addHook('onRoute', ({ method, url, config }) => {
@@ -25,7 +25,7 @@ export function collectRoutes(app: FastifyInstance): KnownRoute[] {
   return routes;
 }
 
-/** `/openapi.json`, and `/docs`, which shows the same to people, without scripts and without the network. */
+/** `/openapi.json`, and `/docs` with the same for people, without scripts or the network. */
 export function openApiRoutes(app: FastifyInstance, routes: readonly KnownRoute[]): void {
   app.get('/openapi.json', OPEN, async () => openApiDocument(routes, VERSION));
 

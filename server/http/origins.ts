@@ -3,22 +3,22 @@ import { ServiceError } from '../../base/errors.ts';
 import type { ServerId } from '../../base/ids.ts';
 
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
-/** What a page of the cluster may read of an answer, and send in a request. */
+/** Answer headers that a page of the cluster may read, and request headers that it may send. */
 const EXPOSED = 'etag, leasehold-primary, leasehold-epoch, leasehold-served, leasehold-age-ms, allow';
 const ALLOWED_HEADERS = 'authorization, content-type, last-event-id, if-match, if-none-match';
 const ALLOWED_METHODS = 'GET, HEAD, PUT, POST, DELETE';
-/** How long a browser remembers that it may, in seconds. */
+/** How long a browser caches the permission, in seconds. */
 const PREFLIGHT_S = 600;
 
 /**
- * Which pages a browser may let talk to this server: those that this server or another one of the cluster has sent. The
- * page of a server that died goes on with another one; pages from anywhere else read nothing, and change nothing, not
- * even by requests that browsers send without asking.
+ * Lets only pages that a server of the cluster has sent use this server. The page of a server that died continues with
+ * another one; other pages read nothing and change nothing, not even by requests that browsers send without a
+ * preflight.
  */
 export function guardOrigins(app: FastifyInstance, urls: ReadonlyMap<ServerId, string>): void {
   app.addHook('onRequest', async (request, reply) => {
     const { origin } = request.headers;
-    // Programs that are no browsers send none, and are asked for their rights elsewhere.
+    // Programs other than browsers send none; authorization covers them.
     if (origin === undefined) return;
     reply.header('vary', 'Origin');
     const isOwn = isOwnOrigin(request, origin);
@@ -35,10 +35,7 @@ export function guardOrigins(app: FastifyInstance, urls: ReadonlyMap<ServerId, s
   });
 }
 
-/**
- * A browser sends the same host in both headers where a page talks to the server that it came from. A form of a page that
- * tells nobody where it was has the origin `null`; then the browser itself says whether both are the same.
- */
+/** The page came from the requested host. A form of origin `null` is judged by `sec-fetch-site`, which browsers set. */
 function isOwnOrigin(request: FastifyRequest, origin: string): boolean {
   if (request.headers['sec-fetch-site'] === 'same-origin') return true;
   return URL.canParse(origin) && new URL(origin).host === request.headers.host;
@@ -48,7 +45,7 @@ function isOfCluster(origin: string, urls: ReadonlyMap<ServerId, string>): boole
   return [...urls.values()].some((url) => originOf(url) === originOf(origin));
 }
 
-/** On one machine a page may know its server by either name. */
+/** On one machine both names lead to the same server. */
 function originOf(url: string): string {
   return URL.canParse(url) ? new URL(url).origin.replace('//localhost', '//127.0.0.1') : url;
 }

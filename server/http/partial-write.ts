@@ -19,16 +19,15 @@ import { UPLOAD_IDLE_MS } from './upload.ts';
 import { wholeBodyOf } from './whole-body.ts';
 import { WriteNames } from './write-names.ts';
 
-/** Where the bytes went. */
 export const HEADER_OFFSET = 'leasehold-offset';
 
 /** At the same time; each holds its body in memory. */
 const WRITES_MAX = 128;
-/** A version that no file has: only what was done before is answered. */
+/** No file has this version: the primary only repeats an answer, and writes nothing. */
 const NO_CONTENTS = { epoch: Number.MAX_SAFE_INTEGER, seq: 0 };
-/** A request is judged so often, while others change the file or its names. */
+/** How often a request is judged while others change the file or its name. */
 const JUDGEMENTS_MAX = 3;
-/** Refusals by what the path names: an earlier attempt may have been before that. */
+/** Refusals that depend on what the path names now: an earlier attempt may have preceded that. */
 const JUDGED: ReadonlySet<ErrorCode> = new Set([
   'precondition-failed',
   'not-found',
@@ -36,42 +35,40 @@ const JUDGED: ReadonlySet<ErrorCode> = new Set([
   'not-directory',
   'bad-request',
 ]);
-/** How a primary of the catalog refuses a pin that it, or another member, does not know. */
+/** Errors of a catalog primary that does not know pins, or has a member that does not. */
 const UNPINNED: ReadonlySet<ErrorCode> = new Set(['precondition-failed', 'bad-request']);
 
 const CONTENT_RANGE = /^bytes (\d{1,16})-(\d{1,16})\/(?:\*|(\d{1,16}))$/i;
 
-/** What a request finds at its path. */
 interface Judged {
-  /** Null where the path names no file. */
+  /** Null if the path names no file. */
   readonly current: Attributes | null;
-  /** When the inode was changed last, as the catalog has it; undefined where the file may not be written. */
+  /** The inode's last change as the catalog has it; undefined if the file may not be written. */
   readonly changedNs?: string | undefined;
-  /** Why the file may not be written; null where it may. */
+  /** Why the file may not be written; null if it may. */
   readonly refusal: ServiceError | null;
 }
 
-/** One attempt of a request. */
 interface Attempt extends Judged {
   readonly path: FilePath;
   readonly conditions: Conditions;
   readonly place: WritePlace;
   readonly key: RequestKey | null;
   readonly bytes: Uint8Array;
-  /** The number up to which no attempt asks for answers of the session again. */
+  /** No attempt asks again for answers of the session up to this number. */
   readonly answered: number;
-  /** How often it was judged. */
   readonly judgements: number;
 }
 
 /**
- * `PATCH` of a file, and `PUT` with `Content-Range`: writes the body in place, at an offset or behind the last byte. It is
- * one operation at the file's primary: readers see all of it or nothing, and a condition is decided in the same step.
+ * `PATCH` of a file, and `PUT` with `Content-Range`: writes the body in place, at an offset or at the end. The file's
+ * primary orders it as one operation: readers see all of it or nothing, and the conditions are decided in the same
+ * step.
  */
 export class PartialWrites {
   readonly #gateway: Gateway;
   readonly #names: WriteNames;
-  /** Apart, because their answers are kept for later attempts. */
+  /** Separate, because their answers are kept for later attempts. */
   readonly #keyedNames: WriteNames;
   #active = 0;
 
@@ -101,7 +98,7 @@ export class PartialWrites {
     const check = new DigestCheck(claimedDigests(request.headers));
     const place = placeOf(request, path);
     const key = idempotencyKeyOf(request);
-    // Such a client does not send the body if it is refused. With a key, the body is needed to ask what became of an earlier attempt.
+    // A refused client does not send the body. With a key the body is needed to ask for an earlier attempt's outcome.
     if (key === null && isClientWaiting(request.raw))
       checkWrite((await this.#fileAt(path, conditions)).current, conditions, place, path);
     const bytes = await wholeBodyOf(request, WRITE_BYTES_MAX);
@@ -113,7 +110,7 @@ export class PartialWrites {
     check.update(bytes);
     check.check();
     const judged = await this.#judge(path, conditions, place);
-    // After the conditions were judged: an earlier attempt that has changed what they are about was pinned before.
+    // After the judgement: an earlier attempt that changed what the conditions are about was pinned before.
     const pinned = key === null ? null : await pinnedWrite(this.#gateway, key);
     const send = (write: PinnedWrite, answered: number): Promise<FastifyReply> =>
       this.#send(reply, write, { path, conditions, place, key, bytes, answered, judgements: 1, ...judged });
@@ -126,7 +123,7 @@ export class PartialWrites {
     try {
       const { seq: since } = await this.#gateway.state(file);
       const write = { inode: file, since, session: name.session, number: name.number };
-      // A later attempt under a key asks for its answer.
+      // A later attempt with a key asks for the answer.
       return await (key === null ? send(write, names.answered(name)) : send(await this.#pin(key, write), 0));
     } finally {
       names.release(name);
@@ -138,7 +135,7 @@ export class PartialWrites {
     const { inode, ...request } = write;
     const file = inode as FileId;
     const guarded = areConditions(conditions) || (place.kind === 'range' && place.total !== null);
-    // An earlier attempt has changed what the conditions are about, or the name has another file by now: only the answer is repeated.
+    // An earlier attempt changed what the conditions are about, or the name has another file: only repeat an answer.
     const isOver = refusal !== null || current?.inode !== file;
     const contents = isOver ? NO_CONTENTS : current.contents;
     const guard = { contents, ...(isOver || changedNs === undefined ? {} : { changedNs }) };
@@ -158,12 +155,7 @@ export class PartialWrites {
     return answer(reply, this.#gateway, file, written);
   }
 
-  /**
-   * The file was refused as another client has changed it, or its names, since it was judged.
-   *
-   * @returns null where it was judged often enough
-   * @throws ServiceError where the conditions do not hold any more
-   */
+  /** Judges again after another client has changed the file or its names; null after `JUDGEMENTS_MAX` times. */
   async #judgeAgain(attempt: Attempt): Promise<Attempt | null> {
     const { path, conditions, place, judgements, changedNs, current } = attempt;
     if (judgements === JUDGEMENTS_MAX) return null;
@@ -173,7 +165,8 @@ export class PartialWrites {
       judged.current?.contents.seq === current?.contents.seq &&
       judged.changedNs === changedNs;
     if (isSame && current !== null) {
-      // The inode was changed after the primary had marked the file: this mark ends, and the next one has the names as they are.
+      // The primary marked the file with an older `changedNs`: settling ends the mark, and the next has the current
+      // one.
       await this.#gateway.settle(current.inode as FileId);
       judged = await this.#judge(path, conditions, place);
     }
@@ -181,7 +174,6 @@ export class PartialWrites {
     return { ...attempt, ...judged, judgements: judgements + 1 };
   }
 
-  /** @returns the file, and why it may not be written; `current` is null where the path names no file */
   async #judge(path: FilePath, conditions: Conditions, place: WritePlace): Promise<Judged> {
     let found: { readonly current: Attributes; readonly changedNs: string } | null = null;
     try {
@@ -194,13 +186,13 @@ export class PartialWrites {
     }
   }
 
-  /** @returns which file all attempts of the request write, and by which name */
+  /** Returns the file and the name under which all attempts of the request write. */
   async #pin(key: RequestKey, write: PinnedWrite): Promise<PinnedWrite> {
     await this.#gateway.flush(write.inode as FileId);
     try {
       return await pinWrite(this.#gateway, key, write);
     } catch (error) {
-      // While a member of the catalog is of a release without pins, a file remembers its last 64 sessions and no more.
+      // While a member of the catalog runs a release without pins, only the file's last 64 sessions are remembered.
       if (error instanceof ServiceError && UNPINNED.has(error.code))
         return { ...write, session: key.session, number: 1 };
       throw error;
@@ -222,7 +214,7 @@ export class PartialWrites {
     return { current: state === null ? known : attributesWithState(known, state), changedNs };
   }
 
-  /** A condition speaks of the name: what is written to a file that has lost it cannot be read. */
+  /** A condition is about the name: data written to a file that has lost it cannot be read. */
   async #assertStillThere(path: FilePath, file: FileId): Promise<void> {
     const now = await currentOf(this.#gateway, path, { follow: true, live: false });
     if (now?.inode === file) return;
@@ -230,7 +222,7 @@ export class PartialWrites {
   }
 }
 
-/** @returns what the client learns of an attempt under a key that did not write */
+/** Returns the error for an attempt with a key that did not write. */
 function keyedFailure(
   error: unknown,
   {
@@ -242,7 +234,7 @@ function keyedFailure(
   if (!(error instanceof ServiceError)) return error;
   const name = displayPath(path);
   if (error.code === 'precondition-failed') {
-    // No attempt has written the file so far.
+    // No attempt has written the file.
     if (!isOver || refusal !== null) return refusal ?? error;
     const message = `${name} was replaced since the first attempt under this Idempotency-Key, which did not write it`;
     return new ServiceError('precondition-failed', message, {}, { cause: error });
@@ -255,7 +247,7 @@ function keyedFailure(
 type WritePlace =
   | { readonly kind: 'append' }
   | { readonly kind: 'offset'; readonly offset: number }
-  /** @property total length that the file has after the write; null where it is not said */
+  /** `total`: length of the file after the write; null if the request does not say it. */
   | {
       readonly kind: 'range';
       readonly offset: number;

@@ -3,11 +3,11 @@ import { nameCheck } from '../../catalog/names.ts';
 
 /** What a URL under `/v1/files/` or `/v1/info/` names. */
 export interface FilePath {
-  /** Or a snapshot of it, where it is only read: `volume@snapshot`. */
+  /** Or a snapshot of it, for reads: `volume@snapshot`. */
   readonly volume: string;
-  /** Names from the volume's root on; empty for the root itself. */
+  /** From the volume's root; empty for the root itself. */
   readonly names: readonly string[];
-  /** The URL ends in a slash: a directory is meant. */
+  /** The URL ends in a slash: it names a directory. */
   readonly directory: boolean;
   readonly search: URLSearchParams;
 }
@@ -15,11 +15,8 @@ export interface FilePath {
 const TREE_NAME = /^[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?$/;
 
 /**
- * Reads the path as the client sent it, because a router decodes on its own terms: `%2F`, `%25`, `;`
- * and `//` would mean something else behind it. Each segment is percent-decoded exactly once.
- *
- * @param url the request target, not decoded by anybody
- * @param prefix ends in a slash
+ * Parses a request target that nobody has decoded: a router would give `%2F`, `%25`, `;` and `//` another meaning. Each
+ * segment is percent-decoded exactly once. `prefix` ends in a slash.
  * @throws ServiceError `bad-request` or `name-too-long`
  */
 export function parseFilePath(url: string, prefix: string): FilePath {
@@ -39,9 +36,7 @@ export function parseFilePath(url: string, prefix: string): FilePath {
 }
 
 /**
- * Reads where something shall go to: `/docs/a.txt`, of the volume of `from`, or `volume:/docs/a.txt`; not percent-encoded beyond
- * what the query itself is.
- *
+ * Parses a target: `/docs/a.txt`, in the volume of `from`, or `volume:/docs/a.txt`; already decoded with the query.
  * @throws ServiceError `bad-request` or `name-too-long`
  */
 export function parseTarget(text: string, from: FilePath, parameter: string): FilePath {
@@ -58,28 +53,24 @@ export function parseTarget(text: string, from: FilePath, parameter: string): Fi
   return { volume, names: segments, directory, search: from.search };
 }
 
-/** @returns the name of the volume, also where a snapshot of it is meant */
+/** Returns the name of the volume, also for a snapshot of it. */
 export function volumeOf({ volume }: FilePath): string {
   return volume.replace(/@.*$/s, '');
 }
 
-/** @throws ServiceError `read-only` where the path is in a snapshot */
 export function assertChangeable(path: FilePath): void {
   if (volumeOf(path) === path.volume) return;
   throw new ServiceError('read-only', `Cannot change ${displayPath(path)}: a snapshot stays as it is`);
 }
 
-/** The path within the volume, as the catalog's queries take it. */
 export function volumePath(names: readonly string[]): string {
   return `/${names.join('/')}`;
 }
 
-/** The URL path of a directory's contents; the inverse of `parseFilePath`. */
 export function directoryUrl(prefix: string, path: FilePath): string {
   return `${fileUrl(prefix, path)}/`;
 }
 
-/** The URL path of what is no directory. */
 export function fileUrl(prefix: string, path: FilePath): string {
   return `${prefix}${[path.volume, ...path.names].map(encodeURIComponent).join('/')}`;
 }
@@ -89,10 +80,7 @@ export function displayPath(path: FilePath): string {
   return JSON.stringify(`${path.volume}:/${path.names.join('/')}`);
 }
 
-/**
- * @param text a query, without its question mark
- * @throws ServiceError `bad-request` where the standard decoder would put U+FFFD for bytes that are not UTF-8
- */
+/** @throws ServiceError `bad-request` for bytes that are not UTF-8, which the standard decoder would replace */
 export function parseSearch(text: string): URLSearchParams {
   for (const [run] of text.matchAll(/(?:%[0-9a-f]{2})+/gi)) decodePercent(run, 'query');
   return new URLSearchParams(text);

@@ -13,7 +13,7 @@ export interface PeerRequest {
   readonly method: 'GET' | 'POST' | 'PUT';
   readonly path: string;
   readonly contentType?: 'application/json' | 'application/octet-stream';
-  /** Sent as it is, without a copy; not to be changed until the exchange has ended. */
+  /** Sent without a copy: the caller must not change it until the exchange has ended. */
   readonly body?: Uint8Array | string;
 }
 
@@ -22,13 +22,13 @@ export interface PeerAnswer {
   readonly bytes: Uint8Array;
 }
 
-/** How far the catalog is: an operation that has happened, null where none is known, and the newest epoch, 0 where none is known. */
+/** An operation of the catalog that has happened, null if none is known, and its newest known epoch, or 0. */
 export interface CatalogPosition {
   readonly seq: number | null;
   readonly epoch: number;
 }
 
-/** Requests that this server makes of its peers' HTTP faces, marked as forwarded. */
+/** Requests to the HTTP servers of peers, marked as forwarded. */
 export class PeerHttp {
   readonly #world: World;
   readonly #exchanges: PeerChannels;
@@ -36,10 +36,7 @@ export class PeerHttp {
   readonly #inFlight = new Map<ServerId, Set<AbortController>>();
   #catalogPosition: CatalogPosition = { seq: null, epoch: 0 };
 
-  /**
-   * @param urls looked at before each exchange: servers come and go
-   * @param tls absent where everything is in the clear
-   */
+  /** @param urls read at each exchange, because servers come and go; `tls` is null for connections in clear text */
   constructor(
     world: World,
     urls: ReadonlyMap<ServerId, string>,
@@ -53,16 +50,14 @@ export class PeerHttp {
     this.#streams = new PeerChannels(urls, (server, url) => machine.peerHttp(server, url, tls, 'streams'));
   }
 
-  /** The operation of the catalog that the latest answer about it named, and the newest epoch that any answer has named. */
   get catalogPosition(): CatalogPosition {
     return this.#catalogPosition;
   }
 
   /**
-   * Asks `server` and waits for its answer, `timeoutMs` at the most.
-   *
-   * @throws ServiceError what the peer's problem document says; `unknown` with the server in
-   *   `details.unreachable` where there was no answer, so that the request may have had its effect
+   * Sends a request and waits for its answer, for at most `timeoutMs`.
+   * @throws ServiceError the peer's problem document; `unknown`, with the server in `details.unreachable`, without an
+   * answer: the request may have had its effect
    */
   async exchange(server: ServerId, request: PeerRequest, timeoutMs: number): Promise<PeerAnswer> {
     const controller = new AbortController();
@@ -109,13 +104,13 @@ export class PeerHttp {
     }
   }
 
-  /** Asks for an answer that is read while it comes, until `signal` ends it. */
+  /** Streams an answer until `signal` aborts it. */
   stream(server: ServerId, path: string, signal: AbortSignal): Promise<StreamedAnswer> {
     const headers = { [HEADER_FORWARDED]: '1' };
     return this.#streams.to(server).stream({ method: 'GET', path, headers, signal });
   }
 
-  /** The transport lost `server`: nobody waits for its answers any longer. */
+  /** Aborts the requests to a server that the transport has lost. */
   disconnected(server: ServerId): void {
     for (const controller of this.#inFlight.get(server) ?? []) {
       controller.abort(new Error('the connection between the servers is lost'));
@@ -136,7 +131,7 @@ export class PeerHttp {
   }
 }
 
-/** Connections to each peer, at the address that it has now. */
+/** Connections to each peer, at its current address. */
 class PeerChannels {
   readonly #urls: ReadonlyMap<ServerId, string>;
   readonly #make: (server: ServerId, url: string) => HttpChannel;
@@ -154,7 +149,7 @@ class PeerChannels {
     }
     const known = this.#channels.get(server);
     if (known?.url === url) return known.channel;
-    // It listens elsewhere now: what is under way to the former place may still be answered.
+    // Its address has changed: the old one may still answer what is under way.
     if (known !== undefined) void known.channel.close();
     const channel = this.#make(server, url);
     this.#channels.set(server, { url, channel });

@@ -1,6 +1,6 @@
 import { assert } from '../../base/assert.ts';
 
-/** So many may do it at once; the others wait in the order in which they came. */
+/** A semaphore: at most `count` at a time, the others wait in order. */
 export class Permits {
   #free: number;
   readonly #waiting: (() => void)[] = [];
@@ -10,7 +10,7 @@ export class Permits {
     this.#free = count;
   }
 
-  /** Every permit taken is given back with `release`. */
+  /** Each needs a `release`. */
   async acquire(): Promise<void> {
     if (this.#free > 0) {
       this.#free--;
@@ -23,7 +23,7 @@ export class Permits {
 
   release(): void {
     const next = this.#waiting.shift();
-    // The permit goes from hand to hand: a newcomer cannot overtake those who wait.
+    // The permit passes to the next in the queue: a new caller cannot overtake it.
     if (next === undefined) this.#free++;
     else next();
   }

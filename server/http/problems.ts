@@ -9,16 +9,16 @@ import { demandToken } from '../security/authorization.ts';
 
 export const PROBLEM_TYPE = 'application/problem+json';
 
-/** Where an error has no opinion on when to come back. */
+/** Retry-After of an error that names no time. */
 const RETRY_AFTER_MS = 1000;
 
-/** How long a client that sent no HTTP may take to read why it is refused, and to close its connection. */
+/** How long a client that sent no HTTP may take to read its refusal and close its connection. */
 const LINGER_MS = 10_000;
 
-/** Failures of HTTP itself have statuses of their own, more precise than that of `bad-request`. */
+/** Failures of HTTP itself have more precise statuses than `bad-request`. */
 const HTTP_STATUSES: ReadonlySet<number> = new Set([405, 408, 411, 415, 417, 431]);
 
-/** @param status of the answer where HTTP has a more precise one than the catalogue */
+/** @param status if HTTP has a more precise one than the error */
 export function problemOf(error: ServiceError, status: number = ERRORS[error.code].status): Problem {
   const { unreachable, primary, holder, outdated } = error.details;
   return {
@@ -34,7 +34,7 @@ export function problemOf(error: ServiceError, status: number = ERRORS[error.cod
   };
 }
 
-/** Sends the error as a problem document; any headers that the reply has already stay. */
+/** Sends the error as a problem document; headers that the reply has already stay. */
 export function sendProblem(reply: FastifyReply, error: ServiceError, status?: number): FastifyReply {
   const problem = problemOf(error, status);
   if (problem.status === 401) demandToken(reply);
@@ -48,7 +48,7 @@ export function sendProblem(reply: FastifyReply, error: ServiceError, status?: n
     .send(Buffer.from(JSON.stringify(problem)));
 }
 
-/** Makes every failure of `app` a problem document, those of routing and parsing included. */
+/** Turns every failure of `app` into a problem document, also of routing and parsing. */
 export function installProblems(app: FastifyInstance, world: World): void {
   const routes: { readonly pattern: RegExp; readonly methods: Set<string> }[] = [];
   app.addHook('onRoute', ({ url, method }) => {
@@ -77,7 +77,7 @@ export function installProblems(app: FastifyInstance, world: World): void {
   app.setErrorHandler((error, request, reply) => handleError(world, error, request, reply));
 }
 
-/** Also for errors that fastify meets before a route is found. */
+/** Also for errors of Fastify before a route is found. */
 export function handleError(
   world: World,
   error: unknown,
@@ -99,7 +99,7 @@ export function handleError(
   if (refusal !== null) return sendProblem(reply, refusal.error, refusal.status);
   request.log.error({ err: error, url: request.originalUrl }, 'request failed unexpectedly');
   if (error instanceof AssertionFailure) {
-    // Nobody may catch a broken invariant: the process ends, after this answer has had its chance.
+    // A broken invariant ends the process, after this answer had its chance.
     world.soon(() => {
       throw error;
     });
@@ -108,7 +108,7 @@ export function handleError(
   return sendProblem(reply, new ServiceError('internal', detail));
 }
 
-/** What fastify itself refused: too long, not JSON, not HTTP. Null where the failure is ours. */
+/** Refusals by Fastify: too long, not JSON, not HTTP. Null if the failure is this server's. */
 function refusalOf(error: unknown): { readonly error: ServiceError; readonly status: number } | null {
   if (!(error instanceof Error)) return null;
   const { statusCode } = error as Partial<FastifyError>;
@@ -118,13 +118,13 @@ function refusalOf(error: unknown): { readonly error: ServiceError; readonly sta
   return { error: new ServiceError(code, error.message, {}, { cause: error }), status };
 }
 
-/** Answers what is not HTTP at all, and ends the connection; the server continues. */
+/** Answers a client that does not speak HTTP, and ends its connection. */
 export function refuseConnection(
   world: World,
   error: Error & { readonly code?: string },
   socket: Socket,
 ): void {
-  // Nothing can be sent any more: the client has gone, or its handshake has failed.
+  // Nothing can be sent: the client is gone, or its handshake failed.
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;

@@ -5,7 +5,6 @@ export type RangeResult =
   | { readonly kind: 'part'; readonly start: number; readonly end: number }
   | { readonly kind: 'unsatisfiable' };
 
-/** What the contents are that a range is to be taken of. */
 export interface Ranged {
   readonly etag: string;
   readonly modifiedNs: string;
@@ -15,10 +14,8 @@ export interface Ranged {
 const RANGE = /^bytes=\s*(\d*)-(\d*)\s*$/i;
 
 /**
- * RFC 9110 §14: one range of bytes; `end` of the result is exclusive. Several ranges, other units and
- * what is malformed are ignored, as the RFC allows, and the whole is sent.
- *
- * @param nowMs since 1970
+ * RFC 9110 §14: one range of bytes, whose `end` is exclusive. Several ranges, other units and malformed ones are
+ * ignored, as the RFC allows, and the whole is sent. `nowMs` is since 1970.
  */
 export function rangeOf(
   range: string | undefined,
@@ -35,16 +32,13 @@ export function rangeOf(
     return start < sizeBytes ? { kind: 'part', start, end: sizeBytes } : { kind: 'unsatisfiable' };
   }
   const start = Number(first);
-  // Positions may be larger than numbers are exact.
+  // Positions may exceed 2^53.
   if (last !== '' && BigInt(last) < BigInt(first)) return { kind: 'whole' };
   if (start >= sizeBytes) return { kind: 'unsatisfiable' };
   return { kind: 'part', start, end: last === '' ? sizeBytes : Math.min(sizeBytes, Number(last) + 1) };
 }
 
-/**
- * RFC 9110 §13.1.5: the strong tag of what is there, or exactly its date. Two changes can share a second, so a
- * date says nothing before that second is over for certain.
- */
+/** RFC 9110 §13.1.5: the strong tag, or the exact date once its second is over, since two changes can share it. */
 function rangeStillFits(
   ifRange: string | undefined,
   etag: string,

@@ -15,10 +15,7 @@ import { directoryUrl, displayPath, type FilePath, fileUrl, parseTarget, volumeP
 import { removalOf } from './removal.ts';
 import { TreeCopier } from './tree-copy.ts';
 
-/**
- * `POST` of a path with `?move-to=` or `?copy-to=`. The conditions of the request are the source's; `?overwrite=false` is
- * that of the target.
- */
+/** `POST` with `?move-to=` or `?copy-to=`. Conditions are about the source, `?overwrite=false` about the target. */
 export class Relocations {
   readonly #gateway: Gateway;
   readonly #files: NewFiles;
@@ -30,7 +27,7 @@ export class Relocations {
     this.#directories = directories;
   }
 
-  /** A move is one command of the catalog: at every moment the file has one of its names. */
+  /** One command of the catalog: at every moment the file has exactly one of the names. */
   async move(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -55,7 +52,7 @@ export class Relocations {
       .send();
   }
 
-  /** Of a file, or, with a slash at the end, of a directory with all that is in it. */
+  /** Copies a file or, with a slash at the end, a directory with all its entries. */
   async copy(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -116,7 +113,7 @@ export class Relocations {
     throw new ServiceError('bad-request', `${displayPath(from)} is a ${source.kind}, without contents`);
   }
 
-  /** A slash says that a directory is meant; without it anything else moves, a link as a link. */
+  /** A slash names a directory; without it anything else moves, a link as a link. */
   async #assertKind(from: FilePath): Promise<void> {
     const current = await currentOf(this.#gateway, from, { follow: false, live: false });
     if (current === null) return;
@@ -140,7 +137,6 @@ function overwrites(path: FilePath): boolean {
   return flagOf(path, 'overwrite', true);
 }
 
-/** @throws ServiceError `bad-request` */
 function flagOf(path: FilePath, name: string, otherwise: boolean): boolean {
   const text = path.search.get(name) ?? String(otherwise);
   if (text === 'true' || text === 'false') return text === 'true';

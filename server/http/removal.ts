@@ -2,13 +2,13 @@ import type { FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 import type { Command } from '../../wire/catalog-api.ts';
 
-/** What commands say of a file that loses its last name, in a volume with a trash. */
+/** What commands say about a file that loses its last name, in a volume with a trash. */
 export interface Removal {
   readonly by?: string;
   readonly trash?: false;
 }
 
-/** @returns who asks, as far as he had to say so, and whether `?trash=false` says that nothing is to be kept */
+/** Returns the authenticated client, if any, and whether `?trash=false` skips the trash. */
 export function removalOf(request: FastifyRequest, search: URLSearchParams): Removal {
   const { principal } = request;
   const trash = search.get('trash') ?? 'true';
@@ -20,7 +20,7 @@ export function removalOf(request: FastifyRequest, search: URLSearchParams): Rem
   };
 }
 
-/** A command that takes a name away says who wants that: who he is as he had to prove it, before what he says himself. */
+/** Adds the authenticated client to a command that removes a name, before what the client says of itself. */
 export function signedCommand(request: FastifyRequest, command: Command): Command {
   switch (command.kind) {
     case 'unlink':

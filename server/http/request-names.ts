@@ -1,36 +1,30 @@
 import { assert } from '../../base/assert.ts';
 
-/** The name of one command: a retry carries the same and is answered, not repeated. */
+/** Identifies a command: a retry has the same name, and is answered instead of repeated. */
 export interface RequestName {
   readonly session: number;
   readonly number: number;
-  /** The catalog's `seq` when the session began, if the client knows it. */
+  /** The catalog's `seq` when the session began, if known. */
   readonly since?: number | undefined;
 }
 
-/**
- * Distance between the oldest number still in use and the newest one given out, in one session.
- * Well within what the catalog's session table remembers, so that a slow request never falls out of it.
- */
+/** Distance of the newest number from the oldest one in use: far below what the catalog remembers of a session. */
 const WINDOW_COUNT = 32;
 
 interface Session {
   readonly id: number;
   readonly since: number | undefined;
-  /** Numbers given out and not released; insertion order is numeric order. */
+  /** Insertion order is numeric order. */
   readonly open: Set<number>;
   next: number;
 }
 
-/**
- * Gives names to the commands that this server issues on its own account. A request that hangs holds
- * its session back; the others go on in further sessions.
- */
+/** Names the commands that this server issues. A request that hangs blocks its session; others use further sessions. */
 export class RequestNames {
   readonly #random53: () => number;
   readonly #sessions: Session[] = [];
 
-  /** A name begins a session: what is known of the catalog then is its `since`. */
+  /** The next name begins a session, whose `since` is what is known of the catalog then. */
   get mustBegin(): boolean {
     return !this.#sessions.some(hasRoom);
   }
@@ -41,9 +35,7 @@ export class RequestNames {
   }
 
   /**
-   * The name is in use until `release`.
-   *
-   * @param since an operation of the catalog that has happened, for a session that begins now; null where none is known
+   * The name is in use until `release`. `since`, for a new session: an operation that has happened; null if unknown.
    */
   acquire(since: number | null): RequestName {
     const session = this.#sessions.find(hasRoom) ?? this.#begin(since);
@@ -52,7 +44,7 @@ export class RequestNames {
     return name;
   }
 
-  /** @returns the number up to which all requests of the session of `name` have ended */
+  /** Returns the number up to which all requests of the name's session have ended. */
   answered({ session, number }: RequestName): number {
     const open = this.#sessions
       .find(({ id }) => id === session)
@@ -63,13 +55,13 @@ export class RequestNames {
 
   release(name: RequestName): void {
     const session = this.#sessions.find(({ id }) => id === name.session);
-    // A session that was given up is gone from the list before its last names are released.
+    // An abandoned session is gone before its last names are released.
     if (session === undefined) return;
     const wasOpen = session.open.delete(name.number);
     assert(wasOpen, 'A name is released once');
   }
 
-  /** The other side no longer remembers this session: no new names come from it. */
+  /** The other side has forgotten this session: it gives no new names. */
   abandon(session: number): void {
     const index = this.#sessions.findIndex(({ id }) => id === session);
     if (index >= 0) this.#sessions.splice(index, 1);

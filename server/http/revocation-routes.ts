@@ -3,11 +3,7 @@ import type { RevokedList } from '../../wire/tokens.ts';
 import type { TokenBook } from '../security/token-book.ts';
 import { READ } from './roles.ts';
 
-/**
- * `GET /v1/certificates/revoked`: what clients do not have to believe any more. Without the names, which are of other clients.
- *
- * @param tokens null where nobody is asked who he is, and nothing can be revoked
- */
+/** `GET /v1/certificates/revoked`, without the names of other clients. Without `tokens` nothing can be revoked. */
 export function revocationRoutes(app: FastifyInstance, tokens: TokenBook | null): void {
   app.get('/v1/certificates/revoked', READ, async (): Promise<RevokedList> => {
     const revoked = tokens?.revokedCertificates ?? [];

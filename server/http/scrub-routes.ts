@@ -5,16 +5,16 @@ import type { ScrubStatus, ScrubStatuses } from '../../wire/http-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { ADMIN, READ } from './roles.ts';
 
-/** A server that does not answer within this time is reported as such. */
+/** The answer has null for a server that takes longer. */
 const PEER_SCRUB_MS = 2_000;
 
-/** What reads all objects of this server's disk, in search of damaged ones. */
+/** Reads all objects on this server's disk, to find damaged ones. */
 export interface Scrubbing {
   start(): void;
   status(): Promise<ScrubStatus>;
 }
 
-/** Starts, and tells of, the search for damaged objects: on one server, or on all. */
+/** Starts and reports the search for damaged objects, on one server or on all. */
 export function scrubRoutes(app: FastifyInstance, gateway: Gateway, scrubber: Scrubbing): void {
   const { status } = gateway.services;
 

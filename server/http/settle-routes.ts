@@ -6,7 +6,7 @@ import type { Gateway } from '../gateway.ts';
 import { callOptionsOf } from './input.ts';
 import { WRITE } from './roles.ts';
 
-/** Many files that were closed are told to the catalog together. */
+/** `POST /v1/data/settle`: settles many closed files in one request. */
 export function settleRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.post('/v1/data/settle', WRITE, async (request): Promise<SettleAnswer> => {
     const options = callOptionsOf(request.headers);

@@ -5,7 +5,7 @@ import type { SnapshotInfo } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { ADMIN, READ } from './roles.ts';
 
-/** `/v1/snapshots/{volume}`: what is there to be read as `{volume}@{name}`. */
+/** `/v1/snapshots/{volume}`: the snapshots that are read as `{volume}@{name}`. */
 export function snapshotRoutes(app: FastifyInstance, gateway: Gateway): void {
   app.get('/v1/snapshots/:volume', READ, async (request) => {
     const { volume } = partsOf(request);

@@ -14,11 +14,9 @@ import {
 import type { FileRead } from '../services.ts';
 import type { PeerAnswer } from './peer-http.ts';
 
-/** What a read tells beside the bytes, as headers, and the way back. */
-
 const AGE_UNKNOWN = 'unknown';
 
-/** The headers by which a read tells the file's state; `stateOfHeaders` is the way back. */
+/** The headers with the file's state; `stateOfHeaders` is the inverse. */
 export function headersOfState(state: FileState): Record<string, string> {
   return {
     [HEADER_SIZE]: String(state.sizeBytes),
@@ -53,7 +51,7 @@ export function ageOfHeaders(headers: PeerAnswer['headers']): number {
   return text === AGE_UNKNOWN ? Infinity : Number(text);
 }
 
-/** The headers by which a read tells who answered, and how old the answer may be. */
+/** The headers with the server that answered, and the greatest age of the answer. */
 export function headersOfRead({ served, ageMs }: FileRead, stale: boolean): Record<string, string> {
   if (!stale) return { [HEADER_SERVED]: served };
   return {

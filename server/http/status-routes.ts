@@ -7,12 +7,11 @@ import type { Gateway } from '../gateway.ts';
 import type { MetricsRegistry } from '../metrics.ts';
 import { OPEN, READ } from './roles.ts';
 
-/** A server that does not say how it is within this time is reported as unreachable. */
+/** A server that takes longer is reported as unreachable. */
 const PEER_STATUS_MS = 1000;
-/** Fewer voters than these survive no failure. */
+/** Fewer voters survive no failure. */
 const VOTERS_MIN = 3;
 const NOT_REGISTERED_RETRY_MS = 1000;
-/** Files named in a sentence. */
 const DAMAGED_NAMES_MAX = 3;
 const CONFLICTS_TOLD_MAX = 3;
 
@@ -23,7 +22,7 @@ const NOT_SERVING = {
   unreachable: 'no-majority',
 } as const;
 
-/** How the cluster and this server are, for people, orchestrators and Prometheus. */
+/** State of the cluster and of this server, for people, orchestrators and Prometheus. */
 export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: MetricsRegistry): void {
   const { catalog, status } = gateway.services;
 
@@ -48,7 +47,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     return reply.type('text/plain').send('ready\n');
   });
 
-  /** What a server needs to serve, in the order in which one thing depends on another. */
+  /** What a server needs to serve, in the order of dependence. */
   async function readiness(): Promise<readonly ReadinessCheck[]> {
     const self = await status.self();
     const failedIn = (state: keyof typeof NOT_SERVING): ServiceError | null =>
@@ -92,7 +91,7 @@ export function statusRoutes(app: FastifyInstance, gateway: Gateway, metrics: Me
     ];
   }
 
-  /** A server without a replica of the catalog knows of its primary only from the last answer; then a majority will do. */
+  /** Without a replica of the catalog its primary is known from the last answer only; then a majority is enough. */
   function isCatalogReachable(): boolean {
     const isHere = (server: ServerId): boolean => server === status.id || status.isConnected(server);
     const primary = gateway.router.catalogPrimary();
@@ -192,7 +191,7 @@ interface ReadinessCheck {
   readonly failure: ServiceError | null;
 }
 
-/** One line for each check, and the verdict; in the form that Kubernetes has for its own. */
+/** One line per check and the verdict, in the form of Kubernetes. */
 function readinessText(checks: readonly ReadinessCheck[]): string {
   const lines = checks.map(({ name, failure }) =>
     failure === null ? `[+]${name} ok` : `[-]${name} failed: ${failure.message}`,
@@ -201,7 +200,7 @@ function readinessText(checks: readonly ReadinessCheck[]): string {
   return [...lines, ready ? 'ready' : 'not ready', ''].join('\n');
 }
 
-/** A cluster that began with one or two servers has names, and leases under names, on these alone for a while. */
+/** A cluster that began with one or two servers keeps names and named leases on these alone for a while. */
 function tooFewVoters(members: number, inCount: number, servers: readonly ServerStatus[]): string[] {
   const reasons: string[] = [];
   if (members > 0 && members < VOTERS_MIN && members < inCount) {
@@ -222,7 +221,6 @@ function tooFewVoters(members: number, inCount: number, servers: readonly Server
   return reasons;
 }
 
-/** One sentence about what is wrong with a server; null where nothing is. */
 function reasonOf(server: ServerStatus): string | null {
   switch (server.state) {
     case 'serving':
@@ -238,7 +236,7 @@ function reasonOf(server: ServerStatus): string | null {
   }
 }
 
-/** What a server could not repair, by name as far as a sentence has room. */
+/** What a server could not repair, with some of the names. */
 function damageOf({ id, scrub }: ServerStatus): string[] {
   const objects = scrub?.unrepairable ?? [];
   if (objects.length === 0) return [];

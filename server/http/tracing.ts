@@ -3,8 +3,8 @@ import type { World } from '../../base/world.ts';
 import { currentTrace, traceOf, withinTrace } from '../trace-context.ts';
 
 /**
- * Makes each request a part of the trace that it brings. One whose beginner wants to see it gets a line in the log at its end: those
- * lines of all servers, put together by `trace_id` and `parent_id`, are the trace.
+ * Adds each request to the trace that it brings. A sampled one is logged at its end: the lines of all servers, joined
+ * by `trace_id` and `parent_id`, are the trace.
  */
 export function installTracing(app: FastifyInstance, world: World): void {
   app.addHook('onRequest', (request, _reply, done) => {

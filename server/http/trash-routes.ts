@@ -6,10 +6,10 @@ import type { Gateway } from '../gateway.ts';
 import { integerOf } from './input.ts';
 import { READ, WRITE } from './roles.ts';
 
-/** Files that are told at once, unless another number is asked for, and that one command of the catalog removes. */
+/** Files of one answer by default, and of one command of the catalog that removes them. */
 const PAGE_COUNT = 1_000;
 const LIMIT_MAX = 10_000;
-/** Files that one request removes at the most: it ends in bounded time, and is sent again. */
+/** Most files that one request removes: it ends in bounded time, and the client repeats it. */
 const REMOVALS_MAX = 20_000;
 
 type Cursor = Extract<Query, { kind: 'trash' }>['after'];
@@ -67,7 +67,7 @@ function partsOf(request: FastifyRequest) {
   return { volume, file: file === undefined ? 0 : integerOf(file, 'file', 1), search };
 }
 
-/** A cursor is the number of a file and its path, as `next` told them. */
+/** A cursor is a file's number and path, as in `next`. */
 function cursorOf(text: string | undefined): Cursor {
   if (text === undefined) return null;
   const [, number, path] = /^([0-9]{1,16})(\/.*)$/s.exec(text) ?? [];

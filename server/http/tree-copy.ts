@@ -10,23 +10,20 @@ import type { NewFiles } from './new-files.ts';
 import { displayPath, type FilePath, volumePath } from './path.ts';
 import type { Removal } from './removal.ts';
 
-/** One request begins nothing new after this long, or after so many names: it ends in bounded time, and the next one goes on. */
+/** One request begins nothing new after this long, or this many names: the next request continues. */
 const COPY_MS_MAX = 10_000;
 const NAMES_MAX = 2_000;
-/** Names that are listed at once. */
 const PAGE_COUNT = 200;
-/** Files that are copied at a time. */
 const FILES_AT_ONCE = 8;
-/** Directories in each other; paths are not longer. */
+/** Nesting of directories; paths are not longer. */
 const DEPTH_MAX = 4_096;
-/** Names of what cannot be copied, told in one answer. */
 const SKIPPED_TOLD_MAX = 100;
 
 export interface TreeCopyOptions {
   readonly overwrite: boolean;
-  /** Files get the times of their sources, and one that is there with the size and time of its source is left alone (decision 0057). */
+  /** Files get their sources' times; a target with the size and time of its source is left alone (decision 0057). */
   readonly resume: boolean;
-  /** Names below the source that are done, as the answer before said; none at first. */
+  /** Names below the source that are done, from the previous answer; empty at first. */
   readonly after: readonly string[];
   readonly removal: Removal;
 }
@@ -40,8 +37,8 @@ interface Parts {
 type Entry = { readonly name: string; readonly attributes: Attributes };
 
 /**
- * Copies a directory with all that is in it, in the order of names, a directory before what is in it. It is no single step: readers see
- * parts of the copy. Each file is of one version and appears whole. Whoever breaks off, or is broken off by the bound, goes on behind what is done.
+ * Copies a directory in the order of names, each before its entries. It is not atomic: readers see parts of the copy,
+ * but each file whole, and of one version. A copy that ended early continues after what is done.
  */
 export class TreeCopier {
   readonly #parts: Parts;
@@ -51,13 +48,13 @@ export class TreeCopier {
   #namesLeft = NAMES_MAX;
   readonly #told = { files: 0, directories: 0, links: 0, bytes: 0, same: 0 };
   readonly #skipped: string[] = [];
-  /** The directory that all goes to; a link may have led to it from the source. */
+  /** The target directory; a link in the source may lead to it. */
   #target = 0;
   /** The last name that is done with all before it. */
   #done: readonly string[];
-  /** What makes the directories and links of this request, in their order. */
+  /** Repeats the directories and links of this request, in order. */
   readonly #makings: (() => Promise<unknown>)[] = [];
-  /** An epoch of the catalog that was known before all of them were there. */
+  /** An epoch of the catalog from before they existed. */
   #madeIn: number;
 
   constructor(parts: Parts, options: TreeCopyOptions) {
@@ -69,7 +66,7 @@ export class TreeCopier {
     this.#madeIn = parts.gateway.catalogEpoch;
   }
 
-  /** @throws ServiceError that says how far it has come, where something cannot be copied */
+  /** @throws ServiceError that says how far the copy has come */
   async copy(from: FilePath, to: FilePath): Promise<TreeCopy> {
     const source = await currentOf(this.#parts.gateway, from, { follow: true, live: false });
     if (source === null) throw new ServiceError('not-found', `There is no ${displayPath(from)}`);
@@ -90,7 +87,7 @@ export class TreeCopier {
     };
   }
 
-  /** A loss of power of the catalog may have taken what this request has made in an earlier epoch. Files survive it with their names. */
+  /** A loss of power may have taken directories and links of an earlier epoch: makes them again. Files are durable. */
   async #madeAgain(): Promise<true> {
     const epoch = this.#parts.gateway.catalogEpoch;
     if (epoch === this.#madeIn) return true;
@@ -101,11 +98,7 @@ export class TreeCopier {
     return true;
   }
 
-  /**
-   * @param after names below the directory from which to go on
-   * @param at names from the source on
-   * @returns false where time is up before all was copied
-   */
+  /** Copies the entries after `after`; `at` is the path from the source. @returns false if time is up before the end */
   async #inside(
     directory: Attributes,
     from: FilePath,
@@ -125,7 +118,7 @@ export class TreeCopier {
         countMax: PAGE_COUNT,
         ...shownIn(directory),
       });
-      // Where nothing may be replaced, nothing behind a failure may be there when it is tried again.
+      // Without `overwrite` nothing after a failure may exist when the copy is repeated.
       for (const group of groupsOf(entries, this.#options.overwrite ? FILES_AT_ONCE : 1)) {
         if (this.#namesLeft <= 0 || this.#parts.gateway.world.nowMs() > this.#endMs) return false;
         this.#namesLeft -= group.length;
@@ -145,7 +138,7 @@ export class TreeCopier {
     }
   }
 
-  /** A directory in whose midst the request before ended. One that is gone has nothing left to copy. */
+  /** Continues in the directory in which the previous request ended. A removed one has nothing left to copy. */
   async #goOn(
     directory: Attributes,
     name: string,
@@ -164,7 +157,6 @@ export class TreeCopier {
     return isWhole;
   }
 
-  /** One directory, or files of one directory at a time. */
   async #copied(group: readonly Entry[], from: FilePath, to: FilePath, at: readonly string[]): Promise<void> {
     const outcomes = await Promise.allSettled(
       group.map(({ name, attributes }) => this.#entry(attributes, below(to, name), [...at, name])),
@@ -172,7 +164,7 @@ export class TreeCopier {
     for (const [place, outcome] of outcomes.entries()) {
       const { name = '', attributes } = group[place] ?? {};
       if (outcome.status === 'rejected') throw this.#brokenOff(below(from, name), outcome.reason);
-      // A directory is done with all that is in it.
+      // A directory is done only with all its entries.
       if (attributes?.kind !== 'directory') this.#done = [...at, name];
     }
   }
@@ -222,7 +214,7 @@ export class TreeCopier {
     return (await this.#parts.gateway.query({ kind: 'attributes', inode })).attributes;
   }
 
-  /** @param joins it is no fault that the directory is there @returns its number */
+  /** Returns its number. `joins`: it may exist already. */
   async #directory({ mode, uid, gid }: Attributes, to: FilePath, joins: boolean): Promise<number> {
     const { gateway } = this.#parts;
     if (to.names.length > 0) {
@@ -270,7 +262,7 @@ export class TreeCopier {
   }
 }
 
-/** Directories alone, and what is between two of them a few at a time: so all before a name is done when the name is. */
+/** Groups of one directory, or of a few files: when a name is done, so is all before it. */
 function* groupsOf(entries: readonly Entry[], filesMax: number): Generator<readonly Entry[]> {
   let group: Entry[] = [];
   for (const entry of entries) {
@@ -297,7 +289,7 @@ function belowItself(path: FilePath): ServiceError {
   return new ServiceError('bad-request', `Cannot copy ${displayPath(path)} to itself, or to what is in it`);
 }
 
-/** @returns null where it was removed meanwhile */
+/** Returns null if it was removed meanwhile. */
 async function unlessGone<Value>(work: Promise<Value>): Promise<Value | null> {
   try {
     return await work;
@@ -307,7 +299,7 @@ async function unlessGone<Value>(work: Promise<Value>): Promise<Value | null> {
   }
 }
 
-/** What is below a directory of a snapshot is the snapshot's, too. */
+/** The entries of a snapshot's directory belong to the snapshot, too. */
 function shownIn({ snapshot }: Attributes): { readonly snapshot?: number } {
   return snapshot === undefined ? {} : { snapshot };
 }

@@ -5,22 +5,22 @@ import { currentOf } from './conditional-change.ts';
 import { displayPath, type FilePath, volumePath } from './path.ts';
 import type { Removal } from './removal.ts';
 
-/** Names that one request removes at the most: it ends in bounded time, and is sent again. */
+/** Most names that one request removes: it ends in bounded time, and the client repeats it. */
 const NAMES_MAX = 10_000;
-/** Names that are listed at once, and commands under way at the same time: the catalog makes a batch of them. */
+/** Entries listed at a time, and concurrent commands, which the catalog executes in batches. */
 const PAGE_COUNT = 200;
-/** Directories in each other; paths are not longer. */
+/** Nesting of directories; paths are not longer. */
 const DEPTH_MAX = 4_096;
 
 export interface TreeRemoval {
   readonly removed: number;
-  /** There is something left: the same request goes on. */
+  /** Something is left: repeat the request. */
   readonly more: boolean;
 }
 
 /**
- * Removes a directory with all that is in it, from its leaves on. It is no single step: readers see parts of it. Whoever breaks off,
- * or is broken off by the bound, asks again, and nothing that was removed comes back.
+ * Removes a directory and everything in it, deepest first. It is not atomic: readers see parts of it. After an early
+ * end the client repeats the request; what was removed stays removed.
  */
 export async function removeTree(gateway: Gateway, path: FilePath, removal: Removal): Promise<TreeRemoval> {
   const root = await currentOf(gateway, path, { follow: false, live: false });
@@ -31,15 +31,15 @@ export async function removeTree(gateway: Gateway, path: FilePath, removal: Remo
   const epoch = gateway.catalogEpoch;
   const place = { volume: path.volume, path: volumePath(path.names) };
   await removeInside(gateway, root, removal, budget, 1);
-  // The root of a volume stays; it is empty now.
+  // The root of a volume stays.
   const removesItself = path.names.length > 0 && budget.left > 0;
   if (removesItself) {
-    // The catalog removes only an empty directory, and the removal survives a loss of power: so do all removals before it.
+    // Only an empty directory can be removed, and durably: so are all removals before it.
     await gateway.durably({ kind: 'remove-directory', place });
     return { removed: NAMES_MAX - budget.left + 1, more: false };
   }
   await gateway.flushCatalog();
-  // What was removed in an earlier epoch may be there again after a loss of power.
+  // A loss of power may have undone the removals of an earlier epoch.
   return { removed: NAMES_MAX - budget.left, more: budget.left === 0 || gateway.catalogEpoch !== epoch };
 }
 
@@ -54,7 +54,7 @@ async function removeInside(
     throw new ServiceError('bad-request', `More than ${DEPTH_MAX} directories in each other`);
   const parent = directory.inode;
   for (;;) {
-    // Always from the beginning: what was listed before is gone.
+    // Always from the start: the entries listed before are gone.
     const countMax = Math.min(PAGE_COUNT, budget.left);
     if (countMax === 0) return;
     const { entries } = await gateway.queryCatalog({ kind: 'list', inode: parent, after: '', countMax });
@@ -76,7 +76,7 @@ async function removeInside(
   }
 }
 
-/** Somebody else removed it, or put something into it, in the same moment: the next look tells. */
+/** Another client removed it, or created something in it: the next listing shows that. */
 async function unlessGone(change: Promise<unknown>): Promise<void> {
   try {
     await change;

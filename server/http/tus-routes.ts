@@ -19,15 +19,18 @@ const UPLOADS = '/v1/uploads';
 const PIECE = 'application/offset+octet-stream';
 /** By their names in the protocol, which are those of Node. */
 const ALGORITHMS = ['sha1', 'sha256', 'sha512', 'md5'];
-/** A piece with a checksum is held in memory: nothing of it is stored before all of it is known to be right. */
+/** A piece with a checksum is held in memory: nothing of it is stored before it is verified. */
 const CHECKED_BYTES_MAX = 16 * 1024 * 1024;
 const METADATA_LENGTH_MAX = 8 * 1024;
 
-/** Statuses that tus asks for where the catalogue has others. */
+/** Statuses that tus defines where our errors have others. */
 const CHECKSUM_MISMATCH = 460;
 const CONFLICT = 409;
 
-/** Resumable uploads, https://tus.io/protocols/resumable-upload version 1.0.0. They begin with `POST` under `/v1/files/`. */
+/**
+ * Resumable uploads, https://tus.io/protocols/resumable-upload version 1.0.0. They begin with `POST` under
+ * `/v1/files/`.
+ */
 export class TusRoutes {
   readonly #uploads: TusUploads;
 
@@ -35,7 +38,7 @@ export class TusRoutes {
     this.#uploads = uploads;
   }
 
-  /** To be called in a scope in which nobody parses bodies. */
+  /** Needs a scope without body parsers. */
   register(app: FastifyInstance): void {
     app.options(UPLOADS, READ, async (_request, reply) => this.options(reply));
     app.options(`${UPLOADS}/:volume/:upload`, READ, async (_request, reply) => this.options(reply));
@@ -44,7 +47,6 @@ export class TusRoutes {
     app.delete(`${UPLOADS}/:volume/:upload`, WRITE, (request, reply) => this.#delete(request, reply));
   }
 
-  /** What this server can do. */
   options(reply: FastifyReply): FastifyReply {
     return reply
       .headers({
@@ -57,7 +59,7 @@ export class TusRoutes {
       .send();
   }
 
-  /** `POST` with `Tus-Resumable`: of a file's path, or of a directory's with `filename` in the metadata. */
+  /** `POST` with `Tus-Resumable`, of a file's path, or of a directory's with `filename` in the metadata. */
   async create(request: FastifyRequest, reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
     const refusal = checkVersion(request, reply);
     if (refusal !== null) return refusal;
@@ -155,7 +157,7 @@ function checkVersion(request: FastifyRequest, reply: FastifyReply): FastifyRepl
   return sendProblem(reply, new ServiceError('precondition-failed', `Tus-Resumable has to be ${VERSION}`));
 }
 
-/** The body as it comes or, where it has a checksum, once it was found to be right. */
+/** The body as it arrives or, with a checksum, once it is verified. */
 async function checkedBody(request: FastifyRequest): Promise<Readable> {
   const checksum = headerOf(request, 'upload-checksum');
   if (checksum === undefined) return request.raw;
@@ -170,7 +172,7 @@ async function checkedBody(request: FastifyRequest): Promise<Readable> {
   return Readable.from(bytes.length === 0 ? [] : [bytes]);
 }
 
-/** Of a piece that was not taken; null where the catalogue's own status says it. */
+/** The status of tus for a piece that was refused; null if the error has the same. */
 function statusOf(error: unknown): number | null {
   if (!(error instanceof ServiceError)) return null;
   if (error.code === 'digest-mismatch') return CHECKSUM_MISMATCH;

@@ -10,12 +10,12 @@ import type { NewFiles } from './new-files.ts';
 import type { FilePath } from './path.ts';
 import { chunkBytesOf, chunksOf, receivedOf } from './upload.ts';
 
-/** An upload that nobody goes on with is forgotten after this time. */
+/** An upload without a new piece expires after this time. */
 export const EXPIRES_MS = 24 * 60 * 60_000;
 
-/** What an upload knows of itself: it is in the catalog, beside the file without a name, so that any server can go on. */
+/** State of an upload, kept in the catalog at its unlinked file, so that any server can continue it. */
 interface Note {
-  /** A part of the upload's name, so that nobody guesses it. */
+  /** Part of the upload's name, which nobody can guess. */
   readonly secret: string;
   readonly names: readonly string[];
   readonly parents: boolean;
@@ -25,18 +25,17 @@ interface Note {
   readonly ifNoneMatch: string | null;
 }
 
-/** An upload as it stands. */
 export interface TusUpload {
   readonly file: Attributes;
   /** Null once the file has its name. */
   readonly note: Note | null;
   readonly offsetBytes: number;
   readonly lengthBytes: number;
-  /** An operation of the catalog from before it was seen that the file has no name yet. */
+  /** An operation of the catalog from before the file was seen without a name. */
   readonly since: number | null;
 }
 
-/** Uploads in pieces. The bytes are in a file without a name; how far they reach is the size of that file, which its primary knows. */
+/** Uploads in pieces. The bytes are in an unlinked file, whose size at its primary says how far they reach. */
 export class TusUploads {
   readonly #gateway: Gateway;
   readonly #files: NewFiles;
@@ -46,20 +45,16 @@ export class TusUploads {
     this.#files = files;
   }
 
-  /** @returns when an upload that is worked on now expires, as HTTP says it */
+  /** When an upload with a new piece now expires, as an HTTP date. */
   expires(): string {
     return new Date(this.#gateway.world.wallMs() + EXPIRES_MS).toUTCString();
   }
 
-  /** @throws ServiceError `busy` where too many uploads go on */
   counted<Result>(work: () => Promise<Result>): Promise<Result> {
     return this.#files.counted(work);
   }
 
-  /**
-   * @returns the upload's name
-   * @throws ServiceError `quota-exceeded`, `too-large`, or `precondition-failed` before anything is sent
-   */
+  /** Returns the upload's name. @throws ServiceError `quota-exceeded`, `too-large` or `precondition-failed` early */
   async create(
     path: FilePath,
     lengthBytes: number,
@@ -86,7 +81,7 @@ export class TusUploads {
     return `${file.inode}-${secret}`;
   }
 
-  /** @throws ServiceError `not-found` where there is no such upload, or it has expired */
+  /** @throws ServiceError `not-found` if there is no such upload, or it has expired */
   async find(volume: string, name: string): Promise<TusUpload> {
     const missing = new ServiceError('not-found', `There is no upload "${name}": perhaps it has expired`);
     const [, inode, secret] = /^([1-9][0-9]{0,15})-([0-9a-f]{32})$/.exec(name) ?? [];
@@ -96,7 +91,7 @@ export class TusUploads {
     if (file === null || file.volume !== volume || file.kind !== 'file') throw missing;
     const note = await this.#noteOf(file.inode);
     if (note === null) {
-      // It has its name already, so all of it has come.
+      // It has its name, so all of it has arrived.
       if (file.links === 0) throw missing;
       return { file, note, offsetBytes: file.sizeBytes, lengthBytes: file.sizeBytes, since };
     }
@@ -106,11 +101,9 @@ export class TusUploads {
   }
 
   /**
-   * Stores what comes behind what is there. Another one who does the same is refused: each write demands the size that
-   * it goes on from. What came before a connection broke off stays.
-   *
-   * @returns how far the upload reaches now
-   * @throws ServiceError `precondition-failed` where somebody else goes on, `too-large` where there is more than was announced
+   * Stores what comes after the bytes that are there, and returns the new size. Each write demands the size at which it
+   * begins, so that of two clients one is refused. What arrived before a connection broke stays.
+   * @throws ServiceError `precondition-failed` for the other client, `too-large` for more than was announced
    */
   async append({ file, offsetBytes, lengthBytes }: TusUpload, body: Readable): Promise<number> {
     const inode = file.inode as FileId;
@@ -140,9 +133,8 @@ export class TusUploads {
   }
 
   /**
-   * Gives the file its name, if all of it has come. Where it has its name already, the name survives a loss of power.
-   * Several servers may do so at a time: the upload has one session of commands, in which the name is given once,
-   * whatever became of it since.
+   * Gives the file its name, durably, if all of it has arrived. Several servers may do so at a time: the upload has one
+   * session of commands, in which the name is given once, whatever became of it since.
    */
   async complete(volume: string, upload: TusUpload): Promise<void> {
     const { file, note, offsetBytes, lengthBytes, since } = upload;
@@ -165,12 +157,12 @@ export class TusUploads {
       const key = { session: sessionOf(`tus ${file.inode} ${note.secret}`), since: since ?? undefined };
       await this.#files.name(path, { kind: 'staged', state, isUpload: true }, conditions, key);
     } catch (error) {
-      // Two servers that were asked at the same time both see that all of it has come.
+      // Two servers asked at the same time both see that all of it has arrived.
       if (!(await this.#hasName(file.inode))) throw error;
     }
   }
 
-  /** @returns whether the file has a name, which then survives a loss of power */
+  /** Returns whether the file has a name, and makes the name durable. */
   #hasName(inode: number): Promise<boolean> {
     const look = async (): Promise<boolean> => {
       const file = await this.#attributes(inode);
@@ -179,7 +171,7 @@ export class TusUploads {
     return this.#gateway.findDurably(look, (hasName) => hasName);
   }
 
-  /** The upload is forgotten at once, its bytes with the next collection. */
+  /** Ends the upload now; the next garbage collection removes its bytes. */
   async terminate({ file, note }: TusUpload): Promise<void> {
     const { inode } = file;
     if (note === null) throw new ServiceError('exists', 'The upload has ended: its file has its name');
@@ -197,13 +189,12 @@ export class TusUploads {
   async #noteOf(inode: number): Promise<Note | null> {
     return nullIf('no-attribute', async () => {
       const { value } = await this.#gateway.query({ kind: 'xattr', inode, name: UPLOAD_NOTE });
-      // Nobody writes it but `create`.
+      // Only `create` writes it.
       return JSON.parse(Buffer.from(value, 'base64').toString()) as Note;
     });
   }
 }
 
-/** When an upload expires that somebody goes on with now, as the catalog has it. */
 function untilNs(wallMs: number): string {
   return (BigInt(wallMs + EXPIRES_MS) * 1_000_000n).toString();
 }

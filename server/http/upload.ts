@@ -11,23 +11,20 @@ import { Permits } from './permits.ts';
 
 /** Size of one write, rounded to whole objects. */
 const CHUNK_BYTES = 1024 * 1024;
-/** Writes of one upload in flight: enough to keep replicas busy while the next bytes arrive. */
+/** Writes in flight of one upload: they keep the replicas busy while the next bytes arrive. */
 const IN_FLIGHT_MAX = 4;
-/** Writes of all uploads in flight; each holds a chunk in memory. */
+/** Writes in flight of all uploads; each holds a chunk in memory. */
 const IN_FLIGHT_ALL_MAX = 32;
-/** Uploads at the same time; each holds a chunk that is being filled. */
+/** Concurrent uploads; each holds a chunk that is being filled. */
 const UPLOADS_MAX = 64;
-/** A staged file without a name is not collected for this long, however short the cluster's `--gc-grace` is. */
+/** A staged file is not collected for this long, however short `--gc-grace` is. */
 const IN_USE_MS = 60_000;
-/** Between two renewals of that time; two of them may fail. */
+/** Between two renewals of that time; two may fail. */
 const KEEP_ORPHAN_MS = 20_000;
-/** A client that sends nothing for so long has gone. */
+/** A client that sends nothing for this long is gone. */
 export const UPLOAD_IDLE_MS = 120_000;
 
-/**
- * Receives bodies into files that have no name yet. Memory is bounded for one upload and for all
- * together: a client that is faster than the replicas is slowed down by its own connection.
- */
+/** Writes bodies to unlinked files in bounded memory: a client faster than the replicas is slowed by its connection. */
 export class Uploads {
   readonly #gateway: Gateway;
   readonly #permits = new Permits(IN_FLIGHT_ALL_MAX);
@@ -42,12 +39,8 @@ export class Uploads {
   }
 
   /**
-   * Stores all of `body` in the file, flushes it (or seals it, by the volume's policy) and tells the catalog.
-   *
-   * @param file has been made for this upload: empty, without a name, nobody else writes it
-   * @param check is shown every byte, and asked at the end whether they are the right ones
-   * @throws ServiceError where the client went away or a write failed; the body is left as it is, and
-   *   the file without a name is collected later
+   * Stores `body` in `file`, which is empty and has no other writer, and finishes it.
+   * @throws ServiceError if the client is gone, a digest differs or a write failed; the file is collected later
    */
   async store(file: Attributes, body: AsyncIterable<Buffer>, check: DigestCheck): Promise<FileState> {
     return this.#during(file, () =>
@@ -55,17 +48,12 @@ export class Uploads {
     );
   }
 
-  /**
-   * Fills the file with the contents of another one, which its primary reads where they are.
-   *
-   * @param file as for `store`
-   * @throws ServiceError where the source is written meanwhile (`busy`), or a write failed
-   */
+  /** Fills `file` with the contents of `source`, which its primary reads. @throws ServiceError `busy` if they change */
   async copy(file: Attributes, source: Attributes): Promise<FileState> {
     return this.#during(file, () => this.#copy(file.inode as FileId, source));
   }
 
-  /** Flushes the file (or seals it, by the volume's policy), tells the catalog, and makes sure that all of it is there. */
+  /** Flushes the file (or seals it, by the volume's policy), settles it, and checks its size. */
   async finish(file: Attributes, sizeBytes: number): Promise<FileState> {
     const inode = file.inode as FileId;
     if (file.policy === 'read-only') await this.#gateway.seal(inode);
@@ -77,7 +65,7 @@ export class Uploads {
     return state;
   }
 
-  /** @param fill writes the contents; resolves with the number of bytes */
+  /** @param fill writes the contents and returns their size in bytes */
   async #during(file: Attributes, fill: () => Promise<number>): Promise<FileState> {
     return this.counted(async () => {
       const keeper = this.#gateway.world.every(KEEP_ORPHAN_MS, () => this.#keep(file.inode as FileId));
@@ -89,7 +77,7 @@ export class Uploads {
     });
   }
 
-  /** Work that holds bytes of a client is an upload. @throws ServiceError `busy` where there are too many */
+  /** Counts work that holds a client's bytes as an upload. @throws ServiceError `busy` above the bound */
   async counted<Result>(work: () => Promise<Result>): Promise<Result> {
     if (this.#active >= UPLOADS_MAX) {
       throw new ServiceError('busy', `Cannot take another upload: ${UPLOADS_MAX} are going on`);
@@ -102,7 +90,7 @@ export class Uploads {
     }
   }
 
-  /** Pieces of a source that does not change: what was copied is of one version. */
+  /** Copies in pieces, and checks at the end that the source was of one version all the time. */
   async #copy(file: FileId, { inode, snapshot }: Attributes): Promise<number> {
     const source = inode as FileId;
     const shown = snapshot === undefined ? {} : { snapshot };
@@ -123,14 +111,13 @@ export class Uploads {
     throw new ServiceError('busy', `File ${source} was written while it was being copied`);
   }
 
-  /** @returns the number of bytes written */
   async #write(
     file: FileId,
     chunkBytes: number,
     body: AsyncIterable<Buffer>,
     check: DigestCheck,
   ): Promise<number> {
-    // Nobody has written the file, so 0 is the end of its sequence as this session begins.
+    // No client has written the file, so its sequence ends at 0.
     const request = { session: this.#gateway.drawSession(), number: 0, since: 0 };
     const inFlight = new Set<Promise<unknown>>();
     let offset = 0;
@@ -162,18 +149,13 @@ export class Uploads {
   #keep(inode: FileId): void {
     const untilNs = inUseUntilNs(this.#gateway.world.wallMs());
     this.#gateway.command({ kind: 'keep-orphan', inode, untilNs }).catch((error: unknown) => {
-      // If the catalog is away now, the next turn or the final `replace` meets it again.
+      // While the catalog is unavailable, the next renewal or the final `replace` fails too.
       if (!(error instanceof ServiceError)) throw error;
     });
   }
 }
 
-/**
- * Whole chunks in the order of the body, the last one shorter.
- *
- * @param keepsRest what came of a body that broke off is given before that is said
- * @throws ServiceError where the body ends before it is complete
- */
+/** Yields whole chunks, the last one shorter. `keepsRest`: also yields what a body that breaks off left. @throws */
 export async function* chunksOf(
   body: AsyncIterable<Buffer>,
   chunkBytes: number,
@@ -202,11 +184,7 @@ export async function* chunksOf(
   if (partsBytes > 0) yield Buffer.concat(parts, partsBytes);
 }
 
-/**
- * The body is not destroyed by a reader that stops early: its connection still has to carry the answer.
- *
- * @throws ServiceError where the body ends before it is complete
- */
+/** Does not destroy the body if the reader stops early: its connection must carry the answer. */
 export async function* receivedOf(body: Readable): AsyncGenerator<Buffer> {
   try {
     for await (const data of body.iterator({ destroyOnReturn: false })) yield data as Buffer;
@@ -220,7 +198,7 @@ export function chunkBytesOf(objectBytes: number): number {
   return Math.min(WRITE_BYTES_MAX, objects * objectBytes);
 }
 
-/** @returns until when the catalog keeps a staged file that is being written at `wallMs`, in nanoseconds since 1970 */
+/** Until when the catalog keeps a staged file written at `wallMs`, in nanoseconds since 1970. */
 export function inUseUntilNs(wallMs: number): string {
   return (BigInt(wallMs + IN_USE_MS) * 1_000_000n).toString();
 }

@@ -5,15 +5,15 @@ import { STREAM_COMMENT, streamEventText } from '../../wire/sse.ts';
 import type { Gateway } from '../gateway.ts';
 import { integerOf } from './input.ts';
 
-/** How long the catalog's primary is asked to wait for a change; a stream that says nothing else says then that it is there. */
+/** How long the catalog's primary waits for a change; after that a stream sends a comment. */
 const WAIT_MS = 2_000;
-/** After a failure the catalog is asked again; its election takes longer than that. */
+/** Pause after a failure. An election of the catalog takes longer. */
 const AGAIN_MS = 500;
 const WATCHES_MAX = 1_000;
 
 /**
- * `GET` of a directory with `?watch`: server-sent events of what is changed in it. Whoever holds the catalog tells, through any
- * server; the events' ids are the catalog's operations, so that a watch goes on at another server where it ended at one.
+ * `GET` of a directory with `?watch`: server-sent events of its changes, from the catalog, through any server. Their
+ * ids are operations of the catalog, so that a watch continues at another server.
  */
 export class Watches {
   readonly #gateway: Gateway;
@@ -35,7 +35,7 @@ export class Watches {
     const lastId = [request.headers['last-event-id']].flat()[0];
     const after = lastId === undefined ? null : integerOf(lastId, 'Last-Event-ID');
     const place = { inode: directory.inode, recursive };
-    // Asked once before the head goes out, so that a refusal is a problem document.
+    // Asked before the head is sent, so that a refusal is a problem document.
     const first = await this.#gateway.changes({ ...place, after, waitMs: 0 });
     reply.hijack();
     const { raw } = reply;
@@ -74,7 +74,7 @@ export class Watches {
         isFirst = false;
       }
       raw.write(STREAM_COMMENT);
-      // A client that does not read is not told: what it misses is kept for a while, or it has to look anew.
+      // Does not write to a client that does not read. What it misses is kept for a while; after that it gets `resync`.
       await drained(raw, gone.signal);
       const next = await this.#next({ ...place, after, waitMs: WAIT_MS }, gone.signal);
       if (next === 'gone') {
@@ -85,7 +85,7 @@ export class Watches {
     }
   }
 
-  /** @returns null where nobody answers for the moment, `gone` where the directory is */
+  /** Returns null if no server answers at the moment, `gone` if the directory is. */
   async #next(
     request: Parameters<Gateway['changes']>[0],
     signal: AbortSignal,
@@ -96,14 +96,14 @@ export class Watches {
       if (!(error instanceof ServiceError)) throw error;
       if (error.code === 'not-found') return 'gone';
       await this.#gateway.world.sleep(AGAIN_MS, { signal }).catch(() => {
-        // Nobody watches any more; the loop sees it.
+        // Aborted: the condition of the loop ends the watch.
       });
       return null;
     }
   }
 }
 
-/** The last of several events of one operation has its id alone: who was told only a part begins before it. */
+/** All events of one answer have the id of its last operation. */
 function eventText(event: string, data: object, through: number): string {
   return `id: ${through}\n${streamEventText(event, JSON.stringify(data))}`;
 }

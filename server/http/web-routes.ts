@@ -21,11 +21,8 @@ interface Asset {
 }
 
 /**
- * The dashboard: plain files, read once, and the chart library from its package. Nothing comes from anywhere else, and
- * nothing is told in them, so that they are open; what they show they have to ask for.
- *
- * @param urls of all servers: the page goes on with another one when this one dies
- * @param control where the process that started the servers takes orders; null where there is none
+ * Serves the dashboard. Its files contain no data, so they need no role; data is requested by them. `control`: where
+ * the parent process takes orders.
  */
 export function webRoutes(
   app: FastifyInstance,
@@ -64,7 +61,7 @@ function assetOf(path: string, file: URL): Asset {
   return { path, type: TYPES[extname(file.pathname)] as string, etag: `"${digest}"`, bytes };
 }
 
-/** Scripts, styles and pictures of this server alone; answers of the cluster's servers; no frames, forms or plug-ins. */
+/** Scripts, styles and images of this server only, answers of the cluster's servers, no frames, forms or plug-ins. */
 function policy(urls: ReadonlyMap<ServerId, string>, control: string | null): string {
   const origins = [...urls.values(), ...(control === null ? [] : [control])].map(
     (url) => new URL(url).origin,

@@ -1,14 +1,10 @@
 import type { FastifyRequest } from 'fastify';
 import { ServiceError } from '../../base/errors.ts';
 
-/** What is too large is read on and dropped, so that the client comes to read the answer: up to so many times the limit. */
+/** A larger body is read and dropped up to this multiple of the limit, so that the client reads the answer. */
 const DROPPED_TIMES_MAX = 4;
 
-/**
- * Reads a body that fits into memory, of a route whose bodies nobody parses.
- *
- * @throws ServiceError `too-large` (no more than the limit was kept), or `bad-request` where the body breaks off
- */
+/** Reads an unparsed body into memory. @throws ServiceError `too-large`, or `bad-request` if it breaks off */
 export async function wholeBodyOf(request: FastifyRequest, bytesMax: number): Promise<Buffer> {
   let parts: Buffer[] = [];
   let length = 0;

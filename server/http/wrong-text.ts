@@ -4,8 +4,8 @@ import { utf8Text } from '../../base/utf8.ts';
 import { parseSearch } from './path.ts';
 
 /**
- * Refuses queries and JSON whose bytes are not UTF-8: the decoders behind would put U+FFFD for them, or leave a query encoded, and
- * a name would become another one. An empty body is none, also where a label says that it is JSON: a route that needs one says so.
+ * Refuses queries and JSON that are not UTF-8: decoders would replace bytes by U+FFFD, and a name would become another
+ * one. An empty body counts as none, even with a label of JSON.
  */
 export function refuseWrongText(app: FastifyInstance): void {
   app.addHook('onRequest', async ({ originalUrl }) => {

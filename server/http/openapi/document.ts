@@ -5,7 +5,6 @@ import { FILE_OPERATIONS } from './file-operations.ts';
 import type { AnswerText, Media, Operation, Operations } from './operation.ts';
 import { OTHER_OPERATIONS } from './other-operations.ts';
 
-/** A route as the application has it. */
 export interface KnownRoute {
   readonly method: string;
   readonly url: string;
@@ -14,7 +13,7 @@ export interface KnownRoute {
 
 export const OPERATIONS: Operations = { ...FILE_OPERATIONS, ...OTHER_OPERATIONS };
 
-/** Paths that the router does not see: their rest is a user's path, of any number of names. */
+/** The router does not see the rest of these paths: a user's path with any number of names. */
 const USER_PATHS: ReadonlySet<string> = new Set(['/v1/files', '/v1/info']);
 
 const PARAMETERS: Readonly<Record<string, Schema>> = {
@@ -44,10 +43,10 @@ const PROBLEM = {
   content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
 };
 
-/** What is told of a route under `/v1/` that nobody described; a test demands that there is none. */
+/** Summary of a route under `/v1/` without a description; a test demands that there is none. */
 export const UNDESCRIBED = 'Not described';
 
-/** @returns the document for the routes that this server has, without heads of what can be fetched */
+/** Returns the document for this server's routes, without HEAD. */
 export function openApiDocument(routes: readonly KnownRoute[], version: string): object {
   const paths: Record<string, Record<string, object>> = {};
   for (const route of routes) {
@@ -83,7 +82,6 @@ function undescribed({ method, url }: KnownRoute): Operation | null {
   return { id: `${method} ${url}`, tag: 'cluster', summary: UNDESCRIBED, answers: {} };
 }
 
-/** `/v1/data/:file` as OpenAPI writes it. */
 function pathOf(url: string): string {
   if (USER_PATHS.has(url)) return `${url}/{volume}/{path}`;
   return url.replace(/:([a-z]+)/g, '{$1}');
@@ -103,7 +101,7 @@ function operationObject(path: string, operation: Operation, role: RouteRole): o
     tags: [tag],
     summary,
     'x-role': role,
-    // None, or a token: not every server asks.
+    // None, or a token: not every server authenticates clients.
     security: role === 'open' ? [] : [{}, { token: [] }],
     parameters,
     ...(body === undefined ? {} : { requestBody: { content: contentOf(body) } }),

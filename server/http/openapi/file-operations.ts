@@ -87,7 +87,6 @@ const Trash = Type.Object({
   next: Type.Optional(Type.String()),
 });
 
-/** Files by path. */
 export const FILE_OPERATIONS: Operations = {
   'GET /v1/files': {
     id: 'fetchFile',

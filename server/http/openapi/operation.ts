@@ -1,6 +1,5 @@
 import { type Schema, Type } from '../../../wire/schema.ts';
 
-/** Bytes or a document, with the label they have. */
 export interface Media {
   readonly type: string;
   readonly schema: Schema;
@@ -9,13 +8,12 @@ export interface Media {
 export interface AnswerText {
   readonly text: string;
   readonly media?: Media;
-  /** Names of headers that the answer has. */
   readonly headers?: readonly string[];
 }
 
-/** What a route is for, as `/openapi.json` tells it. */
+/** A route's description in `/openapi.json`. */
 export interface Operation {
-  /** What a generated client calls it. */
+  /** Name of the method in generated clients. */
   readonly id: string;
   readonly tag: 'files' | 'uploads' | 'leases' | 'state' | 'cluster' | 'data' | 'catalog';
   readonly summary: string;
@@ -25,7 +23,7 @@ export interface Operation {
   readonly answers: Readonly<Record<string, AnswerText>>;
 }
 
-/** By method and path, in the form `GET /v1/leases/:name`. */
+/** By method and path, such as `GET /v1/leases/:name`. */
 export type Operations = Readonly<Record<string, Operation>>;
 
 export const json = (schema: Schema = Type.Object({})): Media => ({ type: 'application/json', schema });

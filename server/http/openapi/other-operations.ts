@@ -27,7 +27,6 @@ const page = (what: string) => ({
   200: { text: what, media: { type: 'text/plain', schema: Type.String() } },
 });
 
-/** An operation on a file by number. */
 const data = (id: string, summary: string, rest: Partial<Operation> = {}): Operation => ({
   id,
   tag: 'data',
@@ -44,7 +43,6 @@ const cluster = (id: string, summary: string, rest: Partial<Operation> = {}): Op
   ...rest,
 });
 
-/** Leases under names, the cluster, and what the client library uses. */
 export const OTHER_OPERATIONS: Operations = {
   'GET /v1/leases': {
     id: 'listLeases',
