@@ -32,7 +32,6 @@ export interface BackgroundParts {
   readonly membership: Membership;
   readonly garbage: Garbage;
   readonly sweeps: readonly ReservationSweep[];
-  /** Reserves disk space for a start on a full disk, if there is space. */
   keepBallast(): void;
 }
 

@@ -37,7 +37,7 @@ export interface Base {
   readonly happenings: Happenings;
   readonly traffic: Traffic;
   draw(): Incarnation;
-  /** Monotonic. */
+  /** Monotonic, in milliseconds. */
   nowMs(): number;
   wallMs(): number;
   fatal(error: unknown): void;

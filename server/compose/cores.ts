@@ -17,10 +17,8 @@ import type { ClusterTransport } from '../transport/transport.ts';
 import type { Base } from './base.ts';
 import type { StorageParts } from './storage.ts';
 
-/** A server registers as soon as the catalog answers. */
 const NOT_REGISTERED_RETRY_MS = 500;
 
-/** The drivers of the protocols, and what observes them. */
 export interface CoreParts {
   readonly host: ReplicaHost;
   readonly lease: LeaseDriver;
@@ -156,10 +154,7 @@ export function isConnectedOf(self: ServerId, transport: () => ClusterTransport)
   return (server: ServerId): boolean => server === self || transport().isConnected(server);
 }
 
-/**
- * Returns how far a new replica counts as its file's first one on this server.
- * @throws ServiceError `recovering` until the catalog has said how far it trusts the folder
- */
+/** @throws ServiceError `recovering` until the catalog has said how far it trusts the folder */
 function trustOfNew(folder: DataFolder, file: FileId): NewTrust {
   const trust = folder.trustOfNew(file);
   if (trust === null) {

@@ -29,7 +29,6 @@ export interface PeerHandlersParts {
   readonly scrubber: Scrubber;
   readonly fullDisks: FullDisks;
   readonly observer: Observer;
-  /** Made after the transport, which gets these handlers. */
   membership(): Membership;
 }
 

@@ -31,7 +31,6 @@ export interface ServiceParts {
   readonly standing: StatusOfMembership;
 }
 
-/** Parts that the services use and that are made after them. */
 export interface AboveServices {
   transport(): ClusterTransport;
   membership(): Membership;

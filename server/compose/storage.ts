@@ -16,14 +16,10 @@ export interface StorageParts {
   readonly localProof: LocalProof | null;
   /** Why the disk is no longer used; null while it is. */
   failure(): string | null;
-  /** Calls `failed` once with the reason when the disk fails, or if it has failed. */
   whenFailed(failed: (reason: string) => void): void;
 }
 
-/**
- * Opens what is on the disk. `mend` is called only once all parts of the server exist.
- * @throws FolderError if the data folder is damaged, or the disk is full
- */
+/** Opens what is on the disk; `mend` is called later only. @throws FolderError if the folder is damaged or full */
 export async function openStorage(base: Base, mend: Mender): Promise<StorageParts> {
   const { self, bootstrap, known, world, folder, log, metrics, config } = base;
   let failure: string | null = null;

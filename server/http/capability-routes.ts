@@ -11,7 +11,7 @@ export function capabilityRoutes(app: FastifyInstance, capabilities: Capabilitie
   app.post('/v1/catalog/capabilities', READ, async (request): Promise<CapabilityAnswer> => {
     const files = filesOf(request.body);
     const { principal } = request;
-    // No server demands one from it.
+    // A server, or a client without authentication, needs no capability.
     if (principal?.kind !== 'client') return { capabilities: [] };
     const { grant } = principal;
     const given = files.map(async (file) => {

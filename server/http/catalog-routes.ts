@@ -86,7 +86,6 @@ export function catalogRoutes(app: FastifyInstance, gateway: Gateway): void {
   });
 }
 
-/** @throws ServiceError `read-only` */
 function assertChangesNoSnapshot(command: unknown): void {
   const { place, from, to } = (command ?? {}) as Record<string, unknown>;
   for (const one of [command, place, from, to]) {

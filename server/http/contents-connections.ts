@@ -61,7 +61,6 @@ interface Exchange {
   readonly message: IncomingMessage;
   readonly response: ServerResponse;
   readonly bodyBytes: number;
-  /** Bytes received, and those that arrived before the handler had memory for them. */
   filled: number;
   early: Buffer;
   body: { readonly target: Buffer; readonly read: PromiseWithResolvers<void> } | null;
@@ -88,7 +87,6 @@ class ContentsConnection {
     this.#socket = socket;
     if (socket === null) return;
     socket.setTimeout(LISTENER_LIMITS.silentMs, () => socket.destroy());
-    // `close` follows.
     socket.on('error', () => socket.destroy());
     socket.once('close', () => {
       this.#ended();
@@ -150,7 +148,6 @@ class ContentsConnection {
     return this.#ahead.length === 0;
   }
 
-  /** Ends the exchange. @returns as `#received`, for the next one */
   #next(): boolean {
     const ahead = this.#ahead;
     this.#ahead = NOTHING;
@@ -256,9 +253,8 @@ function parseHead(text: string): Head | null {
 }
 
 /**
- * Moves an accepted connection to a socket that reads by `onread`, which Node offers for outgoing connections only;
- * their handles are of one kind. Of `accepted` only its `close` event is used afterwards.
- * @returns null if Node has changed and this fails
+ * Moves an accepted connection to a socket that reads by `onread`, which Node offers for outgoing ones only. Of
+ * `accepted` only the `close` event is used afterwards. @returns null if Node has changed and this fails
  */
 function socketReadBy(accepted: Socket, onread: SocketConstructorOpts['onread']): Socket | null {
   const inside = accepted as unknown as { _handle: { readonly reading?: unknown } | null };

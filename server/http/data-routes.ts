@@ -161,7 +161,6 @@ function fileOf(request: FastifyRequest): FileId {
   return fileIdOf((request.params as Parameters).file);
 }
 
-/** @throws ServiceError `bad-request` unless the body is what `encodeWriteParts` makes */
 function writePartsOf(body: unknown): WritePart[] {
   try {
     return decodeWriteParts(Buffer.isBuffer(body) ? body : Buffer.alloc(0));
@@ -171,7 +170,6 @@ function writePartsOf(body: unknown): WritePart[] {
   }
 }
 
-/** @throws ServiceError `bad-request` unless the body is a `CopyOrder` in JSON */
 function copyOrderOf(body: unknown): CopyOrder & { readonly from: FileId } {
   let order: unknown;
   try {

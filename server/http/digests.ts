@@ -8,7 +8,6 @@ const ALGORITHMS: ReadonlyMap<string, string> = new Map([
   ['sha-256', 'sha256'],
 ]);
 
-/** A digest that the client sent, and the header it sent it in. */
 export interface ClaimedDigest {
   readonly header: string;
   readonly algorithm: string;
@@ -57,7 +56,6 @@ function malformed(header: string, text: string): ServiceError {
   );
 }
 
-/** Computes the claimed digests while the bytes pass. */
 export class DigestCheck {
   readonly #hashes: readonly { readonly claim: ClaimedDigest; readonly hash: Hash }[];
 

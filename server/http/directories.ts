@@ -16,7 +16,6 @@ export class Directories {
     this.#gateway = gateway;
   }
 
-  /** `PUT` of a path that ends in a slash. */
   async put(request: FastifyRequest, reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
     const exists = await this.#exists(path);
     const { 'content-length': length = '0', 'transfer-encoding': encoding } = request.headers;
@@ -28,7 +27,6 @@ export class Directories {
     return reply.code(created ? 201 : 204).send();
   }
 
-  /** Returns false if another request created it at the same time. */
   async #create(path: FilePath): Promise<boolean> {
     for (let attempts = 0; attempts < CREATE_ATTEMPTS; attempts++) {
       if (await this.#make(path, await this.parentOf(path))) return true;

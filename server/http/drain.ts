@@ -5,10 +5,7 @@ import type { World } from '../../base/world.ts';
 
 /** Requests under way at the end of the server are cut after this long, in milliseconds. */
 const REQUESTS_MS_MAX = 5_000;
-/**
- * Idle connections stay open this long, in milliseconds: a request may be on its way, and cutting the connection would
- * hide whether it was executed. Its answer tells the client that the connection ends.
- */
+/** Idle connections stay open this long, in milliseconds: a request on its way would end with an unknown outcome. */
 const IDLE_MS = 1_000;
 const LOOK_MS = 20;
 

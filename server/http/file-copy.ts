@@ -18,10 +18,10 @@ export const NO_CONDITIONS: Conditions = {
 };
 
 export interface FileCopyOptions {
-  /** Of the target. */
+  /** Conditions on the target. */
   readonly conditions: Conditions;
   readonly removal: Removal;
-  /** Of a new file. */
+  /** Permissions of a new file. */
   readonly mode?: number;
   /** The copy gets the modification time of its source. */
   readonly keepsTime?: boolean;

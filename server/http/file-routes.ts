@@ -143,7 +143,6 @@ export function fileRoutes(
     return reply.code(204).send();
   });
 
-  /** Follows a symbolic link. */
   async function setFlags(reply: FastifyReply, path: FilePath): Promise<FastifyReply> {
     assertChangeable(path);
     const set = flagsOf(path, 'set-flags');
@@ -234,7 +233,6 @@ function flagsOf({ search }: FilePath, name: string): InodeFlag[] {
   );
 }
 
-/** @throws ServiceError `read-only` for a path in a snapshot */
 function changedPathOf(request: FastifyRequest): FilePath {
   const path = pathOf(request);
   assertChangeable(path);

@@ -4,7 +4,6 @@ import { Busboy, type BusboyFileStream } from '@fastify/busboy';
 import { ServiceError } from '../../base/errors.ts';
 import { utf8Text } from '../../base/utf8.ts';
 
-/** Files, and other fields, which are ignored, of one form. */
 const FILES_MAX = 1000;
 const FIELDS_MAX = 100;
 const FIELD_BYTES_MAX = 64 * 1024;

@@ -46,7 +46,6 @@ export function guardHosts(app: FastifyInstance, names: HostNames | null): void 
   });
 }
 
-/** Returns why the request's host is refused; null if it is accepted. */
 export function refusedHost({ headers: { host } }: IncomingMessage, names: HostNames): string | null {
   if (names.allows(host)) return null;
   return `${JSON.stringify(host)} is no name of this server, and it demands no credential: name it with --host-names, or use an address`;

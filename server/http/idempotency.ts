@@ -31,7 +31,6 @@ export function sessionOf(named: string): number {
   return Number(digest.readBigUInt64BE() >> 11n) || 1;
 }
 
-/** Identifies a request, so that any server finds its outcome. */
 export interface RequestKey {
   readonly session: number;
   /** An operation of the catalog from before the outcome was looked up; absent for a key remembered for a time. */
@@ -84,7 +83,6 @@ export class KeyedCommands {
     this.#number = number;
   }
 
-  /** @param key null for a request without one, whose commands get names of the server's own */
   static async of(gateway: Gateway, key: RequestKey | null): Promise<KeyedCommands> {
     if (key === null) return new KeyedCommands(null, { result: null, number: 0 });
     return new KeyedCommands(key, await outcomeOf(gateway, key.session));

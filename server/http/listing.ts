@@ -4,7 +4,6 @@ import type { Attributes, QueryResults } from '../../wire/catalog-api.ts';
 import type { Gateway } from '../gateway.ts';
 import { etagOf } from './conditions.ts';
 
-/** Entries per query of the catalog. */
 const PAGE_COUNT = 1000;
 
 type Page = QueryResults['list'];

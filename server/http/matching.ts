@@ -11,9 +11,7 @@ export type Matching<Value> = (value: unknown, what: string) => Value;
  */
 const compiler = new Ajv({ meta: false, validateSchema: false, verbose: true, code: { optimize: false } });
 
-/**
- * Returns a validator. It compiles the schema when first used, which takes about a millisecond and is rarely needed.
- */
+/** Returns a validator, which compiles the schema when first used: that takes about a millisecond. */
 export function matching<Of extends Schema>(schema: Of): Matching<Static<Of>> {
   let matches: ValidateFunction<Static<Of>> | null = null;
   return (value, what) => {
@@ -24,7 +22,6 @@ export function matching<Of extends Schema>(schema: Of): Matching<Static<Of>> {
   };
 }
 
-/** @param faults the first one; with alternatives one or more for each */
 function faultText(faults: readonly DefinedError[]): string {
   const [first] = faults;
   return first === undefined ? '' : ` at ${first.instancePath || '/'}: ${wordsOf(first, faults)}`;

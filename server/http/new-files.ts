@@ -33,7 +33,6 @@ export interface NewFileOptions {
 export interface NamedFile {
   readonly attributes: Attributes;
   readonly etag: string;
-  /** The name is new. */
   readonly created: boolean;
   /** The server that created the file with contents, and orders its changes without a lease; else null. */
   readonly creator: ServerId | null;
@@ -73,7 +72,6 @@ export interface ReceiveLimits {
 export interface NewFilesParts {
   readonly uploads: Uploads;
   readonly directories: Directories;
-  /** Null: each file is staged. */
   readonly wholes: WholeFiles | null;
 }
 
@@ -110,10 +108,7 @@ export class NewFiles {
     return this.#stage(path, parent, options, execute);
   }
 
-  /**
-   * Refuses early what the end would refuse, and receives a file's contents.
-   * @throws ServiceError also if the client is gone, a digest differs or a write failed
-   */
+  /** Refuses early what the end would refuse; then receives a file's contents, and checks their digests. */
   async receive(
     path: FilePath,
     conditions: Conditions,
@@ -251,7 +246,7 @@ export class NewFiles {
     }
   }
 
-  /** The contents shall get no name. No effect if they have one. */
+  /** These contents get no name. No effect if they have one. */
   async discard(received: Received): Promise<void> {
     if (received.kind === 'staged') await this.#collectSoon(received.state.file);
   }

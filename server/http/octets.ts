@@ -7,8 +7,7 @@ import { memoryToWrite } from '../../wire/file-operation.ts';
 import { wholeBodyReader } from './contents-connections.ts';
 
 /**
- * Reads a body into the memory from which it is stored and sent to other servers; without a length it is joined at the
- * end.
+ * Reads a body into the memory from which it is stored and sent to other servers.
  * @throws ServiceError `too-large` above the route's limit, or `bad-request` if the body breaks off
  */
 export function octetsOf(request: FastifyRequest, payload: IncomingMessage): Promise<Buffer> {

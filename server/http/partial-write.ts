@@ -45,7 +45,6 @@ interface Judged {
   readonly current: Attributes | null;
   /** The inode's last change as the catalog has it; undefined if the file may not be written. */
   readonly changedNs?: string | undefined;
-  /** Why the file may not be written; null if it may. */
   readonly refusal: ServiceError | null;
 }
 
@@ -165,8 +164,7 @@ export class PartialWrites {
       judged.current?.contents.seq === current?.contents.seq &&
       judged.changedNs === changedNs;
     if (isSame && current !== null) {
-      // The primary marked the file with an older `changedNs`: settling ends the mark, and the next has the current
-      // one.
+      // Settling ends the primary's mark with an older `changedNs`; the next mark has the current one.
       await this.#gateway.settle(current.inode as FileId);
       judged = await this.#judge(path, conditions, place);
     }
@@ -186,7 +184,6 @@ export class PartialWrites {
     }
   }
 
-  /** Returns the file and the name under which all attempts of the request write. */
   async #pin(key: RequestKey, write: PinnedWrite): Promise<PinnedWrite> {
     await this.#gateway.flush(write.inode as FileId);
     try {
@@ -222,7 +219,6 @@ export class PartialWrites {
   }
 }
 
-/** Returns the error for an attempt with a key that did not write. */
 function keyedFailure(
   error: unknown,
   {
@@ -255,7 +251,6 @@ type WritePlace =
       readonly total: number | null;
     };
 
-/** @throws ServiceError `precondition-failed` unless the file is as the request says */
 function checkWrite(current: Attributes, conditions: Conditions, place: WritePlace, path: FilePath): void {
   checkForChange(conditions, standingOf(current), displayPath(path));
   if (place.kind !== 'range' || place.total === null) return;

@@ -1,7 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 import { nameCheck } from '../../catalog/names.ts';
 
-/** What a URL under `/v1/files/` or `/v1/info/` names. */
 export interface FilePath {
   /** Or a snapshot of it, for reads: `volume@snapshot`. */
   readonly volume: string;
@@ -15,8 +14,8 @@ export interface FilePath {
 const TREE_NAME = /^[a-z0-9][a-z0-9._-]{0,62}(@[a-z0-9][a-z0-9._-]{0,62})?$/;
 
 /**
- * Parses a request target that nobody has decoded: a router would give `%2F`, `%25`, `;` and `//` another meaning. Each
- * segment is percent-decoded exactly once. `prefix` ends in a slash.
+ * Parses an undecoded request target: a router would give `%2F`, `%25`, `;` and `//` another meaning. Each segment is
+ * percent-decoded exactly once. `prefix` ends in a slash.
  * @throws ServiceError `bad-request` or `name-too-long`
  */
 export function parseFilePath(url: string, prefix: string): FilePath {
@@ -35,10 +34,7 @@ export function parseFilePath(url: string, prefix: string): FilePath {
   return { volume, names, directory, search };
 }
 
-/**
- * Parses a target: `/docs/a.txt`, in the volume of `from`, or `volume:/docs/a.txt`; already decoded with the query.
- * @throws ServiceError `bad-request` or `name-too-long`
- */
+/** Parses `/docs/a.txt`, in the volume of `from`, or `volume:/docs/a.txt`; it was decoded with the query. */
 export function parseTarget(text: string, from: FilePath, parameter: string): FilePath {
   const [, volume = volumeOf(from), path = ''] =
     /^(?:([a-z0-9][a-z0-9._-]{0,62}):)?\/(.*)$/s.exec(text) ?? [];

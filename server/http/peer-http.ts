@@ -104,7 +104,6 @@ export class PeerHttp {
     }
   }
 
-  /** Streams an answer until `signal` aborts it. */
   stream(server: ServerId, path: string, signal: AbortSignal): Promise<StreamedAnswer> {
     const headers = { [HEADER_FORWARDED]: '1' };
     return this.#streams.to(server).stream({ method: 'GET', path, headers, signal });
@@ -131,7 +130,6 @@ export class PeerHttp {
   }
 }
 
-/** Connections to each peer, at its current address. */
 class PeerChannels {
   readonly #urls: ReadonlyMap<ServerId, string>;
   readonly #make: (server: ServerId, url: string) => HttpChannel;

@@ -10,7 +10,6 @@ export class Permits {
     this.#free = count;
   }
 
-  /** Each needs a `release`. */
   async acquire(): Promise<void> {
     if (this.#free > 0) {
       this.#free--;

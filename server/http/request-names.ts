@@ -14,7 +14,6 @@ const WINDOW_COUNT = 32;
 interface Session {
   readonly id: number;
   readonly since: number | undefined;
-  /** Insertion order is numeric order. */
   readonly open: Set<number>;
   next: number;
 }
@@ -29,14 +28,11 @@ export class RequestNames {
     return !this.#sessions.some(hasRoom);
   }
 
-  /** @param random53 draws a random integer from 1 to 2^53 − 1 */
   constructor(random53: () => number) {
     this.#random53 = random53;
   }
 
-  /**
-   * The name is in use until `release`. `since`, for a new session: an operation that has happened; null if unknown.
-   */
+  /** In use until `release`. `since`, for a new session: an operation of the catalog that has happened, or null. */
   acquire(since: number | null): RequestName {
     const session = this.#sessions.find(hasRoom) ?? this.#begin(since);
     const name = { session: session.id, number: session.next, since: session.since };

@@ -1,14 +1,11 @@
 import type { FastifyInstance } from 'fastify';
 import { assert } from '../../base/assert.ts';
 
-/**
- * The right that a route needs: to read, to change contents and names, or to change the cluster. `open` is for probes.
- */
+/** The right that a route needs: to read, to change contents or names, or to change the cluster; `open`: probes. */
 export type RouteRole = 'open' | 'read' | 'write' | 'admin';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Every route has one: `demandRoles` asserts it. */
     role?: RouteRole;
   }
 }

@@ -8,7 +8,6 @@ import { ADMIN, READ } from './roles.ts';
 /** The answer has null for a server that takes longer. */
 const PEER_SCRUB_MS = 2_000;
 
-/** Reads all objects on this server's disk, to find damaged ones. */
 export interface Scrubbing {
   start(): void;
   status(): Promise<ScrubStatus>;

@@ -236,7 +236,6 @@ function reasonOf(server: ServerStatus): string | null {
   }
 }
 
-/** What a server could not repair, with some of the names. */
 function damageOf({ id, scrub }: ServerStatus): string[] {
   const objects = scrub?.unrepairable ?? [];
   if (objects.length === 0) return [];

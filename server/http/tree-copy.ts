@@ -66,7 +66,6 @@ export class TreeCopier {
     this.#madeIn = parts.gateway.catalogEpoch;
   }
 
-  /** @throws ServiceError that says how far the copy has come */
   async copy(from: FilePath, to: FilePath): Promise<TreeCopy> {
     const source = await currentOf(this.#parts.gateway, from, { follow: true, live: false });
     if (source === null) throw new ServiceError('not-found', `There is no ${displayPath(from)}`);
@@ -289,7 +288,6 @@ function belowItself(path: FilePath): ServiceError {
   return new ServiceError('bad-request', `Cannot copy ${displayPath(path)} to itself, or to what is in it`);
 }
 
-/** Returns null if it was removed meanwhile. */
 async function unlessGone<Value>(work: Promise<Value>): Promise<Value | null> {
   try {
     return await work;

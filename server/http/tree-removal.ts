@@ -9,7 +9,6 @@ import type { Removal } from './removal.ts';
 const NAMES_MAX = 10_000;
 /** Entries listed at a time, and concurrent commands, which the catalog executes in batches. */
 const PAGE_COUNT = 200;
-/** Nesting of directories; paths are not longer. */
 const DEPTH_MAX = 4_096;
 
 export interface TreeRemoval {

@@ -27,10 +27,7 @@ const METADATA_LENGTH_MAX = 8 * 1024;
 const CHECKSUM_MISMATCH = 460;
 const CONFLICT = 409;
 
-/**
- * Resumable uploads, https://tus.io/protocols/resumable-upload version 1.0.0. They begin with `POST` under
- * `/v1/files/`.
- */
+/** Resumable uploads, https://tus.io/protocols/resumable-upload version 1.0.0, begun by `POST` under `/v1/files/`. */
 export class TusRoutes {
   readonly #uploads: TusUploads;
 
@@ -172,7 +169,6 @@ async function checkedBody(request: FastifyRequest): Promise<Readable> {
   return Readable.from(bytes.length === 0 ? [] : [bytes]);
 }
 
-/** The status of tus for a piece that was refused; null if the error has the same. */
 function statusOf(error: unknown): number | null {
   if (!(error instanceof ServiceError)) return null;
   if (error.code === 'digest-mismatch') return CHECKSUM_MISMATCH;

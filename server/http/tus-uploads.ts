@@ -15,7 +15,7 @@ export const EXPIRES_MS = 24 * 60 * 60_000;
 
 /** State of an upload, kept in the catalog at its unlinked file, so that any server can continue it. */
 interface Note {
-  /** Part of the upload's name, which nobody can guess. */
+  /** Part of the upload's name, so that clients cannot guess it. */
   readonly secret: string;
   readonly names: readonly string[];
   readonly parents: boolean;
@@ -45,7 +45,6 @@ export class TusUploads {
     this.#files = files;
   }
 
-  /** When an upload with a new piece now expires, as an HTTP date. */
   expires(): string {
     return new Date(this.#gateway.world.wallMs() + EXPIRES_MS).toUTCString();
   }

@@ -65,7 +65,6 @@ export class Uploads {
     return state;
   }
 
-  /** @param fill writes the contents and returns their size in bytes */
   async #during(file: Attributes, fill: () => Promise<number>): Promise<FileState> {
     return this.counted(async () => {
       const keeper = this.#gateway.world.every(KEEP_ORPHAN_MS, () => this.#keep(file.inode as FileId));

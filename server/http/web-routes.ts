@@ -20,10 +20,7 @@ interface Asset {
   readonly bytes: Buffer;
 }
 
-/**
- * Serves the dashboard. Its files contain no data, so they need no role; data is requested by them. `control`: where
- * the parent process takes orders.
- */
+/** Serves the dashboard: files without data, which need no role. `control`: where the parent process takes orders. */
 export function webRoutes(
   app: FastifyInstance,
   urls: ReadonlyMap<ServerId, string>,

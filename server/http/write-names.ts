@@ -12,14 +12,12 @@ const FILES_MAX = 1_000;
  */
 export class WriteNames {
   readonly #random53: () => number;
-  /** Least recently written first. */
   readonly #files = new BoundedMap<FileId, RequestNames>(FILES_MAX);
 
   constructor(random53: () => number) {
     this.#random53 = random53;
   }
 
-  /** Returns the names of one file; a name is released at the object that gave it. */
   of(file: FileId): RequestNames {
     const names = this.#files.get(file) ?? new RequestNames(this.#random53);
     this.#files.set(file, names);

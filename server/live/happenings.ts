@@ -8,7 +8,6 @@ const WINDOW_MS = 1_000;
 
 export interface HappeningsParts {
   readonly self: ServerId;
-  /** Names this incarnation of the server. */
   readonly life: string;
   /** Monotonic, in milliseconds. */
   nowMs(): number;
@@ -16,7 +15,6 @@ export interface HappeningsParts {
   wallMs(): number;
 }
 
-/** An event before it has a number. */
 export type News = Omit<Happening, 'id' | 'atMs' | 'server' | 'path'>;
 
 interface Window {

@@ -9,10 +9,7 @@ export interface HeardPart {
 
 type Told = Omit<HeardPart, 'part'> & { readonly standing: LiveStanding; readonly server: string };
 
-/**
- * Combines the servers' reports of a file. The primary's counts first; without one, backups know how long its last
- * lease runs.
- */
+/** Combines the servers' reports of a file. The primary's counts first; else backups know how long a lease runs. */
 export function liveFileOf(path: string, file: number | null, heard: readonly HeardPart[]): LiveFile {
   const told: Told[] = heard.flatMap(({ part, ...when }) =>
     part.files

@@ -24,7 +24,6 @@ const NAME_MS = 300;
 const WATCHERS_MAX = 64;
 const NAME_OF_CATALOG = 'the names of all files';
 
-/** A client of the stream of events. */
 export interface Watcher {
   /** The file that is watched; null for none. */
   readonly path: { readonly volume: string; readonly path: string } | null;
@@ -42,7 +41,6 @@ export interface LiveHubParts {
   readonly log: Logger;
   readonly version: string;
   readonly life: string;
-  /** @see LiveResync.control */
   readonly control: NonNullable<LiveResync['control']> | null;
   wallMs(): number;
 }

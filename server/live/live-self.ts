@@ -21,7 +21,6 @@ export interface LiveSelfParts {
   readonly membership: Pick<StatusOfMembership, 'state'>;
   nowMs(): number;
   isDiskFull(): boolean;
-  /** Why the disk is no longer used; null while it is. */
   failure(): string | null;
   standing(file: FileId): FileStanding | null;
 }

@@ -43,7 +43,6 @@ export class Observer {
   /** Leases that this server holds, and how the one before each ended. */
   readonly #held = new Map<FileId, FormerLease>();
   readonly #resetsSinceMs = new Map<FileId, number>();
-  /** Epochs in which this server is primary. */
   readonly #led = new Map<FileId, number>();
   readonly #away = new Set<ServerId>();
   readonly #timer: Timer;
@@ -140,7 +139,7 @@ export class Observer {
     const sinceMs = this.#resetsSinceMs.get(file) ?? nowMs();
     this.#resetsSinceMs.delete(file);
     this.#led.set(file, epoch.counter);
-    // The first primary of a new file is no news.
+    // Every new file gets a first primary: no event.
     if (isFirstLed) return;
     const former = this.#held.get(file) ?? { kind: 'none' };
     happenings.tell(SENTENCES.elected(self, file, epoch.counter, former, nowMs() - sinceMs));

@@ -10,12 +10,10 @@ export class Traffic {
     this.#nowMs = nowMs;
   }
 
-  /** Changes of contents acknowledged as primary. */
   get writes(): number {
     return this.#writes;
   }
 
-  /** Reads of contents answered from this server's disk. */
   get reads(): number {
     return this.#reads;
   }

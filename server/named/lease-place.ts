@@ -17,7 +17,6 @@ export interface LeasePlace {
   readonly members: readonly ServerId[];
   /** The next voters while they change, in the same order. */
   readonly joint?: readonly ServerId[];
-  /** Both, each once. */
   readonly voters: readonly ServerId[];
 }
 

@@ -20,7 +20,6 @@ export interface RelaySourceParts {
   readonly heartbeatMs: number;
   membersOf(name: string): readonly ServerId[];
   isConnected(server: ServerId): boolean;
-  /** Streams the answer of `server`. */
   stream(server: ServerId, path: string, signal: AbortSignal): Promise<StreamedAnswer>;
 }
 
@@ -76,7 +75,6 @@ export class RelaySource implements LeaseSource {
     }
   }
 
-  /** Returns at the end of the member's stream. */
   async #relay(
     name: string,
     member: ServerId,

@@ -33,7 +33,6 @@ export interface NamedLeaseServiceParts {
   readonly leaseMaxMs: number;
   readonly clockSkewMaxMs: number;
   readonly operationTimeoutMs: number;
-  /** Monotonic, in milliseconds. */
   nowMs(): number;
   isConnected(server: ServerId): boolean;
 }
@@ -309,10 +308,7 @@ function noteOf(note: LeaseNote): string {
   return text;
 }
 
-/**
- * Servers check the notes that they make: an unreadable one is of another release.
- * @throws ServiceError `lease-taken` if the lease is another name's
- */
+/** @throws ServiceError `lease-taken` if the lease is another name's; `internal` for a note of another release */
 function noteIn(name: string, lease: ClaimedLease): LeaseNote {
   const note = leaseNoteParse(lease.note);
   if (note === null) throw new ServiceError('internal', 'The note of a lease cannot be read');

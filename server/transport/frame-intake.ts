@@ -120,10 +120,7 @@ export class FrameIntake {
     return all.subarray(headBytes);
   }
 
-  /**
-   * Passes whole frames to the WebSocket at once, up to the first frame of a large message. @returns the bytes after
-   * that
-   */
+  /** Passes frames to the WebSocket, up to the first frame of a large message. @returns the bytes after them */
   #takeFrames(bytes: Buffer): Buffer {
     const gathering = this.#gathering;
     if (gathering !== null) {
@@ -208,9 +205,7 @@ export class FrameIntake {
   }
 }
 
-/**
- * A payload this large is usually a write that bypasses the page cache: its contents begin at a page (decision 0061).
- */
+/** A payload this large is usually a write past the page cache: its contents begin at a page (decision 0061). */
 function memoryOfLarge(length: number): Buffer<ArrayBuffer> {
   const isPages =
     length >= PAGES_BYTES_MIN && length <= PAGE_MEMORY_BYTES_MAX - PAGE_BYTES + WRITE_HEAD_BYTES;

@@ -69,8 +69,7 @@ export class Outbox {
   }
 
   #flushSoon(): void {
-    // `soon` runs after all sockets that are ready were read: the replies to them share a frame, without a timer's
-    // delay.
+    // `soon` runs after all ready sockets were read: the replies to them share a frame, without a timer's delay.
     this.#immediate ??= this.#world.soon(() => {
       this.#immediate = null;
       this.flush();

@@ -79,7 +79,7 @@ interface Dialer {
 }
 
 /**
- * WebSockets on the HTTP port. Each server dials every other one and receives there; it sends on what the peer dialed.
+ * WebSockets on the HTTP port. Each server dials every other one, receives there, and sends on what the peer dialed.
  */
 export class PeerTransport implements ClusterTransport {
   readonly #world: World;

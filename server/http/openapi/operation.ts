@@ -13,7 +13,6 @@ export interface AnswerText {
 
 /** A route's description in `/openapi.json`. */
 export interface Operation {
-  /** Name of the method in generated clients. */
   readonly id: string;
   readonly tag: 'files' | 'uploads' | 'leases' | 'state' | 'cluster' | 'data' | 'catalog';
   readonly summary: string;
