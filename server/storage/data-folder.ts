@@ -23,11 +23,11 @@ import {
 import { isAside, SERVERS_FILE } from './set-aside.ts';
 import type { NewTrust } from './store.ts';
 
-/** The form of the folder that this program reads and writes; see FORMAT.md. */
+/** The folder's format that this program reads and writes; see FORMAT.md. */
 export const FOLDER_FORMAT = 2;
 /**
- * Folders have this format until their server votes by a view that earlier releases do not know: they would vote by the
- * first one again.
+ * Until its server votes by a later view. Earlier releases do not know such views and would vote by the first one
+ * again.
  */
 const FOLDER_FORMAT_FIRST = 1;
 
@@ -46,10 +46,10 @@ const OWN_BEFORE_META = new Set([
 
 const DISK_NAME_CHARS = 16;
 
-/** Numbers of files that are written down at a time: the sync of META is one for so many of them. */
+/** Numbers of files that are recorded at a time: one sync of META for so many of them. */
 const HELD_AHEAD = 4_096;
 
-/** How long a server of some timing is silent after a start, in milliseconds: of files' leases, and of names'. */
+/** Silence in the lease layer after a start, by cell, in milliseconds. */
 export interface Silences {
   readonly filesMs: number;
   readonly namesMs: number;
@@ -59,13 +59,12 @@ export interface FolderOptions {
   readonly world: World;
   readonly cluster: string;
   readonly server: ServerId;
-  /** Absent where the server gives out no leases. */
+  /** Absent if the server grants no leases. */
   readonly silences?: Silences;
-  /** Identity of this boot of the machine; a test says another. `null`: not known. */
+  /** Identity of this boot of the machine; null if unknown. */
   readonly bootId?: string | null;
-  /** A folder that ends with the boot, as the kernel's copies of a disk do. */
+  /** A folder in memory, which is lost with the kernel's page cache. */
   readonly memoryFolder?: string;
-  /** The start is to find what is damaged. */
   readonly rebuild?: boolean;
 }
 
@@ -80,59 +79,54 @@ interface Meta {
   readonly clean: boolean;
   /** Start counter of the first start after the last loss of power; 0 if there was none. */
   readonly powerLossStart: number;
-  /** The longest of those starts whose leases may still run. */
+  /** The longest of the starts whose leases may still be valid. */
   readonly silences: Silences;
   /** The first file id that could have had no replica on an earlier folder of this server; null until it is known. */
   readonly bornAt: number | null;
-  /** The disk failed under the last start: what was not synced may be gone, as after a loss of power. */
+  /** The disk failed in the last start: what was not synced may be lost, as after a loss of power. */
   readonly failed: boolean;
-  /** A start after such a loss has not yet found out what is left: if it is killed, the next one has to. */
+  /** A start after such a loss has not yet checked the contents: if it is killed, the next one has to. */
   readonly recovering: boolean;
-  /** Replicas of files below this may have been made here, unsynced. */
+  /** Replicas of files below this may have been created here, unsynced. */
   readonly heldBelow: number;
-  /** The same, as of the last loss of power: those that are not here may be gone with it. */
+  /** The same, as of the last loss of power: a replica that is not here may have been lost with it. */
   readonly missedBelow: number;
-  /** What databases were made here. */
   readonly databases: Readonly<Record<string, DatabaseState>>;
-  /** Null where this server has not voted on a name yet. */
+  /** Null if this server has not voted on a name yet. */
   readonly namedClock: NamedClock | null;
-  /** By which view this server votes on names: `first` before any change, null where it does not know. */
+  /** The view by which this server votes on names: `first` before any change, null if it does not know. */
   readonly voters: VotersView | 'first' | null;
 }
 
-/**
- * A server's folder of data: its identity, and the lock that keeps a second process out. Both are in
- * order once `open` returns; the stores inside are opened by others.
- */
+/** A server's data folder: its identity, and the lock that keeps a second process out. */
 export class DataFolder {
   readonly path: string;
-  /** For all that works in the folder. */
   readonly world: World;
-  /** Drawn when the folder was made: a replica is a server *and* this, so that an emptied disk is noticed. */
+  /** Drawn when the folder was created: a replica is a server and a storage id, so that an emptied disk is noticed. */
   readonly storageId: string;
   /**
-   * One more at every start, and on the disk before anybody hears it. A folder that shows a smaller
-   * one than its peers remember was restored from a copy.
+   * Incremented durably at every start, before it is sent. A smaller one than the peers remember means a restored copy.
    */
   readonly startCounter: number;
   /** The machine went down, or the disk failed, since the last start without this folder being closed. */
   readonly lostPower: boolean;
-  /** This start reads all pages of its databases: SQLite reads few when it opens one, and meets a damaged one some day. */
+  /**
+   * This start reads all pages of its databases: SQLite reads few when it opens one, and would meet damage much later.
+   */
   readonly readsWhole: boolean;
   /** A replica whose base was installed in an earlier start than this is suspect; see `FileStore.trust`. */
   readonly powerLossStart: number;
-  /** What an earlier start with other timing asks for; this start is silent for no less. */
+  /** For earlier starts with other timing; this start is silent for no less. */
   readonly silences: Silences;
   /**
-   * The latest reading of the lease clock at which an earlier start may have voted on a name, in milliseconds;
-   * −Infinity where none has. Larger than any of now where the clock was set back.
+   * The latest reading of the lease clock, in milliseconds, at which an earlier start may have voted on a name;
+   * −Infinity if none has. Larger than now if the clock was set back.
    */
   readonly formerNamedClockMs: number;
-  /** The same for all folders of one file system of this machine, in containers, too; null where that is not known. */
+  /** The same for all folders of one file system of this machine, also in containers; null if unknown. */
   readonly disk: string | null;
   readonly #memoryFolder: string;
   readonly #lock: FolderLock;
-  /** By the names of their databases. */
   readonly #marks = new Map<string, DatabaseMark>();
   #meta: Meta;
   #clean = false;
@@ -162,9 +156,8 @@ export class DataFolder {
   }
 
   /**
-   * Opens the folder, making it first where there is none, and holds it until `close` or the end of
-   * the process, however that comes.
-   * @throws FolderError where the folder is not to be used; nothing in it was changed then
+   * Opens or creates the folder, and locks it until `close` or the end of the process.
+   * @throws FolderError if the folder must not be used; nothing in it was changed then
    */
   static open(folder: string, options: FolderOptions): DataFolder {
     return explained(folder, () => {
@@ -178,7 +171,7 @@ export class DataFolder {
         if (known !== null) refuseOther(folder, known, options);
         const bootId = options.bootId === undefined ? readBootId() : options.bootId;
         const startCounter = (known?.startCounter ?? 0) + 1;
-        // Without a boot id a power loss cannot be ruled out.
+        // Without a boot id a loss of power cannot be ruled out.
         const sameBoot = known !== null && bootId !== null && known.bootId === bootId;
         const failed =
           known !== null && (known.failed || fs.existsSync(failureMarkOf(memoryFolder, known.storageId)));
@@ -201,8 +194,8 @@ export class DataFolder {
           missedBelow: lostPower ? heldBelow : (known?.missedBelow ?? 0),
           databases: known?.databases ?? {},
           namedClock: known?.namedClock ?? null,
-          // A folder of an earlier release has voted by the first view alone; in whose place a new one came is not
-          // known.
+          // An earlier release's folder has voted by the first view only; a new folder may replace one with other
+          // votes.
           voters: known === null ? null : known.voters,
         };
         const formerNamedClockMs = namedClockFormerMs(meta.namedClock, sameBoot);
@@ -218,27 +211,23 @@ export class DataFolder {
     });
   }
 
-  /** @returns the path of something inside the folder */
   file(name: string): string {
     return path.join(this.path, name);
   }
 
-  /**
-   * Files from this id on are younger than this folder: a replica of one that is made here replaces nothing.
-   * Null until `setBornAt`: then no file is known to be.
-   */
+  /** Files from this id on are newer than this folder: a replica created here replaces none. Null until `setBornAt`. */
   get bornAt(): number | null {
     return this.#meta.bornAt;
   }
 
-  /** Remembers, synced, the smallest id that the catalog had not given out when this folder was new. Once for good. */
+  /** Records durably, once, the smallest id that the catalog had not assigned when this folder was new. */
   setBornAt(file: FileId): void {
     assert(this.#meta.bornAt === null, 'A folder is born once');
     this.#meta = { ...this.#meta, bornAt: file };
     writeMeta(this.path, this.#meta);
   }
 
-  /** How far a replica that is made here now may be believed to be the first of its file; null before `setBornAt`. */
+  /** The trust that a replica created here now is the first of its file; null before `setBornAt`. */
   trustOfNew(file: FileId): NewTrust | null {
     const { bornAt, missedBelow } = this.#meta;
     if (bornAt === null) return null;
@@ -247,8 +236,8 @@ export class DataFolder {
   }
 
   /**
-   * Remembers, synced, that a replica of the file may be here: whoever then makes one without a sync is missed should it be gone with the power,
-   * and no replica that is made anew votes in its place as if there had been none.
+   * Records durably that a replica of the file may be here. If an unsynced replica is lost with the power, its
+   * successor does not vote as if there had been none.
    */
   holds(file: FileId): void {
     if (file < this.#meta.heldBelow) return;
@@ -257,8 +246,8 @@ export class DataFolder {
   }
 
   /**
-   * Remembers, synced, that this server may vote on names until the lease clock shows more than the result: a later start
-   * votes only once its clock has passed that, so that fencing tokens rise though the clock was set back.
+   * Records durably that this server may vote on names until the lease clock shows more than the result. A later start
+   * votes only after that, so that fencing tokens increase even if the clock was set back.
    */
   coverNamedClock(leaseClockMs: number): number {
     const namedClock = namedClockCovering(leaseClockMs, this.#meta.namedClock);
@@ -269,14 +258,14 @@ export class DataFolder {
     return namedClock.untilMs;
   }
 
-  /** By which view this server votes on names: `first` before any change, null where it is to ask the catalog. */
+  /** The view by which this server votes on names: `first` before any change, null if it has to ask the catalog. */
   get voters(): VotersView | 'first' | null {
     return this.#meta.voters;
   }
 
   /**
-   * Remembers, synced, that this server votes on names by a view from now on, and that voters may have voted until
-   * its `clockMs`, and until the present reading of the lease clock.
+   * Records durably the view by which this server votes on names from now on. Voters may have voted until the view's
+   * `clockMs` and until the current reading of the lease clock.
    */
   setVoters(voters: VotersView | 'first', leaseClockMs: number): void {
     const known = this.#meta.namedClock;
@@ -293,14 +282,13 @@ export class DataFolder {
     this.#meta = meta;
   }
 
-  /** What a loss of power left is known, and on the disk: a later start need not look again. */
+  /** The check after a loss of power is done and durable: a later start need not repeat it. */
   recovered(): void {
     if (!this.#meta.recovering) return;
     this.#meta = { ...this.#meta, recovering: false };
     writeMeta(this.path, this.#meta);
   }
 
-  /** @returns what is remembered of a database in the folder */
   mark(name: string): DatabaseMark {
     const known = this.#marks.get(name);
     if (known !== undefined) return known;
@@ -317,7 +305,7 @@ export class DataFolder {
     return mark;
   }
 
-  /** Leases of earlier starts are over: the next start need not think of their timing. */
+  /** Leases of earlier starts are over: the next start can ignore their timing. */
   forgetSilences(silences: Silences): void {
     const { filesMs, namesMs } = this.#meta.silences;
     if (filesMs === silences.filesMs && namesMs === silences.namesMs) return;
@@ -325,15 +313,15 @@ export class DataFolder {
     writeMeta(this.path, this.#meta);
   }
 
-  /** States that everything in the folder is synced, which `close` then writes down. */
+  /** Everything in the folder is synced; `close` records it. */
   markClean(): void {
     this.#clean = true;
   }
 
   /**
-   * The disk failed: the kernel may have dropped what was not synced, and would hand out what is left of it. The next start
-   * is to treat that as a loss of power. A disk that takes no writes any more cannot remember this; memory
-   * does, which lasts as long as what the kernel holds.
+   * The disk failed: the kernel may have dropped unsynced writes, but still serves their pages. The next start treats
+   * that as a loss of power. A disk that accepts no writes cannot record this; a file in memory does, which lasts as
+   * long as the kernel's pages.
    */
   markFailed(): void {
     if (this.#meta.failed) return;
@@ -347,7 +335,7 @@ export class DataFolder {
     }
   }
 
-  /** Lets go of the folder. Databases that a failed start has left open are closed; all others were closed before. */
+  /** Releases the folder. Databases that a failed start has left open are closed; all others were closed before. */
   close(): void {
     try {
       for (const mark of this.#marks.values()) mark.abandon();
@@ -359,7 +347,6 @@ export class DataFolder {
   }
 }
 
-/** @returns that a start has to wait until there is space */
 export function fullFolder(folder: string, cause: unknown): FolderError {
   const reason = cause instanceof Error ? cause.message : String(cause);
   return new FolderError(
@@ -369,7 +356,7 @@ export function fullFolder(folder: string, cause: unknown): FolderError {
   );
 }
 
-/** Turns the system's refusals into words for whoever operates the server. */
+/** Turns the system's errors into messages for an operator. */
 function explained<Result>(folder: string, work: () => Result): Result {
   try {
     return work();
@@ -498,26 +485,25 @@ function readMeta(folder: string): Meta | null {
     bornAt: isCount(bornAt) ? bornAt : null,
     failed: failed === true,
     recovering: recovering === true,
-    // Folders of before have synced whatever they made.
+    // Earlier releases synced whatever they created.
     heldBelow: isCount(heldBelow) ? heldBelow : 0,
     missedBelow: isCount(missedBelow) ? missedBelow : 0,
-    // A folder of before remembers none, but has its index from its first start on.
+    // An earlier release's folder records none, but has its index from its first start on.
     databases: readDatabases(databases) ?? (startCounter > 0 ? { 'index.db': 'closed' } : {}),
     namedClock: readNamedClock(namedClock),
     voters: readVoters(voters, damaged),
   };
 }
 
-/** @throws FolderError where it makes no sense: a server that guessed would vote by another view */
+/** @throws FolderError if it is invalid: a server that guessed would vote by another view */
 function readVoters(value: unknown, damaged: (why: string) => FolderError): Meta['voters'] {
-  // A folder of an earlier release.
   if (value === undefined) return 'first';
   if (value === null || value === 'first') return value;
   if (isVotersView(value)) return value;
   throw damaged('names voters that make no sense');
 }
 
-/** Folders of before have none. */
+/** Earlier releases record none. */
 function readSilences(value: unknown): Silences | null {
   if (typeof value !== 'object' || value === null) return null;
   const { filesMs, namesMs } = value as Record<string, unknown>;
@@ -545,7 +531,7 @@ function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
 }
 
-/** Replaces META as a whole: after a crash there is the old one or the new one. */
+/** Replaces META atomically. */
 function writeMeta(folder: string, meta: Meta): void {
   const fresh = path.join(folder, 'META.new');
   const fd = fs.openSync(fresh, 'w', 0o600);
@@ -559,7 +545,7 @@ function writeMeta(folder: string, meta: Meta): void {
   flushDirectory(folder);
 }
 
-/** All at once, so that only files appear later. */
+/** All at once, so that only files are created later. */
 function makeObjectDirectories(folder: string): void {
   const objects = path.join(folder, CONTAINERS_FOLDER);
   for (let index = 0; index < CONTAINER_DIRECTORIES; index++) {
@@ -579,7 +565,7 @@ function readBootId(): string | null {
   }
 }
 
-/** Devices have their numbers for as long as the machine runs; containers share both. */
+/** Device numbers are constant within a boot; containers share both. */
 function diskName(folder: string, bootId: string): string {
   const { dev } = fs.statSync(folder);
   return createHash('sha256').update(`${bootId} ${dev}`).digest('hex').slice(0, DISK_NAME_CHARS);

@@ -2,9 +2,8 @@ import type Database from 'better-sqlite3';
 import { isCorruption } from './failures.ts';
 
 /**
- * Reads all pages of a database that are in use. Rows that are well formed and wrong are not found.
- *
- * @returns what is wrong with one of them, or null
+ * Reads all used pages of a database. It does not find rows that are well formed but wrong. @returns the first damage,
+ * or null
  */
 export function damageOf(database: Database.Database): string | null {
   try {

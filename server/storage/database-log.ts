@@ -9,10 +9,8 @@ const FRAME_SALTS_AT = 8;
 const SALTS_BYTES = 8;
 
 /**
- * Whether the log of a database has grown to so many bytes since SQLite began it anew. Once all of it is copied back, the next commit
- * writes to its beginning; what is older stays behind that in the file, with other salts.
- *
- * @param logFd of `…-wal`
+ * Whether a database's log has this many bytes since SQLite restarted it. Once all of it is copied back, the next
+ * commit overwrites its beginning; older frames remain after that, with other salts.
  */
 export function hasLogReached(logFd: number, bytes: number): boolean {
   const header = Buffer.alloc(HEADER_BYTES);

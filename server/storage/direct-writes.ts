@@ -4,34 +4,34 @@ import { errorCode } from './failures.ts';
 
 const CACHED_BYTES = 16 * 1024 * 1024;
 const DIRECT_BYTES_MIN = 1024 * 1024;
-/** Each takes one of the eight threads until the disk has it; reads and syncs need some as well. */
+/** Each occupies one of the eight threads; reads and syncs need some as well. */
 const UNDER_WAY_MAX = 4;
 
-/** What systems say whose file system has no direct writes, or wants them otherwise. */
+/** Errors of file systems without direct writes, or with other constraints for them. */
 const REFUSALS = new Set(['EINVAL', 'ENOTSUP', 'EOPNOTSUPP']);
 
-/** `auto`: where file system and disk are made for it. */
+/** `auto`: if file system and disk are suitable. */
 export const DIRECT_WRITES_MODES = ['auto', 'off'] as const;
 export type DirectWritesMode = (typeof DIRECT_WRITES_MODES)[number];
 
 export interface DirectWritesOptions {
-  /** `auto` if it is not said. */
+  /** Default: `auto`. */
   readonly mode?: DirectWritesMode;
-  /** Files that are no larger stay in the page cache, for they are likely to be read soon: so much of the beginning of each container. */
+  /** This much of the beginning of each container stays in the page cache: small files are likely to be read soon. */
   readonly cachedBytes?: number;
-  /** Writes of less go through the page cache, too: they cost the processor no more there, and are not waited for. */
+  /** Smaller writes go through the page cache: there they cost no more processor time, and return sooner. */
   readonly bytesMin?: number;
-  /** Told once, where the file system does not know direct writes. */
+  /** Called once, if the file system does not support direct writes. */
   readonly refused?: (reason: string) => void;
 }
 
-/** Part of the bytes of a write: those from `from` to before `to`. */
+/** Bytes `from` to before `to` of a write. */
 interface DirectPart {
   readonly from: number;
   readonly to: number;
 }
 
-/** Which contents of one data folder go to the disk past the page cache (decision 0061). */
+/** Decides which contents of a data folder bypass the page cache (decision 0061). */
 export class DirectWrites {
   readonly #refused: (reason: string) => void;
   readonly #cachedBytes: number;
@@ -40,7 +40,6 @@ export class DirectWrites {
   #isPossible: boolean;
   #bytes = 0;
 
-  /** @param nowMs monotonic, in milliseconds */
   constructor(nowMs: () => number, options: DirectWritesOptions = {}) {
     this.#isPossible = options.mode !== 'off';
     this.#cachedBytes = options.cachedBytes ?? CACHED_BYTES;
@@ -49,15 +48,11 @@ export class DirectWrites {
     this.#pace = new DiskPace(nowMs);
   }
 
-  /** Bytes that were written so. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /**
-   * @param position in the container, and how many bytes are written from there on
-   * @returns the whole pages among them that are to be written directly; null where there are none
-   */
+  /** @returns the whole pages of the write that are to be written directly; null if there are none */
   partOf(position: number, byteCount: number): DirectPart | null {
     if (!this.#isPossible || position < this.#cachedBytes || byteCount < this.#bytesMin) return null;
     if (this.#pace.underWay >= UNDER_WAY_MAX || this.#pace.isSlow) return null;
@@ -68,8 +63,8 @@ export class DirectWrites {
   }
 
   /**
-   * @param write writes directly, and returns how many bytes of it
-   * @returns how many were written; 0 where the file system does not know it, and will not be asked again
+   * @param write writes directly, and returns the number of bytes written
+   * @returns that number; 0 if the file system does not support it, which is not tried again
    */
   async tried(write: () => Promise<number>): Promise<number> {
     let count = 0;

@@ -1,12 +1,13 @@
-/** Below it, what a burst of writes gains from the page cache is more than what it costs the processor: disks that turn, and many that are rented. */
+/**
+ * On slower disks (spinning, and many rented ones) the page cache gains more for bursts than it costs the processor.
+ */
 const BYTES_PER_MS_MIN = 200_000;
-/** So many writes are looked at before the disk is judged by them. */
+/** Writes that are measured before the disk is judged. */
 const LOOK_COUNT = 8;
 const SLOW_MS = 60_000;
 
 /**
- * Whether a disk takes direct writes fast enough, by the fastest of some: others may have waited for the processor, and that is
- * no reason to have it copy as well.
+ * Whether a disk takes direct writes fast enough, by the fastest of some: slow ones may have waited for the processor.
  */
 export class DiskPace {
   readonly #nowMs: () => number;
@@ -15,7 +16,6 @@ export class DiskPace {
   #bytesPerMsMax = 0;
   #slowUntilMs = -Infinity;
 
-  /** @param nowMs monotonic, in milliseconds */
   constructor(nowMs: () => number) {
     this.#nowMs = nowMs;
   }
@@ -24,12 +24,11 @@ export class DiskPace {
     return this.#underWay;
   }
 
-  /** It was too slow a moment ago. */
   get isSlow(): boolean {
     return this.#nowMs() < this.#slowUntilMs;
   }
 
-  /** @returns is called at the end of the write, with the bytes that the disk has taken */
+  /** @returns a callback for the end of the write, with the bytes written */
   begun(): (bytes: number) => void {
     const beginMs = this.#nowMs();
     const together = ++this.#underWay;
@@ -37,7 +36,7 @@ export class DiskPace {
       const now = this.#nowMs();
       this.#underWay--;
       this.#count++;
-      // The disk is shared by those that are under way.
+      // The concurrent writes share the disk.
       this.#bytesPerMsMax = Math.max(this.#bytesPerMsMax, (bytes * together) / (now - beginMs));
       if (this.#count < LOOK_COUNT) return;
       if (this.#bytesPerMsMax < BYTES_PER_MS_MIN) this.#slowUntilMs = now + SLOW_MS;

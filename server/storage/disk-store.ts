@@ -41,33 +41,30 @@ import type {
   StoreSpace,
 } from './store.ts';
 
-/** Replicas of which more than what is on the disk is kept in memory. */
+/** Replicas with state in memory. */
 const FILES_LOADED_MAX = 4096;
-/** Idle replicas are looked for among this many of the least recently used. */
+/** Least recently used replicas that are examined for an idle one. */
 const EVICTION_LOOKS_MAX = 16;
-/** Files synced at a time while the store is closed. */
 const CLOSING_FLUSHES_MAX = 32;
 
 export interface DiskStoreOptions {
-  /** The disk; a test hands in one that fails. */
   readonly fileOps?: FileOps;
-  /** Told once, where the store is over until a restart. */
+  /** Called once, when the store has failed until a restart. */
   readonly failed?: (reason: string) => void;
   readonly directWrites?: DirectWritesOptions;
-  /** Absent where damaged objects are not looked for elsewhere. */
+  /** Absent if damaged objects are not fetched from other servers. */
   readonly mender?: Mender;
 }
 
 /**
- * Finds a damaged object's bytes on other servers.
- * @returns null where nobody who answers has this version; the bytes are checked by the store
+ * Fetches a damaged object's bytes from other servers.
+ * @returns null if no reachable server has this version; the store checks the bytes
  */
 export type Mender = (file: FileId, entry: ObjectEntry) => Promise<Uint8Array | null>;
 
 /**
- * Replicas in a data folder: an index in SQLite, and one container file per replica in which an object
- * is overwritten by writing it to a free slot (decision 0001). FORMAT.md describes the bytes and why
- * a crash at any moment leaves a state that was.
+ * Replicas in a data folder: an index in SQLite, and one container file per replica. Overwriting an object writes it to
+ * a free slot (decision 0001). FORMAT.md describes the bytes and why a crash at any moment leaves a consistent state.
  */
 export class DiskStore implements FileStore {
   readonly #folder: DataFolder;
@@ -76,18 +73,18 @@ export class DiskStore implements FileStore {
   readonly #direct: DirectWrites;
   readonly #parts: StoreParts;
   readonly #reader: ObjectReader;
-  /** By id, in order of last use. */
+  /** In order of last use. */
   readonly #files = new RecentMap<FileId, ReplicaFile>();
   readonly #unborn = new Set<FileId>();
   readonly #arriving: ArrivingFiles;
-  /** Room that contents do not get. */
+  /** Space that contents must not take. */
   readonly reserve: DiskReserve;
   readonly #failure: FailureState;
   readonly #mark: DatabaseMark;
   #recovery: RecoveryReport = { filesChecked: 0, rolledBack: [] };
   readonly #mender: Mender;
   #closed = false;
-  /** Ends what is held for those who read this disk themselves. */
+  /** Release what is pinned for processes that read this disk directly. */
   readonly #holds = new Set<() => void>();
   #allIdle: (() => void) | null = null;
 
@@ -129,7 +126,7 @@ export class DiskStore implements FileStore {
     this.#reader = new ObjectReader(containers, this.#parts.mend);
   }
 
-  /** Opens the store of a folder, and after a loss of power first finds out what is left. */
+  /** Opens the store of a folder, and after a loss of power first checks what is left. */
   static async open(folder: DataFolder, options: DiskStoreOptions = {}): Promise<DiskStore> {
     const ops = options.fileOps ?? diskFileOps;
     const nowMs = (): number => folder.world.nowMs();
@@ -148,7 +145,7 @@ export class DiskStore implements FileStore {
       onFailure,
       folder.readsWhole,
     ).catch((error: unknown) => {
-      // Where it was closed again, as on a full disk, SQLite has copied its log back and removed it.
+      // Closed again, as on a full disk: SQLite has copied its log back and removed it.
       mark.closed();
       throw error;
     });
@@ -156,7 +153,7 @@ export class DiskStore implements FileStore {
     const direct = new DirectWrites(nowMs, options.directWrites);
     const containers = new Containers(nowMs, folder.file(CONTAINERS_FOLDER), ops, direct, onFailure);
     const store = new DiskStore(folder, index, containers, direct, failure, mark, options.mender ?? unmended);
-    // What was about to borrow, and did not come to be.
+    // Files that were being preserved, but not completed.
     for (const file of index.removedFiles())
       if (index.file(file) === null)
         await index.commit(() => index.deleteObjects(file, 0, Number.MAX_SAFE_INTEGER));
@@ -168,17 +165,15 @@ export class DiskStore implements FileStore {
     return store;
   }
 
-  /** Why the store is over until a restart; null while it works. */
+  /** Why the store has failed until a restart; null while it works. */
   get failure(): string | null {
     return this.#failure.reason;
   }
 
-  /** Bytes of contents that were written past the page cache. */
   get directBytes(): number {
     return this.#direct.bytes;
   }
 
-  /** What this start found out about the last loss of power. */
   get recovery(): RecoveryReport {
     return this.#recovery;
   }
@@ -234,7 +229,7 @@ export class DiskStore implements FileStore {
     objectBytes: number,
   ): Promise<(Error | null)[]> {
     this.#check();
-    // Contents are on their way to the disk at the same time, and what says where they are shares one transaction.
+    // All contents are written concurrently; their index rows share one transaction.
     const gate = new Gate(births.length);
     return Promise.all(
       births.map(({ file, operations }) => {
@@ -275,7 +270,7 @@ export class DiskStore implements FileStore {
     return this.#submit(file, { kind: 'apply', epoch, seq, operation, sessions });
   }
 
-  /** Everything that the index says survives loss of power when it resolves: a promise right after it is quick. */
+  /** Syncs everything that the index has: a promise right after it is quick. */
   async flushIndex(): Promise<void> {
     try {
       await this.#index.flush();
@@ -378,8 +373,8 @@ export class DiskStore implements FileStore {
   }
 
   /**
-   * Looks at an object as it lies on this disk, asking nobody else.
-   * @returns its bytes, `damaged`, or `gone` where the object has another version, or none
+   * Checks an object on this disk, without asking other servers.
+   * @returns its bytes, `damaged`, or `gone` if the object has another version, or none
    */
   async inspect(file: FileId, entry: ObjectEntry): Promise<Uint8Array | 'damaged' | 'gone'> {
     const replica = this.#find(file);
@@ -445,7 +440,7 @@ export class DiskStore implements FileStore {
     }
   }
 
-  /** The folder itself stays open: whoever opened it closes it, after this. */
+  /** The folder itself stays open: its opener closes it after this. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
@@ -459,9 +454,7 @@ export class DiskStore implements FileStore {
     if (healthy && !this.#failure.failed) this.#folder.markClean();
   }
 
-  // --- inside ------------------------------------------------------------------------------------------------
-
-  /** Others read what the rows refer to, for so long. */
+  /** Pins rows for processes that read this disk directly. */
   #hold(replica: ReplicaFile, rows: readonly ObjectRow[], heldMs: number): void {
     if (rows.length === 0) return;
     replica.pin(rows);
@@ -539,7 +532,7 @@ export class DiskStore implements FileStore {
     this.#allIdle = null;
   }
 
-  /** Syncs whatever any process may have left unsynced, so that the next start need not look. */
+  /** Syncs whatever any process may have left unsynced, so that the next start need not check it. */
   async #makeAllDurable(): Promise<void> {
     try {
       const files = this.#index.generations.files();
@@ -556,7 +549,7 @@ export class DiskStore implements FileStore {
     }
   }
 
-  /** What a replica borrowed is its lender's again; where that is gone, its container may be needed by nobody any more. */
+  /** A borrower is gone. If its lender is, too, its container may not be needed any more. */
   async #returned(lender: FileId, borrower: FileId): Promise<void> {
     const replica = this.#files.get(lender);
     if (replica !== undefined && !replica.removed) replica.returned(borrower);
@@ -571,7 +564,7 @@ export class DiskStore implements FileStore {
     const entry = entryOf(row);
     const bytes = await this.#mender(file, entry);
     if (bytes === null || bytes.length !== row.length || crc32(bytes) !== row.crc32) throw cause;
-    // Whoever reads need not wait until the disk has it again, nor fail where it has no room.
+    // The read neither waits for the repair on disk, nor fails if there is no space for it.
     this.repair(file, { entry, bytes }).catch((error: unknown) => {
       if (!(error instanceof ServiceError)) this.#failure.set(error);
     });

@@ -1,6 +1,6 @@
 import { ServiceError } from '../../base/errors.ts';
 
-/** Set once and for good: after a failed sync it is not known what is on the disk. */
+/** Set once: after a failed sync the contents of the disk are unknown. */
 export class FailureState {
   readonly #failed: (reason: string) => void;
   #error: ServiceError | null = null;

@@ -3,28 +3,26 @@ import fsPromises from 'node:fs/promises';
 import { rangeOf } from './buffers.ts';
 
 /**
- * What the store asks of the operating system, all of it but `writeNow` done in the thread pool. It is an interface
- * so that a test can hand in a disk that fails. Failures carry the usual `code` (ENOSPC, EIO, …).
+ * The store's calls to the operating system; all but `writeNow` run in the thread pool. Tests replace them by a failing
+ * disk. Errors carry the usual `code` (ENOSPC, EIO, …).
  */
 export interface FileOps {
-  /** @returns a file descriptor */
   open(path: string, flags: number): Promise<number>;
   close(fd: number): Promise<void>;
-  /** @returns the number of bytes written, which may be less than there are: the caller goes on */
+  /** @returns the number of bytes written, which may be fewer: the caller continues */
   write(fd: number, buffers: readonly Uint8Array[], position: number): Promise<number>;
-  /** Writes all of it to a file, which is made where there is none, and closes it, before it returns: the event loop waits. */
+  /** Writes all of it to a file, created if missing, and closes it; blocks the event loop. */
   writeNow(path: string, buffers: readonly Uint8Array[], position: number): void;
-  /** @returns the number of bytes read, 0 at the end of the file */
   read(fd: number, buffer: Uint8Array, position: number): Promise<number>;
   /** What was written to the file so far, through any descriptor, survives loss of power. */
   datasync(fd: number): Promise<void>;
   truncate(fd: number, sizeBytes: number): Promise<void>;
   unlink(path: string): Promise<void>;
-  /** Names created in and removed from the directory so far survive loss of power. */
+  /** Entries created in and removed from the directory so far survive loss of power. */
   flushDirectory(path: string): Promise<void>;
 }
 
-/** The real disk. Callbacks rather than `fs/promises`: half the overhead on the path of every small write. */
+/** Callbacks rather than `fs/promises`: half the overhead on the path of every small write. */
 export const diskFileOps: FileOps = {
   open(path, flags) {
     return new Promise((resolve, reject) => {
@@ -90,7 +88,7 @@ export const diskFileOps: FileOps = {
   },
 };
 
-/** @returns `ops`, of which each sync is timed: `begin` is called before it, and what it returned at its end */
+/** @param begin called before each sync; it returns what to call at its end */
 export function syncsTimed(ops: FileOps, begin: () => () => void): FileOps {
   return {
     ...ops,
@@ -102,7 +100,7 @@ export function syncsTimed(ops: FileOps, begin: () => () => void): FileOps {
   };
 }
 
-/** Writes all of `buffers` from `position` on, however often the system stops short. */
+/** Continues after partial writes. */
 export async function writeFully(
   ops: FileOps,
   fd: number,
@@ -123,7 +121,7 @@ function tookNothing(): Error {
   return Object.assign(new Error('The disk took no bytes'), { code: 'EIO' });
 }
 
-/** @returns the number of bytes read into `buffer`, less than its length only at the end of the file */
+/** @returns the number of bytes read, fewer than the buffer's size only at the end of the file */
 export async function readFully(
   ops: FileOps,
   fd: number,
@@ -139,7 +137,7 @@ export async function readFully(
   return count;
 }
 
-/** Where the caller cannot wait. */
+/** Blocks the event loop. */
 export function flushDirectory(directory: string): void {
   const fd = fs.openSync(directory, 'r');
   try {

@@ -8,27 +8,24 @@ export type FolderErrorCode =
   | 'no-space'
   | 'damaged';
 
-/** These end by themselves: the other process ends, space becomes free. */
+/** These end without an operator: the other process ends, or space becomes free. */
 const TEMPORARY: ReadonlySet<FolderErrorCode> = new Set(['locked', 'no-space']);
 
-/** The data folder cannot be used. */
 export class FolderError extends Error {
   override readonly name = 'FolderError';
   readonly code: FolderErrorCode;
 
-  /** @param message says what, why, and what to do next */
+  /** @param message what is wrong, why, and what to do next */
   constructor(code: FolderErrorCode, message: string, options?: ErrorOptions) {
     super(message, options);
     this.code = code;
   }
 
-  /** Whether a later start may succeed without an operator. */
   get isTemporary(): boolean {
     return TEMPORARY.has(this.code);
   }
 }
 
-/** @returns what an operator has to do about a damaged database, as an error */
 export function damagedFolder(what: string, cause: unknown): FolderError {
   const why = cause instanceof Error ? cause.message : String(cause);
   return new FolderError(

@@ -6,10 +6,9 @@ import { errorCode } from './failures.ts';
 import { FolderError } from './folder-error.ts';
 
 /**
- * The lock on a data folder: two processes on one store would be two voters with one memory.
- *
- * Node has no flock, but SQLite takes locks of the operating system: an exclusive transaction that is
- * never ended, on a database that holds nothing. It goes with the process, even by kill −9.
+ * The lock on a data folder: two processes on one store would be two voters with one memory. Node has no flock;
+ * SQLite's exclusive transaction on an empty database, which is never ended, is a lock of the operating system. It ends
+ * with the process, even by kill −9.
  */
 export class FolderLock {
   readonly #database: Database.Database;
@@ -20,14 +19,14 @@ export class FolderLock {
     this.#pidFile = pidFile;
   }
 
-  /** @throws FolderError `locked` where another process, or this one, has the folder */
+  /** @throws FolderError `locked` if another process, or this one, has the folder */
   static acquire(folder: string): FolderLock {
     const pidFile = path.join(folder, 'lock.pid');
     const database = new Database(path.join(folder, 'lock.db'), { timeout: 0 });
     try {
       database.pragma('locking_mode = EXCLUSIVE');
       database.exec('BEGIN EXCLUSIVE');
-      // Only for the message to whoever comes second; the lock does not depend on it.
+      // Only for the error message of a second process; the lock does not depend on it.
       fs.writeFileSync(pidFile, `${process.pid} on ${os.hostname()}\n`);
     } catch (error) {
       database.close();

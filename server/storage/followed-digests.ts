@@ -4,26 +4,25 @@ import type { IndexDatabase } from './index-database.ts';
 import { ObjectDigests } from './object-digests.ts';
 import type { RowChange } from './object-rows.ts';
 
-/** Rows whose digests are taken between two turns of the event loop: a millisecond or two. */
+/** Rows digested per tick of the event loop: a millisecond or two. */
 const DIGESTS_PER_TURN = 1_000;
-/** A change of more objects than this forgets the digests, which costs less than to follow it. */
+/** A change of more objects than this drops the digests, which costs less than updating them. */
 const CHANGES_MAX = 10_000;
 
-/** What follows the rows of one replica's objects is given these. */
 export interface RowsOptions<Reads extends keyof IndexDatabase> {
   readonly world: World;
   readonly file: FileId;
   readonly index: Pick<IndexDatabase, Reads>;
-  /** @throws ServiceError where the replica is gone, or its store */
+  /** @throws ServiceError if the replica is gone, or its store */
   check(): void;
-  /** The rows are not read any more. */
+  /** Reading of the rows has ended. */
   idle(): void;
 }
 
-/** Digests of one replica's objects, taken when somebody asks, and followed from then on. */
+/** Digests of one replica's objects, computed at the first request, and updated from then on. */
 export class FollowedDigests {
   readonly #options: RowsOptions<'objectsAfter'>;
-  /** Of the objects up to an index; null until somebody asks. */
+  /** Of the objects up to an index; null before the first request. */
   #digests: { readonly tree: ObjectDigests; upTo: number } | null = null;
   #reading: Promise<void> | null = null;
 
@@ -31,12 +30,11 @@ export class FollowedDigests {
     this.#options = options;
   }
 
-  /** Whether the rows are being read. */
   get reading(): boolean {
     return this.#reading !== null;
   }
 
-  /** Digests of all objects, as of the last commit in the turn in which the promise is fulfilled. */
+  /** As of the last commit in the tick in which the promise is fulfilled. */
   async all(): Promise<ObjectDigests> {
     while (this.#digests?.upTo !== Infinity) {
       this.#reading ??= this.#read().finally(() => {
@@ -48,7 +46,6 @@ export class FollowedDigests {
     return this.#digests.tree;
   }
 
-  /** Objects have changed. */
   follow(changes: readonly RowChange[]): void {
     const digests = this.#digests;
     if (digests === null) return;
@@ -62,7 +59,7 @@ export class FollowedDigests {
     }
   }
 
-  /** Goes on beside changes: what is committed meanwhile is followed as far as the rows were read. */
+  /** Runs beside changes: commits meanwhile are applied to the rows read so far. */
   async #read(): Promise<void> {
     const { world, file, index, check } = this.#options;
     const digests = { tree: new ObjectDigests(), upTo: -1 };
@@ -70,7 +67,7 @@ export class FollowedDigests {
     for (;;) {
       await world.nextTurn();
       check();
-      // Forgotten meanwhile: whoever waits begins anew.
+      // Dropped meanwhile: the waiters restart it.
       if (this.#digests !== digests) return;
       const rows = index.objectsAfter(file, digests.upTo, DIGESTS_PER_TURN);
       for (const row of rows) digests.tree.replace(null, row);

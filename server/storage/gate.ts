@@ -1,4 +1,4 @@
-/** Where those wait for each other that are to share a transaction. */
+/** A barrier for works that are to share a transaction. */
 export class Gate {
   readonly #opened = Promise.withResolvers<void>();
   #missing: number;
@@ -13,7 +13,7 @@ export class Gate {
     await this.#opened.promise;
   }
 
-  /** One that is not to be waited for any more. */
+  /** One that the others need not wait for. */
   leave(): void {
     if (--this.#missing <= 0) this.#opened.resolve();
   }

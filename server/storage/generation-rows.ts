@@ -4,7 +4,10 @@ import type { IndexGuard } from './index-guard.ts';
 import { type Generation, type ObjectRow, stateOf, stateValues } from './index-rows.ts';
 import { type IndexStatements, putFileRow } from './index-statements.ts';
 
-/** States to which a loss of power may throw files back, and the objects that only they have. Changed within a commit only. */
+/**
+ * Older states of files that a loss of power may restore, and the objects that only they have. Changed within a commit
+ * only.
+ */
 export class GenerationRows {
   readonly #statements: IndexStatements;
   readonly #guard: IndexGuard;
@@ -22,7 +25,7 @@ export class GenerationRows {
     return this.#guard.read(() => this.#statements.generationNewest.get(file) ?? null);
   }
 
-  /** Generations of a file, the newest first. */
+  /** The newest first. */
   all(file: FileId): Generation[] {
     const current = this.#guard.read(() => this.#statements.fileGet.get(file));
     if (current === undefined) return [];
@@ -67,13 +70,13 @@ export class GenerationRows {
     this.#statements.undoPutRange.run(generation, file, first, last, epochCounter, seq);
   }
 
-  /** Forgets generations below `generation`. */
+  /** Drops generations below `generation`. */
   drop(file: FileId, generation: number): void {
     this.#statements.generationDrop.run(file, generation);
     this.#statements.undoDrop.run(file, generation);
   }
 
-  /** Throws the file back to the newest generation, which is thereby used up. */
+  /** Restores the newest generation, and drops it. */
   rollBack(file: FileId, generation: Generation): void {
     const { record } = generation.state;
     this.#statements.objectsDeleteSince.run(file, record.installed.counter, record.seq);

@@ -4,8 +4,8 @@ import type { GenerationRows } from './generation-rows.ts';
 import type { ObjectRow } from './index-rows.ts';
 
 /**
- * The states of one replica to which a loss of power may throw it back: one is kept from before the first change that is
- * not synced; see FORMAT.md, "Loss of power".
+ * States of one replica that a loss of power may restore: one is kept from before the first unsynced change; see
+ * FORMAT.md, "Loss of power".
  */
 export class Generations {
   readonly #file: FileId;
@@ -20,10 +20,7 @@ export class Generations {
   /** The index may have generations older than the durable one. */
   #olderKept: boolean;
 
-  /**
-   * @param seq number of the last operation that was applied
-   * @param isNew the index knows nothing of the replica yet
-   */
+  /** @param isNew the index has nothing of the replica yet */
   constructor(file: FileId, rows: GenerationRows, seq: number, isNew: boolean) {
     this.#file = file;
     this.#rows = rows;
@@ -34,16 +31,15 @@ export class Generations {
     this.#baseSeq = seq;
   }
 
-  /** @returns the present generation where its state has this version of the object, else null */
+  /** @returns the current generation if its state has this version of the object, else null */
   having(row: ObjectRow, installedCounter: number): number | null {
     const isSince = row.versionEpoch === installedCounter && row.versionSeq > this.#baseSeq;
     return isSince ? null : this.#current;
   }
 
   /**
-   * Commits a change whose contents are not synced: the state before stays known until they are.
-   * @param before the state that is committed now
-   * @param commit commits in one transaction what it calls `keep` in, before all else
+   * Commits an unsynced change; the state before is kept until the contents are synced.
+   * @param commit calls `keep` in its transaction, before all else
    */
   async keeping(before: FileState, commit: (keep: () => void) => Promise<void>): Promise<void> {
     const saves = !this.#saved;
@@ -56,7 +52,7 @@ export class Generations {
     if (forgets) this.#olderKept = false;
   }
 
-  /** In the transaction that replaces the object: keeps it where the present generation's state has it. */
+  /** Called in the transaction that replaces the object: keeps it if the current generation's state has it. */
   keepObject(row: ObjectRow, installedCounter: number): void {
     const generation = this.having(row, installedCounter);
     if (generation !== null) this.#rows.putUndo(this.#file, generation, row);
@@ -67,22 +63,21 @@ export class Generations {
     this.#rows.putUndoRange(this.#file, this.#current, first, last, installedCounter, this.#baseSeq);
   }
 
-  /** In the transaction of a state that is synced before it counts: none is thrown back behind it. */
+  /** In the transaction of a state that is synced before it counts: no older state is restored after it. */
   forgetAll(): void {
     this.#rows.drop(this.#file, Number.MAX_SAFE_INTEGER);
   }
 
   /**
-   * What is applied from now on is recorded against the state that is committed now.
-   * @param seq its number
-   * @returns the generation of that state, where it is not known to be synced; else null
+   * Records what is applied from now on against the committed state.
+   * @returns the generation of that state, if it is not known to be synced; else null
    */
   advance(seq: number): number | null {
     if (this.#saved) this.#next(seq);
     return this.#current > this.#durable ? this.#current : null;
   }
 
-  /** @returns whether it was not known yet that this generation's state is synced */
+  /** @returns whether this is news */
   synced(generation: number): boolean {
     if (generation <= this.#durable) return false;
     this.#durable = generation;
@@ -90,7 +85,6 @@ export class Generations {
     return true;
   }
 
-  /** A state is installed, and all is forgotten that was before it. */
   installed(seq: number): void {
     this.#next(seq);
     this.#durable = this.#current;

@@ -16,11 +16,7 @@ import { type IndexStatements, prepareStatements, putFileRow } from './index-sta
 import { type IndexFiles, IndexTransactions } from './index-transactions.ts';
 import { LentRows } from './lent-rows.ts';
 
-/**
- * The index of a store: which replicas there are and which slot holds which object, in SQLite.
- *
- * Its calls block, so they are short.
- */
+/** The index of a store in SQLite: the replicas, and the slot of each object. Its calls block, so they are short. */
 export class IndexDatabase {
   readonly generations: GenerationRows;
   readonly lent: LentRows;
@@ -37,8 +33,8 @@ export class IndexDatabase {
   }
 
   /**
-   * Opens the index, making it where there is none. Its names are synced when this resolves.
-   * @param onFailure called with a failure after which the index is not to be trusted
+   * Opens the index, or creates it. Its directory entries are synced when this resolves.
+   * @param onFailure called with a failure after which the index cannot be trusted
    * @param thorough reads all of it
    * @throws FolderError `damaged`
    */
@@ -52,7 +48,7 @@ export class IndexDatabase {
   ): Promise<IndexDatabase> {
     const database = new Database(path, { timeout: 0 });
     try {
-      // Alone on the database, SQLite keeps the log's index in memory instead of a third file.
+      // With exclusive access, SQLite keeps the log's index in memory instead of a third file.
       database.pragma('locking_mode = EXCLUSIVE');
       database.pragma('journal_mode = WAL');
       database.pragma('synchronous = NORMAL');
@@ -75,25 +71,19 @@ export class IndexDatabase {
     }
   }
 
-  /**
-   * Runs `work`, which changes the index and nothing else, in the transaction that ends this turn of
-   * the event loop. It survives the death of the process when the promise resolves.
-   */
+  /** @see IndexTransactions.commit */
   commit(work: () => void): Promise<void> {
     return this.#transactions.commit(work);
   }
 
-  /** Everything committed before the call survives loss of power when it resolves. */
   flush(): Promise<void> {
     return this.#transactions.flush();
   }
 
-  /** @see IndexTransactions.close */
   close(healthy: boolean, copiedBack: () => void): Promise<void> {
     return this.#transactions.close(healthy, copiedBack);
   }
 
-  /** @see IndexTransactions.copyBack */
   copyBack(): void {
     this.#transactions.copyBack();
   }
@@ -101,8 +91,6 @@ export class IndexDatabase {
   closeNow(): void {
     this.#transactions.closeNow();
   }
-
-  // --- reading -----------------------------------------------------------------------------------------
 
   file(file: FileId): FileState | null {
     const row = this.#guard.read(() => this.#statements.fileGet.get(file));
@@ -117,22 +105,20 @@ export class IndexDatabase {
     return this.#guard.read(() => this.#statements.objectGet.get(file, index) ?? null);
   }
 
-  /** Objects `first` to `last`, in order. */
   objects(file: FileId, first: number, last: number): ObjectRow[] {
     return this.#guard.read(() => this.#statements.objectRange.all(file, first, last));
   }
 
-  /** The first `countMax` of objects `first` to `last`, in order. */
   objectsUpTo(file: FileId, first: number, last: number, countMax: number): ObjectRow[] {
     return this.#guard.read(() => this.#statements.objectsUpTo.all(file, first, last, countMax));
   }
 
-  /** The next `countMax` objects after `after`: for walks that let others have a turn in between. */
+  /** The next `countMax` objects after `after`: for walks in several ticks of the event loop. */
   objectsAfter(file: FileId, after: number, countMax: number): ObjectRow[] {
     return this.#guard.read(() => this.#statements.objectsAfter.all(file, after, countMax));
   }
 
-  /** Of the next `countMax` objects after `after`: how many there are, their bytes together, and the last one's index. */
+  /** Sums over the next `countMax` objects after `after`. */
   lengthsAfter(
     file: FileId,
     after: number,
@@ -166,7 +152,7 @@ export class IndexDatabase {
     return this.#guard.read(() => this.#statements.removedList.all() as FileId[]);
   }
 
-  // --- changing, within `commit` only -------------------------------------------------------------------
+  // Changes, within `commit` only -------------------------------------------------------------------------
 
   putFile(file: FileId, state: FileState): void {
     putFileRow(this.#statements, file, state);

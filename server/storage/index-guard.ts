@@ -1,6 +1,6 @@
 import { storageError } from './failures.ts';
 
-/** Reads of the index: after one that fails, the index is not to be trusted. */
+/** Reads of the index: after a failed one, the index cannot be trusted. */
 export class IndexGuard {
   readonly #onFailure: (error: unknown) => void;
 
@@ -8,7 +8,6 @@ export class IndexGuard {
     this.#onFailure = onFailure;
   }
 
-  /** @throws ServiceError where it fails */
   read<Result>(work: () => Result): Result {
     try {
       return work();

@@ -6,14 +6,13 @@ import type { FileState } from './contents.ts';
 import type { ObjectEntry } from './object-entry.ts';
 
 /**
- * An object of the index: its entry, and the slot of the container that holds it. Below zero: the slot `-1 - slot` of the
- * container of the file that lends it.
+ * An object of the index, and its slot in the container. A negative slot is slot `-1 - slot` of the lender's container.
  */
 export interface ObjectRow extends ObjectEntry {
   readonly slot: number;
 }
 
-/** A state of a file to which a loss of power may throw it back; see FORMAT.md, "Loss of power". */
+/** A state of a file that a loss of power may restore; see FORMAT.md, "Loss of power". */
 export interface Generation {
   readonly number: number;
   readonly state: FileState;

@@ -50,7 +50,7 @@ CREATE TABLE removed (file INTEGER PRIMARY KEY) STRICT;
 PRAGMA application_id = ${APPLICATION_ID};
 PRAGMA user_version = ${INDEX_FORMAT};`;
 
-/** Makes the tables of a new index, or those that its format lacks. @throws FolderError `unknown-format` */
+/** Creates the tables of a new index, or those that its format lacks. @throws FolderError `unknown-format` */
 export function prepareSchema(database: Database.Database, path: string): void {
   const format = database.pragma('user_version', { simple: true });
   const application = database.pragma('application_id', { simple: true });

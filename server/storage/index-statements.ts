@@ -115,7 +115,6 @@ export function prepareStatements(database: Database.Database) {
   };
 }
 
-/** Stores a file's row, within a transaction. */
 export function putFileRow(statements: IndexStatements, file: FileId, state: FileState): void {
   const { record, attributes } = state;
   statements.filePut.run(

@@ -7,14 +7,13 @@ import type { FileOps } from './file-ops.ts';
 import type { IndexStatements } from './index-statements.ts';
 import { SharedFlush } from './shared-flush.ts';
 
-/** The log is copied back into the database beyond this size. */
 const LOG_BYTES_MAX = 16 * 1024 * 1024;
-/** Commits between two looks at the size of the log. */
+/** Commits between two checks of the log's size. */
 const LOG_LOOK_COMMITS = 32;
 
 /**
- * Databases into which the log was copied without a sync yet. If the process exits then, SQLite closes
- * the database on its way out and deletes the log, the only copy that is synced: so they are synced first.
+ * Databases with unsynced copies of the log. If the process exits then, SQLite closes the database and deletes the log,
+ * the only synced copy: so they are synced first.
  */
 const copiedUnsynced = new Set<number>();
 process.once('exit', () => {
@@ -27,7 +26,6 @@ interface Work {
   readonly reject: (error: unknown) => void;
 }
 
-/** An open index with the descriptors of its files. */
 export interface IndexFiles {
   readonly database: Database.Database;
   readonly ops: FileOps;
@@ -37,11 +35,9 @@ export interface IndexFiles {
 }
 
 /**
- * Transactions of the index, and its log.
- *
- * Changes of one turn of the event loop share one transaction. A sync inside SQLite would block the event loop for as
- * long as a disk takes; so the syncs that `synchronous = FULL` would do are done here, in the thread pool and in the order
- * that SQLite's log needs; see FORMAT.md, "The index".
+ * Transactions of the index, and its log. All changes of one tick share a transaction. A sync inside SQLite would block
+ * the event loop; so the syncs of `synchronous = FULL` run here, in the thread pool and in the order that SQLite's log
+ * needs; see FORMAT.md, "The index".
  */
 export class IndexTransactions {
   readonly #world: World;
@@ -76,8 +72,8 @@ export class IndexTransactions {
   }
 
   /**
-   * Runs `work`, which changes the index and nothing else, in the transaction that ends this turn of
-   * the event loop. It survives the death of the process when the promise resolves.
+   * Runs `work`, which changes only the index, in the transaction at the end of this tick. It survives the death of the
+   * process when the promise resolves.
    */
   commit(work: () => void): Promise<void> {
     return new Promise((resolve, reject) => {
@@ -92,14 +88,14 @@ export class IndexTransactions {
   }
 
   /**
-   * Ends the process's use of the index; everything in it is synced.
-   * @param copiedBack called where its log, which goes, is not needed any more
+   * Syncs and closes the index. @param copiedBack called when its log, which is about to be removed, is not needed any
+   * more
    */
   async close(healthy: boolean, copiedBack: () => void): Promise<void> {
     if (this.#checkpointing !== null) await this.#checkpointing;
     assert(this.#works.length === 0, 'The index is closed after its last commit');
     try {
-      // So that closing, which copies the log back and deletes it, has nothing left to block for.
+      // Then closing, which copies the log back and deletes it, has nothing left to block for.
       if (healthy) {
         await this.checkpoint();
         copiedBack();
@@ -112,7 +108,7 @@ export class IndexTransactions {
     }
   }
 
-  /** As `close`, where nothing can be awaited, because the process ends. */
+  /** Like `close`, but synchronous, for the exit of the process. */
   copyBack(): void {
     fs.fdatasyncSync(this.#logFd);
     this.#database.pragma('wal_checkpoint(PASSIVE)');
@@ -142,7 +138,7 @@ export class IndexTransactions {
       this.#statements.commit.run();
     } catch (error) {
       if (this.#database.inTransaction) this.#statements.rollback.run();
-      // A full disk leaves the index as it was. Anything else leaves us without knowing what it holds.
+      // A full disk leaves the index as it was. After any other error its contents are unknown.
       if (errorCode(error) !== 'SQLITE_FULL') this.#onFailure(error);
       for (const work of works) work.reject(error);
       return;
@@ -154,7 +150,7 @@ export class IndexTransactions {
       if (this.#checkpointing === null && fs.fstatSync(this.#logFd).size > LOG_BYTES_MAX) {
         this.#checkpointing = this.checkpoint()
           .catch((error) => {
-            // With a full disk the log stays as it is, and grows until commits are refused as well.
+            // On a full disk the log stays as it is, and grows until commits are refused as well.
             if (errorCode(error) !== 'SQLITE_FULL') this.#onFailure(error);
           })
           .finally(() => {
@@ -165,11 +161,11 @@ export class IndexTransactions {
   }
 
   /**
-   * Copies the log back into the database and empties it. In between commits wait: SQLite would begin
-   * the log anew once all of it is copied, while neither the copies nor the new beginning are synced.
+   * Copies the log back and empties it. Commits wait meanwhile: SQLite would restart the log once all of it is copied,
+   * while neither the copies nor the new beginning are synced.
    */
   async checkpoint(): Promise<void> {
-    // Most of the log goes to the disk before any commit has to wait.
+    // Most of the log is synced before any commit has to wait.
     await this.#logFlush.request();
     this.#held = true;
     try {

@@ -10,7 +10,7 @@ import type { ObjectEntry } from './object-entry.ts';
 import { rowsOf } from './object-rows.ts';
 import type { FileDescription, FileDifference } from './store.ts';
 
-/** Rows that are looked up one by one between two turns of the event loop: a millisecond or two. */
+/** Rows that are looked up one by one per tick of the event loop: a millisecond or two. */
 const LOOKUPS_PER_TURN = 200;
 
 /** How the rows of the index become a base's. */
@@ -24,18 +24,16 @@ export interface InstallPlan {
 /** Of a base whose objects are those that are here. */
 export const NO_PLAN: InstallPlan = { puts: [], deletes: [], dropped: [] };
 
-/** A replica as it is before it becomes another's. */
 export interface InstallSource {
   readonly world: World;
   readonly file: FileId;
   readonly index: Pick<IndexDatabase, 'object' | 'objectsUpTo'>;
-  /** Of the committed state. */
   readonly position: Position;
-  /** Objects that lie ready for the base, by index. */
+  /** Objects that are ready for the base, by index. */
   readonly staged: ReadonlyMap<number, ObjectRow>;
 }
 
-/** @returns what is to change in the index; every object of the base is staged, or here already */
+/** @returns the changes of the index; every object of the base is staged, or here already */
 export function planInstall(
   source: InstallSource,
   base: FileDescription | FileDifference,

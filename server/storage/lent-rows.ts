@@ -3,7 +3,7 @@ import type { FileState } from './contents.ts';
 import type { IndexGuard } from './index-guard.ts';
 import { type IndexStatements, putFileRow } from './index-statements.ts';
 
-/** Objects that one file borrows of another. Changed within a commit only. */
+/** Objects that one file borrows from another. Changed within a commit only. */
 export class LentRows {
   readonly #statements: IndexStatements;
   readonly #guard: IndexGuard;
@@ -18,22 +18,17 @@ export class LentRows {
     return this.#guard.read(() => this.#statements.borrowedSlots.all(file));
   }
 
-  /** A file whose objects were lent to it before. */
+  /** Creates the file, whose objects were lent to it before. */
   putBorrower(file: FileId, state: FileState): void {
     putFileRow(this.#statements, file, state);
     this.#statements.removedDelete.run(file);
   }
 
-  /** A range of the objects of its lender as they are now. */
   lend(file: FileId, lender: FileId, first: number, last: number): void {
     this.#statements.objectsLend.run(file, lender, first, last);
   }
 
-  /**
-   * Objects of a file that is not there yet.
-   *
-   * @param isBegun some are about to come: the next start removes them, unless the file comes, too
-   */
+  /** @param isBegun objects are about to be lent: the next start removes them, unless the file was created by then */
   delete(file: FileId, isBegun = false): void {
     this.#statements.objectsDelete.run(file, 0, Number.MAX_SAFE_INTEGER);
     if (isBegun) this.#statements.removedPut.run(file);

@@ -4,7 +4,9 @@ import type { ObjectEntry } from './object-entry.ts';
 /** Children of a node, and objects of a leaf. */
 export const FAN_OUT = 16;
 
-/** The digest of a set of objects: the exclusive or of theirs. Equal sets, equal digests; of the empty one, zero. */
+/**
+ * The digest of a set of objects: the exclusive or of theirs. Equal sets have equal digests; the empty one has zero.
+ */
 export interface Digest {
   readonly low: number;
   readonly high: number;
@@ -16,13 +18,11 @@ export interface DigestNode {
   readonly number: number;
 }
 
-/** A version as objects have it. */
 export interface Version {
   readonly epoch: number;
   readonly seq: number;
 }
 
-/** The children of one node. */
 interface Page {
   /** Low and high half of each child's digest. */
   readonly digests: Uint32Array;
@@ -31,22 +31,22 @@ interface Page {
 }
 
 /**
- * Digests of ranges of an object map, kept as it changes: two maps are compared by asking only for what
- * differs, at a cost of the difference times the height of the tree.
+ * Digests of ranges of an object map, updated as it changes: comparing two maps costs the difference times the height
+ * of the tree.
  *
- * A digest is the exclusive or of 64-bit digests of the entries, so that an entry is taken out as it was
- * put in, and one tree laid over another gives the digests of both maps' difference. Digests guard against
- * accidents, not against somebody who constructs equal ones: servers trust each other.
+ * A digest is the exclusive or of 64-bit digests of the entries, so that an entry is removed like it was added, and
+ * overlaid trees give the digests of both maps' difference. Digests guard against accidents, not against an attacker:
+ * servers trust each other.
  *
- * Beside each digest stands the newest version of its range, by which what changed since a version is found.
- * It never goes back when an object goes, so it may be too new: that costs a look, no more.
+ * The newest version of each range finds what changed since a version. It does not decrease when an object is removed,
+ * so it may be too new, which only costs a lookup.
  */
 export class ObjectDigests {
   readonly #levels: Map<number, Page>[] = [new Map()];
   #low = 0;
   #high = 0;
 
-  /** Levels that are kept. The node (height, 0), and every node 0 above it, is over all objects. */
+  /** Number of levels. The node (height, 0), and every node 0 above it, covers all objects. */
   get height(): number {
     return this.#levels.length;
   }
@@ -55,7 +55,6 @@ export class ObjectDigests {
     return { low: this.#low, high: this.#high };
   }
 
-  /** An object has changed, come (`before` is null) or gone (`after` is null). */
   replace(before: ObjectEntry | null, after: ObjectEntry | null): void {
     if (before !== null) this.#toggle(before, false);
     if (after !== null) this.#toggle(after, true);
@@ -70,8 +69,7 @@ export class ObjectDigests {
   }
 
   /**
-   * Leaves from the one of object `from` on whose objects may have changed after `since`, in order.
-   * @returns at most `countMax` numbers of leaves
+   * At most `countMax` leaves, from that of object `from` on, whose objects may have changed after `since`, in order.
    */
   leavesSince(since: Version, from: number, countMax: number): number[] {
     const leaves: number[] = [];
@@ -116,12 +114,12 @@ export class ObjectDigests {
     this.#high = (this.#high ^ high) >>> 0;
   }
 
-  /** Adds levels until one page is over leaf `leaf`. */
+  /** Adds levels until one page covers leaf `leaf`. */
   #grow(leaf: number): void {
     assert(Number.isSafeInteger(leaf) && leaf >= 0, 'A leaf has a number');
     while (leaf >= FAN_OUT ** this.height) {
       const page = newPage();
-      // What all pages so far are over is the first child of the new one.
+      // The range of all pages so far becomes the first child of the new one.
       page.digests[0] = this.#low;
       page.digests[1] = this.#high;
       const below = this.#levels[this.height - 1]?.get(0);
@@ -146,7 +144,7 @@ export function digestXor(a: Digest, b: Digest): Digest {
   return { low: (a.low ^ b.low) >>> 0, high: (a.high ^ b.high) >>> 0 };
 }
 
-/** @returns the first and last object that the node is over */
+/** @returns the first and last object of the node */
 export function nodeRange({ level, number }: DigestNode): { readonly first: number; readonly last: number } {
   const span = FAN_OUT ** (level + 1);
   return { first: number * span, last: Math.min((number + 1) * span - 1, Number.MAX_SAFE_INTEGER) };
@@ -163,7 +161,7 @@ function raise(newest: Float64Array, at: number, epoch: number, seq: number): vo
   newest[at + 1] = seq;
 }
 
-/** Two lanes of MurmurHash3 with constants of their own, mixed with each other at the end. */
+/** Two lanes of MurmurHash3 with different constants, mixed with each other at the end. */
 export function entryDigest(entry: ObjectEntry): Digest {
   let a = 0x9747_b28c;
   let b = 0x3c6e_f372;
@@ -194,7 +192,7 @@ export function entryDigest(entry: ObjectEntry): Digest {
   return { low: a >>> 0, high: b >>> 0 };
 }
 
-/** MurmurHash3's finalizer: every bit of the word comes to depend on every other. */
+/** MurmurHash3's finalizer. */
 function finish(word: number): number {
   let h = word;
   h ^= h >>> 16;

@@ -10,16 +10,15 @@ interface DraftPiece {
   readonly bytes: Uint8Array;
 }
 
-/** What goes to the disk for one object: bytes behind those it has, in place, or all of it in a free slot. */
+/** The write for one object: an append in place, or all of it into a free slot. */
 export interface DraftOutcome {
   readonly kind: 'append' | 'fresh';
-  /** For `append` only what is new. */
+  /** For `append` only the new bytes. */
   readonly buffers: readonly Uint8Array[];
-  /** Length of the object with them. */
   readonly length: number;
 }
 
-/** How one piece changes the checksum of what was there before it. */
+/** How one piece changes the checksum. */
 type Step =
   | { readonly kind: 'append'; readonly bytes: Uint8Array }
   | {
@@ -30,17 +29,16 @@ type Step =
     };
 
 /**
- * The next version of one object: the writes of a batch, put together before the disk sees them. Nothing is copied, and
- * the bytes that stay are not looked at again: a small write costs as little as the disk allows.
+ * The next version of one object, assembled from the writes of a batch. Nothing is copied, and bytes that stay are not
+ * read again: a small write costs as little as the disk allows.
  */
 export class ObjectDraft {
   readonly index: number;
   readonly base: ObjectRow | null;
   readonly #pieces: DraftPiece[] = [];
-  /** From the checksum that `#begunCrc` is to that of the outcome. */
+  /** From `#begunCrc` to the checksum of the outcome. */
   #steps: Step[] = [];
   #begunCrc = 0;
-  /** The last operation that takes part. */
   seq = 0;
 
   constructor(index: number, base: ObjectRow | null) {
@@ -53,7 +51,7 @@ export class ObjectDraft {
     this.seq = seq;
   }
 
-  /** Whether the bytes of the base are needed: a piece changes some of them and leaves others. */
+  /** Whether a piece changes some bytes of the base and leaves others. */
   get needsBase(): boolean {
     if (this.base === null) return false;
     let { length } = this.base;
@@ -65,7 +63,7 @@ export class ObjectDraft {
     return false;
   }
 
-  /** @param baseBytes the bytes of the base, which are what its checksum tells, where `needsBase`; else null */
+  /** @param baseBytes verified bytes of the base if `needsBase`; else null */
   finish(baseBytes: Uint8Array | null): DraftOutcome {
     assert((baseBytes !== null) === this.needsBase, 'The base is read where it is needed');
     let kind: DraftOutcome['kind'] = this.base === null || baseBytes !== null ? 'fresh' : 'append';
@@ -93,7 +91,7 @@ export class ObjectDraft {
         const behind = rangeOf(buffers, insideEnd - from, length - from);
         buffers = [...rangeOf(buffers, 0, at - from), inside, ...behind];
       }
-      // What lies between the end of the object and the piece reads as zeros.
+      // The gap between the end of the object and the piece reads as zeros.
       const added = at > length ? [new Uint8Array(at - length), bytes] : [bytes.subarray(length - at)];
       for (const one of end > length ? added : []) {
         this.#steps.push({ kind: 'append', bytes: one });
@@ -104,7 +102,6 @@ export class ObjectDraft {
     return { kind, buffers, length };
   }
 
-  /** Checksum of the object as `finish` put it together. */
   checksum(): number {
     let crc = this.#begunCrc;
     for (const step of this.#steps) {
@@ -115,21 +112,18 @@ export class ObjectDraft {
   }
 }
 
-/** The next versions of all objects that a batch of operations writes. */
 export class ObjectDrafts {
   readonly #objectBytes: number;
   readonly #baseOf: (index: number) => ObjectRow | null;
   readonly #drafts = new Map<number, ObjectDraft>();
-  /** Bytes that were written so far. */
   byteCount = 0;
 
-  /** @param baseOf the object as it is before the batch; null where there is none */
   constructor(objectBytes: number, baseOf: (index: number) => ObjectRow | null) {
     this.#objectBytes = objectBytes;
     this.#baseOf = baseOf;
   }
 
-  /** What operation `seq` writes, in its order: of what is written twice the later counts. */
+  /** Adds the writes of operation `seq`, in order: later bytes overwrite earlier ones. */
   add(written: readonly WritePart[], seq: number): void {
     for (const { offset, bytes } of written) {
       this.byteCount += bytes.length;
@@ -144,7 +138,6 @@ export class ObjectDrafts {
     }
   }
 
-  /** @returns the drafts in the order of their objects */
   ordered(): ObjectDraft[] {
     return [...this.#drafts.values()].sort((a, b) => a.index - b.index);
   }

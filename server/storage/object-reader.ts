@@ -11,10 +11,9 @@ import { isDamage } from './failures.ts';
 import type { ObjectRow } from './index-rows.ts';
 import { type Mend, readObjectRow, readSoundRow } from './object-rows.ts';
 
-/** Bytes read in one call to the system. */
 const READ_BYTES_MAX = 4 * 1024 * 1024;
 
-/** A replica whose objects are read. Whoever reads has pinned them. */
+/** A replica whose objects are read. The caller has pinned them. */
 interface Source {
   readonly id: FileId;
   readonly objectBytes: number;
@@ -22,22 +21,20 @@ interface Source {
 }
 
 interface Place {
-  /** The file in whose container it is. */
+  /** The file that has it in its container. */
   readonly home: FileId;
-  /** With the slot there. */
   readonly row: ObjectRow;
 }
 
-/** Whole objects that lie side by side both on the disk and in the answer. */
+/** Whole objects that are adjacent both on the disk and in the answer. */
 interface ReadRun {
   readonly rows: ObjectRow[];
   readonly target: Uint8Array;
-  /** Where in `target` the run begins. */
   readonly begin: number;
   byteCount: number;
 }
 
-/** Reads objects of replicas from the containers that have them: a replica's own, or that of the file that lends them. */
+/** Reads objects of replicas from their containers: a replica's own, or that of the file that lends them. */
 export class ObjectReader {
   readonly #containers: Containers;
   readonly #mend: Mend;
@@ -47,7 +44,7 @@ export class ObjectReader {
     this.#mend = mend;
   }
 
-  /** @returns the object's bytes as they lie on this disk; null where its container is missing */
+  /** @returns the object's bytes on this disk; null if its container is missing */
   async objectHere(source: Source, row: ObjectRow): Promise<Uint8Array | null> {
     const { home, row: there } = placeOf(source, row);
     return this.#containers.use(home, false, (container) =>
@@ -55,7 +52,7 @@ export class ObjectReader {
     );
   }
 
-  /** @returns the object's bytes, from another replica where they are damaged here */
+  /** @returns the object's bytes, from another replica if they are damaged here */
   async object(source: Source, row: ObjectRow): Promise<Uint8Array> {
     const { home, row: there } = placeOf(source, row);
     const bytes = await this.#containers.use(home, false, (container) =>
@@ -64,17 +61,14 @@ export class ObjectReader {
     return bytes ?? (await this.#mend(source.id, row, containerMissing(source.id)));
   }
 
-  /**
-   * Reads what the objects have of a part of the file; what none has reads as zeros.
-   * @param end where the part ends, at the file's size at the latest
-   */
+  /** @param end at most the file's size */
   async range(source: Source, rows: readonly ObjectRow[], offset: number, end: number): Promise<Uint8Array> {
     const { objectBytes } = source;
     const out = lentMemory(end - offset);
     let filledTo = offset;
     for (const row of rows) {
       const begin = row.index * objectBytes;
-      // What no object holds reads as zeros.
+      // What no object has reads as zeros.
       if (Math.max(begin, offset) > filledTo)
         out.fill(0, filledTo - offset, Math.max(begin, offset) - offset);
       filledTo = Math.max(filledTo, Math.min(begin + row.length, end));
@@ -88,7 +82,6 @@ export class ObjectReader {
     return out;
   }
 
-  /** Reads what of a file is in one container. */
   async #readFrom(
     home: FileId,
     { id, objectBytes }: Source,
@@ -144,7 +137,7 @@ export class ObjectReader {
   }
 }
 
-/** @returns where the objects are: those side by side, of the same part of the file, as one extent */
+/** Adjacent objects of the same part of the file become one extent. */
 export function extentsOf(source: Source, rows: readonly ObjectRow[]): Extent[] {
   const { objectBytes } = source;
   const extents: Extent[] = [];
@@ -171,7 +164,6 @@ export function extentsOf(source: Source, rows: readonly ObjectRow[]): Extent[] 
   return extents;
 }
 
-/** @returns in which container the object is */
 function placeOf({ id, state }: Source, row: ObjectRow): Place {
   if (row.slot >= 0) return { home: id, row };
   return { home: state.lender as FileId, row: { ...row, slot: -1 - row.slot } };
@@ -188,7 +180,7 @@ async function readRun(
   const first = run.rows[0];
   assert(first !== undefined, 'A run has objects');
   const count = await container.read(bytes, first.slot * objectBytes).catch((cause: unknown) => {
-    // One sector that the disk cannot give does not damage its neighbours: they are read one by one.
+    // One unreadable sector does not damage its neighbors: they are read one by one.
     if (isDamage(cause)) return 0;
     throw cause;
   });

@@ -8,24 +8,20 @@ import type { ObjectRow } from './index-rows.ts';
 import type { ObjectEntry } from './object-entry.ts';
 import type { FetchedObject } from './store.ts';
 
-/** Rows of the index between two turns of the event loop. */
 const ROWS_PER_TURN = 10_000;
 
-/** An object before and after a change: null where there is none. */
+/** An object before and after a change; null if there is none. */
 export type RowChange = readonly [ObjectRow | null, ObjectRow | null];
 
-/**
- * Finds a damaged object's bytes.
- * @param cause how the damage was met; thrown where it is none, or nobody has the bytes
- */
+/** Gets a damaged object's bytes. @param cause thrown if it is no damage, or no server has the bytes */
 export type Mend = (file: FileId, row: ObjectRow, cause: unknown) => Promise<Uint8Array>;
 
-/** @returns what others are told of the object: not where it is */
+/** Without the position on this disk. */
 export function entryOf({ index, versionEpoch, versionSeq, length, crc32 }: ObjectEntry): ObjectEntry {
   return { index, versionEpoch, versionSeq, length, crc32 };
 }
 
-/** The file's objects after `after`, up to `last`, some at a time, with a turn of the event loop in between. */
+/** The file's objects after `after`, up to `last`, in several ticks of the event loop. */
 export async function* rowsOf(
   world: World,
   index: Pick<IndexDatabase, 'objectsUpTo'>,
@@ -44,7 +40,7 @@ export async function* rowsOf(
   }
 }
 
-/** Reads an object whole, and checks it. */
+/** @throws ServiceError `integrity` */
 export async function readObjectRow(
   container: Container,
   file: FileId,
@@ -68,7 +64,7 @@ export async function readObjectRow(
   return bytes;
 }
 
-/** As `readObjectRow`, and where the object is damaged, the bytes of another replica. */
+/** As `readObjectRow`; if the object is damaged, gets the bytes of another replica. */
 export async function readSoundRow(
   mend: Mend,
   container: Container,
@@ -84,8 +80,8 @@ export async function readSoundRow(
 }
 
 /**
- * @param isLost the bytes stand for ones that nobody has: they are not to match
- * @returns why an object that another replica sent is not taken; null where its bytes are those that its entry tells
+ * @param isLost no server has the bytes: they must not match
+ * @returns why an object from another replica is refused; null if it matches its entry
  */
 export function fetchedUnlike(
   file: FileId,

@@ -20,8 +20,8 @@ interface ObjectWriterOptions {
 }
 
 /**
- * Brings new versions of one replica's objects to its container, into slots to which nothing refers yet. Who has their rows
- * commits them, or frees their slots; where writing fails, they are free again.
+ * Writes new versions of one replica's objects to free slots of its container. The caller commits the returned rows, or
+ * frees their slots; a failed write frees them.
  */
 export class ObjectWriter {
   readonly #options: ObjectWriterOptions;
@@ -30,11 +30,7 @@ export class ObjectWriter {
     this.#options = options;
   }
 
-  /**
-   * Writes the drafts.
-   * @param epoch counter of the epoch whose operations they come from
-   * @returns their rows, in the same order
-   */
+  /** @param epoch counter of the epoch of their operations @returns their rows, in the same order */
   async write(drafts: readonly ObjectDraft[], epoch: number): Promise<ObjectRow[]> {
     if (drafts.length === 0) return [];
     await this.#options.slots.load();
@@ -49,7 +45,7 @@ export class ObjectWriter {
   }
 
   /**
-   * Writes objects that come whole, and belong to the versions that their entries tell.
+   * Writes whole objects with the versions of their entries.
    * @param slotOf takes a slot for the object of an index
    * @returns their rows, in the same order
    */
@@ -74,11 +70,7 @@ export class ObjectWriter {
     }
   }
 
-  /**
-   * What becomes of objects of which a part is taken away, or all that they have.
-   * @param indexes of objects that `removed` reaches into
-   * @param epoch counter of the epoch of the operation that removes, and `seq` its number
-   */
+  /** Removes a part of objects, or all of their bytes. @returns each affected object before and after */
   async clear(
     indexes: readonly number[],
     removed: Removed,
@@ -105,8 +97,8 @@ export class ObjectWriter {
   }
 
   /**
-   * In a slot of its own: where an object is cut, the bytes behind would otherwise be overwritten by the next append, and
-   * where zeros come into it, now, although the synced state may still have them.
+   * Into a new slot: the next append would overwrite the bytes after a truncation, and zeros would be written now,
+   * although the synced state may still have the old bytes.
    */
   #copyWithout(row: ObjectRow, part: Removed, versionEpoch: number, versionSeq: number): Promise<ObjectRow> {
     const { file, objectBytes, slots, mend } = this.#options;
@@ -141,10 +133,7 @@ export class ObjectWriter {
     return this.#writeOver(bases, drafts, epoch, (chunks) => container.write(chunks));
   }
 
-  /**
-   * @param bases bytes of the objects that drafts go over, in their order; null or nothing where they need none
-   * @param write brings chunks to the container
-   */
+  /** @param bases bytes of the objects that drafts change, in their order; null or nothing if they need none */
   async #writeOver(
     bases: readonly (Uint8Array | null)[],
     drafts: readonly ObjectDraft[],
@@ -165,7 +154,7 @@ export class ObjectWriter {
           } satisfies Chunk;
         }),
       );
-      // The checksums are computed while the thread pool writes.
+      // Computed while the thread pool writes.
       const rows = drafts.map((draft, at) => {
         const outcome = outcomes[at] as DraftOutcome;
         return {
@@ -187,7 +176,7 @@ export class ObjectWriter {
     }
   }
 
-  /** Chooses a slot for every fresh draft, adjacent ones for adjacent objects. Appends stay where they are. */
+  /** Takes a slot for every fresh draft, adjacent ones for adjacent objects. Appends stay where they are. */
   #place(drafts: readonly ObjectDraft[], outcomes: readonly DraftOutcome[]): number[] {
     const { file, index, slots } = this.#options;
     const placed: number[] = [];

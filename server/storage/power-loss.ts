@@ -5,22 +5,19 @@ import type { IndexDatabase } from './index-database.ts';
 import type { ObjectRow } from './index-rows.ts';
 import { readObjectRow } from './object-rows.ts';
 
-/** Objects read at a time. */
 const READS_MAX = 16;
 
-/** What a start after a loss of power found. */
 export interface RecoveryReport {
-  /** Files that had operations which were not known to be synced. */
+  /** Files with operations that were not known to be synced. */
   readonly filesChecked: number;
-  /** Those of them that were thrown back to an earlier state, because contents of a later one are missing. */
+  /** Those of them that went back to an earlier state, because contents of a later one are missing. */
   readonly rolledBack: readonly FileId[];
 }
 
 /**
- * After a loss of power the index may refer to contents that never reached the disk: the kernel
- * writes both back in any order. So every object that was written since the oldest generation is
- * read, and where one is torn, its file goes back to the newest state in which none is. What was
- * synced is in all of them; see FORMAT.md, "Loss of power".
+ * After a loss of power the index may refer to contents that never reached the disk: the kernel writes both back in any
+ * order. So every object written since the oldest generation is read, and if one is torn, its file goes back to the
+ * newest state without torn objects. All of these states have what was synced; see FORMAT.md, "Loss of power".
  */
 export async function recoverFromPowerLoss(
   index: IndexDatabase,

@@ -1,12 +1,11 @@
 import type { FileOps } from './file-ops.ts';
 
-/** What is larger is worth a thread. */
+/** A larger write is worth a thread. */
 const PROMPT_BYTES_MAX = 64 * 1024;
-/** A disk that keeps the event loop waiting for so long is left to the thread pool for a while, both in milliseconds. */
+/** A disk that blocks the event loop for `SLOW_MS` is left to the thread pool for `LEFT_MS`. */
 const SLOW_MS = 20;
 const LEFT_MS = 1_000;
 
-/** Where and what to write: pieces one behind the other. */
 interface Run {
   readonly position: number;
   readonly buffers: readonly Uint8Array[];
@@ -14,25 +13,22 @@ interface Run {
 }
 
 /**
- * Makes small files in the turn of the event loop in which they are asked for: to open, write and close one takes the system ten
- * microseconds, and the thread pool thirty times as long, most of it waking (docs/design/mount.md, "Create with contents").
+ * Creates small files in the current tick: to open, write and close one takes the system ten microseconds, and the
+ * thread pool thirty times as long, mostly to wake up (docs/design/mount.md, "Create with contents").
  */
 export class PromptWrites {
   readonly #ops: Pick<FileOps, 'writeNow'>;
   readonly #nowMs: () => number;
   #leftUntilMs = -Infinity;
 
-  /** @param nowMs monotonic, in milliseconds */
   constructor(ops: Pick<FileOps, 'writeNow'>, nowMs: () => number) {
     this.#ops = ops;
     this.#nowMs = nowMs;
   }
 
   /**
-   * Writes the runs to a file, which is made where there is none, unless that is better done in the thread pool.
-   *
-   * @returns whether it has
-   * @throws what the disk refuses with
+   * Writes the runs to a file, created if missing. @returns false if the thread pool should do it @throws the system's
+   * error
    */
   tried(path: string, runs: readonly Run[]): boolean {
     const byteCount = runs.reduce((sum, run) => sum + run.byteCount, 0);

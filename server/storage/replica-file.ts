@@ -44,41 +44,37 @@ import type { FetchedObject } from './store.ts';
 import { StoredBytes } from './stored-bytes.ts';
 
 /**
- * A file is synced without being asked once this much of it is not: it bounds the work after a loss of power, and whoever
- * asks at the end of a long file does not wait for all of it, for the disk has begun meanwhile.
+ * A file is synced once it has this many unsynced bytes: this bounds the work after a loss of power, and the wait for a
+ * sync at the end of a long file.
  */
 const UNSYNCED_BYTES_MAX = 64 * 1024 * 1024;
-/** Objects that are lent to another file between two turns of the event loop: three milliseconds or so. */
+/** Objects that are lent per tick of the event loop: about three milliseconds. */
 const LENT_PER_TURN = 2_000;
 const NO_SESSIONS = new Uint8Array(0);
 
-/** What the files of one store share. */
 export interface StoreParts {
   readonly world: World;
   readonly index: IndexDatabase;
   readonly containers: Containers;
-  /** Start counter of the folder. */
   readonly start: number;
-  /** The disk failed in a way after which nothing that it says is to be believed. */
+  /** The disk failed so that none of its answers can be trusted. */
   fail(cause: unknown): void;
-  /** @throws ServiceError `no-space` where contents of so many bytes would take what is kept for names */
+  /** @throws ServiceError `no-space` if contents of this size would take the disk's reserve */
   assertRoom(bytes: number): void;
   /** @throws ServiceError once `fail` was called */
   check(): void;
-  /** Bytes of a damaged object, from another replica that has the same version. */
   readonly mend: Mend;
-  /** Whether there is a replica of the file, or one that is about to go. */
+  /** Whether there is a replica of the file, also one that is being removed. */
   isHere(file: FileId): boolean;
   readonly arriving: ArrivingFiles;
-  /** A replica is gone, for good, that borrowed objects of another. */
+  /** A replica that borrowed objects is gone for good. */
   returned(lender: FileId, borrower: FileId): Promise<void>;
-  /** The file has nothing under way any more. */
   idle(file: ReplicaFile): void;
 }
 
 /**
- * One replica on the disk. Changes go through a queue and happen one batch after the other, so that
- * there is a single order; reads go past the queue, on what the last batch committed.
+ * One replica on the disk. Changes go through a queue and happen one batch after the other, so that there is a single
+ * order; reads bypass the queue and see the last commit.
  */
 export class ReplicaFile {
   readonly id: FileId;
@@ -86,9 +82,9 @@ export class ReplicaFile {
   readonly #parts: StoreParts;
   /** As of the last commit. */
   state: FileState;
-  /** Removed or about to be: nobody finds it any more. */
+  /** Removed or being removed: the store does not return it any more. */
   removed = false;
-  /** Made in memory and not in the index yet. */
+  /** Created in memory and not in the index yet. */
   unborn: boolean;
   readonly #queue: ReplicaQueue;
   readonly #slots: ReplicaSlots;
@@ -98,7 +94,7 @@ export class ReplicaFile {
   readonly #storedBytes: StoredBytes;
   /** Objects of a base that is going to be installed, by index. */
   readonly #staged = new Map<number, ObjectRow>();
-  /** Syncs under way whose waiters the queue has left behind. */
+  /** Syncs in progress that the queue does not wait for. */
   #syncs = 0;
   #unsyncedBytes = 0;
 
@@ -125,7 +121,7 @@ export class ReplicaFile {
     this.#storedBytes = new StoredBytes(rows);
   }
 
-  /** Nothing refers to this object but the store's table: it may be forgotten and loaded again. */
+  /** Only the store's table refers to this object: it may be dropped and loaded again. */
   get evictable(): boolean {
     return this.idle && !this.unborn && !this.removed && this.#staged.size === 0;
   }
@@ -139,14 +135,14 @@ export class ReplicaFile {
     return this.#queue.submit(request);
   }
 
-  /** As `submit`, for work of the store's own. Its failures end the store, or somebody else hears of them. */
+  /** As `submit`, for work of the store's own. Failures of the disk fail the store; others are reported elsewhere. */
   submitOwn(request: ItemRequest): void {
     this.submit(request).catch((error) => {
       if (!(error instanceof ServiceError)) this.#parts.fail(error);
     });
   }
 
-  /** Keeps the slots of the rows from being used again until `unpin`. */
+  /** Keeps the slots of the rows from being reused until `unpin`. */
   pin(rows: readonly ObjectRow[]): void {
     this.#slots.pin(rows);
   }
@@ -156,17 +152,15 @@ export class ReplicaFile {
     if (!this.#slots.pinned) this.#parts.idle(this);
   }
 
-  /** @returns the object of this index that lies staged, or null */
   staged(index: number): ObjectRow | null {
     return this.#staged.get(index) ?? null;
   }
 
-  /** Digests of all objects, as of the last commit in the turn in which the promise is fulfilled. */
   digests(): Promise<ObjectDigests> {
     return this.#digests.all();
   }
 
-  /** Bytes within the size that no object has; null where they are not counted yet. */
+  /** Bytes within the size that no object has; null if they are not counted yet. */
   get holeBytes(): number | null {
     const storedBytes = this.#storedBytes.get();
     return storedBytes === null ? null : this.state.attributes.sizeBytes - storedBytes;
@@ -176,7 +170,6 @@ export class ReplicaFile {
     return this.#storedBytes.whenCounted();
   }
 
-  /** What the borrower had may be used again: nobody looks for it any more. */
   returned(borrower: FileId): void {
     this.#slots.returned(borrower);
     this.#trimIfWorthwhile();
@@ -232,9 +225,9 @@ export class ReplicaFile {
     for (const item of batch) item.resolve();
   }
 
-  // --- beginnings ----------------------------------------------------------------------------------------------
+  // Creation ------------------------------------------------------------------------------------------------------
 
-  /** Makes a replica, stores promises, and stamps a replica to which nothing was applied yet: all in one transaction. */
+  /** Creates a replica, stores promises, and stamps a replica to which nothing was applied yet, in one transaction. */
   async #begin(batch: readonly Item[]): Promise<void> {
     const { index, start } = this.#parts;
     let next = this.state;
@@ -248,11 +241,11 @@ export class ReplicaFile {
     }
     await this.#commit(next, [], () => {
       if (stamps) this.#generations.forgetAll();
-      // An earlier replica's container may still be there, for those who borrow of it.
+      // An earlier replica's container may still be there, for its borrowers.
       if (this.unborn) index.forgetRemoved(this.id);
     });
     if (stamps) this.#installed(NO_PLAN, 0);
-    // Promises wait to be synced; the next batch need not.
+    // Only promises wait for the sync, not the next batch.
     const synced = batch.some(({ kind }) => kind === 'promise') ? index.flush() : null;
     for (const item of batch) {
       if (item.kind === 'promise' && synced !== null) this.#background(synced, item);
@@ -260,7 +253,7 @@ export class ReplicaFile {
     }
   }
 
-  /** A beginning and the first operations, in one transaction; a loss of power throws it back to the beginning at the most. */
+  /** Creates a replica with its first operations, in one transaction; a loss of power takes at most the operations. */
   async #bear({ epoch, operations, gate }: BearItem): Promise<void> {
     assert(this.unborn, 'Only what is new is borne');
     const { state } = this;
@@ -282,9 +275,9 @@ export class ReplicaFile {
     this.#count(drafts.byteCount);
   }
 
-  // --- operations ----------------------------------------------------------------------------------------------
+  // Operations ----------------------------------------------------------------------------------------------------
 
-  /** Operations that take nothing away. */
+  /** Operations that remove no bytes. */
   async #applyWriting(items: readonly ApplyItem[]): Promise<void> {
     const { index } = this.#parts;
     const drafts = new ObjectDrafts(this.objectBytes, (at) => index.object(this.id, at));
@@ -295,7 +288,7 @@ export class ReplicaFile {
         drafts.add(partsWritten(item.operation), item.seq);
       next = fileStateApply(next, item.seq, item.operation, item.sessions);
     }
-    // In the order of the queue: what is to follow an operation that is refused is refused with it.
+    // Checked in the order of the queue: operations after a refused one are refused with it.
     if (drafts.byteCount > 0) this.#parts.assertRoom(drafts.byteCount);
     const ordered = drafts.ordered();
     const epoch = this.#epochCounter;
@@ -320,11 +313,12 @@ export class ReplicaFile {
       else if (generation !== null) this.#slots.hold(before.slot, generation);
     }
     this.#count(drafts.byteCount);
-    // What came from a primary came for this alone. What a primary keeps for those who lag was not lent.
+    // The buffers of a primary's message were for this operation only. Buffers that a primary keeps for lagging backups
+    // were not lent.
     for (const { operation } of items) for (const { bytes } of partsWritten(operation)) giveBack(bytes);
   }
 
-  /** An operation that takes bytes away: a truncate that cuts something off, a punch, or a delete. */
+  /** An operation that removes bytes: a truncate to a smaller size, a punch, or a delete. */
   async #applyRemoving(item: ApplyItem, removed: Removed): Promise<void> {
     this.#assertInstalled(item);
     const next = fileStateApply(this.state, item.seq, item.operation, item.sessions);
@@ -357,14 +351,14 @@ export class ReplicaFile {
     for (const row of [...gone, ...edgeChanges.map(([before]) => before)])
       this.#slots.drop(row.slot, this.#generations.having(row, epoch));
     this.#slots.forgetPlace();
-    // The room comes back only once the file is synced, and nobody else may ask for that.
+    // The space is free only after a sync, which no client may request.
     if (gone.length > 0) this.submitOwn({ kind: 'flush' });
   }
 
   /**
-   * The contents become those of another file, too, which borrows the objects where they are: as long as it does, their slots are not free.
-   * First the contents are synced, then come its objects, and then itself: wherever the other file is found, it is whole. And whoever says that
-   * it has the other file has it for good: whether a majority has is asked once.
+   * Makes the contents those of another file, too, which borrows the objects: until it is gone, their slots are not
+   * reused. The contents are synced first, then its objects, then the file itself, so it is complete wherever it
+   * exists. It is also durable before the acknowledgment: a majority is asked for it only once.
    */
   async #applyPreserving(
     item: ApplyItem,
@@ -392,11 +386,11 @@ export class ReplicaFile {
     await this.#syncOrFail(index.flush());
   }
 
-  /** Some at a time: other files go on in between, and this one does not change before all are there. */
+  /** In several ticks; this file does not change before all objects are lent. */
   async #lendAll(borrower: FileId): Promise<void> {
     const { index } = this.#parts;
     await index.commit(() => index.lent.delete(borrower, true));
-    // Of an attempt before, which could not be taken back.
+    // Of an earlier attempt that could not be undone.
     this.#slots.returned(borrower);
     for await (const rows of rowsOf(
       this.#parts.world,
@@ -424,9 +418,9 @@ export class ReplicaFile {
     return this.state.record.installed.counter;
   }
 
-  // --- another replica's state ---------------------------------------------------------------------------------
+  // Another replica's state ---------------------------------------------------------------------------------------
 
-  /** Whose bytes are not those of their entries are refused; the others wait for the disk. */
+  /** Objects whose bytes do not match are refused; the others are written. */
   async #stage(items: readonly StageItem[]): Promise<void> {
     const good = items.filter((item) => {
       const unlike = fetchedUnlike(this.id, item.object, this.objectBytes, item.isLost);
@@ -452,7 +446,7 @@ export class ReplicaFile {
     }
   }
 
-  /** First the contents, then the row: wherever the row is found, it is whole. */
+  /** First the contents, then the row: the row never refers to incomplete contents. */
   async #repair(object: FetchedObject): Promise<void> {
     const { index, containers } = this.#parts;
     const damaged = index.object(this.id, object.entry.index);
@@ -481,10 +475,10 @@ export class ReplicaFile {
     const changes = plan.deletes.map((row): RowChange => [row, null]);
     const ownRows = new Map(plan.dropped.map((row) => [row.index, row]));
     for (const row of plan.puts) changes.push([ownRows.get(row.index) ?? null, row]);
-    // A new file has nothing to lose: where the stamp is gone after a loss of power, so is all that
-    // was written under it and not synced, and whoever syncs that syncs the stamp along.
+    // A new file has nothing to lose: a loss of power that takes the stamp takes all unsynced writes under it, and a
+    // sync of those syncs the stamp, too.
     const isNew = base === null && seq === 0;
-    // First the contents, then the transaction: wherever it is found, it is whole, and needs no undo.
+    // First the contents, then the transaction: it never refers to incomplete contents, and needs no undo.
     if (!isNew) await this.#syncOrFail(containers.flush(this.id));
     await this.#commit(next, changes, () => {
       for (const row of plan.deletes) index.deleteObject(this.id, row.index);
@@ -501,7 +495,7 @@ export class ReplicaFile {
     return { world, file: this.id, index, position: { epoch: installed, seq }, staged: this.#staged };
   }
 
-  /** An installation is stored: now only its state refers to slots. */
+  /** Only the installed state refers to slots now. */
   #installed(plan: InstallPlan, seq: number): void {
     this.#generations.installed(seq);
     this.#unsyncedBytes = 0;
@@ -513,7 +507,7 @@ export class ReplicaFile {
     this.#trimIfWorthwhile();
   }
 
-  // --- the end ---------------------------------------------------------------------------------------------------
+  // Removal -------------------------------------------------------------------------------------------------------
 
   async #remove(): Promise<void> {
     const { index, containers, returned } = this.#parts;
@@ -526,9 +520,9 @@ export class ReplicaFile {
       throw error;
     }
     this.unborn = false;
-    // The name goes once it is certain that nothing will look for it again.
+    // The container is unlinked only once the index durably lacks the file.
     await this.#syncOrFail(index.flush());
-    // Who borrows of it needs its container: the last of them removes it.
+    // Borrowers need its container: the last of them removes it.
     if (index.borrowers(this.id).length === 0) {
       await containers.unlink(this.id);
       await index.commit(() => index.forgetRemoved(this.id));
@@ -536,7 +530,7 @@ export class ReplicaFile {
     if (this.state.lender !== 0) await returned(this.state.lender as FileId, this.id);
   }
 
-  /** Gives the free end of the container back to the disk. */
+  /** Truncates the free end of the container. */
   async #trim(): Promise<void> {
     await this.#parts.containers.use(this.id, false, async (container) => {
       const neededBytes = this.#slots.end * this.objectBytes;
@@ -548,7 +542,7 @@ export class ReplicaFile {
     if (this.#slots.takeTrim(this.objectBytes)) this.submitOwn({ kind: 'trim' });
   }
 
-  // --- commits and syncs -------------------------------------------------------------------------------------------
+  // Commits and syncs ---------------------------------------------------------------------------------------------
 
   async #commit(next: FileState, changes: readonly RowChange[], change: () => void): Promise<void> {
     await this.#parts.index.commit(() => {
@@ -561,7 +555,7 @@ export class ReplicaFile {
     this.#storedBytes.follow(changes);
   }
 
-  /** A commit whose contents are not synced: the state before stays known until they are. */
+  /** An unsynced commit: the state before is kept until the contents are synced. */
   #commitChange(next: FileState, changes: readonly RowChange[], change: () => void): Promise<void> {
     return this.#generations.keeping(this.state, (keep) =>
       this.#commit(next, changes, () => {

@@ -7,11 +7,10 @@ import type { Gate } from './gate.ts';
 import type { ObjectEntry } from './object-entry.ts';
 import type { FetchedObject, FileDescription, FileDifference } from './store.ts';
 
-/** Operations and bytes that go to the disk together. */
+/** Operations and bytes of one batch. */
 const BATCH_COUNT_MAX = 256;
 const BATCH_BYTES_MAX = 8 * 1024 * 1024;
 
-/** Whoever asked for something hears of its end. */
 export interface Waiter {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
@@ -28,7 +27,7 @@ export interface ApplyItem extends Waiter {
 export interface StageItem extends Waiter {
   readonly kind: 'stage';
   readonly object: FetchedObject;
-  /** The bytes stand for ones that nobody has: they are not to match. */
+  /** No server has the bytes: they must not match. */
   readonly isLost?: true;
 }
 
@@ -47,7 +46,6 @@ export interface BearItem extends Waiter {
   readonly gate: Gate;
 }
 
-/** One thing that is asked of a replica. */
 export type Item =
   | ApplyItem
   | BearItem
@@ -80,15 +78,13 @@ const ACTIONS = {
 
 interface ReplicaQueueOptions {
   readonly file: FileId;
-  /** @returns the file's size as of the last commit */
   sizeBytes(): number;
-  /** Does what is asked, and tells it to the waiters; where it throws, it has told none of them. */
+  /** Executes the batch and settles its items; if it throws, it has settled none of them. */
   perform(batch: readonly Item[]): Promise<void>;
-  /** Nothing is left to be done. */
   idle(): void;
 }
 
-/** What is asked of one replica, done one batch after the other, so that there is a single order. */
+/** Serializes the requests to one replica, in batches, so that there is a single order. */
 export class ReplicaQueue {
   readonly #options: ReplicaQueueOptions;
   #items: Item[] = [];
@@ -113,7 +109,7 @@ export class ReplicaQueue {
   }
 
   async #run(): Promise<void> {
-    // What is asked for in the same step may share a transaction.
+    // Requests of the same tick may share a transaction.
     await Promise.resolve();
     while (this.#items.length > 0) {
       const batch = this.#items.splice(0, batchLength(this.#items, this.#options.sizeBytes()));
@@ -122,7 +118,7 @@ export class ReplicaQueue {
       } catch (cause) {
         const first = batch[0] as Item;
         const error = storageError(`Cannot ${ACTIONS[first.kind]} file ${this.#options.file}`, cause);
-        // What was to follow an operation that did not happen must not happen either.
+        // Operations after a failed one must not happen either.
         const isBeside = first.kind === 'stage' || first.kind === 'repair' || first.kind === 'trim';
         const rest = isBeside ? [] : this.#items.splice(0);
         for (const item of [...batch, ...rest]) item.reject(error);
@@ -133,10 +129,7 @@ export class ReplicaQueue {
   }
 }
 
-/**
- * @param sizeBytes of the file before the first item
- * @returns how many of the items, from the first on, share a transaction
- */
+/** @returns how many of the first items share a transaction */
 function batchLength(items: readonly Item[], sizeBytes: number): number {
   const first = items[0] as Item;
   if (first.kind === 'apply') return applyLength(items, sizeBytes);
@@ -155,7 +148,7 @@ function batchLength(items: readonly Item[], sizeBytes: number): number {
   return count;
 }
 
-/** An operation that takes bytes away is applied by itself, and so is one that lends the contents. */
+/** An operation that removes bytes, or lends the contents, is a batch by itself. */
 function applyLength(items: readonly Item[], sizeBytes: number): number {
   let size = sizeBytes;
   let byteCount = 0;
@@ -171,7 +164,7 @@ function applyLength(items: readonly Item[], sizeBytes: number): number {
   return Math.max(1, count);
 }
 
-/** Whether the item may share the transaction that makes a replica, or stores its promise: nothing is replaced by it. */
+/** Whether the item may share the transaction that creates a replica, or stores its promise: it replaces nothing. */
 function isOfBeginning(item: Item | undefined): boolean {
   if (item?.kind === 'install') return item.base === null && item.seq === 0;
   return item?.kind === 'promise';

@@ -6,42 +6,40 @@ import type { ObjectRow } from './index-rows.ts';
 import { rowsOf } from './object-rows.ts';
 import { SlotMap } from './slot-map.ts';
 
-/** A container is cut once this many bytes at its end are free. */
+/** A container is truncated once this many bytes at its end are free. */
 const TRIM_BYTES_MIN = 16 * 1024 * 1024;
 
 const NOWHERE = { index: -2, slot: -2 };
 
-/** The part of the index that refers to slots. */
 type SlotIndex = Pick<IndexDatabase, 'objectsUpTo' | 'borrowers' | 'generations' | 'lent'>;
 
 /**
- * Where the objects of one replica are in its container, and go next. A slot is used again once nobody needs it: not the
- * committed state, no older one to which a loss of power may throw the file back, no file that borrows the object, no read
- * under way.
+ * Slots of one replica's container. A slot is reused once nothing needs it: neither the committed state, nor an older
+ * one that a loss of power may restore, nor a borrower, nor a read in progress.
  */
 export class ReplicaSlots {
   readonly #world: World;
   readonly #file: FileId;
   readonly #index: SlotIndex;
-  /** Null until something is written: built from the index then. */
+  /** Null until the first write: then it is built from the index. */
   #map: SlotMap | null = null;
-  /** Where the last new object went: the next one goes behind it. */
+  /** Where the last new object was placed: the next one follows it. */
   #lastPlaced = NOWHERE;
-  /** End of the slots that were in use since the container was last cut. */
+  /** End of the slots that were in use since the container was last truncated. */
   #placedEnd = 0;
 
   /** Slots that only older states refer to, with the newest generation that does. */
   #retired: { readonly slot: number; readonly generation: number }[] = [];
-  /** Slots in use to which a generation also refers with a smaller length. */
+  /** Slots in use to which a generation also refers, with a smaller length. */
   readonly #held = new Map<number, number>();
 
-  /** Slots with objects of files that borrow them, by borrower, and how many have each. Known where `#map` is. */
+  /** Lent slots by borrower, and the number of borrowers of each. Known once `#map` is. */
   readonly #lentTo = new Map<FileId, number[]>();
   readonly #lent = new Map<number, number>();
-  /** Lent slots that nothing of the own refers to. */
+  /** Lent slots that no state of this file refers to. */
   readonly #onlyLent = new Set<number>();
 
-  /** Slots that a read under way looks at, with the number of reads. */
+  /** Slots that reads in progress use, with their number. */
   readonly #pins = new Map<number, number>();
   readonly #freeWhenUnpinned = new Set<number>();
   #unpinned: (() => void) | null = null;
@@ -52,14 +50,10 @@ export class ReplicaSlots {
     this.#index = index;
   }
 
-  // --- which are in use ----------------------------------------------------------------------------------------
-
-  /** A new replica's: none of them is in use. */
   begin(): void {
     this.#map = new SlotMap();
   }
 
-  /** Learns from the index which are in use, unless that is known. */
   async load(): Promise<void> {
     if (this.#map !== null) return;
     const map = new SlotMap();
@@ -88,22 +82,22 @@ export class ReplicaSlots {
     this.#placedEnd = map.end;
   }
 
-  /** The number of slots that the container must have room for. */
+  /** Slots that the container must have space for. */
   get end(): number {
     assert(this.#map !== null, 'A container is cut once the slots in use are known');
     return this.#map.end;
   }
 
-  // --- new objects ---------------------------------------------------------------------------------------------
+  // New objects ---------------------------------------------------------------------------------------------------
 
-  /** @returns a free slot, wherever it is; the caller frees it, or commits a state that refers to it */
+  /** @returns a free slot; the caller frees it, or commits a state that refers to it */
   takeAny(): number {
     return this.#take(1, -1);
   }
 
   /**
-   * Takes adjacent slots for `count` objects from `index` on, behind the one that came before.
-   * @param before the object in front of them, where it may be that no new one was placed there last
+   * Takes adjacent slots for `count` objects from `index` on, after the previous object's.
+   * @param before the previous object, if it was not placed last
    * @returns the first of them
    */
   takeRun(index: number, count: number, before: () => ObjectRow | null = () => null): number {
@@ -126,7 +120,7 @@ export class ReplicaSlots {
     return first;
   }
 
-  /** No state of the own refers to the slot. A borrowed one is given back when the whole replica goes. */
+  /** No state of this file refers to the slot. A borrowed one is returned only with the whole replica. */
   free(slot: number): void {
     if (slot < 0) return;
     if (this.#lent.has(slot)) {
@@ -137,7 +131,7 @@ export class ReplicaSlots {
     else this.#map?.free(slot);
   }
 
-  /** @returns whether enough at the container's end is free since the last time to cut it */
+  /** @returns whether enough space at the container's end is free to truncate it again */
   takeTrim(objectBytes: number): boolean {
     const end = this.#map?.end ?? this.#placedEnd;
     if (end >= this.#placedEnd) return false;
@@ -146,7 +140,7 @@ export class ReplicaSlots {
     return true;
   }
 
-  // --- older states --------------------------------------------------------------------------------------------
+  // Older states --------------------------------------------------------------------------------------------------
 
   /** The state of this generation has the slot's object, too, with a smaller length. */
   hold(slot: number, generation: number): void {
@@ -155,7 +149,7 @@ export class ReplicaSlots {
 
   /**
    * The committed state no longer refers to the slot; an older one may.
-   * @param generation whose state has what the slot holds; null where that is none, unless it was held
+   * @param generation whose state refers to it; null if none does, unless it was held
    */
   drop(slot: number, generation: number | null): void {
     const needed = generation ?? this.#held.get(slot);
@@ -164,7 +158,7 @@ export class ReplicaSlots {
     else this.#retired.push({ slot, generation: needed });
   }
 
-  /** Nothing is thrown back before this generation any more. */
+  /** No state before this generation is restored any more. */
   freeOlder(generation: number): void {
     const stillNeeded = [];
     for (const retired of this.#retired) {
@@ -175,21 +169,19 @@ export class ReplicaSlots {
     for (const [slot, held] of this.#held) if (held < generation) this.#held.delete(slot);
   }
 
-  /** No older state is known any more. */
   freeAllOlder(): void {
     for (const { slot } of this.#retired) this.free(slot);
     this.#retired = [];
     this.#held.clear();
   }
 
-  // --- borrowers -----------------------------------------------------------------------------------------------
+  // Borrowers -----------------------------------------------------------------------------------------------------
 
-  /** The borrower has these, too. Where the slots are not known yet, the index tells it when they are. */
+  /** If the slots are not loaded yet, `load` reads the borrowers from the index. */
   lend(borrower: FileId, slots: readonly number[]): void {
     if (this.#map !== null) this.#lend(borrower, slots);
   }
 
-  /** What the borrower had may be used again: nobody looks for it any more. */
   returned(borrower: FileId): void {
     for (const slot of this.#lentTo.get(borrower) ?? []) {
       const count = (this.#lent.get(slot) as number) - 1;
@@ -211,13 +203,13 @@ export class ReplicaSlots {
     }
   }
 
-  // --- reads ---------------------------------------------------------------------------------------------------
+  // Reads ---------------------------------------------------------------------------------------------------------
 
   get pinned(): boolean {
     return this.#pins.size > 0;
   }
 
-  /** Keeps the slots of the rows from being used again until `unpin`. */
+  /** Keeps the slots of the rows from being reused until `unpin`. */
   pin(rows: readonly ObjectRow[]): void {
     for (const { slot } of rows) this.#pins.set(slot, (this.#pins.get(slot) ?? 0) + 1);
   }
@@ -238,7 +230,6 @@ export class ReplicaSlots {
     this.#unpinned = null;
   }
 
-  /** Resolves when no read is under way. */
   async whenUnpinned(): Promise<void> {
     if (this.#pins.size === 0) return;
     await new Promise<void>((resolve) => {

@@ -2,43 +2,38 @@ import { reserveBytes } from '../../base/disk-reserve.ts';
 import { ServiceError } from '../../base/errors.ts';
 import type { StoreSpace } from './store.ts';
 
-/** Contents go by an older look at the disk, but no longer than this, and for no more than this share of what was free. */
+/** A measurement of free space is valid for this time, and for this share of the bytes. */
 export const LOOK_MS = 100;
 export const LOOK_SHARE = 1 / 64;
 
 /**
- * The last half of the reserve takes no contents, whoever ordered them: the room for a promise, or for the change of the
- * catalog that deletes a file, must not be filled by what others write.
+ * The last half of the reserve takes no contents, whatever primary ordered them: it is the space for promises, and for
+ * the catalog's changes that delete files.
  */
 export class DiskReserve {
   readonly #space: () => StoreSpace;
   readonly #nowMs: () => number;
   #lookedMs = -Infinity;
-  /** What may be stored before the next look. */
   #allowedBytes = 0;
   #isLow = false;
   #isOut = false;
-  /** Told at each change of `isLow`. */
+  /** Called at each change of `isLow`. */
   changed: (isLow: boolean) => void = () => undefined;
 
-  /**
-   * @param space of the disk; throws the system's error where it cannot be asked
-   * @param nowMs monotonic, in milliseconds
-   */
+  /** @param space throws the system's error @param nowMs monotonic, in milliseconds */
   constructor(space: () => StoreSpace, nowMs: () => number) {
     this.#space = space;
     this.#nowMs = nowMs;
   }
 
-  /** Less than the reserve was free at the last look. */
+  /** Whether less than the reserve was free at the last measurement. */
   get isLow(): boolean {
     return this.#isLow;
   }
 
   /**
-   * To be called before contents are stored.
-   *
-   * @throws ServiceError `no-space` while less than half of the reserve is free
+   * To be called before contents are stored. @throws ServiceError `no-space` while less than half of the reserve is
+   * free
    */
   assertFor(bytes: number): void {
     if (this.#isLow || bytes > this.#allowedBytes || this.#nowMs() - this.#lookedMs >= LOOK_MS) this.look();

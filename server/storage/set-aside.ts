@@ -1,10 +1,13 @@
 import fs from 'node:fs';
 import path from 'node:path';
 
-/** What was put aside lies in the data folder itself, which may be a disk of its own. */
+/** Inside the data folder itself, which may be a disk of its own. */
 const ASIDE = /^damaged-[1-9]\d*$/;
 
-/** Where the other servers are: a rebuilt server finds them by it, also where it was started with the address of one that is gone. */
+/**
+ * Addresses of the other servers, so that a rebuilt server finds them even if it was started with the address of one
+ * that is gone.
+ */
 export const SERVERS_FILE = 'servers.json';
 
 /** @returns whether an entry of a data folder is the damaged contents of an earlier one */
@@ -13,11 +16,9 @@ export function isAside(name: string): boolean {
 }
 
 /**
- * Moves all that is in a data folder which nobody has open into `damaged-1`, `damaged-2`, … inside it, so that
- * the next start makes an empty one with another storage id. META goes last: if this is interrupted,
- * what remains is a damaged folder still, not an empty one.
- *
- * @returns the folder that it is in now
+ * Moves the contents of a data folder that is not in use into `damaged-1`, `damaged-2`, … inside it, so that the next
+ * start creates an empty one with another storage id. META is moved last: after an interruption there is still a
+ * damaged folder, not an empty one. @returns the path of the moved contents
  */
 export function setAside(folder: string): string {
   const names = fs.readdirSync(folder).filter((name) => !isAside(name) && name !== 'lost+found');

@@ -1,9 +1,7 @@
 /**
- * Many waiters, one fdatasync: whoever asks while one is under way shares the next, because the one
- * under way may have begun before the asker's bytes were written.
- *
- * A flush that failed has lost bytes, and the kernel reports that once: the next fdatasync would
- * succeed without them. So a failure is for good, and every later request gets it again.
+ * Shares one fdatasync among many callers: a call during one waits for the next, because the current one may have begun
+ * before the caller's bytes were written. A failed sync has lost bytes, which the kernel reports only once: so every
+ * later request fails, too.
  */
 export class SharedFlush {
   readonly #flush: () => Promise<void>;
@@ -18,7 +16,7 @@ export class SharedFlush {
   /** @returns a promise of a flush that begins after this call */
   request(): Promise<void> {
     if (this.#failed !== null) return this.#failed;
-    // The next one may be about to begin, with none under way any more.
+    // The next one may be about to begin, with none in progress any more.
     if (this.#next !== null) return this.#next;
     if (this.#running === null) return this.#start();
     this.#next = this.#running.then(() => this.#start());

@@ -1,9 +1,9 @@
 import { assert } from '../../base/assert.ts';
 
-/** Slots looked at in search of adjacent free ones, before new ones are taken at the end. */
+/** Slots searched for adjacent free ones before new ones are taken at the end. */
 const SEARCH_SLOTS_MAX = 65_536;
 
-/** Which slots of a container hold something. In memory only: the index says it again at the next start. */
+/** The used slots of a container. In memory only: it is rebuilt from the index. */
 export class SlotMap {
   /** One bit per slot, set while in use. */
   #bits = new Uint32Array(8);
@@ -13,7 +13,6 @@ export class SlotMap {
   /** Every slot below is in use. */
   #lowestFree = 0;
 
-  /** The number of slots that the container must have room for. */
   get end(): number {
     return this.#end;
   }
@@ -22,7 +21,6 @@ export class SlotMap {
     return slot < this.#end && ((this.#bits[slot >>> 5] as number) & (1 << (slot & 31))) !== 0;
   }
 
-  /** Takes a slot that the index refers to. */
   take(slot: number): void {
     assert(!this.has(slot), `Slot ${slot} is free`);
     if (slot >>> 5 >= this.#bits.length) {
@@ -37,9 +35,8 @@ export class SlotMap {
   }
 
   /**
-   * Takes `count` adjacent slots.
-   * @param near where they would best begin, so that a file lies on the disk as it is read; −1 for anywhere
-   * @returns the first of them
+   * @param near the preferred first slot, so that a file is sequential on the disk; −1 for any
+   * @returns the first of `count` adjacent slots
    */
   takeRun(count: number, near: number): number {
     assert(count > 0, 'A run has slots');

@@ -1,10 +1,10 @@
 import type { RowsOptions } from './followed-digests.ts';
 import type { RowChange } from './object-rows.ts';
 
-/** Objects that are counted in one turn of the event loop: 512 MiB of contents, less than a millisecond. */
+/** Objects counted per tick of the event loop: 512 MiB of contents, less than a millisecond. */
 const OBJECTS_PER_TURN = 4_096;
 
-/** How many bytes the objects of one replica have together: counted at the first request, and followed from then on. */
+/** The total bytes of one replica's objects: counted at the first request, and updated from then on. */
 export class StoredBytes {
   readonly #options: RowsOptions<'lengthsAfter'>;
   /** Of the objects up to an index; null before the first request. */
@@ -15,12 +15,11 @@ export class StoredBytes {
     this.#options = options;
   }
 
-  /** Whether the rows are being read. */
   get counting(): boolean {
     return this.#counting !== null;
   }
 
-  /** @returns the bytes, as of the last commit; null where there are many objects, and `whenCounted` was not awaited */
+  /** As of the last commit; null if there are many objects, and `whenCounted` was not awaited. */
   get(): number | null {
     if (this.#counted === null) {
       this.#counted = { bytes: 0, upTo: -1 };
@@ -29,7 +28,7 @@ export class StoredBytes {
     return this.#counted.upTo === Infinity ? this.#counted.bytes : null;
   }
 
-  /** Resolves once `get` knows them; rejects where the replica is gone, or its store. */
+  /** Resolves once `get` is not null; rejects if the replica is gone, or its store. */
   async whenCounted(): Promise<void> {
     if (this.get() !== null) return;
     this.#counting ??= this.#countRest().finally(() => {
@@ -39,7 +38,6 @@ export class StoredBytes {
     await this.#counting;
   }
 
-  /** Objects have changed. */
   follow(changes: readonly RowChange[]): void {
     const counted = this.#counted;
     if (counted === null) return;
@@ -56,7 +54,7 @@ export class StoredBytes {
     counted.upTo = count < OBJECTS_PER_TURN ? Infinity : last;
   }
 
-  /** Runs beside changes: what is committed meanwhile is followed as far as the rows were read. */
+  /** Runs beside changes: commits meanwhile are applied to the rows read so far. */
   async #countRest(): Promise<void> {
     const { world, check } = this.#options;
     while (this.get() === null) {
