@@ -1,22 +1,21 @@
 import { isServerId, type ServerId } from '../base/ids.ts';
 
-/** What somebody may do: look; change contents and names; change the cluster. Each may do what those before it may. */
+/** Roles: read; change contents and names; change the cluster. Each includes the previous ones. */
 export const ROLES = ['read', 'write', 'admin'] as const;
 export type Role = (typeof ROLES)[number];
 
-/** Names of tokens and of client certificates: they stand in logs. */
+/** Names of tokens and client certificates, as they appear in logs. */
 const NAME = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 const VOLUME = /^[a-z0-9][a-z0-9._-]{0,62}$/;
 
-/** What a client may do, and where. */
 export interface Grant {
   readonly name: string;
   readonly role: Role;
-  /** Null for all volumes, and for what belongs to none. */
+  /** Null: all volumes, and requests without a volume. */
   readonly volumes: readonly string[] | null;
 }
 
-/** For whom a certificate of the cluster was made. */
+/** The subject of a cluster certificate. */
 export type CertifiedIdentity =
   | { readonly kind: 'server'; readonly id: ServerId }
   | ({ readonly kind: 'client' } & Grant);
@@ -33,14 +32,12 @@ export function isVolumeName(text: unknown): text is string {
   return typeof text === 'string' && VOLUME.test(text);
 }
 
-/** @returns whether `text` names a volume, or a snapshot of one: `volume@snapshot` */
 export function isTreeName(text: unknown): text is string {
   if (typeof text !== 'string') return false;
   const [volume, snapshot, ...more] = text.split('@');
   return isVolumeName(volume) && (snapshot === undefined || isVolumeName(snapshot)) && more.length === 0;
 }
 
-/** @returns whether `role` includes what `wanted` may do */
 export function roleIncludes(role: Role, wanted: Role): boolean {
   return ROLES.indexOf(role) >= ROLES.indexOf(wanted);
 }
@@ -50,14 +47,14 @@ const CLIENT = 'urn:leasehold:client:';
 const ROLE = 'urn:leasehold:role:';
 const VOLUME_PREFIX = 'urn:leasehold:volume:';
 
-/** @returns the URIs by which a certificate says whose it is, among its alternative names */
+/** @returns the URIs that identify the subject among a certificate's alternative names */
 export function identityUris(identity: CertifiedIdentity): string[] {
   if (identity.kind === 'server') return [SERVER + identity.id];
   const { name, role, volumes } = identity;
   return [CLIENT + name, ROLE + role, ...(volumes ?? []).map((volume) => VOLUME_PREFIX + volume)];
 }
 
-/** @returns whose certificate it is; null where its URIs name nobody, or more than one */
+/** @returns the certificate's subject; null if its URIs identify none or several */
 export function identityOfUris(uris: readonly string[]): CertifiedIdentity | null {
   const [server, secondServer] = behind(uris, SERVER);
   const [name, secondName] = behind(uris, CLIENT);
@@ -72,10 +69,7 @@ export function identityOfUris(uris: readonly string[]): CertifiedIdentity | nul
   return { kind: 'client', name, role, volumes: volumes.length === 0 ? null : volumes };
 }
 
-/**
- * @param text alternative names as Node prints them: `URI:urn:…, DNS:s1, IP Address:127.0.0.1`; what has a comma or
- *   a quote in it stands in quotes, and is none of ours
- */
+/** @param text Node's form: `URI:urn:…, DNS:s1`; names with a comma or quote are quoted and never this cluster's */
 export function urisOfNames(text: string): string[] {
   const names = text.match(/(?:[^,"]|"(?:[^"\\]|\\.)*")+/g) ?? [];
   return names.map((name) => name.trim()).flatMap((name) => (name.startsWith('URI:') ? [name.slice(4)] : []));

@@ -1,23 +1,22 @@
 import { type Static, Type } from './schema.ts';
 
-/** Numbers for new files that are going to be borne: `POST /v1/births/numbers`. */
+/** Reserved numbers for files to create with contents: `POST /v1/births/numbers`. */
 
-/** Numbers that are reserved at a time at the most. */
+/** Most numbers of one reservation. */
 export const RESERVED_NUMBERS_MAX = 4_096;
 
-/** Consecutive numbers whose files are at the same servers: new files spread, and those of one request seldom differ. */
+/** Consecutive numbers with the same servers: new files spread, while those of one request seldom differ. */
 export const NUMBERS_PER_SET = 64;
-/** Member sets of one reservation at the most. */
 export const RESERVED_SETS_MAX = RESERVED_NUMBERS_MAX / NUMBERS_PER_SET;
 
-/** Consecutive reserved numbers, and the servers that alone hold replicas of their files in the first view. */
+/** Consecutive reserved numbers, and the only members of their files' first view. */
 export interface NumberRun {
   readonly first: number;
   readonly last: number;
   readonly members: readonly string[];
 }
 
-/** @returns which set each number belongs to: the sets in turn, for equally many numbers each, the last for the rest */
+/** @returns the set of each number: sets in order, each with equally many numbers, the last with the remainder */
 export function numberRuns(first: number, count: number, sets: readonly (readonly string[])[]): NumberRun[] {
   const length = Math.ceil(count / sets.length);
   return sets
@@ -29,27 +28,25 @@ export function numberRuns(first: number, count: number, sets: readonly (readonl
     .filter((run) => run.first <= run.last);
 }
 
-/** Body of `POST /v1/births/numbers`. */
 export const NumbersRequest = Type.Object({
-  /** A random number of the client's own, by which alone its numbers can be used. */
+  /** The client's random number, which its numbers require. */
   owner: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
   count: Type.Integer({ minimum: 1, maximum: RESERVED_NUMBERS_MAX }),
-  /** Volume of the files, whose number of replicas they get; three replicas where it is absent, as in earlier releases. */
+  /** Volume of the files, which gives the replica count; absent, as in earlier releases: three. */
   volume: Type.Optional(Type.String({ minLength: 1, maxLength: 255 })),
 });
 export type NumbersRequest = Static<typeof NumbersRequest>;
 
-/** Numbers for files of one owner, good for births at one server, and for `create-file` everywhere. */
+/** Numbers of one owner, for create with contents at one server, and for `create-file` anywhere. */
 export interface ReservedNumbers {
-  /** `first` to before `first + count`. */
   readonly first: number;
   readonly count: number;
-  /** Servers that hold the files, see `numberRuns`. Absent from a server of an earlier release: its numbers fork files. */
+  /** Servers of the files, see `numberRuns`; absent from earlier releases, whose numbers fork files. */
   readonly sets?: readonly (readonly string[])[];
-  /** Id of the server that bears files by these numbers, as long as its process lives. */
+  /** The server that creates files with these numbers while its process lives. */
   readonly bearer: string;
-  /** That server takes contents of files that `create-file` has created by these numbers. Absent from earlier releases. */
+  /** That server also takes contents of files created by `create-file`; absent from earlier releases. */
   readonly named?: true;
-  /** For how long they are good, in milliseconds from before they were asked for. */
+  /** Validity in milliseconds, from before the request was sent. */
   readonly validMs: number;
 }

@@ -3,76 +3,69 @@ import { ByteReader, ByteWriter, MalformedError } from './bytes.ts';
 import type { Attributes, CacheOwner } from './catalog-api.ts';
 import { BIRTHS_MAX, FORGETS_MAX } from './request-limits.ts';
 
-/** New files that travel with all of their contents: `POST /v1/births`. */
+/** New files sent with all their contents: `POST /v1/births`. */
 
-/** Bytes of one file at the most. */
+/** Bytes of one file. */
 export const BIRTH_BYTES_MAX = 256 * 1024;
-/** Bytes of all files of one request together at the most. */
 export const BIRTHS_BYTES_MAX = 4 * 1024 * 1024;
-/** Bytes of a request's body at the most: names and attributes come to the contents. */
+/** Bytes of a request's body: contents, names and attributes. */
 export const BIRTHS_BODY_BYTES_MAX = BIRTHS_BYTES_MAX + 1024 * 1024;
 
-/** Beside the permission bits of a file that has its name. Servers of earlier releases refuse it. */
+/** Flag in the mode field: the file already has an entry. Earlier releases refuse it. */
 const NAMED_BIT = 0x8000;
 
 const NANOSECONDS = /^-?[0-9]{1,20}$/;
 
-/** A file that nobody knows of yet. */
+/** A file that no server knows yet. */
 export interface Birth {
-  /** Inode of the directory, and the name in it, which must not be there. */
+  /** The directory's inode, and a free name in it. */
   readonly parent: number;
   readonly name: string;
-  /** A number that was reserved. */
   readonly inode: number;
-  /** `create-file` has created it by this number, live and without contents: it has its name, and gets its contents. */
+  /** `create-file` created the file with this number, live and empty; it gets its contents. */
   readonly isNamed?: true;
-  /** Permission bits, the mask of the process already taken from them. */
+  /** Permission bits after the umask. */
   readonly mode: number;
   readonly uid: number;
   readonly gid: number;
-  /** In nanoseconds since 1970, as decimal text; null: the moment in which it gets its name. */
+  /** Nanoseconds since 1970 as decimal text; null: the time of the commit. */
   readonly accessedNs: string | null;
   readonly modifiedNs: string | null;
   readonly changedNs: string | null;
-  /** All of it; the file is as long as this. */
+  /** The whole file. */
   readonly contents: Uint8Array;
 }
 
-/** Body of `POST /v1/births`: a retry carries the same, and is answered, not repeated. */
+/** Body of `POST /v1/births`; a retry carries the same, and is answered, not repeated. */
 export interface BirthRequest {
   readonly session: number;
   readonly number: number;
-  /** As of a command; it is in the request's URL (`?since=`), not in its body. @see CommandRequest */
+  /** As in a command, but in the URL (`?since=`). @see CommandRequest */
   readonly since?: number;
-  /** Who reserved the numbers. */
+  /** Owner of the reserved numbers. */
   readonly owner: number;
-  /** @see CommandRequest */
   readonly cache?: CacheOwner;
   readonly births: readonly Birth[];
 }
 
-/** What became of one birth. */
+/** The outcome for one file. */
 export type BirthOutcome =
-  /**
-   * `namedNs`: when it got its name, which is its directory's time. `renew`: a server that its number is reserved for is away or
-   * nearly full, and new files are better made by other numbers.
-   */
+  /** `renew`: a server of the reservation is away or nearly full; new files should use other numbers. */
   | {
       readonly kind: 'born';
       readonly attributes: Attributes;
       readonly namedNs: string;
       readonly renew?: true;
     }
-  /** It is not there, and will not be: the name is taken, the directory is gone, the quota is used up. */
+  /** Certainly not created: the name exists, the directory is gone, or the quota is used up. */
   | { readonly kind: 'refused'; readonly code: ErrorCode; readonly message: string }
   /**
-   * It is not there by this request, which will have no effect any more; its number is as good as before for `create-file`, which
-   * gives the file the same members, and contents that are then written as to any other file. No server can bear it by this number.
-   * A file that has its name may have its contents all the same.
+   * Not created by this request, which has no effect any more. The number stays valid for `create-file`, with the
+   * same members, but not for create with contents. A file with an entry may have its contents nevertheless.
    */
   | { readonly kind: 'unborn' };
 
-/** Answer of `POST /v1/births`: one outcome for each birth, in their order. */
+/** Answer of `POST /v1/births`: one outcome per file, in order. */
 export interface BirthAnswer {
   readonly outcomes: readonly BirthOutcome[];
 }
@@ -95,7 +88,7 @@ export function encodeBirths({ session, number, owner, cache, births }: BirthReq
       .text(birth.changedNs ?? '');
     writer.bytes(birth.contents);
   }
-  // At the end, and only where it says something: servers of earlier releases know no session here.
+  // At the end and only if set: servers of earlier releases know no session here.
   if (cache?.under !== undefined) {
     const { fence = [] } = cache;
     writer.uint53(cache.under).uint8(fence.length);
@@ -104,10 +97,7 @@ export function encodeBirths({ session, number, owner, cache, births }: BirthReq
   return writer.finish();
 }
 
-/**
- * @returns the request; contents are views into `encoded`
- * @throws MalformedError where `encoded` is not what `encodeBirths` makes, or more than a request may hold
- */
+/** Decodes a request; contents are views into `encoded`. @throws MalformedError also for one above the limits */
 export function decodeBirths(encoded: Uint8Array): BirthRequest {
   const reader = new ByteReader(encoded);
   const session = positive(reader, 'session');

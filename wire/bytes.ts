@@ -1,7 +1,7 @@
 import { assert } from '../base/assert.ts';
 import { utf8Text } from '../base/utf8.ts';
 
-/** Bytes from outside that do not have the form they claim. The frame is refused, the process lives on. */
+/** Malformed bytes from outside: the frame is refused, the process continues. */
 export class MalformedError extends Error {
   override readonly name = 'MalformedError';
 }
@@ -11,24 +11,20 @@ const VARINT_BYTES_MAX = 8;
 
 const utf8Encoder = new TextEncoder();
 
-/** From here on memory is not cleared first, which would cost as much as to fill it. */
+/** From this size memory is not cleared first, which would cost as much as filling it. */
 const UNCLEARED_BYTES_MIN = 4096;
 
-/**
- * Up to here a text is written sign by sign while it is ASCII, as names of servers and times are: the library costs more than that. A text
- * that is read has to be made, so only the names of servers are as short.
- */
+/** Up to this length ASCII text is converted by character, cheaper than the library; reading also creates a string. */
 const SHORT_TEXT_LENGTH = 32;
 const SHORT_READ_LENGTH = 12;
 
-/** Memory for a writer, which tells only what it has written. */
 function memoryOf(sizeBytes: number): Uint8Array {
   return sizeBytes < UNCLEARED_BYTES_MIN
     ? new Uint8Array(sizeBytes)
     : new Uint8Array(Buffer.allocUnsafeSlow(sizeBytes).buffer);
 }
 
-/** Appends little-endian fields to a buffer that grows as needed. */
+/** Appends little-endian fields to a growing buffer. */
 export class ByteWriter {
   #bytes: Uint8Array;
   #view: DataView;
@@ -75,10 +71,7 @@ export class ByteWriter {
     return this;
   }
 
-  /**
-   * A non-negative integer below 2^53 in one to eight bytes: groups of seven bits, least first, each
-   * but the last with its highest bit set.
-   */
+  /** A non-negative integer below 2^53 in 1 to 8 bytes: seven bits each, least first; a set high bit continues. */
   varint(value: number): this {
     assert(Number.isSafeInteger(value) && value >= 0, 'A non-negative integer below 2^53 is written');
     const at = this.#reserve(VARINT_BYTES_MAX);
@@ -99,7 +92,7 @@ export class ByteWriter {
     return this;
   }
 
-  /** Text of at most 65,535 bytes of UTF-8, preceded by its length. */
+  /** At most 65,535 bytes of UTF-8, after their length. */
   text(value: string): this {
     if (value.length <= SHORT_TEXT_LENGTH && this.#shortText(value)) return this;
     const bytes = utf8Encoder.encode(value);
@@ -107,7 +100,7 @@ export class ByteWriter {
     return this.uint16(bytes.length).raw(bytes);
   }
 
-  /** @returns whether it could be written as it is; nothing is, if there is a sign that is not ASCII */
+  /** @returns false, with nothing written, if a character is not ASCII */
   #shortText(value: string): boolean {
     const { length } = value;
     const begin = this.#length;
@@ -124,19 +117,17 @@ export class ByteWriter {
     return true;
   }
 
-  /** Bytes preceded by their length in four bytes. */
   bytes(value: Uint8Array): this {
     return this.uint32(value.length).raw(value);
   }
 
-  /** Bytes as they are. */
   raw(value: Uint8Array): this {
     const at = this.#reserve(value.length);
     this.#bytes.set(value, at);
     return this;
   }
 
-  /** @returns a view of what was written; the writer is not to be used afterwards */
+  /** @returns a view of the bytes; the writer must not be used afterwards */
   finish(): Uint8Array {
     return this.#bytes.subarray(0, this.#length);
   }
@@ -155,7 +146,7 @@ export class ByteWriter {
   }
 }
 
-/** Reads the fields that `ByteWriter` wrote. Throws `MalformedError` where the bytes run out or lie. */
+/** Reads fields of `ByteWriter`. Throws `MalformedError` on missing or invalid bytes. */
 export class ByteReader {
   readonly #bytes: Uint8Array;
   readonly #view: DataView;
@@ -174,7 +165,7 @@ export class ByteReader {
     return this.#view.getUint8(this.#take(1));
   }
 
-  /** A `varint`; the shortest form only. */
+  /** A `varint` in its shortest form. */
   varint(): number {
     let byte = this.uint8();
     if (byte < 0x80) return byte;
@@ -208,7 +199,6 @@ export class ByteReader {
     return high * 0x1_0000_0000 + this.#view.getUint32(at, true);
   }
 
-  /** A finite number. */
   float64(): number {
     const value = this.#view.getFloat64(this.#take(8), true);
     if (!Number.isFinite(value)) throw new MalformedError('A number is not finite');
@@ -224,7 +214,7 @@ export class ByteReader {
     return text;
   }
 
-  /** A view into the frame, not a copy: whoever keeps it longer than the frame copies it. */
+  /** A view into the frame: copy it to keep it longer. */
   bytes(): Uint8Array {
     return this.raw(this.uint32());
   }
@@ -234,7 +224,7 @@ export class ByteReader {
     return this.#bytes.subarray(at, at + count);
   }
 
-  /** Everything has been read; bytes left over mean that sender and reader disagree. */
+  /** Call at the end: leftover bytes mean that sender and reader disagree. */
   end(): void {
     if (this.remaining > 0) throw new MalformedError(`${this.remaining} bytes are left over`);
   }
@@ -249,7 +239,6 @@ export class ByteReader {
   }
 }
 
-/** @returns null where a sign is not ASCII */
 function shortText(bytes: Uint8Array): string | null {
   let text = '';
   for (const byte of bytes) {

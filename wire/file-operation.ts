@@ -1,21 +1,21 @@
 import { type FileId, isFileId, isServerId, type ServerId } from '../base/ids.ts';
 import { ByteReader, ByteWriter, MalformedError } from './bytes.ts';
 
-/** An operation on a file's contents, resolved by its primary: the same bytes and times everywhere. */
+/** A change of a file's contents, resolved by its primary: the same bytes and times at every replica. */
 export type FileOperation =
-  /** Bytes from `offset` on; the size grows if needed, a gap before it reads as zeros. */
+  /** Writes from `offset` on; extends the file if needed, with zeros in a gap. */
   | {
       readonly kind: 'write';
       readonly offset: number;
       readonly bytes: Uint8Array;
       readonly modifiedNs: bigint;
     }
-  /** Bytes at several places, in this order: whoever reads finds all of them, or none. */
+  /** Writes several ranges in order, atomically for readers. */
   | { readonly kind: 'write-parts'; readonly parts: readonly WritePart[]; readonly modifiedNs: bigint }
   | { readonly kind: 'truncate'; readonly sizeBytes: number; readonly modifiedNs: bigint }
   /**
-   * Bytes `from` to before `to` become a hole: they read as zeros, and take no room. The size stays or, where it `grows`, is
-   * `to` at the least; an empty range that grows is how a file is made longer without a race with who appends to it.
+   * A hole from `from` to before `to`. The size stays, or with `grows` becomes at least `to`; an empty growing range
+   * extends a file without a race with appends.
    */
   | {
       readonly kind: 'punch';
@@ -24,45 +24,38 @@ export type FileOperation =
       readonly grows: boolean;
       readonly modifiedNs: bigint;
     }
-  /** The file is gone: no contents, and no further change. */
+  /** The file is deleted: no contents, no further change. */
   | { readonly kind: 'delete' }
   /**
-   * The contents are what they are for ever; only `delete` still has an effect. Sequenced twice: `final` once a
-   * majority has the first one so that it survives loss of power. Whoever has that one knows, without
-   * asking anybody, that no other contents can ever be acknowledged.
+   * Freezes the contents; only `delete` still has an effect. Sequenced twice: `final` once the first one survives
+   * power loss at a majority. A replica with the final seal knows, without asking, that no other contents can be
+   * acknowledged.
    */
   | { readonly kind: 'seal'; readonly final: boolean }
-  /** The catalog is about to be told the size, and may stop asking for it: whoever writes next tells it first. */
+  /** The primary is about to report the size to the catalog; the next write must report first. */
   | { readonly kind: 'settling' }
-  /**
-   * The contents, if they are of this version, stay for ever as those of the file `as`, on each replica that has none of it yet. The own
-   * ones stay as they are.
-   */
+  /** Keeps contents of this version for good as file `as`, on each replica without any of it. The file itself stays. */
   | { readonly kind: 'preserve'; readonly as: FileId; readonly contents: ContentVersion }
-  /** From here on these servers hold the replicas. The contents stay as they are. */
+  /** These servers hold the replicas from here on. */
   | { readonly kind: 'view'; readonly view: SequencedView };
 
-/** Epoch counter and sequence number of the change that contents come from. */
 interface ContentVersion {
   readonly epoch: number;
   readonly seq: number;
 }
 
-/** Bytes from `offset` on. */
 export interface WritePart {
   readonly offset: number;
   readonly bytes: Uint8Array;
 }
 
-/** Whether contents may still change. `final`: they may not, and everybody who finds this here may rely on it alone. */
+/** `final`: the contents cannot change, and every replica may rely on that alone. */
 export type Seal = 'open' | 'sealed' | 'final';
 
-/** In the order in which a file goes through them: codes of the wire and of the index. */
 export const SEALS: readonly Seal[] = ['open', 'sealed', 'final'];
 
 const POLICIES = ['quorum', 'all', 'read-only'] as const;
 
-/** A view as the order of writes carries it; replica/actions.ts says what it means. */
 export interface SequencedView {
   readonly number: number;
   readonly members: readonly ServerId[];
@@ -70,16 +63,14 @@ export interface SequencedView {
   readonly policy?: (typeof POLICIES)[number];
 }
 
-/** Bytes in one write operation at the most. */
+/** Bytes of one write operation. */
 export const WRITE_BYTES_MAX = 4 * 1024 * 1024;
 
-/** Places that one operation writes at the most. */
 export const WRITE_PARTS_MAX = 256;
 
-/** Bytes of parts as `encodeWriteParts` makes them, at the most. */
 export const WRITE_PARTS_BYTES_MAX = WRITE_BYTES_MAX + 2 + 12 * WRITE_PARTS_MAX;
 
-/** The largest size of a file. Offsets and sizes stay exact as numbers. */
+/** Largest file size: offsets and sizes stay exact numbers. */
 export const FILE_BYTES_MAX = Number.MAX_SAFE_INTEGER;
 
 const TAG_WRITE = 1;
@@ -92,22 +83,19 @@ const TAG_PUNCH = 7;
 const TAG_WRITE_PARTS = 8;
 const TAG_PRESERVE = 9;
 
-/** What a write says before its bytes: its tag, their offset, the time, their length. */
+/** Header of a write: tag, offset, time, length. */
 export const WRITE_HEAD_BYTES = 1 + 8 + 12 + 4;
-/** Memory whose room for such a head has not been taken. */
+/** Memory whose space for a header is unused. */
 const withRoom = new WeakSet<ArrayBufferLike>();
 
-/**
- * @returns memory, not cleared, for bytes that are to be written: there is room before them for what else the operation says,
- *   so that `encodeFileOperation` need not copy them
- */
+/** @returns uncleared memory for bytes to write, with space for the header before it, to save a copy */
 export function memoryToWrite(sizeBytes: number): Buffer {
   const whole = Buffer.allocUnsafeSlow(WRITE_HEAD_BYTES + sizeBytes);
   withRoom.add(whole.buffer);
   return whole.subarray(WRITE_HEAD_BYTES);
 }
 
-/** @returns the operation in bytes, of which those that it writes are a view where `memoryToWrite` made them */
+/** Encodes an operation; without a copy if its bytes are from `memoryToWrite`. */
 export function encodeFileOperation(operation: FileOperation): Uint8Array {
   switch (operation.kind) {
     case 'write': {
@@ -157,27 +145,23 @@ export function encodeFileOperation(operation: FileOperation): Uint8Array {
   }
 }
 
-/** @returns the bytes with the room before them, which is taken from now on; null where there is none */
 function takenRoom({ buffer, byteOffset, byteLength }: Uint8Array): Uint8Array | null {
   const isWhole = byteOffset === WRITE_HEAD_BYTES && byteOffset + byteLength === buffer.byteLength;
   return isWhole && withRoom.delete(buffer) ? new Uint8Array(buffer) : null;
 }
 
-/** @returns what the operation writes, and where, in that order; nothing of one that writes no bytes */
+/** @returns the ranges that the operation writes, in order */
 export function partsWritten(operation: FileOperation): readonly WritePart[] {
   if (operation.kind === 'write') return [operation];
   return operation.kind === 'write-parts' ? operation.parts : [];
 }
 
-/** The body of a request that writes at several places. */
+/** The body of a request that writes several ranges. */
 export function encodeWriteParts(parts: readonly WritePart[]): Uint8Array {
   return putParts(new ByteWriter(partsBytes(parts)), parts).finish();
 }
 
-/**
- * @returns the parts; their bytes are views into `encoded`
- * @throws MalformedError where `encoded` is not what `encodeWriteParts` makes
- */
+/** Decodes parts; their bytes are views into `encoded`. @throws MalformedError */
 export function decodeWriteParts(encoded: Uint8Array): WritePart[] {
   const reader = new ByteReader(encoded);
   const parts = readParts(reader);
@@ -218,12 +202,11 @@ function checkedPart(part: WritePart): WritePart {
   return part;
 }
 
-/** @returns the view as text */
 export function viewFormat(view: SequencedView): string {
   return JSON.stringify(view);
 }
 
-/** @throws MalformedError where `text` is not what `viewFormat` makes */
+/** @throws MalformedError */
 export function viewParse(text: string): SequencedView {
   let view: unknown;
   try {
@@ -246,10 +229,7 @@ function areServers(value: unknown): value is ServerId[] {
   return Array.isArray(value) && value.every((member) => typeof member === 'string' && isServerId(member));
 }
 
-/**
- * @returns the operation; the bytes of a write are a view into `encoded`
- * @throws MalformedError where `encoded` is not what `encodeFileOperation` makes
- */
+/** Decodes an operation; a write's bytes are a view into `encoded`. @throws MalformedError */
 export function decodeFileOperation(encoded: Uint8Array): FileOperation {
   const reader = new ByteReader(encoded);
   const operation = readOperation(reader);

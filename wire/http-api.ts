@@ -1,43 +1,39 @@
 import type { ErrorCode, HolderDetails } from '../base/errors.ts';
 import type { Attributes, ContentVersion, ServerState } from './catalog-api.ts';
 
-/** What a client asks for, in the words of HTTP an upgrade, to have a connection for large writes (decision 0053). */
+/** HTTP upgrade to a connection for large writes (decision 0053). */
 export const CONTENTS_PATH = '/v1/contents';
 export const CONTENTS_PROTOCOL = 'leasehold-contents';
 
-/** Response headers that say who answered. */
 export const HEADER_PRIMARY = 'leasehold-primary';
 export const HEADER_EPOCH = 'leasehold-epoch';
 export const HEADER_ROLE = 'leasehold-role';
-/** State of the file at the moment of a read: size in bytes, version of the contents as `epoch-seq`, and the rest of `FileState`. */
+/** The file's state at a read: size in bytes, content version as `epoch-seq`, and the rest of `FileState`. */
 export const HEADER_SIZE = 'leasehold-size';
 export const HEADER_CONTENTS = 'leasehold-contents';
 export const HEADER_MODIFIED = 'leasehold-modified-ns';
 export const HEADER_SEQ = 'leasehold-seq';
-/** An operation of the catalog that has happened: a session of commands that begins now names it as `since`. */
+/** An operation of the catalog, for a new session's `since`. */
 export const HEADER_CATALOG_SEQ = 'leasehold-catalog-seq';
-/** The newest epoch of the catalog that the server knows: a client begins another session of commands in each. */
+/** The newest catalog epoch that the server knows: a client starts a new session in each. */
 export const HEADER_CATALOG_EPOCH = 'leasehold-catalog-epoch';
-/** Who answered a read. */
 export const HEADER_SERVED = 'leasehold-served';
-/** For how long a stale answer may have been outdated, in milliseconds; `unknown` where that is not known. */
+/** How old a stale answer may be, in milliseconds, or `unknown`. */
 export const HEADER_AGE = 'leasehold-age-ms';
 
 export type Served = 'primary' | 'local' | 'forwarded';
-/** Request header between servers: this request was forwarded once and is not forwarded again. */
+/** Between servers: forwarded once, not to be forwarded again. */
 export const HEADER_FORWARDED = 'leasehold-forwarded';
 
-/** Request header of clients where servers ask who they are: capabilities for the files that the request touches, with commas between. */
+/** Capabilities for the request's files, comma-separated, if servers require authentication. */
 export const HEADER_CAPABILITY = 'leasehold-capability';
-/** Files in one `POST /v1/catalog/capabilities` at the most. */
 export const CAPABILITY_FILES_MAX = 100;
 
-/** Answer of `POST /v1/catalog/capabilities`; empty where servers ask for none. */
 export interface CapabilityAnswer {
   readonly capabilities: readonly { readonly file: number; readonly capability: string }[];
 }
 
-/** `application/problem+json` (RFC 9457) as every error of the HTTP face has it. */
+/** `application/problem+json` (RFC 9457), the form of every error. */
 export interface Problem {
   readonly type: string;
   readonly title: string;
@@ -50,90 +46,78 @@ export interface Problem {
   readonly outdated?: readonly string[];
 }
 
-/** Answer of `GET /v1/data/{file}/state`, and of every change of contents. */
 export interface FileState {
   readonly file: number;
   readonly sizeBytes: number;
   readonly modifiedNs: string;
   readonly contents: ContentVersion;
-  /** How many bytes within the size are holes; absent where there are none, or the server has not counted them. */
+  /** Bytes of holes; absent if none, or not counted. */
   readonly holeBytes?: number;
-  /** The last operation of the file's sequence; a session that begins now names it as `since`. */
+  /** The last operation of the file's sequence, for a new session's `since`. */
   readonly seq: number;
   readonly primary: string;
   readonly epoch: number;
-  /** The contents change no more. */
   readonly sealed?: boolean;
 }
 
-/** A change that was acknowledged, by the number that its session gave it. */
+/** An acknowledged change, by session and number; `since` as in the session. */
 export interface AcknowledgedRequest {
   readonly session: number;
   readonly number: number;
-  /** What the session named as `since`. */
   readonly since: number;
 }
 
 export const UNSYNCED_REQUESTS_MAX = 16;
 
-/** @param requests in the query of a flush; at most `UNSYNCED_REQUESTS_MAX` */
+/** @param requests for a flush's query; at most `UNSYNCED_REQUESTS_MAX` */
 export function unsyncedText(requests: readonly AcknowledgedRequest[]): string {
   return requests.map(({ session, number, since }) => `${session}-${number}-${since}`).join(',');
 }
 
-/** Answer of a flush. */
 export interface FlushResult extends FileState {
-  /** One of the changes that the flush named is not in the contents: all servers have lost their power since it was acknowledged. */
+  /** A change named by the flush is missing: all servers lost power since. */
   readonly lost?: boolean;
 }
 
-/** Answer of a write: the state after it, and where an append put its bytes. */
+/** Answer of a write: the state after it, and an append's offset. */
 export interface WriteResult extends FileState {
-  /**
-   * The version of the contents just before: whoever has that one has `contents` now. Absent where the write is told once more, which
-   * was carried out before.
-   */
+  /** The version just before: a client with it now has `contents`. Absent in a repeated answer. */
   readonly before?: ContentVersion;
   /**
-   * The guard's `changedNs` was compared, and held: what took the name, or moved it, under a condition did so behind the write. Absent
-   * where it was not compared. The repeated answer of a write has what was found when it was executed.
+   * The guard's `changedNs` was compared and held: a conditional rename or replacement came after the write. Absent
+   * if not compared.
    */
   readonly sameNames?: true;
   readonly offset: number;
 }
 
-/** What a file must be in the moment in which a write takes its place in the order, else `precondition-failed`. */
+/** Required state when the write is ordered, else `precondition-failed`. */
 export interface WriteGuard {
   readonly contents?: ContentVersion;
   readonly sizeBytes?: number;
-  /**
-   * When the inode was changed last, as the catalog has it: the same when the mark was set under which the write is ordered, so that
-   * the file has the same names. Not compared where the primary does not know that, as where it has taken over the mark.
-   */
+  /** The catalog's ctime, at the write's live mark: if equal, the file has the same names. Not compared if unknown. */
   readonly changedNs?: string;
 }
 
-/** Files in one `POST /v1/data/settle` at the most. */
+/** Most files per `POST /v1/data/settle`. */
 export const SETTLE_FILES_MAX = 500;
 
-/** Answer of `POST /v1/data/settle`: the catalog has size and time of all files but these. */
+/** Answer of `POST /v1/data/settle`: the catalog has size and time of all other files. */
 export interface SettleAnswer {
   readonly failed: readonly { readonly file: number; readonly code: ErrorCode; readonly message: string }[];
 }
 
-/** What `lseek`(2) calls a place where data, or a hole, begins. */
+/** As in `lseek`(2). */
 export type Whence = 'data' | 'hole';
 
-/** Answer of `GET /v1/data/{file}/extents`. */
 export interface FileExtent extends FileState {
-  /** Where what was looked for begins; null where nothing of it follows, or the search began behind the end. */
   readonly found: number | null;
 }
 
-/** Body of `POST /v1/data/{file}/copy`: which bytes of which file become those of `file` from `toOffset` on. */
+/** Body of `POST /v1/data/{file}/copy`: source range, and offset in `file`. */
 export interface CopyOrder {
   readonly from: number;
-  /** As this snapshot of its volume shows it. */
+  /** Read from this snapshot. */
   readonly snapshot?: number;
   readonly fromOffset: number;
   readonly toOffset: number;
@@ -154,50 +138,41 @@ export interface FileInfo {
   readonly lease: { readonly holder: string | null; readonly remainingMs: number };
   readonly replicas: readonly {
     readonly server: string;
-    /** `learner`: on its way to become a member; it does not vote yet. */
     readonly role: 'primary' | 'backup' | 'learner';
     readonly state: 'current' | 'catching-up' | 'unreachable';
     readonly version: number;
     readonly reachable: boolean;
-    /** Committed operations that it is not known to have. */
+    /** Committed operations that it is not known to have; their bytes, or null if no longer kept. */
     readonly lagOperations: number;
-    /** Bytes of them; null where they are kept no longer. */
     readonly lagBytes: number | null;
   }[];
 }
 
-/** How far the move of replicas is that goes on now, or was the last; from the catalog's primary. */
 export interface Moving {
-  /** Files that were to be moved since nothing was to do last, those included that are still to come. */
+  /** Files to move since the last idle moment, finished ones included. */
   readonly total: number;
   readonly done: number;
-  /** Attempts that failed; they are repeated. */
+  /** Failed attempts, which are repeated. */
   readonly failed: number;
-  /** Files that are being moved now. */
   readonly current: readonly number[];
 }
 
-/** Replicas that a server found to be behind its own when it compared them last. */
 export interface ReplicaLag {
   readonly files: number;
-  /** Operations that they lack, as far as they can be counted. */
   readonly versions: number;
-  /** Sizes of files that a server lacks wholly. */
+  /** Sizes of files that a server lacks completely. */
   readonly bytes: number;
 }
 
-/** Answer of `GET /v1/servers`: what a server knows of the others without asking anybody. */
 export interface ClusterServers {
   readonly cluster: string;
   readonly paramsHash: string;
-  /** By option, what must be the same on all servers; absent in answers of earlier releases. */
   readonly settings?: Readonly<Record<string, string>>;
-  /** With whom the cluster began. */
   readonly bootstrap: {
     readonly urls: Readonly<Record<string, string>>;
     readonly catalogMembers: readonly string[];
   };
-  /** Who holds the catalog, by the newest view of it that the server has heard of. */
+  /** The catalog's members, by the newest view that the server knows. */
   readonly catalogMembers: readonly string[];
   readonly catalogView: number;
   readonly servers: readonly {
@@ -210,38 +185,34 @@ export interface ClusterServers {
 
 export type Verdict = 'healthy' | 'degraded' | 'down';
 
-/** A difference between a server's replica and the catalog, or another server. */
 export interface Finding {
   readonly file: number;
-  /** The server that has found it, and has the replica. */
+  /** The server that found it and has the replica. */
   readonly server: string;
   /**
-   * `members`: other members for the number of the view. `unnamed`: the catalog does not know the file. `catalog-behind`: the
-   * replica goes by a newer view than the catalog names. `catalog-ahead`: the catalog knows newer contents than the replicas have.
+   * `members`: other members for the same view number. `unnamed`: unknown to the catalog. `catalog-behind`: the
+   * replica's view is newer. `catalog-ahead`: the catalog has newer contents.
    */
   readonly kind: 'members' | 'unnamed' | 'catalog-behind' | 'catalog-ahead';
   readonly what: string;
-  /** The members that the server's replica goes by; absent where the catalog does not know the file. */
+  /** The replica's members; absent if the catalog does not know the file. */
   readonly members?: readonly string[];
-  /** `VOLUME:/path`; null where the file has no name. */
+  /** `VOLUME:/path`; null if unlinked. */
   readonly path: string | null;
 }
 
-/** Answer of `GET /v1/check`: of the files of one page, what all servers have found. */
 export interface CheckPage {
   readonly findings: readonly Finding[];
-  /** Replicas that were compared. */
   readonly compared: number;
-  /** What the next request names with `after`; null where no files follow. */
+  /** `after` of the next request; null at the end. */
   readonly next: number | null;
-  /** Servers that have not answered. */
   readonly unreachable: readonly string[];
 }
 
-/** A file with a replica at a server, and other members for the same number of its view elsewhere. */
+/** A replica and another server have different members for the same view number. */
 export interface ViewConflict {
   readonly file: number;
-  /** The members here and elsewhere, as a sentence. */
+  /** Both member sets, as a sentence. */
   readonly what: string;
 }
 
@@ -250,71 +221,58 @@ export interface ServerStatus {
   readonly url: string;
   readonly reachable: boolean;
   readonly state: 'serving' | 'recovering' | 'clock-fault' | 'storage-failed' | 'unreachable';
-  /** Why its disk is not used any more: `storage-failed` only. */
   readonly failure?: string;
-  /** Damaged objects that it could not repair; absent where there are none. */
   readonly scrub?: Pick<ScrubStatus, 'unrepairable'>;
-  /** Left of the silence after a restart, in milliseconds. */
+  /** Milliseconds left of the recovery wait. */
   readonly recoveringMs: number;
-  /** Files (the catalog's cell not counted) this server is primary of, and backup of, among those in use. */
+  /** Files in use, without the catalog, that this server is primary or backup of. */
   readonly primaries: number;
   readonly backups: number;
-  /** Replicas on this server's disk. */
   readonly replicas: number;
-  /** Paths or ids of files in use of which fewer replicas are current than there should be. */
+  /** Files in use with fewer current replicas than wanted. */
   readonly underReplicated: readonly number[];
-  /** Servers that hold the catalog and do not follow it, as its primary sees them; absent elsewhere, and where there are none. */
+  /** Catalog members that do not follow it, as its primary sees them. */
   readonly catalogBehind?: readonly string[];
-  /** It is to hold the catalog, and has no replica of it that counts; absent where it has one, or need not. */
+  /** Should hold the catalog, but has no valid replica of it. */
   readonly catalogReplica?: 'missing';
   readonly freeBytes: number;
   readonly totalBytes: number;
-  /** The same for servers that store on one file system, whose room is there once; absent where the server does not say. */
+  /** Equal for servers on one file system, which share its space. */
   readonly disk?: string;
-  /** What is free is the reserve, which takes no contents; absent where there is more. */
+  /** Only the reserve is free, which takes no contents. */
   readonly diskFull?: true;
-  /** What runs out of connections and descriptors, as clauses that complete "Server s1 …"; absent where nothing does. */
+  /** Connections or descriptors that run out, as clauses to complete "Server s1 …". */
   readonly shortages?: readonly string[];
-  /** Files of which this server has found two member sets for one view; absent where there are none. */
   readonly viewConflicts?: readonly ViewConflict[];
   readonly pid: number;
-  /** Of the program; absent where the server does not say. */
   readonly version?: string;
   readonly uptimeMs: number;
-  /** How far each peer's lease clock is ahead of this server's; the truth lies within offset ± error, in milliseconds. */
+  /** How far each peer's lease clock is ahead, in milliseconds; the true value is within offset ± error. */
   readonly clockOffsets: Readonly<Record<string, { readonly offsetMs: number; readonly errorMs: number }>>;
-  /** Absent where the server does not say. */
   readonly membership?: ServerState;
-  /** The catalog knows this server and which disk it has; before, it takes no replicas. */
+  /** The catalog knows this server and its disk; before, it takes no replicas. */
   readonly registered?: boolean;
   readonly lag?: ReplicaLag;
-  /** Of the catalog's primary only. */
   readonly moving?: Moving;
-  /** Leases under names; absent where the server does not answer. */
   readonly namedLeases?: {
-    /** How many this server knows to be held. */
     readonly known: number;
-    /** How many servers decide about one of them; absent where the server does not say. */
     readonly voters?: number;
-    /** Left of the silence after a restart, in milliseconds. */
     readonly recoveringMs: number;
   };
 }
 
-/** How far a server is with reading all objects on its disk, as `GET /v1/scrub` tells for each server. */
+/** Progress of the scrubber, per server in `GET /v1/scrub`. */
 export interface ScrubStatus {
   readonly state: 'running' | 'waiting';
-  /** Begin and end of the pass under way, or of the last one, as ISO 8601; null where there is none. */
+  /** Start and end of the present or last pass, as ISO 8601; null if none. */
   readonly startedAt: string | null;
   readonly finishedAt: string | null;
   readonly bytesPerSecond: number;
-  /** Read so far in this pass. */
   readonly objects: number;
   readonly bytes: number;
-  /** Found damaged, and repaired from another server. */
   readonly damaged: number;
   readonly repaired: number;
-  /** Damaged, and whole on no server that could be reached; the path where the catalog knows one. */
+  /** Damaged, without a good copy on a reachable server; the path if the catalog knows one. */
   readonly unrepairable: readonly {
     readonly file: number;
     readonly object: number;
@@ -322,13 +280,10 @@ export interface ScrubStatus {
   }[];
 }
 
-/** Answer of `GET` and `POST /v1/scrub`, by server; null for one that does not answer. */
 export type ScrubStatuses = Readonly<Record<string, ScrubStatus | null>>;
 
-/** Answer of `GET /v1/status`, put together by the server that was asked. */
 export interface ClusterStatus {
   readonly verdict: Verdict;
-  /** One sentence per thing that is wrong; empty when healthy. */
   readonly reasons: readonly string[];
   readonly cluster: string;
   readonly catalog: {
@@ -340,23 +295,21 @@ export interface ClusterStatus {
   readonly timing: { readonly leaseMs: number; readonly clockSkewMaxMs: number };
   readonly servers: readonly ServerStatus[];
   readonly underReplicated: readonly number[];
-  /** Absent where the catalog's primary does not answer. */
   readonly moving?: Moving;
-  /** Of all servers together: a replica that is behind is counted by each server that is ahead of it. */
+  /** Sums of all servers: each server counts a replica that it is ahead of. */
   readonly lag: ReplicaLag;
 }
 
-/** What one request has copied of a directory. */
 export interface TreeCopy {
   readonly files: number;
   readonly directories: number;
   readonly links: number;
   readonly bytes: number;
-  /** Files that were there with the size and time of their sources; absent from servers of before. */
+  /** Existing files with their sources' size and time; absent from earlier releases. */
   readonly same?: number;
   /** Paths of devices, pipes and sockets, which have no contents. */
   readonly skipped: readonly string[];
-  /** There is more: the same request with `after` of `next` goes on. */
+  /** Repeat the request with `after` = `next`. */
   readonly more: boolean;
   readonly next?: string;
 }

@@ -1,11 +1,8 @@
-/** Flags of inodes, as `chattr` of Linux sets them (`+i`, `+a`). */
+/** Inode flags of Linux's `chattr` (`+i`, `+a`). */
 export const INODE_FLAGS = ['immutable', 'append-only'] as const;
 export type InodeFlag = (typeof INODE_FLAGS)[number];
 
-/**
- * @param text names, separated by commas
- * @param refusal the error for a name that is no flag
- */
+/** @param text comma-separated names. @param refusal creates the error for an unknown name */
 export function parseInodeFlags(text: string, refusal: (name: string) => Error): InodeFlag[] {
   const names = text.split(',').filter((name) => name !== '');
   return names.map((name) => {

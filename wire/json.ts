@@ -1,4 +1,4 @@
-/** @returns the object that `text` says in JSON; null where it is none, for it may come from a program that is not ours */
+/** @returns the JSON object in `text`, or null: it may come from another program */
 export function parseJsonObject(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text);

@@ -1,21 +1,21 @@
 import { isLeaseEventKind, type LeaseEventKind } from './lease-events.ts';
 import type { LeaseEvent, LeaseState } from './named-lease-api.ts';
 
-/** A state as one process keeps it: with the moment of its end on that process's own clock instead of a span. */
+/** A lease state with its end on the local clock instead of a span. */
 export interface TimedLeaseState extends Omit<LeaseState, 'remainingMs'> {
   readonly untilMs: number;
-  /** How the lease of this token ended, where somebody has said so who is nearer to it: his word may have been under way for longer than the lease. */
+  /** How this token's lease ended, by a nearer server's report, which may arrive after the lease's end. */
   readonly end?: LeaseEnd;
 }
 
 type LeaseEnd = Extract<LeaseEventKind, 'released' | 'expired'>;
 
-/** A refresh moves the end by more than this, in milliseconds; less is the same end, told twice. */
+/** A refresh moves the end by more than this, in milliseconds; less is the same end, reported twice. */
 const SAME_END_MS = 20;
 
 export const LEASE_FREE: TimedLeaseState = { held: false, owner: null, token: 0, keys: {}, untilMs: 0 };
 
-/** @param state what was looked up, or an event that was told */
+/** @param state from a query or an event */
 export function timedLeaseState(state: LeaseState | LeaseEvent, nowMs: number): TimedLeaseState {
   const { held, owner, token, keys } = state;
   const kind = 'kind' in state ? state.kind : undefined;
@@ -25,12 +25,12 @@ export function timedLeaseState(state: LeaseState | LeaseEvent, nowMs: number): 
   };
 }
 
-/** @returns an event of a watch as it comes over the wire; null for one of a kind that is not known */
+/** @returns an event of a watch; null for an unknown kind */
 export function leaseEventOf(kind: string, data: string): LeaseEvent | null {
   return isLeaseEventKind(kind) ? { ...(JSON.parse(data) as LeaseEvent), kind } : null;
 }
 
-/** `after`, with what is still known from `before`: a token that was seen is not forgotten when its holder goes. */
+/** `after`, with the largest known token: it stays known when its holder is gone. */
 export function leaseMerge(before: TimedLeaseState | null, after: TimedLeaseState): TimedLeaseState {
   if (after.held || before === null) return after;
   const { end } = after;
@@ -49,12 +49,7 @@ export function leaseEvent(
   return { kind, name, held, owner, token, keys, remainingMs };
 }
 
-/**
- * What happened between two states that were seen one after the other. Whatever came and went in between is left out;
- * tokens tell that it did. Where nobody has said how a lease ended, one that is gone before its end was given back; else it has expired.
- *
- * @returns events in their order; empty where `after` says nothing new, or is older than `before`
- */
+/** Events between two states; tokens show missed ones. Unreported ends: released before the end, else expired. */
 export function leaseChanges(
   name: string,
   before: TimedLeaseState,
@@ -69,7 +64,7 @@ export function leaseChanges(
   };
   if (!after.held) return before.held ? [ended()] : [];
   if (!before.held) {
-    // A late word about a holder whose end was told already.
+    // A late report about a holder whose end is known.
     return after.token === before.token ? [] : [leaseEvent('acquired', name, after, nowMs)];
   }
   if (after.token > before.token) return [ended(), leaseEvent('acquired', name, after, nowMs)];

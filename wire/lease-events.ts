@@ -1,5 +1,5 @@
 export const LEASE_EVENTS = ['state', 'acquired', 'refreshed', 'keys', 'released', 'expired'] as const;
-/** `state` comes first and tells how things stand; the others tell what changed. */
+/** `state` comes first, with the present state; the others are changes. */
 export type LeaseEventKind = (typeof LEASE_EVENTS)[number];
 
 export function isLeaseEventKind(text: string): text is LeaseEventKind {

@@ -1,24 +1,21 @@
 import { LOCK_REQUESTS_PENDING_MAX, LOCKS_PER_CLIENT_MAX } from './lock-limits.ts';
 import { type Static, Type } from './schema.ts';
 
-/** Locks on files, as they travel in JSON. */
-
-/** `posix`: ranges of bytes, of `fcntl`; `flock`: the whole file. The two do not see each other. */
+/** `posix`: byte ranges of `fcntl`; `flock`: the whole file. They do not interact. */
 export type LockKind = 'posix' | 'flock';
 
 const Whole = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
-/** Of a byte: a number, or decimal digits where a number would not be exact. */
+/** A byte offset: a number, or decimal digits if a number would be inexact. */
 const Offset = Type.Union([Whole, Type.String({ pattern: '^[1-9][0-9]{15,18}$' })]);
 const Number53 = Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER });
 
 const LockFields = {
-  /** Whose lock it is, among those of the client: opaque here. */
   owner: Type.String({ minLength: 1, maxLength: 64 }),
   kind: Type.Union([Type.Literal('posix'), Type.Literal('flock')]),
   start: Offset,
-  /** The last byte that is in it. The number 2^53 - 1 is the end of the file, wherever that is; the byte of that offset has digits. */
+  /** The last byte. The number 2^53 - 1 means the end of the file; the byte at that offset is in digits. */
   end: Offset,
-  /** Of the process, for whoever asks; 0 where it is not known. */
+  /** Process id for display; 0 if unknown. */
   pid: Whole,
 };
 
@@ -26,16 +23,14 @@ export const WireLock = Type.Object(
   { ...LockFields, type: Type.Union([Type.Literal('shared'), Type.Literal('exclusive')]) },
   { additionalProperties: false },
 );
-/** A lock of some client. */
 export type WireLock = Static<typeof WireLock>;
 
-/** A lock as it is computed with: from 0 to `LOCK_END`. */
+/** A lock in calculations: from 0 to `LOCK_END`. */
 export interface LockHeld extends Omit<WireLock, 'start' | 'end'> {
   readonly start: bigint;
   readonly end: bigint;
 }
 
-/** A lock, and the client that has it. */
 export interface LockOfClient extends LockHeld {
   readonly client: number;
 }
@@ -43,27 +38,23 @@ export interface WireLockOfClient extends WireLock {
   readonly client: number;
 }
 
-/** The locks of a file under which a client changes it. */
+/** The locks under which a client changes a file. */
 export interface LocksHeld {
   readonly client: number;
-  /** The newest stamp of the client when it got the first of them, or since then a change that was made under them failed. */
+  /** The client's newest stamp at its first lock, or after a failed change under the locks. */
   readonly stamp: number;
 }
 
-/** What an owner would have on a range: a lock, or (`unlock`) none. */
+/** The requested state of a range: a lock, or none (`unlock`). */
 export interface LockWish extends Omit<LockHeld, 'type'> {
   readonly type: 'shared' | 'exclusive' | 'unlock';
 }
 
-/** A wish of some client. */
 export interface WishOfClient extends LockWish {
   readonly client: number;
 }
 
-/**
- * Which requests of a client count. `stamp` rises with every message about a file. What has a smaller number than the
- * newest stamp and is not in `pending` is over: a copy of it that comes late changes nothing.
- */
+/** `stamp` rises with each message about a file. A request below it and not in `pending` is over: copies are void. */
 const MomentFields = {
   client: Number53,
   stamp: Number53,
@@ -73,7 +64,7 @@ const MomentFields = {
 export const LockBody = Type.Object(
   {
     ...MomentFields,
-    /** The same in all attempts of one request; the stamp of the first. */
+    /** The stamp of the request's first attempt. */
     number: Number53,
     ...LockFields,
     type: Type.Union([Type.Literal('shared'), Type.Literal('exclusive'), Type.Literal('unlock')]),
@@ -83,33 +74,24 @@ export const LockBody = Type.Object(
 );
 export type LockBody = Static<typeof LockBody>;
 
-/**
- * Changes under the client's locks name this stamp (`LocksHeld.stamp`), and none before it: those have failed, or their locks are gone. In the
- * query, because servers of earlier releases refuse a body with it; absent from clients of earlier releases.
- */
+/** Changes under the client's locks have this stamp (`LocksHeld.stamp`); older ones failed. A query parameter. */
 interface SinceField {
   readonly since?: number;
 }
 
-/**
- * What the client has heard last from the file's primary; epoch 0 before it heard from any. In the query, as `since`; absent from clients of
- * earlier releases.
- */
+/** What the client last received from the primary; epoch 0 before. In the query; absent from earlier releases. */
 interface HeardField {
   readonly heard?: LockMoment;
 }
 
-/** What a primary says of its epoch in each answer, and its client in each message. */
+/** The primary's epoch in each answer, and its client's in each message. */
 export interface LockMoment {
   readonly epoch: number;
-  /** How often locks of a client, or what was known of one, have ended with their lease in this epoch; absent from servers of earlier releases. */
+  /** How often a client's locks or state lapsed with their lease in this epoch; absent from earlier releases. */
   readonly lapses?: number;
 }
 
-/**
- * A lock is asked for, or given back. Where the primary has changed since it was heard, or the client's time was over, no lock is set: the
- * request may be late, and its client not know of it any more.
- */
+/** Sets no lock if the primary changed or the client's lease ended since `heard`: the request may be abandoned. */
 export interface LockOrder extends LockBody, SinceField, HeardField {}
 
 export const LockRenewalBody = Type.Object(
@@ -118,20 +100,19 @@ export const LockRenewalBody = Type.Object(
 );
 export type LockRenewalBody = Static<typeof LockRenewalBody>;
 
-/** A renewal. In another epoch than was heard it has no effect: it may be late, and name what was given back since. */
+/** A renewal. Without effect in another epoch than `heard`: it may be late and name released locks. */
 export interface LockClaim extends LockRenewalBody, SinceField, HeardField {}
 
-/** The lock is set, or given back. */
 export interface LockGrant extends LockMoment {
   readonly primary: string;
-  /** Nothing was set, since the request is of an earlier moment than this. The client asks again if it still wants the lock. */
+  /** Nothing was set: the request is older than this. The client repeats it if it still wants the lock. */
   readonly outdated?: true;
-  /** A client that does not renew for this long has its locks no more; it counts from before it asked. */
+  /** Locks end without a renewal for this long; the client counts from before its request. */
   readonly leaseMs: number;
 }
 
 export interface LockRenewal extends LockGrant {
-  /** Places in `locks` of what the client does not have any more. */
+  /** Indexes in `locks` that the client lost. */
   readonly lost: readonly number[];
 }
 
@@ -140,8 +121,7 @@ export interface LockList {
   readonly primary: string;
   readonly epoch: number;
   readonly locks: readonly WireLockOfClient[];
-  /** Requests that wait. */
   readonly waiting: number;
-  /** For how long still no new lock is given, because those of the primary before are claimed. */
+  /** Milliseconds left of the grace in which only locks of the previous primary are reclaimed. */
   readonly graceMs: number;
 }

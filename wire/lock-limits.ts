@@ -1,8 +1,8 @@
-/** Locks that one file can have; neighbours of one owner and type count as one. */
+/** Locks per file; adjacent ones of one owner and type count as one. */
 export const LOCKS_PER_FILE_MAX = 10_000;
-/** Of these, one client's. A renewal names all of them. */
+/** Locks per client and file; a renewal lists all of them. */
 export const LOCKS_PER_CLIENT_MAX = 4_096;
-/** Requests that wait for a lock on one file at the same time. */
+/** Waiting lock requests per file. */
 export const LOCK_WAITERS_MAX = 1_024;
-/** Requests of one client for one file that are under way at the same time. */
+/** Lock requests under way per client and file. */
 export const LOCK_REQUESTS_PENDING_MAX = 256;

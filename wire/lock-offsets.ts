@@ -2,10 +2,10 @@ import { ServiceError } from '../base/errors.ts';
 import { LOCK_END } from '../base/lock-end.ts';
 import type { LockHeld, WireLock } from './lock-api.ts';
 
-/** Of the end of a file, wherever that is. Releases that knew no larger number wrote it so. */
+/** Means the end of the file, as in releases without larger offsets. */
 const END_NUMBER = Number.MAX_SAFE_INTEGER;
 
-/** @throws ServiceError `bad-request` where it is beyond what a file may have, or ends before it begins */
+/** @throws ServiceError `bad-request` if the range is reversed or too large */
 export function rangeFromWire({
   start,
   end,

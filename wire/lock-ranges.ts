@@ -1,9 +1,6 @@
 import type { LockHeld, LockWish } from './lock-api.ts';
 
-/**
- * Ranges of one owner, sorted and disjoint, after a wish: what it covers is cut out of them, it is put in unless it is
- * an unlock, and neighbours of one type are joined. A part that stays keeps all that was said of the whole.
- */
+/** Applies a request to an owner's sorted, disjoint ranges; remaining parts keep all other fields. */
 export function rangesWith<Held extends LockHeld>(
   ranges: readonly Held[],
   wish: Omit<Held, 'type'> & Pick<LockWish, 'type' | 'start' | 'end'>,
@@ -17,7 +14,7 @@ export function rangesWith<Held extends LockHeld>(
     if (range.start < wish.start) after.push({ ...range, end: wish.start - 1n });
     if (range.end > wish.end) after.push({ ...range, start: wish.end + 1n });
   }
-  // The type of a wish that is no unlock is that of a lock.
+  // A request that is no unlock has a lock's type.
   if (wish.type !== 'unlock') after.push({ ...wish } as unknown as Held);
   after.sort((a, b) => (a.start < b.start ? -1 : 1));
   const joined: Held[] = [];
@@ -32,7 +29,7 @@ export function rangesWith<Held extends LockHeld>(
 
 type Range = Pick<LockHeld, 'start' | 'end'>;
 
-/** @returns the bytes that both ranges have, or null */
+/** @returns the common bytes of two ranges, or null */
 export function overlap(a: Range, b: Range): Range | null {
   let { start, end } = a;
   if (b.start > start) start = b.start;
@@ -40,7 +37,7 @@ export function overlap(a: Range, b: Range): Range | null {
   return start > end ? null : { start, end };
 }
 
-/** @returns whether one owner's ranges, sorted and disjoint, leave no part of the wish out, and are of its type or more */
+/** @returns whether an owner's sorted, disjoint ranges cover the request with its type or a stronger one */
 export function rangesCover(
   ranges: readonly Pick<LockHeld, 'type' | 'start' | 'end'>[],
   wish: Pick<LockWish, 'type' | 'start' | 'end'>,
@@ -55,7 +52,7 @@ export function rangesCover(
   return false;
 }
 
-/** @returns whether the lock stands in the way of another owner's wish of the same kind */
+/** @returns whether the lock conflicts with another owner's request of the same kind */
 export function isAtOdds(
   lock: Pick<LockHeld, 'type' | 'start' | 'end'>,
   wish: Pick<LockWish, 'type' | 'start' | 'end'>,

@@ -2,10 +2,10 @@ import type { LeaseEventKind } from './lease-events.ts';
 import type { LeaseKeys } from './named-lease.ts';
 import { type Static, Type } from './schema.ts';
 
-/** Leases under names, as they travel in JSON. All spans are in milliseconds. */
+/** Named leases in JSON. All spans are in milliseconds. */
 
 const SpanMs = Type.Number({ exclusiveMinimum: 0 });
-/** Form and number are checked by the service, whose messages say more than a pattern. */
+/** The service checks form and number, with clearer messages than a pattern's. */
 const Keys = Type.Record(Type.String());
 
 export const AcquireBody = Type.Object(
@@ -14,7 +14,7 @@ export const AcquireBody = Type.Object(
 );
 export type AcquireBody = Static<typeof AcquireBody>;
 
-/** `keys`, where given, replace all that were there. */
+/** `keys` replace all earlier ones. */
 export const RefreshBody = Type.Object(
   { ttlMs: Type.Optional(SpanMs), keys: Type.Optional(Keys) },
   { additionalProperties: false },
@@ -24,24 +24,23 @@ export type RefreshBody = Static<typeof RefreshBody>;
 export const KeyBody = Type.Object({ value: Type.String() }, { additionalProperties: false });
 export type KeyBody = Static<typeof KeyBody>;
 
-/** What a holder is told of its own lease. */
 export interface GrantedLease {
   readonly name: string;
   readonly owner: string;
   readonly session: number;
   readonly token: number;
-  /** Length asked for when it was acquired. */
+  /** Length requested at the acquisition. */
   readonly ttlMs: number;
-  /** Counted from the moment the request arrived: a holder counts from before it sent it. */
+  /** From the arrival of the request; a holder counts from before sending it. */
   readonly remainingMs: number;
   readonly keys: LeaseKeys;
 }
 
-/** What everybody may know of a lease. */
+/** The public state of a lease. */
 export interface LeaseState {
   readonly held: boolean;
   readonly owner: string | null;
-  /** Of the present holder; where nobody holds it, of the last one that is still known, or 0. */
+  /** The present holder's; else the last known one, or 0. */
   readonly token: number;
   readonly remainingMs: number;
   readonly keys: LeaseKeys;
@@ -49,11 +48,10 @@ export interface LeaseState {
 
 export interface LeaseLook extends LeaseState {
   readonly name: string;
-  /** `majority`: it was so at a moment between question and answer. `member`: what one server believes; it may be wrong. */
+  /** `majority`: true at some moment after the question. `member`: one server's knowledge, which may be wrong. */
   readonly consistency: 'majority' | 'member';
 }
 
-/** One pair of a lease. */
 export interface LeaseKeyValue {
   readonly name: string;
   readonly key: string;
@@ -68,16 +66,16 @@ export interface LeaseListEntry {
   readonly remainingMs: number;
 }
 
-/** A hint: put together from what single servers believe at about the same time. */
+/** A hint, combined from single servers' knowledge. */
 export interface LeaseList {
   readonly leases: readonly LeaseListEntry[];
-  /** Further names begin with the prefix. */
+  /** More names have the prefix. */
   readonly more: boolean;
-  /** Servers that were not heard; what only they know is missing. */
+  /** Servers without an answer; what only they know is missing. */
   readonly unreachable: readonly string[];
 }
 
-/** An event of a watch. The state is that after the event. */
+/** An event of a watch, with the state after it. */
 export interface LeaseEvent extends LeaseState {
   readonly kind: LeaseEventKind;
   readonly name: string;

@@ -1,8 +1,8 @@
 import { parseJsonObject } from './json.ts';
 
-/** Most pairs that a holder can attach to its lease. */
+/** Key-value pairs per lease. */
 export const LEASE_KEYS_MAX = 32;
-/** UTF-16 code units of an owner, and of one value. */
+/** UTF-16 code units of an owner, and of a value. */
 export const LEASE_OWNER_MAX = 255;
 export const LEASE_VALUE_MAX = 1024;
 
@@ -11,7 +11,6 @@ const LEASE_KEY = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,63}$/;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it is about
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
 
-/** What a lease's name looks like, for messages that refuse one. */
 export const LEASE_NAME_FORM =
   '1 to 255 of A-Z, a-z, 0-9, ".", "_", ":", "/", "@" and "-", a letter or digit first';
 export const LEASE_KEY_FORM =
@@ -32,22 +31,22 @@ export function isLeaseOwner(text: string): boolean {
 
 export type LeaseKeys = Readonly<Record<string, string>>;
 
-/** What a holder says of itself: it travels with its lease through the cell, and everybody may read it. */
+/** The holder's description of itself; stored with its lease, readable by all clients. */
 export interface LeaseNote {
   readonly name: string;
   readonly owner: string;
-  /** Length that was asked for, in milliseconds. */
+  /** Requested length in milliseconds. */
   readonly ttlMs: number;
   readonly keys: LeaseKeys;
 }
 
-/** The same note gives the same text, whatever order its keys were set in. */
+/** Equal notes give equal texts, whatever their keys' order. */
 export function leaseNoteText(note: LeaseNote): string {
   const keys = Object.fromEntries(Object.entries(note.keys).toSorted(([a], [b]) => (a < b ? -1 : 1)));
   return JSON.stringify({ name: note.name, owner: note.owner, ttlMs: note.ttlMs, keys });
 }
 
-/** @returns the note, or null where `text` is none */
+/** @returns the note, or null */
 export function leaseNoteParse(text: string): LeaseNote | null {
   const note = parseJsonObject(text);
   if (note === null) return null;

@@ -1,12 +1,12 @@
-/** What one request may hold. Whoever asks gathers no more; schemas, which only servers need, say the same. */
+/** Limits per request: clients batch no more, and servers' schemas enforce them. */
 
-/** Names that one command takes away at the most. */
+/** Entries removed by one command. */
 export const UNLINKS_MAX = 256;
-/** Inodes that one command tells of as read at the most. */
+/** Inodes whose reads one command reports. */
 export const ACCESSES_MAX = 500;
-/** Directories of a request that their owner is not to be told of at the most. */
+/** Directories that a client drops from its cache with a request. */
 export const FORGETS_MAX = 16;
-/** New files that travel in one request with all of their contents at the most. */
+/** New files sent with contents. */
 export const BIRTHS_MAX = 256;
-/** Sessions that one flush of the catalog names at the most. */
+/** Sessions that a catalog flush names. */
 export const FLUSH_SESSIONS_MAX = 100;

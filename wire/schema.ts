@@ -1,24 +1,20 @@
 /**
- * JSON Schemas of what travels in JSON, together with the types of what they accept:
+ * JSON Schemas and the types that they accept, as plain objects; nothing is validated here.
  *
  *     export const Person = Type.Object({ name: Type.String(), age: Type.Optional(Type.Integer()) });
  *     export type Person = Static<typeof Person>; // { name: string; age?: number }
- *
- * A schema is a plain object, as validators and OpenAPI want it; nothing is checked here.
  */
 
 declare const VALUE: unique symbol;
 
-/** A JSON Schema. What it accepts is only known to the compiler: there is no such member. */
+/** A JSON Schema. Only the compiler knows what it accepts: the member does not exist. */
 export interface Schema<Value = unknown> {
   readonly [VALUE]?: Value;
   readonly description?: string;
 }
 
-/** The type of what a schema accepts. */
 export type Static<Of extends Schema> = Of extends Schema<infer Value> ? Value : never;
 
-/** A property that may be absent. */
 export interface Optional<Of extends Schema = Schema> {
   readonly optional: Of;
 }
@@ -54,7 +50,7 @@ interface Described {
 }
 
 interface StringLimits extends Described {
-  /** Of characters, not of bytes. */
+  /** In characters, not bytes. */
   readonly minLength?: number;
   readonly maxLength?: number;
   readonly pattern?: string;
@@ -73,15 +69,14 @@ interface ArrayLimits {
 }
 
 interface ObjectLimits {
-  /** False: properties that are not named here are refused; else they are passed over. */
+  /** False: unnamed properties are refused; else they are ignored. */
   readonly additionalProperties?: boolean;
 }
 
-/** What schemas are built of. */
 export const Type = {
   String: (limits: StringLimits = {}) => schemaOf<string>({ type: 'string', ...limits }),
   Number: (limits: NumberLimits = {}) => schemaOf<number>({ type: 'number', ...limits }),
-  /** Also what is written 1.0 or 1e3: to JSON that is the same. */
+  /** Also 1.0 and 1e3, which are the same in JSON. */
   Integer: (limits: NumberLimits = {}) => schemaOf<number>({ type: 'integer', ...limits }),
   Boolean: () => schemaOf<boolean>({ type: 'boolean' }),
   Null: () => schemaOf<null>({ type: 'null' }),
@@ -99,11 +94,9 @@ export const Type = {
   Array: <Of extends Schema>(items: Of, limits: ArrayLimits = {}) =>
     schemaOf<Static<Of>[]>({ type: 'array', items, ...limits }),
 
-  /** An object of any names, each with a value of one kind. */
   Record: <Of extends Schema>(values: Of) =>
     schemaOf<Record<string, Static<Of>>>({ type: 'object', additionalProperties: values }),
 
-  /** A property of an object that may be absent. */
   Optional: <Of extends Schema>(optional: Of): Optional<Of> => ({ optional }),
 
   Object: <const Of extends Properties>(properties: Of, limits: ObjectLimits = {}): ObjectSchema<Of> => {
@@ -121,7 +114,7 @@ export const Type = {
     };
   },
 
-  /** Any other JSON Schema; that it accepts values of this type, the caller has to know. */
+  /** Any other JSON Schema; the caller guarantees the type. */
   Unsafe: <Value>(schema: object) => schemaOf<Value>(schema),
 };
 

@@ -1,6 +1,6 @@
 import { MalformedError } from './bytes.ts';
 
-/** Longer events are nobody's of ours. */
+/** Longer events come from another program. */
 const EVENT_LENGTH_MAX = 256 * 1024;
 
 export interface StreamEvent {
@@ -8,25 +8,21 @@ export interface StreamEvent {
   readonly data: string;
 }
 
-/** @returns one server-sent event as it is written; `data` is one line */
+/** Formats a server-sent event; `data` is one line. */
 export function streamEventText(event: string, data: string): string {
   return `event: ${event}\ndata: ${data}\n\n`;
 }
 
-/** Keeps a stream alive and says nothing. */
+/** Keeps a stream alive. */
 export const STREAM_COMMENT = ':\n\n';
 
-/** Reads server-sent events out of pieces of text, in the form that `streamEventText` writes, and others of the standard. */
+/** Parses server-sent events from pieces of text, also in other forms of the standard. */
 export class StreamEventReader {
   #rest = '';
   #event = '';
   #data: string[] = [];
 
-  /**
-   * @param text the next piece, cut wherever the network liked
-   * @returns the events that are complete with it
-   * @throws MalformedError where an event does not end
-   */
+  /** @param text the next piece, cut anywhere. @returns completed events. @throws MalformedError if one never ends */
   push(text: string): StreamEvent[] {
     const lines = (this.#rest + text).split(/\r?\n/);
     this.#rest = lines.pop() ?? '';

@@ -1,39 +1,33 @@
 import { type Grant, isGrantName, isRole, isVolumeName } from './access.ts';
 
-/** A token that a server knows: what it lets do, and by what it is recognized. */
+/** A token as servers store it. */
 export interface KnownToken extends Grant {
-  /** Part of the token that is no secret, by which it is found. */
+  /** The public part of the token, by which it is found. */
   readonly id: string;
-  /** SHA-256 of the secret, in base64url. The secret is random to its last bit, so nothing is added to it. */
+  /** SHA-256 of the secret, in base64url. The secret is fully random, so it needs no salt. */
   readonly hash: string;
-  /** ISO 8601. */
   readonly createdAt: string;
-  /** Null for a token that lives until it is revoked. */
   readonly expiresAt: string | null;
 }
 
-/** The file of tokens, the same on all servers. It opens nothing: but its keys sign capabilities, so it is a secret too. */
+/** The tokens' file, the same on all servers. It contains no token, but secret keys that sign capabilities. */
 export interface TokenFile {
-  /** By which servers sign capabilities, in base64url: the first signs, all are believed. */
   readonly keys: readonly string[];
   readonly tokens: readonly KnownToken[];
-  /** Certificates that are not believed any more before they end. */
+  /** Certificates revoked before their end. */
   readonly revoked: readonly RevokedCertificate[];
 }
 
-/** A certificate of a client or server that is not believed any more. */
 export interface RevokedCertificate {
-  /** @see serialText */
   readonly serial: string;
-  /** For whom it was made, where that is known: for people. */
+  /** The certificate's subject, for people; null if unknown. */
   readonly name: string | null;
-  /** ISO 8601. */
   readonly revokedAt: string;
-  /** When it would have ended, in ISO 8601; then the entry may go. Null where that is not known. */
+  /** The certificate's end, ISO 8601, after which the entry may be dropped; null if unknown. */
   readonly expiresAt: string | null;
 }
 
-/** Certificates that are not believed any more, as clients hear of them. */
+/** Revoked certificates, for clients. */
 export interface RevokedList {
   readonly revoked: readonly RevokedCertificate[];
 }
@@ -47,12 +41,11 @@ const TOKEN = /^lh_([0-9a-f]{12})_([A-Za-z0-9_-]{43})$/;
 const SERIAL = /^[0-9A-F]{1,40}$/;
 const BASE64_256_BITS = /^[A-Za-z0-9_-]{43}$/;
 
-/** @returns a token as it is shown, once */
 export function tokenText(id: string, secret: string): string {
   return `lh_${id}_${secret}`;
 }
 
-/** @returns the parts of a token; null where `text` is none */
+/** @returns the parts of a token, or null */
 export function tokenParts(text: string): { readonly id: string; readonly secret: string } | null {
   const [, id, secret] = TOKEN.exec(text) ?? [];
   return id === undefined || secret === undefined ? null : { id, secret };
@@ -62,7 +55,6 @@ export function formatTokenFile({ keys, tokens, revoked }: TokenFile): string {
   return `${JSON.stringify({ format: FORMAT, keys, tokens, revoked }, null, 2)}\n`;
 }
 
-/** @returns the serial number of a certificate in the one way in which it is written here: upper case, without colons and leading zeros */
 export function serialText(serial: string): string {
   return serial
     .replaceAll(':', '')
@@ -70,9 +62,9 @@ export function serialText(serial: string): string {
     .replace(/^0+(?=.)/, '');
 }
 
-/** @throws Error that says what is wrong with the text, and repeats nothing of it */
+/** @throws Error that describes the fault without quoting the text */
 export function parseTokenFile(text: string): TokenFile {
-  // Files of before have no list of certificates.
+  // Files of earlier releases have no such list.
   const { format, keys, tokens, revoked = [] } = objectIn(text);
   if (format !== FORMAT) throw new Error(`its format is not ${FORMAT}`);
   if (!Array.isArray(keys) || keys.length === 0 || !keys.every(is256Bits)) {
@@ -91,10 +83,7 @@ export function parseTokenFile(text: string): TokenFile {
   return { keys: keys as string[], tokens: known, revoked };
 }
 
-/**
- * @param text a list of its own, or a whole file of tokens
- * @throws Error that says what is wrong with the text, and repeats nothing of it
- */
+/** @param text a list, or a whole token file. @throws Error that describes the fault without quoting the text */
 export function parseRevokedList(text: string): readonly RevokedCertificate[] {
   const { revoked } = objectIn(text);
   if (!Array.isArray(revoked) || !revoked.every(isRevokedCertificate)) {
@@ -108,7 +97,7 @@ function objectIn(text: string): Readonly<Record<string, unknown>> {
   try {
     value = JSON.parse(text);
   } catch {
-    // Without the cause: it quotes what it could not read.
+    // Without the cause, which quotes the text.
     throw new Error('it is not JSON');
   }
   if (typeof value !== 'object' || value === null) throw new Error('it is no object');
