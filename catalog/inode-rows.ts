@@ -51,10 +51,7 @@ export interface EntryRow extends InodeRow {
   readonly entryName: string;
 }
 
-/**
- * No joins for single rows: SQLite (with STAT4) recompiles a join whenever a bound value changes, which costs thirty
- * times the execution. It does not do so for subqueries.
- */
+/** No joins for single rows: SQLite (STAT4) recompiles joins when a bound value changes, 30 times the execution. */
 export const INODE_COLUMNS = `
   i.id, i.volume, (SELECT v.name FROM volumes v WHERE v.id = i.volume) AS volumeName, i.kind, i.mode, i.uid, i.gid, i.links, i.size AS sizeBytes,
   i.holes AS holeBytes,

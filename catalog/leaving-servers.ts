@@ -1,7 +1,4 @@
-/**
- * Refusals because of servers that leave or left the cluster. The primary decides before replication, so that members
- * of all releases execute the same commands to the same effect.
- */
+/** Refuses before replication, so that members of all releases execute the same commands to the same effect. */
 import { ServiceError } from '../base/errors.ts';
 import { majority } from '../base/quorum.ts';
 import type { Command, CommandOf } from '../wire/catalog-api.ts';

@@ -85,10 +85,7 @@ export function placeVolume(tables: Tables, place: Place): VolumeRow {
   return tables.volumes.row(directoryOf(tables, place.parent).volume);
 }
 
-/**
- * Scans the entries of each directory above, because entries are not indexed by inode. @returns the path from the
- * volume's root; null if the directory is unlinked
- */
+/** Scans the directories above: entries have no index by inode. @returns the path; null if one is unlinked */
 export function pathTo(tables: Tables, directory: InodeRow, name: string): string | null {
   const names = [name];
   let here = directory;

@@ -17,10 +17,7 @@ export class AttemptTiming {
     return untilMs - renewBeforeMs - this.#context.prng.next() * jitterMaxMs;
   }
 
-  /**
-   * When to compete for another server's lease: after its end on every clock. A server with a fast clock would always
-   * be first, so it waits for the slowest clock, and chance decides.
-   */
+  /** After the lease's end on every clock. The fastest clock waits for the slowest, so that chance decides who wins. */
   afterEndMs(untilMs: number, nowMs: number): number {
     const { parameters, rules, monitor } = this.#context;
     const aheadMs = rules.comparesClocks ? monitor.aheadMs(nowMs) : 0;

@@ -97,10 +97,7 @@ export class Cell {
     return this.#cursor.work === null && !this.#cursor.isOpen && !this.#cursor.isOwn;
   }
 
-  /**
-   * Drops finished work. @returns when `tick` is next due; null if unchanged. An idle cell is due when every message
-   * about it is too old to count.
-   */
+  /** Drops finished work. @returns when `tick` is due, null if unchanged; idle: when all messages about it are void */
   settle(nowMs: number): number | null {
     const { parameters } = this.#context;
     const row = this.#cursor.row;
@@ -180,10 +177,7 @@ export class Cell {
     work.succeeds = null;
   }
 
-  /**
-   * Releases the lease, which the caller no longer acts on. RELEASE has this server's latest ballot, so that it voids
-   * an unfinished renewal too.
-   */
+  /** Releases a lease that the caller no longer uses. RELEASE has the latest ballot: it voids an open renewal too. */
   release(nowMs: number, out: LeaseAction[]): void {
     this.#knowledge.expire(nowMs, out);
     const { parameters, ballots } = this.#context;

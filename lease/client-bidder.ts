@@ -44,10 +44,7 @@ export class ClientBidder implements Bidder {
     this.#rules = rules;
   }
 
-  /**
-   * A READ's promises would void the holder's refreshes, so `look`, and `acquire` of a taken cell, query first. If
-   * answers differ, or the cell is free, the next attempt uses READ.
-   */
+  /** A READ would void the holder's refreshes, so `look`, and `acquire` of a taken cell, first try a query. */
   queriesFirst(accepted: Lease | null, nowMs: number): boolean {
     if (this.#queried) return false;
     this.#queried = true;

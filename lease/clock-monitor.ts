@@ -128,10 +128,7 @@ export class ClockMonitor {
     return this.#aheadMs;
   }
 
-  /**
-   * Whether most of at least two live peers are out of bounds: then the local clock is wrong. With one peer nothing
-   * tells whose clock is wrong; the two ignore each other.
-   */
+  /** Whether most of at least two live peers are out of bounds. With one peer nothing tells whose clock is wrong. */
   isOutlier(nowMs: number): boolean {
     if (this.#violating < 2) return false;
     // Only recent frames count, for and against.

@@ -85,10 +85,7 @@ export class LeaseFrameWriter {
   }
 }
 
-/**
- * Reads frames of `LeaseFrameWriter` in batches. Throws `MalformedError`; messages read before stay valid, as if the
- * rest were lost. Keeps a view of `bytes`.
- */
+/** Reads a frame in batches, from a view of `bytes`. Throws `MalformedError`; messages read before stay valid. */
 export class LeaseFrameReader {
   readonly envelope: LeaseEnvelope;
   readonly #reader: ByteReader;

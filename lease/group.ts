@@ -8,10 +8,7 @@ export const VOTERS_MAX = 30;
 /** The members of a cell that this server was only asked about. */
 export const NO_MEMBERS: readonly ServerId[] = [];
 
-/**
- * The voters of a cell in one view. While members change, every majority contains one of each set: so any two
- * majorities before, during and after the change share a server.
- */
+/** The voters of a cell in one view. During a change a majority needs both sets, so all majorities intersect. */
 export interface Group {
   readonly view: number;
   readonly voters: readonly ServerId[];

@@ -33,10 +33,7 @@ const SLOW_LEASES = 2;
 type FrameEvent = Extract<LeaseEvent, { kind: 'frame' }>;
 type AskEvent = Extract<LeaseEvent, { kind: 'ask' }>;
 
-/**
- * All lease cells of one incarnation of a server, with the recovery wait, ballots and peers' clocks. A cell is
- * created when it is opened or asked about, and removed after being idle.
- */
+/** All lease cells of an incarnation. A cell is created when opened or asked about, and removed after being idle. */
 export class LeaseHost {
   readonly #parameters: LeaseParameters;
   readonly #context: CellContext;

@@ -18,10 +18,7 @@ export interface LeaseTiming {
   readonly clockSkewMaxMs: number;
 }
 
-/**
- * `flease`: leases end at a moment of synchronized clocks. `paxoslease`: each server counts spans by its own clock,
- * and only the clocks' rates are bounded.
- */
+/** `flease`: leases end by synchronized clocks. `paxoslease`: servers count spans; only clocks' rates are bounded. */
 export type LeaseAlgorithm = 'flease' | 'paxoslease';
 
 export interface LeaseConfig extends LeaseTiming {
@@ -38,10 +35,7 @@ export interface LeaseConfig extends LeaseTiming {
    * rise over restarts. The wait counts from the later of it and the start.
    */
   readonly formerClockMs?: number;
-  /**
-   * Largest random delay of competitors for an ended lease, in milliseconds. Shorter: sooner a holder, but more
-   * competitors refuse each other. Absent: a twentieth of a lease, at most 100.
-   */
+  /** Largest random delay of competitors, in milliseconds. Default: a twentieth of a lease, at most 100. */
   readonly jitterMaxMs?: number;
   /** The view of a cell on disk if its members ever changed, so that no removed cell returns with an outdated one. */
   readonly knownView?: (cell: CellId) => KnownView | null;
@@ -111,10 +105,7 @@ export function leaseParameters(config: LeaseConfig): LeaseParameters {
   };
 }
 
-/**
- * W: the recovery wait, in milliseconds of the local clock. [Flease] §3.5 has t_max, which is too short if clocks are
- * slewed within ε during the wait.
- */
+/** W, in milliseconds of the local clock. t_max of [Flease] §3.5 is too short for clocks slewed within ε meanwhile. */
 export function leaseSilenceMs({ leaseMs, clockSkewMaxMs }: LeaseTiming): number {
   return leaseMs + 2 * clockSkewMaxMs;
 }

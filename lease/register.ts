@@ -83,10 +83,7 @@ export function registerStillValid(register: Register, acquired: Lease, nowMs: n
   return leaseAge(held, nowMs, 0) === 'valid';
 }
 
-/**
- * RELEASE(uid): the holder stopped, so its writes up to `uid` are void. A later lease stays, so a delayed RELEASE is
- * harmless. Never matched by holder alone.
- */
+/** RELEASE(uid): voids the holder's writes up to `uid`, but no later lease. Never matched by holder alone. */
 export function registerRelease(register: Register, uid: Ballot): Register {
   const { lease } = register;
   if (lease === null || lease.released) return register;

@@ -4,10 +4,7 @@ import type { Lease } from './lease.ts';
 import type { LeaseParameters } from './parameters.ts';
 import type { LeaseRules } from './rules.ts';
 
-/**
- * Bids for this server itself. [Flease] Alg. 4, lines 3 to 7. A valid lease is always written back, the server's own
- * too: if it is on a minority only, the next majority would miss it.
- */
+/** Bids for this server; [Flease] Alg. 4, lines 3 to 7. Always writes a valid lease back, as a minority may have it. */
 export class ServerBidder implements Bidder {
   readonly readMaxMs: number;
   readonly #parameters: LeaseParameters;

@@ -16,10 +16,7 @@ export type ReplicaEvent =
       readonly untilMs: number;
       readonly view: number;
     }
-  /**
-   * This process just created the subject, known to no other server before its commit. With the lease it is primary
-   * at once, in an epoch smaller than all others. Sent once, to an empty replica.
-   */
+  /** This process created the subject, known only here: with the lease it is primary. Sent once, while it is empty. */
   | { readonly kind: 'made' }
   /**
    * This process ended its own epoch at `place` in good order (`Replica.resumable`), or created the file with
@@ -62,10 +59,7 @@ export type ReplicaEvent =
   | { readonly kind: 'storage-failed'; readonly reason: string }
   | { readonly kind: 'tick' };
 
-/**
- * `beginning`: orders the first operations of a subject that it created, until a majority has begun the epoch.
- * `resumed`: orders without a lease in an epoch that it had ended.
- */
+/** `beginning`: orders a new subject until a majority has begun it. `resumed`: orders without a lease. */
 export type Role =
   | 'backup'
   | 'preparing'
@@ -109,10 +103,7 @@ export type ReplicaAction =
       /** False if nothing waits for it, so that it may be slowed down. */
       readonly urgent: boolean;
     }
-  /**
-   * In one synced transaction: contents := fetched ones (if `fetched`), installed := epoch, seq, view, sessions; then
-   * `installed`. The store is intact from then on.
-   */
+  /** In one synced transaction: contents := fetched, if any; installed := epoch, seq, view, sessions; store intact. */
   | {
       readonly kind: 'install';
       readonly epoch: Epoch;
@@ -157,10 +148,7 @@ export interface ReplicaConfig {
   readonly quietHeartbeatMs: number;
   /** Longest read lease, in milliseconds; a write waits this long for a silent holder. */
   readonly readLeaseMs: number;
-  /**
-   * No promise before this time (lease clock): an earlier life, or an earlier replica in this process
-   * (`Replica.boundUntilMs`), may have answered a heartbeat just before its end.
-   */
+  /** No promise before this time (lease clock): a predecessor (`Replica.boundUntilMs`) may have kept a guard. */
   readonly startGuardUntilMs: number;
   /** Smallest counter of a candidate's epoch; smaller ones belong to servers that create subjects. */
   readonly candidatesFrom: number;

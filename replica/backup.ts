@@ -18,10 +18,7 @@ type Write = Extract<PrimaryMessage, { readonly kind: 'write' }>;
 /** Operations of a first epoch kept while its beginning is stored; later ones are requested again. */
 const EARLY_MAX = 64;
 
-/**
- * The backup's half of reset and write: promise, install, apply, acknowledge. Every replica runs it, also a candidate
- * for its own installation; answers go to *other* servers only.
- */
+/** The backup's half of reset and write. Candidates run it too; answers go to *other* servers only. */
 export class Backup {
   readonly #self: ServerId;
   readonly #out: Outbox;
@@ -162,10 +159,7 @@ export class Backup {
     return epochEqual(this.#standing.installed, epoch) && this.#standing.seq >= base.seq;
   }
 
-  /**
-   * The local position is final only with the disk at rest; only then can it be compared with the base, and only then
-   * do the contents stay as the fetch finds them.
-   */
+  /** Only with the disk at rest is the position final, comparable with the base, and the contents fixed for a fetch. */
   #beginInstall(): void {
     const standing = this.#standing;
     const { install } = standing;

@@ -69,10 +69,7 @@ interface NumberRange extends NumberPlace {
   readonly untilMs: number;
 }
 
-/**
- * Reserved numbers with which only this incarnation may use the first epoch, each once. Two different operations at
- * one position of one epoch would be two files taken for one.
- */
+/** Numbers for the first epoch, each used once: else two files could have the same position in the same epoch. */
 export class BirthNumbers {
   #ranges: NumberRange[] = [];
 

@@ -1,10 +1,7 @@
 import type { Incarnation, ServerId } from '../base/ids.ts';
 import { serverIdCompare } from '../base/ids.ts';
 
-/**
- * One term of a primary. Chosen in a replica reset by the lease holder, promised by a majority, kept on disk. Not
- * derived from a clock, so that no fault of the lease layer affects writes.
- */
+/** One term of a primary, promised by a majority and on disk. Not from a clock: lease faults cannot affect writes. */
 export interface Epoch {
   readonly counter: number;
   readonly server: ServerId;
@@ -22,10 +19,7 @@ export const EPOCH_ZERO: Epoch = { counter: 0, server: '' as ServerId, incarnati
 
 export const POSITION_ZERO: Position = { epoch: EPOCH_ZERO, seq: 0 };
 
-/**
- * Order of epochs: counter, server, incarnation. If leases exclude each other, the counter would suffice; the other
- * two keep epochs distinct if they do not.
- */
+/** Counter, server, incarnation. The latter two keep epochs distinct even if leases do not exclude each other. */
 export function epochCompare(a: Epoch, b: Epoch): -1 | 0 | 1 {
   if (a.counter !== b.counter) return a.counter < b.counter ? -1 : 1;
   const servers = serverIdCompare(a.server, b.server);
@@ -37,10 +31,7 @@ export function epochEqual(a: Epoch, b: Epoch): boolean {
   return epochCompare(a, b) === 0;
 }
 
-/**
- * Order of positions: epoch first, then the number of operations. A long tail of an old epoch may never have been
- * committed, while a newer epoch's base has all that was.
- */
+/** Epoch first: an old epoch's long tail may be uncommitted, while a newer epoch's base has all that was committed. */
 export function positionCompare(a: Position, b: Position): -1 | 0 | 1 {
   const epochs = epochCompare(a.epoch, b.epoch);
   if (epochs !== 0) return epochs;

@@ -14,20 +14,14 @@ interface Beat {
   readonly guardMs: number;
 }
 
-/**
- * The heartbeats of one epoch. Their answers prove that a majority keeps the guard, so that there is no other
- * primary, and that no member has promised a larger epoch.
- */
+/** The heartbeats of one epoch. A majority's answers prove that it keeps the guard and promised no larger epoch. */
 export class Heartbeats {
   readonly #context: OrderContext;
   readonly #members: MemberChange;
   readonly #beats = new Map<number, Beat>();
   #number = 0;
   #sentMs = -Infinity;
-  /**
-   * The last operation numbered before the newest guard of a member began: before it the member may have agreed to a
-   * quorum read that showed these operations.
-   */
+  /** The last operation before the newest guard of a member, which may have agreed to a quorum read until then. */
   #shownSeq: number;
   /** The local disk lacked some of them when the guard began. */
   #isBehindShown = false;

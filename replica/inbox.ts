@@ -57,10 +57,7 @@ export class Inbox {
     }
   }
 
-  /**
-   * Majorities share a replica only within one member set. A server with other members for the same view number gets
-   * no promise, ack or guard from here, and its messages do not count.
-   */
+  /** Majorities intersect only within one member set: a server with other members for its view number is ignored. */
   #isOfOtherMembers(from: ServerId, message: ReplicaMessage): boolean {
     const { standing, out } = this.#parts;
     const stated = statedView(message);
@@ -127,10 +124,7 @@ export class Inbox {
     return held === null ? Infinity : this.#parts.guard.barsUntilMs(held.message.epoch);
   }
 
-  /**
-   * Follows a larger epoch: nothing smaller is accepted from now on, and a primary steps down even with a valid
-   * lease. Two valid leases mean wrong clocks; then epochs decide.
-   */
+  /** Refuses smaller epochs from now on. A primary steps down even with a valid lease: two mean wrong clocks. */
   #followEpoch(epoch: Epoch, nowMs: number): void {
     this.#roles.depose(`by ${epochFormat(epoch)}`, nowMs);
     this.#parts.standing.promise(epoch);

@@ -63,10 +63,7 @@ export class MemberChange {
     return this.#change !== null && this.#change.stage !== 'learning' && seq >= this.#change.seq;
   }
 
-  /**
-   * Requests a change to `servers`; a request with the same target joins the change under way.
-   * @returns whether new members must learn now; else the request is answered, or will be
-   */
+  /** Requests a change, or joins the same one. @returns whether new members must learn now; else it is answered */
   request(ticket: number, servers: readonly ServerId[]): boolean {
     const { out } = this.#context;
     const change = this.#change;

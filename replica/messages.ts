@@ -7,10 +7,7 @@ import type { View } from './view.ts';
 /** Stands for a replica's incarnation while none is known. */
 export const LIFE_UNKNOWN = 0 as Incarnation;
 
-/**
- * Messages between the replicas of a file. `epoch` is the sender's if it is (or wants to be) primary; an answer has
- * that of its request and counts in no other.
- */
+/** Messages between a file's replicas. `epoch` is the primary's or candidate's; an answer repeats its request's. */
 export type ReplicaMessageBody =
   /** Candidate: request to refuse every smaller epoch from now on, and to report the position. */
   | { readonly kind: 'prepare'; readonly epoch: Epoch; readonly view: View }
@@ -55,10 +52,7 @@ export type ReplicaMessageBody =
   | { readonly kind: 'resend'; readonly epoch: Epoch; readonly fromSeq: number }
   /** Replica: this epoch is not installed here. */
   | { readonly kind: 'need-state'; readonly epoch: Epoch; readonly position: Position }
-  /**
-   * Primary: up to `committedSeq` is committed, up to `sentSeq` was sent to this replica. Promise nothing to another
-   * server for `guardMs` from now. `beat` numbers the epoch's heartbeats.
-   */
+  /** Primary: `committedSeq` is committed, `sentSeq` was sent. Promise nothing to others for `guardMs` from now. */
   | {
       readonly kind: 'heartbeat';
       readonly epoch: Epoch;

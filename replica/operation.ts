@@ -12,10 +12,7 @@ export interface RequestId {
    * taken for a new request.
    */
   readonly since: number;
-  /**
-   * The client needs no number up to this one again, answered or abandoned: results are dropped, and late requests
-   * refused. Below `number`; absent: unknown.
-   */
+  /** Numbers up to this one are done for the client: results are dropped, late requests refused. Below `number`. */
   readonly answered?: number;
 }
 

@@ -71,10 +71,7 @@ export class ReadLease {
   }
 }
 
-/**
- * Read leases that this process granted as primary, by its own clock. Outlives its epochs: a read lease of an earlier
- * epoch may still run in a later one.
- */
+/** Read leases that this process granted, by its own clock. They may outlive the epoch. */
 export class ReadGrants {
   readonly #grants = new Map<ServerId, { readonly epoch: Epoch; readonly untilMs: number }>();
   #believedUntilMs = -Infinity;

@@ -130,10 +130,7 @@ export class Replica {
     return dependsOnSeq <= order.committedSeq ? 'serve' : 'wait';
   }
 
-  /**
-   * Whether this server orders operations now: as primary, as creating server, or by a resumable epoch. A majority
-   * commits them as usual. The server may do nothing else then.
-   */
+  /** Whether this server may order operations: as primary, as creating server, or by a resumable epoch. */
   orders(nowMs: number): boolean {
     const { current } = this.#roles;
     if (current.resumable !== null) return true;
@@ -155,10 +152,7 @@ export class Replica {
     return this.#roles.origin.isFirst;
   }
 
-  /**
-   * The epoch whose acknowledged operations this server's last epoch began with; null if a power loss may have taken
-   * some of them, or without an epoch.
-   */
+  /** The epoch that this server's last epoch continued without loss; null if power loss may have taken operations. */
   get inheritedFrom(): Epoch | null {
     return this.#roles.origin.inheritedFrom;
   }
@@ -167,10 +161,7 @@ export class Replica {
     return this.role === 'active' && this.#parts.lease.isValid(nowMs);
   }
 
-  /**
-   * How long, at least, no other server can be primary: while the lease runs and a majority keeps its guard. Clients'
-   * caches end by then.
-   */
+  /** How long no other server can be primary, at least. The primary lets clients cache no longer, and notes it. */
   servesForMs(nowMs: number): number {
     const order = this.#roles.primaryOrder;
     if (order === null) return 0;
@@ -202,10 +193,7 @@ export class Replica {
     return this.#parts.standing.installed;
   }
 
-  /**
-   * Until when a replacement replica in this process must promise nothing to another server, by this one's answers
-   * and grants; −Infinity if it is free.
-   */
+  /** Until when a replacement replica in this process must promise nothing to other servers; −Infinity: not bound. */
   get boundUntilMs(): number {
     return Math.max(this.#parts.guard.heldUntilMs, this.#parts.grants.lastEndMs());
   }

@@ -110,10 +110,7 @@ export class Reset {
     return this.#promises.get(holder)?.view ?? this.#ownView;
   }
 
-  /**
-   * The base's epoch, if the base has all that was acknowledged in it; null if a power loss may have taken some of
-   * it, or before a choice.
-   */
+  /** The base's epoch if the base has all that was acknowledged in it; else, or before the choice, null. */
   get inheritedFrom(): Epoch | null {
     const base = this.#base;
     if (base === null) return null;
@@ -191,10 +188,7 @@ export class Reset {
     if (seq >= this.#base.position.seq) this.#installed.set(member, seq);
   }
 
-  /**
-   * Whether a majority, this replica included, has the base, so that every later epoch begins with it. Serving
-   * earlier would show clients a state that may vanish.
-   */
+  /** Whether a majority has the base, this replica included. Serving earlier would show a state that may vanish. */
   isComplete(): boolean {
     if (!this.#installed.has(this.#self)) return false;
     return viewHasMajority(this.view, (server) => this.#installed.has(server));

@@ -114,10 +114,7 @@ export class Roles implements Transitions {
     this.#parts.candidacy.backOff(nowMs);
   }
 
-  /**
-   * The base cannot be fetched: its holder is unreachable, or a part of it is readable nowhere. A server at the base
-   * needs no fetch, so the lease is finally left to the others.
-   */
+  /** The base cannot be fetched. A server at the base needs no fetch, so others get the lease after some failures. */
   fetchFailed(epoch: Epoch, nowMs: number): void {
     if (!this.#isOf(epoch)) return;
     this.abandonReset(epoch, nowMs);
@@ -143,10 +140,7 @@ export class Roles implements Transitions {
     if (lease.isHeld && !lease.isValid(nowMs)) this.#endLease();
   }
 
-  /**
-   * Another server may be primary from now on. This one takes a new epoch with its next lease, even if no other
-   * server had the lease in between: it cannot know.
-   */
+  /** Another server may be primary now. The next lease needs a new epoch, whether or not another server had one. */
   #endLease(): void {
     const { lease, candidacy, out } = this.#parts;
     lease.end();

@@ -23,10 +23,7 @@ export interface Install {
   sessions: SessionTable;
 }
 
-/**
- * The replica's state and what is on its way to the disk. Mirrors the record: a field changes when the driver reports
- * it stored, except `promised`, which binds at once.
- */
+/** State, and what is on its way to the disk. Fields change when stored, but `promised` binds at once. */
 export class Standing {
   readonly #out: Outbox;
   /** pe: smaller epochs are refused. Never decreases. */

@@ -8,10 +8,7 @@ import { majority } from '../base/quorum.ts';
  */
 export type Policy = 'quorum' | 'all' | 'read-only';
 
-/**
- * The servers with a subject's replicas. A change of members passes through a joint view, in which a majority needs
- * one of each set. Numbers grow by one with each view, so that the newest is known.
- */
+/** The servers with a subject's replicas. Members change through a joint view; numbers grow by one with each view. */
 export interface View {
   readonly number: number;
   readonly members: readonly ServerId[];

@@ -22,10 +22,7 @@ export interface OrderStart {
   readonly base: Position;
   /** Members that reported it, with their last operation. */
   readonly installed: ReadonlyMap<ServerId, number>;
-  /**
-   * The other members: `unasked` in an epoch without a reset, to be asked with the first operation; `asked` if they
-   * had all of it when it ended here.
-   */
+  /** Other members: `unasked` in an epoch without a reset; `asked` if they had all of it when it ended here. */
   readonly start: PeerStart;
   /** False without a lease: others may begin another epoch at the same time. */
   readonly hasLease: boolean;

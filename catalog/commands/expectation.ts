@@ -4,10 +4,7 @@ import type { ContentVersion, Expectation } from '../../wire/catalog-api.ts';
 import { attributesOf } from '../attributes.ts';
 import type { InodeRow } from '../inode-rows.ts';
 
-/**
- * Compares a command's expectation with the entry's inode; in command order, so that only one of two equal
- * expectations holds. @throws ServiceError `precondition-failed`
- */
+/** Compares an expectation with the entry's inode, in command order. @throws ServiceError `precondition-failed` */
 export function assertExpected(expect: Expectation, name: string, old: InodeRow | undefined): void {
   switch (expect.kind) {
     case 'anything':

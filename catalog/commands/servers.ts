@@ -141,10 +141,7 @@ export function followView(tables: Tables, command: CommandOf<'follow-view'>): C
   return { followed: true };
 }
 
-/**
- * Plans keep servers in the cluster: a change of members ends with them. A mark belongs to the epoch in which its
- * primary committed `view`, so no change of an earlier epoch is under way.
- */
+/** Planned servers stay in the cluster. A mark's primary has committed `view`, so no earlier change is under way. */
 export function planMembers(
   tables: Tables,
   { inode: id, view, mark, members }: CommandOf<'plan-members'>,
