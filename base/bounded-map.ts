@@ -1,11 +1,11 @@
 import { RecentMap } from './recent-map.ts';
 
-/** A map of at most so many entries: the one that was set the longest time ago makes room. */
+/** A map of at most `countMax` entries: a new one drops the one that was set least recently. */
 export class BoundedMap<Key, Value> extends RecentMap<Key, Value> {
   readonly #countMax: number;
   readonly #dropped: (key: Key, value: Value) => void;
 
-  /** @param dropped called for an entry that has made room */
+  /** @param dropped called with each dropped entry */
   constructor(countMax: number, dropped: (key: Key, value: Value) => void = () => undefined) {
     super();
     this.#countMax = countMax;
@@ -20,7 +20,7 @@ export class BoundedMap<Key, Value> extends RecentMap<Key, Value> {
   }
 }
 
-/** A bounded map in which the entry that was used, set or read, the longest time ago makes room. */
+/** A bounded map that drops the least recently used entry, set or read. */
 export class LruMap<Key, Value> extends BoundedMap<Key, Value> {
   override get(key: Key): Value | undefined {
     const value = super.get(key);
@@ -28,7 +28,7 @@ export class LruMap<Key, Value> extends BoundedMap<Key, Value> {
     return value;
   }
 
-  /** Reads an entry without using it. */
+  /** Reads an entry without counting as use. */
   peek(key: Key): Value | undefined {
     return super.get(key);
   }

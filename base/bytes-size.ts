@@ -1,4 +1,4 @@
-/** Units of a size as people write it, in bytes. `KiB` is 1,024 and `kB` 1,000, everywhere. */
+/** Units of a size, in bytes: `KiB` is 1,024, `kB` 1,000. */
 const UNITS_BYTES: Readonly<Record<string, number>> = {
   B: 1,
   kB: 1e3,
@@ -13,14 +13,10 @@ const UNITS_BYTES: Readonly<Record<string, number>> = {
 
 const SIZE = /^(\d+(?:\.\d+)?)(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?$/;
 
-/** What a size looks like, for messages that refuse one. */
+/** Form of a size, for error messages. */
 export const BYTES_SIZE_FORM = 'a number of bytes, or one with a unit such as 128KiB, 4MiB or 1GB';
 
-/**
- * Reads `4096`, `128KiB`, `1.5GiB`, `10MB`.
- *
- * @returns bytes, or null where `text` is no size or no whole number of bytes
- */
+/** Parses `4096`, `128KiB`, `1.5GiB`. @returns bytes, or null if `text` is no size or no whole number of bytes */
 export function bytesSizeParse(text: string): number | null {
   const match = SIZE.exec(text);
   if (match === null) return null;
@@ -29,7 +25,7 @@ export function bytesSizeParse(text: string): number | null {
   return Number.isSafeInteger(bytes) ? bytes : null;
 }
 
-/** @returns the shortest form that `bytesSizeParse` reads back to the same number of bytes, in binary units */
+/** @returns the shortest text in binary units that `bytesSizeParse` converts back exactly */
 export function bytesSizeFormat(bytes: number): string {
   for (const unit of ['TiB', 'GiB', 'MiB', 'KiB'] as const) {
     const scale = UNITS_BYTES[unit] ?? 1;
@@ -38,7 +34,7 @@ export function bytesSizeFormat(bytes: number): string {
   return `${bytes}B`;
 }
 
-/** @returns a size for people to read, rounded to one decimal: `1.4 GiB`. Not to be parsed. */
+/** @returns a size for people, rounded to one decimal: `1.4 GiB`. Not for parsing. */
 export function bytesSizeRound(bytes: number): string {
   for (const unit of ['TiB', 'GiB', 'MiB', 'KiB'] as const) {
     const scale = UNITS_BYTES[unit] ?? 1;

@@ -1,4 +1,3 @@
-/** How many there are of each. */
 export class Counts<Key> {
   readonly #counts = new Map<Key, number>();
 

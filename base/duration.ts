@@ -1,4 +1,3 @@
-/** Units of a duration as people write it, in milliseconds. */
 const UNITS_MS: Readonly<Record<string, number>> = {
   ms: 1,
   s: 1_000,
@@ -9,14 +8,10 @@ const UNITS_MS: Readonly<Record<string, number>> = {
 
 const DURATION = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/;
 
-/** What a duration looks like, for messages that refuse one. */
+/** Form of a duration, for error messages. */
 export const DURATION_FORM = 'a number with a unit ms, s, m, h or d, such as 5s or 250ms';
 
-/**
- * Reads `250ms`, `5s`, `1.5m`, `2h`, `1d`. A bare number is refused: nobody can tell what it counts.
- *
- * @returns milliseconds, or null where `text` is no duration or no whole number of milliseconds
- */
+/** Parses `250ms`, `5s`, `1.5m`, `2h`, `1d`; a unit is required. @returns whole milliseconds, or null */
 export function durationParse(text: string): number | null {
   const match = DURATION.exec(text);
   if (match === null) return null;
@@ -24,12 +19,12 @@ export function durationParse(text: string): number | null {
   const scale = UNITS_MS[unit];
   if (scale === undefined) return null;
   const exact = Number(count) * scale;
-  // 0.1 + 0.2: the product of a decimal fraction may miss the whole number by a rounding error.
+  // As with 0.1 + 0.2, a decimal fraction's product may miss the whole number by a rounding error.
   const durationMs = Math.round(exact);
   return Math.abs(exact - durationMs) < 1e-6 && Number.isSafeInteger(durationMs) ? durationMs : null;
 }
 
-/** @returns the shortest form that `durationParse` reads back to the same number of milliseconds */
+/** @returns the shortest text that `durationParse` converts back exactly */
 export function durationFormat(durationMs: number): string {
   if (durationMs === 0) return '0s';
   for (const unit of ['d', 'h', 'm', 's'] as const) {

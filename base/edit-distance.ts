@@ -1,7 +1,4 @@
-/**
- * How far two words are from each other: letters that are too many, missing or others; two neighbours that are swapped count once [Damerau 1964,
- * as "optimal string alignment"].
- */
+/** Edit distance of two words, with swapped neighbours as one edit [Damerau 1964, "optimal string alignment"]. */
 export function editDistance(a: string, b: string): number {
   let before: number[] = [];
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);

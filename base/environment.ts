@@ -1,7 +1,4 @@
-/**
- * Variables of the environment that clients read. A server may find them in its own, beside those of its options: they
- * are no slips of the pen.
- */
+/** Clients' environment variables. Servers accept them in their own environment; they are no typing errors there. */
 export const CLIENT_VARIABLES = {
   servers: 'LEASEHOLD_SERVERS',
   ca: 'LEASEHOLD_CA',

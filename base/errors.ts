@@ -2,16 +2,14 @@
 export type Remedy = 'retry' | 'redirect' | 'reopen' | 'give-up';
 
 interface ErrorTraits {
-  /** HTTP status of the problem document. */
   readonly status: number;
-  /** Exit code of the command line. */
   readonly exit: number;
   readonly remedy: Remedy;
-  /** Title of the problem document: the same for every occurrence. */
+  /** Title of the problem document, the same for every occurrence. */
   readonly title: string;
 }
 
-/** The catalogue of failures. `docs/errors.md` says the same in prose; a test compares the two. */
+/** All error codes. A test compares them with `docs/errors.md`. */
 export const ERRORS = {
   'bad-request': { status: 400, exit: 2, remedy: 'give-up', title: 'The request is malformed' },
   unauthorized: { status: 401, exit: 6, remedy: 'give-up', title: 'It is not known who asks' },
@@ -90,22 +88,21 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
-/** @returns whether `text`, perhaps from another server, is a code of the catalogue */
+/** @returns whether `text`, maybe from another server, is a known code */
 export function isErrorCode(text: unknown): text is ErrorCode {
   return typeof text === 'string' && Object.hasOwn(ERRORS, text);
 }
 
-/** Facts that travel with an error for the program that receives it. */
+/** Data in an error for the receiving program. */
 export interface ErrorDetails {
   /** Ids of the servers that did not answer. */
   readonly unreachable?: readonly string[];
-  /** The id of the primary to ask instead; that of whoever refuses for want of room says that nobody else has any. */
+  /** Id of the primary to ask; the refusing server's own id, for lack of space: no other server has space. */
   readonly primary?: string;
-  /** How long to wait before trying again. */
   readonly retryAfterMs?: number;
-  /** Who holds the lease that was asked for. */
+  /** The holder of the requested lease. */
   readonly holder?: HolderDetails;
-  /** Ids of catalog members whose release does not know the command. Nothing was executed. */
+  /** Ids of catalog members whose release does not know the command; nothing was executed. */
   readonly outdated?: readonly string[];
 }
 
@@ -115,15 +112,13 @@ export interface HolderDetails {
   readonly remainingMs: number;
 }
 
-/** A failure that is nobody's mistake in the code: it crosses the wire, and the caller acts on its remedy. */
+/** A failure without a bug: it crosses the wire, and the caller acts on its remedy. */
 export class ServiceError extends Error {
   override readonly name = 'ServiceError';
   readonly code: ErrorCode;
   readonly details: ErrorDetails;
 
-  /**
-   * @param message names the action and the state, without a period: `Cannot write file 12: …`
-   */
+  /** @param message action and state, without a period: `Cannot write file 12: …` */
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}, options?: ErrorOptions) {
     super(message, options);
     this.code = code;

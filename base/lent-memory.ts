@@ -2,17 +2,17 @@ import { assert } from './assert.ts';
 import { givePagesBack, isPageMemory, PAGE_BYTES, pageMemory } from './page-memory.ts';
 
 /**
- * Memory for contents that pass through, which its last user gives back at once instead of leaving it to the garbage collector: that
- * looks through all of the heap to find it, and until then the contents that follow go to memory that the processor has not in
- * its cache (decision 0042). Whoever does not know that nobody else looks at the bytes, nor the system on behalf of one of its
- * calls, gives nothing back, and no harm is done. Bytes that were given back are no bytes any more: nobody reads others in their place.
+ * Memory for contents, which its last user gives back at once. Otherwise the garbage collector has to find it in the
+ * whole heap, and following contents use memory outside the processor's cache (decision 0042). A user gives it back
+ * only if nothing else, the system included, uses the bytes; not giving back is harmless. Bytes given back are gone:
+ * a stale view reads no others.
  */
 const lent = new WeakSet<ArrayBufferLike>();
 
-/** Smaller memory costs the garbage collector less than to remember it here. */
+/** Smaller memory costs the garbage collector less than tracking it here. */
 const LENT_BYTES_MIN = 16 * 1024;
 
-/** @returns memory that was not cleared, and may be given back */
+/** @returns uncleared memory that may be given back */
 export function lentMemory(sizeBytes: number): Buffer<ArrayBuffer> {
   const bytes = Buffer.allocUnsafeSlow(sizeBytes);
   if (sizeBytes >= LENT_BYTES_MIN) lent.add(bytes.buffer);
@@ -20,11 +20,11 @@ export function lentMemory(sizeBytes: number): Buffer<ArrayBuffer> {
 }
 
 /**
- * For what is written to the disk past the page cache (decision 0061).
+ * Memory for direct writes to the disk (decision 0061).
  *
- * @param sizeBytes at most `PAGE_MEMORY_BYTES_MAX`, less what there is of a page before `pageAt`
- * @param pageAt which byte of it a page begins with
- * @returns memory that was not cleared, and may be given back
+ * @param sizeBytes at most `PAGE_MEMORY_BYTES_MAX`, less the part of a page before `pageAt`
+ * @param pageAt offset in the bytes at which a page begins
+ * @returns uncleared memory that may be given back
  */
 export function lentPages(sizeBytes: number, pageAt: number): Buffer<ArrayBuffer> {
   assert(pageAt < PAGE_BYTES, 'What is before the first page begins in the one before it');
@@ -33,21 +33,21 @@ export function lentPages(sizeBytes: number, pageAt: number): Buffer<ArrayBuffer
   return whole.subarray(PAGE_BYTES - pageAt);
 }
 
-/** Whoever gets these bytes may give back the memory in which they are. It has nothing else in it that anybody needs. */
+/** Lets the receiver give back the memory of these bytes; nothing else needs it. */
 export function lend(bytes: Uint8Array): void {
   lent.add(bytes.buffer);
 }
 
-/** From now on the memory is the garbage collector's, whoever gives it back: there are several users of it. */
+/** Leaves the memory to the garbage collector, because it has several users. */
 export function keepMemory(bytes: Uint8Array): void {
   lent.delete(bytes.buffer);
 }
 
-/** Ends the memory in which the bytes are, if it was lent: nobody looks at it any more. */
+/** Frees the memory of the bytes if it was lent; no user needs it any more. */
 export function giveBack(bytes: Uint8Array): void {
   const { buffer } = bytes;
   if (!lent.delete(buffer) || !(buffer instanceof ArrayBuffer)) return;
-  // What is moved elsewhere has nothing left here: the memory is free when this returns.
+  // Transferring leaves nothing here: the memory is free at the return.
   if (isPageMemory(buffer)) givePagesBack(bytes);
   else buffer.transfer(0);
 }

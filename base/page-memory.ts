@@ -1,24 +1,23 @@
 import { assert } from './assert.ts';
 
-/** Memory, positions and lengths of what passes by the page cache are multiples of this: no file system that we know asks for more. */
+/** Direct writes use multiples of this for memory, offset and length; no known file system needs more. */
 export const PAGE_BYTES = 4096;
 
-/** The largest write, and a page before it for what else is said of it. */
+/** The largest write, and a page before it for its header. */
 export const PAGE_MEMORY_BYTES_MAX = 4 * 1024 * 1024 + PAGE_BYTES;
-/** Kept for whoever needs memory next; what is more goes back to the system. */
+/** Slots kept for reuse; more go back to the system. */
 const IDLE_SLOTS_MAX = 8;
 
 const idle: ArrayBuffer[] = [];
 const lent = new WeakSet<ArrayBufferLike>();
 
 /**
- * Memory that begins at a page of the processor, which a direct write needs (decision 0061). Node tells nobody where a buffer lies; but V8 takes
- * the memory of buffers that can be resized from the system by pages. Where that changes, the system refuses direct writes, and says so.
- *
- * It is used again once it was given back, but never through an old view: whoever still has one finds no bytes.
+ * Page-aligned memory, which direct writes need (decision 0061). Node does not report a buffer's address, but V8
+ * allocates resizable buffers by pages. If that changes, the system refuses direct writes. Memory given back is
+ * reused, but never through an old view, which then has no bytes.
  *
  * @param sizeBytes at most `PAGE_MEMORY_BYTES_MAX`
- * @returns memory that has in it whatever was there before; whoever does not give it back leaves it to the garbage collector
+ * @returns uncleared memory; if not given back, the garbage collector frees it
  */
 export function pageMemory(sizeBytes: number): Buffer<ArrayBuffer> {
   assert(
@@ -30,24 +29,23 @@ export function pageMemory(sizeBytes: number): Buffer<ArrayBuffer> {
   return Buffer.from(slot, 0, sizeBytes);
 }
 
-/** Whether `pageMemory` made it, and it was not given back. */
+/** Whether `pageMemory` created it, and it was not given back. */
 export function isPageMemory(buffer: ArrayBufferLike): boolean {
   return lent.has(buffer);
 }
 
-/** Whether a direct write can take the bytes from where they are. */
+/** Whether a direct write can use the bytes where they are. */
 export function isPageAligned(bytes: Uint8Array): boolean {
   return lent.has(bytes.buffer) && bytes.byteOffset % PAGE_BYTES === 0;
 }
 
 /**
- * Ends the memory in which the bytes are: for all who have a view of it, they are gone. No call of the system looks at it any more.
- *
- * @throws AssertionFailure where `pageMemory` did not make it, or it was given back before
+ * Gives the memory back: all views lose their bytes. No system call may use it any more. @throws AssertionFailure if
+ * `pageMemory` did not create it, or it was given back before
  */
 export function givePagesBack({ buffer }: Uint8Array): void {
   assert(buffer instanceof ArrayBuffer && lent.delete(buffer), 'Memory is given back once, by who has it');
-  // Without a copy: the same memory under another name.
+  // Without a copy: the same memory in a new buffer.
   const slot = structuredClone(buffer, { transfer: [buffer] });
   if (idle.length < IDLE_SLOTS_MAX) idle.push(slot);
 }

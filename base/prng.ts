@@ -1,7 +1,4 @@
-/**
- * A small deterministic generator (splitmix32), so that cores and simulations draw jitter from a
- * seed and a schedule can be replayed. Not for secrets.
- */
+/** A deterministic generator (splitmix32), so that cores and simulations can be replayed. Not for secrets. */
 export class Prng {
   #state: number;
 
@@ -19,7 +16,6 @@ export class Prng {
     return (z ^ (z >>> 15)) >>> 0;
   }
 
-  /** @returns a number from 0 (included) to 1 (excluded) */
   next(): number {
     return this.nextUint32() / 0x1_0000_0000;
   }
@@ -29,12 +25,11 @@ export class Prng {
     return low + Math.floor(this.next() * (high - low + 1));
   }
 
-  /** @returns whether an event of the given probability (0 to 1) happens */
   chance(probability: number): boolean {
     return this.next() < probability;
   }
 
-  /** @returns one of `values`, which has at least one */
+  /** @returns one of `values`, which must not be empty */
   pick<Value>(values: readonly Value[]): Value {
     return values[this.integer(0, values.length - 1)] as Value;
   }

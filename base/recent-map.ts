@@ -1,19 +1,18 @@
 interface Node<Key, Value> {
   readonly key: Key;
-  /** Undefined in a node that is a mark. */
+  /** Undefined in a mark. */
   value: Value | undefined;
   isMark: boolean;
   previous: Node<Key, Value>;
   next: Node<Key, Value>;
 }
 
-/** Keys that were deleted and are kept as marks at least. */
+/** Deleted keys kept as marks, at least. */
 const MARKS_MIN = 64;
 
 /**
- * A map in the order in which its keys were set last. Keys that are deleted and set over and over cost no more than others: in a `Map` each
- * time leaves a deleted entry in the key's chain until the whole table is rebuilt, and every look-up of the key walks over them. Here a
- * deleted key stays in the table, with a mark.
+ * A map in the order in which keys were last set. A `Map` slows down if a key is deleted and set repeatedly: each
+ * time leaves a dead entry in the key's chain until the next rehash. Here a deleted key stays as a mark.
  */
 export class RecentMap<Key, Value> {
   readonly #nodes = new Map<Key, Node<Key, Value>>();
@@ -33,7 +32,7 @@ export class RecentMap<Key, Value> {
     return this.#nodes.get(key)?.value;
   }
 
-  /** The key becomes the latest. */
+  /** The key becomes the newest. */
   set(key: Key, value: Value): this {
     let node = this.#nodes.get(key);
     if (node === undefined) {
@@ -50,7 +49,7 @@ export class RecentMap<Key, Value> {
     return this;
   }
 
-  /** @returns whether the key was there */
+  /** @returns whether the key existed */
   delete(key: Key): boolean {
     const node = this.#nodes.get(key);
     if (node === undefined || node.isMark) return false;
@@ -70,13 +69,13 @@ export class RecentMap<Key, Value> {
     this.#size = 0;
   }
 
-  /** The entry that was set the longest time ago. */
+  /** The entry that was set least recently. */
   get oldest(): readonly [Key, Value] | undefined {
     const { next } = this.#kept;
     return next === this.#kept ? undefined : [next.key, next.value as Value];
   }
 
-  /** Deletes the oldest entry, of which no mark is needed: it was not set for long. @returns it */
+  /** Deletes and returns the oldest entry; needs no mark, as it was not set for long. */
   takeOldest(): readonly [Key, Value] | undefined {
     const { oldest } = this;
     if (oldest === undefined) return undefined;
@@ -86,7 +85,7 @@ export class RecentMap<Key, Value> {
     return oldest;
   }
 
-  /** Deletes the oldest entries, up to the first that is not past. @returns them */
+  /** Deletes and returns the oldest entries, up to the first that is not past. */
   takeWhile(isPast: (value: Value, key: Key) => boolean): readonly (readonly [Key, Value])[] {
     const taken: (readonly [Key, Value])[] = [];
     for (
@@ -100,7 +99,7 @@ export class RecentMap<Key, Value> {
     return taken;
   }
 
-  /** @returns the entries of this moment, the oldest first, no more than so many */
+  /** @returns the present entries, oldest first, at most `countMax` */
   entries(countMax = Number.POSITIVE_INFINITY): readonly (readonly [Key, Value])[] {
     const entries: (readonly [Key, Value])[] = [];
     for (let node = this.#kept.next; node !== this.#kept && entries.length < countMax; node = node.next)
@@ -115,7 +114,6 @@ export class RecentMap<Key, Value> {
   }
 }
 
-/** @returns the head of an empty list */
 function ring<Key, Value>(): Node<Key, Value> {
   const head = { isMark: true } as Node<Key, Value>;
   head.previous = head;

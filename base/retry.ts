@@ -1,27 +1,26 @@
-/** Retries of requests that one server of several can answer: whether and when another attempt follows. No clock, no network. */
+/** Retries of requests that one of several servers can answer: whether and when to try again. No clock, no network. */
 
-/** Waits between attempts, in milliseconds: the first, doubling up to the largest, each times a factor that is drawn from `spread`. */
+/** Waits in milliseconds: from the first, doubling up to the largest, each times a random factor of `spread`. */
 export interface Pace {
   readonly firstMs: number;
   readonly largestMs: number;
-  /** Least and largest factor: callers that failed together do not try again together. */
+  /** Smallest and largest factor: callers that failed together must not retry together. */
   readonly spread: readonly [number, number];
 }
 
-/** Draws the waits of one sequence of attempts. */
+/** The waits of one sequence of attempts. */
 export class Backoff {
   readonly #pace: Pace;
   readonly #random: () => number;
   #nextMs: number;
 
-  /** @param random draws a number from 0 to before 1 */
+  /** @param random draws from 0 to before 1 */
   constructor(pace: Pace, random: () => number) {
     this.#pace = pace;
     this.#random = random;
     this.#nextMs = pace.firstMs;
   }
 
-  /** @returns how long to wait before the next attempt */
   nextDelayMs(): number {
     const [least, most] = this.#pace.spread;
     const delayMs = this.#nextMs * (least + this.#random() * (most - least));
@@ -30,27 +29,29 @@ export class Backoff {
   }
 }
 
-/** What an attempt without a result says of the next one. */
+/** What a failed attempt means for the next one. */
 export type RetryOutcome =
-  /** Each attempt would end like this one. */
+  /** Every attempt would fail so. */
   | { readonly kind: 'final' }
-  /** The same request may be sent again at once, as the caller has changed what was wrong with it. */
+  /** The same request may be sent at once: the caller fixed the cause. */
   | { readonly kind: 'again' }
-  /** Another server may be asked at once. After `movesMax` such moves in a row it is as `otherwise` says, so that a loop of hints ends. */
+  /**
+   * Another server may be asked at once. After `movesMax` moves in a row `otherwise` applies, to end loops of hints.
+   */
   | { readonly kind: 'elsewhere'; readonly movesMax: number; readonly otherwise: 'final' | 'later' }
-  /** After a wait, of `leastMs` at the least. */
+  /** After a wait of at least `leastMs`. */
   | { readonly kind: 'later'; readonly leastMs?: number };
 
 export type RetryStep =
   | { readonly kind: 'ask' }
   | { readonly kind: 'wait'; readonly ms: number }
-  /** `isFinal`: not because time is up. */
+  /** `isFinal`: not because of the deadline. */
   | { readonly kind: 'fail'; readonly isFinal: boolean };
 
 export interface RetryOptions {
   readonly deadlineMs: number;
   readonly pace: Pace;
-  /** A wait that would reach the deadline: is cut short for a last attempt, or fails at once. */
+  /** For a wait beyond the deadline: shorten it for a last attempt, or fail at once. */
   readonly lastWait: 'cut' | 'fail';
 }
 
@@ -59,11 +60,10 @@ const LATER: RetryOutcome = { kind: 'later' };
 const OUT_OF_TIME: RetryStep = { kind: 'fail', isFinal: false };
 const FINAL: RetryStep = { kind: 'fail', isFinal: true };
 
-/** One request's attempts. */
 export class Retry {
   readonly #options: RetryOptions;
   readonly #backoff: Backoff;
-  /** Moves to another server since the last wait. */
+  /** Moves to other servers since the last wait. */
   #moves = 0;
 
   constructor(options: RetryOptions, random: () => number) {

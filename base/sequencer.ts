@@ -1,23 +1,22 @@
 import { BoundedMap } from './bounded-map.ts';
 import { Counts } from './counts.ts';
 
-/** Less than two requests are apart in milliseconds, and more than the precision of a double after a year. */
+/** Smaller than the distance of two requests in milliseconds; larger than a double's precision after a year. */
 const TICK = 1e-5;
-/** Keys whose last change is remembered; for all others the latest change that was dropped counts. */
+/** Keys with a remembered change; for all others the latest dropped change counts. */
 const KEYS_MAX = 20_000;
 
 /**
- * Orders changes (by this process, or reported by a recall) against answers: an answer that was requested before a change
- * of its subject, or during one, is not valid. Subjects are keys: an inode, a directory, a name.
- *
- * With a clock the sequence numbers are its milliseconds, a little later where two would be the same.
+ * Orders changes (of this process, or of recalls) against answers: an answer is not valid if its subject changed, or
+ * was changing, after its request. Subjects are keys: an inode, a directory, an entry. With a clock, sequence numbers
+ * are its milliseconds, a little later to stay distinct.
  */
 export class Sequencer<Key extends number | string> {
   readonly #nowMs: () => number;
   #latest = 0;
-  /** Answers requested before this are not valid, whatever they are about. */
+  /** Answers requested before this are not valid, whatever the subject. */
   #floor = 0;
-  /** When each subject changed last. */
+  /** Each subject's last change. */
   readonly #changed: BoundedMap<Key, number>;
   readonly #changing = new Counts<Key>();
 
@@ -28,31 +27,30 @@ export class Sequencer<Key extends number | string> {
     });
   }
 
-  /** The latest sequence number. */
   get latest(): number {
     return this.#latest;
   }
 
-  /** @returns the sequence number of a request that is about to be sent; each is greater than all before */
+  /** @returns the number of a request that is about to be sent; larger than all before */
   request(): number {
     this.#latest = Math.max(this.#nowMs(), this.#latest + TICK);
     return this.#latest;
   }
 
-  /** @returns the sequence number of the change */
+  /** @returns the number of the change */
   changed(key: Key): number {
     const at = this.request();
     this.#changed.set(key, at);
     return at;
   }
 
-  /** Something changed, and it is unknown what. */
+  /** An unknown subject changed. */
   changedAll(): void {
     this.#floor = this.request();
     this.#changed.clear();
   }
 
-  /** A change of the subject is sent: until `end`, no answer about it is valid. */
+  /** A change of the subject was sent: until `end`, no answer about it is valid. */
   begin(key: Key): void {
     this.changed(key);
     this.#changing.more(key);
@@ -63,17 +61,17 @@ export class Sequencer<Key extends number | string> {
     this.changed(key);
   }
 
-  /** How many changes of the subject are under way. */
+  /** Changes of the subject under way. */
   changing(key: Key): number {
     return this.#changing.of(key);
   }
 
-  /** Whether the subject did not change since the request was sent. */
+  /** Whether the subject did not change since the request. */
   isValid(requestedAt: number, key: Key): boolean {
     return this.isUnchanged(requestedAt, key) && this.#changing.of(key) === 0;
   }
 
-  /** As `isValid`, also while a change is under way that began before the request. */
+  /** Like `isValid`, but ignores a change under way that began before the request. */
   isUnchanged(requestedAt: number, key: Key): boolean {
     return requestedAt >= this.#floor && requestedAt >= (this.#changed.get(key) ?? 0);
   }

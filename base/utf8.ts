@@ -1,12 +1,9 @@
-/** Keeps a leading U+FEFF, which in a name is three bytes like any others. */
+/** Keeps a leading U+FEFF: in a name it is like any other character. */
 const DECODER = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
- * The only way from bytes to text whose bytes count: names, link texts, attribute names, messages. The text encodes to the
- * same bytes again. `Buffer.toString` does not promise that: it turns bytes that are not UTF-8 into U+FFFD, which is also a
- * valid character of names.
- *
- * @returns null where the bytes are not UTF-8
+ * Decodes names, link targets, attribute names and messages, so that they encode to the same bytes. `Buffer.toString`
+ * turns invalid bytes into U+FFFD, which is also valid in names. @returns null if not UTF-8
  */
 export function utf8Text(bytes: Uint8Array): string | null {
   try {
@@ -16,7 +13,7 @@ export function utf8Text(bytes: Uint8Array): string | null {
   }
 }
 
-/** Bytes that are not UTF-8 as people can read them: what is not printable ASCII as `\xff`. */
+/** Bytes for people: all but printable ASCII as `\xff`. */
 export function escapedBytes(bytes: Uint8Array): string {
   let text = '';
   for (const byte of bytes) {

@@ -1,6 +1,6 @@
 export const UUID_BYTES = 16;
 
-/** @returns the UUID of version 4 (RFC 9562) of 16 random bytes: all their bits but six, which tell the version */
+/** @returns a version 4 UUID (RFC 9562) from 16 random bytes */
 export function uuidOf(random: Uint8Array): string {
   const digits = Array.from(random, (byte, place) => {
     if (place === 6) return (byte & 0x0f) | 0x40;

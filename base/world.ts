@@ -1,12 +1,10 @@
-/** A call that is due later. */
 export interface Timer {
-  /** The call is not made; nothing where it was made already. */
+  /** Prevents the call, unless it was made. */
   cancel(): void;
   /** The process may end before the call is due. */
   unref(): Timer;
 }
 
-/** How a wait is done. */
 export interface SleepOptions {
   /** Ends the wait with an `AbortError`. */
   readonly signal?: AbortSignal;
@@ -15,34 +13,34 @@ export interface SleepOptions {
 }
 
 /**
- * What a process knows of time and chance: its only source of clocks, timers and random numbers. The programs make one
- * of the system (`world/system-world.ts`); a simulation makes one of a seed for each simulated process, which it may
- * pause, let drift and end (FoundationDB: Zhou et al., SIGMOD 2021, section 4.1).
+ * A process's only source of clocks, timers and random numbers. Programs use the system (`world/system-world.ts`); a
+ * simulation creates one per simulated process from a seed, and may pause, drift and end it (FoundationDB: Zhou et
+ * al., SIGMOD 2021, section 4.1).
  */
 export interface World {
   /**
-   * Monotonic clock in milliseconds since the machine's start, with fractions; it may stop while the machine sleeps. All processes and threads
-   * of a machine have the same.
+   * Monotonic milliseconds since the machine's start, with fractions; may stop during sleep. The same for all
+   * threads.
    */
   nowMs(): number;
-  /** Wall clock in whole milliseconds since 1970; it may step in either direction. */
+  /** Wall clock in whole milliseconds since 1970; may step either way. */
   wallMs(): number;
-  /** Monotonic clock in milliseconds, to about 10 ms, from an arbitrary moment; it runs on while the machine sleeps. */
+  /** Monotonic milliseconds from an arbitrary moment, to about 10 ms; continues during sleep. */
   bootMs(): number;
-  /** Calls `run` once, no sooner than after `delayMs`. */
+  /** Calls `run` once, after at least `delayMs`. */
   after(delayMs: number, run: () => void): Timer;
   /** Calls `run` each `periodMs`, first after one period. */
   every(periodMs: number, run: () => void): Timer;
-  /** Calls `run` once in the next turn of the event loop, after the input and output that is ready now. */
+  /** Calls `run` once in the next tick of the event loop, after ready input and output. */
   soon(run: () => void): Timer;
-  /** @returns after `delayMs`; @throws AbortError where `signal` ends the wait */
+  /** Resolves after `delayMs`. @throws AbortError if `signal` ends the wait */
   sleep(delayMs: number, options?: SleepOptions): Promise<void>;
-  /** @returns in the next turn of the event loop */
+  /** Resolves in the next tick of the event loop. */
   nextTurn(): Promise<void>;
-  /** @returns a signal that aborts with a `TimeoutError` after `delayMs`; it does not keep the process from ending */
+  /** @returns a signal that aborts with a `TimeoutError` after `delayMs`; does not keep the process alive */
   timeout(delayMs: number): AbortSignal;
-  /** @returns unpredictable bytes, fit for keys and secrets */
+  /** @returns unpredictable bytes, for keys and secrets */
   randomBytes(count: number): Buffer;
-  /** @returns a number from 0 (included) to 1 (excluded), for jitter and choices; not for secrets */
+  /** @returns a number from 0 to before 1, for jitter and choices; not for secrets */
   random(): number;
 }

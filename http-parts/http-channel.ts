@@ -1,16 +1,14 @@
-/** A request of one server's HTTP face. */
 export interface ChannelRequest {
   readonly method: 'GET' | 'PUT' | 'POST' | 'PATCH' | 'DELETE' | 'HEAD';
-  /** With its query. */
+  /** With the query. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>> | null;
-  /** Sent as it is, without a copy; not to be changed until the exchange has ended. */
+  /** Sent without a copy; must not change until the exchange ends. */
   readonly body?: Uint8Array | string | null;
-  /** The caller waits no longer; the request may have been executed, or may be executed later. */
+  /** Aborted: the caller stops waiting; the request may have been, or may yet be, executed. */
   readonly signal?: AbortSignal;
 }
 
-/** What the server answered. */
 export interface ChannelAnswer {
   readonly statusCode: number;
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
@@ -21,24 +19,23 @@ export interface ChannelAnswer {
   };
 }
 
-/** An answer that is read while it comes. */
 export interface StreamedAnswer {
   readonly statusCode: number;
   readonly headers: ChannelAnswer['headers'];
-  /** Text in pieces; it fails where the connection breaks, and at the end of the signal. To be read, or left by `return`. */
+  /** Pieces of text; fails if the connection breaks, and at the signal. Read it, or end it with `return`. */
   readonly body: AsyncIterable<string>;
 }
 
 /**
- * Exchanges with one server. It is the seam below all logic of retries: a pool of connections of undici is one, and a
- * simulation has its own, in which requests are lost, answered late, and executed after the caller has gone.
+ * Exchanges with one server, below all retries: a connection pool of undici, or a simulation's channel, in which
+ * requests are lost, answered late, or executed after their caller is gone.
  */
 export interface HttpChannel {
-  /** @throws the reason of the signal, or why there is no answer */
+  /** @throws the signal's reason, or why there is no answer */
   request(request: ChannelRequest): Promise<ChannelAnswer>;
-  /** As `request`, for an answer that is read while it comes. */
+  /** Like `request`, for an answer that is read while it arrives. */
   stream(request: ChannelRequest): Promise<StreamedAnswer>;
-  /** Resolves when the exchanges under way have ended; there are no new ones. */
+  /** Refuses new exchanges; resolves when those under way ended. */
   close(): Promise<void>;
   /** Exchanges under way fail. */
   destroy(): Promise<void>;

@@ -2,8 +2,8 @@ import type * as Http from 'node:http';
 import { createRequire } from 'node:module';
 
 /**
- * What is used of `node:http`. An `import` of it takes the value of every export, which has Node load its own `fetch` and
- * WebSocket: a seventh of the start of a command (decision 0078). Types may be imported from anywhere.
+ * The used parts of `node:http`. An `import` reads every export, so that Node loads its `fetch` and WebSocket: a
+ * seventh of a command's start (decision 0078). Types may be imported directly.
  */
 const http = createRequire(import.meta.url)('node:http') as typeof Http;
 

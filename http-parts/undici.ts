@@ -2,8 +2,8 @@ import { createRequire } from 'node:module';
 import type * as Undici from 'undici';
 
 /**
- * What is used of undici, and nothing else of it: as a whole it brings `fetch`, WebSockets, caches and mocks along, a
- * seventh of the start of a command. Only this module knows where the parts are in the package (decision 0078).
+ * The used parts of undici. The whole includes `fetch`, WebSockets, caches and mocks, a seventh of a command's start.
+ * Only this module knows the package's files (decision 0078).
  */
 const part = createRequire(import.meta.url);
 
@@ -17,24 +17,21 @@ const { prototype } = part('undici/lib/dispatcher/dispatcher.js') as { readonly 
 const { getGlobalDispatcher } = part('undici/lib/global.js') as Pick<typeof Undici, 'getGlobalDispatcher'>;
 const { parseURL } = part('undici/lib/core/util.js') as { parseURL(url: Url): URL };
 
-// As the package does when it is loaded as a whole: by themselves its classes have `dispatch` only.
+// As the whole package does: its classes alone have only `dispatch`.
 Object.assign(prototype, api);
 
-/** Connections to one server. */
 export const Pool = part('undici/lib/dispatcher/pool.js') as typeof Undici.Pool;
 export type Pool = Undici.Pool;
 
-/** Connections to any servers. */
 export const Agent = part('undici/lib/dispatcher/agent.js') as typeof Undici.Agent;
 export type Agent = Undici.Agent;
 
-/** Makes what makes the connections of a pool or an agent. */
 export const buildConnector = part('undici/lib/core/connect.js') as typeof Undici.buildConnector;
 export type Connector = Undici.buildConnector.connector;
 
 export type { Dispatcher } from 'undici';
 
-/** One exchange with the server of a URL, over connections of the whole process where no others are given. */
+/** One exchange with a URL's server; uses the process's global connections by default. */
 export async function request(
   url: Url,
   options: RequestOptions = {},

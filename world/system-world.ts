@@ -4,7 +4,6 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import type { SleepOptions, Timer, World } from '../base/world.ts';
 
-/** A timer of Node. */
 class SystemTimer implements Timer {
   readonly #handle: NodeJS.Timeout | NodeJS.Immediate;
   readonly #clear: () => void;
@@ -24,10 +23,10 @@ class SystemTimer implements Timer {
   }
 }
 
-/** `performance.now` counts from the start of a thread, `process.hrtime` from that of the machine. */
+/** `performance.now` counts from a thread's start, `process.hrtime` from the machine's. */
 const STARTED_MS = Number(process.hrtime.bigint()) / 1e6 - performance.now();
 
-/** The clocks, timers and random numbers of this machine. Programs and tests take it; what they are made of is given it. */
+/** This machine's clocks, timers and random numbers. */
 export const systemWorld: World = {
   nowMs: () => STARTED_MS + performance.now(),
   wallMs: () => Date.now(),
