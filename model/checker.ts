@@ -4,31 +4,30 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Variant } from './variants.ts';
 
-/** What a verifier found, with its effort. */
 export interface Finding {
   readonly outcome: Outcome;
   readonly states: number;
-  /** The longest shortest way to a state, in steps of the verifier. */
+  /** Largest distance of a state from the start, in the verifier's steps. */
   readonly depth: number;
   readonly memoryMiB: number;
   readonly elapsedMs: number;
 }
 
 export type Outcome =
-  /** Every reachable state was visited, and no assertion failed in any. */
+  /** Every reachable state was visited, and no assertion failed. */
   | { readonly kind: 'verified' }
-  /** The shortest way to a failed assertion: the lines that the model prints on it. */
+  /** A shortest run to a failed assertion: the lines that the model prints. */
   | { readonly kind: 'counter-example'; readonly steps: readonly string[] }
-  /** Some limit ended the search, so it says nothing. */
+  /** A limit ended the search, so it proves nothing. */
   | { readonly kind: 'cut-short'; readonly why: string };
 
-/** Most of what a verifier may take; a search that would take more is cut short and says so. */
+/** Limits of a verifier; a larger search ends as `cut-short`. */
 const MEMORY_MAX_MIB = 12_000;
 const TIME_MAX_MS: Record<Variant['effort'], number> = { quick: 120_000, full: 300_000, deep: 3_600_000 };
 
 const OUTPUT_MAX_BYTES = 64 * 1024 * 1024;
 
-/** @returns which of the programs that are needed are missing here */
+/** @returns the required programs that are missing */
 export function missingTools(): string[] {
   return ['spin', 'cc'].filter((tool) => {
     const { error } = spawnSync(tool, [tool === 'spin' ? '-V' : '--version']);
@@ -37,10 +36,8 @@ export function missingTools(): string[] {
 }
 
 /**
- * Generates, compiles and runs the verifier of one variant in a folder of its own, which is gone afterwards.
- * The search is breadth first, so that a counter-example is a shortest one, and keeps every state in full.
- *
- * @throws Error if the model does not parse or the verifier does not compile
+ * Generates, compiles and runs a variant's verifier in a temporary folder. Breadth first, so that counter-examples
+ * are shortest, and with every state in full. @throws Error if the model or the verifier does not compile
  */
 export function check(variant: Variant): Finding {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-model-'));
@@ -50,7 +47,7 @@ export function check(variant: Variant): Finding {
   try {
     cpSync(join(import.meta.dirname, file), join(folder, file));
     must(folder, 'spin', ['-a', ...defines, file]);
-    // Optimising costs more than it saves where the search takes a second.
+    // Optimising costs more than it saves in a search of a second.
     const optimise = variant.effort === 'quick' ? '-O0' : '-O2';
     const options = [optimise, '-w', '-DSAFETY', '-DNOREDUCE', '-DBFS', `-DMEMLIM=${MEMORY_MAX_MIB}`];
     must(folder, 'cc', [...options, '-o', 'pan', 'pan.c']);

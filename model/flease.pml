@@ -1,9 +1,9 @@
 /*
- * Flease: one cell, three servers, exhaustively.
+ * Flease: one cell, three servers, all reachable states.
  *
- * Every option of the one loop below is one step of the world: a clock ticks, a message is taken, a
- * proposer acts, a server restarts. README.md in this folder says which line of which paper and which
- * function of lease/ each step stands for, what was left out, and why leaving it out hides nothing.
+ * Each option of the loop at the end is one step: a clock ticks, an acceptor takes a message, a proposer acts, a
+ * server restarts. README.md maps the steps to the papers and to lease/, and says what is omitted and why that is
+ * safe.
  *
  * Servers 0 and 1 propose and accept, server 2 only accepts. Times are whole ticks of lease clocks.
  */
@@ -17,10 +17,10 @@
 #define TMAX 3                     /* length of a lease */
 #endif
 #ifndef ATTEMPTS
-#define ATTEMPTS 2                 /* attempts whose messages may still be heard, of both proposers and all their lives */
+#define ATTEMPTS 2                 /* attempts whose messages still count, of all proposers' incarnations */
 #endif
 #ifndef SILENT
-#define SILENT 1                   /* servers that keep silent after a restart at one time */
+#define SILENT 1                   /* servers in their silence at a time */
 #endif
 
 /* Rules; each may be broken by a switch ---------------------------------------------------------- */
@@ -32,7 +32,7 @@
 #define WAIT (TMAX + 2 * EPS)      /* silence after a start */
 #endif
 #ifndef LIMIT
-#define LIMIT 1                    /* an attempt whose READ took longer is dropped */
+#define LIMIT 1                    /* an attempt with a longer READ is dropped */
 #endif
 #ifdef EPS_IGNORED
 #define GRACE 0
@@ -53,8 +53,8 @@
 #endif
 
 /*
- * A majority that found no lease is acted on at once: its WRITE may be delivered at any later time all the same. Where
- * the moment of the decision counts, because a rule is broken, it is a step of its own.
+ * A proposer whose majority found no lease acts at once, because its WRITE may arrive at any later time anyway. If a
+ * broken rule makes the moment matter, acting is a separate step.
  */
 #if !defined(END_FROM_AFTER_READ) && !defined(CLOCK_READ_TWICE)
 #define SOON
@@ -73,42 +73,42 @@
 #endif
 
 #define INTERVAL(t) (1 + (t) / WIDTH)
-#define LIFE(p) (p + 1)             /* the living life of a proposer, */
-#define DEAD(p) (p + 3)             /* and all its earlier ones */
+#define LIFE(p) (p + 1)             /* a proposer's present incarnation */
+#define DEAD(p) (p + 3)             /* all its earlier incarnations */
 
 /* State ------------------------------------------------------------------------------------------ */
 
-/* Attempts in the order of their ballots, 1 .. count: the index is the ballot's rank, 0 is no ballot. */
+/* Attempts 1 .. count by ballot: the index is the ballot's rank, 0 means no ballot. */
 #define SLOTS 5
 #define READING 1
 #define WRITING 2
 byte count;
-byte by[SLOTS];                    /* the life that began it */
+byte by[SLOTS];                    /* the proposer's incarnation */
 byte interval[SLOTS];
 byte phase[SLOTS];
-byte holder[SLOTS];                /* the lease it writes: whose, */
-byte end[SLOTS];                   /* until when, */
-bit decided[SLOTS];                /* and whether somebody saw it accepted by a majority */
-byte voidAt[SLOTS];                /* bit per acceptor that restarted since: the ballot is at or below its floor */
+byte holder[SLOTS];                /* of the lease that it writes */
+byte end[SLOTS];                   /* of that lease */
+bit decided[SLOTS];                /* a proposer saw a majority accept it */
+byte voidAt[SLOTS];                /* bit per acceptor restarted since: the ballot is at or below its floor */
 
-/* Servers. The clock of server 2 runs only while it is silent: at no other time does anybody look at it. */
+/* Servers. The clock of server 2 runs only during its silence; otherwise nothing reads it. */
 byte clock[3];
 byte silentUntil[3];
-byte least[3];                     /* ballots of this interval and earlier are void here */
+byte least[3];                     /* ballots up to this interval are void here */
 byte standing[3];                  /* largest ballot promised or accepted */
 byte written[3];                   /* ballot of the last WRITE accepted */
 
 /* Proposers */
-byte attempt[2];                   /* the one under way, 0 if none */
+byte attempt[2];                   /* the present one, 0 if none */
 byte acks[2];                      /* bit per acceptor */
-byte found[2];                     /* largest ballot written, among the answers */
+byte found[2];                     /* largest write ballot among the answers */
 byte started[2];                   /* t0 */
 byte own[2];                       /* end of the lease acted on, 0 if none */
 #ifdef CLOCK_READ_TWICE
 bit looked[2];
 #endif
 
-byte x;                            /* of a step in progress, else 0 */
+byte x;                            /* temporary in a step, else 0 */
 byte low;
 byte latest;
 
@@ -124,7 +124,7 @@ byte latest;
 #define NOT_AHEAD(s, o) (clock[s] - clock[o] < EPS)
 #define WITHIN(t, o) ((t) <= clock[o] + EPS && clock[o] <= (t) + EPS)
 
-/* A READ that is out for too long ends in nothing; such runs are those without the attempt. */
+/* A READ that takes too long has no effect; runs without the attempt cover it. */
 #ifdef NO_ATTEMPT_LIMIT
 #define IN_TIME(p, t) (true)
 #else
@@ -155,7 +155,7 @@ inline expire(p) {
 	fi;
 }
 
-/* So long ago that every acceptor refuses it as old, and its lease is over on every clock. */
+/* Every acceptor refuses it as old, and its lease is over on every clock. */
 #define OUT_OF_HEARING(k) (interval[k] * WIDTH + TMAX + 2 * EPS < latest)
 #define OVER(k) (end[k] != 0 && end[k] + 2 * EPS < latest)
 
@@ -186,7 +186,7 @@ inline clear(k) {
 	voidAt[k] = 0
 }
 
-/* The attempt with the smallest ballot leaves the world. */
+/* Removes the attempt with the smallest ballot. */
 inline drop() {
 	printf("STORY drop\n");
 	x = 1;
@@ -208,8 +208,8 @@ inline drop() {
 #define BACK(t) t = ((t) > WIDTH -> (t) - WIDTH : 0)
 
 /*
- * What is over is put out of sight, and time is counted from a later moment as soon as nothing refers to the
- * earlier one: so runs of any length visit finitely many states.
+ * Clears what is over, and moves the time origin once nothing refers to earlier times: so runs of any length visit
+ * finitely many states.
  */
 inline tidy() {
 	latest = (clock[0] > clock[1] -> clock[0] : clock[1]);
@@ -258,7 +258,10 @@ inline tidy() {
 
 /* Proposer --------------------------------------------------------------------------------------- */
 
-/* A new ballot is above the proposer's earlier ones and in its interval; the round places it anywhere among others. */
+/*
+ * A new ballot has its clock's interval and exceeds the proposer's earlier ones; the round allows any rank among
+ * others.
+ */
 #define NOT_OWN(p, k, place) (k < place || k > ATTEMPTS || by[k] != LIFE(p))
 #define CAN_START(p, place) (count < ATTEMPTS && place <= count + 1 && MAY_PROPOSE(p) \
 	&& (attempt[p] == 0 || phase[attempt[p]] != READING) \
@@ -298,7 +301,7 @@ inline start(p, place) {
 	printf("STORY start %d %d %d %d\n", p, place, interval[place], clock[p])
 }
 
-/* Ages, at the one reading of the clock that the step makes. */
+/* Ages, by the step's single clock reading. */
 #define FREE(p) (found[p] == 0 || end[found[p]] == 0 || clock[p] > end[found[p]] + GRACE)
 #define VALID(p) (found[p] != 0 && clock[p] <= end[found[p]])
 
@@ -358,7 +361,7 @@ inline choose(p) {
 #endif
 }
 
-/* The slowest clock that anybody could read. */
+/* The slowest clock that any server can read. */
 inline slowest() {
 	low = (clock[0] < clock[1] -> clock[0] : clock[1]);
 	low = (silentUntil[2] != 0 && clock[2] < low -> clock[2] : low)
@@ -367,8 +370,8 @@ inline slowest() {
 #define ONE_OWNER (!(OWNS(0) && OWNS(1)))
 
 /*
- * A decided lease binds as long as its holder may act on it, by the holder's own clock. The holder's life may be over:
- * then nobody acts, but the lease binds too, up to the 2 EPS by which clocks may come back behind after restarts.
+ * A decided lease binds while its holder may act on it, by the holder's clock. If the holder's incarnation is over,
+ * no server acts, but the lease still binds, up to the 2 EPS that a clock may lose in a restart.
  */
 #define ALIVE(who) ((who) == LIFE(0) || (who) == LIFE(1))
 #define BINDS(k) (ALIVE(holder[k]) -> end[k] > clock[holder[k] - 1] : end[k] > low + 2 * EPS)
@@ -376,7 +379,7 @@ inline slowest() {
 #define AGREEMENT(k) (!CONFLICT(k, 1) && !CONFLICT(k, 2) && !CONFLICT(k, 3) && !CONFLICT(k, 4))
 #define NEVER_SHORTER(p, until) (own[p] <= until)
 
-/* Proof that the runs go somewhere: each claim is false, and its refutation is the proof. */
+/* Shows that runs are not vacuous: each claim is false, and must be refuted. */
 #ifdef NEVER_TAKEN_OVER
 bit held[2];
 #endif
@@ -423,7 +426,7 @@ inline finish(p) {
 
 #define NEW_VOICE(p, a) ((acks[p] & (1 << a)) == 0)
 
-/* A message that comes again changes nothing here, so only the switch, which counts its answer twice, repeats one. */
+/* A repeated message changes nothing, so only the variant that counts answers twice repeats one. */
 #ifdef DUPLICATES_COUNT
 #define REPEATED (true)
 #else
@@ -539,10 +542,7 @@ inline restartProposer(p) {
 #define WRITES(k, a) :: d_step { k <= count && CAN_WRITE(k, a) -> write(k, a) }
 #define CHOICES(p) :: d_step { CAN_CHOOSE(p) -> choose(p) }
 
-/*
- * `plus` less EPS is the distance of the new clock from that of server q. The new life's clock is anywhere within
- * bounds of the others', also behind where the old one was.
- */
+/* The new clock is that of server q + `plus` - EPS: anywhere within bounds of the others, also behind the old one. */
 #define RESTARTS(p, q, plus) \
 	:: d_step { MAY_CRASH(p) && NOT_READING(p) && (silentUntil[2] == 0 || WITHIN(clock[q] + plus - EPS, 2)) -> \
 		restart(p, clock[q] + plus - EPS); restartProposer(p) }

@@ -1,10 +1,9 @@
 /*
- * PaxosLease: one cell, three servers, no clocks that agree, exhaustively.
+ * PaxosLease: one cell, three servers, no synchronized clocks, all reachable states.
  *
- * Every option of the one loop below is one step of the world. Time is true time in whole ticks, kept as what is left
- * of every span and as the age of every attempt. Rates that differ show in the lengths of spans: a span that a server
- * counts takes somewhere between (1 - rho) and (1 + rho) of it, and the model takes the end that does more harm.
- * README.md in this folder says more.
+ * Each option of the loop at the end is one step. Time is true time in whole ticks, stored as the rest of every span
+ * and the age of every attempt. A span that a server counts takes between (1 - rho) and (1 + rho) of its length; the
+ * model uses the more harmful end. README.md says more.
  *
  * Servers 0 and 1 propose and accept, server 2 only accepts.
  */
@@ -15,16 +14,16 @@
 #define T 3                        /* length of a lease */
 #endif
 #ifndef ATTEMPTS
-#define ATTEMPTS 3                 /* attempts in a run, of both proposers and all their lives */
+#define ATTEMPTS 3                 /* attempts in a run, of all proposers' incarnations */
 #endif
 #ifndef SILENT
-#define SILENT 1                   /* servers that keep silent after a restart at one time */
+#define SILENT 1                   /* servers in their silence at a time */
 #endif
 
 /* Rules; each may be broken by a switch ---------------------------------------------------------- */
 
 #ifdef DRIFT_IGNORED
-#define HOLDER_SPAN (T + 1)        /* the longest that a holder's T lasts if it leaves out (1 - rho) */
+#define HOLDER_SPAN (T + 1)        /* the longest a holder's T lasts without the factor (1 - rho) */
 #else
 #define HOLDER_SPAN T
 #endif
@@ -38,7 +37,7 @@
 #define ENOUGH(acks) ((acks) == 3 || (acks) >= 5)
 #endif
 
-/* What the paper does not ask: an acceptor takes nothing while another's lease that it accepted still runs. */
+/* Beyond the paper: an acceptor refuses a proposal while another holder's lease that it accepted runs. */
 #ifdef PUBLISHED
 #define UNTAKEN(a, who) (true)
 #else
@@ -53,12 +52,12 @@
 #define MAY_EXTEND(p) (true)
 #endif
 
-#define LIFE(p) (p + 1)            /* the living life of a proposer, */
-#define DEAD(p) (p + 3)            /* and all its earlier ones */
+#define LIFE(p) (p + 1)            /* a proposer's present incarnation */
+#define DEAD(p) (p + 3)            /* all its earlier incarnations */
 
 /* State ------------------------------------------------------------------------------------------ */
 
-/* Attempts in the order of their ballots, 1 .. count: the index is the ballot's rank, 0 is no ballot. */
+/* Attempts 1 .. count by ballot: the index is the ballot's rank, 0 means no ballot. */
 #define SLOTS 5
 #define PREPARING 1
 #define PROPOSING 2
@@ -67,19 +66,19 @@ byte by[SLOTS];
 byte phase[SLOTS];
 
 /* Acceptors */
-byte silent[3];                    /* what is left of the silence after a start */
+byte silent[3];                    /* rest of the silence after a start */
 byte promised[3];
-byte accepted[3];                  /* the holder of what was accepted, 0 if nothing or over */
-byte left[3];                      /* of its span */
+byte accepted[3];                  /* holder of the accepted lease, 0 if none or over */
+byte left[3];                      /* rest of its span */
 
 /* Proposers */
 byte attempt[2];
-byte age[2];                       /* of the attempt: the time since its first PREPARE */
+byte age[2];                       /* time since the attempt's first PREPARE */
 byte acks[2];
-bit extends[2];                    /* an answer told of the proposer's own lease */
-byte own[2];                       /* what is left of the lease acted on */
+bit extends[2];                    /* an answer contains the proposer's own lease */
+byte own[2];                       /* rest of the lease acted on */
 
-byte x;                            /* of a step in progress, else 0 */
+byte x;                            /* temporary in a step, else 0 */
 
 #define OWNS(p) (own[p] != 0)
 #define ONE_OWNER (!(OWNS(0) && OWNS(1)))
@@ -99,7 +98,7 @@ inline elapse(a) {
 	accepted[a] = (left[a] == 0 -> 0 : accepted[a])
 }
 
-/* An attempt as old as a lease is nobody's any more: its messages stay. */
+/* After a lease's length the proposer drops an attempt; its messages stay. */
 inline grow(p) {
 	shrink(own[p]);
 	if
@@ -112,7 +111,7 @@ inline grow(p) {
 	fi
 }
 
-/* An attempt that is given up while it prepares ends in nothing; such runs are those without it. */
+/* An attempt aborted while it prepares has no effect; runs without it cover that. */
 #define IN_TIME(p) (attempt[p] == 0 || phase[attempt[p]] == PROPOSING || age[p] + 1 < HOLDER_SPAN)
 #define SOMETHING_COUNTS (own[0] != 0 || own[1] != 0 || left[0] != 0 || left[1] != 0 || left[2] != 0 \
 	|| silent[0] != 0 || silent[1] != 0 || silent[2] != 0 || attempt[0] != 0 || attempt[1] != 0)
@@ -125,7 +124,7 @@ inline tick() {
 
 /* Proposer --------------------------------------------------------------------------------------- */
 
-/* Runs are counters that a restart sets back: a new ballot is above the same life's earlier ones, and that is all. */
+/* A restart resets the run counter: a new ballot exceeds only those of the same incarnation. */
 #define NOT_OWN(p, k, place) (k < place || k > ATTEMPTS || by[k] != LIFE(p))
 #define CAN_START(p, place) (count < ATTEMPTS && place <= count + 1 && silent[p] == 0 \
 	&& (attempt[p] == 0 || phase[attempt[p]] != PREPARING) \
@@ -157,7 +156,7 @@ inline start(p, place) {
 	printf("STORY start %d %d\n", p, place)
 }
 
-/* Proof that the runs go somewhere: each claim is false, and its refutation is the proof. */
+/* Shows that runs are not vacuous: each claim is false, and must be refuted. */
 #ifdef NEVER_TAKEN_OVER
 bit held[2];
 #endif
@@ -220,7 +219,7 @@ inline vote(p, a) {
 #define IS_MINE(p, who) ((who) == LIFE(p))
 #endif
 
-/* Answers that tell of another's lease end the attempt, so they are left out. */
+/* Answers with another holder's lease end the attempt, so they are omitted. */
 #define CAN_PREPARE(p, a) (attempt[p] != 0 && phase[attempt[p]] == PREPARING && !ENOUGH(acks[p]) \
 	&& silent[a] == 0 && attempt[p] >= promised[a] \
 	&& (accepted[a] == 0 || (MAY_EXTEND(p) && IS_MINE(p, accepted[a]))))

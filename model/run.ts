@@ -1,8 +1,6 @@
 /**
- * Checks the models of the lease protocols with spin. `--help` says how.
- *
- * Exit codes: 0 if everything was found as expected, 1 if not, 2 for a wrong command line, 3 if spin or a C compiler
- * is missing.
+ * Checks the models of the lease protocols with spin; see `--help`. Exit codes: 0 all as expected, 1 not, 2 wrong
+ * command line, 3 spin or a C compiler is missing.
  */
 import { parseArgs } from 'node:util';
 import { check, type Finding, missingTools } from './checker.ts';
@@ -129,7 +127,6 @@ function trace(variant: Variant): boolean {
   return asExpected(variant, finding);
 }
 
-/** @returns the exit code */
 function main(args: readonly string[]): number {
   const wish = wishParse(args);
   if (wish.kind === 'help') {

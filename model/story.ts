@@ -4,12 +4,12 @@ const SERVERS = ['a', 'b', 'c'];
 const HOLDERS = ['nobody', 'a', 'b', 'an earlier life of a', 'an earlier life of b'];
 
 /**
- * Tells a run step by step. The model names attempts by the rank of their ballots, which changes with each new one,
- * and counts time from later and later moments; here attempts are numbered as they begin, and time goes on.
+ * Prints a run step by step. The model identifies attempts by their ballots' ranks, which shift, and moves its time
+ * origin; here attempts are numbered from their start, and time increases.
  */
 export class Story {
   readonly #lines: string[] = [];
-  /** Attempts in the order of their ballots, smallest first. */
+  /** Attempts by ballot, smallest first. */
   readonly #attempts: string[] = [];
   #begun = 0;
   #passed = 0;

@@ -1,22 +1,19 @@
-/** Which of the two models. */
 export type ModelName = 'flease' | 'paxos-lease';
 
 /**
- * What a run must end with. `verified`: every reachable state was visited and none is bad. `counter-example`:
- * the planted bug shows. `reached`: the claim that something never happens is refuted, so it does happen.
+ * The expected result. `verified`: all reachable states are good. `counter-example`: the planted bug shows.
+ * `reached`: the claim that something never happens is refuted.
  */
 export type Expectation = 'verified' | 'counter-example' | 'reached';
 
-/** One model with its switches, and what is to be found. */
 export interface Variant {
   readonly name: string;
   readonly model: ModelName;
   readonly expectation: Expectation;
   /** Preprocessor definitions, without `-D`. */
   readonly defines: readonly string[];
-  /** In which runs it takes part: `quick` ones take seconds, `deep` ones minutes. */
+  /** `quick`: seconds; `deep`: minutes. */
   readonly effort: 'quick' | 'full' | 'deep';
-  /** What is different, in a few words. */
   readonly about: string;
 }
 
@@ -31,7 +28,7 @@ function flease(
   about: string,
   ...defines: string[]
 ): Variant {
-  // What acceptors refuse as from the future is refused in vain only where clocks and waits are right.
+  // Only correct clocks and waits guarantee that no ballot is refused as from the future.
   const planted = expectation === 'counter-example' || name.startsWith('without-') ? ['PLANTED'] : [];
   return { name, model: 'flease', expectation, effort, about, defines: [...defines, ...planted] };
 }
@@ -46,7 +43,7 @@ function paxosLease(
   return { name: `paxos-${name}`, model: 'paxos-lease', expectation, effort, about, defines };
 }
 
-/** Every run there is, the correct rules first. */
+/** All runs, correct rules first. */
 export const VARIANTS: readonly Variant[] = [
   flease('flease-small', 'verified', 'quick', 'no restarts, two attempts', CALM),
   flease('flease', 'verified', 'full', 'restarts, two attempts'),
