@@ -13,7 +13,6 @@ const UNITS_BYTES: Readonly<Record<string, number>> = {
 
 const SIZE = /^(\d+(?:\.\d+)?)(B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)?$/;
 
-/** Form of a size, for error messages. */
 export const BYTES_SIZE_FORM = 'a number of bytes, or one with a unit such as 128KiB, 4MiB or 1GB';
 
 /** Parses `4096`, `128KiB`, `1.5GiB`. @returns bytes, or null if `text` is no size or no whole number of bytes */

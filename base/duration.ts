@@ -8,7 +8,6 @@ const UNITS_MS: Readonly<Record<string, number>> = {
 
 const DURATION = /^(\d+(?:\.\d+)?)(ms|s|m|h|d)$/;
 
-/** Form of a duration, for error messages. */
 export const DURATION_FORM = 'a number with a unit ms, s, m, h or d, such as 5s or 250ms';
 
 /** Parses `250ms`, `5s`, `1.5m`, `2h`, `1d`; a unit is required. @returns whole milliseconds, or null */
@@ -19,7 +18,6 @@ export function durationParse(text: string): number | null {
   const scale = UNITS_MS[unit];
   if (scale === undefined) return null;
   const exact = Number(count) * scale;
-  // As with 0.1 + 0.2, a decimal fraction's product may miss the whole number by a rounding error.
   const durationMs = Math.round(exact);
   return Math.abs(exact - durationMs) < 1e-6 && Number.isSafeInteger(durationMs) ? durationMs : null;
 }

@@ -88,7 +88,6 @@ export const ERRORS = {
 
 export type ErrorCode = keyof typeof ERRORS;
 
-/** @returns whether `text`, maybe from another server, is a known code */
 export function isErrorCode(text: unknown): text is ErrorCode {
   return typeof text === 'string' && Object.hasOwn(ERRORS, text);
 }

@@ -23,7 +23,6 @@ export function isServerId(text: string): text is ServerId {
   return SERVER_ID.test(text);
 }
 
-/** @returns whether `value` can be a file's number, or the catalog cell's */
 export function isFileId(value: number): value is FileId {
   return Number.isSafeInteger(value) && value >= 0;
 }

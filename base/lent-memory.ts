@@ -9,7 +9,6 @@ import { givePagesBack, isPageMemory, PAGE_BYTES, pageMemory } from './page-memo
  */
 const lent = new WeakSet<ArrayBufferLike>();
 
-/** Smaller memory costs the garbage collector less than tracking it here. */
 const LENT_BYTES_MIN = 16 * 1024;
 
 /** @returns uncleared memory that may be given back */
@@ -24,7 +23,6 @@ export function lentMemory(sizeBytes: number): Buffer<ArrayBuffer> {
  *
  * @param sizeBytes at most `PAGE_MEMORY_BYTES_MAX`, less the part of a page before `pageAt`
  * @param pageAt offset in the bytes at which a page begins
- * @returns uncleared memory that may be given back
  */
 export function lentPages(sizeBytes: number, pageAt: number): Buffer<ArrayBuffer> {
   assert(pageAt < PAGE_BYTES, 'What is before the first page begins in the one before it');

@@ -29,7 +29,6 @@ export function pageMemory(sizeBytes: number): Buffer<ArrayBuffer> {
   return Buffer.from(slot, 0, sizeBytes);
 }
 
-/** Whether `pageMemory` created it, and it was not given back. */
 export function isPageMemory(buffer: ArrayBufferLike): boolean {
   return lent.has(buffer);
 }
@@ -39,10 +38,7 @@ export function isPageAligned(bytes: Uint8Array): boolean {
   return lent.has(bytes.buffer) && bytes.byteOffset % PAGE_BYTES === 0;
 }
 
-/**
- * Gives the memory back: all views lose their bytes. No system call may use it any more. @throws AssertionFailure if
- * `pageMemory` did not create it, or it was given back before
- */
+/** Gives the memory back: all views lose their bytes. @throws AssertionFailure if it is not `pageMemory`'s, or twice */
 export function givePagesBack({ buffer }: Uint8Array): void {
   assert(buffer instanceof ArrayBuffer && lent.delete(buffer), 'Memory is given back once, by who has it');
   // Without a copy: the same memory in a new buffer.

@@ -2,12 +2,10 @@
 export class Prng {
   #state: number;
 
-  /** @param seed any integer; equal seeds give equal sequences */
   constructor(seed: number) {
     this.#state = (seed ^ Math.trunc(seed / 0x1_0000_0000)) >>> 0;
   }
 
-  /** @returns an integer from 0 to 2^32 − 1 */
   nextUint32(): number {
     this.#state = (this.#state + 0x9e3779b9) >>> 0;
     let z = this.#state;
@@ -29,7 +27,6 @@ export class Prng {
     return this.next() < probability;
   }
 
-  /** @returns one of `values`, which must not be empty */
   pick<Value>(values: readonly Value[]): Value {
     return values[this.integer(0, values.length - 1)] as Value;
   }

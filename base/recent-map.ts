@@ -12,7 +12,7 @@ const MARKS_MIN = 64;
 
 /**
  * A map in the order in which keys were last set. A `Map` slows down if a key is deleted and set repeatedly: each
- * time leaves a dead entry in the key's chain until the next rehash. Here a deleted key stays as a mark.
+ * time leaves a dead entry in its chain until a rehash. Here a deleted key stays as a mark.
  */
 export class RecentMap<Key, Value> {
   readonly #nodes = new Map<Key, Node<Key, Value>>();
@@ -49,7 +49,6 @@ export class RecentMap<Key, Value> {
     return this;
   }
 
-  /** @returns whether the key existed */
   delete(key: Key): boolean {
     const node = this.#nodes.get(key);
     if (node === undefined || node.isMark) return false;

@@ -8,7 +8,6 @@ export interface Pace {
   readonly spread: readonly [number, number];
 }
 
-/** The waits of one sequence of attempts. */
 export class Backoff {
   readonly #pace: Pace;
   readonly #random: () => number;
@@ -31,13 +30,10 @@ export class Backoff {
 
 /** What a failed attempt means for the next one. */
 export type RetryOutcome =
-  /** Every attempt would fail so. */
   | { readonly kind: 'final' }
   /** The same request may be sent at once: the caller fixed the cause. */
   | { readonly kind: 'again' }
-  /**
-   * Another server may be asked at once. After `movesMax` moves in a row `otherwise` applies, to end loops of hints.
-   */
+  /** Another server may be asked at once. After `movesMax` in a row `otherwise` applies, to end loops of hints. */
   | { readonly kind: 'elsewhere'; readonly movesMax: number; readonly otherwise: 'final' | 'later' }
   /** After a wait of at least `leastMs`. */
   | { readonly kind: 'later'; readonly leastMs?: number };

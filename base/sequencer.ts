@@ -16,7 +16,6 @@ export class Sequencer<Key extends number | string> {
   #latest = 0;
   /** Answers requested before this are not valid, whatever the subject. */
   #floor = 0;
-  /** Each subject's last change. */
   readonly #changed: BoundedMap<Key, number>;
   readonly #changing = new Counts<Key>();
 
@@ -37,7 +36,6 @@ export class Sequencer<Key extends number | string> {
     return this.#latest;
   }
 
-  /** @returns the number of the change */
   changed(key: Key): number {
     const at = this.request();
     this.#changed.set(key, at);

@@ -2,7 +2,6 @@ import type { World } from './world.ts';
 
 /** Times as protocols carry them: decimal nanoseconds since 1970, negative before. */
 
-/** @returns the wall clock in nanoseconds since 1970 */
 export function nowNs(world: Pick<World, 'wallMs'>): bigint {
   return BigInt(world.wallMs()) * 1_000_000n;
 }

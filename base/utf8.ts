@@ -2,8 +2,8 @@
 const DECODER = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
- * Decodes names, link targets, attribute names and messages, so that they encode to the same bytes. `Buffer.toString`
- * turns invalid bytes into U+FFFD, which is also valid in names. @returns null if not UTF-8
+ * Decodes bytes so that they encode to the same bytes. `Buffer.toString` turns invalid bytes into U+FFFD, which is
+ * also valid in names. @returns null if not UTF-8
  */
 export function utf8Text(bytes: Uint8Array): string | null {
   try {

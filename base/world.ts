@@ -6,9 +6,7 @@ export interface Timer {
 }
 
 export interface SleepOptions {
-  /** Ends the wait with an `AbortError`. */
   readonly signal?: AbortSignal;
-  /** The process may end before the wait is over. */
   readonly unref?: boolean;
 }
 
@@ -18,10 +16,7 @@ export interface SleepOptions {
  * al., SIGMOD 2021, section 4.1).
  */
 export interface World {
-  /**
-   * Monotonic milliseconds since the machine's start, with fractions; may stop during sleep. The same for all
-   * threads.
-   */
+  /** Monotonic milliseconds since the machine's start, with fractions; may stop in sleep. The same for all threads. */
   nowMs(): number;
   /** Wall clock in whole milliseconds since 1970; may step either way. */
   wallMs(): number;
@@ -35,7 +30,6 @@ export interface World {
   soon(run: () => void): Timer;
   /** Resolves after `delayMs`. @throws AbortError if `signal` ends the wait */
   sleep(delayMs: number, options?: SleepOptions): Promise<void>;
-  /** Resolves in the next tick of the event loop. */
   nextTurn(): Promise<void>;
   /** @returns a signal that aborts with a `TimeoutError` after `delayMs`; does not keep the process alive */
   timeout(delayMs: number): AbortSignal;

@@ -15,7 +15,6 @@ export interface PlacedRow {
   readonly objectBytes: number;
 }
 
-/** An inode of any kind. */
 export interface ScannedRow extends PlacedRow {
   readonly kind: number;
 }

@@ -37,7 +37,6 @@ export function outcomeOfError(error: ServiceError): Outcome {
   return { kind: 'refused', code: error.code, message: error.message };
 }
 
-/** @returns the result, or throws the refusal */
 export function outcomeResult(outcome: Outcome): CommandResult {
   if (outcome.kind === 'done') return outcome.result;
   throw refusalOf(outcome);

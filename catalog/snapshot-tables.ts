@@ -169,7 +169,6 @@ export class SnapshotTables {
     return row !== undefined && row.since <= serial ? row : undefined;
   }
 
-  /** The volume of an inode that only snapshots show. */
   volumeOfPast(id: number): number | undefined {
     return this.#statements.get<{ volume: number }>('SELECT volume FROM past_inodes WHERE id = ? LIMIT 1', id)
       ?.volume;

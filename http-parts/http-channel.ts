@@ -1,6 +1,5 @@
 export interface ChannelRequest {
   readonly method: 'GET' | 'PUT' | 'POST' | 'PATCH' | 'DELETE' | 'HEAD';
-  /** With the query. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>> | null;
   /** Sent without a copy; must not change until the exchange ends. */
@@ -27,8 +26,8 @@ export interface StreamedAnswer {
 }
 
 /**
- * Exchanges with one server, below all retries: a connection pool of undici, or a simulation's channel, in which
- * requests are lost, answered late, or executed after their caller is gone.
+ * Exchanges with one server, below all retries: a connection pool of undici, or a simulation's channel, which loses,
+ * delays and executes requests after their caller is gone.
  */
 export interface HttpChannel {
   /** @throws the signal's reason, or why there is no answer */

@@ -1,10 +1,7 @@
 import type * as Http from 'node:http';
 import { createRequire } from 'node:module';
 
-/**
- * The used parts of `node:http`. An `import` reads every export, so that Node loads its `fetch` and WebSocket: a
- * seventh of a command's start (decision 0078). Types may be imported directly.
- */
+/** The used parts of `node:http`: an `import` reads every export and so loads `fetch` and WebSocket (decision 0078). */
 const http = createRequire(import.meta.url)('node:http') as typeof Http;
 
 export const { createServer, get, IncomingMessage, ServerResponse, STATUS_CODES } = http;

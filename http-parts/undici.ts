@@ -1,10 +1,7 @@
 import { createRequire } from 'node:module';
 import type * as Undici from 'undici';
 
-/**
- * The used parts of undici. The whole includes `fetch`, WebSockets, caches and mocks, a seventh of a command's start.
- * Only this module knows the package's files (decision 0078).
- */
+/** The used parts of undici; the whole takes a seventh of a command's start to load (decision 0078). */
 const part = createRequire(import.meta.url);
 
 type Url = string | URL;

@@ -45,7 +45,6 @@ export class Flow {
     this.#waiting.add(row);
   }
 
-  /** @returns the row that has waited longest, or null if none waits or no attempt may start */
   next(): number | null {
     if (this.isFull || this.#waiting.size === 0) return null;
     const [row] = this.#waiting as Iterable<number>;

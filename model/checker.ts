@@ -27,7 +27,6 @@ const TIME_MAX_MS: Record<Variant['effort'], number> = { quick: 120_000, full: 3
 
 const OUTPUT_MAX_BYTES = 64 * 1024 * 1024;
 
-/** @returns the required programs that are missing */
 export function missingTools(): string[] {
   return ['spin', 'cc'].filter((tool) => {
     const { error } = spawnSync(tool, [tool === 'spin' ? '-V' : '--version']);
@@ -35,10 +34,7 @@ export function missingTools(): string[] {
   });
 }
 
-/**
- * Generates, compiles and runs a variant's verifier in a temporary folder. Breadth first, so that counter-examples
- * are shortest, and with every state in full. @throws Error if the model or the verifier does not compile
- */
+/** Generates, compiles and runs a verifier in a temporary folder. Breadth first: counter-examples are shortest. */
 export function check(variant: Variant): Finding {
   const folder = mkdtempSync(join(tmpdir(), 'leasehold-model-'));
   const file = `${variant.model}.pml`;

@@ -8,7 +8,6 @@ interface Beating {
   heartbeat(nowMs: number): void;
 }
 
-/** When a candidate or primary next repeats what may be lost. */
 export class HeartbeatSchedule {
   readonly #heartbeatMs: number;
   readonly #quietHeartbeatMs: number;

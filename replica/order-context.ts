@@ -12,7 +12,6 @@ import type { Standing } from './standing.ts';
 /** The local lease at the moment of reading. */
 export interface LeaseReading {
   readonly untilMs: number;
-  /** Number of the newest view that decided it. */
   readonly view: number;
   /** How often it was decided, renewals included. */
   readonly decisions: number;

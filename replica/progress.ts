@@ -21,7 +21,6 @@ export type PeerStart = 'unasked' | 'asked' | 'unknown';
 /** A peer as the primary sees it in one epoch; `Progress` of etcd's raft. */
 export class Progress {
   readonly server: ServerId;
-  /** The last operation that survives power loss there. */
   flushedSeq = -1;
   receivedMs: number;
   /** Until then it promises nothing to another candidate, by the local clock. */

@@ -3,7 +3,6 @@ import type { Epoch } from './epoch.ts';
 import { epochEqual } from './epoch.ts';
 import { DRIFT_MAX } from './guard.ts';
 
-/** Requests per read lease, so that it is renewed in time. */
 const ASKS_PER_LEASE = 3;
 
 /**

@@ -58,7 +58,6 @@ export abstract class ReplicaRole {
     return null;
   }
 
-  /** The order of writes in that epoch; null before it begins. */
   get order(): WriteOrder | null {
     return null;
   }

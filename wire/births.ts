@@ -5,7 +5,6 @@ import { BIRTHS_MAX, FORGETS_MAX } from './request-limits.ts';
 
 /** New files sent with all their contents: `POST /v1/births`. */
 
-/** Bytes of one file. */
 export const BIRTH_BYTES_MAX = 256 * 1024;
 export const BIRTHS_BYTES_MAX = 4 * 1024 * 1024;
 /** Bytes of a request's body: contents, names and attributes. */
@@ -32,7 +31,6 @@ export interface Birth {
   readonly accessedNs: string | null;
   readonly modifiedNs: string | null;
   readonly changedNs: string | null;
-  /** The whole file. */
   readonly contents: Uint8Array;
 }
 

@@ -57,11 +57,9 @@ export interface LiveStanding {
   readonly file: number;
   readonly role: 'primary' | 'backup' | 'none';
   readonly epoch: number;
-  /** The replica's last operation. */
   readonly version: number;
   readonly members: readonly string[];
   readonly lease: { readonly holder: string | null; readonly remainingMs: number };
-  /** At the primary: the other replicas. */
   readonly replicas: readonly {
     readonly server: string;
     readonly role: 'primary' | 'backup' | 'learner';

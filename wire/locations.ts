@@ -44,7 +44,6 @@ export interface FileLocations {
   readonly extents: readonly Extent[];
 }
 
-/** Folder of containers in a data folder. */
 export const CONTAINERS_FOLDER = 'objects';
 
 export const CONTAINER_DIRECTORIES = 256;

@@ -35,7 +35,6 @@ export type LeaseKeys = Readonly<Record<string, string>>;
 export interface LeaseNote {
   readonly name: string;
   readonly owner: string;
-  /** Requested length in milliseconds. */
   readonly ttlMs: number;
   readonly keys: LeaseKeys;
 }

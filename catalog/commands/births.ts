@@ -66,7 +66,6 @@ function sameMembers(a: readonly string[], b: readonly string[]): boolean {
   return a.length === b.length && a.every((member) => b.includes(member));
 }
 
-/** Creates the files of one command, all in one volume. */
 class Nursery {
   readonly #tables: Tables;
   readonly #command: CommandOf<'bear'>;
