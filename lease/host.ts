@@ -240,7 +240,7 @@ export class LeaseHost {
     return this.#view !== null && kind !== 'wrong-view' && view !== this.#view;
   }
 
-  /** Tells a peer with an older view so; a peer with a newer view gets no answer. */
+  /** Reports this server's view to a peer with an older one; a peer with a newer view gets no answer. */
   #refuseView(from: ServerId, message: LeaseMessage, silent: boolean, out: LeaseAction[]): void {
     const { kind, cell, view } = message;
     const own = this.#view ?? view;

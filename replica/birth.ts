@@ -69,7 +69,7 @@ interface NumberRange extends NumberPlace {
   readonly untilMs: number;
 }
 
-/** Numbers for the first epoch, each used once: else two files could have the same position in the same epoch. */
+/** Numbers for the first epoch, each used once: two operations at one position would be taken for the same. */
 export class BirthNumbers {
   #ranges: NumberRange[] = [];
 

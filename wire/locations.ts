@@ -5,7 +5,7 @@ export const LOCATIONS_BYTES_MAX = 16 * 1024 * 1024;
 /** How long reported bytes stay in place, in milliseconds; the client counts from its request and stops at half. */
 export const LOCATIONS_HELD_MS = 2_000;
 
-/** File in the data folder, random at each start: who can read the folder can prove it. */
+/** File in the data folder, random at each start: it lets a client prove that it can read the folder. */
 export const LOCAL_PROOF_FILE = 'local-proof';
 /** Request header with that proof. @see localProof in client/local-reads, LocalProof in server/storage */
 export const HEADER_LOCAL_PROOF = 'leasehold-local-proof';

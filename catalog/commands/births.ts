@@ -12,7 +12,7 @@ import type { VolumeRow } from '../volume-tables.ts';
 import { inherit } from './acls.ts';
 import { MODE_SETGID } from './entries.ts';
 
-/** Lifetime of an unused reservation, longer than clients are told; contents stored under it may then go. */
+/** Lifetime of an unused reservation, longer than clients learn; its stored contents may then be deleted. */
 const RESERVED_NS = 15n * 60n * 1_000_000_000n;
 
 /** With this policy a majority suffices for contents that no client has seen. */
