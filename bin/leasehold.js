@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-// Plain JavaScript that old versions of Node can run: it finds the Node that the rest needs. The rest is
-// TypeScript, which Node runs from version 24 on without a build; not below node_modules, though: there it is JavaScript, below
-// dist/ and with a copy of this file (packaging/build.ts), or, where nobody has built that, loaded by typescript.js.
+// Plain JavaScript that old versions of Node can run: it finds the Node that the rest needs. The rest is TypeScript,
+// which Node runs from version 24 on without a build, except below node_modules: there it is JavaScript below dist/,
+// with a copy of this file (packaging/build.ts), or, in an unbuilt package, loaded by typescript.js.
 
 import buffer from 'node:buffer';
 import { spawn } from 'node:child_process';
@@ -15,22 +15,21 @@ import { setFlagsFromString } from 'node:v8';
 
 const NODE_MAJOR = 24;
 const EXIT_USAGE = 2;
-/** Of mount(8). */
 const MOUNT_EXIT_USAGE = 1;
-/** The descriptor of a child by which it notices that its launcher has gone. */
+/** A child's descriptor that closes when its launcher ends. */
 const LAUNCHER_PIPE = 3;
 /**
- * What V8 is told about the memory of a server. Left alone on a machine with much memory, it lets what was made a moment ago grow to
- * 128 MiB before it looks what of that is in use still.
+ * V8 settings of a server. By default, on a machine with much memory, V8 lets new objects grow to 128 MiB before it
+ * collects.
  */
 const SERVER_MEMORY = ['--max-semi-space-size=16'];
 const self = fileURLToPath(import.meta.url);
 const IS_INSTALLED = self.split(sep).includes('node_modules');
 const IS_BUILT = existsSync(join(dirname(self), '..', 'dist', 'package.json'));
-// Beside a copy of this file in dist/ there is JavaScript; in a clone, what was built does not count.
+// Beside a copy of this file in dist/ there is JavaScript; a clone ignores its build.
 const TREE = IS_INSTALLED && IS_BUILT ? '../dist' : '..';
 const KIND = existsSync(join(dirname(self), TREE, 'client', 'main.ts')) ? 'ts' : 'js';
-/** What Node compiled is kept beside the packages: half of the work of a start. Where it cannot be written, there is none. */
+/** V8's compile cache halves the start. It is not used if this folder cannot be written. */
 const COMPILED = join(dirname(self), '..', 'node_modules', '.cache', 'leasehold');
 
 if (hasWrongBytes()) {
@@ -44,13 +43,13 @@ if (hasWrongBytes()) {
   respawn();
 }
 
-/** Node puts U+FFFD for bytes in arguments that are not UTF-8: they would name another file. */
+/** Node replaces invalid UTF-8 in arguments by U+FFFD, which would name another file. */
 function hasWrongBytes() {
   if (!process.argv.some((argument) => argument.includes('\ufffd'))) return false;
   try {
     return !buffer.isUtf8(readFileSync('/proc/self/cmdline'));
   } catch {
-    // Without /proc, or under a Node that is too old to judge, they are taken as they are.
+    // Without /proc, or under a Node that is too old to tell, arguments are accepted as they are.
     return false;
   }
 }
@@ -60,7 +59,7 @@ async function run(argv) {
   const [command, ...rest] = argv;
   const isServer = isServerCommand(argv);
   if (isServer) beginWith(SERVER_MEMORY);
-  // Before anything uses the pool: a few long syncs must not hold up every read and write behind them.
+  // Before anything uses the pool: a few long syncs must not delay all reads and writes behind them.
   process.env.UV_THREADPOOL_SIZE ??= '8';
   if (IS_INSTALLED && KIND === 'ts') await import('./typescript.js');
   stopWithParent();
@@ -69,7 +68,7 @@ async function run(argv) {
   module.enableCompileCache(process.env.NODE_COMPILE_CACHE ?? COMPILED);
   if (isServer) {
     const { runServer } = await import(`${TREE}/server/main.${KIND}`);
-    // Not only at its end: it may be killed.
+    // Now and not at the end: the process may be killed.
     module.flushCompileCache();
     await runServer(rest);
   } else if (command === 'mount-daemon') {
@@ -85,8 +84,7 @@ async function run(argv) {
 }
 
 /**
- * With a word behind it, it is about the servers of a cluster; a server itself is only given options.
- *
+ * A subcommand is about the servers of a cluster; a server itself is only given options.
  * @param {readonly string[]} argv
  */
 function isServerCommand([command, first = '']) {
@@ -94,8 +92,8 @@ function isServerCommand([command, first = '']) {
 }
 
 /**
- * Contents pass in buffers outside of V8's heap, which is small beside them. Left alone, V8 looks through all of it for
- * every eight megabytes of such buffers, which takes a third of the processor while contents are written. So it
+ * Contents are in buffers outside of V8's heap, which is small in comparison. By default, V8 collects the whole heap
+ * for every 8 MiB of such buffers, a third of the processor's time while contents are written. With these settings it
  * waits until both together have grown to four times what was in use.
  */
 function collectLessOften() {
@@ -104,8 +102,7 @@ function collectLessOften() {
 }
 
 /**
- * Begins once more, as the same process, with what V8 is told at its start; unless whoever started it has told it so, or otherwise.
- *
+ * Replaces this process by one with V8's start flags, unless the flags are given already.
  * @param {readonly string[]} flags
  */
 function beginWith(flags) {
@@ -117,8 +114,8 @@ function beginWith(flags) {
 }
 
 /**
- * `leasehold dev` keeps the other end of its servers' standard input open. Where that ends, dev is gone,
- * even by kill -9, and its servers stop in order instead of staying behind.
+ * `leasehold dev` keeps the other end of its servers' standard input open. If it ends, dev is gone, even by kill -9,
+ * and its servers stop in order.
  */
 function stopWithParent() {
   if (process.env.LEASEHOLD_STOP_WITH_STDIN !== '1') return;
@@ -130,8 +127,7 @@ function stopWithParent() {
 }
 
 /**
- * The launcher below holds the other end of a pipe. It closes with the launcher, whatever ends that: this process then
- * stops in order, instead of going on unseen.
+ * The launcher below holds the other end of a pipe, which closes with it in any case: then this process stops in order.
  */
 function stopWithLauncher() {
   if (process.env.LEASEHOLD_LAUNCHER_PIPE !== String(LAUNCHER_PIPE)) return;
@@ -143,7 +139,7 @@ function stopWithLauncher() {
   pipe.unref();
 }
 
-/** Runs this file again with the Node that came with the package. */
+/** Runs this file again with the Node that the package depends on. */
 function respawn() {
   const node = findNode();
   if (node === null) {
@@ -155,7 +151,7 @@ function respawn() {
     return;
   }
   const argv = process.argv.slice(2);
-  // A process that begins once more as itself would lose the pipe.
+  // `process.execve` would close the pipe, so the flags are given here.
   const flags = isServerCommand(argv) ? SERVER_MEMORY : [];
   const child = spawn(node, [...flags, ...process.execArgv, self, ...argv], {
     stdio: ['inherit', 'inherit', 'inherit', 'pipe'],
@@ -165,7 +161,7 @@ function respawn() {
   const forwarded = ['SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR2', 'SIGINT'];
   for (const signal of forwarded) {
     process.on(signal, () => {
-      // A terminal sends Ctrl-C to the whole group: the child has it already.
+      // A terminal sends Ctrl-C to the whole group, the child included.
       if (signal === 'SIGINT' && process.stdin.isTTY) return;
       child.kill(signal);
     });

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// mount(8) runs this for the type "leasehold" where it finds it as /sbin/mount.leasehold:
+// mount(8) runs this as /sbin/mount.leasehold for the type "leasehold":
 // mount.leasehold SOURCE DIRECTORY [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE]
 
 process.argv.splice(2, 0, 'mount-helper');

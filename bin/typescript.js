@@ -1,6 +1,6 @@
-// Node runs TypeScript by itself, but not below node_modules. Where the package has no JavaScript of its own ("npm pack" by itself
-// builds none), this takes the types out of each module of it when it is loaded. Processes and threads that are
-// started from here do the same, by NODE_OPTIONS.
+// Node runs TypeScript by itself, but not below node_modules. For a package without compiled JavaScript ("npm pack"
+// alone builds none), this strips the types of its modules when they are loaded. NODE_OPTIONS passes it on to processes
+// and threads that are started from here.
 
 import { readFileSync } from 'node:fs';
 import { registerHooks, stripTypeScriptTypes } from 'node:module';
@@ -23,8 +23,7 @@ const options = process.env.NODE_OPTIONS ?? '';
 if (!options.includes(IMPORT)) process.env.NODE_OPTIONS = `${options} ${IMPORT}`.trim();
 
 /**
- * That Node calls the function experimental is of no use to whoever runs a command.
- *
+ * Suppresses Node's warning that the function is experimental.
  * @template Value
  * @param {() => Value} work
  * @returns {Value}

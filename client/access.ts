@@ -88,7 +88,6 @@ export class Access {
   }
 }
 
-/** @returns `given`, completed from the environment */
 export function accessFiles(given: AccessFiles, env: NodeJS.ProcessEnv = process.env): AccessFiles {
   const of = (name: keyof AccessFiles): string | undefined =>
     given[name] ?? (env[CLIENT_VARIABLES[name]] || undefined);

@@ -62,10 +62,8 @@ export class AdminClient {
   }
 
   /**
-   * Copies a directory recursively. Each answer reports the progress; the copy is complete after the last one.
-   * @param options with `resume`, files that are there with size and time of their sources are skipped, and files keep
-   *   their times
-   * @throws ServiceError whose message says where to resume, if something cannot be copied
+   * Copies a directory recursively; each answer reports the progress. With `resume`, files that are there with size and
+   * time of their sources are skipped. The message of an error says where to resume.
    */
   async *copyTree(
     from: RemotePlace,

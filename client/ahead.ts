@@ -1,8 +1,4 @@
-/**
- * Prepares values ahead of their turn, several at a time, and yields the results in the order of the values.
- * @param values each is taken when fewer than `most` are in progress
- * @param most values that are in preparation, or wait to be yielded
- */
+/** Prepares up to `most` values ahead of their turn, and yields the results in the order of the values. */
 export async function* ahead<Value, Prepared>(
   values: AsyncIterable<Value> | Iterable<Value>,
   most: number,

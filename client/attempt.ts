@@ -27,7 +27,6 @@ export interface AttemptParts<Value> {
   readonly request: ExchangeRequest;
   readonly limits: AttemptLimits;
   received(headers: Response['headers']): void;
-  /** Reads a successful answer; a connection that breaks meanwhile cuts the attempt. */
   read(response: Response): Promise<Value>;
 }
 
@@ -45,10 +44,7 @@ const CONNECT_FAILURES = new Set([
 const TRUST_FAILURE =
   /^(?:ERR_TLS_|ERR_SSL_|CERT_|SELF_SIGNED_|DEPTH_ZERO_|UNABLE_TO_|INVALID_CA|HOSTNAME_MISMATCH|EPROTO$)/;
 
-/**
- * Sends one request to one server.
- * @throws only the reason of the signal, and errors that are no failure of the connection
- */
+/** @throws only the reason of the signal, and errors that are no failure of the connection */
 export async function attemptOnce<Value>(parts: AttemptParts<Value>): Promise<Attempt<Value>> {
   const { world, endpoint, request, limits } = parts;
   const { limitMs, patienceIntervals, signal } = limits;

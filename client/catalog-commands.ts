@@ -69,10 +69,7 @@ export class CatalogCommands {
     );
   }
 
-  /**
-   * Sends a request that one server executes as commands of this client.
-   * @param hasCommands whether commands were executed that a flush has to cover
-   */
+  /** Executes commands at one server. @param hasCommands whether commands were executed that a flush must cover */
   executeAt<Value>(
     server: string,
     what: string,
@@ -85,7 +82,6 @@ export class CatalogCommands {
     });
   }
 
-  /** @see ClusterClient.flushCatalog */
   async flush(options?: CallOptions): Promise<void> {
     let hasLost = false;
     try {

@@ -13,11 +13,7 @@ export class ChunkedBody {
     this.#bytesMax = bytesMax;
   }
 
-  /**
-   * @param bytes copied where they are kept
-   * @returns the body once it is complete, else null
-   * @throws Error if the bytes are malformed or more than the bound
-   */
+  /** @returns the body once it is complete, else null @throws Error if it is malformed or too long */
   take(bytes: Buffer): Buffer | null {
     this.#rest = Buffer.concat([this.#rest, bytes]);
     for (;;) {

@@ -39,12 +39,10 @@ export interface ClusterClientOptions {
   readonly world: World;
   /** Base URLs of some or all servers of the cluster: `http://127.0.0.1:7401`, `https://fs1.example.org:7401`. */
   readonly servers: readonly string[];
-  /** Time limit of a call in milliseconds, retries included. */
   readonly operationTimeoutMs?: number;
   readonly access?: Access;
   /** Queries include names that another client created in a directory delegated to it and has not yet sent. */
   readonly exact?: boolean;
-  /** Reads contents from the disks of servers on this machine where possible. */
   readonly localReads?: boolean;
 }
 
@@ -106,19 +104,12 @@ export class ClusterClient {
     return this.#commands.hasUnflushed;
   }
 
-  /**
-   * Makes every command answered before the call, to any client, survive a power failure of all servers.
-   * @throws CommandsLost once, if commands answered to this client are lost
-   */
+  /** Makes all commands answered before survive a power failure of all servers. @throws CommandsLost once */
   flushCatalog(options?: CallOptions): Promise<void> {
     return this.#commands.flush(options);
   }
 
-  /**
-   * Reserves inode numbers for files that this client is going to create.
-   * @param options.volume of the files; absent: they are for volumes of three replicas
-   * @returns the numbers, and when the reservation expires (monotonic, in milliseconds)
-   */
+  /** Reserves inode numbers for new files; without `volume`, for volumes of three replicas. `untilMs` is monotonic. */
   async reserveInodes(
     count: number,
     { volume, ...options }: CallOptions & { readonly volume?: string } = {},
@@ -133,8 +124,7 @@ export class ClusterClient {
       options,
       this.#catalog,
     );
-    // Servers of earlier releases choose new members for a file whose contents may already be stored at others by this
-    // number.
+    // Servers of earlier releases choose a file's members anew, though others may already have its contents.
     if (reserved.sets === undefined)
       throw new ServiceError('precondition-failed', 'The servers of new files are not fixed by this release');
     return { ...reserved, untilMs: sentMs + reserved.validMs };
@@ -228,10 +218,7 @@ export class ClusterClient {
     return this.#settling.settle(handle);
   }
 
-  /**
-   * Opens the locks of this client on a file. Instances for one file do not know of each other's locks, so all users of
-   * this client share one. To be closed.
-   */
+  /** Opens this client's locks on a file. All its users share one instance: two would not know of each other. */
   fileLocks(
     file: number,
     events: FileLocksEvents,
@@ -293,7 +280,6 @@ export class ClusterClient {
     return answer;
   }
 
-  /** Ends all connections; calls in flight fail. */
   close(): Promise<void> {
     this.#local?.close();
     return this.#exchanger.close();

@@ -33,11 +33,7 @@ export class CommandSession {
     this.#commands = null;
   }
 
-  /**
-   * Executes one command. If the cluster has forgotten the session, and has certainly not executed the request, this
-   * method sends it again in a new session.
-   * @param what beginning of an error's message
-   */
+  /** If the cluster forgot the session, and certainly has not executed the request, sends it in a new session. */
   once<Value>(
     subject: Subject,
     what: string,
@@ -94,9 +90,8 @@ export class CommandSession {
   }
 
   /**
-   * Begins a session of commands. It names an operation of the catalog from before its first command, so that the
-   * cluster distinguishes it from a session that it has forgotten.
-   * @param anew the operation that was named before has proved too old
+   * Begins a session. It names an operation of the catalog from before its first command, so that the cluster
+   * distinguishes it from one that it has forgotten.
    */
   #begin(what: string, anew: boolean, options: CallOptions): Promise<RequestWindow> {
     const begin = async (): Promise<RequestWindow> => {

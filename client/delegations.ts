@@ -48,7 +48,6 @@ export class Delegations {
   /** Recalled and not yet returned: own changes until then reach the cluster first, and need no recall from here. */
   readonly #returning = new Counts<number>();
 
-  /** @param failed called with the reason why nothing can be delegated at the moment */
   constructor(client: ClusterClient, failed: SessionEvents['failed']) {
     this.#client = client;
     const own: SessionEvents = {

@@ -21,10 +21,7 @@ const HEAD_END = Buffer.from('\r\n\r\n');
 const CONSENT = /^HTTP\/1\.1 101 /;
 const NOTHING = Buffer.alloc(0);
 
-/**
- * The answer has no length, or is something else that servers of this project do not send: there is a proxy in between.
- * Requests to such a server go through a complete HTTP implementation.
- */
+/** The answer has no length or the like, so there is a proxy: requests then use a complete HTTP implementation. */
 export class UnusualAnswerError extends Error {
   override readonly name = 'UnusualAnswerError';
 }
@@ -55,10 +52,7 @@ export class DirectHttp {
   readonly #waiting: (() => void)[] = [];
   #closed = false;
 
-  /**
-   * @param writes asks the server to read these connections without a general implementation, too; it then accepts
-   *   nothing but writes of contents
-   */
+  /** @param writes the server reads these connections without a general implementation, and takes only writes */
   constructor(
     world: World,
     url: URL,
@@ -80,11 +74,7 @@ export class DirectHttp {
     this.#connectionsMax = connectionsMax;
   }
 
-  /**
-   * Performs one exchange; the answer is complete when it resolves.
-   * @throws the reason of the signal, or the failure of the connection; `NoContentsError` if the server refuses writes
-   *   here
-   */
+  /** @throws the reason of the signal, or the connection's failure; `NoContentsError` if the server refuses writes */
   async request(request: ServerRequest): Promise<Response> {
     const { signal } = request;
     signal.throwIfAborted();
@@ -122,7 +112,6 @@ export class DirectHttp {
     for (const wake of this.#waiting.splice(0)) wake();
   }
 
-  /** Exchanges in flight fail. */
   close(): void {
     this.retire();
     for (const connection of [...this.#all]) connection.destroy(new Error('The connections were closed'));
@@ -197,7 +186,6 @@ class Connection {
   /** Pending until the server has agreed to a connection for writes. */
   #consent: PromiseWithResolvers<void> | null = null;
 
-  /** @param writesAt the server's host name, to request a connection for writes; else null */
   constructor(host: string, port: number, tls: TlsOptions | null, writesAt: string | null = null) {
     const made = this.#made;
     this.connected = made.promise;

@@ -14,14 +14,10 @@ export interface Download {
   readonly attributes: Attributes;
   readonly sizeBytes: number;
   readonly etag: string;
-  /**
-   * The contents at the start of the download. If they change in place meanwhile, it fails with `precondition-failed`,
-   * since the bytes yielded may be of several states.
-   */
+  /** If the contents change in place meanwhile, it fails with `precondition-failed`: the bytes may be mixed. */
   readonly chunks: AsyncGenerator<Uint8Array, void, undefined>;
 }
 
-/** Begins to read the file at `path`; the bytes come from `chunks`. */
 export async function downloadFile(
   client: ClusterClient,
   volume: string,

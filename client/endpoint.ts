@@ -7,13 +7,11 @@ import type { ServerChannel, ServerRequest, StreamedResponse } from './server-ch
 import { SocketChannel } from './socket-channel.ts';
 
 export interface EndpointEvents {
-  /** It has just become unreachable or silent. */
   lost(): void;
   /** @returns whether a request pending at `endpoint` could be sent to another one */
   elsewhere(endpoint: Endpoint): boolean;
 }
 
-/** One server as this client sees it. */
 export class Endpoint {
   readonly world: World;
   readonly url: string;
@@ -102,7 +100,6 @@ export class Endpoint {
     this.pulse.close();
   }
 
-  /** Ends its connections; requests in flight fail. */
   async close(): Promise<void> {
     this.pulse.close();
     await this.#channel.destroy();

@@ -13,14 +13,12 @@ export interface EventSource<Item> {
   readonly what: string;
   /** Servers send something more often than this; the client leaves a silent one. */
   readonly silentMsMax: number;
-  /** @returns null for an event that is not known here */
   read(event: string, data: string, url: string): Item | null;
 }
 
 /**
- * Yields the events of a stream. If the server fails, continues at another one.
- * @param patienceMs for how long all servers may fail to send anything
- * @throws ServiceError `no-majority` after that, or a server's refusal; the reason of `signal`
+ * Yields the events of a stream, continuing at another server if one fails. @throws ServiceError `no-majority` after
+ * `patienceMs` without an event, or a server's refusal; the reason of `signal`
  */
 export async function* followEvents<Item>(
   endpoints: Endpoints,

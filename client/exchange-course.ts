@@ -51,7 +51,6 @@ export class ExchangeCourse {
   #lastProblem: ServiceError | null = null;
   #lastCause: Error | null = null;
   readonly #distrusted = new Set<Endpoint>();
-  /** An attempt may have been executed. */
   #doubtful = false;
   /** A server may have forwarded the request earlier, without an answer. */
   #passedOn = false;
@@ -80,7 +79,6 @@ export class ExchangeCourse {
     return step;
   }
 
-  /** @param cause why there is no further attempt, if the attempts do not show it */
   failure(cause?: Error): ExchangeFailure {
     if (this.#final !== null) return this.#final;
     const { world, endpoints, request } = this.#parts;
@@ -161,7 +159,6 @@ export class ExchangeCourse {
   }
 }
 
-/** The error of a request that no server has answered. */
 export function noAnswer(endpoints: Endpoints, request: ExchangeRequest, cause: Error): ServiceError {
   const unreachable = endpoints.awayNames();
   const why = endpoints.allAway()

@@ -65,7 +65,6 @@ export class Exchanger {
     return this.perform(subject, request, readJson<Value>, options);
   }
 
-  /** As `ask`. @param clock in milliseconds */
   async askTimed<Value>(
     clock: () => number,
     request: ExchangeRequest,
@@ -133,7 +132,6 @@ export class Exchanger {
     const attempt = await this.#attempt(endpoint, subject, shown.value, read, limits);
     if (attempt.kind === 'answered') return attempt;
     if (attempt.kind === 'problem') {
-      // The servers' keys may have changed.
       if (attempt.error.code === 'forbidden') this.capabilities.forget(request.files ?? []);
       return { kind: 'failed', error: attempt.error, doubtful: false };
     }
@@ -142,7 +140,6 @@ export class Exchanger {
     return { kind: 'failed', error, doubtful: attempt.kind === 'cut' && request.mutation };
   }
 
-  /** @returns the request with the capabilities for its files */
   async #capable(request: ExchangeRequest, options: CallOptions): Promise<ExchangeOutcome<ExchangeRequest>> {
     const { what, files = [] } = request;
     if (!this.#access.isNamed) return { kind: 'answered', value: request };

@@ -59,7 +59,6 @@ const HINTS: Partial<Record<ErrorCode, string>> = {
 const NO_SNAPSHOT = /no snapshot ".*" of volume "(.*)"/;
 const UNKNOWN_KIND = /is of the unknown kind "/;
 
-/** @returns the exit code for an error, and the lines to print */
 export function describeFailure(error: unknown): {
   readonly exit: number;
   readonly lines: readonly string[];
@@ -101,7 +100,6 @@ function lines(exit: number, message: string, hint: string) {
   return { exit, lines: hint === '' ? [said] : [said, `  ${hint}`] };
 }
 
-/** Refusals that concern one name, while other names are fine. */
 const OF_ONE_NAME: ReadonlySet<ErrorCode> = new Set([
   'bad-request',
   'name-too-long',

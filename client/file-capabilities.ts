@@ -24,7 +24,6 @@ export class FileCapabilities {
     this.#nowMs = nowMs;
   }
 
-  /** @param answer of the catalog; attributes in it may carry a capability */
   learn(answer: unknown): void {
     const { attributes } = (answer ?? {}) as { readonly attributes?: unknown };
     const { inode, capability } = (attributes ?? {}) as Readonly<Record<string, unknown>>;

@@ -54,7 +54,6 @@ export interface Leading {
 }
 
 export interface FileOptions {
-  /** The servers that hold the file, if known; the first is asked first. */
   readonly replicas?: readonly string[];
   /**
    * Number of an operation of the file that is known as committed, such as that of its contents in the attributes; the
@@ -63,7 +62,6 @@ export interface FileOptions {
   readonly since?: number;
   /** Reads are of this snapshot of the file's volume; writes are of the file itself. */
   readonly snapshot?: number;
-  /** Name in error messages; absent: the file's number. */
   readonly name?: string;
   /**
    * Locks under which the file is changed. They are checked before each attempt of a change, and servers refuse it once
@@ -125,10 +123,7 @@ export class FileHandle {
     return this.#read(offset, length, null, options);
   }
 
-  /**
-   * Prepares reads of bytes needed soon, all of one state, from the disk of a server on this machine.
-   * @returns null if no such server may answer for them at once: they are to be read one by one
-   */
+  /** Prepares local reads of bytes needed soon, all of one state. @returns null if no server here may answer now */
   async range(offset: number, length: number): Promise<FileRange | null> {
     const { file } = this;
     const located = { file, subject: this.#subject, replicas: this.#replicas, shown: this.#shown };
@@ -146,7 +141,6 @@ export class FileHandle {
     };
   }
 
-  /** @param miss why a planned local read failed, as the server counts it; null: none was planned */
   #read(offset: number, length: number, miss: Miss | null, options?: CallOptions): Promise<ReadResult> {
     assert(length <= TRANSFER_BYTES_MAX, 'A read is one transfer');
     const path = `${this.#path}?offset=${offset}&length=${length}${this.#shown}`;
@@ -195,19 +189,13 @@ export class FileHandle {
     return this.#post(`Cannot truncate ${this.#name}`, `truncate?size=${sizeBytes}&`, options);
   }
 
-  /**
-   * Makes bytes `from` to before `to` a hole, which reads as zeros and takes no space.
-   * @param grows whether the file is made to reach to `to`; otherwise its size stays
-   */
+  /** Makes bytes `from` to before `to` a hole, which takes no space; `grows` extends a shorter file to `to`. */
   punch(from: number, to: number, grows: boolean, options?: CallOptions): Promise<WriteResult> {
     const range = `from=${from}&to=${to}&grows=${grows}`;
     return this.#post(`Cannot punch a hole into ${this.#name}`, `punch?${range}&`, options);
   }
 
-  /**
-   * Finds where data or a hole begins, at `offset` or later. The granularity is an object, so a small hole may count as
-   * data. A file has a hole at its end.
-   */
+  /** Finds where data or a hole begins, by objects: a small hole may count as data. A file has a hole at its end. */
   extent(offset: number, whence: Whence, options?: CallOptions): Promise<FileExtent> {
     const what = `Cannot look for ${whence === 'data' ? 'data' : 'a hole'} in ${this.#name}`;
     return this.#ask('GET', what, `extents?offset=${offset}&whence=${whence}${this.#shown}`, options);
@@ -252,7 +240,6 @@ export class FileHandle {
     return this.#askState('POST', name, `Cannot seal ${this.#name}`, options);
   }
 
-  /** Reports size and modification time to the catalog. */
   settle(options?: CallOptions): Promise<FileState> {
     return this.#askState('POST', 'settle', `Cannot settle ${this.#name}`, options);
   }
@@ -358,7 +345,6 @@ export class FileHandle {
       return Promise.resolve(begun(this.#knownSeq));
     }
     const beginning = this.state(options).then(({ seq }) => begun(seq));
-    // Its callers get the error; the next change tries again.
     beginning.catch(() => this.#leave(beginning));
     return beginning;
   }

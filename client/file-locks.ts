@@ -30,10 +30,7 @@ const RENEWALS_PER_LEASE = 6;
 const RENEW_AGAIN_MS = 100;
 /** A renewal without an answer soon goes to another server. */
 const ATTEMPTS_PER_LEASE = 6;
-/**
- * A new primary answers `busy` to requests that do not wait, until the locks of the former primary are claimed. That
- * takes longer than one request may, hence so many in a row.
- */
+/** A new primary answers `busy` until the former locks are claimed, which takes longer than one request may. */
 const BUSY_REQUESTS_MAX = 3;
 /** Bound of the reading error of `World.bootMs`, on this machine and on the server, with a reserve. */
 const CLOCK_MARGIN_MS = 50;
@@ -43,12 +40,8 @@ export interface FileLocksEvents {
   lost(file: number, locks: readonly LockHeld[]): void;
 }
 
-/**
- * The holder of locks, as servers know it. Its messages about all files share one sequence, so that reopening a file
- * does not restart it.
- */
+/** The holder of locks. Its messages about all files share one sequence, which reopening a file does not restart. */
 export interface LockClient {
-  /** Random; no other client has the same. */
   readonly id: number;
   stamp: number;
   readonly pending: Map<number, Set<number>>;

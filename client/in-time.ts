@@ -1,6 +1,5 @@
 import type { World } from '../base/world.ts';
 
-/** The longest delay of a timer, in milliseconds. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 
 export interface WaitLimits {
@@ -8,11 +7,7 @@ export interface WaitLimits {
   readonly signal?: AbortSignal | undefined;
 }
 
-/**
- * Bounds a wait; the work itself continues.
- *
- * @throws `late()` after `timeoutMs`, or the reason of `signal`
- */
+/** Bounds a wait; the work itself continues. @throws `late()` after `timeoutMs`, or the reason of `signal` */
 export async function inTime<Value>(
   world: World,
   work: Promise<Value>,

@@ -15,9 +15,6 @@ export class LastPrimaries {
     this.#known.set(file, server);
   }
 
-  /**
-   * @param first asked first if nothing is known. @returns the subject; all subjects of one file share what is known
-   */
   subject(file: number, first: string | null): Subject {
     const known = this.#known;
     return {

@@ -45,10 +45,7 @@ export interface Surroundings {
 
 const ALONE: Surroundings = { serverOptions: async () => [] };
 
-/**
- * Runs one command, except `server` and `mount-daemon`, which `bin/leasehold.js` passes to the server and the mount.
- * Sets the process's exit code and reports failures. @param argv what follows the name of the program
- */
+/** Runs one command; `bin/leasehold.js` runs `server` and `mount-daemon` itself. Sets the process's exit code. */
 export async function runCli(argv: readonly string[], around: Surroundings = ALONE): Promise<void> {
   // A reader may close the pipe early (`leasehold ls … | head`); that is no failure.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -65,14 +62,12 @@ export async function runCli(argv: readonly string[], around: Surroundings = ALO
   }
 }
 
-/** @returns the exit code after `error`, and the lines still to be printed */
 export function endOf(error: unknown): { readonly exit: number; readonly lines: readonly string[] } {
   if (!(error instanceof CommanderError)) return describeFailure(error);
   // Commander has printed the message. Help on request is a success, help because no command was given is not.
   return { exit: error.exitCode === 0 ? 0 : EXIT_USAGE, lines: [] };
 }
 
-/** Builds the parser of all commands. @param output where help and usage errors go */
 export function buildProgram(output: OutputConfiguration = {}, around: Surroundings = ALONE): Command {
   const program = new Command('leasehold');
   program
@@ -128,7 +123,6 @@ function usageError(text: string): string {
     .replace(/^error: /, 'leasehold: ');
 }
 
-/** Ends every usage error with a pointer to the help of its command. */
 function addUsageHints(command: Command, path = 'leasehold'): void {
   command.showHelpAfterError(`  "${path} --help" shows the usage`);
   for (const child of command.commands) {

@@ -30,7 +30,6 @@ export interface OwnOutcome {
 }
 
 interface Directory {
-  /** Null for a name that does not exist. */
   readonly names: Map<string, number | null>;
   readonly pages: Map<string, Page>;
 }
@@ -56,10 +55,7 @@ export class Memory {
   readonly #attributes = new RecentMap<number, Attributes>();
   readonly #directories = new Map<number, Directory>();
   readonly #sequencer = new Sequencer<number | string>(undefined, CHANGED_MAX);
-  /**
-   * Directories in which own commands, and no other client's, are changing names: their attributes after the commands
-   * answered so far.
-   */
+  /** Directories in which only own commands change names: their attributes after the commands answered so far. */
   readonly #before = new Map<number, BeforeOwn>();
   #names = 0;
 
@@ -75,10 +71,7 @@ export class Memory {
     return [...this.#attributes.entries().map(([inode]) => inode), ...this.#before.keys()];
   }
 
-  /**
-   * The attributes of a directory in which own commands are changing names, without those in flight. Valid while the
-   * directory is delegated to this client: no other client can have seen the effects.
-   */
+  /** The directory without own commands in flight. Valid while delegated: no other client has seen their effects. */
   beforeOwn(directory: number): Attributes | undefined {
     return this.#before.get(directory)?.attributes;
   }
@@ -147,9 +140,7 @@ export class Memory {
       this.#before.set(inode, { ...before, attributes: { ...before.attributes, accessedNs: to } });
   }
 
-  /**
-   * The catalog has recorded a read by any client. @returns whether this changed the access time of cached attributes
-   */
+  /** The catalog has recorded a read by any client. @returns whether cached attributes got a new access time */
   read({ inode, accessedNs, changedNs }: NotedRead): boolean {
     const seen = this.#attributes.get(inode) ?? this.#before.get(inode)?.attributes;
     const isNews = seen !== undefined && seen.changedNs === changedNs && isLater(accessedNs, seen.accessedNs);
@@ -172,10 +163,8 @@ export class Memory {
   }
 
   /**
-   * Ends an own change. The catalog recalls nothing from a client for its own change. If nothing else happened to a
-   * directory, it is the former one with the own changes applied.
-   * @param outcome null if it is not known
-   * @param granted attributes after the change
+   * Ends an own change, for which the catalog recalls nothing from this client. If nothing else happened to a
+   * directory, it is the former one with the own changes applied. `outcome` is null if unknown.
    */
   changed(
     change: OwnChange,
@@ -255,7 +244,6 @@ export class Memory {
   }
 }
 
-/** @returns the directories whose entries change */
 export function directoriesOf({ names }: Pick<OwnChange, 'names'>): ReadonlySet<number> {
   return new Set(names.map(({ parent }) => parent));
 }

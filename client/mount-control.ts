@@ -6,7 +6,6 @@ import { createConnection } from 'node:net';
 export interface ControlRequest {
   readonly command: 'remount';
   readonly mode: 'ro' | 'rw';
-  /** Also if files are open for writing. */
   readonly force: boolean;
 }
 
@@ -15,7 +14,6 @@ export type ControlAnswer =
   /** Nothing has changed. `not-stored`: something that was written has not reached the cluster. */
   | { readonly kind: 'busy' | 'not-allowed' | 'not-stored' | 'malformed'; readonly message: string };
 
-/** Suffix of a control socket's file name. */
 export const CONTROL_SUFFIX = '.control';
 export const CONTROL_LINE_CHARS_MAX = 16_384;
 
@@ -35,7 +33,7 @@ export async function controlSocketOf(pid: number): Promise<string | null> {
   return null;
 }
 
-/** Sends a request to the process of a mount. @throws if it does not answer in time */
+/** @throws if the process of the mount does not answer in time */
 export async function askMount(
   socket: string,
   request: ControlRequest,

@@ -25,17 +25,13 @@ export const OWN_LOG_VARIABLE = 'LEASEHOLD_MOUNT_LOG_OWN';
 const ENDED_KEPT = 10;
 /** Named by the pid of the process that writes it; randomly before that is known. */
 const NAME = /^mount-.*-(?:(\d{1,8})|[0-9a-f]{12})\.log$/;
-/** The control socket of a mount, named by the pid of the process that listens. */
 const CONTROL_NAME = /^mount-.*-(\d{1,8})\.control$/;
 /** A log without a pid in its name after this time is of a mount that failed to start. */
 const BEGINS_MS_MAX = 3_600_000;
 const OTHERS_WRITE = 0o022;
 const SOCKET_NAME_CHARS_MAX = 20;
 
-/**
- * Creates a mount's log in a folder that only this user can change: another user can neither guess its name and put a
- * link there, nor read it. @param env has the folder of the session
- */
+/** Creates a log in a folder that only this user can change: others can neither read it nor put a link there. */
 export async function createMountLog(
   directory: string,
   env: NodeJS.ProcessEnv = process.env,
@@ -63,7 +59,6 @@ async function removeEndedSockets(folder: string): Promise<void> {
   }
 }
 
-/** Renames a log after the process that writes it. @returns its path from then on */
 export async function nameMountLog(path: string, directory: string, pid: number): Promise<string> {
   const named = join(dirname(path), `mount-${basename(directory)}-${pid}.log`);
   await rename(path, named);
@@ -99,7 +94,6 @@ async function isOwnFolder(folder: string, uid: number): Promise<boolean> {
   }
 }
 
-/** Removes logs of ended mounts, except the newest. */
 async function removeEnded(folder: string): Promise<void> {
   const ended: { readonly path: string; readonly modifiedMs: number }[] = [];
   for (const name of await readdir(folder)) {

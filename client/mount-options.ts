@@ -47,16 +47,12 @@ interface MountOption {
   readonly name: string;
   /** The form of the value in the documentation; null for an option without a value. */
   readonly value: string | null;
-  /** Its name as an option of `leasehold mount` and of the mount's process. */
   readonly flag: string | undefined;
   readonly effect: string;
   readonly set: SetOption;
 }
 
-/**
- * @returns the settings that the option changes
- * @throws Error that says what is wrong with the value; the caller adds the option's name
- */
+/** @throws Error that says what is wrong with the value; the caller adds the option's name */
 type SetOption = (value: string, before: MountSettings) => Partial<MountSettings>;
 
 const OPERATION_TIMEOUT_MIN_MS = 100;
@@ -252,10 +248,8 @@ const DEFAULTS: MountSettings = {
 const BY_NAME = new Map(MOUNT_OPTIONS.map((option) => [option.name, option]));
 
 /**
- * Parses mount options.
- * @param texts the arguments of each `-o`: options with commas between them. A backslash before a character, or double
- *   quotes around some, make these part of a value.
- * @param sloppy ignore unknown options, as `mount -s` demands; not `remount`
+ * Parses the arguments of `-o`: options with commas between them. A backslash before a character, or double quotes
+ * around some, make these part of a value. `sloppy` ignores unknown options, as `mount -s` does; not `remount`.
  * @throws CommandFailure of usage that names the option, and the nearest known one
  */
 export function parseMountOptions(texts: readonly string[], sloppy = false): MountSettings {
@@ -284,7 +278,6 @@ function changed(option: MountOption, value: string | null, before: MountSetting
   }
 }
 
-/** @returns the options in the form of the kernel and of fusermount3 */
 export function kernelOptions(settings: MountSettings, isRoot: boolean): string[] {
   return [
     settings.readOnly ? 'ro' : 'rw',
@@ -302,7 +295,6 @@ export function optionText(name: string, value: string): string {
   return `${name}=${value.replaceAll(/[\\,"]/g, '\\$&')}`;
 }
 
-/** @returns the options that name these files, made absolute */
 export function accessTexts(access: AccessFiles): string[] {
   return Object.entries(ACCESS_OPTIONS).flatMap(([field, name]) => {
     const file = access[field as keyof typeof ACCESS_OPTIONS];
@@ -407,11 +399,7 @@ interface MountSource {
   readonly path: string;
 }
 
-/**
- * Parses what is to be mounted.
- * @param text `main`, `main:`, `main:/` or `main:/a/directory`
- * @throws CommandFailure of usage, ServiceError `bad-request`
- */
+/** @param text `main`, `main:`, `main:/` or `main:/a/directory` */
 export function parseMountSource(text: string): MountSource {
   const volume = text.endsWith(':') ? text.slice(0, -1) : text;
   if (isTreeName(volume)) return { volume, path: '/' };

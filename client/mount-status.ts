@@ -18,12 +18,10 @@ export interface MountStatus {
   readonly source: string;
   /** Of the process that serves it; null if no such process is visible. */
   readonly pid: number | null;
-  /** Null if it writes its log to no file that can be read. */
   readonly log: string | null;
   readonly lateErrors: readonly LateErrorLine[];
 }
 
-/** @returns the mounts of volumes on this machine, with the dropped operations in their logs */
 export async function mountStatuses(): Promise<MountStatus[]> {
   const all = await processes();
   const mounts = await volumeMounts();
@@ -36,7 +34,6 @@ export async function mountStatuses(): Promise<MountStatus[]> {
   );
 }
 
-/** @returns late errors in a mount's log, the oldest first */
 export async function lateErrorsIn(log: string): Promise<LateErrorLine[]> {
   // A long log continues in a new file; the part before is `.1`.
   const parts = await Promise.all([`${log}.1`, log].map((path) => endOf(path).catch(() => '')));

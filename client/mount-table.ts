@@ -39,10 +39,7 @@ function unescapeOctal(text: string): string {
   );
 }
 
-/**
- * @returns the absolute path without symbolic links, found without a call to the directory itself, which may be a dead
- *   mount
- */
+/** @returns the absolute path without symbolic links; makes no call to the directory, which may be a dead mount */
 export async function canonical(directory: string): Promise<string> {
   const absolute = resolve(directory);
   if (absolute === '/') return absolute;
@@ -77,7 +74,6 @@ export interface MountUser extends ProcessEntry {
   readonly use: string;
 }
 
-/** @returns the visible processes that work in `directory`, or have files in it open or mapped */
 export async function usersOf(directory: string): Promise<MountUser[]> {
   const inside = (path: string | null) =>
     path !== null && (path === directory || path.startsWith(`${directory}/`));
@@ -124,16 +120,12 @@ export async function volumeMounts(): Promise<MountEntry[]> {
 export interface MountHolder {
   /** The namespace, as the kernel names it: `mnt:[4026531841]`. */
   readonly namespace: string;
-  /** Where it is mounted there, as the processes of the namespace see it. */
   readonly directory: string;
   readonly isHere: boolean;
   readonly processes: readonly ProcessEntry[];
 }
 
-/**
- * @returns where the file system with the number `device` is mounted, in all visible mount namespaces. Once it is
- *   mounted nowhere, the kernel may give the number to another file system.
- */
+/** @returns where a file system is mounted, in all visible namespaces. The kernel reuses numbers of unmounted ones. */
 export async function holdersOf(device: string): Promise<MountHolder[]> {
   const own = await readlink('/proc/self/ns/mnt');
   const members = new Map<string, ProcessEntry[]>();

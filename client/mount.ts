@@ -44,11 +44,9 @@ export interface MountOptions {
 export interface Mounted {
   readonly directory: string;
   readonly pid: number;
-  /** Null for the standard error of the mounting process. */
   readonly log: string | null;
 }
 
-/** @returns why nothing can be mounted on this machine, or null if it can */
 export async function mountObstacle(): Promise<string | null> {
   const obstacle = await deviceObstacle();
   if (obstacle !== null) return `${obstacle.what} (${obstacle.fix})`;
@@ -110,7 +108,6 @@ function asksForRoot({ options = [], sloppy }: MountOptions): boolean {
   return process.getuid?.() !== 0 && parseMountOptions(options, sloppy).transport === 'kernel';
 }
 
-/** @returns the directory by its real name, free for the mount */
 async function prepare(options: MountOptions): Promise<string> {
   const obstacle = await mountObstacle();
   if (obstacle !== null && !asksForRoot(options)) throw generalFailure(`Cannot mount: ${obstacle}`);
@@ -213,8 +210,7 @@ async function makeRoom(directory: string): Promise<void> {
 }
 
 async function lookAt(directory: string): Promise<'directory' | 'other' | 'missing' | 'dead' | 'hangs'> {
-  // In a child process, which can be killed if the mount does not answer: a thread of this process would keep it from
-  // ending.
+  // In a child process, which can be killed: a thread that hangs would keep this process from ending.
   const beganMs = systemWorld.nowMs();
   await run('stat', [directory], LOOK_TIMEOUT_MS);
   if (systemWorld.nowMs() - beganMs >= LOOK_TIMEOUT_MS) return 'hangs';
@@ -233,7 +229,6 @@ interface ReadyLine {
   readonly error?: { readonly code?: unknown; readonly message?: unknown; readonly hint?: unknown };
 }
 
-/** Waits for the line in which the mount's process reports that it is ready, or why it is not. */
 async function becomeReady(child: ChildProcess, log: string | null): Promise<number> {
   const ended = new Promise<never>((_, reject) => {
     child.once('error', reject);

@@ -16,7 +16,6 @@ export function printJson(value: unknown): void {
   printLine(JSON.stringify(value));
 }
 
-/** @returns lines with aligned columns */
 export function formatTable(rows: readonly (readonly string[])[]): string[] {
   const widths: number[] = [];
   for (const row of rows) {
@@ -42,7 +41,6 @@ export function printable(name: string): string {
   return process.stdout.isTTY ? name.replaceAll(/[\u0000-\u001f\u007f-\u009f]/g, '?') : name;
 }
 
-/** A progress line on standard error, if that is a terminal. */
 export class Progress {
   readonly #label: string;
   readonly #totalBytes: number | null;

@@ -4,11 +4,7 @@ import type { OwnOutcome } from './memory.ts';
 
 type Names = OwnOutcome['names'];
 
-/**
- * The names after a command of this client.
- * @param moved attributes of what a `rename` moves, if they are known
- * @returns null if it is not known for certain
- */
+/** The names after a command of this client; null if that is not certain. `moved`: what a rename moves. */
 export function outcomeOfCommand(
   command: Command,
   result: CommandResults[Command['kind']],
@@ -51,7 +47,6 @@ export function outcomeOfCommand(
   }
 }
 
-/** The names after creations with contents, of one request. */
 export function outcomeOfBirths(
   births: readonly Birth[],
   outcomes: readonly BirthOutcome[],

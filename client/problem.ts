@@ -3,10 +3,7 @@ import { parseJsonObject } from '../wire/json.ts';
 
 const RETRY_AFTER_MAX_MS = 3_600_000;
 
-/**
- * Turns an answer that is no success into the error that it names. Answers that are no problem documents (a proxy's
- * page, another program on the port) become `internal` and quote their status.
- */
+/** Answers that are no problem documents (a proxy's page, another program) become `internal` with their status. */
 export function problemError(
   what: string,
   status: number,

@@ -1,10 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { isSystemError } from './failure.ts';
 
-/**
- * Zombies do not count: a process that has ended stays in the table until its parent waits for it, which the first
- * process of a container may never do.
- */
+/** A zombie is not alive: the first process of a container may never wait for its children. */
 export function isAlive(pid: number): boolean {
   return !['', 'Z'].includes(stateOf(pid));
 }

@@ -15,9 +15,7 @@ const SILENT_INTERVALS = 4;
 /** A distant server gets this multiple of its connect time, up to `DISTANT_INTERVALS_MAX`. */
 const CONNECTS = 4;
 const DISTANT_INTERVALS_MAX = 40;
-/**
- * A request that had to leave a silent server stays at the next one for at least this long, then twice that, and so on.
- */
+/** A request that left a silent server stays at the next one for at least this long, then twice that, and so on. */
 export const PATIENCE_INTERVALS = 8;
 /** How often a server is probed that is away and has no request in flight. */
 const RETURN_PERIOD_MS = 1_000;
@@ -46,7 +44,6 @@ export class Pulse {
   readonly #world: World;
   readonly #channel: Pick<ServerChannel, 'probe' | 'hasMoved' | 'connectMs'>;
   readonly #events: PulseEvents;
-  /** In the order in which they began. */
   readonly #watches = new Set<Watch>();
   #timer: Timer | null = null;
   #interval = 0;
@@ -74,10 +71,8 @@ export class Pulse {
   }
 
   /**
-   * Begins to wait for an answer.
-   * @param patienceIntervals shortest time to wait at this server, whatever is known of it
+   * Begins to wait for an answer. @returns a function that ends the wait
    * @param onSilent called at most once: the server is silent, and there is another one
-   * @returns ends the wait
    */
   watch(patienceIntervals: number, onSilent: () => void): () => void {
     const watch = { since: this.#interval, patienceIntervals, onSilent };
@@ -91,7 +86,6 @@ export class Pulse {
     this.#live();
   }
 
-  /** Probes a server that is away, in the background, unless that was done recently. */
   askWhetherBack(nowMs: number): void {
     if (this.#question !== null || nowMs < this.#returnAtMs || this.#closed) return;
     this.#ask();
@@ -192,7 +186,6 @@ export class Pulse {
     question.controller.abort();
   }
 
-  /** @returns as many intervals, or more if the server is far away */
   #reach(intervals: number): number {
     const distant = Math.ceil((CONNECTS * this.#channel.connectMs) / INTERVAL_MS);
     return Math.max(intervals, Math.min(distant, DISTANT_INTERVALS_MAX));

@@ -40,7 +40,6 @@ function parseWithUnit(text: string, units: Readonly<Record<string, number>>): n
   return unit === undefined ? null : Number(match[1]) * unit;
 }
 
-/** @returns for example `0 B`, `4.0 KiB`, `1.5 GiB` */
 export function formatBytes(bytes: number): string {
   if (bytes < 1024) return `${bytes} B`;
   let value = bytes;
@@ -53,7 +52,6 @@ export function formatBytes(bytes: number): string {
   return `${value.toFixed(1)} ${unit}`;
 }
 
-/** @returns for example `250 ms`, `2.5 s`, `3 min 20 s`, `2 h 5 min` */
 export function formatDuration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
@@ -62,7 +60,6 @@ export function formatDuration(ms: number): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** @returns a wall-clock time in nanoseconds as text, in UTC: `2026-11-27 06:30:00` */
 export function formatTime(nanoseconds: string): string {
   const [day, time = ''] = new Date(Number(BigInt(nanoseconds) / 1_000_000n)).toISOString().split('T');
   return `${day} ${time.slice(0, 8)}`;

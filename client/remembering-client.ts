@@ -17,9 +17,7 @@ import { directoriesOf, Memory, type NamedPlace, type OwnChange, type OwnOutcome
 import { outcomeOfBirths, outcomeOfCommand } from './own-outcome.ts';
 
 export interface RememberingClientOptions extends ClusterClientOptions {
-  /**
-   * Resolves when nothing derived from answers about these inodes is cached: other clients are about to change them.
-   */
+  /** Resolves when nothing derived from these inodes is cached: other clients are about to change them. */
   readonly forgotten?: (inodes: readonly number[]) => Promise<void>;
   /**
    * Resolves when nothing derived from answers about these inodes is used any more: this client is about to change
@@ -42,7 +40,6 @@ export class RememberingClient extends ClusterClient {
   readonly #session: CacheSession;
   readonly #forgotten: (inodes: readonly number[]) => Promise<void>;
   readonly #changing: (inodes: readonly number[]) => Promise<void>;
-  /** Also receives grants of the session. */
   #sharer: SessionSharer | null = null;
 
   constructor(options: RememberingClientOptions) {
@@ -69,10 +66,7 @@ export class RememberingClient extends ClusterClient {
     this.#session.start();
   }
 
-  /**
-   * How long these attributes stay valid unless `forgotten` is called, in milliseconds; 0 if that is unknown.
-   * @param attributes valid if they are the cached ones; the access time may be that of a later read
-   */
+  /** How long these attributes stay valid without a recall, in milliseconds; 0 if unknown. */
   validMs(attributes: CachedAttributes): number {
     const cached = this.#memory.attributes(attributes.inode);
     return cached !== undefined && isSame(cached, attributes) ? this.#session.leftMs : 0;
@@ -98,7 +92,6 @@ export class RememberingClient extends ClusterClient {
     return this.#session.session !== null && isKnown !== undefined;
   }
 
-  /** Shares the session under which this client caches; it is closed with this client. */
   share(events: SessionSharer): CacheSession {
     this.#sharer = events;
     return this.#session;
@@ -156,10 +149,7 @@ export class RememberingClient extends ClusterClient {
     await super.close();
   }
 
-  /**
-   * @param drops inodes of which nothing is cached any more when the change is requested, besides the directories of
-   *   its names; none of these is recalled from this client
-   */
+  /** @param drops inodes, besides the directories, of which nothing is cached any more; none is recalled from here */
   async #change<Result>(
     change: OwnChange,
     drops: readonly number[],
@@ -346,7 +336,6 @@ function isSame(one: CachedAttributes, other: CachedAttributes): boolean {
 }
 
 type SessionSharer = Pick<SessionEvents, 'recalled' | 'ended' | 'flushed'> & {
-  /** Whether no other client changes the directory's entries, or sees them. */
   isDelegated(directory: number): boolean;
 };
 

@@ -3,7 +3,6 @@ import { isTreeName } from '../wire/access.ts';
 
 /** A place in the cluster as the command line names it: `VOLUME:/path`, or `VOLUME@SNAPSHOT:/path` for reading. */
 export interface RemotePath {
-  /** With the snapshot, if one is meant. */
   readonly volume: string;
   /** Begins with `/`; has no empty, `.` or `..` segment, and no `/` at its end except as the root. */
   readonly path: string;
@@ -11,7 +10,6 @@ export interface RemotePath {
   readonly directory: boolean;
 }
 
-/** @throws ServiceError `bad-request` that says what is wrong with the text */
 export function parseRemotePath(text: string): RemotePath {
   const refuse = (why: string) =>
     new ServiceError('bad-request', `Cannot use "${text}" as VOLUME:/path: ${why}`);
@@ -37,7 +35,6 @@ export function looksRemote(text: string): boolean {
   return /^[^/]+:\//.test(text);
 }
 
-/** @returns the last name of a path; empty for the root */
 export function baseName(path: string): string {
   return path.slice(path.lastIndexOf('/') + 1);
 }

@@ -12,9 +12,7 @@ const ANSWER_TIMEOUT_MS = 60_000;
 const WRITES = 0o3;
 
 export interface RemountOptions {
-  /** Read-only even if files are open for writing. */
   readonly force?: boolean;
-  /** How long the mount may take to store what was written. */
   readonly timeoutMs?: number;
 }
 
@@ -93,10 +91,7 @@ async function refused(
   }
 }
 
-/**
- * The mount's process refuses changes already: the table is for `findmnt` and for programs that check before they
- * write.
- */
+/** The mount refuses changes already: the table is for `findmnt` and for programs that check before they write. */
 async function tellKernel(directory: string, mode: 'ro' | 'rw'): Promise<string | null> {
   const told = await run('mount', ['-i', '-o', `remount,${mode}`, directory]);
   if (told.kind === 'done') return null;
@@ -104,7 +99,6 @@ async function tellKernel(directory: string, mode: 'ro' | 'rw'): Promise<string 
   return `"${directory}" is ${mode === 'ro' ? 'read-only' : 'read-write'}, but the kernel's table of mounts does not show it: ${why}`;
 }
 
-/** @returns descriptions of the visible processes that have files in `directory` open for writing */
 async function writersOf(directory: string): Promise<string[]> {
   const found: string[] = [];
   for (const { pid, argv } of await processes()) {

@@ -5,7 +5,6 @@ import { readBytes } from './response.ts';
 
 const PIECE_BYTES = 1024 * 1024;
 
-/** What one server's replica of a file holds, committed or not. */
 export interface ReplicaPiece {
   readonly bytes: Uint8Array;
   readonly sizeBytes: number;
@@ -17,7 +16,6 @@ export class ReplicaReader {
   readonly #exchanger: Exchanger;
   readonly #file: number;
 
-  /** @param exchanger of that one server */
   constructor(exchanger: Exchanger, file: number) {
     this.#exchanger = exchanger;
     this.#file = file;

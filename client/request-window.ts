@@ -28,8 +28,7 @@ export class RequestWindow {
   }
 
   /**
-   * @returns the next number, as soon as the window allows; first come, first served
-   * @throws ServiceError `no-majority` if it does not in time, or the reason of the signal
+   * First come, first served. @throws ServiceError `no-majority` if no number is free in time; the reason of the signal
    */
   async acquire(limits: WaitLimits): Promise<number> {
     if (this.#waiting.length === 0 && this.#hasRoom()) return this.#take();

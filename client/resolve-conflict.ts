@@ -14,7 +14,6 @@ interface History {
   readonly servers: readonly string[];
 }
 
-/** The most advanced replica of a history. */
 interface Newest {
   readonly server: string;
   readonly reader: ReplicaReader;
@@ -23,7 +22,6 @@ interface Newest {
 
 export interface Resolved {
   readonly kept: string;
-  /** Names of the other histories. */
   readonly others: readonly string[];
 }
 
@@ -75,7 +73,6 @@ export async function resolveConflict(
   return { kept: own.server, others };
 }
 
-/** @returns the histories by the servers' member sets, that of the catalog first */
 function historiesOf({ inode, replicas }: Attributes, findings: readonly Finding[]): readonly History[] {
   const found = findings.filter(({ file, kind }) => file === inode && kind === 'members');
   const histories = new Map<string, { members: readonly string[]; servers: string[] }>();
@@ -108,7 +105,6 @@ async function newestOf(
   return newest;
 }
 
-/** Order of versions in the servers' form `EPOCH-SEQ`. */
 function versionCompare(a: string, b: string): number {
   const [epochA = 0, seqA = 0] = a.split('-').map(Number);
   const [epochB = 0, seqB = 0] = b.split('-').map(Number);

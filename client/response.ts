@@ -1,7 +1,6 @@
 import type { ChannelAnswer } from '../http-parts/http-channel.ts';
 import { HEADER_SIZE } from '../wire/http-api.ts';
 
-/** A server's answer, with the whole body. */
 export type Response = ChannelAnswer;
 
 /** Reads a JSON answer; servers are trusted to keep to the contract. */

@@ -38,7 +38,6 @@ export class RevokedServers {
     });
   };
 
-  /** Destroys the connection when its server's certificate is revoked. */
   attend(socket: Socket): void {
     const certificate = socket instanceof TLSSocket ? socket.getPeerX509Certificate() : undefined;
     if (certificate === undefined) return;

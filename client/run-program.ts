@@ -8,9 +8,7 @@ export type RunResult =
 
 const TIMEOUT_MS = 30_000;
 
-/**
- * Runs a program to its end. `output` is what it printed, errors first. After `timeoutMs` it is killed and has failed.
- */
+/** `output` is what the program printed, errors first. After `timeoutMs` it is killed and has failed. */
 export function run(
   program: string,
   argv: readonly string[],

@@ -1,10 +1,7 @@
 import type { Timer, World } from '../base/world.ts';
 
-/** The shortest time between two searches. */
 export const SEARCH_PERIOD_MS = 10_000;
-/**
- * The time doubles up to this while searches find nothing new; and this often there is a search without any request.
- */
+/** The period while searches find nothing new, and of searches without a request. */
 export const SEARCH_PERIOD_MAX_MS = 60_000;
 
 /**
@@ -13,7 +10,6 @@ export const SEARCH_PERIOD_MAX_MS = 60_000;
  */
 export class SearchSchedule {
   readonly #world: World;
-  /** @returns whether there was news */
   readonly #search: () => Promise<boolean>;
   readonly #periodic: Timer;
   #wanted = false;

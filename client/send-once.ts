@@ -13,7 +13,6 @@ export interface Ticket {
 /**
  * Sends a change under a number of a session, so that all attempts are one change. If the cluster has forgotten the
  * session, and has certainly not executed the change, it is sent once more in another session.
- * @param failed called with the reason if a change that was sent fails
  */
 export async function sendOnce<Value>(
   acquire: (isAnother: boolean) => Promise<Ticket>,
@@ -39,10 +38,7 @@ export async function sendOnce<Value>(
   }
 }
 
-/**
- * An attempt may have been executed, and the cluster has forgotten the session that would tell: sent under another
- * number, the change could happen twice.
- */
+/** An attempt may have been executed; sent under another number, the change could happen twice. */
 export function lostSession(cause: ServiceError): ServiceError {
   const why = `${cause.message}; whether an earlier attempt succeeded cannot be found out`;
   return new ServiceError('unknown', why, cause.details, { cause });

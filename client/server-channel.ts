@@ -11,7 +11,6 @@ export interface ServerRequest extends Omit<ChannelRequest, 'body' | 'signal'> {
   readonly signal: AbortSignal;
 }
 
-/** An answer whose body is read while it arrives, or taken as a whole. */
 export interface StreamedResponse extends Response {
   readonly body: Response['body'] & AsyncIterable<unknown> & { setEncoding(encoding: 'utf8'): unknown };
 }
@@ -32,7 +31,6 @@ export interface ServerChannel {
   readonly connectMs: number;
   /** Lets exchanges in flight finish, and begins no new ones. */
   close(): Promise<void>;
-  /** Exchanges in flight fail. */
   destroy(): Promise<void>;
 }
 

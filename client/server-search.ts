@@ -10,9 +10,7 @@ import type { ServerRequest } from './server-channel.ts';
 const ID_TIMEOUT_MS = 1_000;
 /** The catalog may have to elect a primary first. */
 const LIST_TIMEOUT_MS = 5_000;
-/** How many servers are asked for the list in one search. */
 const TELLERS_MAX = 3;
-/** Servers beyond those that the caller named. */
 const FOUND_MAX = 16;
 
 type Listed = QueryResults['servers']['servers'][number];
@@ -59,7 +57,6 @@ export async function findServers(
   return { joined: [], left: [], unproven: false };
 }
 
-/** @returns the id that the server reports; null if it does not */
 export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<string | null> {
   const status = await ask<ServerStatus>(
     endpoint,
@@ -70,7 +67,6 @@ export async function askId(endpoint: Endpoint, signal: AbortSignal): Promise<st
   return typeof status?.id === 'string' ? status.id : null;
 }
 
-/** @returns the servers in the catalog; null if it cannot be asked through this one */
 async function askServers(endpoint: Endpoint, signal: AbortSignal): Promise<readonly Listed[] | null> {
   const body: QueryRequest = { query: { kind: 'servers', counts: false } };
   const question = postRequest('', '/v1/catalog/queries', body);
@@ -139,12 +135,7 @@ function hasLeft(found: Endpoint, list: readonly Listed[], known: readonly Endpo
   return known.some(({ given, id, isAway }) => given && id === found.id && !isAway);
 }
 
-/**
- * Interprets an address that a server reported.
- * @param told base URL of another server, as servers reach it
- * @param tellerUrl where the reporting server was asked
- * @returns base URL to try, with the scheme of `tellerUrl`; null if it cannot be meant for this host
- */
+/** @returns base URL to try for an address that the server at `tellerUrl` reported; null if it is useless here */
 export function addressFrom(told: string, tellerUrl: string): string | null {
   const address = URL.parse(told);
   const teller = URL.parse(tellerUrl);

@@ -5,9 +5,7 @@ import type { Exchanger } from './exchange.ts';
 import type { FileHandle } from './file-handle.ts';
 import { postRequest } from './request.ts';
 
-/**
- * How long files gather before the catalog learns their sizes. Queries meanwhile are answered by the files' primaries.
- */
+/** How long files gather. Queries of their sizes meanwhile are answered by the files' primaries. */
 const GATHER_MS = 200;
 
 interface Waiting {
@@ -29,9 +27,7 @@ export class SettleBatches {
     this.#exchanger = exchanger;
   }
 
-  /**
-   * Resolves when the catalog has size and modification time of the file. @throws ServiceError as `FileHandle.settle`
-   */
+  /** Resolves when the catalog has the file's size and modification time. @throws as `FileHandle.settle` */
   settle(handle: FileHandle): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ handle, resolve, reject });

@@ -13,7 +13,6 @@ import {
 } from './server-channel.ts';
 import { Traffic } from './traffic.ts';
 
-/** Requests to one server at a time; more wait in the pool. */
 const CONNECTIONS_MAX = 64;
 const CONNECT_TIMEOUT_MS = 1_500;
 /** Larger writes use connections of their own, which cost less for each byte (decision 0053). */
@@ -33,7 +32,6 @@ export class SocketChannel implements ServerChannel {
   readonly #access: Access;
   readonly #traffic: Traffic;
   readonly #pool: Pool;
-  /** In the order in which they are tried. */
   readonly #ways = new Set<Way>();
 
   constructor(world: World, url: URL, access: Access) {

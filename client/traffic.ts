@@ -35,7 +35,6 @@ export class Traffic {
     return this.#connectMs ?? 0;
   }
 
-  /** @returns whether any bytes have arrived since the last call */
   hasMoved(): boolean {
     let moved = false;
     for (const [socket, seen] of this.#bytesSeen) {

@@ -18,7 +18,6 @@ interface Unflushed {
 
 export interface FlushOutcome {
   readonly areLost: boolean;
-  /** What another flush has to name. */
   readonly again: readonly AnsweredCommands[];
 }
 
@@ -35,7 +34,6 @@ export interface FlushOutcome {
  */
 export class UnflushedCommands {
   readonly #sessions = new Map<number, Unflushed>();
-  /** Sessions in which a flush has found lost commands. */
   readonly #lost = new Set<number>();
 
   get isEmpty(): boolean {
@@ -55,10 +53,7 @@ export class UnflushedCommands {
     for (const one of numbers) if (one <= known.newest - REQUEST_WINDOW) numbers.delete(one);
   }
 
-  /**
-   * @returns the largest number of a session that may be sent, since commands may be refused, or executed when no call
-   *   waits for them
-   */
+  /** @returns the largest number that may be sent: commands may be refused, or executed after their calls have ended */
   lastOf(session: number): number {
     const known = this.#sessions.get(session);
     return known === undefined ? Number.POSITIVE_INFINITY : known.newest + REQUEST_WINDOW;
@@ -79,10 +74,7 @@ export class UnflushedCommands {
     return { session, numbers: [...numbers].filter((number) => number > newest - REQUEST_WINDOW) };
   }
 
-  /**
-   * Processes a flush. It has covered what it named except `missing`: that is lost, or was forgotten while the flush
-   * was in flight.
-   */
+  /** `missing`, of what the flush named, is lost, or was forgotten while the flush was in flight. */
   flushed(commands: readonly AnsweredCommands[], missing: readonly AnsweredCommands[] = []): FlushOutcome {
     const again: AnsweredCommands[] = [];
     let areLost = false;

@@ -35,7 +35,6 @@ const COMMAND_CHARS_MAX = 60;
 export interface UnmountOptions {
   /** Detach even if it is in use: its users keep what they have open. */
   readonly lazy?: boolean;
-  /** How long everything may take together. */
   readonly timeoutMs?: number;
 }
 
@@ -95,7 +94,6 @@ interface Wait {
   readonly untilMs: number;
 }
 
-/** @returns the time left for one of the steps; a little even if it is over */
 function leftMs({ untilMs }: Wait): number {
   return Math.max(POLL_MS, Math.ceil(untilMs - systemWorld.nowMs()));
 }
@@ -131,7 +129,6 @@ async function ended(directory: string, daemons: readonly number[], wait: Wait):
   }
 }
 
-/** Whether what was written is stored, as far as that is known, and why not. */
 type Stored = { readonly kind: 'all' } | { readonly kind: 'lost' | 'unknown'; readonly why: string };
 
 /** Before the unmount, since a failure afterwards would reach no program. */
@@ -144,7 +141,6 @@ async function storeFirst(directory: string, daemons: readonly number[], wait: W
   return { kind: 'unknown', why: synced.output + stoppedText(daemons) };
 }
 
-/** @returns that some of them are stopped, and what to do; empty if none is */
 function stoppedText(daemons: readonly number[]): string {
   const stopped = daemons.filter(isStopped).join(' ');
   return stopped === ''
@@ -159,10 +155,7 @@ function daemonsOf(directory: string, holders: readonly MountHolder[]): number[]
   return [...new Set(daemons.map(({ pid }) => pid))];
 }
 
-/**
- * Has the mount's process store all that was written: it does so when the root of the mount, which is elsewhere by now,
- * is synced.
- */
+/** The mount's process stores everything when the root of the mount, which is elsewhere by now, is synced. */
 async function store(
   directory: string,
   holders: readonly MountHolder[],
@@ -218,7 +211,6 @@ function describeUser(user: MountUser): string {
   return `process ${describeProcess(user)}: ${user.use}`;
 }
 
-/** @returns descriptions of the visible users that keep the mount from being detached */
 async function whoUses(directory: string): Promise<string[]> {
   const users = await usersOf(directory);
   const below = await mountsBelow(directory);
@@ -228,7 +220,6 @@ async function whoUses(directory: string): Promise<string[]> {
   ];
 }
 
-/** @param lazily even if it is in use */
 export async function detach(directory: string, lazily: boolean): Promise<void> {
   const untilMs = systemWorld.nowMs() + LOOK_MS_MAX;
   // Each round reads the descriptors of all processes, and there is no event for the end of a use.
@@ -249,7 +240,6 @@ export async function detach(directory: string, lazily: boolean): Promise<void> 
   }
 }
 
-/** @returns why it could not be detached; null if it is */
 async function whyAttached(directory: string, lazily: boolean): Promise<string | null> {
   const flags = lazily ? ['-u', '-z'] : ['-u'];
   let result = await run('fusermount3', [...flags, directory]);
@@ -260,7 +250,6 @@ async function whyAttached(directory: string, lazily: boolean): Promise<string |
   return result.kind === 'failed' ? result.output : 'neither fusermount3 nor umount is installed';
 }
 
-/** @returns the directory by its real name; refused if it cannot be reached */
 export async function canonicalOrFail(directory: string, whereMissing = ''): Promise<string> {
   try {
     return await canonical(directory);

@@ -23,7 +23,6 @@ export class ChangesLost extends ServiceError {
 }
 
 export interface UnsyncedChange {
-  /** The version that it made. */
   readonly contents: ContentVersion;
   /** Null if the file was created with its contents. */
   readonly request: AcknowledgedRequest | null;
@@ -32,9 +31,7 @@ export interface UnsyncedChange {
 interface UnsyncedFile {
   /** The last change of each epoch, which includes the others of that epoch. Oldest epoch first. */
   changes: readonly UnsyncedChange[];
-  /** Number of the last loss of this file; 0: none. */
   lost: number;
-  /** Number of the last loss that a handle has reported. */
   reported: number;
 }
 
@@ -62,7 +59,6 @@ export class UnsyncedFiles {
     return this.#files.get(file);
   }
 
-  /** @param known of a handle, used if the file has been forgotten here */
   change(file: number, known: UnsyncedFile = { changes: [], lost: 0, reported: 0 }): UnsyncedFile {
     const unsynced = this.#files.get(file) ?? known;
     this.#files.set(file, unsynced);
@@ -98,7 +94,6 @@ export class UnsyncedChanges {
     return this.#find()?.changes ?? [];
   }
 
-  /** @returns the lowest number of these changes in the session; Infinity if there is none */
   lowestOf(session: number): number {
     const numbers = this.changes.map(({ request }) =>
       request?.session === session ? request.number : Infinity,
@@ -114,7 +109,6 @@ export class UnsyncedChanges {
     return this.changes.length >= CHANGES_MAX || number - this.lowestOf(session) >= REQUEST_WINDOW;
   }
 
-  /** @param sent `changes` when the change was sent */
   acknowledged(
     { before, contents }: WriteResult,
     request: AcknowledgedRequest,
@@ -125,7 +119,6 @@ export class UnsyncedChanges {
     add(unsynced, { contents, request });
   }
 
-  /** Processes the answer of a flush. @param sent `changes` when the flush was sent */
   flushed({ contents, lost = false }: FlushResult, sent: readonly UnsyncedChange[]): void {
     const isLost = lost || isBehind(contents, sent);
     const unsynced = isLost ? this.#changed() : this.#find();

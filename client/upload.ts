@@ -29,10 +29,7 @@ export interface Upload {
   readonly etag: string;
 }
 
-/**
- * Stores a stream as the file at `path`, atomically and durably: until it resolves, readers see the former contents.
- * Survives the failure of any server meanwhile.
- */
+/** Stores a stream as the file at `path`, atomically and durably, whichever server fails meanwhile. */
 export async function uploadFile(
   client: ClusterClient,
   volume: string,

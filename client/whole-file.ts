@@ -4,9 +4,7 @@ import { systemWorld } from '../world/system-world.ts';
 
 const SUFFIX_BYTES = 8;
 
-/**
- * Writes a file beside its place, syncs it and renames it: after a crash the old file is there, or the whole new one.
- */
+/** Writes beside the file, syncs and renames: after a crash the old file is there, or the whole new one. */
 export async function writeWholeFile(
   path: string,
   mode: number,

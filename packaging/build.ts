@@ -1,9 +1,8 @@
 /**
- * Makes the part of the package that is code: Node runs TypeScript by itself, but not below node_modules. Each program becomes one
- * module, and so does what only some commands load, because loading hundreds of modules is most of a start. Packages stay
- * outside of them.
- *
- *     node packaging/build.ts [FOLDER]      (default: dist)
+ * Compiles the code of the package: Node runs TypeScript by itself, but not below node_modules. Each program becomes
+ * one module, as does code that only some commands load, since loading hundreds of modules takes most of a start.
+ * Dependencies stay outside.
+ * node packaging/build.ts [FOLDER]      (default: dist)
  */
 import { readFileSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';

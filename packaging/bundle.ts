@@ -1,23 +1,22 @@
-/** What the builds of the package and of the tests have in common. */
+/** Shared by the builds of the package and of the tests. */
 import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Plugin } from 'esbuild';
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url));
-/** What `bin/leasehold.js` loads. */
+/** Loaded by `bin/leasehold.js`. */
 export const PROGRAMS = ['client/main.ts', 'fuse/main.ts', 'server/main.ts', 'server/config-options.ts'];
-/** Programs and threads that others start by their place beside a module. */
+/** Programs and threads that are started by their path relative to a module. */
 export const STARTED = ['client/dev/cable.ts', 'client/lease/guard.ts', 'fuse/kernel/reader-thread.ts'];
-/** What is not compiled, and is there in the package as it is here. */
+/** Copied into the package without compilation. */
 const COPIED = ['bin', 'web'];
 
 /**
- * A module finds files by their place beside it. In a bundle, `import.meta.url` becomes the place that the module would have in the
- * built tree. The programs and the shared chunks are one folder below its root.
- *
+ * Modules locate files relative to themselves. In a bundle, `import.meta.url` becomes the place that the module would
+ * have in the built tree; programs and shared chunks are one folder below its root.
  * @param url expression for the place of the bundle
- * @param change what else becomes of a source
+ * @param change further change of a source
  */
 export function placesOf(url: string, change = (source: string): string => source): Plugin {
   return {
@@ -34,7 +33,7 @@ export function placesOf(url: string, change = (source: string): string => sourc
   };
 }
 
-/** Completes a built tree with what is not compiled. */
+/** Adds to a built tree what is not compiled. */
 export function copyRest(to: string): void {
   for (const folder of COPIED) {
     if (existsSync(join(ROOT, folder))) cpSync(join(ROOT, folder), join(to, folder), { recursive: true });

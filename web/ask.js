@@ -1,15 +1,15 @@
-/** Asks before something is done that cannot be undone, or for a name that is wanted. */
+/** Asks for a confirmation, or for a name. */
 
 import { byId, setText } from './dom.js';
 
 /**
  * @param {object} question
  * @param {string} question.title
- * @param {string} question.text what will come of it
- * @param {string} question.act the word on the button that does it
- * @param {string | null} [question.label] of the field, where one is to be filled in
- * @param {string} [question.value] what stands in the field
- * @returns {Promise<string | null>} what was filled in, empty where nothing was to be; null where it is not to be done
+ * @param {string} question.text the consequence
+ * @param {string} question.act label of the button that confirms
+ * @param {string | null} [question.label] of the input field, if there is one
+ * @param {string} [question.value] initial value of the field
+ * @returns {Promise<string | null>} the field's value, empty without a field; null if the user cancels
  */
 export function ask({ title, text, act, label = null, value = '' }) {
   const dialog = byId('ask-dialog');

@@ -1,4 +1,4 @@
-/** Rates over the last minute, a line for each server, and the pause of writes when a primary dies, drawn and named. */
+/** Charts of the last minute, a line for each server, with the pause of writes when a primary dies. */
 
 import { byId, h, setText } from './dom.js';
 import { formatRate } from './format.js';
@@ -7,7 +7,7 @@ import uPlot from './uplot.js';
 
 const SPAN_S = 60;
 const POINTS_MAX = 300;
-/** Lines differ in colour and in how they are broken. */
+/** Lines differ in colour and dash. */
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [1, 5]];
 const COLOURS = ['--line-1', '--line-2', '--line-3', '--line-4', '--line-5'];
 const HEIGHT = 170;
@@ -19,7 +19,6 @@ export class Traffic {
   #charts = null;
   #ids = '';
 
-  /** @see Pauses.add */
   add(state, teller, reason) {
     const nowS = state.atMs / 1000;
     if (this.#times.length > 0 && nowS <= this.#times.at(-1)) return;
@@ -40,7 +39,7 @@ export class Traffic {
     this.#draw(state.servers);
   }
 
-  /** Of a server that came later nothing is known before. */
+  /** A server that was added later has no earlier values. */
   #empty() {
     return Array.from({ length: this.#times.length - 1 }, () => null);
   }
@@ -105,7 +104,7 @@ export class Traffic {
         cursor: { show: false },
         legend: { show: false },
         scales: {
-          // The library's own bounds of a single moment are a day apart.
+          // For a single moment, the library's own bounds are a day apart.
           x: { time: true, range: (_chart, _from, to) => spanBefore(this.#times.at(-1) ?? to) },
           y: { range: (_chart, _from, to) => [0, Math.max(10, to * 1.15)] },
         },
@@ -140,7 +139,7 @@ export class Traffic {
     return chart;
   }
 
-  /** A band between the last write before and the first write after, hatched, with the reason above it. */
+  /** Draws a pause as a band from the last write before to the first write after, with the reason above it. */
   #drawGaps({ ctx, bbox, valToPos }) {
     const style = getComputedStyle(document.documentElement);
     const scale = devicePixelRatio;
@@ -177,7 +176,7 @@ export class Traffic {
   }
 }
 
-/** Text that can be read over lines. */
+/** Text with a halo, readable over lines. */
 function halo(ctx, text, x, y, style) {
   ctx.save();
   ctx.strokeStyle = style.getPropertyValue('--paper').trim();

@@ -1,26 +1,26 @@
 /**
- * Requests to the cluster. Any server answers any of them, so that they go to the one that tells this page how the
- * cluster is; the token goes with them, in a header and nowhere else.
+ * Requests to the cluster. They go to the server whose events this page receives, since any server answers all of them;
+ * the token is sent in a header and nowhere else.
  */
 
 const TOKEN_KEY = 'leasehold-token';
 
 export class ProblemError extends Error {
-  /** @param {number} status @param {string} detail @param {string} code as docs/errors.md has them; empty where none was told */
+  /** @param {number} status @param {string} detail @param {string} code from docs/errors.md; empty without one */
   constructor(status, detail, code) {
     super(detail);
     this.status = status;
     this.code = code;
   }
 
-  /** Whether it is about who asks, and not about what. */
+  /** Whether the server refuses the user, and not the request. */
   get isRefusal() {
     return this.status === 401 || this.status === 403;
   }
 }
 
 export class Cluster {
-  /** Where requests go: the server that this page listens to. */
+  /** The server whose events this page receives. */
   base = location.origin;
 
   get token() {
@@ -36,7 +36,7 @@ export class Cluster {
     return this.token === '' ? more : { ...more, authorization: `Bearer ${this.token}` };
   }
 
-  /** @throws {ProblemError} what the server says is wrong */
+  /** @throws {ProblemError} the server's error */
   async request(path, { method = 'GET', headers = {}, body = null, signal = null } = {}) {
     const response = await fetch(`${this.base}${path}`, {
       method,

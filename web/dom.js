@@ -1,4 +1,4 @@
-/** Small things to do with elements. What changes often is changed in place, so that focus stays where it is. */
+/** Utilities for elements. What changes often is changed in place, so that the focus stays where it is. */
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -11,7 +11,7 @@ export function h(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** As `h`, for pictures. */
+/** As `h`, for SVG. */
 export function svg(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -22,46 +22,45 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** Sets an attribute where it is different; takes it away where the value is null or false. */
+/** Sets an attribute if it differs; removes it if the value is null or false. */
 export function setAttribute(element, name, value) {
   if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else if (element.getAttribute(name) !== String(value))
     element.setAttribute(name, value === true ? '' : String(value));
 }
 
-/** Sets the text where it is different, so that nobody is told the same twice. */
+/** Sets the text if it differs, so that a screen reader does not repeat it. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** @returns the element with this id, which the page has */
 export function byId(id) {
   const element = document.getElementById(id);
   if (element === null) throw new Error(`The page has no ${id}`);
   return element;
 }
 
-/** A button that says what it does, and for whom. */
+/** @param {string} name for screen readers, with the object of the action */
 export function button(text, name, onClick, attributes = {}) {
   const element = h('button', { type: 'button', 'aria-label': name, ...attributes }, text);
   element.addEventListener('click', onClick);
   return element;
 }
 
-/** A moment as the reader's clock has it. @param {string} moment as ISO 8601 has it */
+/** A moment in local time. @param {string} moment in ISO 8601 */
 export function timeOf(moment) {
   const text = new Date(moment).toLocaleString('en-GB', { dateStyle: 'short', timeStyle: 'short' });
   return h('time', { datetime: moment }, text);
 }
 
-/** Where what had the focus is gone, the first thing in the section's list gets it, or in its form. */
+/** If the focused element is gone, focuses the first button in the section's list, or an input of its form. */
 export function focusAgain(section) {
   if (document.activeElement !== document.body) return;
   const items = [...section.querySelectorAll('li button'), ...section.querySelectorAll('form input')];
   items.find((item) => item.checkVisibility())?.focus();
 }
 
-/** Changes a section's list; where what had the focus is gone with it, what stands in its place has it, where the page stands. */
+/** Changes a section's list; if the focused element is removed, focuses its successor and keeps the scroll position. */
 export function changeList(section, list, change) {
   const had = document.activeElement;
   const place = [...list.children].findIndex((item) => item.contains(had));
@@ -69,7 +68,7 @@ export function changeList(section, list, change) {
   const isSeen = beforePx >= 0 && beforePx < innerHeight;
   change();
   if (place === -1) return;
-  // Browsers keep by themselves what stands at the top of the window, which may be above the list.
+  // Browsers only keep the position of the top of the window, which may be above the list.
   if (isSeen && had.isConnected) scrollBy(0, had.getBoundingClientRect().top - beforePx);
   if (document.activeElement !== document.body) return;
   const next = list.children[Math.min(place, list.children.length - 1)]?.querySelector('button');
@@ -77,18 +76,14 @@ export function changeList(section, list, change) {
   else focusAgain(section);
 }
 
-/** Keeps one child for each key, in order; makes those that are new and removes those that are gone. */
+/** Keeps one child for each key, in order; makes new ones and removes old ones. */
 export class KeyedList {
-  /** How many are new, and how many gone, since the last update. */
+  /** Numbers of the last update. */
   changes = { added: 0, removed: 0 };
   #parent;
   #make;
   #views = new Map();
 
-  /**
-   * @param {Element} parent
-   * @param {(key: string, value: any) => { element: Element, update: (value: any) => void }} make
-   */
   constructor(parent, make) {
     this.#parent = parent;
     this.#make = make;

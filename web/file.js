@@ -1,11 +1,11 @@
-/** One file as it is now: a seal whose rim is the lease of its primary, in the colour of its epoch, and its replicas. */
+/** The state of one file: a seal whose rim is the remaining lease, in the colour of the epoch, and the replicas. */
 
 import { button, byId, h, KeyedList, setAttribute, setText, svg } from './dom.js';
 import { epochHue, formatSeconds } from './format.js';
 
 const RADIUS = 70;
 const RIM = 2 * Math.PI * RADIUS;
-/** The remaining time of a lease is shown in tenths of a second. */
+/** A lease's remaining time is shown in tenths of a second. */
 const SHRINK_MS = 100;
 const STATES = {
   current: ['●', 'current'],
@@ -29,7 +29,7 @@ export class FileView {
   #add;
   #addSelect;
   #drawn = '';
-  /** Of the next picture; null where none is due. */
+  /** The pending animation frame; null if none. */
   #frame = null;
   #shrinks = 0;
 
@@ -108,7 +108,7 @@ export class FileView {
     });
   }
 
-  /** A lease shrinks between two states of the server too: it is drawn again when its text changes, until it has ended. */
+  /** A lease shrinks between two states of the server: it is drawn again when its text changes, until it has ended. */
   #draw() {
     const lease = this.#file?.lease ?? { holder: null, remainingMs: 0 };
     const isStill = matchMedia('(prefers-reduced-motion: reduce)').matches;
@@ -183,7 +183,7 @@ function lagText({ role, state, lagOperations }) {
   return `${lagOperations} ${lagOperations === 1 ? 'write' : 'writes'} behind`;
 }
 
-/** The state of the file, in words that say as much as the picture. */
+/** The state of the file as a sentence, with the same content as the picture. */
 function sentenceOf(file) {
   if (file === null) return 'Choose a file below, or write its name above: VOLUME:/path.';
   if (file.file === null) return `There is no file ${file.path}, or the names cannot be asked at the moment.`;

@@ -1,4 +1,4 @@
-/** Volumes, folders and files: look, upload, download, watch. */
+/** Volumes, folders and files: browse, upload, download, watch. */
 
 import { button, byId, h, setText, timeOf } from './dom.js';
 import { formatBytes } from './format.js';
@@ -11,14 +11,14 @@ export class FilesView {
   #onVolume;
   #onProblem;
   #place = null;
-  /** The volume of which others were told. */
+  /** The volume that `onVolume` was last called with. */
   #told = null;
 
   /**
    * @param {object} parts
    * @param {import('./cluster.js').Cluster} parts.cluster
    * @param {(path: string) => void} parts.onWatch
-   * @param {(volume: string) => void} parts.onVolume whose files are shown now, or those of a snapshot of it
+   * @param {(volume: string) => void} parts.onVolume called with the volume shown, also for a snapshot of it
    * @param {(error: Error) => void} parts.onProblem
    */
   constructor({ cluster, onWatch, onVolume, onProblem }) {
@@ -46,7 +46,6 @@ export class FilesView {
     });
   }
 
-  /** Shows the first volume, or what was shown before. */
   async start() {
     this.#told = null;
     await this.#guarded(async () => {
@@ -63,7 +62,6 @@ export class FilesView {
     });
   }
 
-  /** Shows what is in the same folder now. */
   async again() {
     if (this.#place !== null) await this.#guarded(() => this.#show());
   }
@@ -73,7 +71,7 @@ export class FilesView {
     await this.#open({ volume: name, names: [] });
   }
 
-  /** Whoever looks at this snapshot, which is gone, looks at the volume. */
+  /** The snapshot is gone: if it is shown, shows its volume. */
   async leave(snapshot) {
     if (this.#place?.volume === snapshot) await this.browse(volumeOf(snapshot));
   }
@@ -174,7 +172,7 @@ export class FilesView {
     );
   }
 
-  /** With a token the browser cannot fetch by itself; then the contents pass through this page's memory. */
+  /** The browser cannot download with a token by itself, so the contents pass through this page's memory. */
   async #download(place, name) {
     const path = this.#cluster.filesPath(place);
     const link = h('a', { download: name, rel: 'noopener' });
@@ -220,7 +218,6 @@ export class FilesView {
   }
 }
 
-/** @returns the volume of `VOLUME` or `VOLUME@NAME` */
 function volumeOf(name) {
   return name.replace(/@.*/, '');
 }

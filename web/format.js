@@ -1,5 +1,3 @@
-/** Quantities for people. */
-
 const UNITS = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 
 export function formatBytes(bytes) {
@@ -26,7 +24,7 @@ export function formatUptime(ms) {
   return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} days`;
 }
 
-/** `30 days`, as somebody would have written it. */
+/** `30 days`, in the largest unit of which it is a multiple. */
 export function formatDuration(ms) {
   const [unitMs, unit] = [
     [86_400_000, 'days'],
@@ -52,7 +50,7 @@ export function formatTime(atMs) {
   return new Date(atMs).toLocaleTimeString('en-GB');
 }
 
-/** A hue for each epoch, far from those of the epochs before and after. */
+/** A hue for each epoch, far from those of neighbouring epochs. */
 export function epochHue(epoch) {
   return Math.round((168 + epoch * 137.508) % 360);
 }

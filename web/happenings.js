@@ -1,4 +1,4 @@
-/** What happened, newest first: a sentence each, which says why nothing was lost by it. */
+/** Events, newest first: a sentence each, which says why no data was lost. */
 
 import { byId, h, setAttribute } from './dom.js';
 import { formatTime } from './format.js';
@@ -11,7 +11,7 @@ export class HappeningsView {
   #list = byId('happening-list');
   #known = new Map();
 
-  /** @param happenings all that are known; the list begins anew */
+  /** Replaces all events. */
   reset(happenings) {
     this.#known.clear();
     this.#list.replaceChildren();
@@ -37,7 +37,7 @@ export class HappeningsView {
     this.#told();
   }
 
-  /** Why writes waited of late, in a few words; empty where nobody said. */
+  /** Why writes waited, in a few words; empty if unknown. */
   reason(sinceMs) {
     const recent = [...this.#known.values()]
       .map(({ happening }) => happening)

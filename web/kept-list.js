@@ -1,4 +1,7 @@
-/** A list that others change, too: it is shown anew when the stream says that it is another, and whoever only listens is told. */
+/**
+ * A list that other users change, too: it is refreshed when the event stream reports a new revision, and announced to
+ * screen readers.
+ */
 
 import { byId, changeList, KeyedList, setText } from './dom.js';
 
@@ -14,7 +17,7 @@ export class KeptList {
    * @param {object} parts
    * @param {string} parts.section id of the section; its list is `SECTION-list`
    * @param {(one: any) => Element} parts.item
-   * @param {() => Promise<string>} parts.refresh shows what there is now; resolves with a sentence of what is new, empty where nothing is
+   * @param {() => Promise<string>} parts.refresh updates the list; resolves with a sentence on the changes, or empty
    */
   constructor({ section, list, item, refresh }) {
     this.#section = byId(section);
@@ -29,12 +32,12 @@ export class KeptList {
     return this.#items.changes;
   }
 
-  /** Another list is shown: nothing was heard of it so far. */
+  /** Another list is shown, without a known revision. */
   begin() {
     this.#heard = null;
   }
 
-  /** @param {string} revision another text whenever the list is another */
+  /** @param {string} revision differs whenever the list differs */
   async heard(revision) {
     if (revision === this.#heard || this.#busy) return;
     this.#busy = true;
@@ -43,7 +46,7 @@ export class KeptList {
       this.#heard = revision;
       if (news !== '') setText(byId('kept-news'), news);
     } catch (error) {
-      // The stream goes on at another server, which says the same again; a refusal is told by the stream itself.
+      // The stream continues at another server, which reports the same again; the stream itself reports a refusal.
       if (!(error instanceof Error)) throw error;
     } finally {
       this.#busy = false;

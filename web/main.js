@@ -1,4 +1,4 @@
-/** The dashboard: one stream in, several views out. */
+/** The dashboard: one event stream in, several views out. */
 
 import { Traffic } from './chart.js';
 import { Cluster, ProblemError } from './cluster.js';
@@ -20,13 +20,14 @@ const cluster = new Cluster();
 const traffic = new Traffic();
 const happenings = new HappeningsView();
 let watched = decodeURIComponent(location.hash.slice(1));
-/** The volume whose trash and snapshots are shown. */
 let kept = null;
 let control = null;
 let controlStream = null;
 let file = null;
 let noticeTimer = 0;
-/** `let-in`, `refused`, or `dismissed`: whoever was refused and has put the dialog away opens it himself. */
+/**
+ * `let-in`, `refused`, or `dismissed`: the user closed the token dialog after a refusal, and opens it again himself.
+ */
 let standing = 'let-in';
 
 const servers = new ServersView({ run: (what, id) => guarded(() => act(what, id)) });
@@ -51,7 +52,7 @@ const stream = listen({
   },
 });
 
-/** All servers that were heard of; after the one that is asked come the others. */
+/** All known servers, this page's own first. */
 function bases() {
   const known = JSON.parse(sessionStorage.getItem(BASES_KEY) ?? '[]');
   return [...new Set([location.origin, ...known])];
@@ -67,7 +68,7 @@ function onTeller(base, problem) {
   }
   const isFirst = teller.textContent === '';
   cluster.base = base;
-  // What was asked for is there, perhaps by a refusal of before that came while the dialog was being closed.
+  // Access is granted; an earlier refusal may have opened the dialog while it was being closed.
   if (standing === 'refused') byId('token-dialog').close();
   standing = 'let-in';
   setText(teller, `told by ${new URL(base).host}`);
@@ -75,7 +76,7 @@ function onTeller(base, problem) {
   if (isFirst || byId('listing').childElementCount === 0) void files.start();
 }
 
-/** What this page still shows is of earlier, or nothing. */
+/** What this page still shows is outdated, or empty. */
 function refused(problem) {
   const verdict = byId('verdict');
   setText(verdict, 'Not let in: nothing is told here without a token that may look.');
@@ -92,7 +93,7 @@ function whyRefused({ status, message }) {
   return status === 401 && cluster.token === '' ? 'This cluster asks for a token.' : `${message}.`;
 }
 
-/** What somebody may not do is not shown: `data-needs` in style.css. */
+/** Actions that the user may not perform are hidden: `data-needs` in style.css. */
 function setViewer({ name, role }) {
   document.body.dataset.role = role;
   setText(byId('viewer'), name === null ? '' : `as ${name}, who may ${MAY[role] ?? role}`);
@@ -149,7 +150,7 @@ function watch(path) {
   stream.restart();
 }
 
-/** What is kept of a volume besides its files. */
+/** Trash and snapshots of a volume. */
 function openKept(volume) {
   if (kept !== volume) {
     kept = volume;
@@ -164,7 +165,7 @@ function browse(snapshot) {
   void files.browse(snapshot);
 }
 
-/** What is done to a server: by itself and the others, or by the process that started it. */
+/** Actions on a server: by the cluster, or by the process that started the server. */
 async function act(what, id) {
   switch (what) {
     case 'drain':
@@ -195,7 +196,7 @@ async function order(path) {
   if (!response.ok) throw new Error(await response.text());
 }
 
-/** The process that started the servers tells how they are, and the story that it plays. */
+/** Events of the process that started the servers: their states, and the demo. */
 function listenToControl() {
   return listen({
     bases: () => [control.url],
@@ -219,7 +220,7 @@ async function guarded(work) {
 
 function complain(error) {
   if (error instanceof ProblemError && error.isRefusal) openTokens(whyRefused(error));
-  // The stream finds another server; until then there is nothing to say.
+  // The stream finds another server; until then there is nothing to report.
   else if (error.name !== 'AbortError')
     say(error instanceof TypeError ? 'The server does not answer.' : error.message, 'bad');
 }
@@ -234,7 +235,7 @@ function say(text, mood = 'good') {
 
 function openTokens(why = '') {
   const dialog = byId('token-dialog');
-  // Behind the dialog a notice would not be seen.
+  // A notice would be hidden behind the dialog.
   setText(byId('token-why'), why);
   if (!dialog.open) dialog.showModal();
 }

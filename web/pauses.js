@@ -1,18 +1,18 @@
-/** Pauses of a steady load of writes: from the last write that was heard of before to the first one after. */
+/** Pauses of a steady load of writes: from the last write before to the first one after. */
 
 import { formatSeconds } from './format.js';
 
-/** A pause that is shorter is none; one that is longer is the end of the load. */
+/** Shorter gaps do not count; a longer one is the end of the load. */
 const PAUSE_S_MIN = 0.6;
 const PAUSE_S_MAX = 20;
 /**
- * A load is steady when this share of the states of the last seconds reported new writes. States come four times a second,
- * and less often from a busy server or to a busy page, so a number of writes would not do.
+ * A load is steady when this share of the states of the last seconds reported new writes. A number of writes would not
+ * do: states come four times a second, and less often from a busy server or to a busy page.
  */
 const STEADY_S = 2;
 const STEADY_STATES_MIN = 4;
 const STEADY_SHARE = 0.7;
-/** Why it was may be told a moment after it is over. */
+/** The reason may arrive a moment after the pause is over. */
 const REASON_S = 3;
 
 export class Pauses {
@@ -22,14 +22,14 @@ export class Pauses {
   #teller = '';
   #version = null;
   #lastS = 0;
-  /** The last states: when each came, and whether it reported new writes. */
+  /** The last states: when each arrived, and whether it reported new writes. */
   #states = [];
   #isSteady = false;
 
   /**
-   * @param state of the cluster, as a server tells it
-   * @param teller that server; another one may know of writes that the one before had not told yet
-   * @param reason why writes wait, or waited a moment ago, as far as that is known
+   * @param state of the cluster, as a server reports it
+   * @param teller that server; another one may know of writes that the one before had not reported yet
+   * @param reason why writes wait, or waited a moment ago, as far as known
    */
   add(state, teller, reason) {
     const nowS = state.atMs / 1000;
@@ -49,7 +49,7 @@ export class Pauses {
     }
   }
 
-  /** Forgets those that ended before, but for the last one: the page names it for as long as there is no other. */
+  /** Forgets pauses that ended before, except the last one, which the page shows until there is another. */
   forget(beforeS) {
     this.all = this.all.filter(
       ({ toS }, at, { length }) => toS === null || toS > beforeS || at === length - 1,
@@ -67,7 +67,7 @@ export class Pauses {
     this.#isSteady = this.#states.length >= STEADY_STATES_MIN && wrote >= STEADY_SHARE * this.#states.length;
   }
 
-  /** The pause is that of the file that is watched; where none is, of all together. */
+  /** The pause is that of the watched file; without one, that of all files together. */
   #noteWrites({ file, sinceWriteMs }, teller, nowS) {
     const name = file?.path ?? '';
     if (name !== this.#name) {

@@ -1,9 +1,9 @@
-/** The cluster's servers: one card each, with what can be done to it. */
+/** The cluster's servers: one card each, with its actions. */
 
 import { button, byId, h, KeyedList, setAttribute, setText } from './dom.js';
 import { formatBytes, formatClock, formatRate, formatSeconds, formatUptime } from './format.js';
 
-/** A sign, which has a shape, and a word: nobody has to tell colours apart. */
+/** Each state has a shape and a word, not only a colour. */
 const STATES = {
   serving: ['●', 'serving', 'good'],
   recovering: ['◐', 'recovering', 'neutral'],
@@ -17,7 +17,7 @@ const RUNS = { running: '', paused: 'paused', dead: 'killed', cut: 'cut off' };
 export class ServersView {
   #list;
   #actions;
-  /** What the process that started the servers says of each; empty where there is none. */
+  /** States reported by the process that started the servers; empty without one. */
   #processes = new Map();
   #last = [];
   #teller = '';
@@ -126,7 +126,7 @@ export class ServersView {
   }
 }
 
-/** What can be done to a process, by how it is; nothing where nobody here started it. */
+/** Actions on a server's process, by its state; none if this cluster was started otherwise. */
 function isOffered(what, process) {
   switch (what) {
     case 'kill':

@@ -1,4 +1,4 @@
-/** Snapshots of a volume: all of it as it was at one moment, to be looked at. */
+/** Snapshots of a volume: its state at one moment, for browsing. */
 
 import { ask } from './ask.js';
 import { button, byId, focusAgain, h, setText, timeOf } from './dom.js';
@@ -12,7 +12,6 @@ export class SnapshotsView {
   #onRemoved;
   #volume = null;
   #list;
-  /** What is shown. */
   #names = [];
 
   /**
@@ -20,8 +19,8 @@ export class SnapshotsView {
    * @param {import('./cluster.js').Cluster} parts.cluster
    * @param {(text: string) => void} parts.say
    * @param {(error: Error) => void} parts.onProblem
-   * @param {(snapshot: string) => void} parts.onBrowse `VOLUME@NAME` is to be shown
-   * @param {(snapshot: string) => void} parts.onRemoved `VOLUME@NAME` is there no more
+   * @param {(snapshot: string) => void} parts.onBrowse shows `VOLUME@NAME`
+   * @param {(snapshot: string) => void} parts.onRemoved `VOLUME@NAME` is gone
    */
   constructor({ cluster, say, onProblem, onBrowse, onRemoved }) {
     this.#cluster = cluster;
@@ -47,7 +46,7 @@ export class SnapshotsView {
     await this.#guarded(() => this.#show());
   }
 
-  /** The stream tells of the list. @param {string} revision */
+  /** The event stream reports the list's revision. @param {string} revision */
   heard(revision) {
     void this.#list.heard(revision);
   }
@@ -61,7 +60,7 @@ export class SnapshotsView {
     this.#names = snapshots.map(({ snapshot }) => snapshot);
   }
 
-  /** @returns {Promise<string>} which are there, and which are not any more, by somebody else's doing */
+  /** @returns {Promise<string>} a sentence on snapshots that other users made or removed */
   async #news() {
     const [volume, before] = [this.#volume, this.#names];
     await this.#show();

@@ -1,4 +1,4 @@
-/** What the demo does and measures, as the process that plays it tells: act by act. */
+/** The acts and measurements of the demo, as its process reports them. */
 
 import { byId, h, setAttribute, setText } from './dom.js';
 
@@ -13,14 +13,14 @@ export class StoryView {
   #lines = h('ul', { class: 'lines', 'aria-live': 'polite' });
   #next;
 
-  /** @param {() => void} onNext tells the demo to go on */
+  /** @param {() => void} onNext continues the demo */
   constructor(onNext) {
     this.#next = h('button', { type: 'button', hidden: true }, 'Go on');
     this.#next.addEventListener('click', onNext);
     this.#body.append(this.#acts, h('div', { class: 'act' }, this.#title, this.#lines, this.#next));
   }
 
-  /** @param story null where nothing is played */
+  /** @param story null without a demo */
   update(story) {
     setAttribute(byId('story'), 'hidden', story === null);
     if (story === null) return;

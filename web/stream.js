@@ -1,15 +1,15 @@
 /**
- * Server-sent events over fetch, because an EventSource sends no token. When the server that tells dies, or says
- * nothing, the next one goes on; what was heard last is named to it.
+ * Server-sent events over fetch, because an EventSource sends no token. If a server fails or is silent, the next one
+ * continues after the last event id.
  */
 
 import { problemOf } from './cluster.js';
 
 const SILENT_MS = 4_000;
 const PAUSE_MS = 400;
-/** Whoever is not let in asks seldom: it takes another token, or other rights. */
+/** A refused user retries seldom: access takes another token, or other rights. */
 const REFUSED_PAUSE_MS = 10_000;
-/** One that answers late must not keep the page from asking another. */
+/** A server that answers late must not keep the page from asking another one. */
 const ANSWER_MS = 1_500;
 
 /** @yields events of one response, until it ends or is silent */
@@ -39,21 +39,20 @@ async function* eventsOf(response, abort) {
 }
 
 /**
- * Listens to one stream for ever, from one of several servers.
- *
+ * Listens to one stream without end, from one of several servers.
  * @param {object} options
- * @param {() => readonly string[]} options.bases where it can be had, the one that is preferred first
+ * @param {() => readonly string[]} options.bases servers with the stream, the preferred one first
  * @param {(base: string) => string} options.path
  * @param {() => Record<string, string>} options.headers
  * @param {(event: { event: string, data: any }, base: string) => void} options.onEvent
- * @param {(base: string | null, problem: Error | null) => void} options.onTeller who tells now; null for nobody
+ * @param {(base: string | null, problem: Error | null) => void} options.onTeller the server in use; null: none
  */
 export function listen({ bases, path, headers, onEvent, onTeller }) {
   let lastId = '';
   let abort = new AbortController();
   let wake = () => {};
   let closed = false;
-  /** Begins anew because who listens wants to hear something else: the server is the same. */
+  /** The caller wants another path or token: reconnect to the same server. */
   let restarted = false;
 
   const pause = (ms) =>
@@ -77,7 +76,10 @@ export function listen({ bases, path, headers, onEvent, onTeller }) {
     }
   }
 
-  /** @throws {import('./cluster.js').ProblemError} what the server says is wrong: all of it, so that one that breaks off is another's affair */
+  /**
+   * @throws {import('./cluster.js').ProblemError} the server's error, read completely: a broken connection is no
+   *   refusal
+   */
   async function answerOf(base, more) {
     const response = await fetch(`${base}${path(base)}`, {
       headers: { ...headers(), ...more },
@@ -105,10 +107,10 @@ export function listen({ bases, path, headers, onEvent, onTeller }) {
       const all = bases();
       const next = all[(all.indexOf(current) + 1) % all.length] ?? all[0];
       onTeller(null, problem);
-      // Each server is tried at once; only when all were, there is a pause.
+      // Every server is tried at once; there is a pause only after all of them failed.
       if (all.indexOf(next) <= all.indexOf(current))
         await pause(problem?.isRefusal ? REFUSED_PAUSE_MS : PAUSE_MS);
-      // Whoever woke this up wants an answer of the server that was asked, perhaps with another token.
+      // The caller that restarted wants an answer of the same server, perhaps with another token.
       restarted = false;
       current = next;
     }

@@ -1,4 +1,4 @@
-/** The trash of a volume: what lost its last name and is kept for a while, to be given back or thrown away. */
+/** The trash of a volume: files that lost their last name and are kept for a while, to be restored or removed. */
 
 import { ask } from './ask.js';
 import { ProblemError } from './cluster.js';
@@ -15,9 +15,9 @@ export class TrashView {
   #onRestored;
   #volume = null;
   #path = '/';
-  /** Where this page begins, and behind it those that were turned before. */
+  /** Where this page begins, followed by the pages before it. */
   #starts = [null];
-  /** Where the page after this one begins; null where there is none. */
+  /** Where the next page begins; null if there is none. */
   #next = null;
   #list;
   #pages;
@@ -67,12 +67,12 @@ export class TrashView {
     await this.#guarded(() => this.#show());
   }
 
-  /** The stream tells of the list. @param {string} revision */
+  /** The event stream reports the list's revision. @param {string} revision */
   heard(revision) {
     void this.#list.heard(revision);
   }
 
-  /** @returns {Promise<string>} what somebody else has changed on this page */
+  /** @returns {Promise<string>} a sentence on what other users changed on this page */
   async #news() {
     const { added, removed } = (await this.#show()) ?? { added: 0, removed: 0 };
     const files = (count) => (count === 1 ? '1 file is' : `${count} files are`);
@@ -82,7 +82,7 @@ export class TrashView {
     ].join(' ');
   }
 
-  /** @returns how many files are new on the page, and how many are gone from it; undefined where another page is shown by now */
+  /** @returns the numbers of new and removed files on the page; undefined if another page is shown by now */
   async #show() {
     const volume = this.#volume;
     const [starts, path] = [this.#starts, this.#path];
@@ -93,7 +93,7 @@ export class TrashView {
       this.#cluster.query({ kind: 'volumes' }),
     ]);
     if (volume !== this.#volume || starts !== this.#starts || path !== this.#path) return undefined;
-    // A page of which everything was taken: the one before has something.
+    // Everything on the page was removed: the page before has files.
     if (files.length === 0 && this.#starts.length > 1) {
       this.#starts = starts.slice(1);
       return this.#show();
@@ -118,7 +118,7 @@ export class TrashView {
   async #turn(starts) {
     this.#starts = starts;
     await this.#guarded(() => this.#show());
-    // Where there is no page that way any more, the button gives the focus away.
+    // Without a further page that way, the button is disabled and loses the focus.
     focusAgain(byId('trash'));
   }
 
@@ -196,7 +196,7 @@ export class TrashView {
     });
     if (answer === null) return;
     const search = new URLSearchParams({ path: this.#path });
-    // What is much takes several requests.
+    // A large trash takes several requests.
     let status = 202;
     while (status === 202)
       ({ status } = await this.#cluster.request(`${this.#url()}?${search}`, { method: 'DELETE' }));
@@ -204,7 +204,7 @@ export class TrashView {
     await this.#again();
   }
 
-  /** Shows the same page; what had the focus may be gone. */
+  /** Refreshes the page; the focused element may be gone. */
   async #again() {
     await this.#show();
     focusAgain(byId('trash'));
@@ -236,7 +236,7 @@ function placeText(volume, path) {
   return path === '/' ? `in ${volume}` : `${volume}:${path} or below it`;
 }
 
-/** @returns the path from the volume's root, however it was written */
+/** @returns the normalized path from the volume's root */
 function pathOf(text) {
   return `/${text
     .trim()
@@ -245,7 +245,7 @@ function pathOf(text) {
     .join('/')}`;
 }
 
-/** @returns a name beside one that is taken: `/docs/a (restored).txt` for `/docs/a.txt` */
+/** @returns a free-looking name: `/docs/a (restored).txt` for `/docs/a.txt` */
 function besides(path) {
   const [, stem, ending] = /^(.*\/.[^/]*?)(\.[^./]+)?$/s.exec(path);
   return `${stem} (restored)${ending ?? ''}`;

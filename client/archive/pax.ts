@@ -22,9 +22,7 @@ export interface ArchiveEntry {
   readonly modifiedNs: string;
   /** Path of a hard link's target, or text of a symbolic link; else empty. */
   readonly target: string;
-  /** Linux device number; 0 for all but devices. */
   readonly device: number;
-  /** Bytes that follow in the archive. */
   readonly dataBytes: number;
   readonly xattrs: ReadonlyMap<string, Uint8Array>;
   /** Size of a sparse file, whose map precedes its data; null for other files. */
@@ -83,7 +81,6 @@ export function headersOf(entry: ArchiveEntry): Uint8Array {
   ]);
 }
 
-/** @returns the padding after data of this length */
 export function paddingOf(bytes: number): number {
   return (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES;
 }
@@ -233,7 +230,6 @@ function cutPath(path: string): Buffer {
   return bytes.subarray(0, end);
 }
 
-/** Sum of all bytes, with spaces in place of the sum itself. */
 function checksum(block: Buffer): number {
   let sum = 0;
   for (let at = 0; at < BLOCK_BYTES; at++) sum += at >= 148 && at < 156 ? 0x20 : (block[at] ?? 0);

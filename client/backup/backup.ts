@@ -12,17 +12,14 @@ import { type Found, walk } from './walk.ts';
 const PIECE_BYTES = 1024 * 1024;
 const PIECES_AHEAD = 4;
 const MEMBERS_AHEAD = 16;
-/** How often a file that changes during its backup is read in all. */
 const ATTEMPTS_MAX = 3;
 
 export interface BackupReport {
   members: number;
   dataBytes: number;
-  /** Files that changed meanwhile and were read more than once. */
   readAgain: number;
   /** Files that changed in each attempt: the archive has a mixture of several states. */
   readonly torn: string[];
-  /** Sockets, which archives cannot hold. */
   readonly leftOut: string[];
 }
 
@@ -75,7 +72,6 @@ export async function* backup(
   yield Buffer.alloc(2 * BLOCK_BYTES);
 }
 
-/** @param linked the path in the archive of each inode with several names */
 async function prepare(
   client: ClusterClient,
   found: Found,
@@ -102,7 +98,6 @@ async function prepare(
     if (attributes.sizeBytes > PIECE_BYTES) return { kind: 'large', found, xattrs };
     const file = client.openFile(inode, attributes);
     const { bytes, sizeBytes } = await file.read(0, PIECE_BYTES, call);
-    // It has grown since it was listed.
     if (sizeBytes > bytes.length) return { kind: 'large', found, xattrs };
     return { kind: 'member', entry: entryFor(found, xattrs, bytes.length), data: bytes };
   } catch (error) {

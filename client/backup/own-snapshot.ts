@@ -17,7 +17,6 @@ const BOUND_NAME = /^backup\.[0-9a-f]{12}$/;
 export interface OwnSnapshotParts {
   readonly client: ClusterClient;
   readonly leases: NamedLeaseClient;
-  /** Receives messages for people. */
   readonly tell: (text: string) => void;
 }
 

@@ -9,7 +9,6 @@ import { generalFailure, isOfOneName } from '../failure.ts';
 import { joinPath } from '../remote-path.ts';
 import { UnderWay } from '../under-way.ts';
 
-/** Files up to this size are read ahead from the archive, and stored in parallel. */
 const SMALL_BYTES = 1024 * 1024;
 const FILES_AT_ONCE = 16;
 const WRITE_BYTES = 1024 * 1024;
@@ -18,7 +17,6 @@ const WRITES_AT_ONCE = 4;
 export interface RestoreReport {
   members: number;
   dataBytes: number;
-  /** What could not be restored, and why; all else was. */
   readonly failed: { readonly path: string; readonly why: string }[];
 }
 
@@ -96,7 +94,6 @@ class Restorer {
     return this.#underWay.has(path);
   }
 
-  /** @returns the result of `step`; null, and a line in the report, if it fails for a reason of this member alone */
   async ofOne<Value>(
     { path }: Pick<ArchiveEntry, 'path'>,
     step: () => Promise<Value>,
@@ -111,7 +108,6 @@ class Restorer {
     }
   }
 
-  /** @returns the inode of the directory, which may have existed */
   async directory(entry: ArchiveEntry): Promise<number> {
     const place = this.#placeOf(entry.path);
     try {

@@ -7,12 +7,10 @@ import type { FileHandle } from '../file-handle.ts';
 import { uploadFile } from '../upload.ts';
 import type { Phase } from './phase.ts';
 
-/** A usual write of databases. */
 const SMALL_BYTES = 4096;
 
 export interface ClusterPhaseOptions {
   readonly volume: string;
-  /** It must exist and be empty. */
   readonly directory: string;
   readonly workers: number;
   readonly fileBytes: number;

@@ -3,10 +3,7 @@ import { join } from 'node:path';
 import { systemWorld } from '../../world/system-world.ts';
 import type { Phase } from './phase.ts';
 
-/**
- * The same through a mount, or any other folder for comparison: written and synced, then read, perhaps from the page
- * cache. @param folder must exist and be empty
- */
+/** Writes and syncs, then reads, perhaps from the page cache. @param folder a mount or another folder; empty */
 export function mountPhases(folder: string, fileBytes: number): Phase[] {
   const bytes = systemWorld.randomBytes(fileBytes);
   const pathOf = (worker: number): string => join(folder, `file-${worker}`);

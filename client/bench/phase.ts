@@ -4,9 +4,7 @@ import { systemWorld } from '../../world/system-world.ts';
 /** A measurement: each of several workers performs one operation after another. */
 export interface Phase {
   readonly name: string;
-  /** Bytes that one operation moves. */
   readonly operationBytes: number;
-  /** @param worker from 0 on. @param turn from 0 on, of this worker */
   step(worker: number, turn: number): Promise<void>;
 }
 
@@ -25,10 +23,7 @@ export interface PhaseResult {
 const US_PER_MS = 1000;
 const NOTHING_US = 1;
 
-/**
- * Runs a phase until its time is over or `signal` is aborted. A failed operation counts as an error, not among the
- * times; `failed` is called with each failure.
- */
+/** A failed operation counts as an error, not among the times; `failed` is called with each failure. */
 export async function runPhase(
   phase: Phase,
   options: {

@@ -14,7 +14,6 @@ import { drawToken, emptyTokenFile, readTokenFile, writeTokenFile } from './toke
 const DAY_MS = 86_400_000;
 const AUTHORITY_LIFE_MS = 3_650 * DAY_MS;
 const SERVER_LIFE_MS = 365 * DAY_MS;
-/** A certificate that ends sooner than this is replaced. */
 const RENEWED_BEFORE_MS = 30 * DAY_MS;
 
 /**

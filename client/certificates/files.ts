@@ -6,13 +6,11 @@ import type { Role } from '../../wire/access.ts';
 import { isSystemError, preconditionFailure } from '../failure.ts';
 import { writeWholeFile } from '../whole-file.ts';
 
-/** Folder of what no server and no client gets. */
 export const AUTHORITY_FOLDER = 'authority';
 
 export interface CredentialHolders {
   /** With the names and addresses of each. */
   readonly servers: ReadonlyMap<ServerId, readonly string[]>;
-  /** By name. Each has access to all volumes. */
   readonly clients: ReadonlyMap<string, Role>;
 }
 

@@ -18,14 +18,12 @@ import { SECRET_MODE, writeWhole } from './files.ts';
 
 export const RELOAD = 'give it to all servers, and tell each with: kill -HUP PID';
 
-/** A token for its holder, and what servers store of it. */
 export interface DrawnToken {
   /** The secret: shown or written once, and stored nowhere. */
   readonly text: string;
   readonly known: KnownToken;
 }
 
-/** @param lifeMs null for a token that is valid until it is revoked */
 export function drawToken({ name, role, volumes }: Grant, lifeMs: number | null): DrawnToken {
   const id = systemWorld.randomBytes(TOKEN_ID_BYTES).toString('hex');
   const secret = systemWorld.randomBytes(TOKEN_SECRET_BYTES).toString('base64url');
@@ -39,7 +37,6 @@ export function drawToken({ name, role, volumes }: Grant, lifeMs: number | null)
   return { text: tokenText(id, secret), known };
 }
 
-/** @returns a key by which servers sign capabilities */
 export function drawKey(): string {
   return systemWorld.randomBytes(TOKEN_KEY_BYTES).toString('base64url');
 }
@@ -78,7 +75,6 @@ export function tokensOption(command: Command): Command {
   );
 }
 
-/** @throws CommandFailure if there is no such file, or it is no token file */
 export async function knownTokens(path: string): Promise<TokenFile> {
   const found = await readTokenFile(path);
   if (found !== null) return found;

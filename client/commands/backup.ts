@@ -192,7 +192,6 @@ async function* uncompressed(source: Readable): AsyncGenerator<Uint8Array, void,
   else yield* all();
 }
 
-/** A volume by itself means its root. */
 function placeOf(text: string): { readonly volume: string; readonly path: string } {
   const { volume, path } = parseRemotePath(text.includes(':') ? text : `${text}:/`);
   return { volume, path };

@@ -38,11 +38,9 @@ import { clusterCommand, wholeNumber } from './cluster-command.ts';
 const SERIAL = /^(?:[0-9A-Fa-f]{2}:?){8,20}$/;
 const DAYS_MAX = 36_500;
 const DAY_MS = 86_400_000;
-/** The certificate of an authority outlives those that it signs. */
 const AUTHORITY_DAYS = '3650';
 const NODE_DAYS = '365';
 const CLIENT_DAYS = '90';
-/** A server's address on its own machine. */
 const OWN_HOSTS = ['localhost', '127.0.0.1', '::1'];
 const HOST = /^(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?$/;
 
@@ -128,7 +126,6 @@ function addRevokedCommand(cert: Command): void {
     });
 }
 
-/** @throws CommandFailure if `text` is neither a certificate's file nor a serial number */
 async function revokedCertificate(text: string): Promise<RevokedCertificate> {
   const revokedAt = new Date(systemWorld.wallMs()).toISOString();
   if (SERIAL.test(text)) return { serial: serialText(text), name: null, revokedAt, expiresAt: null };
@@ -188,7 +185,6 @@ function addCredentialsCommand(cert: Command): void {
     );
 }
 
-/** @throws CommandFailure if two would have one folder, or a host belongs to no server */
 function credentialHolders(
   ids: readonly string[],
   options: {

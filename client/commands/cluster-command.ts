@@ -10,7 +10,6 @@ import { parseDurationMs, parseSize } from '../quantities.ts';
 
 export const DEFAULT_SERVERS = 'http://127.0.0.1:7401,http://127.0.0.1:7402,http://127.0.0.1:7403';
 
-/** A command that talks to a cluster, with the options that locate it. */
 class ClusterCommand extends Command {
   constructor(parent: Command, name: string, description: string) {
     super(name);
@@ -61,7 +60,6 @@ interface ClusterOptions extends AccessFiles {
   readonly timeout?: number;
 }
 
-/** @returns base URLs of the servers: from --servers, else the environment, else the default */
 export function serversOf(command: Command): string[] {
   const { servers } = command.optsWithGlobals<ClusterOptions>();
   const fromEnvironment = process.env.LEASEHOLD_SERVERS;

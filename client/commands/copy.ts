@@ -37,7 +37,6 @@ export function addCopyCommand(program: Command): void {
     });
 }
 
-/** @throws CommandFailure if one of both is a file of this machine */
 function refuseLocal(from: string, to: string): void {
   const [fromIsRemote, toIsRemote] = [looksRemote(from), looksRemote(to)];
   if (fromIsRemote === toIsRemote) return;

@@ -76,7 +76,6 @@ async function runDemoCommand(options: DemoCommandOptions): Promise<void> {
   if (!result.ok) process.exitCode = EXIT_FAILED;
 }
 
-/** Shows the table of servers, and the file under load, at the bottom of the terminal. */
 async function showLive(stage: Stage, screen: LiveScreen, leaseMs: number, over: AbortSignal): Promise<void> {
   const endpoints = new Endpoints(systemWorld, stage.cluster.urls, stage.cluster.access);
   try {

@@ -134,7 +134,6 @@ async function acquire(
   });
 }
 
-/** @returns the exit code of this process */
 async function runUnder(held: HeldLease, argv: readonly string[], ttlMs: number): Promise<number> {
   const env = {
     ...process.env,
@@ -184,10 +183,7 @@ async function giveBack(held: HeldLease): Promise<void> {
   }
 }
 
-/**
- * Runs `action` with a client. A signal aborts it, unless it calls `letSignalsBe`; the process then ends by that
- * signal.
- */
+/** A signal aborts `action`, unless it calls `letSignalsBe`; the process then ends by that signal. */
 async function withLeases(
   command: Command,
   action: (client: NamedLeaseClient, signal: AbortSignal, letSignalsBe: () => void) => Promise<void>,

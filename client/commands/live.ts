@@ -14,7 +14,6 @@ import { accessOf, clusterCommand, serversOf } from './cluster-command.ts';
 const PATIENCE_MS = 5_000;
 /** By the third state, every server that answers has reported what it remembers. */
 const LOOKS = 3;
-/** Events below the table of `top`. */
 const RECENT_MAX = 8;
 
 export function addLiveCommands(program: Command): void {
@@ -81,7 +80,6 @@ function watchedPath(text: string): string {
   return `${volume}:${path}`;
 }
 
-/** Follows the cluster's events until `take` returns false, or a signal ends it. */
 async function watch(
   command: Command,
   path: string | null,

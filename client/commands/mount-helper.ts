@@ -24,7 +24,6 @@ export const HELPER_COMMAND = 'mount-helper';
 const MOUNTED_HELPER_NAME = 'mount.fuse.leasehold';
 const HELPER = fileURLToPath(new URL('../../bin/mount.leasehold.js', import.meta.url));
 
-/** Exit codes of mount(8). */
 const MOUNT_EXIT_USAGE = 1;
 const MOUNT_EXIT_FAILED = 32;
 

@@ -7,7 +7,6 @@ import { programText, type ServerOption } from '../reference/program-tree.ts';
 export interface ReferenceFacts {
   readonly version: string;
   readonly exitCodes: readonly (readonly [number, string])[];
-  /** Options of `leasehold server`, which the launcher supplies. */
   serverOptions(): Promise<readonly ServerOption[]>;
 }
 

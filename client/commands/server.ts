@@ -17,10 +17,7 @@ const STUCK_MS = 15_000;
 type ListedServer = QueryResults['servers']['servers'][number];
 type Call = CallOptions & { readonly signal: AbortSignal };
 
-/**
- * `leasehold server` without a subcommand is here for the help only: the launcher runs the server itself, since
- * `client/` does not import `server/`.
- */
+/** For the help only: the launcher runs the server itself, since `client/` does not import `server/`. */
 export function addServerCommand(program: Command): void {
   const server = program
     .command('server')
@@ -125,10 +122,7 @@ export function describeMoving({
   return `${done} of ${total} files, ${current.length} at this moment${failures}`;
 }
 
-/**
- * Waits until the server holds no file and no part of the catalog, and shows the progress on a terminal.
- * @param votes whether it also waits until the server does not vote on named leases
- */
+/** @param votes whether it also waits until the server does not vote on named leases */
 async function emptied(client: ClusterClient, id: string, call: Call, votes: boolean): Promise<ListedServer> {
   let least = Number.POSITIVE_INFINITY;
   let movedMs = systemWorld.nowMs();
@@ -166,7 +160,6 @@ async function emptied(client: ClusterClient, id: string, call: Call, votes: boo
   }
 }
 
-/** Whether the server votes on named leases, by the view in the catalog. */
 async function isVoter(client: ClusterClient, id: string, call: Call): Promise<boolean> {
   try {
     const { view } = await client.query({ kind: 'voters' }, call);
@@ -196,7 +189,6 @@ async function listed(client: ClusterClient, id: string, call: Call): Promise<Li
   return server;
 }
 
-/** A line on a terminal that is overwritten. */
 function note(text: string): void {
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`);
 }

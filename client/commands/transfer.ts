@@ -157,7 +157,6 @@ async function checkTarget(
   }
 }
 
-/** @returns the inode at the path, or null if there is none */
 export async function resolveIfThere(
   client: ClusterClient,
   volume: string,
@@ -172,7 +171,6 @@ export async function resolveIfThere(
   }
 }
 
-/** @returns the path that `from` gets at `to`: inside of it if that is a directory */
 export async function pathInto(
   client: ClusterClient,
   verb: 'copy' | 'move',
@@ -278,7 +276,6 @@ async function writeAll(download: Download, file: FileHandle, path: string): Pro
   }
 }
 
-/** The chunks of a download; fails unless they add up to the announced size. */
 async function* counted(download: Download, progress: Progress): AsyncGenerator<Uint8Array, void, undefined> {
   let bytes = 0;
   for await (const chunk of download.chunks) {
@@ -293,7 +290,6 @@ function shortFile(path: string, found: number, expected: number): CommandFailur
   return generalFailure(`Cannot fetch ${path}: ${found} of ${expected} bytes arrived`);
 }
 
-/** @throws CommandFailure if the local and the remote path are swapped */
 export function refuseSwapped(first: string, second: string, usage: string, remoteFirst = false): void {
   const swapped = remoteFirst
     ? !looksRemote(first) && looksRemote(second)

@@ -131,7 +131,6 @@ async function* filesBelow(
   }
 }
 
-/** @returns the new path of a file at or below `from` if `from` becomes `to` */
 function movedPath(path: string, from: string, to: string): string {
   const rest = path === from ? '' : path.slice(from === '/' ? 0 : from.length);
   return to === '/' ? rest : `${to}${rest}`;

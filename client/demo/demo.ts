@@ -19,10 +19,8 @@ export interface DemoOptions {
   readonly kills: number;
   readonly leaseMs: number;
   readonly clockSkewMs: number;
-  /** Null for a temporary folder that is removed at the end. */
   readonly directory: string | null;
   readonly say: (text: string) => void;
-  /** The servers run: from now on users may inspect and disturb them between the acts. */
   readonly opened?: (stage: Stage) => void;
   readonly beforeAct: BeforeAct | null;
   readonly signal: AbortSignal;
@@ -34,7 +32,6 @@ export interface DemoResult extends Damage {
   readonly boundMs: number;
   readonly bound: Readonly<Record<string, number>>;
   readonly maxWriteGapMs: number;
-  /** What was copied through the mount while a primary was dead; null without a mount. */
   readonly copy: MountCopy | null;
   readonly noMajority: NoMajority;
   readonly fencing: Fencing;
@@ -188,7 +185,6 @@ interface Verdict {
   readonly bytes: number;
 }
 
-/** Reads everything from everywhere, and counts what differs from what was acknowledged. */
 async function judge(stage: Stage, say: (text: string) => void): Promise<Verdict> {
   const { loads, cluster, mount } = stage;
   say(`  comparing every byte from every server${mount === null ? '' : ' and through the mount'}`);

@@ -18,7 +18,6 @@ export interface Fencing {
   readonly epochBefore: number;
   readonly epochAfter: number;
   readonly waitedMs: number;
-  /** The old primary's answer to the write that it finds when it wakes up. */
   readonly answer: string;
   readonly ok: boolean;
 }

@@ -14,10 +14,7 @@ export interface Comparison {
   readonly bytes: number;
 }
 
-/**
- * Reads every file from every server and through the mount: all must have the same bytes, namely those that were
- * acknowledged.
- */
+/** All copies must have the same bytes, namely those that were acknowledged. */
 export async function compareAll(
   loads: readonly Load[],
   volume: string,

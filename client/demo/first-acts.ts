@@ -17,7 +17,6 @@ export async function writeOnce({ servers }: Stage, say: (text: string) => void)
   say(`  PUT ${PATH} to ${id}: a majority has it on disk after ${took}`);
 }
 
-/** Reads the file from every server: none of them is special. */
 export async function readAnywhere({ servers }: Stage, say: (text: string) => void): Promise<void> {
   for (const { plan } of servers) {
     const startMs = systemWorld.nowMs();

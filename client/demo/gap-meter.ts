@@ -20,7 +20,6 @@ export class GapMeter {
     this.#largestMs = 0;
   }
 
-  /** @returns the largest gap since the reset in milliseconds, including the open one */
   largestMs(): number {
     return Math.max(this.#largestMs, systemWorld.nowMs() - this.#lastMs);
   }

@@ -4,14 +4,12 @@ import type { Stage } from './stage.ts';
 const CTRL_C = '\u0003';
 const PATH = '/journal';
 
-/** @param mayPlay all servers run, and more than one of them may be disturbed */
 export function keysText(mayPlay: boolean): string {
   return mayPlay
     ? `Enter goes on; k kills, p pauses, c cuts off the primary of ${PATH}; r sets all right`
     : 'Enter goes on';
 }
 
-/** The keyboard between two acts: users may disturb the servers before the demo continues. */
 export class Keys {
   readonly #stage: Stage;
   readonly #say: (text: string) => void;

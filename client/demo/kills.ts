@@ -19,13 +19,10 @@ export interface DemoRound {
   readonly boundMs: number;
   readonly withinBound: boolean;
   readonly gapsMs: Readonly<Record<string, number>>;
-  /** Concurrent reads of the same file with `consistency=stale`. */
   readonly staleReads: StaleReads;
-  /** From the restart of the killed server until all its replicas were current. */
   readonly caughtUpMs: number;
 }
 
-/** A killed primary, whose file has another primary by now. */
 export interface Killed {
   readonly round: number;
   readonly target: ProbedLoad;
@@ -33,7 +30,6 @@ export interface Killed {
   readonly pid: number;
   readonly newPrimary: string;
   readonly staleReads: StaleReads;
-  /** Resolves when the copy through the mount is complete; null without one. */
   readonly copy: Promise<{ readonly tookMs: number; readonly digest: string }> | null;
 }
 
@@ -71,7 +67,6 @@ export async function killPrimary(
   return { round, target, server, pid, newPrimary, staleReads, copy };
 }
 
-/** Restarts the killed server and waits until it has everything that it missed. */
 export async function bringBack(
   stage: Stage,
   { round, target, server, pid, newPrimary, staleReads }: Killed,
@@ -109,7 +104,6 @@ export async function bringBack(
   };
 }
 
-/** Waits for the copy into the mount that began when the primary died, and compares it. */
 export async function endOfCopy(
   stage: Stage,
   { copy }: Killed,

@@ -44,10 +44,7 @@ export class Ledger {
     return this.#doubtful.size;
   }
 
-  /**
-   * @param numbers records found in the file, null for other bytes
-   * @param holesAllowed whether a write with an unknown outcome may have left a gap in place of its record
-   */
+  /** @param holesAllowed whether a write with an unknown outcome may have left a gap in place of its record */
   compare(numbers: readonly (number | null)[], holesAllowed: boolean): Damage {
     const counts = new Map<number, number>();
     let foreign = 0;

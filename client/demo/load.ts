@@ -10,7 +10,6 @@ export interface Load {
   readonly seen: Damage;
   readonly acknowledged: number;
   readonly reads: number;
-  /** Compares the final contents with what was acknowledged. */
   compare(contents: Uint8Array): Damage;
 }
 

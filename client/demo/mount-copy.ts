@@ -10,7 +10,6 @@ const PIECE_BYTES = 128 * 1024;
 export interface MountCopy {
   readonly bytes: number;
   readonly tookMs: number;
-  /** Every running server has exactly the bytes that were copied. */
   readonly equal: boolean;
 }
 

@@ -9,11 +9,9 @@ import { within } from './waiting.ts';
 const ANSWER_MS_MAX = 30_000;
 
 export interface NoMajority {
-  /** How long the remaining server took to refuse, and its error code. */
   readonly refusedMs: number;
   readonly code: string;
   readonly missing: readonly string[];
-  /** From the restart of the others to the first acknowledged write. */
   readonly backMs: number;
   readonly ok: boolean;
 }

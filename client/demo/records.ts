@@ -1,10 +1,7 @@
 import { crc32 } from 'node:zlib';
 import { Prng } from '../../base/prng.ts';
 
-/**
- * A recognizable record: its writer, its number, bytes derived from both, and a checksum. A file of records shows what
- * was lost, duplicated or damaged.
- */
+/** A recognizable record: writer, number, bytes derived from both, checksum. It shows loss and damage. */
 export const RECORD_BYTES = 256;
 
 const MAGIC = 0x4c484c44;
@@ -22,7 +19,6 @@ export function encodeRecord(writer: number, number: number): Buffer {
   return record;
 }
 
-/** @returns the number of the record, or null if the bytes are none of `writer`'s */
 export function decodeRecord(writer: number, bytes: Uint8Array): number | null {
   if (bytes.length !== RECORD_BYTES) return null;
   const record = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -31,7 +27,6 @@ export function decodeRecord(writer: number, bytes: Uint8Array): number | null {
   return encodeRecord(writer, number).equals(record) ? number : null;
 }
 
-/** @returns the numbers of the records in `bytes`, in order; null for other bytes */
 export function decodeRecords(writer: number, bytes: Uint8Array): (number | null)[] {
   const numbers: (number | null)[] = [];
   for (let at = 0; at < bytes.length; at += RECORD_BYTES) {

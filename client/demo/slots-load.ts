@@ -18,10 +18,7 @@ interface Slot {
   tried: number;
 }
 
-/**
- * Overwrites records in place, in a ring of slots. A read must return the newest record acknowledged before it began,
- * or a newer one.
- */
+/** Overwrites records in place. A read must return the newest one acknowledged before it began, or a newer one. */
 export class SlotsLoad implements Load {
   readonly title = 'overwrites over HTTP';
   readonly path = '/slots';
@@ -36,7 +33,6 @@ export class SlotsLoad implements Load {
   acknowledged = 0;
   reads = 0;
 
-  /** @param reader another client's handle on the same file */
   constructor(
     file: FileHandle,
     reader: FileHandle,

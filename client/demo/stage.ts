@@ -14,7 +14,6 @@ import { UploadLoad } from './upload-load.ts';
 import { eventually, STEP_TIMEOUT_MS } from './waiting.ts';
 
 const SERVERS = 3;
-/** A longer wait is explained to the user. */
 const PATIENCE_MS = 5_000;
 
 /** A load whose gaps are measured and bounded, since each of its writes is one write to one open file. */
@@ -130,7 +129,6 @@ export class Stage {
     });
   }
 
-  /** @returns what is not in order, or null */
   async #missing(): Promise<string | null> {
     for (const { path } of this.probed) {
       const { replicas } = await this.client.info(DevCluster.VOLUME, path);

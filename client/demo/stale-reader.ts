@@ -13,10 +13,7 @@ export interface StaleReads {
   readonly oldestMs: number;
 }
 
-/**
- * Reads a file from the servers besides its primary while `until` is pending: reads that accept a replica's state of
- * known age never wait for an election.
- */
+/** Reads that accept a replica's state of known age never wait for an election: they use the other servers. */
 export async function readMeanwhile(
   file: number,
   urls: readonly string[],

@@ -6,10 +6,7 @@ export interface ActReport {
   readonly lines: readonly string[];
 }
 
-/**
- * Called before each act; resolves when it may begin. `next` resolves when a user at the dashboard continues.
- * @param mayPlay all servers run: users may disturb them
- */
+/** `next` resolves when a user at the dashboard continues. @param mayPlay users may disturb the servers */
 export type BeforeAct = (title: string, next: Promise<void>, mayPlay: boolean) => Promise<void>;
 
 export interface StoryParts {
@@ -25,7 +22,6 @@ export class StoryTeller {
   readonly #acts: { readonly title: string; state: ActState; readonly lines: string[] }[];
   #waits = false;
 
-  /** @param titles of all acts, so that users see what follows */
   constructor(titles: readonly string[], parts: StoryParts) {
     this.#parts = parts;
     this.#acts = titles.map((title) => ({ title, state: 'to-come', lines: [] }));
@@ -36,7 +32,6 @@ export class StoryTeller {
     return this.#acts;
   }
 
-  /** Adds a message to the current act. */
   readonly say = (text: string): void => {
     this.#parts.say(text);
     const now = this.#acts.find(({ state }) => state === 'now');

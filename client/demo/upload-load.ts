@@ -83,7 +83,6 @@ export class UploadLoad implements Load {
     }
   }
 
-  /** @returns null if no server could answer, or there is no version yet */
   async #get(): Promise<Current | null> {
     const url = this.#nextUrl();
     const acknowledged = this.#acknowledgedVersion;
@@ -118,7 +117,6 @@ function encodeVersion(version: number): Buffer {
   return Buffer.concat(Array.from({ length: RECORDS }, () => encodeRecord(WRITER, version)));
 }
 
-/** @returns the version, or null if the bytes are not one whole version */
 function decodeVersion(bytes: Uint8Array): number | null {
   if (bytes.length !== RECORDS * RECORD_BYTES) return null;
   const [first = null, ...others] = decodeRecords(WRITER, bytes);

@@ -26,16 +26,13 @@ const NAMED_LEASE_PER_SKEW_MIN = 10;
 
 export interface DevClusterOptions {
   readonly ports: readonly number[];
-  /** Null for a folder that is removed at the end. */
   readonly data: string | null;
   readonly leaseMs: number;
   readonly clockSkewMs: number;
   readonly isSecure?: boolean;
-  /** A server ended without having been stopped here. */
   readonly onUnexpectedEnd: (server: ServerProcess, how: string, servers: readonly ServerProcess[]) => void;
 }
 
-/** A server that continues as a process which was not started here. */
 export interface LeftServer {
   readonly id: string;
   readonly pid: number;
@@ -121,10 +118,7 @@ export class DevCluster {
     return this.#mounted;
   }
 
-  /**
-   * Stops first the mount, which may still have to store something, then the servers.
-   * @returns servers that were started again elsewhere: they keep running, and their data stays
-   */
+  /** First the mount, which may have to store something. @returns servers that were started again elsewhere */
   async stop(): Promise<readonly LeftServer[]> {
     const failures: unknown[] = [];
     if (this.#mounted !== null) {

@@ -14,14 +14,12 @@ const HEARTBEAT_MS = 2_000;
 
 export type ActState = 'to-come' | 'now' | 'done' | 'failed';
 
-/** State of the demo, for the dashboard. */
 export interface Story {
   readonly acts: readonly {
     readonly title: string;
     readonly state: ActState;
     readonly lines: readonly string[];
   }[];
-  /** The demo waits for a user to continue. */
   readonly waits: boolean;
 }
 
@@ -74,7 +72,6 @@ export class DevControl {
     this.#tell();
   }
 
-  /** Resolves when a user at the dashboard continues. */
   next(): Promise<void> {
     return new Promise((resolve) => {
       this.#next = resolve;
@@ -144,7 +141,6 @@ export class DevControl {
   }
 }
 
-/** Executes a command of the dashboard, or of a key in the terminal. */
 export async function carryOut(server: ServerProcess, order: Order): Promise<void> {
   switch (order) {
     case 'kill':

@@ -15,7 +15,6 @@ const READY_POLL_MS = 50;
 const READY_ANSWER_MS = 1_000;
 /** In the data folder, with the pid; it stays if the process is killed. */
 const LOCK_FILE = 'lock.pid';
-/** A server that does not stop is killed after this long. */
 const STOP_TIMEOUT_MS = 10_000;
 
 export interface ServerPlan {
@@ -36,7 +35,6 @@ export class ServerProcess {
   readonly plan: ServerPlan;
   readonly #onUnexpectedEnd: (server: ServerProcess, how: string) => void;
   #child: ChildProcess | null = null;
-  /** Resolves when the current process has ended. */
   #ended: Promise<unknown> = Promise.resolve();
   #how = '';
   /** An end is unexpected: the server was ready, and was not stopped here. */
@@ -45,7 +43,6 @@ export class ServerProcess {
   #isCut = false;
   readonly #listeners = new Set<() => void>();
 
-  /** @param onUnexpectedEnd called when the process ends after it was ready, without having been stopped here */
   constructor(plan: ServerPlan, onUnexpectedEnd: (server: ServerProcess, how: string) => void) {
     this.plan = plan;
     this.#onUnexpectedEnd = onUnexpectedEnd;
@@ -149,7 +146,6 @@ export class ServerProcess {
     this.#changed();
   }
 
-  /** Cuts it off from the network; the process lives on. */
   cut(): void {
     if (this.state === 'running') this.#toggleCable();
   }
@@ -181,7 +177,6 @@ export class ServerProcess {
     }
   }
 
-  /** Ends it in order, or by force if that takes too long. */
   async stop(): Promise<void> {
     const child = this.#child;
     if (child === null) return;

@@ -16,7 +16,6 @@ export class Asking {
     this.#agent = new Agent({ connect: { ...access.tls } });
   }
 
-  /** @throws Error if there is no answer in time */
   get(url: string): Promise<Dispatcher.ResponseData> {
     const headers = this.#access.allows(new URL(url)) ? (this.#access.headers ?? {}) : {};
     return request(url, { dispatcher: this.#agent, headers, signal: systemWorld.timeout(ANSWER_MS) });

@@ -10,7 +10,6 @@ import { Asking } from './asking.ts';
 import type { Finding } from './finding.ts';
 import { redacted } from './redact.ts';
 
-/** The end of a log is what matters. */
 const LOG_BYTES_MAX = 4 * 1024 * 1024;
 const JOURNAL_LINES = 20_000;
 const ENVIRONMENT = /^LEASEHOLD_/;
@@ -21,7 +20,6 @@ const MACHINE_FILES = [
   '/proc/loadavg',
   '/proc/pressure/io',
 ];
-/** Requests to each server, and the file names of the answers. */
 const ASKED = [
   ['/v1/status/self', 'status.json'],
   ['/v1/servers', 'servers.json'],

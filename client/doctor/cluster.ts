@@ -19,7 +19,6 @@ interface Heard {
   readonly ahead: { readonly ms: number; readonly exactMs: number } | null;
 }
 
-/** Checks the servers, as this machine reaches them, and their clocks. */
 export async function examineCluster(
   urls: readonly string[],
   version: string,
@@ -125,11 +124,7 @@ function examineClocks({ status, ahead }: Heard, all: readonly Heard[], skewMs: 
   return isOff || isFar ? warning(name, found, fix) : ok(name, found);
 }
 
-/**
- * Checks whether a server can listen on the ports of this machine.
- * @param addresses `HOST:PORT`, or base URLs; those of other machines are left out
- * @param access sent to the listener if its process is not visible: only for servers that are asked anyway
- */
+/** @param access sent to a listener that is not visible: only for servers that are asked anyway */
 export async function examinePorts(
   addresses: readonly string[],
   access: Access = Access.NONE,

@@ -1,10 +1,8 @@
 export interface Finding {
-  /** What was checked: `device`, `server s1`. */
   readonly name: string;
   readonly state: 'ok' | 'warning' | 'failed';
   /** What was found, in a sentence without a period. */
   readonly found: string;
-  /** What to do; else empty. */
   readonly fix: string;
 }
 

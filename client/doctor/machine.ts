@@ -95,7 +95,6 @@ async function examineTransports(isRoot: boolean): Promise<Finding> {
     : ok('transports', 'kernel and native');
 }
 
-/** @returns whether users other than root may let others use their mounts */
 export async function othersAllowed(): Promise<boolean> {
   return /^\s*user_allow_other\s*$/m.test((await textOf(FUSE_CONFIGURATION)) ?? '');
 }
@@ -133,7 +132,6 @@ async function examineMemory(): Promise<Finding> {
       );
 }
 
-/** Checks every mount of a volume on this machine, and mount processes without a mount. */
 async function examineMounts(): Promise<Finding[]> {
   const daemons = (await processes()).filter((entry) => isMountDaemon(entry));
   const mounts = await volumeMounts();

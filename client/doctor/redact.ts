@@ -1,6 +1,5 @@
 const REMOVED = '[removed]';
 
-/** Names of secrets in TOML, in JSON, in an environment, on a command line. */
 const NAMED =
   /((?:[\w-]*(?:token|secret|passw(?:or)?d|credential|authorization|cookie|private[-_]?key|api[-_]?key)[\w-]*)["']?\s*[=:]\s*)(\[[^\]]*\]|"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;}]+)/gi;
 /** By their form, wherever they are: tokens, capabilities, and the values of a token file. */

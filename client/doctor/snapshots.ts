@@ -7,10 +7,7 @@ import { NamedLeaseClient } from '../lease/named-lease-client.ts';
 import { ANSWER_MS } from './asking.ts';
 import { type Finding, warning } from './finding.ts';
 
-/**
- * Finds snapshots that killed backups left behind, which take space. @returns nothing if that cannot be determined,
- * which other findings explain
- */
+/** Finds snapshots that killed backups left behind. @returns nothing if that cannot be determined */
 export async function examineSnapshots(servers: readonly string[], access: Access): Promise<Finding[]> {
   const client = new ClusterClient({ world: systemWorld, servers, access });
   const leases = new NamedLeaseClient({ world: systemWorld, servers, access });

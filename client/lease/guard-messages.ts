@@ -34,7 +34,6 @@ export type GuardReport =
 /** File descriptor of the guard's end of the socket pair. */
 export const GUARD_FD = 3;
 
-/** Splits text into messages, one JSON value per line. */
 export class GuardReader<Message> {
   #rest = '';
 

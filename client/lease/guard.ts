@@ -129,7 +129,6 @@ class Guard {
       // A stopped process ends by SIGKILL only; SIGCONT lets it receive the others.
       if (signal !== 'SIGKILL') process.kill(-pid, 'SIGCONT');
     } catch (error) {
-      // The whole group is gone.
       if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
     }
   }

@@ -36,10 +36,7 @@ const LOOK_MS_MAX = 1_000;
 
 export type CommandEnd =
   | Extract<GuardReport, { readonly kind: 'ended' | 'failed' }>
-  /**
-   * The guard was killed, and with it the command; unless the guard had not yet reported what it guards: then the
-   * command may still run.
-   */
+  /** The guard was killed, and the command with it, unless the guard had not yet reported what it guards. */
   | { readonly kind: 'unguarded'; readonly killed: boolean };
 
 /** How long before the end of a lease its command is asked to end, in milliseconds. */
@@ -51,10 +48,7 @@ function killMarginMs(ttlMs: number): number {
   return Math.max(KILL_MS_MIN, ttlMs * KILL_SHARE);
 }
 
-/**
- * A command that runs under a lease, guarded by a process of its own. If the guard fails its duty, because it was
- * stopped, this process kills the command.
- */
+/** A command that runs under a lease, guarded by a process of its own. This process replaces a stopped guard. */
 export class GuardedCommand {
   readonly #world: World;
   readonly #ttlMs: number;
@@ -68,7 +62,6 @@ export class GuardedCommand {
   #stopping = false;
   #timer: Timer | null = null;
 
-  /** @param end of the lease; the command is started only if there is time left */
   constructor(
     world: World,
     argv: readonly string[],
@@ -84,7 +77,6 @@ export class GuardedCommand {
     // A session of its own: Ctrl-C and Ctrl-Z are for the keeper of the lease.
     this.#guard = spawn(process.execPath, [GUARD], { detached: true, stdio: [...stdio], env });
     this.#socket = this.#guard.stdio[GUARD_FD] as Socket;
-    // The exit event reports a guard that is gone.
     this.#socket.on('error', () => this.#socket.destroy());
     this.ended = this.#wait();
     const [command = '', ...args] = argv;
@@ -100,10 +92,7 @@ export class GuardedCommand {
     this.#arm();
   }
 
-  /**
-   * The lease is lost: asks the command to end now.
-   * @param graceMs it is killed after this, or at the lease's own deadline, whichever comes first
-   */
+  /** The lease is lost: kills the command after `graceMs`, or at the lease's own deadline if that is earlier. */
   stop(graceMs: number): void {
     this.#stopping = true;
     this.#kill = leaseMomentEarlier(
@@ -165,7 +154,6 @@ export class GuardedCommand {
     return { kind: 'ended', code: null, signal: 'SIGKILL', expired: true };
   }
 
-  /** Null until the guard has reported it. */
   get pid(): number | null {
     return this.#pid;
   }
@@ -223,7 +211,6 @@ function childOf(parent: number | undefined): number | null | undefined {
   }
 }
 
-/** @returns the exit code that a shell would give for this end of a command */
 export function exitCodeOf(end: Extract<CommandEnd, { readonly kind: 'ended' | 'failed' }>): number {
   if (end.kind === 'failed') return end.code === 'ENOENT' ? 127 : 126;
   return end.signal === null ? (end.code ?? 1) : 128 + constants.signals[end.signal];

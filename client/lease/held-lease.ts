@@ -10,7 +10,6 @@ import { type LeaseMoment, leaseLeftMs } from './lease-clock.ts';
 const REFRESH_SHARE = 0.5;
 /** A server without an answer after this share of the lease is replaced by another one. */
 const ATTEMPT_SHARE = 0.125;
-/** Pause after a refusal that is not final. */
 const AGAIN_MS = 50;
 /** How often the clocks are read at least: they may have advanced while the machine slept. */
 const LOOK_MS_MAX = 1_000;
@@ -22,13 +21,10 @@ export interface Grant {
   readonly end: LeaseMoment;
 }
 
-/** What a held lease needs of the cluster. */
 export interface LeaseExchange {
   readonly world: World;
   change(request: LeaseChange, session: number, options: CallOptions): Promise<ExchangeOutcome<Grant>>;
-  /** @throws ServiceError */
   release(name: string, session: number, options: CallOptions): Promise<void>;
-  /** Events of a lease, beginning with its state. */
   watch(name: string, options?: CallOptions): AsyncGenerator<LeaseEvent, void, undefined>;
 }
 
@@ -65,7 +61,6 @@ export class HeldLease {
   #released = false;
   #lostEarly = false;
 
-  /** @param marginMs how long before its end the lease counts as lost */
   constructor(cluster: LeaseExchange, grant: Grant, ttlMs: number, marginMs: number) {
     const { name, owner, token, session, keys } = grant.lease;
     this.name = name;
@@ -127,15 +122,11 @@ export class HeldLease {
     await this.#change('PUT', `/keys/${encodeURIComponent(key)}`, JSON.stringify({ value }));
   }
 
-  /** @throws ServiceError */
   async removeKey(key: string): Promise<void> {
     await this.#change('DELETE', `/keys/${encodeURIComponent(key)}`);
   }
 
-  /**
-   * Subscribes to events of the lease, so that a release or takeover by others is noticed before the next refresh.
-   * Takes a connection while the lease is held.
-   */
+  /** Notices a release or takeover by others before the next refresh. Takes a connection while the lease is held. */
   watch(): void {
     void this.#listen();
   }
@@ -148,10 +139,7 @@ export class HeldLease {
     this.#ending.abort(this.#lostError('it is held no longer'));
   }
 
-  /**
-   * Releases the lease, so that others need not wait for its end. To be called when nothing relies on it any more.
-   * @throws ServiceError `unknown` or `no-majority`: it then expires by itself
-   */
+  /** Releases the lease; to be called when nothing relies on it. @throws ServiceError: it then expires by itself */
   async release(): Promise<void> {
     if (this.#released) return;
     this.abandon();
@@ -268,9 +256,7 @@ export class HeldLease {
         // Refreshes notice it as well, only later.
         if (!(error instanceof ServiceError)) throw error;
       }
-      await this.#cluster.world.sleep(this.#ttlMs, { signal }).catch(() => {
-        // It is over; the loop checks that.
-      });
+      await this.#cluster.world.sleep(this.#ttlMs, { signal }).catch(() => {});
     }
   }
 

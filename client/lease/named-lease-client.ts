@@ -29,13 +29,11 @@ export interface AcquireOptions {
   /** Whether to wait while another holds it; true by default. */
   readonly wait?: boolean;
   readonly signal?: AbortSignal;
-  /** Called for each holder that is waited for. */
   readonly onTaken?: (holder: HolderDetails) => void;
   /** The lease counts as lost this long before its end, in milliseconds; a tenth of it by default. */
   readonly marginMs?: number;
 }
 
-/** The client of named leases of a cluster. */
 export class NamedLeaseClient implements LeaseExchange {
   readonly world: World;
   readonly #exchanger: Exchanger;
@@ -144,7 +142,6 @@ export class NamedLeaseClient implements LeaseExchange {
     await this.#exchanger.perform({ primary: null }, request, (response) => response.body.bytes(), options);
   }
 
-  /** Ends all connections; leases that are still held expire. */
   close(): Promise<void> {
     return this.#exchanger.close();
   }

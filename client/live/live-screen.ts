@@ -1,9 +1,6 @@
 const CLEAR_LINE = '\x1b[K';
 
-/**
- * Some lines at the bottom of a terminal that change in place, while others scroll above them. Without a terminal only
- * the others are printed.
- */
+/** Lines at the bottom of a terminal that change in place, while others scroll; without a terminal only the others. */
 export class LiveScreen {
   readonly #output: NodeJS.WriteStream;
   #lines: readonly string[] = [];

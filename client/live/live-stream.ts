@@ -11,9 +11,7 @@ export type LiveEvent =
   | { readonly kind: 'state'; readonly state: LiveState };
 
 /**
- * The state of the cluster, and its events. If the server fails, continues at another one, beginning with a `resync` in
- * which earlier events have the same ids.
- * @param watch `VOLUME:/path` of a file to report as well, or null
+ * If the server fails, continues at another one with a `resync`, in which earlier events have the same ids.
  * @throws ServiceError `no-majority` if no server sends anything for `patienceMs`, or a server's refusal; the reason of
  *   `signal`
  */

@@ -11,7 +11,6 @@ export function happeningLine({ atMs, mood, text, path, file }: Happening): stri
   return `${new Date(atMs).toISOString().slice(11, 23)}Z ${SIGNS[mood]} ${text.replaceAll('{file}', name)}`;
 }
 
-/** The servers as a table, and the watched file. */
 export function stateLines(state: LiveState, leaseMs: number): string[] {
   const header = ['SERVER', 'STATE', 'PRIMARY OF', 'BACKUP OF', 'WRITES/S', 'READS/S', 'CLOCK', 'FREE'];
   const lines = formatTable([header, ...state.servers.map(serverRow)]);

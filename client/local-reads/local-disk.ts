@@ -40,7 +40,6 @@ export class LocalDisk {
   readonly #folder: string;
   /** Owner of the folder's files: a file of another owner is no container. */
   readonly #uid: number;
-  /** By number, in order of last use. */
   readonly #containers = new Map<number, OpenContainer>();
   readonly #opening = new Map<number, Promise<OpenContainer | null>>();
   readonly #sweep: Timer;
@@ -54,10 +53,7 @@ export class LocalDisk {
     this.#sweep = world.every(IDLE_MS, () => this.#closeIdle(world.nowMs() - IDLE_MS)).unref();
   }
 
-  /**
-   * @param folder as the server names it
-   * @returns null if this process cannot read it, or another folder has the name here
-   */
+  /** @returns null if this process cannot read it, or another folder has the name here */
   static async open(world: World, folder: string): Promise<LocalDisk | null> {
     try {
       const file = await openFile(join(folder, LOCAL_PROOF_FILE), FLAGS);
@@ -81,10 +77,7 @@ export class LocalDisk {
     return this.#containers.size;
   }
 
-  /**
-   * Reads bytes from `offset` to `end`, within the locations.
-   * @returns lent memory; null if the bytes are missing or others
-   */
+  /** Reads bytes from `offset` to `end`. @returns lent memory; null if the bytes are missing or others */
   async read({ extents }: FileLocations, offset: number, end: number): Promise<Buffer | null> {
     const out = lentMemory(end - offset);
     const wanted = extents.filter(({ begin, length }) => begin < end && begin + length > offset);
@@ -140,7 +133,6 @@ export class LocalDisk {
     }
   }
 
-  /** @returns the container with its count of users increased; null if it cannot be read */
   async #use(container: number): Promise<OpenContainer | null> {
     const known = this.#containers.get(container) ?? (await this.#open(container));
     if (known === null) return null;
@@ -154,7 +146,6 @@ export class LocalDisk {
     return known;
   }
 
-  /** Concurrent callers share one open. */
   #open(container: number): Promise<OpenContainer | null> {
     let opening = this.#opening.get(container);
     if (opening === undefined) {
@@ -208,7 +199,6 @@ function isFileOf(fd: number, uid: number): boolean {
   }
 }
 
-/** @returns how many bytes were read; −1 if the disk fails */
 function readAt(fd: number, bytes: Buffer, position: number): Promise<number> {
   return new Promise((resolve) =>
     read(fd, bytes, 0, bytes.length, position, (error, count) => resolve(error === null ? count : -1)),

@@ -13,10 +13,7 @@ import type { Exchanger, Subject } from '../exchange.ts';
 import { readBytes, readJson } from '../response.ts';
 import { LocalDisk } from './local-disk.ts';
 
-/**
- * How long bytes may be read at reported locations, from the sending of the request: the server keeps them in place for
- * longer.
- */
+/** How long reported locations may be used, from the sending of the request; the server keeps them longer. */
 const USABLE_MS = LOCATIONS_HELD_MS / 2;
 /** Retry after a server has no readable disk. */
 const AGAIN_MS = 10_000;
@@ -24,10 +21,7 @@ const AGAIN_MS = 10_000;
 const AGAIN_SOON_MS = 1_000;
 /** Retry after a server has no authority to answer reads of the file. */
 const NOT_NOW_MS = 50;
-/**
- * After more than one miss in this many reads of a disk, it is left alone for a while: each miss counts as many good
- * reads.
- */
+/** A disk with more than one miss in this many reads is left alone for a while. */
 const MISS_WEIGHT = 16;
 const MISSES_MAX = 8 * MISS_WEIGHT;
 
@@ -41,7 +35,6 @@ export interface LocatedFile {
 /** Why bytes were not found at their reported locations. */
 export type Miss = 'late' | 'other';
 
-/** Bytes of a file on this machine, all of one state. */
 export interface LocalRange {
   /** @see FileLocations */
   readonly end: number;
@@ -76,7 +69,6 @@ export class LocalReads {
     this.#exchanger = exchanger;
   }
 
-  /** @returns null if no server on this machine may answer reads of the file now */
   async locate(located: LocatedFile, offset: number, length: number): Promise<LocalRange | null> {
     const chosen = this.#choose(located);
     if (chosen === null) return null;
@@ -111,7 +103,6 @@ export class LocalReads {
     for (const endpoint of [...this.#known.keys()]) this.#lose(endpoint, Number.POSITIVE_INFINITY);
   }
 
-  /** Chooses the primary if it is here, else any server that holds the file. */
   #choose({ file, subject, replicas }: LocatedFile): {
     readonly endpoint: Endpoint;
     readonly known: Known & { readonly kind: 'disk' };

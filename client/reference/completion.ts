@@ -3,7 +3,6 @@ import { type CommandText, commandsOf, type OptionText } from './program-tree.ts
 export const SHELLS = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof SHELLS)[number];
 
-/** @returns a script that completes commands, options, and values of few words */
 export function completionScript(shell: Shell, tree: CommandText): string {
   return WRITERS[shell](tree);
 }
@@ -154,7 +153,6 @@ function choicesOf(tree: CommandText): Choices[] {
   );
 }
 
-/** Options with a value that is not one of few words. */
 function takingValues(tree: CommandText): string {
   return commandsOf(tree)
     .flatMap(({ path, options }) =>

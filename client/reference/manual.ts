@@ -5,7 +5,6 @@ export interface ManualFacts {
   readonly exitCodes: readonly (readonly [number, string])[];
 }
 
-/** @returns the manual in the language of man(7), section 1 */
 export function manualText(tree: CommandText, { version, exitCodes }: ManualFacts): string {
   const name = tree.path;
   return [

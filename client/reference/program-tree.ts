@@ -1,7 +1,6 @@
 import type { Argument, Command, Option } from 'commander';
 
 export interface OptionText {
-  /** `--json`, and its short form if it has one. */
   readonly names: readonly string[];
   /** Name of its value, `<count>` as `COUNT`; null for an option without a value. */
   readonly value: string | null;
@@ -31,10 +30,7 @@ export interface ServerOption {
 
 const HELP: OptionText = { names: ['--help'], value: null, choices: [], description: 'show the usage' };
 
-/**
- * Collects what `--help` shows of all commands, for the manual and for shells. @param serverOptions of `leasehold
- * server`, which the program does not know
- */
+/** What `--help` shows of all commands. @param serverOptions of `leasehold server`, which the program lacks */
 export function programText(program: Command, serverOptions: readonly ServerOption[]): CommandText {
   const tree = commandText(program, '');
   const commands = tree.commands.map((command) =>

@@ -73,7 +73,6 @@ class TreeGet {
     this.#onBytes = onBytes;
   }
 
-  /** @returns whether it exists */
   async directory(path: string, place: string, { mode }: Attributes): Promise<boolean> {
     const isThere = await ofOne(this.#report, path, async () => {
       const stats = await there(place);
@@ -107,7 +106,6 @@ class TreeGet {
     });
   }
 
-  /** @returns whether the file was of one state while it was read */
   async #fetched(place: string, attributes: Attributes): Promise<boolean> {
     const file = this.#client.openFile(attributes.inode, attributes);
     const begun = await file.state(this.#call);
@@ -144,7 +142,6 @@ class TreeGet {
     return true;
   }
 
-  /** @returns false if the file has become shorter meanwhile */
   async #section(file: FileHandle, local: LocalFile, pieces: readonly Piece[]): Promise<boolean> {
     const read = ahead(pieces, PIECES_AT_ONCE, async ({ offset, length }) => ({
       ...{ offset, length },

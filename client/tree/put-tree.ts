@@ -101,7 +101,6 @@ class TreePut {
     this.#onBytes = onBytes;
   }
 
-  /** @param path relative to the top, empty for the top itself */
   async directory(path: string, { path: remote, inode }: Place & { readonly inode: number }): Promise<void> {
     const known = new Map<string, Attributes>();
     for await (const { name, attributes } of this.#client.list({ inode }, this.#call))
@@ -124,7 +123,6 @@ class TreePut {
     }
   }
 
-  /** @returns the directory at `place`, which may exist */
   async made(
     place: Place,
     known: Attributes | null,

@@ -9,7 +9,6 @@ import {
 import { printable } from '../output.ts';
 import { formatBytes } from '../quantities.ts';
 
-/** The result of copying a tree to the cluster or from it. */
 export interface TreeReport {
   files: number;
   bytes: number;
@@ -20,9 +19,7 @@ export interface TreeReport {
   /** Of `files`, those that were resumed, and how many bytes were there. */
   continued: number;
   continuedBytes: number;
-  /** Devices, pipes and sockets, by relative path. */
   readonly skipped: string[];
-  /** What could not be copied, and why; all else was. */
   readonly failed: { readonly path: string; readonly why: string }[];
 }
 
@@ -34,9 +31,6 @@ export function treeReport(): TreeReport {
   };
 }
 
-/**
- * @returns the result of `step`; null, and a line in the report, if it fails for a reason that concerns `path` alone
- */
 export async function ofOne<Value>(
   report: TreeReport,
   path: string,

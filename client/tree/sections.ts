@@ -17,12 +17,10 @@ export interface Piece {
   readonly length: number;
 }
 
-/** @returns where to resume the copy of a file of which a part exists */
 export function resumeOffset(partBytes: number, sizeBytes: number): number {
   return Math.floor(Math.min(partBytes, sizeBytes) / SECTION_BYTES) * SECTION_BYTES;
 }
 
-/** @returns the sections of a file from `from` on, each as the pieces of its transfer */
 export function* sectionsOf(from: number, sizeBytes: number): Generator<Piece[], void, undefined> {
   for (let begin = from; begin < sizeBytes; begin += SECTION_BYTES) {
     const end = Math.min(sizeBytes, begin + SECTION_BYTES);
@@ -33,10 +31,7 @@ export function* sectionsOf(from: number, sizeBytes: number): Generator<Piece[],
   }
 }
 
-/**
- * @param name of the whole file, beside which the part is kept
- * @param of identifies the contents: other contents have another part
- */
+/** @param of identifies the contents: other contents have another part */
 export function partName(name: string, of: string): string {
   const digest = createHash('sha256').update(of).digest('hex').slice(0, 16);
   return Buffer.byteLength(name) > NAME_BYTES_MAX ? `.${digest}.part` : `.${name}.${digest}.part`;
