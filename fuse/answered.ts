@@ -20,10 +20,7 @@ export interface KernelCache {
   readonly validMs: (attributes: Answered) => number;
   /** How long the name refers to this inode; null: the kernel caches no names. */
   readonly nameValidMs: ((parent: number, name: string, inode: number) => number) | null;
-  /**
-   * Whether no other client changes names of the directory before a recall, so that names are valid until then. Null:
-   * names are valid for their time only.
-   */
+  /** Whether a recall precedes each change of the directory's names by others. Null: names end with their time. */
   readonly isGranted: ((directory: number) => boolean) | null;
 }
 

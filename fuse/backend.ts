@@ -25,7 +25,6 @@ export interface FileState {
   readonly contents: ContentVersion;
   /** Bytes of holes within the size; absent if there are none, and in the answer of a change. */
   readonly holeBytes?: number;
-  /** After a change: the version before it, if known. */
   readonly before?: ContentVersion;
   readonly sealed?: boolean;
 }
@@ -45,26 +44,20 @@ export interface BackendLocks {
 
 /** Bytes of a file as of one moment; pieces that were changed before they were read may be newer. */
 export interface BackendRange {
-  /** As of this moment or later (monotonic, in milliseconds). */
   readonly sinceMs: number;
   readonly untilMs: number;
   /** @returns fewer than `length` bytes only at the end of the file */
   read(offset: number, length: number): Promise<Uint8Array>;
 }
 
-/**
- * The contents of one file. The first write makes a file live without a request of the mount (decision 0005); it stays
- * live until it is settled. Every change is on a majority when its promise resolves.
- */
+/** A write makes the file live until it is settled (decision 0005). Each change resolves once a majority has it. */
 export interface BackendFile {
   read(offset: number, length: number): Promise<Uint8Array>;
   /** Bytes to read in pieces soon; null if that is no cheaper than a request for each. */
   range(offset: number, length: number): Promise<BackendRange | null>;
   /**
-   * Writes `parts` one behind the other; they must not change until the promise settles.
-   *
-   * @param expect the version of the contents just before the write; absent: any
-   * @throws ServiceError `precondition-failed` if the contents have another version
+   * `parts` are consecutive, and must not change until it settles.
+   * @throws ServiceError `precondition-failed` unless the contents have the version `expect`, if given
    */
   write(offset: number, parts: readonly Uint8Array[], expect?: ContentVersion): Promise<FileState>;
   /** Writes at several places, atomically for readers; of overlapping parts the later one wins. */
@@ -77,9 +70,8 @@ export interface BackendFile {
   /** @returns where data, or a hole, begins, at or after `offset`; null if there is none */
   seek(offset: number, what: 'data' | 'hole'): Promise<number | null>;
   /**
-   * Copies at the servers. The ranges must not overlap.
-   *
-   * @returns how many bytes were copied: after fewer than `length`, but not 0, the caller requests the others
+   * Copies at the servers; ranges of the same file must not overlap.
+   * @returns how many bytes were copied; after fewer than `length`, but not 0, the caller continues
    */
   copyFrom(
     source: number,
@@ -90,10 +82,9 @@ export interface BackendFile {
   /** Whether bytes up to here would stay in memory: the file is uncommitted. */
   keeps(endBytes: number): boolean;
   /**
-   * Resolves when the cluster has what was acknowledged before; for an uncommitted file, also its name.
-   *
+   * Resolves when the cluster has earlier changes, and an uncommitted file with its name.
    * @param isReported a program that created the file, or has it open for writing, gets a failure
-   * @returns the version that the cluster has of a file that was uncommitted; else nothing
+   * @returns the state at the cluster of a file that was uncommitted; else nothing
    */
   arrive(isReported?: boolean): Promise<FileState | undefined>;
   /** Resolves when what was acknowledged before survives a loss of power. */
@@ -115,7 +106,6 @@ export interface Owner {
   readonly umask?: number;
 }
 
-/** A modification time holds until a change of the contents that is newer than it. */
 export type AttributeChanges = Omit<CommandOf<'set-attributes'>, 'kind' | 'inode' | 'contents'>;
 
 export type NotedAccess = CommandOf<'note-accesses'>['accesses'][number];
@@ -139,11 +129,10 @@ export interface ListedPage {
 }
 
 /**
- * One volume of a cluster. Failures are `ServiceError`s. The backend retries within its own time limit; its callers do
- * not retry.
+ * One volume of a cluster. Fails with `ServiceError`s. The backend retries within its own time limit; callers do not.
  *
- * `lookup` and `attributes` include what the primary of a live file reports. The answers of changes come from the
- * catalog alone: for a live file, size, version and times of the contents are those from before it was written.
+ * `lookup` and `attributes` include what a live file's primary reports. Answers of changes come from the catalog alone,
+ * with a live file's size, version and times from before it was written.
  */
 export interface FileSystemBackend {
   start(): Promise<number>;
@@ -151,22 +140,17 @@ export interface FileSystemBackend {
   lookup(parent: number, name: string): Promise<Attributes>;
   /** Whether `byNumber` finds inodes: false if the mount shows a part of a volume, or a snapshot. */
   readonly findsNumbers: boolean;
-  /**
-   * Finds an inode, or its directory, by number, for file handles of the kernel. @throws ServiceError `not-found`, also
-   * for inodes of other volumes
-   */
+  /** For file handles of the kernel. @throws ServiceError `not-found`, also for inodes of other volumes */
   byNumber(inode: number, which: 'self' | 'parent'): Promise<Attributes>;
   /** Whether the backend caches answers until the cluster recalls them. */
   readonly caches: boolean;
   isCached(parent: number, name: string): boolean;
   /** @returns the answer of `lookup` from that cache; undefined if it needs the cluster or a pending operation */
   granted(parent: number, name: string): Attributes | undefined;
-  /** As `granted`, for `attributes`. */
   grantedAttributes(inode: number): Attributes | undefined;
   /**
-   * How long the kernel may cache attributes of a directory that only this mount changes, in milliseconds; 0 for
-   * others. The kernel drops them itself when it changes a name; the mount has it drop them when the outcome of a
-   * pending change is known.
+   * For a directory that only this mount changes, in milliseconds; else 0. The kernel drops them at each change of a
+   * name, and the mount has it drop them at the outcome of a pending one.
    */
   delegatedAttributesMs(attributes: Attributes): number;
   /** How long the name certainly refers to this inode without a recall, in milliseconds; 0 if unknown. */
@@ -188,16 +172,12 @@ export interface FileSystemBackend {
     readonly created: boolean;
     readonly uncommitted?: boolean;
   }>;
-  /** Whether requests have failed for so long that only necessary ones should be sent. */
   isAway(): boolean;
   /**
-   * Makes changes of names and attributes that were answered before survive a loss of power of all servers.
-   *
-   * @param scope `cluster`: those of all clients. `mount`: renames, links and attributes of this mount since the last
-   *   call; returns at once if there are none
+   * Makes acknowledged changes of names and attributes survive a loss of power of all servers: of all clients, or those
+   * of this mount since the last call (at once if there are none).
    */
   persistNames(scope: 'cluster' | 'mount'): Promise<void>;
-  /** Whether new files of a directory are pending: its attributes are about to change. */
   isChanging(directory: number): boolean;
   makeDirectory(parent: number, name: string, mode: number, owner: Owner): Promise<Attributes>;
   makeNode(
@@ -215,8 +195,7 @@ export interface FileSystemBackend {
   /** Links a file of `createUnnamed`. @throws ServiceError `exists` */
   nameFile(inode: number, parent: number, name: string): Promise<Attributes>;
   /**
-   * @param uid of the program's user, recorded as the remover
-   * @param isOpen whether a file is open here: then the catalog has to learn at once that it is unlinked
+   * @param isOpen whether a file is open here: the catalog must then learn at once that it is unlinked
    * @returns the inode and its remaining links; `atNs`: the directory's new times, if known
    */
   unlink(
@@ -228,15 +207,10 @@ export interface FileSystemBackend {
     readonly inode: number;
     readonly links: number;
     readonly atNs?: string;
-    /** The cluster has not executed it yet; `atNs` is an estimate. */
     readonly behind?: boolean;
   }>;
-  /**
-   * @param inode that had the name when last known
-   * @returns `atNs`: as of `unlink`
-   */
+  /** @param inode that last had the name, as far as known */
   removeDirectory(parent: number, name: string, inode?: number): Promise<{ readonly atNs?: string }>;
-  /** @returns `atNs`: the new times of both directories, if known and changed */
   rename(
     from: { readonly parent: number; readonly name: string },
     to: { readonly parent: number; readonly name: string },
@@ -250,7 +224,7 @@ export interface FileSystemBackend {
     mode: Exclude<RenameMode, 'exchange'>,
     owner: Owner,
   ): Promise<{ readonly replaced: number | null; readonly atNs?: string }>;
-  /** A new owner clears set-user-id, and set-group-id of group-executables; not of directories, nor with `mode`. */
+  /** A new owner clears set-user-id, and the set-group-id of group-executables; not of directories, nor with `mode`. */
   setAttributes(inode: number, changes: AttributeChanges): Promise<Attributes>;
   /** Replaces all flags of a file or directory. */
   setFlags(inode: number, flags: readonly InodeFlag[]): Promise<Attributes>;
@@ -259,9 +233,7 @@ export interface FileSystemBackend {
   /** Restarts the time after which an unlinked file is removed. */
   keepOrphan(inode: number): Promise<void>;
   xattr(inode: number, name: string): Promise<Uint8Array>;
-  /** @param thread of the calling program; 0 or absent if unknown */
   xattrs(inode: number, thread?: number): Promise<readonly string[]>;
-  /** @param clearsSetgid with an access control list: clears the set-group-id bit */
   setXattr(
     inode: number,
     name: string,
@@ -271,7 +243,6 @@ export interface FileSystemBackend {
   ): Promise<void>;
   removeXattr(inode: number, name: string): Promise<void>;
   space(): Promise<Space>;
-  /** @param contents newest known version: operations through the file follow it */
   openFile(inode: number, replicas: readonly string[], contents: ContentVersion): BackendFile;
 }
 
@@ -289,8 +260,8 @@ export interface NewFile extends Birth {
 }
 
 /**
- * `refused`: does not exist, and must not. `not-created`: does not exist, and can be created by the same number without
- * contents; if its name exists, whether it has its contents is unknown.
+ * `refused`: does not exist, and must not. `not-created`: can be created by the same number without contents; if it has
+ * its name already, whether it has its contents is unknown.
  */
 export type CreateOutcome =
   | {
@@ -306,7 +277,6 @@ export type CreateOutcome =
 
 export interface CreatedFile {
   readonly attributes: Attributes;
-  /** False: an earlier request has created it. */
   readonly created: boolean;
   readonly namedNs: string | null;
 }
@@ -318,7 +288,6 @@ export interface UnlinkedName {
   readonly inode: number;
 }
 
-/** A name whose removal was acknowledged before the cluster executed it. */
 export interface FencedName extends UnlinkedName {
   /** A file that was written since this version keeps its name. */
   readonly contents: ContentVersion;
@@ -331,10 +300,7 @@ export type UnlinkOutcome =
   | { readonly kind: 'removed' | 'gone' }
   | { readonly kind: 'refused'; readonly error: unknown };
 
-/**
- * What a mount needs to create and remove files ahead of the cluster: delegated directories, in which no other client
- * creates names until the mount has returned them, and numbers for files.
- */
+/** Creates and unlinks ahead of the cluster, under delegations and with reserved inode numbers. */
 export interface DelegationBackend {
   /** Must be called before the first request. @see SessionEvents */
   listen(events: DelegationEvents): void;
@@ -344,26 +310,19 @@ export interface DelegationBackend {
   delegatedMs(directory: number): number;
   /** The current delegation of a directory, for what is acknowledged now and sent later; null if there is none. */
   fenceOf(directory: number): Fence | null;
-  /** Reports that delegations are in use. */
   use(): void;
-  /** Requests a delegation. @returns the first names of the directory; null if it is not delegated */
   delegate(directory: number, countMax: number): Promise<ListedPage | null>;
   reserve(count: number): Promise<InodeNumbers>;
   creatingServer(): string | null;
   /** @returns the outcome of each, in order. @throws if the outcome is unknown */
   createWithContents(server: string, files: readonly NewFile[]): Promise<readonly CreateOutcome[]>;
   /**
-   * Creates the file without contents, or finds that an earlier request has created it by its number.
-   *
-   * @param times of the file: those in `file`, or the time of the command, which is also its directory's
-   * @returns `namedNs`: the directory's new times, if known
+   * Creates it without contents, or finds it by its number. `namedNs`: the directory's new times, if known.
    * @throws ServiceError `exists` if another file has the name
    */
   create(file: NewFile, times?: 'own' | 'catalog'): Promise<CreatedFile>;
   /**
    * Removes names while their delegations, all of one session, last. Retries until the cluster answers.
-   *
-   * @returns the outcome of each, in order, and their directories' new times, if known
    * @throws if nothing was removed, or the outcome is unknown
    */
   unlink(

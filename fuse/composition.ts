@@ -124,10 +124,7 @@ export async function mountCluster(
   };
 }
 
-/**
- * Whether unlinks of a streak are acknowledged ahead of the cluster. Not with `strict`, which promises current answers,
- * nor with a validity shorter than such unlinks may take.
- */
+/** Not with `strict`, which promises current answers, nor if records expire sooner than an unlink may take. */
 function isAheadOfCluster(cache: CacheMode): boolean {
   return cache.kind === 'leases' || (cache.kind === 'ttl' && cache.ageMs >= UNCOMMITTED_MS_MAX);
 }
@@ -160,7 +157,7 @@ async function reportLate(client: ClusterClient, late: LateError, log: Log): Pro
   });
 }
 
-/** Survives the failure of a server: the lease and some seconds, or the longest failover if that is longer. */
+/** Survives a failed server: the lease and some seconds, or the longest failover if that is longer. */
 async function usualLimit(world: World, servers: readonly string[], access: Access): Promise<number> {
   const client = new ClusterClient({ world, servers, access, operationTimeoutMs: FIRST_LIMIT_MS });
   try {

@@ -5,11 +5,10 @@ import type { Mounted } from './mount.ts';
 import type { Log } from './transport.ts';
 
 /**
- * Answers requests of `leasehold remount`, one after the other. Only root and the user of this process can connect: no
- * other user can enter the socket's folder. If the socket cannot be created, the mount works without, and logs it.
- *
+ * Answers requests of `leasehold remount`, one by one. Only root and the user of this process can connect: no other
+ * user can enter the socket's folder. Without a socket the mount works, and logs the reason.
  * @param readOnlyWhy why the mount cannot be made read-write; null if it can
- * @returns a function that closes the socket and removes it
+ * @returns closes the socket and removes it
  */
 export async function listenForControl(
   path: Promise<string>,

@@ -21,11 +21,9 @@ import type { FileKernel, FileSystemCalls, Log } from './transport.ts';
 
 export interface FileSystem extends FileSystemCalls {
   readonly ttlPolicy: ReturnType<typeof ttlPolicy>;
-  /** Called once the mount exists: from then on the kernel can be notified. */
   mounted(kernel: FileKernel): void;
   isWritten(inode: number): boolean;
   writtenCount(): number;
-  /** Switches whether reads change access times. */
   noteReads(isNoted: boolean): void;
   /** Another client is about to change the inode: invalidates what is cached of it here. */
   forget(inode: number): Promise<void>;
@@ -39,16 +37,12 @@ export interface FileSystemOptions {
   /** `cache` and `pending` are shared with the backend. */
   readonly cache?: MetadataCache;
   readonly pending?: PendingOps;
-  /** A close does not wait until the cluster has the written bytes. */
   readonly flushBehind?: boolean;
   readonly accessRule?: AccessRule;
   readonly writtenBytesMax?: number;
 }
 
-/**
- * @param root as of `backend.start`
- * @param limitMs the longest that one request to the cluster may take
- */
+/** @param limitMs of one request to the cluster */
 export function fileSystemOf(
   world: World,
   backend: FileSystemBackend,

@@ -4,7 +4,7 @@ import type { Log, LogLevel } from './transport.ts';
 
 const LEVELS: readonly LogLevel[] = ['error', 'warn', 'info', 'debug'];
 
-/** Writes one line of JSON per message to standard error, up to `level`. */
+/** One line of JSON per message. */
 export function stderrLog(world: World, level: LogLevel): Log {
   return (of, message, facts = {}) => {
     if (LEVELS.indexOf(of) > LEVELS.indexOf(level)) return;

@@ -29,9 +29,8 @@ const SNAPSHOT_AGE_MS = 3_600_000;
 const UNMOUNT_LIMIT_MS = 60_000;
 
 /**
- * The process of a mount. Reports on descriptor 3, if that is a pipe, in one line of JSON that the mount is usable or
- * why not; ends with the mount. SIGTERM and SIGINT store what is pending and unmount.
- *
+ * The process of a mount, which ends with it. Reports on descriptor 3, if a pipe, in one line of JSON that the mount is
+ * usable or why not. SIGTERM and SIGINT store what is pending and unmount.
  * @returns the exit code: 0; 1 if it could not mount; 2 for a wrong command line
  */
 export async function runMountDaemon(argv: readonly string[]): Promise<number> {
@@ -77,8 +76,8 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
 }
 
 /**
- * Unmounts on SIGTERM and SIGINT. A second signal, or a cluster that does not store the written bytes in time, ends the
- * process at once; the mount guard then removes the mount.
+ * A second signal, or a cluster that does not store the written bytes in time, ends the process at once; the guard then
+ * removes the mount.
  */
 export function unmountOnSignal(unmount: () => Promise<void>, failed: (error: unknown) => void): void {
   const signals = ['SIGTERM', 'SIGINT'] as const;

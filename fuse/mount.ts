@@ -17,9 +17,7 @@ export interface MountOptions
   readonly world: World;
   readonly limitMs: number;
   readonly xattrs: boolean;
-  /** @see TransportOptions.acls; default true */
   readonly acls?: boolean;
-  /** @see TransportOptions.creationTimes; default false */
   readonly creationTimes?: boolean;
   readonly log: Log;
   readonly ageMaxMs?: number;
@@ -34,11 +32,9 @@ export interface Mounted {
   readonly ended: Promise<void>;
   unmount(): Promise<void>;
   /**
-   * Allows changes, or refuses them. Before the mount is read-only, all written bytes are stored.
-   *
+   * Switches changes on or off. Before the mount is read-only, all written bytes are stored.
    * @param isForced also with files open for writing: later writes by their descriptors fail
-   * @throws ErrnoError `EBUSY` if files are open for writing; the error of bytes that were not stored. The mount is
-   *   unchanged then.
+   * @throws ErrnoError `EBUSY` if files are open for writing; why bytes were not stored. Nothing has changed then.
    */
   remount(mode: RemountMode, isForced?: boolean): Promise<void>;
   /** Resolves when the kernel caches nothing of these inodes, which other clients are about to change. */
@@ -47,8 +43,7 @@ export interface Mounted {
 }
 
 /**
- * Mounts the volume of `backend`. The process should do nothing else: every call under the mount uses its event loop.
- *
+ * The process should do nothing else: every call under the mount uses its event loop.
  * @throws ServiceError if the cluster or the volume cannot be reached, before anything is mounted
  */
 export async function mountVolume(
@@ -84,8 +79,8 @@ export async function mountVolume(
       remount: (mode, isForced = false) => remount(world, fileSystem, gate, mode, isForced),
       forgotten: async (inodes) => {
         await Promise.all(inodes.map((inode) => fileSystem.forget(inode)));
-        // The pages of a file that is written here stay: the kernel locks them until this process answers their write,
-        // that write may wait for the client which waits for this recall, and dropping pages waits for their locks.
+        // Not the pages of a file that is written here: the kernel locks them until their write is answered, which may
+        // wait for the client that waits for this recall.
         await Promise.all([
           mounted.expireNames(inodes),
           ...inodes.map((inode) => mounted.invalidateInode(inode, !fileSystem.isWritten(inode))),

@@ -8,8 +8,8 @@ const CHECK_MS = 60_000;
 const BYTES_MAX = 4 * 1024 * 1024;
 
 /**
- * The log of this process, if it was created for this process alone. A log that is too long is copied to `….log.1` and
- * truncated: native code prints to the same descriptor, which therefore cannot change.
+ * This process's own log. A long one is copied to `….log.1` and truncated, since native code prints to the same
+ * descriptor, which cannot change.
  */
 export class OwnLog {
   readonly #bytesMax: number;

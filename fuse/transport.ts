@@ -4,10 +4,7 @@ import type { Answered, KernelCache } from './answered.ts';
 import type { Attributes, NodeKind, Space } from './backend.ts';
 import type { Place } from './place.ts';
 
-/**
- * The calls of the kernel, by inode and not by path, as in the FUSE protocol. `binding.ts` maps them to a path-based
- * library; a transport over /dev/fuse uses them directly.
- */
+/** The calls of the kernel, by inode, as in the FUSE protocol. `binding.ts` maps them to a path-based library. */
 
 export interface Caller {
   readonly uid: number;
@@ -23,11 +20,9 @@ export interface Caller {
 export interface Opened {
   readonly handle: number;
   readonly directIo: boolean;
-  /** The file has several names: a kernel with an inode per name must not use its page cache either. */
+  /** To a kernel with an inode per name, its page cache is useless then. */
   readonly linked: boolean;
-  /**
-   * Identifies the contents: pages of an earlier open with the same version stay valid. Null while bytes are pending.
-   */
+  /** Identifies the contents: pages of an earlier open with the same version stay. Null while bytes are pending. */
   readonly version: string | null;
 }
 
@@ -35,7 +30,6 @@ export interface Created extends Opened {
   readonly attributes: Answered;
 }
 
-/** Given in nanoseconds, or the current time. */
 export type TimeChange = { readonly kind: 'time'; readonly ns: bigint } | { readonly kind: 'now' };
 
 export interface AttributeRequest {
@@ -68,8 +62,8 @@ export interface LockRequest {
 }
 
 /**
- * The calls of a file system. All promises settle within its time limit; they reject with `ErrnoError` or
- * `ServiceError`. Offsets and sizes are safe integers; modes include the file type if the kernel passes it.
+ * All promises settle within the time limit; they reject with `ErrnoError` or `ServiceError`. Offsets and sizes are
+ * safe integers; modes include the file type if the kernel passes it.
  */
 export interface FileSystemCalls {
   readonly root: number;
@@ -109,12 +103,7 @@ export interface FileSystemCalls {
   keptPages(handle: number): void;
   /** The kernel has copied the bytes of a read, and the transport does not use them any more. */
   taken(bytes: Uint8Array): void;
-  /**
-   * Takes ownership of `bytes`.
-   *
-   * @param appends whether they go to the current end; default: by the flags of the open
-   * @returns how many bytes were written
-   */
+  /** Takes ownership of `bytes`. @param appends to the current end; default: by the flags of the open */
   write(
     handle: number,
     offset: number,
@@ -125,12 +114,7 @@ export interface FileSystemCalls {
   /** A descriptor was closed. @throws errors of writes that were not reported yet */
   flush(handle: number, owner?: bigint): Promise<void>;
   persist(handle: number): Promise<void>;
-  /**
-   * Resolves when changes in the directory are at the cluster; of the root, when everything pending is.
-   *
-   * @param handle by which it is open
-   * @throws the error of a change that failed, once for each handle
-   */
+  /** Stores changes in the directory; of the root, all pending ones. @throws each failure once for each handle */
   persistDirectory(inode: number, handle?: number): Promise<void>;
   release(handle: number): Promise<void>;
   allocate(handle: number, mode: number, offset: number, length: number, caller: Caller): Promise<void>;
@@ -149,7 +133,6 @@ export interface FileSystemCalls {
   /** @throws EAGAIN, EDEADLK or ENOLCK; EINTR after an abort of `signal`, if nothing was locked */
   lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void>;
   openDirectory(inode: number, flags?: number): Promise<number>;
-  /** @returns at most `countMax` entries from the position `offset` */
   readDirectory(handle: number, offset: number, countMax: number): Promise<DirectoryPage>;
   /** What a listing returned for a name, if still valid. */
   listed(parent: number, name: string): Answered | undefined;
@@ -158,7 +141,6 @@ export interface FileSystemCalls {
   xattr(inode: number, name: string): Promise<Uint8Array>;
   /** @param caller only root sees all of them */
   xattrs(inode: number, caller: Caller): Promise<readonly string[]>;
-  /** @param clearsSetgid with an access control list: clears the set-group-id bit, as the caller is not of the group */
   setXattr(
     inode: number,
     name: string,
@@ -175,14 +157,12 @@ export interface TransportOptions {
   readonly source: string;
   /** Options of the kernel and of fusermount3: `ro`, `noexec`, `allow_other` … */
   readonly kernelOptions: readonly string[];
-  /** Maps stored attributes to what the kernel gets. */
   readonly present: (attributes: Attributes) => Attributes;
   /** Later answers are replaced by ETIMEDOUT; writes have limits of their own. */
   readonly limitMs: number;
   readonly xattrs: boolean;
   /** The kernel requests access control lists, and checks them. */
   readonly acls: boolean;
-  /** The kernel gets creation times on request. */
   readonly creationTimes: boolean;
   readonly log: Log;
 }
@@ -192,19 +172,14 @@ export interface MountedTransport {
   /** The kernel requests a file's attributes before a read, if its cached ones are not valid. */
   readonly asksBeforeReads: boolean;
   unmount(): Promise<void>;
-  /**
-   * Resolves when the kernel has dropped its attributes and pages of an inode.
-   *
-   * @param pages false: attributes only, which waits for no read or write
-   */
+  /** @param pages false: attributes only, which waits for no read or write */
   invalidateInode(inode: number, pages?: boolean): Promise<void>;
   /** Resolves when the kernel caches no names of these directories under a grant (`KernelCache.isGranted`). */
   expireNames(directories: readonly number[]): Promise<void>;
   /** Resolves when the kernel has dropped attributes cached by `KernelCache.validMs`; at once if it caches none. */
   dropAttributes(inode: number): Promise<void>;
   /**
-   * Replaces pages in the kernel's page cache of a file, after pages that are being read. Absent if the kernel cannot.
-   *
+   * Replaces cached pages of a file, after pages that are being read. Absent if the kernel cannot.
    * @param bytes whole pages within the size that the kernel knows; must not change until it resolves
    * @param isCurrent called just before; if false, the pages are not stored
    * @returns whether the kernel has them

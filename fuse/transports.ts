@@ -13,7 +13,6 @@ const mountNatively: Transport = async (directory, calls, options) => {
 
 export class TransportError extends Error {
   override readonly name = 'TransportError';
-  /** What to do next, in a sentence without a period. */
   readonly hint: string;
 
   constructor(message: string, hint: string) {
@@ -22,7 +21,6 @@ export class TransportError extends Error {
   }
 }
 
-/** @throws TransportError if `kernel` is requested and does not work here */
 export function transportNamed(name: TransportName): Transport {
   if (name === 'native') return mountNatively;
   const obstacle = kernelObstacle();

@@ -1,12 +1,7 @@
 /**
- * Kinds of extended attributes by name, see xattr(7).
- *
- * - `kept`: stored when a program sets it.
- * - `security`: stored. The kernel requests `security.capability` when a program starts and before a first write.
- * - `acl`: an access control list; the kernel requests it and checks it.
- * - `fact`: virtual, computed by the mount.
- * - `none`: not supported. The kernel and programs that list files request them often: a refusal without a request to
- *   the cluster stops those that can stop.
+ * Kinds of extended attributes by name, see xattr(7). The kernel requests `security.capability` when a program starts
+ * and before a first write. `fact`: virtual, computed by the mount. `none`: not supported; the kernel and programs that
+ * list files request these often, so they are refused without a request to the cluster.
  */
 export type XattrKind = 'kept' | 'security' | 'acl' | 'fact' | 'none';
 

@@ -48,7 +48,6 @@ export class DirectoryCalls {
     return page;
   }
 
-  /** A removed directory has no entries. */
   async #listedPage(handle: number, offset: number, countMax: number): Promise<DirectoryPage> {
     const { removed, root } = this.#parts;
     const inode = this.#directories.inodeOf(handle) ?? root;

@@ -74,8 +74,8 @@ export class InodeCalls {
   }
 
   /**
-   * Answers from the record of a removed directory, which only this mount has, or else by `answer`. A directory that
-   * another client removed is recorded as removed if it is open here.
+   * Answers from this mount's record of a removed directory, else by `answer`. After `not-found`, a directory that is
+   * open here is recorded as removed.
    */
   async #unlessRemoved(
     inode: number,
@@ -99,8 +99,8 @@ export class InodeCalls {
   }
 
   /**
-   * Called if the cluster does not find an inode. Records a directory that is open here, or was removed here, as
-   * removed; not if the root is missing too, as after the removal of a snapshot.
+   * After `not-found`: records a directory that was open or removed here. Not if the root is missing too, as after the
+   * removal of a snapshot.
    */
   async noteRemoved(inode: number): Promise<void> {
     const { backend, removed, root } = this.#parts;
@@ -164,7 +164,6 @@ export class InodeCalls {
   }
 }
 
-/** @throws ErrnoError `EINVAL`, `EOPNOTSUPP` */
 function assertXattrName(name: string): ReturnType<typeof xattrKind> {
   if (isNamespaceAlone(name)) throw new ErrnoError('EINVAL', `"${name}" has no name behind its namespace`);
   const kind = xattrKind(name);

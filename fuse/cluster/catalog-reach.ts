@@ -12,9 +12,8 @@ type Limits = Pick<CallOptions, 'timeoutMs'>;
 /**
  * Whether the catalog is away: a request has reached its time limit, and none was answered since.
  *
- * The kernel serializes changes and lookups of one directory. If each took a whole limit, the last of many programs
- * would wait for as many limits as there are programs. So only the first waits for its whole limit; later requests fail
- * soon, until a probe, which is repeated all the time from then on, is answered.
+ * The kernel serializes calls on one directory. If each took a whole limit, the last of many programs would wait for
+ * all of them. So later requests fail soon, until a probe, which is repeated all the time, is answered.
  */
 export class CatalogReach {
   readonly #world: World;
@@ -32,10 +31,7 @@ export class CatalogReach {
     return this.#isAway;
   }
 
-  /**
-   * @param ask must use the given limits
-   * @throws what `ask` throws
-   */
+  /** @param ask must use the given limits */
   async ask<Value>(ask: (limits: Limits) => Promise<Value>): Promise<Value> {
     const beganMs = this.#world.nowMs();
     try {
@@ -69,7 +65,6 @@ export class CatalogReach {
         await this.#look();
         this.#answered();
       } catch (error) {
-        // A refusal is an answer.
         if (!isSilence(error)) this.#answered();
         else await this.#world.sleep(PAUSE_MS, { unref: true });
       }

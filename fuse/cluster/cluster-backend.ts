@@ -26,7 +26,7 @@ import { CatalogReach } from './catalog-reach.ts';
 import { replicatedRoom } from './replicated-room.ts';
 import { NAMELESS_USERS, type Users } from './users.ts';
 
-/** Changes that `fsync` of a file makes durable beside its contents. Servers flush its first name themselves. */
+/** Changes that `fsync` of a file also makes durable. Servers flush its first name themselves. */
 const FLUSHED_WITH_FILE: ReadonlySet<string> = new Set([
   'rename',
   'rename-whiteout',
@@ -42,15 +42,12 @@ function isUnknown({ code, details }: ServiceError): boolean {
   return code === 'bad-request' || details.outdated !== undefined;
 }
 
-/** @returns whether it names a snapshot, `volume@name`, which cannot be changed */
 export function isSnapshot(volume: string): boolean {
   return volume.includes('@');
 }
 
 /**
- * The backend of a cluster, through the client library.
- *
- * @param volume or a snapshot of it; then an outer backend has to refuse changes
+ * @param volume or a snapshot, of which an outer backend has to refuse changes
  * @param path directory of the volume that is the root
  * @param delegations directories that commands of this mount do not recall from it
  */
@@ -252,9 +249,8 @@ interface Disk extends Pick<Space, 'totalBytes' | 'freeBytes'> {
 }
 
 /**
- * The capacity of all servers together, with each byte on several of them ({@link replicatedRoom}). A server that does
- * not answer counts with its last report: its disk still exists. A disk that several servers share counts once.
- *
+ * The capacity of all servers together, with each byte on several of them ({@link replicatedRoom}). A server without an
+ * answer counts with its last report, a disk that several servers share counts once.
  * @param heard current reports of servers
  * @param diskOf the same key for all servers of one disk
  */
@@ -308,9 +304,8 @@ function clusterFile(
   let underLocks = unlimited();
   let written: ContentVersion | null = null;
   /**
-   * Fails a change that is under way when locks on the file are lost, and does not send it again: other clients may
-   * have the locks and have changed what the program has read. An answer after the loss does not say whether the change
-   * was executed before it.
+   * Fails a change that is under way when locks on the file are lost, and does not repeat it: their next holder may
+   * have changed what the program has read. An answer after the loss does not say whether the change came before it.
    */
   const changed = async <State extends FileState>(
     change: (options: { readonly signal?: AbortSignal }) => Promise<State>,

@@ -23,7 +23,6 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
   readonly #volume: string;
   readonly #users: Users;
 
-  /** @param failed called with the reason why nothing can be delegated at the moment */
   constructor(
     client: ClusterClient,
     volume: string,
@@ -93,10 +92,9 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
   }
 
   /**
-   * Whether a file whose unlink was refused has the same contents as when it was acknowledged. The catalog counts any
-   * live file as written; a primary marks a file live before it takes a change, even one that it then refuses or has
-   * executed before. Settling returns the real version and ends the mark.
-   *
+   * Whether a file whose unlink was refused still has the acknowledged contents. The catalog counts a live file as
+   * written, and a primary marks it live even before a change that it refuses. Settling returns the real version and
+   * ends the mark.
    * @throws ServiceError if the primary is not reached: the unlink is sent again
    */
   async #hasContents({ inode, contents }: FencedName): Promise<boolean> {
@@ -119,8 +117,7 @@ export class ClusterDelegations extends Delegations implements DelegationBackend
       contents: names.map(({ contents }) => contents),
       by: this.#users.removerText(uid),
     };
-    // One request until it is answered: a second one would be another operation, which could be executed after the
-    // first.
+    // A second request would be another operation, which could be executed after the first.
     const limits = { signal, timeoutMs: Number.POSITIVE_INFINITY, attemptMsMax: ATTEMPT_MS_MAX };
     const cache = fencedBy(names.map(({ fence }) => fence));
     const { files, atNs = null } = await this.#client.command(command, { cache, ...limits });

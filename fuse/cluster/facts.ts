@@ -10,7 +10,7 @@ const OF_ALL = ['volume', 'inode'];
 const OF_FILES = ['replicas', 'policy', 'primary', 'epoch', 'version', 'sealed'];
 const OF_DIRECTORIES = ['policy', 'copies'];
 
-/** @returns the value of a virtual attribute by its name without the prefix; null if the inode has none of this name */
+/** Null if the inode has no virtual attribute of this name. */
 export type Facts = (inode: number, name: string) => Promise<string | null>;
 
 export function clusterFacts(client: ClusterClient, volume: string): Facts {
@@ -43,8 +43,8 @@ export function clusterFacts(client: ClusterClient, volume: string): Facts {
 }
 
 /**
- * Whether lists of attributes include virtual ones. Programs that copy all listed attributes (`rsync -X` as root) fail
- * at a target that refuses these. `auto`: only for `getfattr`, which shows and does not copy.
+ * Programs that copy all listed attributes (`rsync -X` as root) fail at a target that refuses virtual ones. So `auto`
+ * lists them only for `getfattr`, which does not copy.
  */
 export type FactsListing = 'auto' | 'listed' | 'hidden';
 
@@ -82,7 +82,7 @@ export function withFacts(
   };
 }
 
-/** @returns false also if unknown: the program runs in another container, or has ended */
+/** False also if unknown: the program runs in another container, or has ended. */
 async function isOfProgramThatShows(thread: number): Promise<boolean> {
   if (thread === 0) return false;
   try {

@@ -3,7 +3,6 @@ import type { Attributes } from '../backend.ts';
 export interface Presentation {
   readonly uid: number | null;
   readonly gid: number | null;
-  /** Permission bits, out of 777, that all but directories and symbolic links are shown without. */
   readonly fileMask: number | null;
   readonly directoryMask: number | null;
 }
@@ -12,10 +11,7 @@ export function isAsStored({ uid, gid, fileMask, directoryMask }: Presentation):
   return uid === null && gid === null && fileMask === null && directoryMask === null;
 }
 
-/**
- * Maps owners and modes for machines with other users than those of the volume. The kernel checks permissions by the
- * result; the stored ones do not change.
- */
+/** For machines with other users than those of the volume; the kernel checks permissions by the result. */
 export function presenter(as: Presentation): (attributes: Attributes) => Attributes {
   const { uid, gid, fileMask, directoryMask } = as;
   if (isAsStored(as)) return (stored) => stored;

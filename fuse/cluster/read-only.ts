@@ -1,10 +1,7 @@
 import type { BackendFile, FileSystemBackend } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 
-/**
- * A backend that refuses changes. With `ro` the kernel refuses them itself; this holds even after the kernel's flag is
- * cleared (`mount -i -o remount,rw`).
- */
+/** Refuses changes, even after the kernel's own `ro` flag is cleared (`mount -i -o remount,rw`). */
 export function readOnlyBackend(backend: FileSystemBackend): FileSystemBackend {
   return {
     ...backend,

@@ -4,16 +4,13 @@ export interface ReplicaDisk {
 }
 
 /**
- * How many bytes of contents fit on disks where several servers store each byte: as much as all replicas can hold or,
- * if that is more, as much as the `needed` ones can. On unequal disks that is far below their sum: on 100, 100 and 10
- * GB, all three replicas hold 10 GB, and writes are refused after 100 GB.
- *
- * @param replicas of each byte, on different servers; there may be fewer servers
+ * How many bytes of contents fit if several servers store each: as much as all replicas can hold or, if more, as the
+ * `needed` ones can. Far less than the sum on unequal disks: on 100, 100 and 10 GB, three replicas hold 10 GB, and
+ * writes are refused after 100 GB.
  * @param needed replicas that have to store a write, or it is refused
  */
 export function replicatedRoom(disks: readonly ReplicaDisk[], replicas: number, needed: number): number {
   const count = disks.reduce((sum, { servers }) => sum + servers, 0);
-  // The share of each server of a disk.
   const ordered = disks
     .map(({ bytes, servers }) => ({ bytes, servers, eachBytes: bytes / servers }))
     .sort((one, other) => other.eachBytes - one.eachBytes);

@@ -21,7 +21,6 @@ const FALLOC_FL_KEEP_SIZE = 1;
 const FALLOC_FL_PUNCH_HOLE = 2;
 const FALLOC_FL_ZERO_RANGE = 16;
 
-/** The kernel's calls on open files, by handle. */
 export class FileCalls {
   readonly #parts: FileParts;
   readonly #files: OpenFiles;
@@ -46,7 +45,6 @@ export class FileCalls {
     return this.#handles.add(await this.#files.open(inode, flags, caller), flags);
   }
 
-  /** Opens a file that the same call of the kernel has created. */
   async created(attributes: Attributes, flags: number): Promise<Opened> {
     return this.#handles.add(await this.#files.created(attributes, isForWriting(flags)), flags);
   }
@@ -79,12 +77,9 @@ export class FileCalls {
   }
 
   /**
-   * Whether bytes that were fetched earlier are current: the cluster was asked for the version within the time that the
-   * mount's mode allows, or is asked now. With `ttl` that is its time; with `strict` and `leases` this very read,
-   * though a grant answers without a request.
-   *
-   * @param wasAsked the kernel has requested the attributes in the same system call, as it does unless it bypasses its
-   *   pages
+   * Whether bytes fetched earlier are current: the version was requested within the time that the mode allows, or is
+   * now. With `strict` and `leases` that is this very read, which a grant answers without a request.
+   * @param wasAsked the kernel has requested the attributes in the same call, as it does unless it bypasses its pages
    */
   #isCurrent(file: OpenFile, wasAsked: boolean): boolean | Promise<boolean> {
     const strictMs = wasAsked ? ASKED_MS : 0;
@@ -95,7 +90,6 @@ export class FileCalls {
     return this.#parts.world.nowMs() - file.known.confirmedMs < ageMaxMs || this.#files.confirm(file);
   }
 
-  /** @see FileSystemCalls.keptPages */
   keptPages(handle: number): void {
     const opened = this.#handles.of(handle);
     opened.hasPages = true;
@@ -109,7 +103,6 @@ export class FileCalls {
       await this.#files.kernel?.dropAttributes(file.inode);
   }
 
-  /** @returns whether the access time changes */
   #noteRead({ file, unnoted }: FileHandle): boolean {
     return !unnoted && this.#parts.accesses.read(file.latest);
   }
@@ -154,9 +147,8 @@ export class FileCalls {
   }
 
   /**
-   * Linux drops pages before it sends an append. A page that it reads before the answer ends with zeros in place of the
-   * new bytes; a mapping would show these, and write them back. Over `fuse-native` the kernel cannot drop pages at
-   * once.
+   * Linux drops pages before it sends an append. A page that it reads before the answer has zeros for the new bytes; a
+   * mapping would show these, and write them back. Over `fuse-native` the kernel cannot drop pages.
    */
   async #appended(file: OpenFile): Promise<void> {
     if (file.mayHavePages && this.#files.kernel?.asksBeforeReads === true) await this.#files.dropPages(file);
@@ -164,7 +156,7 @@ export class FileCalls {
 
   /**
    * A descriptor that gets O_APPEND after its open writes through pages, at the end that the kernel knows. The kernel
-   * keeps one of them locked until the answer, so the answer must not wait for the drop.
+   * keeps one locked until the answer, which must not wait for the drop.
    */
   #dropBehindAnswer(file: OpenFile): void {
     this.#parts.world.soon(() => {
@@ -248,9 +240,7 @@ export class FileCalls {
   }
 
   /**
-   * As `fallocate`(2), without a reservation: zeros take no space in the cluster, so a request for space is only
-   * compared with the free space.
-   *
+   * As `fallocate`(2), without a reservation: zeros take no space, so a request is only compared with the free space.
    * @param mode bits FALLOC_FL_*: none, KEEP_SIZE, KEEP_SIZE with PUNCH_HOLE, ZERO_RANGE with or without KEEP_SIZE
    */
   async allocate(
@@ -315,10 +305,7 @@ export class FileCalls {
     return found;
   }
 
-  /**
-   * As `copy_file_range`(2). @returns fewer bytes than `length` at the end of the source, or after many bytes or a long
-   * time
-   */
+  /** As `copy_file_range`(2). @returns less than `length` at the end of the source, or after many bytes or much time */
   async copyRange(
     from: number,
     fromOffset: number,

@@ -20,10 +20,7 @@ export interface FileHandle {
   /** The kernel has pages of an earlier open, and may answer reads without a request. */
   hasPages: boolean;
   readonly errors: ErrorCursor;
-  /**
-   * The failed sync of the last write. After a split write Linux returns a short count in place of this error, and
-   * calls fsync, which then has to return it.
-   */
+  /** After a split write Linux returns a short count in place of this error, and calls fsync, which must return it. */
   failedSync: { readonly error: unknown } | null;
 }
 
@@ -37,7 +34,6 @@ export class FileHandles {
     this.#errors = errors;
   }
 
-  /** @param flags of open(2) */
   add(file: OpenFile, flags: number): Opened {
     this.#handleLast += 2;
     const handle = this.#handleLast;
@@ -64,7 +60,6 @@ export class FileHandles {
     };
   }
 
-  /** @throws ErrnoError `EBADF` */
   of(handle: number): FileHandle {
     const opened = this.#byHandle.get(handle);
     if (opened === undefined) throw new ErrnoError('EBADF', `No handle ${handle} is open`);

@@ -23,9 +23,7 @@ export class KnownContents {
   #mayHaveHoles = false;
   /** When the last pending byte was written, until the primary's time for it is known. */
   #writtenNs = 0n;
-  /**
-   * The version that the kernel and `pages` have: of the last answer to the kernel, plus later changes of this mount.
-   */
+  /** The version that the kernel and `pages` have: of the last answer, plus later changes of this mount. */
   readonly #lineage: Lineage;
   /** The last presented attributes without a change by another client: when (monotonic), and their validity. */
   #heardMs: number;
@@ -35,7 +33,6 @@ export class KnownContents {
   /** The newest confirmed version: what the source fetches in this generation is of it, or newer. */
   #confirmed: ContentVersion;
 
-  /** @param pages earlier writes of the same contents */
   constructor(
     world: World,
     attributes: Answered,
@@ -62,7 +59,6 @@ export class KnownContents {
     return this.#state?.sizeBytes ?? this.attributes.sizeBytes;
   }
 
-  /** The newest known version, of any client. */
   get newest(): ContentVersion {
     return (this.#state ?? this.attributes).contents;
   }
@@ -72,11 +68,7 @@ export class KnownContents {
     return this.#lineage.is(this.newest);
   }
 
-  /**
-   * Stops serving what was fetched of older contents. The kernel gets no notice.
-   *
-   * @param askedMs when the cluster was asked (monotonic, in milliseconds)
-   */
+  /** Stops serving older contents; the kernel gets no notice. @param askedMs of the request (monotonic) */
   confirm({ contents }: Attributes, askedMs: number): void {
     if (contentVersionCompare(contents, this.#confirmed) > 0) {
       this.#source.changed();
@@ -87,7 +79,6 @@ export class KnownContents {
 
   /**
    * Bytes written here, if all are known and valid.
-   *
    * @param validMs how long they are valid after the cluster reported no change by another client
    */
   written(offset: number, length: number, validMs: number): Uint8Array | null {
@@ -95,7 +86,6 @@ export class KnownContents {
     return isValid ? this.pages.read(offset, length, this.sizeBytes) : null;
   }
 
-  /** Attributes from before changes here do not show the holes: the cluster has to be asked. */
   get areHolesUnknown(): boolean {
     const state = this.#state;
     if (state === undefined || state.holeBytes !== undefined) return false;
@@ -112,7 +102,6 @@ export class KnownContents {
     this.#writtenNs = nowNs(this.#world);
   }
 
-  /** The cluster has a change of this mount. */
   changed(state: FileState): void {
     if (this.#lineage.changed(state)) this.#heardMs = this.#world.nowMs();
     this.learn(state);
@@ -125,14 +114,12 @@ export class KnownContents {
       this.#state = { sizeBytes, modifiedNs, contents, ...(holeBytes !== undefined && { holeBytes }) };
   }
 
-  /** The cluster has created the file with these contents. */
   created(state: FileState): void {
     if (contentVersionCompare(state.contents, this.newest) <= 0) return;
     this.#lineage.changed(state);
     this.learn(state);
   }
 
-  /** Merges the cluster's answer with what only this mount knows. */
   async present(attributes: Answered, writes: Pick<WriteBehind, 'dirty' | 'dirtyEnd'>): Promise<Answered> {
     const { validity } = attributes;
     if (validity?.asOf !== this.#heard?.asOf) this.#heardMs = this.#world.nowMs();
@@ -169,9 +156,7 @@ export class KnownContents {
     return isDirty ? this.#asWritten(known) : known;
   }
 
-  /**
-   * Applies own writes, all of which are at the cluster, to attributes from before them; null if the result is unknown.
-   */
+  /** Applies own writes, all at the cluster, to attributes from before them; null if the result is unknown. */
   since(attributes: Attributes): Attributes | null {
     const state = this.#state ?? this.attributes;
     if (this.areHolesUnknown) return null;
@@ -193,7 +178,6 @@ export class KnownContents {
     this.attributes = { ...others, mode, uid, gid, ...(flags !== undefined && { flags }) };
   }
 
-  /** The kernel gets these contents. */
   tell(contents: ContentVersion): void {
     if (this.#lineage.told(contents)) this.pages.clear();
   }
@@ -206,7 +190,6 @@ export class KnownContents {
     this.tell(contents);
   }
 
-  /** With the times of pending bytes. */
   #asWritten<Known extends Attributes>(attributes: Known): Known {
     const modifiedNs = String(this.#writtenNs);
     const { sizeBytes, holeBytes } = attributes;
@@ -221,8 +204,7 @@ export class KnownContents {
 }
 
 /**
- * Merges size and times of the contents into a live file's attributes, which have those of before the writes.
- *
+ * Merges size and times of the contents into a live file's attributes from before the writes.
  * @param known of the contents; a time that a program set on these or newer ones is kept
  */
 function withContents<Known extends Attributes>(attributes: Known, known: FileState): Known {

@@ -5,8 +5,8 @@ import type { ContentVersion, FileState } from '../backend.ts';
 const AHEAD_MAX = 64;
 
 /**
- * The version that the kernel has: the last answered one, advanced by own changes until one of another client comes
- * between. Concurrent own changes may be answered in any order.
+ * The version that the kernel has: the last answered one, advanced by own changes, which may be answered in any order,
+ * until one of another client comes between.
  */
 export class Lineage {
   #version: ContentVersion;
@@ -21,11 +21,7 @@ export class Lineage {
     return contentVersionCompare(version, this.#version) === 0;
   }
 
-  /**
-   * An own change was answered.
-   *
-   * @returns whether all changes up to this one are known to be own
-   */
+  /** @returns whether all changes up to this one are known to be own */
   changed({ before, contents }: Pick<FileState, 'before' | 'contents'>): boolean {
     if (before === undefined) return false;
     this.#ahead.set(keyOf(before), contents);
@@ -40,7 +36,7 @@ export class Lineage {
     return contentVersionCompare(contents, this.#version) <= 0;
   }
 
-  /** The kernel gets this version. @returns whether it had another one */
+  /** @returns whether the kernel had another version */
   told(version: ContentVersion): boolean {
     if (this.is(version)) return false;
     this.#version = version;

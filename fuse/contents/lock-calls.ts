@@ -19,10 +19,7 @@ export class LockCalls {
     return this.#locksOf(this.#handles.of(handle).file).holder(handle, request);
   }
 
-  /**
-   * Locks or unlocks at the file's primary. What was written under a lock is at the cluster before the lock is released
-   * or weakened; its next holder sees it.
-   */
+  /** What was written under a lock is at the cluster before it is released or weakened; its next holder sees it. */
   async lock(handle: number, request: LockRequest, waits: boolean, signal: AbortSignal): Promise<void> {
     const opened = this.#handles.of(handle);
     const { file } = opened;

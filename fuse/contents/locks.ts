@@ -16,22 +16,17 @@ interface Owner {
 interface Closing {
   /** After that the handle counts as open; Infinity after the kernel's release. */
   readonly untilMs: number;
-  /** Resolves when its locks are released. */
   readonly gone: PromiseWithResolvers<void>;
 }
 
-/**
- * Locks of this mount's programs on one open file. A process owns a lock of `fcntl`, an open file, here a handle, one
- * of `flock`.
- */
+/** Locks of this mount's programs on an open file. A process owns a lock of `fcntl`, a handle one of `flock`. */
 export class OpenLocks {
   readonly #world: World;
   readonly #locks: BackendLocks;
-  /** Owners by handle: what is written through the handle is written under their locks. */
   readonly #under = new Map<number, Map<string, Owner>>();
   /**
-   * Closed handles with locks. The kernel reports the last close only after `close` has returned, so a program that
-   * finds a conflicting lock may already know that its holder is gone.
+   * Closed handles with locks. The kernel reports the last close only after `close` has returned: by then another
+   * program may rely on the unlock.
    */
   readonly #closing = new Map<number, Closing>();
 
@@ -81,11 +76,7 @@ export class OpenLocks {
     return { kind, type: held, start: from, end: to, owner: 0n, pid: own ? lock.pid : 0 };
   }
 
-  /**
-   * Checked before each read and write through the handle.
-   *
-   * @throws ErrnoError EIO after the loss of a lock, until it is released or the file is closed
-   */
+  /** @throws ErrnoError EIO after the loss of a lock, until it is released or the file is closed */
   assertKept(handle: number): void {
     const owners = this.#under.get(handle);
     if (owners === undefined) return;
@@ -96,38 +87,31 @@ export class OpenLocks {
     return this.#under.has(handle);
   }
 
-  /** Whether the owner of the request may have locks already. */
   isOwner(handle: number, request: Pick<LockRequest, 'kind' | 'owner'>): boolean {
     const key = keyOf(ownerOf(handle, request));
     return [...this.#under.values()].some((owners) => owners.has(key));
   }
 
-  /**
-   * A process closed a descriptor of the file. By POSIX this ends its locks of `fcntl`, whichever descriptor it was.
-   */
+  /** A closed descriptor. By POSIX this ends all of the process's locks of `fcntl` on the file. */
   async flush(owner: bigint): Promise<void> {
     const closing: Owner = { kind: 'posix', owner: String(owner) };
     for (const owners of this.#under.values()) owners.delete(keyOf(closing));
     await this.#giveBack(closing);
   }
 
-  /** A close of the handle is about to return; it may be the last. */
   closed(handle: number): void {
     if ((this.#under.get(handle)?.size ?? 0) === 0) return;
     const { untilMs = 0, gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
     this.#closing.set(handle, { untilMs: Math.max(untilMs, this.#world.nowMs() + LAST_CLOSE_MS), gone });
   }
 
-  /** The last close of the handle has returned; its locks are about to be released. */
   closedLast(handle: number): void {
     if (!this.#under.has(handle)) return;
     const { gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
     this.#closing.set(handle, { untilMs: Number.POSITIVE_INFINITY, gone });
   }
 
-  /**
-   * The open file is released with its lock of `flock`, and with locks of `fcntl` that no process owns (F_OFD_SETLK).
-   */
+  /** Ends the handle's lock of `flock`, and locks of `fcntl` that no process owns (F_OFD_SETLK). */
   async release(handle: number): Promise<void> {
     const owners = [...(this.#under.get(handle)?.values() ?? [])];
     try {
@@ -168,7 +152,6 @@ export class OpenLocks {
     return handles.length > 0;
   }
 
-  /** The handle is open, or its locks are released. */
   #settled(handle: number): void {
     const closing = this.#closing.get(handle);
     this.#closing.delete(handle);

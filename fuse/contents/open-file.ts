@@ -14,14 +14,11 @@ import { type GivePages, ReadSource } from './read-source.ts';
 import type { Room } from './room.ts';
 import type { PagesOfFile } from './written-pages.ts';
 
-/** How long a request for attributes waits for pending writes. */
 const DRAIN_FOR_ATTRIBUTES_MS = 1000;
 const PAGE_BYTES = 4096;
 
 export interface OpenFileParts extends Pick<FileParts, 'world' | 'limitMs' | 'pending'> {
-  /** Null before the mount exists. */
   readonly kernel: Pick<MountedTransport, 'givePages'> | null;
-  /** Has the kernel drop its pages of the inode, if the transport can. */
   readonly dropPages: (inode: number) => Promise<void>;
   readonly room: Pick<Room, 'failed'>;
 }
@@ -44,10 +41,8 @@ export class OpenFile {
   unsettled = false;
   locks: OpenLocks | null = null;
   #appended: Promise<unknown> = Promise.resolve();
-  /** @see lostPagesDropped */
   #lostDropped: Promise<void> = Promise.resolve();
 
-  /** @param pages earlier writes of the same contents */
   constructor(parts: OpenFileParts, attributes: Answered, backend: BackendFile, pages: PagesOfFile) {
     const { world, limitMs, pending, room } = parts;
     const { inode } = attributes;
@@ -77,10 +72,7 @@ export class OpenFile {
     });
   }
 
-  /**
-   * @param validMs as of `KnownContents.written`
-   * @param isCurrent as of `ReadAhead.read`
-   */
+  /** @param isCurrent as of `ReadAhead.read` */
   async read(
     readAhead: ReadAhead,
     position: ReadPosition,
@@ -107,8 +99,8 @@ export class OpenFile {
   }
 
   /**
-   * Resolves when the kernel has dropped pages with lost bytes. Writes must not wait for it: the kernel keeps their
-   * pages locked until the answer, and cannot drop locked pages.
+   * Resolves when the kernel has dropped pages with lost bytes. Writes must not wait for it: the kernel locks their
+   * pages until the answer, and drops none that is locked.
    */
   lostPagesDropped(): Promise<void> {
     return this.#lostDropped;
@@ -134,7 +126,6 @@ export class OpenFile {
     pages.putZeros(endBytes, sizeBytes);
   }
 
-  /** Makes bytes `from` to before `to` a hole. */
   async punch(from: number, to: number, grows: boolean): Promise<void> {
     await this.writes.drain();
     this.known.pages.drop(from, to);
@@ -148,14 +139,11 @@ export class OpenFile {
     return this.#bounded(this.#backend.seek(offset, what), `Looking for ${what}`);
   }
 
-  /** @see BackendFile.keeps */
   keeps(endBytes: number): boolean {
     return this.#backend.keeps(endBytes);
   }
 
-  /**
-   * @returns how many bytes were copied: fewer than `length` if the caller has to continue, 0 at the end of the source
-   */
+  /** @returns how many bytes were copied: fewer than `length` if there are more, 0 at the end of the source */
   async copyFrom(source: OpenFile, fromOffset: number, toOffset: number, length: number): Promise<number> {
     // Pending bytes are part of the source, or must not overwrite the copy.
     await Promise.all([source.arrive(), this.writes.drain()]);
@@ -167,10 +155,7 @@ export class OpenFile {
     return copiedBytes;
   }
 
-  /**
-   * Resolves when all earlier writes, and a new file's name, are at the cluster, or their error is in the sequence.
-   * @see BackendFile.arrive
-   */
+  /** Stores earlier writes and a new file's name, or puts the error into the sequence. @see BackendFile.arrive */
   async arrive(isReported = false): Promise<void> {
     await this.writes.drain();
     const state = await this.#bounded(this.#backend.arrive(isReported), 'Making it');
@@ -194,10 +179,7 @@ export class OpenFile {
     }
   }
 
-  /**
-   * Whether the last close seals it. Not an empty file, as many programs create a name first and another client may
-   * fill it; nor one with lost bytes.
-   */
+  /** Not an empty file: many programs create a name first, and another client may fill it. Nor one with lost bytes. */
   get isToBeSealed(): boolean {
     const { attributes, sizeBytes } = this.known;
     const isWhole = this.writes.failure === null;
@@ -221,7 +203,7 @@ export class OpenFile {
 
   /**
    * Merges the cluster's answer with what only this mount knows. Waits for pending bytes, so that the modification time
-   * is the primary's and does not change afterwards; if that takes long, size and time are this mount's.
+   * is the primary's; if that takes long, size and time are this mount's.
    */
   async present(attributes: Answered): Promise<Answered> {
     if (this.writes.dirty) {
@@ -257,12 +239,11 @@ export class OpenFile {
   }
 
   /**
-   * As `refresh`, with contents that were just requested; does nothing while writes are pending, after which the
-   * contents differ anyway.
+   * As `refresh`, with contents that were just requested, unless writes are pending, which change them anyway.
    *
-   * Drops nothing if the size differs from the kernel's. The kernel ignores an answer with attributes if it has dropped
-   * the inode since the request (`fuse_reverse_inval_inode` raises `attr_version`), and the read that sent the request
-   * would end at the old size.
+   * Drops nothing if the size differs from the kernel's: it ignores an answer with attributes if it has dropped the
+   * inode since the request (`fuse_reverse_inval_inode` raises `attr_version`), and the read that sent it would end at
+   * the old size.
    */
   async refreshPages({ contents, sizeBytes }: Attributes, invalidate: () => Promise<void>): Promise<void> {
     if (this.writes.dirty || contentVersionCompare(contents, this.known.newest) < 0) return;
@@ -271,8 +252,8 @@ export class OpenFile {
   }
 
   /**
-   * Gives pages only while no program may write: the kernel stores them over written bytes, even unsent ones. It does
-   * not check the size either, so it gets whole pages within the size that it knows.
+   * Only while no program may write: the kernel stores pages over written bytes, even unsent ones. It does not check
+   * the size either, so it gets whole pages within the size that it knows.
    */
   #giver(): GivePages | null {
     const { kernel } = this.#parts;
@@ -286,7 +267,6 @@ export class OpenFile {
     };
   }
 
-  /** Written bytes are lost. */
   #lost(error: unknown): void {
     const { inode } = this;
     this.known.pages.clear();

@@ -29,10 +29,8 @@ export class OpenFiles implements PendingKind {
   readonly #open = new Map<number, OpenFile>();
   #pageChecks: PageChecks | null = null;
   readonly #settles: Settles;
-  /** Null before the mount exists. */
   kernel: FileKernel | null = null;
 
-  /** @param writtenBytesMax memory for copies of written bytes */
   constructor(parts: FileParts, writtenBytesMax: number) {
     const { world, backend, cache, accesses, log, pending } = parts;
     this.#parts = parts;
@@ -101,7 +99,7 @@ export class OpenFiles implements PendingKind {
 
   /**
    * The kernel may have opened by a cached name that another client has given to another file: after `ESTALE` it looks
-   * the name up again. For a file that was unlinked here it caches no name.
+   * the name up again. It caches no name of a file that was unlinked here.
    */
   #assertMeant({ inode, links }: Attributes, thread: number, isOnceMore: boolean): void {
     if (links > 0 || isOnceMore || this.orphans.has(inode)) return;
@@ -113,7 +111,6 @@ export class OpenFiles implements PendingKind {
     throw new ErrnoError('ESTALE', `File ${inode} has lost its name`);
   }
 
-  /** Opens a file that the same call of the kernel has created. */
   async created(attributes: Attributes, writing: boolean): Promise<OpenFile> {
     const file = this.#opened(attributes, writing);
     file.unsettled = true;
@@ -190,7 +187,7 @@ export class OpenFiles implements PendingKind {
   }
 
   /**
-   * @param dropsPages the kernel drops its pages if another client has changed the contents since
+   * @param dropsPages has the kernel drop pages that another client has changed
    * @returns false if the cluster does not report the version
    */
   async confirm(file: OpenFile, dropsPages = false): Promise<boolean> {
@@ -222,12 +219,7 @@ export class OpenFiles implements PendingKind {
     }
   }
 
-  /**
-   * Resolves when the writes of open files are at the cluster, or their error is in the sequence. Scopes of names match
-   * nothing.
-   *
-   * @throws why a new file is not at the cluster
-   */
+  /** Stores writes of open files, or their error is in the sequence. @throws why a new file is not at the cluster */
   async flush(scope: FlushScope): Promise<void> {
     const files = [...this.#open.values()];
     const meant = files.filter(
@@ -240,7 +232,6 @@ export class OpenFiles implements PendingKind {
   async stop(): Promise<void> {
     this.orphans.stop();
     this.#pageChecks?.stop();
-    // Programs that have the file open get the failure.
     await this.flush(FLUSH_ALL).catch(() => undefined);
     await Promise.all([...this.#open.values()].map((file) => file.locks?.close()));
     for (const file of this.#open.values()) {
@@ -298,10 +289,7 @@ export class OpenFiles implements PendingKind {
   }
 }
 
-/**
- * For `open`; the file's primary refuses what was not known here. @throws ErrnoError `EPERM` if flags of the inode
- * forbid the open
- */
+/** For `open`; the file's primary refuses later changes. @throws ErrnoError `EPERM` if flags forbid the open */
 function assertMayChange({ inode, flags: kept = [] }: Attributes, flags: number): void {
   const appends = (flags & constants.O_APPEND) !== 0 && (flags & constants.O_TRUNC) === 0;
   if (kept.includes('immutable') || (kept.includes('append-only') && !appends))

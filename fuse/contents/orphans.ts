@@ -8,16 +8,12 @@ const KEEP_INTERVAL_MS = 30_000;
 const LOOK_ROUNDS = 4;
 const LOOK_PARALLEL = 4;
 
-/**
- * Keeps unlinked files that are open on this mount from being removed. Those that were unlinked here are reported at
- * once; those that other clients have unlinked are found by requests now and then.
- */
+/** Keeps unlinked open files from being removed; requests find those that other clients have unlinked. */
 export class Orphans {
   readonly #backend: Pick<FileSystemBackend, 'attributes' | 'keepOrphan'>;
   readonly #openInodes: () => Iterable<number>;
   readonly #log: Log;
   readonly #known = new Set<number>();
-  /** Those created unlinked. */
   readonly #unnamed = new Set<number>();
   readonly #timer: Timer;
   #rounds = 0;
@@ -62,7 +58,6 @@ export class Orphans {
     this.#timer.cancel();
   }
 
-  /** Finds open files that other clients have unlinked. */
   async look(): Promise<void> {
     // A copy, since files are opened and closed meanwhile. The workers share the iterator.
     const inodes = [...this.#openInodes()].values();
@@ -82,7 +77,6 @@ export class Orphans {
     for (const inode of this.#known) if (!open.has(inode)) this.delete(inode);
   }
 
-  /** Restarts the time after which they are removed. */
   async keep(): Promise<void> {
     for (const inode of this.#known) {
       await this.#backend.keepOrphan(inode).catch((error: unknown) => this.#tell(inode, error));

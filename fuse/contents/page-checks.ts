@@ -7,8 +7,8 @@ const PERIOD_MS_MIN = 250;
 const CHECKS_MAX = 64;
 
 /**
- * Checks open files of which the kernel may have pages, and drops pages that another client has changed: reads through
- * a mapping or by `sendfile` use these pages without a request for attributes.
+ * Drops pages of open files that another client has changed: reads through a mapping or by `sendfile` use them without
+ * a request for attributes.
  */
 export class PageChecks {
   readonly #world: World;
@@ -18,10 +18,7 @@ export class PageChecks {
   readonly #timer: Timer;
   #isRunning = false;
 
-  /**
-   * @param ageMaxMs how long attributes are valid; 0 if each read requests them
-   * @param check requests the version of a file; must not reject
-   */
+  /** @param ageMaxMs how long attributes are valid; 0 if each read requests them */
   constructor(
     world: World,
     ageMaxMs: number,

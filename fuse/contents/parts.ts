@@ -8,7 +8,6 @@ import type { Log } from '../transport.ts';
 export interface FileParts {
   readonly world: World;
   readonly backend: FileSystemBackend;
-  /** Per request to the cluster. */
   readonly limitMs: number;
   readonly log: Log;
   readonly cache: MetadataCache;

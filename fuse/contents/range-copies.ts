@@ -24,7 +24,6 @@ export class RangeCopies {
   readonly #cache: Pick<AttributeRecords, 'forget' | 'written'>;
   readonly #isCurrent: (source: OpenFile) => boolean | Promise<boolean>;
 
-  /** @param isCurrent as of `ReadAhead.read` */
   constructor(
     world: World,
     readAhead: ReadAhead,
@@ -38,10 +37,8 @@ export class RangeCopies {
   }
 
   /**
-   * Copies at the servers, which keep holes. A range that can be stored together with the new target file is copied
-   * through this process: servers can copy only to a file that exists.
-   *
-   * @returns how many bytes were copied
+   * Copies at the servers, which keep holes, unless the range can be stored together with the new target file: servers
+   * can copy only to a file that exists.
    */
   copy(range: RangeCopy): Promise<number> {
     const { file, toOffset, length } = range;

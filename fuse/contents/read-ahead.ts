@@ -6,7 +6,6 @@ import type { ReadSource } from './read-source.ts';
 
 /** Sequential reads use aligned blocks of this size. */
 export const BLOCK_BYTES = 1024 * 1024;
-/** Fetched ahead of a sequential reader. */
 const BLOCKS_AHEAD = 2;
 /** A read of at least this size comes from a kernel that reads ahead itself. */
 const LARGE_READ_BYTES = 128 * 1024;
@@ -33,9 +32,7 @@ export class ReadPosition {
 interface Block {
   readonly key: string;
   readonly bytes: Promise<Uint8Array>;
-  /** Infinity while it is being fetched. */
   expiresMs: number;
-  /** How many bytes of it were read. */
   readBytes: number;
   /** No read bypassed it since its fetch began. */
   isGivable: boolean;
@@ -44,15 +41,14 @@ interface Block {
 }
 
 /**
- * Blocks of all files of the mount. A block that was read completely is dropped, as the kernel has its bytes; else the
- * least recently used one, but not for a block that no read waits for.
+ * A block that was read completely is dropped, as the kernel has its bytes; else the least recently used one, but never
+ * for a block that no read waits for.
  */
 export class ReadAhead {
   readonly #world: World;
   readonly #blocks: BoundedMap<string, Block>;
   readonly #blocksMax: number;
   readonly #around = new ReadAround();
-  /** Handed out, and not `taken` yet. */
   readonly #parts = new WeakMap<Uint8Array, Block>();
 
   constructor(world: World, bytesMax: number) {
@@ -62,8 +58,8 @@ export class ReadAhead {
   }
 
   /**
-   * @param isCurrent called before bytes are used that were fetched earlier: whether the contents are still those of
-   *   the source's generation, which it changes if not
+   * @param isCurrent called before bytes fetched earlier are used: whether they are of the source's generation, which
+   *   it changes if the contents differ
    * @returns fewer than `length` bytes only at the end of the file
    */
   async read(

@@ -1,14 +1,11 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
 
-/** Blocks with recorded misses; beyond that, those missed longest ago are dropped. */
 const BLOCKS_KNOWN_MAX = 16_384;
 /** In single reads: at least this, since one miss says nothing about the next. */
 const PRICE_MIN = 2;
 /** At most this, so that a few slow blocks do not stop it forever. */
 const PRICE_MAX = 64;
-/** Before the first measurement. */
 const PRICE_UNKNOWN = 4;
-/** Of the newest measurement in an average. */
 const WEIGHT = 0.1;
 
 interface Missed {
@@ -19,12 +16,11 @@ interface Missed {
 }
 
 /**
- * Decides when random reads justify a fetch of the whole block. As in the ski rental problem, a block is fetched when
- * single reads in it have taken as long as the block would: at most twice the time of the better choice. A block that
- * is missed after the kernel got it was evicted for lack of memory, and costs twice as much the next time.
+ * Decides when random reads justify a fetch of the block. As in the ski rental problem, it is fetched when single reads
+ * in it have taken as long: at most twice the time of the better choice. A block that is missed after the kernel got it
+ * was evicted for lack of memory, and costs twice as much the next time.
  */
 export class ReadAround {
-  /** The latest missed last. */
   readonly #missed = new BoundedMap<string, Missed>(BLOCKS_KNOWN_MAX);
   #singleMs: number | null = null;
   #blockMs: number | null = null;

@@ -3,10 +3,8 @@ import type { BackendRange } from '../backend.ts';
 import { type Fetched, ReadWindows } from './read-windows.ts';
 
 /**
- * Stores pages in the kernel's page cache.
- *
+ * Stores pages in the kernel's page cache. @returns whether it has them
  * @param isCurrent called just before: false if the contents have changed since the fetch
- * @returns whether the kernel has them now
  */
 export type GivePages = (offset: number, bytes: Uint8Array, isCurrent: () => boolean) => Promise<boolean>;
 
@@ -14,13 +12,12 @@ export type GivePages = (offset: number, bytes: Uint8Array, isCurrent: () => boo
  * Contents of an open file as its readers see them, until they change.
  *
  * The kernel trusts pages that it is given, even over bytes that a program has just written. So none are given while a
- * program here may write, nor after a change since their fetch; and before the kernel gets a notice of a change, or a
- * program may write, all pages on their way are waited for.
+ * program here may write, nor after a change since their fetch. Before a notice of a change, or a write, all pages on
+ * their way are waited for.
  */
 export class ReadSource {
   /** Without the cache. */
   readonly read: (offset: number, length: number) => Promise<Uint8Array>;
-  /** The last known size; nothing is fetched ahead beyond it. */
   readonly sizeBytes: () => number;
   readonly #world: World;
   readonly #giver: () => GivePages | null;
@@ -31,10 +28,7 @@ export class ReadSource {
 
   static #last = 0;
 
-  /**
-   * @param giver null while the kernel cannot or must not get pages
-   * @param range reads a range more cheaply than piece by piece
-   */
+  /** @param giver null while the kernel cannot or must not get pages */
   constructor(
     world: World,
     read: (offset: number, length: number) => Promise<Uint8Array>,
@@ -71,7 +65,6 @@ export class ReadSource {
     return this.#generation;
   }
 
-  /** Whether the kernel may get what is fetched from now on. */
   get isGivable(): boolean {
     return this.#giver() !== null;
   }
@@ -86,10 +79,8 @@ export class ReadSource {
   }
 
   /**
-   * Gives the kernel fetched pages, unless they are outdated.
-   *
    * @param generation from before the fetch
-   * @returns whether the kernel has them
+   * @returns whether the kernel has the bytes
    */
   async give(generation: number, offset: number, bytes: Uint8Array): Promise<boolean> {
     const isCurrent = (): boolean => generation === this.#generation && this.isGivable;

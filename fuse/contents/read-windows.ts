@@ -4,7 +4,6 @@ import type { BackendRange } from '../backend.ts';
 
 /** Requested at a time, aligned: the cost of a request is small compared with reading so much. */
 const WINDOW_BYTES = 16 * 1024 * 1024;
-/** Per file: a sequential reader uses one and the next. */
 const WINDOWS_MAX = 3;
 /** A window that ends sooner is not used. */
 const LEFT_MS_MIN = 200;
@@ -17,7 +16,6 @@ export interface Fetched {
 
 export interface WindowSource {
   readonly world: World;
-  /** Changes with the contents. */
   readonly generation: number;
   sizeBytes(): number;
   read(offset: number, length: number): Promise<Uint8Array>;
@@ -27,24 +25,21 @@ export interface WindowSource {
 interface Window {
   readonly generation: number;
   readonly range: Promise<BackendRange | null>;
-  /** Infinity during the request. */
   untilMs: number;
 }
 
 /**
- * Reads pieces of a file from windows, which are cheaper for the backend than single pieces; without a window, from the
- * file. A window may be older than bytes that were read otherwise since: then `overtaken` must be called.
+ * Reads from windows, which cost the backend less than single pieces. After bytes were read otherwise, which may be
+ * newer, `overtaken` must be called.
  */
 export class ReadWindows {
   readonly #source: WindowSource;
-  /** By number, the last used at the end. */
   readonly #windows = new BoundedMap<number, Window>(WINDOWS_MAX);
 
   constructor(source: WindowSource) {
     this.#source = source;
   }
 
-  /** @param length of a piece within one window */
   async read(offset: number, length: number): Promise<Fetched> {
     const number = Math.floor(offset / WINDOW_BYTES);
     const range = await this.#window(number).range;

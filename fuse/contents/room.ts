@@ -2,19 +2,16 @@ import { ServiceError } from '../../base/errors.ts';
 import type { World } from '../../base/world.ts';
 import type { Space } from '../backend.ts';
 
-/**
- * After a refusal writes wait for the cluster at least this long, even if space is reported: other servers may have it.
- */
+/** Writes wait for the cluster at least this long after a refusal: reported space may be on other servers. */
 const HOLD_MS = 10_000;
-/** Between requests while there is no space. */
 const LOOK_MS = 2_000;
 /** Space is available again from this much, or this share of a small volume: as much as may be pending. */
 const ROOM_BYTES_MIN = 64 * 1024 * 1024;
 const ROOM_SHARE = 1 / 8;
 
 /**
- * Whether the cluster may lack space for the next writes. A pending write that is then refused fails only at the close,
- * where many programs ignore errors: so while space is short, writes wait for the cluster.
+ * Whether the cluster may lack space. A pending write that is refused fails only at the close, where many programs
+ * ignore errors: so while space is short, writes wait for the cluster.
  */
 export class Room {
   readonly #world: World;
@@ -59,7 +56,6 @@ export class Room {
     this.#lookedMs = this.#world.nowMs();
     this.#ask().then(
       (space) => this.heard(space),
-      // The last known state stays.
       () => undefined,
     );
   }

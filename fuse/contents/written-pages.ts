@@ -4,11 +4,8 @@ import { contentVersionCompare } from '../../wire/content-version.ts';
 import type { ContentVersion } from '../backend.ts';
 
 const PAGE_BYTES = 4096;
-/** Pages per allocation, which is kept. */
 const SLAB_PAGES = 64;
-/**
- * Beyond this offset only small writes are kept, as databases read them again; copies of large ones would be useless.
- */
+/** Beyond this offset only small writes are kept, as databases read them again. */
 const WHOLE_BYTES_MAX = 1024 * 1024;
 const SMALL_WRITE_BYTES_MAX = 16 * 1024;
 
@@ -25,7 +22,6 @@ export function writtenBytesMax(): number {
   return Math.min(BYTES_MOST, Math.max(WRITTEN_BYTES_LEAST, Math.floor(bytes * MEMORY_SHARE)));
 }
 
-/** Its first `endBytes` are known. */
 interface Page {
   readonly memory: Uint8Array;
   endBytes: number;
@@ -36,14 +32,12 @@ export class WrittenPages {
   readonly #pagesMax: number;
   readonly #free: Uint8Array[] = [];
   #pageCount = 0;
-  /** Those with pages, by their last use. */
   readonly #files = new RecentMap<number, PagesOfFile>();
 
   constructor(bytesMax: number) {
     this.#pagesMax = Math.floor(bytesMax / PAGE_BYTES);
   }
 
-  /** The pages of a file that is opened with these contents. */
   of(inode: number, contents: ContentVersion): PagesOfFile {
     const kept = this.#files.get(inode);
     if (kept?.isOf(contents) === true) return kept;
@@ -84,14 +78,10 @@ export class WrittenPages {
   }
 }
 
-/**
- * What programs here have written to one file, in pages that are known from their start. Changes of other clients are
- * unknown here: the caller has to exclude them.
- */
+/** What programs here wrote to one file, in pages known from their start; callers exclude other clients' changes. */
 export class PagesOfFile {
   readonly inode: number;
   readonly #all: WrittenPages;
-  /** By number in the file, those written first at the beginning. */
   readonly #pages = new Map<number, Page>();
   /** The contents of a closed file that the pages belong to; null if uncertain, or while it is open. */
   #closedWith: ContentVersion | null = null;
@@ -115,7 +105,6 @@ export class PagesOfFile {
     if (contents === null) this.clear();
   }
 
-  /** Copies bytes that are about to be written. */
   put(offset: number, bytes: Uint8Array): void {
     const isKept = offset + bytes.length <= WHOLE_BYTES_MAX || bytes.length <= SMALL_WRITE_BYTES_MAX;
     if (!isKept && this.#pages.size === 0) return;
@@ -130,7 +119,6 @@ export class PagesOfFile {
     if (this.#pages.size > 0) this.#all.used(this);
   }
 
-  /** As `put`, of zeros, after the end of a file was extended. */
   putZeros(from: number, to: number): void {
     const end = Math.min(to, WHOLE_BYTES_MAX);
     for (let at = from; at < end; at += ZEROS.length) this.put(at, ZEROS.subarray(0, end - at));

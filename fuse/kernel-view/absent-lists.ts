@@ -11,18 +11,15 @@ const OF_GENERATION = 5;
 const LOW = 2 ** 32;
 
 /**
- * Inodes without access control lists, of answers that the kernel has just got, in memory that both threads share: a
- * program that lists files has the kernel request the lists of each, and the reader thread can answer. The main thread
- * writes; a newer inode replaces an older one in its slot.
+ * Inodes without access control lists that the kernel just got, in memory of both threads: a program that lists files
+ * has the kernel request the lists of each, and the reader thread can answer. The main thread writes; a newer inode
+ * replaces an older one.
  */
 export class AbsentLists {
   readonly #words: Int32Array;
   readonly #nowMs: () => number;
 
-  /**
-   * @param memory as of `AbsentLists.memory`
-   * @param nowMs monotonic, and the same in both threads
-   */
+  /** @param nowMs monotonic, and the same in both threads */
   constructor(memory: SharedArrayBuffer, nowMs: () => number) {
     this.#nowMs = nowMs;
     this.#words = new Int32Array(memory);
@@ -32,7 +29,6 @@ export class AbsentLists {
     return new SharedArrayBuffer(4 * (SLOTS_AT + SLOTS * SLOT_WORDS));
   }
 
-  /** @param forMs how long the answer is valid */
   told(inode: number, forMs: number): void {
     const at = slotOf(inode);
     const words = this.#words;

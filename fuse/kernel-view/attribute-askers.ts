@@ -5,9 +5,8 @@ import { UPTAKE_MS_MAX } from './in-flight.ts';
 const SEVERAL = 0;
 
 /**
- * Threads that were answered cacheable attributes a moment ago. A thread takes up its answer before its next request,
- * and the kernel drops the attributes of a directory when a thread changes a name in it; but it may take up an answer
- * to another thread after that.
+ * A thread takes up an answer before its next request, and the kernel drops a directory's attributes when a thread
+ * changes a name in it. But it may take up an answer to another thread after that.
  */
 export class AttributeAskers {
   readonly #nowMs: () => number;
@@ -24,7 +23,6 @@ export class AttributeAskers {
     this.#askers.takeWhile(({ atMs }) => nowMs - atMs > UPTAKE_MS_MAX);
   }
 
-  /** Whether another thread may still take up an answer. */
   hasOther(inode: number, thread: number): boolean {
     const asker = this.#askers.get(inode);
     if (asker === undefined || this.#nowMs() - asker.atMs > UPTAKE_MS_MAX) return false;

@@ -12,9 +12,9 @@ interface Cached {
 }
 
 /**
- * The contents whose size and pages the kernel may have cached, by inode or by path. The rule for both transports:
- * before the kernel learns that a file is open, it must drop attributes of other contents (`mayDiffer`), at whose size
- * it would end reads. Pages are kept only for the same contents (`opened`).
+ * The version of the size and the pages that the kernel may have cached. Rule for both transports: before it learns
+ * that a file is open, it must drop attributes of other contents (`mayDiffer`), at whose size it would end reads. It
+ * keeps pages only of the same contents (`opened`).
  */
 export class CachedContents<Key> {
   readonly #nowMs: () => number;
@@ -23,10 +23,7 @@ export class CachedContents<Key> {
   /** Contents at the last open, to which the kernel's pages may belong. */
   readonly #opened: BoundedMap<Key, string>;
 
-  /**
-   * @param looksUp the kernel requests the attributes before each open
-   * @param openedMax keys whose last open is remembered
-   */
+  /** @param looksUp the kernel requests the attributes before each open */
   constructor(nowMs: () => number, looksUp: boolean, openedMax = Number.POSITIVE_INFINITY) {
     this.#nowMs = nowMs;
     this.#looksUp = looksUp;
@@ -34,9 +31,7 @@ export class CachedContents<Key> {
   }
 
   /**
-   * An answer with attributes of these contents is about to be sent.
-   *
-   * @param forMs how long the kernel may cache it after taking it up
+   * @param forMs how long the kernel may cache the answer after taking it up
    * @param caller thread that called; 0 if unknown
    */
   answered(key: Key, version: string, forMs: number, caller: number): void {
@@ -82,7 +77,6 @@ export class CachedContents<Key> {
     return isSame;
   }
 
-  /** No pages are kept at the next open. */
   forgetPages(key: Key): void {
     this.#opened.delete(key);
   }

@@ -17,27 +17,20 @@ interface CachedName {
 }
 
 /**
- * Names that the kernel may have cached for an inode, and by which it opens the inode without a look-up. There can be
- * several: one that another client has removed, and its new one. A name that is kept too long here costs a request;
- * after one that is dropped too soon, a program could write to a wrong file.
+ * Names by which the kernel may open an inode without a look-up; several if another client has renamed it. One kept too
+ * long costs a request; after one dropped too soon, a program could write to a wrong file.
  */
 export class CachedNames {
   readonly #world: World;
-  /** The latest answer for each name. */
   readonly #current = new Map<string, CachedName>();
   readonly #byInode = new Map<number, CachedName[]>();
-  /** All, the latest answered last. */
   readonly #all = new RecentMap<CachedName, null>();
 
   constructor(world: World) {
     this.#world = world;
   }
 
-  /**
-   * This answer is about to be sent; the kernel counts from when it takes it up.
-   *
-   * @param leftMs how long it may cache the name; 0: only for the operation under way
-   */
+  /** The kernel counts from when it takes up the answer. @param leftMs 0: only for the operation under way */
   answered(place: Place, inode: number, leftMs: number): void {
     const nowMs = this.#world.nowMs();
     this.#forgetPast(nowMs);
@@ -51,10 +44,7 @@ export class CachedNames {
     this.#add(name);
   }
 
-  /**
-   * Another answer, or one that must not be cached, is about to be sent. The kernel may still take up an earlier one,
-   * and an open by that one may be on its way.
-   */
+  /** The kernel may still take up an earlier answer, and an open by that one may be on its way. */
   notCached(place: Place): void {
     const key = placeKey(place);
     const name = this.#current.get(key);
@@ -64,7 +54,6 @@ export class CachedNames {
     name.untilMs = Math.min(name.untilMs, this.#world.nowMs() + UPTAKE_MS_MAX);
   }
 
-  /** The names by which the kernel may open the inode. */
   of(inode: number): readonly Place[] {
     const nowMs = this.#world.nowMs();
     const all = this.#byInode.get(inode) ?? [];
@@ -92,7 +81,6 @@ export class CachedNames {
     if (isExchange && other !== undefined) this.#add({ ...other, place: from, key: placeKey(from) });
   }
 
-  /** This mount has removed the name, and so has the kernel. */
   gone(place: Place): void {
     const name = this.#current.get(placeKey(place));
     if (name !== undefined) this.#forget(name);

@@ -21,34 +21,28 @@ interface GrantedName {
 
 export interface GrantedNamesParts {
   readonly world: Pick<World, 'nowMs' | 'sleep'>;
-  /** Whether no other client changes names of the directory before a recall. */
   isGranted(directory: number): boolean;
   /**
-   * Resolves when the kernel will look the name up again (`FUSE_NOTIFY_INVAL_ENTRY` with `FUSE_EXPIRE_ONLY`); never
-   * rejects. The kernel needs the directory's lock for that, so it waits for calls that change the directory, or look
-   * up a new name in it.
-   *
+   * Has the kernel look the name up again (`FUSE_NOTIFY_INVAL_ENTRY` with `FUSE_EXPIRE_ONLY`); never rejects. The
+   * kernel needs the directory's lock for that, and so waits for calls that change it, or look up a new name in it.
    * @param isWanted checked just before
    */
   expire(place: Place, isWanted: () => boolean): Promise<void>;
 }
 
 /**
- * Names that the kernel caches under grants of their directories. A recall of a directory is acknowledged when its
- * names are expired.
+ * Names that the kernel caches under grants. A recall of a directory is acknowledged when they are expired.
  *
- * The lock that an expiry waits for can belong to a call that waits for another client, whose recall in turn waits for
- * this mount. So names are cached for at most a second, and a recall waits for expiries only while one of the names is
- * valid.
+ * The lock that an expiry waits for can belong to a call that waits for another client, whose recall waits for this
+ * mount. So names are cached for at most a second, and a recall waits only while one of them is valid.
  */
 export class GrantedNames {
   readonly #parts: GrantedNamesParts;
   readonly #byDirectory = new Map<number, Map<string, GrantedName>>();
-  /** All, the latest answered last. */
   readonly #all = new RecentMap<string, GrantedName>();
   /**
    * Look-ups whose answer the kernel may not have taken up. It renews a cached name without the directory's lock, so
-   * that an expiry before that would have no effect. It takes up all other answers under that lock.
+   * that an earlier expiry would have no effect; all other answers need the lock.
    */
   readonly #lookups: InFlight<string>;
   readonly #recalledMs = new BoundedMap<number, number>(RECALLED_MAX);
@@ -59,12 +53,9 @@ export class GrantedNames {
   }
 
   /**
-   * An answer with a name is about to be sent.
-   *
    * @param leftMs how long the grant certainly lasts, in milliseconds
    * @param isLookup the kernel may have the name already
-   * @returns how long the kernel may cache the name, in whole milliseconds; ends with the grant even if the answer is
-   *   taken up late
+   * @returns how long the kernel may cache the name, in whole milliseconds; ends with the grant even if taken up late
    */
   answered(place: Place, leftMs: number, isLookup: boolean): number {
     const nowMs = this.#parts.world.nowMs();
@@ -78,10 +69,8 @@ export class GrantedNames {
   }
 
   /**
-   * This mount is about to rename. The kernel will have the new name for as long as it would have had the old one; an
-   * answer about the old name that it has not taken up will apply to the new one.
-   *
-   * @returns resolves when the new name is covered by a grant too, or can not be cached any more
+   * The kernel will cache the new name as long as the old one, even if it takes up an answer about the old one after
+   * the rename. Resolves when a grant covers the new name too, or neither can be cached any more.
    */
   async renaming(from: Place, to: Place, isExchange: boolean): Promise<void> {
     const moves = isExchange

@@ -6,8 +6,7 @@ export const UPTAKE_SLACK_MS = 20;
 export const UPTAKE_MS_MAX = 200;
 
 /**
- * Answers that the kernel got a moment ago: it may not know their inodes yet, but will cache them.
- *
+ * Recent answers, whose inodes the kernel may not know yet, but will cache.
  * @typeParam Key an inode, or a place (`placeKey`)
  */
 export class InFlight<Key = number> {
@@ -24,7 +23,6 @@ export class InFlight<Key = number> {
     this.#answeredMs.takeWhile((answeredMs) => nowMs - answeredMs > UPTAKE_MS_MAX);
   }
 
-  /** The kernel knew the inode, and has freed it. */
   forget(key: Key): void {
     this.#answeredMs.delete(key);
   }
@@ -37,7 +35,6 @@ export class InFlight<Key = number> {
   leftMs(key: Key): number {
     const answeredMs = this.#answeredMs.get(key);
     if (answeredMs === undefined) return 0;
-    // Includes the whole last millisecond.
     return Math.max(0, answeredMs + UPTAKE_MS_MAX + 1 - this.#nowMs());
   }
 }

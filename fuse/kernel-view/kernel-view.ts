@@ -10,16 +10,12 @@ import { GrantedNames } from './granted-names.ts';
 import { InFlight, UPTAKE_SLACK_MS } from './in-flight.ts';
 import { RefusedOpens } from './refused-opens.ts';
 
-/** How long the kernel may cache an answer, in whole milliseconds. */
 export interface CacheTimes {
   readonly nameMs: number;
   readonly attributesMs: number;
 }
 
-/**
- * What the kernel may have cached over any transport: names by which it opens inodes, and opens that it repeats.
- * `InodeView` and `PathView` add the contents, by inode or by path.
- */
+/** What the kernel may have cached over any transport; `InodeView` and `PathView` add the contents. */
 export class KernelView {
   readonly names: CachedNames;
   readonly refusedOpens: RefusedOpens;
@@ -31,9 +27,7 @@ export class KernelView {
 }
 
 export interface Notices {
-  /** Resolves when the kernel has dropped the attributes of an inode. */
   drop(inode: number): Promise<void>;
-  /** @see GrantedNamesParts.expire */
   expire(place: Place, isWanted: () => boolean): Promise<void>;
 }
 
@@ -49,12 +43,8 @@ export class InodeView {
   /** Null if names are valid for their time only. */
   readonly #granted: GrantedNames | null;
   #canExpire = true;
-  /** Entries of the page that is being sent. */
   readonly #page: { readonly inode: number; readonly place: Place; readonly times: CacheTimes }[] = [];
-  /**
-   * Entries of each inode that the kernel has accepted and not returned; it knows the inode until it returns the last
-   * (`nlookup`).
-   */
+  /** Entries accepted by the kernel and not returned; it knows an inode until it returns the last (`nlookup`). */
   readonly #lookups = new Map<number, number>();
 
   /** @param absent inodes without access control lists; null if the kernel never requests them */
@@ -84,13 +74,9 @@ export class InodeView {
   }
 
   /**
-   * Sends an answer. The kernel counts from when it takes it up, so if this process was stopped before that, the kernel
-   * has to drop the answer.
-   *
+   * The kernel counts from when it takes up the answer, so it has to drop it if this process was stopped before that.
    * @param put sends the answer with its times. @returns whether the kernel has accepted it
-   * @param caller thread that called; 0 if unknown
    * @param place the name that was looked up or created; null: created unlinked; absent: only attributes were requested
-   * @param isLookup false: it was created
    */
   answer(
     attributes: Answered,
@@ -130,12 +116,10 @@ export class InodeView {
     return times;
   }
 
-  /** @see GrantedNames.renaming */
   async renaming(from: Place, to: Place, isExchange: boolean): Promise<void> {
     await this.#granted?.renaming(from, to, isExchange);
   }
 
-  /** @see GrantedNames.recalled */
   async recalled(inodes: readonly number[]): Promise<void> {
     await this.#granted?.recalled(inodes);
   }
@@ -147,7 +131,6 @@ export class InodeView {
     put({ attributesMs, nameMs: 0 });
   }
 
-  /** The kernel is about to learn that the file is open. @see CachedContents */
   async opening(inode: number, version: string | null): Promise<void> {
     if (this.#contents.mayDiffer(inode, version)) await this.dropAttributes(inode);
   }
@@ -161,15 +144,14 @@ export class InodeView {
   }
 
   /**
-   * A thread has changed a name; the kernel drops the directory's attributes when it gets the answer. Resolves when it
-   * can take up no older answer to another thread. With `ttl` that answer may be as old as its validity.
+   * The kernel drops the directory's attributes when the thread that changed a name gets its answer. Resolves when it
+   * can take up no older answer to another thread. With `ttl` that may be as old as its validity.
    */
   async changedName(directory: number, thread: number): Promise<void> {
     if (this.#granted !== null && this.#askers.hasOther(directory, thread))
       await this.dropAttributes(directory);
   }
 
-  /** @see CachedContents.opened */
   opened(inode: number, version: string | null): boolean {
     return this.#contents.opened(inode, version);
   }
@@ -179,11 +161,7 @@ export class InodeView {
     return this.#inFlight.has(inode);
   }
 
-  /**
-   * The kernel has freed the inode, and returns its entries. One that was sent meanwhile keeps the inode known.
-   *
-   * @param lookups how many entries it returns
-   */
+  /** An entry that was sent meanwhile keeps the inode known. @param lookups how many entries the kernel returns */
   forget(inode: number, lookups: number): void {
     const left = (this.#lookups.get(inode) ?? 0) - lookups;
     if (left > 0) {
@@ -228,7 +206,6 @@ export class InodeView {
   }
 }
 
-/** Rounds down, and subtracts the time that an answer may wait in the kernel. */
 function whole(ms: number): number {
   return Math.max(0, Math.floor(ms - UPTAKE_SLACK_MS));
 }
@@ -236,14 +213,14 @@ function whole(ms: number): number {
 const OPENED_MAX = 50_000;
 
 /**
- * What a kernel that knows paths may have cached, over a transport that cannot have it drop anything. The kernel looks
- * up each path before an open, so that the open can be refused to make it look up again.
+ * What a kernel that knows paths may have cached; it cannot be told to drop anything. It looks up each path before an
+ * open, so the open can be refused to make it look up again.
  */
 export class PathView {
   readonly #world: World;
   readonly #cachedMs: number;
   readonly #contents: CachedContents<string>;
-  /** By thread: the path that it has to look up again, and until when its next open may be the repetition. */
+  /** By thread: the path to look up again, and until when its next open may be the repetition. */
   readonly #refused = new RecentMap<number, { readonly path: string; readonly untilMs: number }>();
 
   /** @param cachedMs how long the kernel caches attributes */
@@ -253,7 +230,6 @@ export class PathView {
     this.#contents = new CachedContents(() => world.nowMs(), true, OPENED_MAX);
   }
 
-  /** An answer is about to be sent. @param caller thread that called; 0 if unknown */
   answered(path: string, { inode, kind, contents }: Answered, caller: number): void {
     if (kind !== 'file' || this.#cachedMs === 0) return;
     this.#contents.answered(path, contentsName(inode, contents), this.#cachedMs, caller);
@@ -261,10 +237,7 @@ export class PathView {
 
   /**
    * Called before the kernel learns that the path is open (@see CachedContents). A refused thread looks the path up and
-   * opens it again; contents that differ even then have changed in between, and are opened with the attributes of that
-   * look-up.
-   *
-   * @param version of the contents that are opened
+   * opens it again; contents that have changed even since then are opened.
    * @param caller thread that opens it; 0 for all those of other containers, which have no number here
    * @returns whether it has to look the path up again
    */
@@ -279,7 +252,6 @@ export class PathView {
     return true;
   }
 
-  /** @see CachedContents.opened */
   opened(path: string, version: string | null): boolean {
     return this.#contents.opened(path, version);
   }

@@ -8,16 +8,11 @@ const STEP_MS_MAX = 1_000;
 
 interface Refused {
   readonly inode: number;
-  /** Names by which the kernel may have found it. */
   readonly keys: ReadonlySet<string>;
-  /** The inode is to get a second name, which is looked up after the first. */
   readonly isLink: boolean;
   /** Of the refusal, or of the answer to the last look-up; `Infinity` while that is under way. */
   atMs: number;
-  /**
-   * `begun`: no look-up yet; `walking`: looked up a directory or a symbolic link of the path; `found`: looked up the
-   * name itself.
-   */
+  /** `begun`: no look-up yet; `walking`: one of a directory or link of the path; `found`: of the name itself. */
   state: 'begun' | 'walking' | 'found';
   isBehindLink: boolean;
   found: number;
@@ -25,8 +20,8 @@ interface Refused {
 }
 
 /**
- * Threads whose open by a cached name was refused. The kernel then looks up all names of the path again in the same
- * thread, and opens the result, so that the name by which it opens is known.
+ * After a refused open by a cached name the kernel looks up all names of the path again in the same thread, and opens
+ * the result. So the name by which it opens is known.
  */
 export class RefusedOpens {
   readonly #world: World;
@@ -37,10 +32,7 @@ export class RefusedOpens {
     this.#world = world;
   }
 
-  /**
-   * @param keys of names (`placeKey`) by which the kernel may have found the inode
-   * @param isLink it is to get a second name, and is not opened
-   */
+  /** @param keys of names (`placeKey`) by which the kernel may have found the inode */
   refuse(thread: number, inode: number, keys: readonly string[], isLink = false): void {
     const nowMs = this.#world.nowMs();
     this.#refused.takeWhile(({ atMs }) => nowMs - atMs > STEP_MS_MAX);
@@ -86,10 +78,8 @@ export class RefusedOpens {
   }
 
   /**
-   * A thread opens an inode.
-   *
-   * @returns whether it repeats the refused open: it has just looked the inode up; or it opens the inode without a
-   *   look-up, as something that is open already
+   * Whether the open repeats the refused one: the thread has just looked the inode up, or opens it without a look-up,
+   * as something that is open already.
    */
   isRepetition(thread: number, inode: number): boolean {
     const refused = this.#current(thread);

@@ -48,8 +48,7 @@ export class Answers {
   }
 
   /**
-   * Runs a call, and sends its outcome unless the kernel has an answer already.
-   *
+   * Sends the outcome of a call, unless the kernel has an answer already.
    * @param late handles a value that comes after that
    * @param abort for calls that can be interrupted
    */
@@ -116,7 +115,6 @@ export class Answers {
     return kind !== 'space' && !UNLIMITED.has(kind) && this.#spent.has(pid);
   }
 
-  /** Whether the same request timed out a moment ago. */
   #isRepetition(header: RequestHeader, request: Request): boolean {
     if (this.#timedOut.isEmpty) return false;
     const question = repeatedQuestion(header, request);

@@ -2,13 +2,9 @@ import type { Timer, World } from '../../base/world.ts';
 import type { Request, RequestHeader } from './requests.ts';
 import type { Signals } from './signals.ts';
 
-/** Between checks for late calls and killed callers. */
 const LOOK_INTERVAL_MS = 100;
 
-/**
- * A close is interrupted only after this time: programs that wait for the end of this one expect its bytes to be stored
- * and its locks to be released.
- */
+/** Before this a close is not interrupted: an ended program's bytes are expected to be stored, its locks released. */
 const CLOSE_MS = 2_000;
 
 /** Calls that a program may repeat safely, and whose callers expect EINTR. */
@@ -31,19 +27,16 @@ export interface CallUnderWay {
   readonly request: Request;
   /** Infinity if the call has limits of its own. */
   readonly lateAtMs: number;
-  /** For calls that can be interrupted. */
   readonly abort?: AbortController;
 }
 
 /**
- * Calls that the kernel waits for. Each gets exactly one answer: its own, ETIMEDOUT when it is late, or EINTR when its
- * caller was killed or wants to stop. Otherwise a killed caller would stay in the kernel, where no signal reaches it,
- * until the call is answered.
+ * Each call gets exactly one answer: its own, ETIMEDOUT when it is late, or EINTR when its caller was killed or wants
+ * to stop. Otherwise a killed caller would stay in the kernel, where no signal reaches it.
  */
 export class CallsUnderWay {
   readonly #world: World;
   readonly #calls = new Map<number, CallUnderWay>();
-  /** Since when. */
   readonly #interrupted = new Map<CallUnderWay, number>();
   readonly #broken: (call: CallUnderWay, errno: 'ETIMEDOUT' | 'EINTR') => void;
   readonly #signals: Signals;

@@ -12,7 +12,6 @@ const UPTAKE_LOOK_MS = 2;
 
 /** The kernel as this process reaches it: /dev/fuse and /proc, or a model of both. */
 export interface KernelDevice {
-  /** Sends a reply. */
   readonly send: Send;
   /** Sends a notice, which may block for long. */
   readonly notify: Write;
@@ -21,11 +20,8 @@ export interface KernelDevice {
 
 export interface KernelConnection {
   readonly notices: FileKernel & Pick<MountedTransport, 'expireNames'>;
-  /** @see Session.started */
   readonly started: Promise<number>;
-  /** @param request in memory of its own */
   receive(request: Buffer): void;
-  /** The mount is gone: no more answers are sent. */
   stop(): void;
 }
 
@@ -41,8 +37,8 @@ export function connectKernel(
   const invalidateInode = async (inode: number, pages = true): Promise<void> => {
     absentLists?.forgetAll();
     const node = session.numbers.node(inode);
-    // The kernel itself waits for these reads before it drops pages. After a notice it ignores the end of the file in
-    // the answer of an earlier read (`fuse_read_update_size`), and the program would read zeros beyond it.
+    // The kernel itself waits for these reads. After a notice it ignores the end of the file in the answer of an
+    // earlier read (`fuse_read_update_size`), and the program would read zeros beyond it.
     if (pages) await session.underWay.readsAnswered(node);
     // An answer that the kernel takes up later would be cached after the notice.
     while (!(await notifier.invalidateInode(node, pages)) && session.view.isInFlight(inode)) {
@@ -63,8 +59,8 @@ export function connectKernel(
   const drop = (inode: number): Promise<void> => invalidateInode(inode, false).catch(kept(inode));
   const expire = async ({ parent, name }: Place, isWanted: () => boolean): Promise<void> => {
     const node = session.numbers.node(parent);
-    // A thread of this process blocks in the kernel while the kernel waits for the directory's lock. If the process
-    // were killed then, the call that holds the lock would never be answered, and the mount could not end.
+    // A thread of this process blocks while the kernel waits for the directory's lock. If the process were killed then,
+    // the call that holds the lock would never be answered, and the mount could not end.
     const ready = async (): Promise<boolean> => {
       if (isWanted()) await session.underWay.directoryCallsAnswered(node);
       return isWanted();

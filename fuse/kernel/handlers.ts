@@ -14,11 +14,7 @@ export type Handlers<Kind extends Request['kind'] = Request['kind']> = {
   readonly [Of in Kind]: (asked: Asked<RequestOf<Of>>) => void;
 };
 
-/**
- * Maps each request of the kernel to a call and the form of its answer.
- *
- * @param changedXattr called before a change of an extended attribute is answered, whatever its outcome
- */
+/** @param changedXattr called before a change of an extended attribute is answered, whatever its outcome */
 export function handlersOf(
   calls: FileSystemCalls,
   answers: RequestAnswers,

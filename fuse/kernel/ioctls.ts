@@ -10,7 +10,6 @@ export const IOCTL = {
   setXflags: 0x401c5820,
 } as const;
 
-/** Of the argument: a word, or `struct fsxattr`, which begins with one. */
 interface FlagsForm {
   readonly sets: boolean;
   readonly sizeBytes: number;
@@ -22,7 +21,6 @@ const STRUCT = { sizeBytes: 28, bits: { immutable: 0x8, 'append-only': 0x10 } } 
 /** Fields of the struct that must be zero: preferred sizes and the project. The count of extents is ignored. */
 const UNKEPT_AT = [4, 12, 16] as const;
 
-/** @returns undefined for all other commands */
 export function flagsFormOf(command: number): FlagsForm | undefined {
   switch (command) {
     case IOCTL.getFlags:

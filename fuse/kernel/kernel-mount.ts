@@ -24,7 +24,6 @@ const START_LIMIT_MS = 15_000;
 /** `stat` takes longer only on a mount that hangs. */
 const LOOK_LIMIT_MS = 5_000;
 
-/** @param text as `uname -r` prints it */
 export function isLinuxSince(text: string, [major, minor]: readonly [number, number]): boolean {
   const [, ...numbers] = /^(\d+)\.(\d+)/.exec(text) ?? [];
   const [foundMajor = 0, foundMinor = 0] = numbers.map(Number);
@@ -49,11 +48,7 @@ export function kernelObstacle(): string | null {
   }
 }
 
-/**
- * The transport that speaks the kernel's protocol itself (decision 0016). For root.
- *
- * @throws Error if the directory has a working mount, or the kernel or mount(8) refuses
- */
+/** The transport for root (decision 0016). @throws Error on a working mount, or if the kernel or mount(8) refuses */
 export async function mountWithKernel(
   directory: string,
   calls: FileSystemCalls,

@@ -10,11 +10,7 @@ const FILE_SYSTEM_TYPE = 'fuse.leasehold';
 const CONNECTIONS = '/sys/fs/fuse/connections';
 const OUTPUT_BYTES_MAX = 4096;
 
-/**
- * Mounts the connection of `fd`, for all users; the kernel checks permissions.
- *
- * @param options others for the kernel, such as `ro` and `nosuid`
- */
+/** For all users; the kernel checks permissions. @param options others for the kernel, such as `ro` */
 export async function mountDevice(
   fd: number,
   mountpoint: string,
@@ -27,14 +23,13 @@ export async function mountDevice(
   if (failure !== null) throw new Error(`Cannot mount on "${mountpoint}": ${failure}`);
 }
 
-/** @returns null, or the message of umount(8) */
 export function unmountDirectory(mountpoint: string, lazily: boolean): Promise<string | null> {
   return run('umount', ['-i', '-c', ...(lazily ? ['-l'] : []), mountpoint]);
 }
 
 /**
- * Fails all calls, current and later, so that no program waits in the kernel. Needs neither the mount's directory,
- * which may be removed, nor the event loop, which may have ended.
+ * Fails all calls, so that no program waits in the kernel. Needs neither the mount's directory, which may be removed,
+ * nor the event loop, which may have ended.
  */
 export function abortConnection(device: string): void {
   const connection = device.split(':')[1] ?? '';
@@ -50,7 +45,6 @@ export function abortConnection(device: string): void {
     spawnSync('mount', ['-i', '-t', 'fusectl', 'fusectl', directory]);
     writeFileSync(join(directory, connection, 'abort'), '1');
   } catch (error) {
-    // The connection is gone already.
     if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
   } finally {
     spawnSync('umount', ['-i', directory]);
@@ -58,7 +52,6 @@ export function abortConnection(device: string): void {
   }
 }
 
-/** @returns null, or the message of the failed program */
 async function run(program: string, argv: readonly string[], fd?: number): Promise<string | null> {
   const child = spawn(program, argv, { cwd: '/', stdio: ['ignore', 'pipe', 'pipe', fd ?? 'ignore'] });
   let said = '';

@@ -9,20 +9,15 @@ const EXPIRIES_IN_FLIGHT_MAX = 1;
 /** Separate: invalidations do not wait for pages on their way. */
 const GIFTS_IN_FLIGHT_MAX = 1;
 
-/**
- * Writes to the kernel from another thread.
- *
- * @param pieces consecutive; must not change until `done`
- * @param done null, or why the kernel refused them
- */
+/** @param pieces must not change until `done`, which gets null, or why the kernel refused them */
 export type Write = (
   pieces: readonly Uint8Array[],
   done: (error: NodeJS.ErrnoException | null) => void,
 ) => void;
 
 /**
- * Has the kernel drop cached data, and gives it pages. Each can take as long as a call under way, since the kernel
- * waits for pages that are being read: so answers must never wait for it.
+ * Notices to the kernel. Each can take as long as a call under way, since the kernel waits for pages that are being
+ * read: so answers must never wait for it.
  */
 export class Notifier {
   readonly #write: Write;
@@ -42,9 +37,6 @@ export class Notifier {
   }
 
   /**
-   * Resolves when the kernel will look the name up again.
-   *
-   * @param node of its directory
    * @param ready awaited just before. @returns whether the notice is still wanted
    * @returns false if the kernel does not know the name
    */
@@ -53,10 +45,8 @@ export class Notifier {
   }
 
   /**
-   * Resolves when the kernel has the pages.
-   *
    * @param isCurrent called just before
-   * @returns false if they are outdated, or the kernel does not know the inode
+   * @returns false if the pages are outdated, or the kernel does not know the inode
    */
   givePages(node: number, offset: number, bytes: Uint8Array, isCurrent: () => boolean): Promise<boolean> {
     return this.#gifts.run(async () => {
@@ -65,7 +55,6 @@ export class Notifier {
     });
   }
 
-  /** @returns false if the kernel does not know the inode */
   #notify(pieces: readonly Uint8Array[]): Promise<boolean> {
     return new Promise<boolean>((resolve, reject) => {
       this.#write(pieces, (error) => {

@@ -10,10 +10,8 @@ import { decodeHeader } from './requests.ts';
 const NAME_AT = IN_HEADER_BYTES + 8;
 
 /**
- * Answers a request on the reader thread: for an unsupported extended attribute, and for an access control list or
- * capability of an inode without extended attributes. A program that lists files requests one of each.
- *
- * @param request complete
+ * Answers, on the reader thread, requests for an unsupported extended attribute, and for an access control list or
+ * capability of an inode without any. A program that lists files requests one of each.
  * @returns null if the main thread has to answer
  */
 export function promptAnswer(request: Buffer, absent: AbsentLists): Buffer | null {

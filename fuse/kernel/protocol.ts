@@ -57,11 +57,9 @@ export const OPCODE = {
   lseek: 46,
   copyFileRange: 47,
   tmpfile: 51,
-  /** Linux 6.6. */
   statx: 52,
 } as const;
 
-/** The low 32. */
 export const INIT_FLAG = {
   asyncRead: 1 << 0,
   posixLocks: 1 << 1,

@@ -8,8 +8,8 @@ import { type ReaderData, SMALL_BYTES_MAX } from './reader.ts';
 import { RequestRing } from './request-ring.ts';
 
 /**
- * The thread that blocks in reads of the device. It answers the most frequent simple requests itself, passes small ones
- * through the ring, and transfers large writes with their memory.
+ * Blocks in reads of the device. Answers the most frequent simple requests itself, passes small ones through the ring,
+ * and transfers large writes with their memory.
  */
 
 const { fd, memory, absent, requestBytesMax } = workerData as ReaderData;
@@ -32,7 +32,6 @@ for (let length = next(); length !== null; length = next()) {
   }
 }
 
-/** @returns whether the kernel has the answer to the request in the buffer */
 function isAnswered(length: number): boolean {
   const reply = absentLists === null ? null : promptAnswer(buffer.subarray(0, length), absentLists);
   if (reply === null) return false;
@@ -50,7 +49,6 @@ function room(): Buffer<ArrayBuffer> {
   return Buffer.allocUnsafeSlow(requestBytesMax);
 }
 
-/** @returns the size of the next request; null when the mount is gone */
 function next(): number | null {
   for (;;) {
     try {

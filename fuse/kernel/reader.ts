@@ -7,7 +7,6 @@ import { RequestRing } from './request-ring.ts';
 export interface ReaderData {
   readonly fd: number;
   readonly memory: SharedArrayBuffer;
-  /** Of `AbsentLists`; null if the thread answers nothing. */
   readonly absent: SharedArrayBuffer | null;
   readonly requestBytesMax: number;
 }
@@ -19,9 +18,8 @@ const RING_BYTES = 1024 * 1024;
 const TURN_COUNT = 64;
 
 /**
- * Passes requests of a mount from the reader thread to `received`, each complete and in memory of its own.
- *
  * @param absent memory of `AbsentLists`; null if the thread answers nothing
+ * @param received gets each request complete, in memory of its own
  * @returns resolves when the mount is gone; rejects when it cannot be read any more
  */
 export function readRequests(
@@ -34,7 +32,6 @@ export function readRequests(
   const memory = RequestRing.memory(RING_BYTES);
   const ring = new RequestRing(memory);
   const workerData: ReaderData = { fd, memory, absent, requestBytesMax };
-  // TypeScript like this file, or JavaScript.
   const source = new URL(`reader-thread${extname(import.meta.url)}`, import.meta.url);
   // Only with an environment of its own a thread heeds NODE_OPTIONS, by which an installed package loads TypeScript.
   const thread = new Worker(source, { workerData, env: { ...process.env } });

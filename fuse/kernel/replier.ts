@@ -21,10 +21,7 @@ export class Replier {
     this.#send = send;
   }
 
-  /**
-   * @param put writes the body from its second argument on, and returns its end
-   * @returns whether the kernel has accepted the reply
-   */
+  /** @param put returns the end of the body. @returns whether the kernel has accepted the reply */
   put(unique: number, put: (reply: Buffer, at: number) => number): boolean {
     const length = put(this.#scratch, OUT_HEADER_BYTES);
     putHeader(this.#scratch, length, 0, unique);

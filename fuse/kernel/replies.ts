@@ -30,7 +30,6 @@ const STATX_HEADER_BYTES = 32;
 const STATX_BYTES = STATX_HEADER_BYTES + 256;
 const DIRENT_BYTES = 24;
 const ENTRY_BYTES = 40 + ATTRIBUTE_BYTES;
-/** The shortest entry of a page, without and with attributes. */
 export const DIRENT_BYTES_MIN = { plain: DIRENT_BYTES + 8, plus: ENTRY_BYTES + DIRENT_BYTES + 8 } as const;
 /** The number of the parent is unknown; the kernel ignores it. */
 const INODE_UNKNOWN = 0xffff_ffff;
@@ -54,7 +53,6 @@ export class NodeNumbers {
   }
 }
 
-/** @param error 0, or a negative error number */
 export function putHeader(reply: Buffer, length: number, error: number, unique: number): void {
   reply.writeUInt32LE(length, 0);
   reply.writeInt32LE(error, 4);
@@ -183,7 +181,6 @@ export function putEntry(
   return putAttributes(reply, at + 40, attributes);
 }
 
-/** Seconds and nanoseconds are at different positions. */
 function putDuration(reply: Buffer, secondsAt: number, nanosecondsAt: number, ms: number): void {
   putNumber(reply, secondsAt, Math.floor(ms / 1000));
   reply.writeUInt32LE((ms % 1000) * 1_000_000, nanosecondsAt);
@@ -196,7 +193,6 @@ export function putOpened(reply: Buffer, at: number, handle: number, flags: numb
   return at + 16;
 }
 
-/** A reply of a single number. */
 export function putCount(reply: Buffer, at: number, count: number): number {
   putNumber(reply, at, count);
   return at + 8;
@@ -204,11 +200,7 @@ export function putCount(reply: Buffer, at: number, count: number): number {
 
 type PageEntry = DirectoryPage['entries'][number];
 
-/**
- * As many entries as fit `bytesMax`.
- *
- * @param putLookedUp writes the look-up reply of an entry; absent if not requested
- */
+/** As many entries as fit. @param putLookedUp writes the look-up reply of an entry; absent if not requested */
 export function putEntries(
   reply: Buffer,
   at: number,
@@ -273,7 +265,6 @@ export function putIoctl(reply: Buffer, at: number, bytes: Buffer): number {
   return at + 16 + bytes.length;
 }
 
-/** @param lock null: no lock conflicts */
 export function putLockHolder(reply: Buffer, at: number, lock: LockRequest | null): number {
   reply.writeBigUInt64LE(lock?.start ?? 0n, at);
   reply.writeBigUInt64LE(lock?.end ?? LOCK_END, at + 8);
@@ -292,7 +283,6 @@ export function invalidateInodeNotice(node: number, pages = true): Buffer {
   return notice;
 }
 
-/** @param node of the directory */
 export function expireEntryNotice(node: number, name: string): Buffer {
   const nameBytes = Buffer.byteLength(name);
   const notice = Buffer.alloc(OUT_HEADER_BYTES + 16 + nameBytes + 1);

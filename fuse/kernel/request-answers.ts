@@ -76,7 +76,6 @@ export class RequestAnswers {
     this.#answers.answer(header, request, ask, () => this.#reply.done(header.unique), undefined, abort);
   }
 
-  /** @param put writes the value at a position of a reply. @returns its end */
   put<Value>(
     { header, request }: Asked,
     ask: () => Promise<Value>,
@@ -93,7 +92,6 @@ export class RequestAnswers {
     this.put(asked, ask, putCount);
   }
 
-  /** @param taken gets the bytes when the kernel has them */
   bytes(
     { header, request }: Asked,
     ask: () => Promise<Uint8Array>,
@@ -184,7 +182,6 @@ export class RequestAnswers {
     );
   }
 
-  /** @param name null for an unlinked file */
   created({ header, request, inode }: Asked, name: string | null, create: () => Promise<Created>): void {
     const place = name === null ? null : { parent: inode, name };
     const reply = (created: Created): void => {

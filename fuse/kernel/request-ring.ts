@@ -7,8 +7,8 @@ const SKIP = -1;
 const LENGTH_BYTES = 8;
 
 /**
- * Passes requests from the reader thread to the main thread in shared memory. One thread puts and one takes; while
- * requests are under way neither has to wake the other.
+ * Requests in memory of both threads: the reader thread puts, the main thread takes, and while requests are under way
+ * neither has to wake the other.
  */
 export class RequestRing {
   readonly #control: Int32Array;

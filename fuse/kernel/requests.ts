@@ -123,7 +123,6 @@ export type Request =
       readonly handle: number;
       readonly offset: number;
       readonly bytesMax: number;
-      /** Each entry should have its attributes, as in a look-up. */
       readonly plus: boolean;
     }
   | { readonly kind: 'release-directory'; readonly handle: number }
@@ -138,7 +137,6 @@ export type Request =
       readonly clearsSetgid: boolean;
     }
   | { readonly kind: 'remove-xattr'; readonly name: string }
-  /** `bytes`: the command's argument, if any. */
   | { readonly kind: 'ioctl'; readonly command: number; readonly bytes: Buffer }
   | { readonly kind: 'lock-holder'; readonly handle: number; readonly lock: LockRequest }
   | { readonly kind: 'lock'; readonly handle: number; readonly lock: LockRequest; readonly waits: boolean }
@@ -161,9 +159,9 @@ export function decodeHeader(bytes: Buffer): RequestHeader | null {
 }
 
 /**
- * @param bytes the whole request with its header; the bytes of a write remain a part of it
- * @throws ErrnoError EILSEQ for names that are not UTF-8, EFBIG for positions beyond 2^53 (ENXIO for seek), EIO for a
- *   truncated request
+ * @param bytes with the header; the bytes of a write remain a part of it
+ * @throws ErrnoError EILSEQ for names that are not UTF-8, EFBIG for positions beyond 2^53 (ENXIO for seek), EIO if
+ *   truncated
  */
 export function decodeRequest(header: RequestHeader, bytes: Buffer): Request {
   try {
@@ -377,7 +375,6 @@ function readCreation(bytes: Buffer, at: number): Creation {
   };
 }
 
-/** @param beyond the error for positions that no file can have */
 function readPlace(
   bytes: Buffer,
   at: number,
@@ -403,7 +400,6 @@ function readBytes(bytes: Buffer, at: number, length: number): Buffer {
   return bytes.subarray(at, at + length);
 }
 
-/** @param at start of a text that ends with a zero byte */
 function readText(bytes: Buffer, at: number): { readonly text: string; readonly end: number } {
   const end = bytes.indexOf(0, at);
   if (end < 0) throw new RangeError('A text has no end');

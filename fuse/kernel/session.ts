@@ -15,14 +15,12 @@ import { decodeHeader, decodeRequest, type Request, type RequestHeader } from '.
 import type { Signals } from './signals.ts';
 
 export const WRITE_BYTES_MAX = 1024 * 1024;
-/** A write with its header, and some extra. */
 export const REQUEST_BYTES_MAX = WRITE_BYTES_MAX + 4096;
 
 export interface SessionOptions extends TransportOptions {
   readonly backgroundMax: number;
   /** Drop what the kernel has cached; they report failures themselves. */
   readonly notices: Notices;
-  /** Inodes whose lists the reader thread answers; null if it answers nothing. */
   readonly absentLists: AbsentLists | null;
   readonly signals: Signals;
 }
@@ -66,7 +64,6 @@ export class Session {
     };
   }
 
-  /** @param bytes one request, in memory of its own */
   receive(bytes: Buffer): void {
     const header = decodeHeader(bytes);
     if (header === null) {
@@ -100,7 +97,6 @@ export class Session {
     return request.kind === 'attributes' && request.withCreation === true;
   }
 
-  /** Whether the mount supports the extended attribute of the request. */
   #mayHave(request: Request): boolean {
     const { xattrs, acls } = this.#options;
     switch (request.kind) {

@@ -8,14 +8,11 @@ const KILLED = maskOf(['SIGKILL']);
 /** What is pending for a waiting thread: its end, a request to stop, or neither. */
 export type Pending = 'killed' | 'stopping' | 'other';
 
-/** @param pid of the calling thread, 0 if unknown */
 export type Signals = (pid: number) => Pending;
 
 /**
- * Reads the kind of signal from /proc: the kernel reports only that one arrived, and most programs do not expect a
- * timer or the end of a child to interrupt a file operation.
- *
- * @returns 'stopping' if unknown
+ * The kernel reports only that a signal arrived; most programs do not expect a timer or the end of a child to interrupt
+ * a file operation. @returns 'stopping' if unknown
  */
 export function pendingSignals(pid: number): Pending {
   if (pid === 0) return 'stopping';

@@ -48,7 +48,6 @@ export class Ages {
     return Math.max(0, record.validity.requestedAt + this.ttlMs - this.nowMs());
   }
 
-  /** Whether no other client can have changed the record since its request. @param directory as of `isOld` */
   isDelegated({ validity }: Learned, directory: number | undefined): boolean {
     if (directory === undefined) return false;
     const at = this.#delegatedAt.get(directory);

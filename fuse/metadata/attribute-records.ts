@@ -18,7 +18,6 @@ interface AttributeRecord extends Learned {
 export type Origin = Pick<AttributeRecord, 'prefetched'> &
   Partial<Pick<AttributeRecord, 'askedAt' | 'isUncertain'>>;
 
-/** Cached attributes by inode, and how own changes amend them. */
 export class AttributeRecords {
   readonly #ages: Ages;
   readonly #sequencer: Sequencer<number | string>;
@@ -31,7 +30,6 @@ export class AttributeRecords {
     this.#sequencer = sequencer;
   }
 
-  /** Attributes that may answer requests. */
   of(inode: number): Answered | undefined {
     const record = this.#records.get(inode);
     if (record === undefined || !record.prefetched) return undefined;
@@ -54,7 +52,6 @@ export class AttributeRecords {
     return this.#records.get(inode) ?? this.#beforeWrites.get(inode);
   }
 
-  /** Whether a valid answer had no extended attributes. */
   hasNoXattrs(inode: number, ttlMs = this.#ages.ttlMs): boolean {
     // Records from before writes count: a write changes no extended attributes.
     const record = this.#latest(inode);
@@ -83,7 +80,6 @@ export class AttributeRecords {
     return this.#records.get(inode)?.askedAt;
   }
 
-  /** Whether no other name of a file is known. */
   hasOneName(inode: number): boolean {
     const attributes = this.lastOf(inode);
     return attributes === undefined || attributes.kind !== 'file' || attributes.links <= 1;
@@ -95,10 +91,6 @@ export class AttributeRecords {
     return record?.validity.asOf === validity?.asOf ? this.#ages.leftMs(record, inode) : 0;
   }
 
-  /**
-   * @param requestedAt sequence number of the request
-   * @returns the attributes with their validity
-   */
   learn(
     attributes: Attributes,
     requestedAt: number,
@@ -146,9 +138,7 @@ export class AttributeRecords {
   }
 
   /**
-   * The file is closed here, and the cluster has all its writes: the record from before them is valid for the rest of
-   * its time.
-   *
+   * After the last close, with all writes at the cluster: earlier attributes are valid for the rest of their time.
    * @param since applies the writes to attributes; null if their outcome is unknown
    */
   closed(inode: number, since: (before: Attributes) => Attributes | null): void {
@@ -165,12 +155,7 @@ export class AttributeRecords {
     return this.#sequencer.latest;
   }
 
-  /**
-   * A change after `changing` was executed.
-   *
-   * @param attributes as the change was answered
-   * @returns them with their validity
-   */
+  /** A change after `changing` was executed. @param attributes as the change was answered */
   changed(attributes: Attributes, begunAt: number): Answered {
     const isPast = !this.#sequencer.isValid(begunAt, attributes.inode);
     this.drop(attributes.inode);
@@ -191,9 +176,7 @@ export class AttributeRecords {
   }
 
   /**
-   * This mount has changed entries of a directory. That changes only its times and its count of directories, so that
-   * the record stays valid for the rest of its time.
-   *
+   * Own changes of entries only change the directory's times and its count of directories: it stays valid.
    * @param atNs its new times; null if unknown
    * @param directories change of the number of its directories
    * @param since a sequence number from before the change
@@ -214,8 +197,7 @@ export class AttributeRecords {
   }
 
   /**
-   * This mount has renamed an inode that is no directory: only its ctime changes.
-   *
+   * A rename of an inode that is no directory only changes its ctime.
    * @param isPast something of it was changed beside the rename
    * @returns whether the record is kept
    */
@@ -230,7 +212,6 @@ export class AttributeRecords {
     return true;
   }
 
-  /** The record after the latest own change; its age stays the same. */
   #amended(record: AttributeRecord, attributes: Attributes): AttributeRecord {
     const validity = { ...record.validity, asOf: this.#sequencer.latest };
     return { ...record, validity, attributes: { ...attributes, validity } };

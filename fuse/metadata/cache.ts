@@ -11,7 +11,6 @@ import { Ages, type Learned, RECORDS_MAX } from './ages.ts';
 import { AttributeRecords, type Origin } from './attribute-records.ts';
 import { DelegatedDirectories } from './delegated-directories.ts';
 
-/** The default validity of names and attributes after their request. */
 export const ATTRIBUTE_AGE_MAX_MS = 1000;
 
 interface NameRecord extends Learned {
@@ -22,27 +21,22 @@ interface NameRecord extends Learned {
 }
 
 /**
- * Cached names and attributes. Those of directories answer all requests, because every path needs them; those of files
- * only if they come from a listing or an own change. The kernel caches each answer for the rest of its time: with the
- * whole time here and there, answers would be twice as old.
+ * Cached names and attributes. Those of directories answer all requests, as every path needs them; those of files only
+ * if they come from a listing or an own change. The kernel caches an answer for the rest of its time, not for all of it
+ * again.
  *
  * An answer that was requested before an own change is not cached after it, since it may be older.
  */
 export class MetadataCache {
   readonly attributes: AttributeRecords;
   readonly delegations: DelegatedDirectories;
-  /** 0: nothing is valid. */
   readonly ttlMs: number;
   readonly kernel: KernelView;
   readonly #ages: Ages;
-  /** By place (`placeKey`). */
   readonly #names = new BoundedMap<string, NameRecord>(RECORDS_MAX);
   readonly #sequencer: Sequencer<number | string>;
 
-  /**
-   * @param ttlMs 0: nothing is cached here, because the backend caches, or with `strict`
-   * @param isDelegated whether the directory is delegated to this mount now
-   */
+  /** @param ttlMs 0: nothing is cached here, because the backend caches, or with `strict` */
   constructor(
     world: World,
     ttlMs = ATTRIBUTE_AGE_MAX_MS,
@@ -98,11 +92,11 @@ export class MetadataCache {
   }
 
   /**
-   * How long the kernel may cache that the name refers to this inode, in milliseconds, in the answer being sent.
+   * How long the kernel may cache the name, in milliseconds, in the answer being sent.
    *
-   * An open by a cached name comes without a look-up and then needs a request of its own. So the name of a file is not
-   * cached after its first look-up: its open follows, and one request serves both. Nor is a name of a file with several
-   * names, since each open would have to look up all of them.
+   * An open by a cached name needs a request of its own. So a file's name is not cached after its first look-up: its
+   * open follows, and one request serves both. Nor is that of a file with several names, as each open would look up
+   * all.
    */
   entryLeftMs(parent: number, name: string, inode: number): number {
     const place = { parent, name };
@@ -116,7 +110,6 @@ export class MetadataCache {
     return leftMs;
   }
 
-  /** Keys (`placeKey`) of the names by which the kernel may have found the inode. */
   namesOf(inode: number): string[] {
     const asked = this.attributes.askedAt(inode);
     return [...this.kernel.names.of(inode).map(placeKey), ...(asked === undefined ? [] : [asked])];
@@ -126,10 +119,6 @@ export class MetadataCache {
     return this.kernel.names.of(inode).length > 0;
   }
 
-  /**
-   * @param requestedAt sequence number of the request
-   * @returns the attributes with their validity
-   */
   learnEntry(
     parent: number,
     name: string,
@@ -163,11 +152,7 @@ export class MetadataCache {
     }
   }
 
-  /**
-   * A delegation of the directory begins: no other client changes it until its end.
-   *
-   * @param page its first names, as they were when it was delegated
-   */
+  /** The directory is delegated from now on. @param page its first names, as of then */
   delegated(attributes: Attributes, page: ListedPage): void {
     this.delegations.begin(attributes, page);
     this.#ages.delegated(attributes.inode, this.#sequencer.request());
@@ -181,12 +166,7 @@ export class MetadataCache {
     this.#sequencer.changed(parent);
   }
 
-  /**
-   * This mount has created or linked the name.
-   *
-   * @param attributes as the change was answered
-   * @param since a sequence number from before the change
-   */
+  /** This mount has created or linked the name. @param since a sequence number from before the change */
   made(parent: number, name: string, attributes: Attributes, since: number): void {
     this.changingName(parent, name);
     const directories = attributes.kind === 'directory' ? 1 : 0;
@@ -199,8 +179,6 @@ export class MetadataCache {
   }
 
   /**
-   * This mount has unlinked a name, after `changingName`.
-   *
    * @param atNs the directory's new times; null if unknown
    * @param behind the cluster has not executed it: the times are estimates, and certainly newer than before
    */
@@ -228,9 +206,7 @@ export class MetadataCache {
   }
 
   /**
-   * This mount has renamed an inode that is no directory, after `changingName`. Its attributes are kept except for
-   * ctime, and its new name is cached.
-   *
+   * After a rename of an inode that is no directory: caches its new name, and keeps its attributes except for ctime.
    * @param atNs the new times of both directories
    * @param since a sequence number from after `changingName` and before the rename
    */
@@ -245,7 +221,6 @@ export class MetadataCache {
     this.#names.set(placeKey(to), { inode, ...learned, isKept: true, isAsked: false });
   }
 
-  /** The inode that the name referred to when it was last cached. */
   inodeOf(parent: number, name: string): number | undefined {
     return this.#names.get(keyOf(parent, name))?.inode;
   }
@@ -256,7 +231,6 @@ export class MetadataCache {
     this.attributes.drop(inode);
   }
 
-  /** Drops the name and the attributes of its directory, after a change of both. */
   forgetEntry(parent: number, name: string): void {
     const key = keyOf(parent, name);
     this.#names.delete(key);

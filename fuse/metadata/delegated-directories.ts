@@ -39,10 +39,7 @@ export class DelegatedDirectory {
   /** Null if not all names are known, undefined since a change. */
   #entries: readonly ListedName[] | null | undefined;
 
-  /**
-   * @param page its first names, as they were when it was delegated
-   * @param changed names that may have changed since
-   */
+  /** @param changed names that may have changed since `page` */
   constructor(attributes: Attributes, page: ListedPage, changed: Iterable<string> = []) {
     this.attributes = attributes;
     for (const name of changed) this.#names.set(name, 'unknown');
@@ -67,7 +64,7 @@ export class DelegatedDirectory {
     return this.#entries;
   }
 
-  /** @param page the names after `knownThrough`, requested since the delegation; own changes since are newer */
+  /** @param page the names after `knownThrough`; own changes since the delegation are newer */
   learn({ entries, more }: ListedPage): void {
     for (const { name, attributes } of entries)
       if (!this.#names.has(name)) this.#names.set(name, namedInode(attributes));
@@ -75,7 +72,6 @@ export class DelegatedDirectory {
     this.#entries = undefined;
   }
 
-  /** @param page all names, requested since the last own change */
   learnAll(page: ListedPage): void {
     this.#names.clear();
     this.learn(page);
@@ -100,32 +96,22 @@ function listed(names: ReadonlyMap<string, NameState>): readonly ListedName[] | 
 
 interface Delegation {
   readonly directory: DelegatedDirectory;
-  /** Sequence number: answers that were requested earlier may be older than the delegation. */
   readonly begunAt: number;
   /** When all its names were last requested; the attributes of its files are valid from then on. */
   listedAt: number;
 }
 
-/**
- * The directories that are delegated to this mount. No other client changes their names, so that only own changes
- * invalidate what was cached since the delegation.
- */
+/** No other client changes names of these directories: only own changes invalidate what was cached. */
 export class DelegatedDirectories {
   readonly #world: World;
   readonly #ttlMs: number;
   readonly #isDelegated: (directory: number) => boolean;
   readonly #delegations = new BoundedMap<number, Delegation>(DIRECTORIES_MAX);
-  /** Directories whose delegation is requested, with the names changed meanwhile. */
   readonly #requested = new Map<number, Set<string>>();
   readonly #linked = new Set<number>();
   readonly #sequencer: Sequencer<number | string>;
-  /** Resolve `idle`. */
   readonly #idle = new Map<number, () => void>();
 
-  /**
-   * @param ttlMs how long attributes are valid
-   * @param isDelegated whether the directory is delegated to this mount now
-   */
   constructor(world: World, ttlMs: number, isDelegated: (directory: number) => boolean) {
     this.#world = world;
     this.#ttlMs = ttlMs;
@@ -137,7 +123,6 @@ export class DelegatedDirectories {
     return this.#sequencer.request();
   }
 
-  /** Undefined if it is not delegated now. */
   of(directory: number): DelegatedDirectory | undefined {
     return this.#current(directory)?.directory;
   }
@@ -152,12 +137,7 @@ export class DelegatedDirectories {
     return this.of(place.parent)?.stateOf(place.name) ?? 'unknown';
   }
 
-  /**
-   * A program that lists a directory next needs the attributes of its files: once they are too old, a listing from the
-   * cluster renews them all.
-   *
-   * @returns all entries, in the order of names; null if they are unknown, or more than `countMax`
-   */
+  /** Null also if attributes of its files are too old: programs request these next, and a listing renews them all. */
   listing(directory: number, countMax: number): readonly ListedName[] | null {
     const known = this.#current(directory);
     if (known === undefined || this.#ttlMs === 0 || this.#world.nowMs() - known.listedAt > this.#ttlMs)
@@ -176,11 +156,7 @@ export class DelegatedDirectories {
     this.#idle.delete(directory);
   }
 
-  /**
-   * Runs a change of names, which are unknown meanwhile, and after an error.
-   *
-   * @param after the new states of `places`, in order
-   */
+  /** Names are unknown during their change, and after an error. @param after the new states of `places`, in order */
   async changing<Result>(
     places: readonly Place[],
     change: () => Promise<Result>,
@@ -229,7 +205,6 @@ export class DelegatedDirectories {
     if (this.#sequencer.isValid(requestedAt, placeKey(place))) known.directory.set(place.name, state);
   }
 
-  /** @param page all names of the directory. @param requestedAt as of `learnName` */
   learnAll(directory: number, page: ListedPage, requestedAt: number): void {
     const known = this.#current(directory);
     if (known === undefined || requestedAt < known.begunAt || page.entries.length > NAMES_MAX) return;
@@ -246,7 +221,6 @@ export class DelegatedDirectories {
     this.endAll();
   }
 
-  /** Whether no other name of the inode is known. */
   hasOneName({ inode, kind, links }: NamedInode): boolean {
     return kind === 'directory' || (links === 1 && !this.#linked.has(inode));
   }
@@ -256,12 +230,10 @@ export class DelegatedDirectories {
     this.#requested.set(directory, new Set());
   }
 
-  /** The request failed, or `begin` was called. */
   requested(directory: number): void {
     this.#requested.delete(directory);
   }
 
-  /** @param page the first names of the directory, as they were when it was delegated */
   begin(attributes: Attributes, page: ListedPage): void {
     const { inode } = attributes;
     const directory = new DelegatedDirectory(attributes, page, this.#requested.get(inode));

@@ -8,21 +8,17 @@ import { type DelegatedDirectory, NAMES_MAX } from './delegated-directories.ts';
 /** A recalled directory is not requested again for this time: another client creates names in it. */
 const RECALLED_MS = 5_000;
 const REFUSED_MS = 250;
-/** Names requested with a delegation. */
 const NAMES_COUNT = 1_000;
 const DIRECTORIES_MAX = 1_000;
 const EMPTY: ListedPage = { entries: [], more: false };
 
 export interface DelegationRequestEvents {
-  /** Names and attributes of a delegated directory were received. */
   listed(page: ListedPage, requestedAt: number): void;
-  /** @returns a sequence number for `listed` */
   request(): number;
   /** Sends acknowledged changes of the directory. Resolves when the cluster has them. */
   flush(directory: number): Promise<void>;
 }
 
-/** Requests delegations of directories, and their names. */
 export class DelegationRequests {
   readonly #backend: Pick<FileSystemBackend, 'attributes' | 'list' | 'isAway'>;
   readonly #delegation: Pick<DelegationBackend, 'delegate' | 'isDelegated'>;
@@ -31,7 +27,6 @@ export class DelegationRequests {
   readonly #events: DelegationRequestEvents;
   readonly #world: World;
   readonly #notBeforeMs = new BoundedMap<number, number>(DIRECTORIES_MAX);
-  /** By directory; resolve at the end of the request. */
   readonly #underWay = new Map<number, Promise<void>>();
   readonly #learning = new Set<number>();
 
@@ -51,14 +46,13 @@ export class DelegationRequests {
     this.#events = events;
   }
 
-  /** A directory that was just created here is empty. */
   created(attributes: Attributes): void {
     if (this.#delegation.isDelegated(attributes.inode)) this.#cache.delegated(attributes, EMPTY);
   }
 
   /**
-   * The recall is for another client, unless this mount is changing a name in the directory: after the end of a session
-   * its own command can recall it, since it does not identify the mount.
+   * For another client, unless this mount is changing a name: after the end of a session its own command, which does
+   * not identify the mount, can recall the directory.
    */
   recalled(directory: number): void {
     const { delegations } = this.#cache;
@@ -71,10 +65,7 @@ export class DelegationRequests {
     this.#notBeforeMs.set(directory, notBeforeMs);
   }
 
-  /**
-   * Resolves when no request for it is under way. Changes wait for this: if they never paused, the directory would
-   * never be delegated.
-   */
+  /** Changes of names wait for this: if they never paused, the directory would never be delegated. */
   async settled(directory: number): Promise<void> {
     await this.#underWay.get(directory);
   }
@@ -111,7 +102,6 @@ export class DelegationRequests {
     }
   }
 
-  /** Requests the next names of a directory of which not all are known. */
   async learnMore(directory: DelegatedDirectory): Promise<void> {
     const { knownThrough: after, attributes, count } = directory;
     const { inode } = attributes;

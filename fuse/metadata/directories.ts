@@ -15,7 +15,6 @@ interface DirectoryHandle {
   attributes: Attributes | undefined;
 }
 
-/** Directories that are open on this mount. */
 export class Directories {
   readonly #names: Names;
   readonly #open = new Map<number, DirectoryHandle>();
@@ -26,10 +25,7 @@ export class Directories {
     this.#names = names;
   }
 
-  /**
-   * @param attributes last known ones
-   * @param unnoted reads do not count as accesses
-   */
+  /** @param unnoted reads do not count as accesses */
   open(inode: number, attributes: Attributes | undefined, unnoted = false): number {
     this.#handleLast += 2;
     const handle = this.#handleLast;
@@ -45,7 +41,6 @@ export class Directories {
     for (const directory of this.#handles(attributes.inode)) directory.attributes = attributes;
   }
 
-  /** The last known attributes of an open directory. */
   lastOf(inode: number): Attributes | undefined {
     return this.#handles(inode).find(({ attributes }) => attributes !== undefined)?.attributes;
   }
@@ -54,7 +49,6 @@ export class Directories {
     return [...this.#open.values()].filter((directory) => directory.inode === inode);
   }
 
-  /** Whether reads through the handle count as accesses. */
   isNoted(handle: number): boolean {
     return this.#open.get(handle)?.unnoted === false;
   }

@@ -17,25 +17,21 @@ const UNCHANGED_OWNER = 0xffff_ffff;
 const TIME_NS_MAX = (1n << 63n) - 1n;
 const TIME_NS_MIN = -(1n << 63n);
 
-/** A file that is open on this mount, of which this mount may know newer attributes than the cluster. */
+/** A file that is open here; this mount may know newer attributes than the cluster. */
 export interface OpenInode {
   readonly inode: number;
   readonly writes: { drain(): Promise<void> };
-  /** Merges attributes with what is known of the open file. */
   present(attributes: Answered): Promise<Answered>;
   readonly known: {
     /** Attributes from before changes here do not show the holes that these left. */
     readonly areHolesUnknown: boolean;
-    /** This mount changed attributes that a change of contents does not affect. */
     changedStatus(attributes: Attributes): void;
     /** The cluster has an access of this mount. @param from the access time before it */
     accessed(from: string, to: string): void;
   };
 }
 
-/** Access times of this mount that the cluster may not have yet. */
 export interface PendingAccessTimes {
-  /** Adds pending access times to attributes. */
   shown(attributes: Answered): Answered;
   /** Called before an access time is set. Resolves when no earlier access can take effect after that. */
   setting(inode: number): Promise<void>;
@@ -43,7 +39,6 @@ export interface PendingAccessTimes {
   flush(scope: { readonly kind: 'inode'; readonly inode: number }): Promise<void>;
 }
 
-/** Unlinks that the cluster does not have yet. */
 export interface PendingUnlinks {
   flush(scope: { readonly kind: 'inode'; readonly inode: number }, kinds: readonly ['unlink']): Promise<void>;
 }
@@ -84,8 +79,7 @@ export class Inodes {
   }
 
   async attributes(inode: number): Promise<Answered> {
-    // The kernel requests attributes after its own reads and writes. A cached answer still shows changes by other
-    // clients within the usual time.
+    // Enough after the kernel's own reads and writes: other clients' changes still show within the usual time.
     const known = this.cache.attributes.latest(inode) ?? this.#granted(inode);
     return this.present(known ?? (await this.ask(inode)));
   }
@@ -98,8 +92,7 @@ export class Inodes {
 
   /** Requests the attributes from the cluster. */
   async ask(inode: number): Promise<Answered> {
-    // An answer that is requested while unlinks are sent would not be cached here; a backend with a cache decides
-    // itself.
+    // Answers requested while unlinks are sent are not cached here; a backend with a cache decides itself.
     if (!this.#backend.caches) await this.#pending.flush({ kind: 'inode', inode }, ['unlink']);
     const requestedAt = this.cache.request();
     return this.cache.attributes.learn(await this.#backend.attributes(inode), requestedAt);
@@ -116,11 +109,9 @@ export class Inodes {
   }
 
   /**
-   * As `ask`, for a file that is about to be opened. If the kernel may have the inode from a cached name, that name is
-   * looked up: another client may have given it to another file, while this one still exists under another name.
-   *
-   * @param isLink the file gets a second name, and is not opened
-   * @throws ErrnoError `ESTALE` if the name refers to another file: the kernel then looks it up again
+   * As `ask`, before an open. If the kernel has the inode from a cached name, that name is looked up: another client
+   * may have given it to another file, while this one exists under another name.
+   * @throws ErrnoError `ESTALE` in that case: the kernel then looks the name up again
    */
   async askToOpen(inode: number, thread: number, isLink = false): Promise<Answered> {
     const requestedAt = this.cache.request();
@@ -154,8 +145,8 @@ export class Inodes {
   }
 
   /**
-   * The kernel caches names. If another client has removed the file's last name meanwhile, the program means another
-   * file, unless this one is open here: after `ESTALE` the kernel looks the name up again.
+   * If another client has removed the last name of a file that is not open here, a program that used a cached name
+   * means another file. After `ESTALE` the kernel looks the name up again.
    */
   assertNamed({ inode, links }: Attributes): void {
     if (links > 0 || this.isOpen(inode)) return;
@@ -164,9 +155,8 @@ export class Inodes {
   }
 
   /**
-   * A change without effect (`chown` with neither an owner nor a group): sets ctime, and clears the set-id bits of a
-   * file. The kernel sends the same, for any user, before a write to a file with such bits; the write clears them
-   * itself.
+   * `chown` with neither an owner nor a group sets ctime, and clears the set-id bits of a file. The kernel sends the
+   * same, for any user, before a write to a file with such bits; the write clears them itself.
    */
   async touch(inode: number, { uid }: Caller): Promise<Answered> {
     const { kind, mode, uid: owner } = await this.ask(inode);
@@ -174,7 +164,6 @@ export class Inodes {
     return this.change(inode, { mode: kind === 'directory' || !isOwner ? mode : withoutPrivileges(mode) });
   }
 
-  /** @returns the new attributes */
   async change(inode: number, request: AttributeRequest): Promise<Answered> {
     const file = this.#openFile(inode);
     if (request.modified !== undefined) await file?.writes.drain();
@@ -196,10 +185,7 @@ export class Inodes {
     return this.present(attributes);
   }
 
-  /**
-   * An append-only file allows only that both times are set to the current time. Only the cluster knows whether it is
-   * append-only, since other clients set flags.
-   */
+  /** An append-only file allows only the current time for both times. Only the cluster knows its flags. */
   async #setAttributes(
     inode: number,
     changes: AttributeChanges,
@@ -225,7 +211,6 @@ export class Inodes {
   }
 }
 
-/** Converts a request of the kernel to the cluster's form. */
 export function changesOf(
   world: World,
   { mode, uid, gid, accessed, modified }: AttributeRequest,
@@ -247,7 +232,6 @@ export function withoutPrivileges(mode: number): number {
   return (cleared & GROUP_EXECUTE) !== 0 ? cleared & ~SET_GROUP_ID : cleared;
 }
 
-/** Whether new inodes get the directory's group, not the program's. */
 export function inheritsGroup({ mode }: Pick<Attributes, 'mode'>): boolean {
   return (mode & SET_GROUP_ID) !== 0;
 }

@@ -3,7 +3,6 @@ import { BoundedMap } from '../../base/bounded-map.ts';
 import type { ListedName } from './delegated-directories.ts';
 import { namesCompare } from './name-order.ts';
 
-/** Entries per request. */
 export const LIST_COUNT = 1000;
 /** Stretches whose entries are kept: the one being read, and a few for programs that seek. */
 const KEPT_MAX = 4;
@@ -13,14 +12,12 @@ export interface ListedEntry extends ListedName {
   readonly position: number;
 }
 
-/** Entries after a name, in the order of names, and whether others follow. */
 export type List = (
   directory: number,
   after: string,
   countMax: number,
 ) => Promise<{ readonly entries: readonly ListedName[]; readonly more: boolean }>;
 
-/** Entries of one request. Their order is kept when their names are dropped. */
 interface Stretch {
   /** It has the names after `after`, up to `last`. */
   readonly after: string;
@@ -31,17 +28,15 @@ interface Stretch {
 }
 
 /**
- * A directory during one pass of a program through it, in the order of names. An entry that exists all the time is
- * returned once and keeps its position, to which a program may return (`seekdir`); entries that are created or removed
- * meanwhile may be returned or not, as POSIX allows. Only a few stretches keep their entries; each other entry takes
- * four bytes.
+ * One pass of a program through a directory, in the order of names. An entry that exists all the time is returned once
+ * and keeps its position (`seekdir`); others may be returned or not, as POSIX allows. Only a few stretches keep their
+ * entries; each other entry takes four bytes.
  */
 export class Listing {
   readonly #list: List;
   readonly #inode: number;
   readonly #first: number;
   readonly #stretches: Stretch[] = [];
-  /** By index in `#stretches`, the last used at the end. */
   readonly #kept = new BoundedMap<number, readonly ListedEntry[]>(KEPT_MAX);
   #complete = false;
   #listed: Promise<void> = Promise.resolve();
@@ -61,7 +56,7 @@ export class Listing {
       const entries = await this.#entries(place);
       const from = entries.findIndex((entry) => entry.position >= at);
       if (from !== -1) return entries.slice(from, from + countMax);
-      // All later entries of this stretch have been removed since.
+      // The rest of this stretch has been removed since.
       const { first, digests } = this.#stretch(place);
       at = first + digests.length;
     }

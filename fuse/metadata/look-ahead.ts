@@ -10,14 +10,12 @@ const WHOLE_MAX = 512;
 /** Entries in a page of a larger directory: few at first, more if they are used. */
 const PAGE_MIN = 32;
 const PAGE_MAX = 512;
-/** A page was useful if one in `USED_LEAST` of its entries was looked up, and very useful if half of them were. */
+/** A page was useful if one in `USED_LEAST` of its entries was looked up, very useful if half of them were. */
 const USED_LEAST = 8;
 const USED_WELL = 2;
 const DIRECTORIES_MAX = 1_000;
 
-/** A walk of a program through a directory. */
 interface Course {
-  /** Of the last look-up. */
   lastMs: number;
   /** Names found by single requests since the last page, and the latest of them. */
   found: number;
@@ -26,16 +24,13 @@ interface Course {
   lookups: number;
   /** The first page did not include the whole directory. */
   isLarge: boolean;
-  /** Entries in the next page of a large directory. */
   count: number;
   /** Entries of the last page, and how many of them were looked up. */
   told: number;
   used: number;
-  /** The request under way. */
   page: Promise<void> | null;
 }
 
-/** Requests a page of a directory and caches it. @returns its number of entries, and whether others follow */
 export type ListPage = (
   parent: number,
   after: string,
@@ -43,9 +38,9 @@ export type ListPage = (
 ) => Promise<{ readonly count: number; readonly more: boolean }>;
 
 /**
- * A program that walks through a directory looks up one name after the other. After a few of these requests, the whole
- * directory is requested or, if it is large, the names around the next one; how many depends on how many of the last
- * page were used. Names that do not exist do not count: a program that creates many files looks up each of them first.
+ * After a few single requests of a walk through a directory, all of it is requested or, if it is large, the names
+ * around the next one; how many depends on the use of the last page. Names that do not exist do not count: a program
+ * that creates many files looks up each of them first.
  */
 export class LookAhead {
   readonly #world: World;
@@ -76,10 +71,7 @@ export class LookAhead {
     course.name = name;
   }
 
-  /**
-   * A name is not cached. Resolves when it may be, since its neighbours were requested. @returns false if it needs a
-   * request of its own
-   */
+  /** Resolves when the name may be cached. @returns false if it needs a request of its own */
   async reach(parent: number, name: string): Promise<boolean> {
     if (this.#windowMs === 0) return false;
     const course = this.#courses.get(parent);
@@ -113,7 +105,6 @@ export class LookAhead {
     return page === null && this.#world.nowMs() - lastMs > this.#windowMs;
   }
 
-  /** Never rejects: the caller then requests the name alone, and gets the error. */
   async #ask(course: Course, parent: number, after: string): Promise<void> {
     course.found = 0;
     course.used = 0;
@@ -126,7 +117,6 @@ export class LookAhead {
   }
 }
 
-/** Chooses the size of the next page by the use of the last one, once per page. */
 function learn(course: Course): void {
   const { told, used } = course;
   if (told === 0) return;
@@ -142,10 +132,7 @@ function learn(course: Course): void {
   }
 }
 
-/**
- * The name after which a page starts, so that it has `name`: right after the name before it if that is near, else with
- * neighbours on both sides.
- */
+/** The page starts right after the name before if that is near, else with neighbours on both sides of `name`. */
 function startOf(name: string, before: string): string {
   const near = [...name].slice(0, -1).join('');
   const isBetween = namesCompare(near, before) < 0 && namesCompare(before, name) < 0;

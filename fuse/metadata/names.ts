@@ -31,17 +31,13 @@ export class Names {
     );
   }
 
-  /**
-   * @param thread of the calling program; 0 if unknown
-   * @throws ServiceError `not-found`
-   */
+  /** @param thread of the calling program; 0 if unknown */
   async lookup(parent: number, name: string, thread: number): Promise<Answered> {
     const { cache } = this.#inodes;
     const { names, refusedOpens } = cache.kernel;
     const place = { parent, name };
     const isOnceMore = refusedOpens.looksUp(thread, place);
-    // If the kernel asks for a name that it has cached, the program wants to create it or needs a current answer, or
-    // the kernel lacked memory to cache it.
+    // The program wants to create the name or a current answer, or the kernel lacked memory to cache it.
     const isForced = names.isCached(place) && !cache.isCertain(place);
     const isAsked = isOnceMore || isForced;
     try {
@@ -54,11 +50,7 @@ export class Names {
     }
   }
 
-  /**
-   * As `lookup`, without cached names.
-   *
-   * @throws ErrnoError `ESTALE` if the name does not exist: the kernel, which had another answer, looks it up again
-   */
+  /** As `lookup`, without cached names. @throws ErrnoError `ESTALE` for `not-found`: the kernel looks it up again */
   async lookupToOpen(parent: number, name: string): Promise<Answered> {
     const { cache } = this.#inodes;
     try {
@@ -72,7 +64,6 @@ export class Names {
     }
   }
 
-  /** Entries after a name, in the order of names, and whether others follow. */
   async list(
     parent: number,
     after: string,
@@ -87,7 +78,6 @@ export class Names {
     };
   }
 
-  /** Requests a page, and caches all of it. */
   async #ask(parent: number, after: string, countMax: number): Promise<ListedPage> {
     const { cache } = this.#inodes;
     const requestedAt = cache.request();
@@ -116,7 +106,6 @@ export class Names {
     return cache.learnEntry(parent, name, await this.#backend.lookup(parent, name), requestedAt);
   }
 
-  /** Undefined if it needs a request. */
   #known(parent: number, name: string): Answered | Promise<Answered> | undefined {
     const attributes = this.#inodes.cache.entry(parent, name) ?? this.#granted(parent, name);
     if (attributes === undefined && !this.#backend.isCached(parent, name)) return undefined;

@@ -14,8 +14,8 @@ export interface RenameKind {
 }
 
 /**
- * Changes of names by this mount. Answers that were requested before a change are not cached afterwards; the cache gets
- * what the change returns, or nothing if its outcome is unknown.
+ * Changes of names by this mount. Answers requested before a change are not cached after it; the cache gets its
+ * outcome, or nothing if that is unknown.
  */
 export class OwnChanges {
   readonly #cache: MetadataCache;
@@ -53,7 +53,6 @@ export class OwnChanges {
     };
   }
 
-  /** @returns the new attributes of the file */
   async link(inode: number, place: Place, link: () => Promise<Attributes>): Promise<Answered> {
     const begunAt = this.#cache.attributes.changing(inode);
     const attributes = await this.#change([place], link, (now, since) => {
@@ -72,10 +71,7 @@ export class OwnChanges {
     });
   }
 
-  /**
-   * @param remove gets the inode that had the name when it was last cached
-   * @returns the last known attributes of the directory, if any
-   */
+  /** @param remove gets the inode that last had the name, as far as known */
   async removeDirectory(
     place: Place,
     remove: (inode: number | undefined) => Promise<Result<'removeDirectory'>>,
@@ -97,7 +93,6 @@ export class OwnChanges {
     return { inode, last };
   }
 
-  /** @returns the inode that was replaced, or null, and its last known attributes */
   async rename(
     from: Place,
     to: Place,

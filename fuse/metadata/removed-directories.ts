@@ -9,13 +9,11 @@ import { changesOf } from './inodes.ts';
 const REMOVED_MAX = 1_000;
 
 /**
- * Removed directories, which programs here may still have open or as working directory, and which the cluster does not
- * know any more. As on a local disk they have no entries and a link count of 0; what a program sets of them shows on
- * this mount only.
+ * Removed directories, which may be open here or a working directory. As on a local disk they have no entries and a
+ * link count of 0; what a program sets of them shows on this mount only.
  */
 export class RemovedDirectories {
   readonly #world: World;
-  /** The latest last. */
   readonly #known = new BoundedMap<number, Attributes>(REMOVED_MAX);
   /** Directories whose names were removed here; another client may have renamed them before. The latest last. */
   readonly #likely = new BoundedMap<number, Attributes>(REMOVED_MAX);
@@ -24,7 +22,7 @@ export class RemovedDirectories {
     this.#world = world;
   }
 
-  /** @param last last known attributes of an inode that does not exist any more; ignored unless a directory */
+  /** Ignores inodes other than directories. @param last last known attributes */
   add(last: Attributes | undefined): void {
     if (last?.kind !== 'directory') return;
     this.#likely.delete(last.inode);
@@ -45,7 +43,6 @@ export class RemovedDirectories {
     return this.#known.get(inode);
   }
 
-  /** @returns the new attributes; undefined if the directory is not known to be removed */
   change(inode: number, request: AttributeRequest): Attributes | undefined {
     const known = this.#known.get(inode);
     if (known === undefined) return undefined;
@@ -56,8 +53,8 @@ export class RemovedDirectories {
 }
 
 /**
- * For requests about an inode that the kernel found by a name before. If the inode is gone, another client has changed
- * that name since: after `ESTALE` the kernel walks the path once more, and only then fails.
+ * If an inode is gone that the kernel found by a name, another client has changed that name: after `ESTALE` the kernel
+ * walks the path once more, and only then fails.
  */
 export async function staleIfGone<Value>(answer: Promise<Value>): Promise<Value> {
   try {

@@ -19,12 +19,9 @@ export function ttlPolicy(cache: MetadataCache, ttlMs: number): TtlPolicy {
 }
 
 /**
- * Answers are valid until a recall, while the session lasts.
- *
- * @param grantedMs how long attributes are valid without a recall
- * @param backend has the grants of names, and the directories that this mount is about to change, for which no recall
- *   comes. The kernel caches a directory that only this mount changes for the requests of one system call, and drops it
- *   at each change
+ * Answers are valid until a recall, while the session lasts. No recall comes for changes by this mount: a directory
+ * with pending ones, or without a grant, is cached by `delegatedAttributesMs` only, for the requests of one system
+ * call, and dropped at each change.
  */
 export function leasesPolicy(
   grantedMs: (attributes: Answered) => number,

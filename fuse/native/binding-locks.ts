@@ -5,10 +5,7 @@ import type { World } from '../../base/world.ts';
 import { ErrnoError } from '../errno.ts';
 import type { FileSystemCalls, LockRequest } from '../transport.ts';
 
-/**
- * Each waiting lock call occupies one of the library's workers, perhaps forever; some must remain for the call that
- * releases the lock.
- */
+/** Each waiting call occupies a worker of the library; some must remain for the call that releases the lock. */
 export const LOCK_WAITERS_MAX = 32;
 /** The library does not report interrupts: /proc is checked this often. */
 const LOOK_MS = 250;
@@ -23,7 +20,6 @@ const LOCK_UN = 8;
 
 type Context = Pick<Fuse.RequestContext, 'pid' | 'fileInfo'> | null;
 
-/** Lock calls in the library's form. */
 export class BindingLocks {
   readonly #world: World;
   readonly #lock: NonNullable<FileSystemCalls['lock']>;
@@ -89,7 +85,6 @@ export class BindingLocks {
         (interrupted) => {
           if (interrupted) abort.abort();
         },
-        // The program has ended.
         () => abort.abort(),
       );
     });

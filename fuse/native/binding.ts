@@ -20,9 +20,9 @@ import { assertWasUtf8, timeChange, toSafe, toStatfs, toStats } from './conversi
 import { Paths } from './paths.ts';
 
 /**
- * The only file that calls `fuse-native` (decision 0003). The library is path-based, and its libfuse gives the kernel
- * one inode per name. This file handles the consequences: it walks paths to inodes, keeps pages by path, and undoes
- * libfuse's renaming of unlinked open files.
+ * The only file that calls `fuse-native` (decision 0003). The library is path-based, and libfuse gives the kernel one
+ * inode per name: this file walks paths to inodes, keeps pages by path, and undoes libfuse's renaming of unlinked open
+ * files.
  */
 
 const WORKERS = 64;
@@ -36,10 +36,7 @@ const NOT_SUPPORTED = -osConstants.errno.EOPNOTSUPP;
 /** libfuse renames an unlinked open file to such a name, and unlinks that at the last close. */
 const HIDDEN_NAME = /^\.fuse_hidden[0-9a-f]{8,}$/;
 
-/**
- * Passes mount options as words. So root need not edit /etc/fuse.conf to let other users in, which the library's own
- * option requires.
- */
+/** As root, lets other users in without an edit of /etc/fuse.conf, which the library's own option requires. */
 class FuseWithOptions extends Fuse {
   kernelOptions: readonly string[] = [];
 
@@ -92,8 +89,7 @@ export async function mountWithBinding(
   await new Promise<void>((done, failed) => {
     fuse.mount((error) => (error ? failed(error) : done()));
   });
-  // The guard is needed since fusermount3 checks for a dead mount while the process still ends, and leaves it if it is
-  // too early.
+  // fusermount3 checks for a dead mount while the process still ends, and leaves it if it is too early.
   const mounted = await mountAt(mountpoint);
   if (mounted !== null) guardMount(mounted.device, mountpoint);
   await tuneKernel(mountpoint).catch((error: unknown) => {
@@ -429,7 +425,7 @@ class Binding {
 
   /**
    * libfuse renames an open file that is unlinked, which would show on every mount and keep its directory from being
-   * removed. The cluster can keep unlinked files, so it is unlinked, and the name that libfuse assumes is kept here.
+   * removed. The cluster keeps unlinked files, so it is unlinked, and the name that libfuse assumes is kept here.
    */
   async #rename(from: string, to: string, flags: number, uid: number): Promise<void> {
     this.#view.forgetPages(from);

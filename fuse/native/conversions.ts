@@ -12,16 +12,12 @@ import {
 } from '../transport/stat.ts';
 import type { TimeChange } from '../transport.ts';
 
-/** Conversions between values of the library and of a file system. */
-
 const UTIME_NOW = 0x3fff_ffff;
 const UTIME_OMIT = 0x3fff_fffe;
 
 /**
- * The library decodes names and link targets, and replaces bytes that are not UTF-8 by U+FFFD, so that different names
- * become equal. A genuine U+FFFD looks the same, so it is refused too over this transport.
- *
- * @throws ErrnoError EILSEQ
+ * The library replaces bytes that are not UTF-8 by U+FFFD, so that different names become equal. A genuine U+FFFD looks
+ * the same, so it is refused too. @throws ErrnoError EILSEQ
  */
 export function assertWasUtf8(text: string): void {
   if (text.includes('\uFFFD')) throw new ErrnoError('EILSEQ', 'A name is not UTF-8');
@@ -71,7 +67,6 @@ export function toStatfs(space: Space): Fuse.Statfs {
   };
 }
 
-/** @param beyond the error for positions that no file can have */
 export function toSafe(value: number | bigint, beyond: 'EFBIG' | 'ENXIO' = 'EFBIG'): number {
   const number = Number(value);
   if (!Number.isSafeInteger(number) || number < 0)

@@ -1,6 +1,6 @@
 /**
- * Which files are open by which paths. A kernel with an inode per path has one set of pages and attributes for all of
- * them, even after another client has given the path to another file.
+ * To a kernel with an inode per path, all files open by one path share pages and attributes, even after another client
+ * has given the path to another file.
  */
 export class OpenPaths {
   /** By path, the inode of each handle; the last opened at the end. */
@@ -26,7 +26,6 @@ export class OpenPaths {
     if (handles?.size === 0) this.#end(path);
   }
 
-  /** The kernel is about to get the result of a look-up. */
   looked(path: string, isThere: boolean): void {
     if (isThere) this.#absent.delete(path);
     else if (this.#open.has(path)) this.#absent.add(path);
@@ -37,7 +36,6 @@ export class OpenPaths {
     return this.#absent.has(path);
   }
 
-  /** Also moves all paths below it. */
   moved(from: string, to: string): void {
     for (const [path, handles] of [...this.#open]) {
       if (path !== from && !path.startsWith(`${from}/`)) continue;
@@ -53,7 +51,6 @@ export class OpenPaths {
     this.moved(between, other);
   }
 
-  /** The inode of the path that was opened last and is still open. */
   latest(path: string): number | undefined {
     return [...(this.#open.get(path)?.values() ?? [])].at(-1);
   }

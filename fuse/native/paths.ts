@@ -6,7 +6,6 @@ import type { FileSystemCalls } from '../transport.ts';
 import { assertWasUtf8 } from './conversions.ts';
 import { OpenPaths } from './open-paths.ts';
 
-/** Resolves the library's paths. */
 export class Paths {
   readonly open = new OpenPaths();
   readonly #calls: FileSystemCalls;
@@ -91,15 +90,14 @@ export class Paths {
       await this.#calls.unlink(parent, name, uid);
     } catch (error) {
       if (errnoName(error) !== 'ENOENT') throw error;
-      // Another client has removed the name. After ESTALE the kernel looks the name up again: a program that was
-      // unlinking gets an error then, and one that was renaming over it can continue.
+      // Another client has removed the name. After ESTALE the kernel looks it up again: a program that was unlinking
+      // then gets an error, and one that was renaming over it can continue.
       if (!this.open.isAbsent(path)) throw new ErrnoError('ESTALE', `There is no "${name}" any more`);
     }
     if (inode !== undefined) this.#hidden.set(hidden, inode);
     this.open.moved(path, hidden);
   }
 
-  /** Whether the path was that of a hidden file, whose name is gone already. */
   forgetHidden(path: string): boolean {
     return this.#hidden.delete(path);
   }

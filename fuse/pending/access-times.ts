@@ -10,11 +10,8 @@ import type { Log } from '../transport.ts';
 import { SHARES } from './budget.ts';
 import { FLUSH_ALL, type FlushScope, type PendingKind } from './pending-ops.ts';
 
-/** When a read changes the access time: the options of mount(8). */
 export interface AccessRule {
-  /**
-   * `relatime`: if the file was not read since its last change, or for a day. `strictatime`: always. `noatime`: never.
-   */
+  /** `relatime`: if not read since the last change, or for a day. */
   readonly times: 'relatime' | 'strictatime' | 'noatime';
   readonly directories: boolean;
 }
@@ -26,19 +23,17 @@ export const GATHER_MS = 5_000;
 const GATHERED_COUNT = 5_000;
 /** Sent access times that are kept, as later answers may still lack them. */
 const TOLD_COUNT_MAX = 10_000;
-/** After a failed request. */
 const AGAIN_MS = 30_000;
 /** Nothing is recorded for this time after a refusal, as by servers of an earlier release. */
 const OFF_MS = 600_000;
 const STOP_LIMIT_MS = 5_000;
 const DAY_NS = 86_400_000_000_000n;
 
-/** An access time, pending or sent. */
 type Note = Omit<NotedAccess, 'inode'>;
 
 /**
- * Access times of reads through this mount. They are merged into all answers here, and sent in batches some seconds
- * after the reads (docs/design/mount.md, "Access times"). Only calls that need them wait, and no call fails.
+ * Access times of reads here, merged into all answers, and sent in batches some seconds after the reads
+ * (docs/design/mount.md, "Access times"). Only calls that need them wait, and no call fails.
  */
 export class AccessTimes implements PendingKind {
   readonly #world: World;
@@ -46,19 +41,16 @@ export class AccessTimes implements PendingKind {
   readonly #rule: AccessRule;
   readonly #log: Log;
   readonly #stored: (access: NotedAccess) => void;
-  /** By inode, the oldest first. */
   readonly #noted = new Map<number, Note>();
   /** In the request under way. */
   #sending = new Map<number, Note>();
   /** Whether that request succeeded. */
   #sent: Promise<boolean> = Promise.resolve(true);
-  /** Sent, the latest last. */
   readonly #told = new BoundedMap<number, Note>(TOLD_COUNT_MAX);
   #timer: Timer | undefined;
   /** The timer is for `GATHERED_COUNT`, not `GATHER_MS`. */
   #isSoon = false;
   #isTelling = false;
-  /** No request before this time, unless a caller flushes. */
   #againMs = Number.NEGATIVE_INFINITY;
   #offUntilMs = Number.NEGATIVE_INFINITY;
   #isStopped = false;
@@ -84,12 +76,7 @@ export class AccessTimes implements PendingKind {
     return this.#noted.size + this.#sending.size;
   }
 
-  /**
-   * Records a read at this moment.
-   *
-   * @param attributes as known here, without the changes of `shown`
-   * @returns whether its access time changes
-   */
+  /** @param attributes as known here, without the changes of `shown`. @returns whether the access time changes */
   read(attributes: Attributes): boolean {
     const { inode, changedNs, kind } = attributes;
     const isKept = this.#rule.times !== 'noatime' && (kind !== 'directory' || this.#rule.directories);
@@ -168,7 +155,6 @@ export class AccessTimes implements PendingKind {
     this.#schedule();
   }
 
-  /** @returns whether the caller may send more */
   async #sendSome(): Promise<boolean> {
     assert(this.#sending.size === 0, 'One request is under way at a time');
     const batch = new Map<number, Note>();
@@ -221,7 +207,6 @@ export class AccessTimes implements PendingKind {
     this.#schedule();
   }
 
-  /** As the kernel decides for a local disk. */
   #isWanted(accessedNs: string, { modifiedNs, changedNs }: Attributes, readNs: bigint): boolean {
     if (this.#rule.times === 'strictatime') return true;
     if (!isLater(accessedNs, modifiedNs) || !isLater(accessedNs, changedNs)) return true;

@@ -6,7 +6,6 @@ import type { Unlinks } from './unlinks.ts';
 type Changed = FileState | { readonly state: FileState; readonly contents?: undefined };
 
 export interface ContentsEvents {
-  /** Called before and after each change of the contents. */
   written(): void;
   /** The catalog has this version. @param writtenAt sequence number from after the last write */
   settled(contents: ContentVersion, writtenAt: number): void;
@@ -14,8 +13,8 @@ export interface ContentsEvents {
 }
 
 /**
- * Wraps a file so that it can use the quota that pending unlinks free, and so that locks are taken and released after
- * pending unlinks are executed: the next holder of a lock must not find a name that was removed before.
+ * Changes can use the quota that pending unlinks free. Locks are taken and released after pending unlinks, so that the
+ * next holder of a lock finds no name that was removed before.
  */
 export function afterUnlinks(
   file: BackendFile,

@@ -9,10 +9,6 @@ const SHOWN_COUNT = 2;
 const REMOVED_COUNT = 8;
 const STICKY = 0o1000;
 
-/**
- * Decides whether an unlink is acknowledged here: in streaks, in delegated directories; all others wait for the
- * cluster.
- */
 export class AsyncUnlinks {
   readonly #parts: DirectoryParts;
   readonly #ops: DirectoryOps;
@@ -22,7 +18,7 @@ export class AsyncUnlinks {
     this.#ops = ops;
   }
 
-  /** Removes a name, ahead of the cluster if only a failure of this mount could make the difference visible. */
+  /** Removes a name, ahead of the cluster if only a failure of this mount could show the difference. */
   async unlink(
     place: Place,
     uid: number | undefined,
@@ -64,7 +60,6 @@ export class AsyncUnlinks {
     return left;
   }
 
-  /** @returns the file whose unlink may be acknowledged ahead of the cluster */
   #removable(place: Place, isOpen: (inode: number) => boolean): FencedName | null {
     const { delegations } = this.#parts.cache;
     const directory = delegations.of(place.parent);

@@ -3,7 +3,6 @@ import type { World } from '../../base/world.ts';
 import { withDeadline } from '../deadline.ts';
 
 const MEBIBYTE = 1024 * 1024;
-/** For all pending operations of a mount. */
 const BYTES_MAX = 64 * MEBIBYTE;
 
 export interface BudgetLimits {
@@ -15,7 +14,6 @@ export interface BudgetLimits {
 export const SHARES = {
   create: { countMax: 2_000, bytesMax: 16 * MEBIBYTE },
   unlink: { countMax: 500 },
-  /** Beyond, reads are not recorded. */
   'access-time': { countMax: 20_000 },
 } as const satisfies Readonly<Record<string, BudgetLimits>>;
 
@@ -24,10 +22,7 @@ interface Waiting {
   readonly admit: () => void;
 }
 
-/**
- * Pending operations and their bytes. A share also counts in the budget that it belongs to. Callers that would exceed
- * the limit wait in order.
- */
+/** A share also counts in the budget that it belongs to. Callers that would exceed the limit wait in order. */
 export class Budget {
   readonly #world: World;
   readonly #bytesMax: number;
@@ -65,7 +60,6 @@ export class Budget {
     return true;
   }
 
-  /** @throws ErrnoError `ETIMEDOUT` */
   async reserve(bytes: number, limitMs: number): Promise<void> {
     if (this.tryReserve(bytes)) return;
     if (this.#waiting.length === 0 && this.#fits(bytes)) this.#bytes += bytes;
@@ -79,7 +73,6 @@ export class Budget {
     }
   }
 
-  /** Counts operations that need not wait. */
   add(count: number, bytes: number): void {
     this.#count += count;
     this.#bytes += bytes;

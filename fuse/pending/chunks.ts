@@ -26,7 +26,6 @@ export class Chunks {
     return this.#all.size;
   }
 
-  /** The chunk that was added last, if still present. */
   get newest(): Chunk | undefined {
     return this.#newest;
   }
@@ -38,7 +37,6 @@ export class Chunks {
     return end;
   }
 
-  /** The oldest first. */
   [Symbol.iterator](): IterableIterator<Chunk> {
     return this.#all.values();
   }
@@ -81,8 +79,7 @@ export class Chunks {
   }
 
   /**
-   * @returns a chunk that is not sent and that the bytes extend on either side, within its block; none if a younger
-   *   chunk overlaps the bytes: it would be sent later, and its bytes be overwritten by older ones
+   * An unsent chunk of the block that the bytes extend; none if a younger one overlaps: they would be sent before it.
    */
   neighbour(offset: number, length: number): Chunk | undefined {
     const block = this.around(offset);

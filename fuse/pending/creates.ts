@@ -36,9 +36,7 @@ export interface InodeNumber {
   readonly takesNamed: boolean;
 }
 
-/**
- * Sends new files. While a request is under way the next ones gather and share a request, unless they have many bytes.
- */
+/** While a request is under way the next files gather and share a request, unless they have many bytes. */
 export class Creates {
   readonly #world: World;
   readonly #backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'creatingServer'>;
@@ -56,7 +54,6 @@ export class Creates {
   #isReserving = false;
   #refusedMs = Number.NEGATIVE_INFINITY;
 
-  /** @param failed called with the reason why numbers could not be reserved */
   constructor(
     world: World,
     backend: Pick<DelegationBackend, 'createWithContents' | 'reserve' | 'creatingServer'>,
@@ -67,7 +64,6 @@ export class Creates {
     this.#failed = failed;
   }
 
-  /** Reserves numbers if few valid ones are left. */
   prepare(): void {
     const numbers = this.#numbers;
     const isGood =
@@ -79,7 +75,6 @@ export class Creates {
     if (!isGood || numbers.first + numbers.count - numbers.next <= NUMBERS_LEFT_MIN) this.#reserve();
   }
 
-  /** @returns null if none is available yet */
   takeNumber(): InodeNumber | null {
     this.prepare();
     const numbers = this.#numbers;
@@ -117,11 +112,7 @@ export class Creates {
     }
   }
 
-  /**
-   * A number fixes the servers of a file. If they do not take files, new files get numbers of other servers.
-   *
-   * @param outcome null if unknown
-   */
+  /** A number fixes the servers of a file; if they fail, others are reserved. @param outcome null if unknown */
   #judge({ inode }: NewFile, outcome: CreateOutcome | null): void {
     const numbers = this.#numbers;
     // Its numbers have been replaced since.

@@ -21,7 +21,6 @@ import { pageWith, UncommittedFiles } from './uncommitted-files.ts';
 import { UnlinkStreaks } from './unlink-streaks.ts';
 import { type LateError, type UnlinkOptions, Unlinks } from './unlinks.ts';
 
-/** @see UnlinkOptions */
 const WAIT_MS_MAX = 30_000;
 
 export interface PendingState {
@@ -34,16 +33,11 @@ export interface DirectoryParts extends PendingState {
   readonly backend: FileSystemBackend;
   readonly delegation: DelegationBackend;
   readonly log: Log;
-  /** An acknowledged operation was dropped. */
   readonly late: (error: LateError) => void;
-  /** @see UnlinkOptions.changed */
   readonly changed: (directories: readonly number[]) => Promise<void>;
 }
 
-/**
- * Operations in directories as programs see them, with pending creates and unlinks. A change of a name first flushes
- * what is pending of it.
- */
+/** Directories as programs see them, with pending creates and unlinks. Changes of a name first flush these. */
 export class DirectoryOps {
   readonly requests: DelegationRequests;
   readonly unlinks: Unlinks;
@@ -95,12 +89,10 @@ export class DirectoryOps {
     });
   }
 
-  /** Whether pending changes of the directory's names will be executed. */
   isChanging(directory: number): boolean {
     return this.files.isChanging(directory) || this.unlinks.timesOf(directory) !== null;
   }
 
-  /** Whether the create or unlink of the name is pending. */
   isPendingAt(place: Place): boolean {
     return this.files.at(place) !== undefined || this.unlinks.isAt(place);
   }
@@ -113,9 +105,7 @@ export class DirectoryOps {
   }
 
   /**
-   * The attributes of a directory with pending unlinks, from a backend with granted answers. The directory is
-   * delegated, so that no other client sees it before the unlinks are executed.
-   *
+   * The attributes of a delegated directory with pending unlinks: no other client sees it before they are executed.
    * @returns null if they have to be executed first
    */
   async withUnlinks(directory: number): Promise<Attributes | null> {
@@ -128,9 +118,7 @@ export class DirectoryOps {
   }
 
   /**
-   * Attributes after pending unlinks; the times of a directory are estimates.
-   *
-   * @param attributes granted to this mount
+   * Attributes after pending unlinks; times of a directory are estimates.
    * @returns undefined if the unlinks have to be executed first
    */
   afterUnlinks(attributes: Attributes): Attributes | undefined {
@@ -142,7 +130,6 @@ export class DirectoryOps {
     return { ...attributes, modifiedNs: estimatedNs, changedNs: estimatedNs };
   }
 
-  /** Flushes creates and unlinks, but no writes. */
   flush(scope: FlushScope, kinds: readonly OperationKind[] = ['create', 'unlink']): Promise<void> {
     return this.#parts.pending.flush(scope, kinds);
   }
@@ -158,7 +145,6 @@ export class DirectoryOps {
     await this.unlinks.flush(scope);
   }
 
-  /** Opens a file at the cluster. */
   open(...which: Parameters<FileSystemBackend['openFile']>): BackendFile {
     const [inode] = which;
     return afterUnlinks(this.#parts.backend.openFile(...which), this.unlinks, {
@@ -192,7 +178,6 @@ export class DirectoryOps {
     }
   }
 
-  /** A page of the directory, with uncommitted files. */
   async list(directory: number, after: string, countMax: number): Promise<ListedPage> {
     const scope: FlushScope = { kind: 'directory', inode: directory };
     await this.unlinks.flush(scope);
@@ -204,7 +189,6 @@ export class DirectoryOps {
       : pageWith(page, after, uncommitted, (inode) => this.files.of(inode));
   }
 
-  /** @see DelegatedDirectories.changing */
   changing<Result>(
     places: readonly Place[],
     change: () => Promise<Result>,
@@ -240,7 +224,6 @@ export class DirectoryOps {
     if (state !== 'free' && state !== 'unknown') this.streaks.end(directory);
   }
 
-  /** Runs a change of the directory itself. */
   async changingDirectory<Result>(directory: number, change: () => Promise<Result>): Promise<Result> {
     this.#delegations.end(directory);
     await this.flushLogged({ kind: 'directory', inode: directory });

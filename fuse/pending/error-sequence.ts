@@ -1,6 +1,5 @@
 import { BoundedMap } from '../../base/bounded-map.ts';
 
-/** Inodes whose errors are kept separately. */
 const INODES_MAX = 1_000;
 
 /** What a descriptor is open on: an inode, or with the root the volume. */
@@ -15,7 +14,6 @@ interface Recorded {
   readonly kind: FailedPlace['kind'] | 'volume';
   readonly error: unknown;
   readonly position: number;
-  /** A program got it. */
   isSeen: boolean;
 }
 
@@ -24,25 +22,20 @@ interface Recorded {
  * `fsync` of a descriptor returns once the latest error since its last `fsync` or its open, or an earlier one that no
  * program got. The latest error of an inode replaces its earlier ones.
  *
- * As with `mapping_set_error` of Linux, errors of files and directories are also errors of the volume, which `fsync` of
- * the root returns (`syncfs`). Beyond Linux, an error that `write` or `close` returned counts as seen for later opens.
+ * As with `mapping_set_error` of Linux, errors of inodes are also errors of the volume, which `fsync` of the root
+ * returns (`syncfs`). Beyond Linux, an error that `write` or `close` returned counts as seen for later opens.
  */
 export class ErrorSequence {
-  /** By inode, the latest last. */
   readonly #byInode = new BoundedMap<number, Recorded>(INODES_MAX, (_, oldest) => {
     const older = oldest.kind === 'file' ? 'file' : 'directory';
     this.#older[older] = { ...oldest, isSeen: oldest.isSeen && (this.#older[older]?.isSeen ?? true) };
   });
-  /**
-   * The latest of inodes that are not kept separately: one for all directories, one for files, which only the volume
-   * returns.
-   */
+  /** The latest of other inodes: one for all directories, one for files, which only the volume returns. */
   readonly #older: { directory: Recorded | null; file: Recorded | null } = { directory: null, file: null };
   /** The latest of the volume itself; every directory and file returns it. */
   #ofVolume: Recorded | null = null;
   #position = 0;
 
-  /** Of the latest error; 0 before the first. */
   get position(): number {
     return this.#position;
   }
@@ -70,7 +63,6 @@ export class ErrorSequence {
     return own !== undefined && own.position > since ? own.error : undefined;
   }
 
-  /** A program got the result of `check`. */
   see(inode: number): void {
     const own = this.#byInode.get(inode);
     if (own !== undefined) own.isSeen = true;

@@ -25,24 +25,19 @@ export interface CommitRequests {
   readonly createWithContents: (file: NewFile) => Promise<CreateOutcome>;
   readonly create: DelegationBackend['create'];
   readonly setAttributes: (inode: number, changes: AttributeChanges) => Promise<Attributes>;
-  /** Opens the file at the cluster. */
   readonly open: (attributes: Attributes) => BackendFile;
 }
 
-/** The file to commit, and callbacks. */
 export interface Committed {
-  /** Its current state. */
   file(): NewFile;
   /** Whether programs have set its times, or seen them as those of its contents. */
   isTimed(way: Way): boolean;
-  /** The version of the contents in memory. */
   version(): ContentVersion;
   /** The cluster has the file, and its directory these times, if known. Called in the tick of the answer. */
   committed(namedNs: string | null): void;
   failed(error: unknown): void;
   /** The outcome of a creation with contents is unknown: it is created without contents. */
   unknown(error: unknown): void;
-  /** Drops the contents in memory. */
   release(): void;
 }
 
@@ -56,14 +51,10 @@ export class FileCommit {
   #there: BackendFile | null = null;
   /** The file's state if the cluster has these contents and no others. */
   #arrival: FileState | undefined;
-  /**
-   * What requests of unknown outcome may have left: nothing; the file with its contents; or a created, perhaps written
-   * file.
-   */
+  /** What requests of unknown outcome may have left; `creation`: a created, perhaps written file. */
   #attempted: 'nothing' | 'with-contents' | 'creation' = 'nothing';
   /** Why no attempt follows: the name or the contents are another client's, or do not exist any more. */
   #refusal: { readonly error: unknown } | null = null;
-  /** The catalog has size and times. */
   isSettled = false;
 
   /** @param named as the catalog has created it; null if it has not */
@@ -73,7 +64,6 @@ export class FileCommit {
     this.#named = named;
   }
 
-  /** Whether no request has sent what is in memory. */
   get isUnsent(): boolean {
     return this.#underWay === null && this.#refusal === null && this.#attempted === 'nothing';
   }
@@ -93,7 +83,6 @@ export class FileCommit {
     return this.#arrival;
   }
 
-  /** Sends the file. Repeats an attempt that failed without a definite answer. */
   start(way: Way): Promise<BackendFile> {
     if (this.#refusal !== null) return Promise.reject(this.#refusal.error);
     const isAgain = this.#attempted !== 'nothing' && way === 'with-contents';
@@ -119,7 +108,6 @@ export class FileCommit {
     return there;
   }
 
-  /** @returns null if it has to be created without contents */
   async #createWithContents(file: NewFile): Promise<Arrived | null> {
     let outcome: CreateOutcome;
     try {
@@ -137,10 +125,7 @@ export class FileCommit {
     return { there, namedNs, arrival: stateOf(attributes), isSettled: true };
   }
 
-  /**
-   * Every attempt, even the first, writes only to the version of a just created file: another client may have opened
-   * and written the file since any check by this process.
-   */
+  /** Every attempt writes only to a just created version: another client may have written since any check. */
   async #create(file: NewFile, way: Way): Promise<Arrived> {
     const before = this.#attempted;
     this.#attempted = 'creation';
@@ -186,9 +171,7 @@ export class FileCommit {
 interface Arrived {
   readonly there: BackendFile;
   readonly namedNs: string | null;
-  /** Null if the cluster may have other contents. */
   readonly arrival: FileState | null;
-  /** The catalog has size and times. */
   readonly isSettled: boolean;
 }
 

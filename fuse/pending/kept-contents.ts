@@ -1,7 +1,6 @@
 import { BIRTH_BYTES_MAX } from '../../wire/births.ts';
 import type { Budget } from './budget.ts';
 
-/** The smallest object size of a volume. */
 const OBJECT_BYTES_MIN = 4096;
 
 /** Contents of a small file, in memory. */
@@ -50,7 +49,6 @@ export class KeptContents {
     this.#sizeBytes = sizeBytes;
   }
 
-  /** Drops the bytes, and keeps the size. */
   release(): void {
     this.#memory = Buffer.alloc(0);
     this.#budget.release(this.#countedBytes);

@@ -21,7 +21,6 @@ export class NewFiles {
   readonly #parts: DirectoryParts;
   readonly #ops: DirectoryOps;
   readonly #creates: Creates;
-  /** The last create in each directory at the cluster. */
   readonly #createdMs = new BoundedMap<number, number>(DIRECTORIES_MAX);
   /** The volume allows creates with contents; unknown before the first create. */
   #isPossible = false;
@@ -37,7 +36,6 @@ export class NewFiles {
     });
   }
 
-  /** @throws ServiceError `exists` */
   async create(
     place: Place,
     mode: number,
@@ -55,8 +53,8 @@ export class NewFiles {
       if (exclusive) throw new ServiceError('exists', `There is a "${name}" already`);
       return { attributes: uncommitted.attributes, created: false };
     }
-    // Programs use exclusive creates as locks, so the catalog has to answer. This process may be paused between any
-    // check of its delegation and the answer, while another client creates the name.
+    // Programs use exclusive creates as locks. This process may be paused between any check of its delegation and the
+    // answer, while another client creates the name: so the catalog has to answer.
     const named = exclusive ? await this.#createNamed(place, mode, owner) : null;
     if (named !== null) return { attributes: named, created: true };
     const here = exclusive ? null : this.#createHere(place, mode, owner);
@@ -99,11 +97,8 @@ export class NewFiles {
   }
 
   /**
-   * Has the catalog create a file by a reserved number, and keeps its contents here until the close, when they are sent
-   * as those of uncommitted files.
-   *
-   * @returns null if that is impossible
-   * @throws ServiceError `exists`
+   * Has the catalog create a file by a reserved number, and keeps its contents here until the close.
+   * @returns null if that is impossible. @throws ServiceError `exists`
    */
   async #createNamed(place: Place, mode: number, owner: Owner): Promise<Attributes | null> {
     const { uid, gid, umask = 0 } = owner;
@@ -208,7 +203,6 @@ export class NewFiles {
   }
 }
 
-/** Whether the cluster refused the file. */
 function isRefusal(error: unknown): boolean {
   return error instanceof ServiceError && error.remedy === 'give-up';
 }

@@ -25,8 +25,8 @@ function named(attributes: Attributes): NameState[] {
 }
 
 /**
- * A backend that acknowledges creates and unlinks ahead of the cluster if it may (docs/design/mount.md, "Delegated
- * directories"), and flushes them before calls that depend on them.
+ * Acknowledges creates and unlinks ahead of the cluster if it may (docs/design/mount.md, "Delegated directories"), and
+ * flushes them before calls that depend on them.
  */
 export function withPendingNames(
   world: World,

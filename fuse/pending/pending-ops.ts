@@ -16,10 +16,7 @@ export interface OperationKeys extends Place {
   readonly inode: number;
 }
 
-/**
- * In the order of a flush: writes before the creates that include them, access times after the changes that they are
- * compared with.
- */
+/** The order of a flush: writes before their creates, access times after the changes that they are compared with. */
 const KINDS = ['write', 'create', 'unlink', 'access-time'] as const;
 export type OperationKind = (typeof KINDS)[number];
 

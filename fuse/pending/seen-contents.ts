@@ -13,16 +13,11 @@ export class SeenContents {
     return this.#writes.request();
   }
 
-  /**
-   * The catalog's answer is valid unless the file is live. Files with flags are left out: they cannot be unlinked.
-   *
-   * @param requestedAt sequence number of the request
-   */
+  /** Skips live files, of which only the primary knows the contents, and those with flags, which keep their names. */
   learn({ inode, kind, live, contents, flags }: Attributes, requestedAt: number): void {
     if (kind === 'file' && !live && flags === undefined) this.settled(inode, contents, requestedAt);
   }
 
-  /** The catalog has what this mount wrote. @param writtenAt sequence number from after the write */
   settled(inode: number, contents: ContentVersion, writtenAt: number): void {
     if (!this.#writes.isValid(writtenAt, inode)) return;
     if (this.#contents.size >= FILES_MAX) this.#contents.clear();

@@ -2,14 +2,12 @@ import type { Timer, World } from '../../base/world.ts';
 import { FORGETS_MAX } from '../../wire/request-limits.ts';
 
 export interface Sendable {
-  /** The directory that it changes. */
   readonly parent: number;
   readonly bytes: number;
 }
 
 export interface Sender<Op extends Sendable> {
   readonly requestsMax: number;
-  /** In one request. */
   readonly countMax: number;
   readonly bytesMax?: number;
   /** While a request is under way, operations with fewer bytes gather for the next one. */
@@ -17,7 +15,6 @@ export interface Sender<Op extends Sendable> {
   /** Operations of one tick of the event loop share a request. */
   readonly gathersTick?: boolean;
   readonly pause?: Pause;
-  /** Whether operations can share a request. */
   readonly isAlike?: (one: Op, other: Op) => boolean;
   /** Must not reject: each operation has its own outcome. */
   readonly send: (batch: readonly Op[]) => Promise<void>;
@@ -27,7 +24,6 @@ export interface Sender<Op extends Sendable> {
 export interface Pause {
   readonly world: World;
   readonly ms: number;
-  /** So many operations do not wait. */
   readonly countMax: number;
 }
 
@@ -39,7 +35,6 @@ export class SendQueue<Op extends Sendable> {
   #underWay = 0;
   #isScheduled = false;
   #sentMs = Number.NEGATIVE_INFINITY;
-  /** Ends the pause. */
   #timer: Timer | null = null;
   /** A caller waits for operations in the queue. */
   #isHurried = false;

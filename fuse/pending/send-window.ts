@@ -6,8 +6,8 @@ export const WINDOW_BYTES_MAX = 16 * 1024 * 1024;
 const SOON_MS = 500;
 
 /**
- * How many bytes of one file may be in flight: few while answers are slow, so that each arrives in time; more while
- * they are fast, so that a briefly busy server delays no program.
+ * How many bytes of one file may be in flight: few while answers are slow, so that each arrives in time, else more, so
+ * that a briefly busy server delays no program.
  */
 export class SendWindow {
   #bytesMax = WINDOW_BYTES_MIN;
@@ -16,7 +16,6 @@ export class SendWindow {
     return this.#bytesMax;
   }
 
-  /** @param tookMs from the request to its answer or time limit */
   answered(bytes: number, tookMs: number): void {
     this.#bytesMax =
       tookMs <= SOON_MS

@@ -20,13 +20,8 @@ export interface UncommittedFileParts extends CommitRequests {
   /** Called in the tick in which the cluster is known to have the file; with the directory's times, if known. */
   readonly committed: (file: UncommittedFile, namedNs: string | null) => void;
   readonly failed: (file: UncommittedFile, error: unknown) => void;
-  /**
-   * No attempt follows.
-   *
-   * @param isReported a program got the failure, by its create, sync or close
-   */
+  /** @param isReported a program got the failure, by its create, sync or close */
   readonly lost: (file: UncommittedFile, error: unknown, isReported: boolean) => void;
-  /** The outcome of a creation with contents is unknown: it is created without contents. */
   readonly unknown: (file: UncommittedFile, error: unknown) => void;
   readonly budget: Pick<Budget, 'add' | 'release' | 'isFull'>;
   /** The cluster will replace its group by the directory's. */
@@ -34,9 +29,8 @@ export interface UncommittedFileParts extends CommitRequests {
 }
 
 /**
- * A new file that only this mount has. Contents and attributes stay in memory until the cluster gets all at once: at
- * its close or sync, before another client may look it up, and before any operation at the cluster. After that calls
- * pass to the file at the cluster.
+ * A new file in memory. The cluster gets all of it at once: at its close or sync, before another client may look it up,
+ * and before any operation at the cluster. After that calls pass to the file there.
  */
 export class UncommittedFile implements BackendFile {
   readonly parent: number;
@@ -51,10 +45,8 @@ export class UncommittedFile implements BackendFile {
   readonly #kept: KeptContents;
   /** Without size and version. */
   #attributes: Attributes;
-  /** A program has set its times. */
   #isTimed = false;
   #seq = 0;
-  /** The commit that the close started. */
   #ending: Promise<BackendFile> | null = null;
   /** The failure after its close reached no program: it is a late error. */
   #isLate = false;
@@ -106,7 +98,6 @@ export class UncommittedFile implements BackendFile {
     return this.commit.isUnsent && !this.isNamed && (gid === undefined || !this.#parts.inheritsGroup);
   }
 
-  /** Only if `takes` allows it. */
   setAttributes(changes: AttributeChanges): Attributes {
     const { uid, gid, accessedNs, modifiedNs } = changes;
     const isOwned = uid !== undefined || gid !== undefined;
@@ -262,7 +253,6 @@ export class UncommittedFile implements BackendFile {
   }
 }
 
-/** Opens the file at the cluster at the first lock call. */
 function locksOf(open: () => Promise<BackendLocks>): BackendLocks {
   let opened: BackendLocks | null = null;
   let opening: Promise<BackendLocks> | null = null;

@@ -17,10 +17,8 @@ export const UNCOMMITTED_MS_MAX = 250;
 export class UncommittedFiles implements PendingKind {
   readonly #world: World;
   readonly #log: Log;
-  /** By inode, the oldest first. */
   readonly #byInode = new Map<number, UncommittedFile>();
   readonly #byPlace = new Map<string, UncommittedFile>();
-  /** By directory. */
   readonly #counts = new Counts<number>();
   /** Creates wait while it is full. */
   readonly budget: Budget;
@@ -49,7 +47,6 @@ export class UncommittedFiles implements PendingKind {
     return [...this.#byInode.values()].filter((file) => isInScope(scope, file));
   }
 
-  /** Whether names are about to be added. */
   isChanging(directory: number): boolean {
     return this.#counts.has(directory);
   }
@@ -67,9 +64,7 @@ export class UncommittedFiles implements PendingKind {
     if (this.#byInode.delete(file.inode)) this.budget.release(0, 1);
   }
 
-  /**
-   * From now on the cluster answers requests for the name; programs that have the file open get the error at its close.
-   */
+  /** From now on the cluster answers for the name; programs that have the file open get the error at its close. */
   dropName(file: UncommittedFile): void {
     if (this.at(file) !== file) return;
     this.#byPlace.delete(placeKey(file));
@@ -132,7 +127,6 @@ function present(file: UncommittedFile | undefined): UncommittedFile[] {
   return file === undefined ? [] : [file];
 }
 
-/** The attributes of a new file that the cluster does not have. */
 export function emptyFile(
   inode: number,
   mode: number,
@@ -148,8 +142,6 @@ export function emptyFile(
 
 /**
  * Merges files in memory into a page of the cluster.
- *
- * @param after as of `FileSystemBackend.list`
  * @param files of the directory, from before the request
  * @param of the file of this number in memory, whose attributes replace the page's
  */

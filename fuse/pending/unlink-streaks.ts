@@ -7,15 +7,13 @@ const REMEMBERED_MAX = 1_000;
 
 interface Row {
   readonly count: number;
-  /** Requested, not answered. */
   readonly underWay: number;
   readonly lastMs: number;
 }
 
 /**
- * Files of a directory that a program removes one after the other, creating none in between. A single removed file may
- * be a message to others: a journal, a lock, a mark. The pauses of the program count, not the time of the cluster's
- * answers.
+ * Successive unlinks in a directory, without a create in between. A single removed file may be a message to others: a
+ * journal, a lock, a mark. The pauses of the program count, not the time of the answers.
  */
 export class UnlinkStreaks {
   readonly #world: World;
@@ -34,7 +32,6 @@ export class UnlinkStreaks {
     this.#set(directory, { count: row?.count ?? 0, underWay: (row?.underWay ?? 0) + 1 });
   }
 
-  /** @returns the length of the streak */
   removed(directory: number): number {
     const row = this.#current(directory);
     const count = (row?.count ?? 0) + 1;

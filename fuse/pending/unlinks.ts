@@ -36,7 +36,6 @@ export interface LateError {
 export interface UnlinkOptions {
   /** The longest pause in a streak, whose unlinks may become pending (docs/design/mount.md, "Asynchronous unlink"). */
   readonly streakMs?: number;
-  /** How long a call waits for earlier unlinks. */
   readonly waitMsMax?: number;
   readonly late?: (error: LateError) => void;
   /** Resolves when the kernel has dropped the attributes of directories whose pending changes have an outcome. */
@@ -54,10 +53,9 @@ export interface UnlinkEvents {
 
 /**
  * Asynchronous unlinks: acknowledged, and not executed by the cluster. The first request is sent at once; then names
- * gather for a moment, unless a caller waits for one. The fence: an unlink is acknowledged under a delegation of its
- * directory, and is executed only while that delegation lasts, and only on the same file with the same contents. It is
- * sent until the cluster answers. A refused one is dropped, and `fsync` of the directory returns the error
- * (`ErrorSequence`).
+ * gather for a moment, unless a caller waits. The fence: an unlink is acknowledged under a delegation of its directory,
+ * and executed only while that lasts, and only on the same file with the same contents. It is sent until the cluster
+ * answers. If refused it is dropped, and `fsync` of the directory returns the error (`ErrorSequence`).
  */
 export class Unlinks implements PendingKind {
   readonly #world: World;
@@ -66,12 +64,10 @@ export class Unlinks implements PendingKind {
   readonly #backend: Pick<DelegationBackend, 'unlink'>;
   readonly #events: UnlinkEvents;
   readonly #waitMsMax: number;
-  /** By place, the oldest first. */
   readonly #pending = new Map<string, Pending>();
   /** Have an outcome, but the kernel has not dropped their directories yet. */
   #ending: readonly Pending[] = [];
   readonly #inodes = new Set<number>();
-  /** Of directories with pending unlinks: how many, and the time of the last one. */
   readonly #directories = new Map<number, { readonly count: number; readonly atNs: string }>();
   readonly #queue: SendQueue<Pending>;
   readonly #stopped = new AbortController();
@@ -109,7 +105,6 @@ export class Unlinks implements PendingKind {
     return oldest !== undefined && this.#world.nowMs() - oldest.sinceMs > SLOW_MS;
   }
 
-  /** Resolves when another one can be acknowledged. */
   async room(): Promise<void> {
     while (this.#budget.isFull) {
       this.#queue.hurry();
@@ -130,7 +125,6 @@ export class Unlinks implements PendingKind {
     return atNs;
   }
 
-  /** An estimate of the directory's times; null without pending unlinks. */
   timesOf(directory: number): string | null {
     return this.#directories.get(directory)?.atNs ?? null;
   }
@@ -149,9 +143,7 @@ export class Unlinks implements PendingKind {
   }
 
   /**
-   * Resolves when the earlier unlinks have outcomes; with an inode also those in the directory of that number, whose
-   * attributes they change.
-   *
+   * With an inode, also waits for unlinks in the directory of that number, whose attributes they change.
    * @param waitMsMax infinite before a delegation is returned
    * @throws ServiceError `no-majority` if the cluster does not answer within that time
    */

@@ -12,7 +12,6 @@ import { SendWindow, WINDOW_BYTES_MAX } from './send-window.ts';
 const PART_BYTES_MIN = 32 * 1024;
 /** Chunks up to this size share requests, from anywhere in the file: a request costs more than their bytes. */
 const SMALL_BYTES_MAX = 64 * 1024;
-/** Of small chunks in one request. */
 const BATCH_COUNT_MAX = 256;
 const BATCH_BYTES_MAX = 1024 * 1024;
 /** Few, so that more small chunks gather meanwhile. */
@@ -27,7 +26,6 @@ const PARTIAL_CHUNK_DELAY_MS = 10;
 
 export interface WriteBehindOptions {
   readonly world: World;
-  /** Consecutive bytes. */
   readonly write: (offset: number, parts: readonly Uint8Array[]) => Promise<FileState>;
   /** Bytes at several positions, which become visible atomically, in this order. */
   readonly writeParts: (
@@ -38,7 +36,6 @@ export interface WriteBehindOptions {
   readonly acknowledged: (state: FileState) => void;
   /** The outcome of accepted bytes is unknown. */
   readonly failed: (error: unknown) => void;
-  /** Of the mount; the file has a share. */
   readonly budget: Budget;
   /** Bounds each write call, and each request. */
   readonly limitMs: number;
@@ -46,15 +43,14 @@ export interface WriteBehindOptions {
 
 /**
  * The pending writes of one file. A write is acknowledged once its bytes are in memory; consecutive bytes form chunks
- * of up to 4 MiB, and several requests are in flight. Small chunks share requests, preferably with nearby ones, since
- * their objects are then written once. Overlapping chunks are sent in order of the writes, so that the last write wins.
+ * of up to 4 MiB. Small chunks share requests, preferably nearby ones, whose objects are then written once. Overlapping
+ * chunks are sent in order, so that the last write wins.
  *
  * If a chunk fails, it and all that are not sent are dropped, and `failed` records the error.
  */
 export class WriteBehind {
   readonly #options: WriteBehindOptions;
   readonly #chunks = new Chunks();
-  /** Complete and not sent, the oldest first. */
   readonly #large = new Set<Chunk>();
   readonly #small = new Set<Chunk>();
   readonly #budget: Budget;
@@ -74,12 +70,10 @@ export class WriteBehind {
     return this.#chunks.count > 0;
   }
 
-  /** The end of the last pending byte; 0 without any. */
   get dirtyEnd(): number {
     return this.#chunks.end;
   }
 
-  /** The latest one; null before the first. */
   get failure(): { readonly error: unknown } | null {
     return this.#failure;
   }
@@ -247,10 +241,7 @@ export class WriteBehind {
     );
   }
 
-  /**
-   * Drops what is not sent, and reports the error of a write. Later requests would fail too, each after its own time
-   * limit.
-   */
+  /** Drops what is not sent, and reports the error: later requests would fail too, each after its own time limit. */
   abandon(error: unknown): void {
     this.#failure = { error: error ?? new ErrnoError('EIO', 'A write failed') };
     this.#options.failed(this.#failure.error);
@@ -268,7 +259,6 @@ export class WriteBehind {
   }
 }
 
-/** Moves the bytes out of the chunk. */
 function takenParts(chunk: Chunk): readonly Uint8Array[] {
   const { parts, length } = chunk;
   chunk.parts = [];

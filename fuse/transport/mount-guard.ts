@@ -2,8 +2,8 @@ import { spawn } from 'node:child_process';
 import { escapedPath } from './kernel-tuning.ts';
 
 /**
- * A script: waits for the end of its standard input, then removes the mount if it is still the one of device `$1` at
- * `$2` (escaped as in the mount table). The other arguments are the command for that.
+ * Waits for the end of standard input, then removes the mount if `$2` (as in the mount table) is still of device `$1`.
+ * The other arguments are the command for that.
  */
 const GUARD = `
   cat > /dev/null
@@ -16,12 +16,7 @@ const GUARD = `
 const REMOVAL_BY_ROOT = ['umount', '-i', '-c', '-l'];
 const REMOVAL_BY_USER = ['fusermount3', '-u', '-z', '-q'];
 
-/**
- * Starts a process that removes the mount when this process ends in any way.
- *
- * @param device `major:minor` of the mount
- * @param mountpoint without symbolic links
- */
+/** Has the mount removed when this process ends in any way. @param device `major:minor` of the mount */
 export function guardMount(device: string, mountpoint: string): void {
   const removal = process.getuid?.() === 0 ? REMOVAL_BY_ROOT : REMOVAL_BY_USER;
   const guard = spawn(

@@ -1,9 +1,6 @@
 import type { World } from '../../base/world.ts';
 
-/**
- * The kernel repeats a failed lookup or read at once. Within this time it gets the same answer, so that a program waits
- * for one time limit and not for two.
- */
+/** The kernel repeats a failed lookup or read at once. The same answer then spares the program a second time limit. */
 const REPEAT_MS = 250;
 const COUNT_MAX = 1000;
 
@@ -25,7 +22,6 @@ export class RecentTimeouts {
     return atMs !== undefined && this.#world.nowMs() - atMs < REPEAT_MS;
   }
 
-  /** Checked first, so that callers need not build a key. */
   get isEmpty(): boolean {
     return this.#atMs.size === 0;
   }

@@ -4,10 +4,7 @@ import { RecentTimeouts } from './recent-timeouts.ts';
 /** An answer about the root after this share of the time limit is the previous one: the cluster gave none. */
 const SPENT = 0.8;
 
-/**
- * Callers that waited a whole time limit for the root of their path. Their next request belongs to the same system
- * call, which has no time left.
- */
+/** Callers whose lookup of the root took the whole limit: their next request is of the same system call. */
 export class SpentCallers {
   readonly #world: World;
   readonly #limitMs: number;

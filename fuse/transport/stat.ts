@@ -2,8 +2,6 @@ import { constants } from 'node:fs';
 import type { Attributes, NodeKind, Space } from '../backend.ts';
 import { ErrnoError } from '../errno.ts';
 
-/** Numbers of the kernel that both transports need. */
-
 export const FILE_TYPES = {
   file: constants.S_IFREG,
   directory: constants.S_IFDIR,
@@ -25,14 +23,12 @@ const BLOCK_BYTES = 4096;
 /** Shown for the catalog, which limits no inodes: programs check that some are free. */
 const FREE_INODES = 1_000_000_000;
 
-/** @param whence of `lseek`(2); the kernel handles all other values itself */
 export function soughtBy(whence: number): 'data' | 'hole' {
   if (whence === SEEK_DATA) return 'data';
   if (whence === SEEK_HOLE) return 'hole';
   throw new ErrnoError('EINVAL', `Cannot seek by ${whence}`);
 }
 
-/** `st_size` */
 export function sizeShown({ kind, target, sizeBytes }: Attributes): number {
   return kind === 'symlink' ? Buffer.byteLength(target) : sizeBytes;
 }
@@ -44,7 +40,6 @@ export function timespecOf(decimalNs: string): { readonly seconds: bigint; reado
   return { seconds: (ns - nanoseconds) / 1_000_000_000n, nanoseconds: Number(nanoseconds) };
 }
 
-/** `st_blocks`: sectors without holes. */
 export function sectorCount({ sizeBytes, holeBytes = 0 }: Attributes): number {
   return Math.ceil((sizeBytes - holeBytes) / SECTOR_BYTES);
 }
