@@ -25,6 +25,7 @@ export interface FileState {
   readonly contents: ContentVersion;
   /** Bytes of holes within the size; absent if there are none, and in the answer of a change. */
   readonly holeBytes?: number;
+  /** After a change: the version before it, if known. */
   readonly before?: ContentVersion;
   readonly sealed?: boolean;
 }
@@ -44,7 +45,9 @@ export interface BackendLocks {
 
 /** Bytes of a file as of one moment; pieces that were changed before they were read may be newer. */
 export interface BackendRange {
+  /** As of this moment or later (monotonic, in milliseconds). */
   readonly sinceMs: number;
+  /** Until when pieces can be read. */
   readonly untilMs: number;
   /** @returns fewer than `length` bytes only at the end of the file */
   read(offset: number, length: number): Promise<Uint8Array>;
@@ -106,6 +109,7 @@ export interface Owner {
   readonly umask?: number;
 }
 
+/** A modification time holds until a change of the contents that is newer than it. */
 export type AttributeChanges = Omit<CommandOf<'set-attributes'>, 'kind' | 'inode' | 'contents'>;
 
 export type NotedAccess = CommandOf<'note-accesses'>['accesses'][number];
@@ -172,12 +176,14 @@ export interface FileSystemBackend {
     readonly created: boolean;
     readonly uncommitted?: boolean;
   }>;
+  /** Whether requests have failed for so long that only necessary ones should be sent. */
   isAway(): boolean;
   /**
    * Makes acknowledged changes of names and attributes survive a loss of power of all servers: of all clients, or those
    * of this mount since the last call (at once if there are none).
    */
   persistNames(scope: 'cluster' | 'mount'): Promise<void>;
+  /** Whether new files of a directory are pending: its attributes are about to change. */
   isChanging(directory: number): boolean;
   makeDirectory(parent: number, name: string, mode: number, owner: Owner): Promise<Attributes>;
   makeNode(
@@ -207,6 +213,7 @@ export interface FileSystemBackend {
     readonly inode: number;
     readonly links: number;
     readonly atNs?: string;
+    /** The cluster has not executed it yet; `atNs` is an estimate. */
     readonly behind?: boolean;
   }>;
   /** @param inode that last had the name, as far as known */
@@ -243,6 +250,7 @@ export interface FileSystemBackend {
   ): Promise<void>;
   removeXattr(inode: number, name: string): Promise<void>;
   space(): Promise<Space>;
+  /** @param contents newest known version: operations through the file follow it */
   openFile(inode: number, replicas: readonly string[], contents: ContentVersion): BackendFile;
 }
 
@@ -288,6 +296,7 @@ export interface UnlinkedName {
   readonly inode: number;
 }
 
+/** A name whose removal was acknowledged before the cluster executed it. */
 export interface FencedName extends UnlinkedName {
   /** A file that was written since this version keeps its name. */
   readonly contents: ContentVersion;
@@ -311,6 +320,7 @@ export interface DelegationBackend {
   /** The current delegation of a directory, for what is acknowledged now and sent later; null if there is none. */
   fenceOf(directory: number): Fence | null;
   use(): void;
+  /** Requests a delegation. @returns the first names of the directory; null if it is not delegated */
   delegate(directory: number, countMax: number): Promise<ListedPage | null>;
   reserve(count: number): Promise<InodeNumbers>;
   creatingServer(): string | null;

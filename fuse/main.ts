@@ -25,6 +25,7 @@ import { expiresNames, TransportError, transportNamed } from './transports.ts';
 const USAGE =
   'usage: fuse/main.ts [--servers URL,URL,…] [-o OPTION,OPTION=VALUE,…] VOLUME[:/DIRECTORY] DIR; docs/mount.md has the options';
 const READY_FD = 3;
+/** Contents of a snapshot never change. */
 const SNAPSHOT_AGE_MS = 3_600_000;
 const UNMOUNT_LIMIT_MS = 60_000;
 
@@ -75,10 +76,7 @@ export async function runMountDaemon(argv: readonly string[]): Promise<number> {
   }
 }
 
-/**
- * A second signal, or a cluster that does not store the written bytes in time, ends the process at once; the guard then
- * removes the mount.
- */
+/** A second signal, or a cluster that stores the bytes too slowly, ends the process; the guard removes the mount. */
 export function unmountOnSignal(unmount: () => Promise<void>, failed: (error: unknown) => void): void {
   const signals = ['SIGTERM', 'SIGINT'] as const;
   const onSignal = (): void => {

@@ -113,6 +113,7 @@ export interface FileSystemCalls {
   ): Promise<number>;
   /** A descriptor was closed. @throws errors of writes that were not reported yet */
   flush(handle: number, owner?: bigint): Promise<void>;
+  /** What was written survives a loss of power. */
   persist(handle: number): Promise<void>;
   /** Stores changes in the directory; of the root, all pending ones. @throws each failure once for each handle */
   persistDirectory(inode: number, handle?: number): Promise<void>;

@@ -21,6 +21,7 @@ export class TransportError extends Error {
   }
 }
 
+/** @throws TransportError if `kernel` is requested and does not work here */
 export function transportNamed(name: TransportName): Transport {
   if (name === 'native') return mountNatively;
   const obstacle = kernelObstacle();

@@ -129,6 +129,7 @@ export class NameCalls {
     checkName(name);
     const { backend, files, inodes } = this.#parts;
     await staleIfGone(inodes.assertMeantToLink(inode, thread));
+    // Only the inode or the directory can be missing.
     const attributes = await staleIfGone(
       this.#changes.link(inode, { parent, name }, () =>
         files.orphans.isUnnamed(inode)

@@ -65,6 +65,7 @@ export class CatalogReach {
         await this.#look();
         this.#answered();
       } catch (error) {
+        // A refusal is an answer.
         if (!isSilence(error)) this.#answered();
         else await this.#world.sleep(PAUSE_MS, { unref: true });
       }

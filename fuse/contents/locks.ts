@@ -23,6 +23,7 @@ interface Closing {
 export class OpenLocks {
   readonly #world: World;
   readonly #locks: BackendLocks;
+  /** Owners by handle: what is written through the handle is written under their locks. */
   readonly #under = new Map<number, Map<string, Owner>>();
   /**
    * Closed handles with locks. The kernel reports the last close only after `close` has returned: by then another
@@ -99,12 +100,14 @@ export class OpenLocks {
     await this.#giveBack(closing);
   }
 
+  /** A close of the handle is about to return; it may be the last. */
   closed(handle: number): void {
     if ((this.#under.get(handle)?.size ?? 0) === 0) return;
     const { untilMs = 0, gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};
     this.#closing.set(handle, { untilMs: Math.max(untilMs, this.#world.nowMs() + LAST_CLOSE_MS), gone });
   }
 
+  /** The last close of the handle has returned; its locks are about to be released. */
   closedLast(handle: number): void {
     if (!this.#under.has(handle)) return;
     const { gone = Promise.withResolvers<void>() } = this.#closing.get(handle) ?? {};

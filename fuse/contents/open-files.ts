@@ -232,6 +232,7 @@ export class OpenFiles implements PendingKind {
   async stop(): Promise<void> {
     this.orphans.stop();
     this.#pageChecks?.stop();
+    // Programs that have the file open get the failure.
     await this.flush(FLUSH_ALL).catch(() => undefined);
     await Promise.all([...this.#open.values()].map((file) => file.locks?.close()));
     for (const file of this.#open.values()) {

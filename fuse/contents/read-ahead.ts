@@ -32,6 +32,7 @@ export class ReadPosition {
 interface Block {
   readonly key: string;
   readonly bytes: Promise<Uint8Array>;
+  /** Infinity while it is being fetched. */
   expiresMs: number;
   readBytes: number;
   /** No read bypassed it since its fetch began. */

@@ -25,6 +25,7 @@ export interface WindowSource {
 interface Window {
   readonly generation: number;
   readonly range: Promise<BackendRange | null>;
+  /** Infinity during the request. */
   untilMs: number;
 }
 
@@ -40,6 +41,7 @@ export class ReadWindows {
     this.#source = source;
   }
 
+  /** @param length of a piece within one window */
   async read(offset: number, length: number): Promise<Fetched> {
     const number = Math.floor(offset / WINDOW_BYTES);
     const range = await this.#window(number).range;

@@ -56,6 +56,7 @@ export class Room {
     this.#lookedMs = this.#world.nowMs();
     this.#ask().then(
       (space) => this.heard(space),
+      // The last known state stays.
       () => undefined,
     );
   }

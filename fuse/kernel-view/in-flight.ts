@@ -35,6 +35,7 @@ export class InFlight<Key = number> {
   leftMs(key: Key): number {
     const answeredMs = this.#answeredMs.get(key);
     if (answeredMs === undefined) return 0;
+    // Includes the whole last millisecond.
     return Math.max(0, answeredMs + UPTAKE_MS_MAX + 1 - this.#nowMs());
   }
 }

@@ -131,6 +131,7 @@ export class InodeView {
     put({ attributesMs, nameMs: 0 });
   }
 
+  /** The kernel is about to learn that the file is open. @see CachedContents */
   async opening(inode: number, version: string | null): Promise<void> {
     if (this.#contents.mayDiffer(inode, version)) await this.dropAttributes(inode);
   }
@@ -206,6 +207,7 @@ export class InodeView {
   }
 }
 
+/** Rounds down, and subtracts the time that an answer may wait in the kernel. */
 function whole(ms: number): number {
   return Math.max(0, Math.floor(ms - UPTAKE_SLACK_MS));
 }

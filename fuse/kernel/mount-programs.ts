@@ -45,6 +45,7 @@ export function abortConnection(device: string): void {
     spawnSync('mount', ['-i', '-t', 'fusectl', 'fusectl', directory]);
     writeFileSync(join(directory, connection, 'abort'), '1');
   } catch (error) {
+    // The connection is gone already.
     if (!(error instanceof Error && 'code' in error && error.code === 'ENOENT')) throw error;
   } finally {
     spawnSync('umount', ['-i', directory]);

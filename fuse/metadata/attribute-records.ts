@@ -212,6 +212,7 @@ export class AttributeRecords {
     return true;
   }
 
+  /** The record after the latest own change; its age stays the same. */
   #amended(record: AttributeRecord, attributes: Attributes): AttributeRecord {
     const validity = { ...record.validity, asOf: this.#sequencer.latest };
     return { ...record, validity, attributes: { ...attributes, validity } };

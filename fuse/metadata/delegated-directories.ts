@@ -72,6 +72,7 @@ export class DelegatedDirectory {
     this.#entries = undefined;
   }
 
+  /** @param page all names, requested since the last own change */
   learnAll(page: ListedPage): void {
     this.#names.clear();
     this.learn(page);
@@ -96,6 +97,7 @@ function listed(names: ReadonlyMap<string, NameState>): readonly ListedName[] | 
 
 interface Delegation {
   readonly directory: DelegatedDirectory;
+  /** Sequence number: answers that were requested earlier may be older than the delegation. */
   readonly begunAt: number;
   /** When all its names were last requested; the attributes of its files are valid from then on. */
   listedAt: number;
@@ -107,6 +109,7 @@ export class DelegatedDirectories {
   readonly #ttlMs: number;
   readonly #isDelegated: (directory: number) => boolean;
   readonly #delegations = new BoundedMap<number, Delegation>(DIRECTORIES_MAX);
+  /** Directories whose delegation is requested, with the names changed meanwhile. */
   readonly #requested = new Map<number, Set<string>>();
   readonly #linked = new Set<number>();
   readonly #sequencer: Sequencer<number | string>;

@@ -105,6 +105,7 @@ export class LookAhead {
     return page === null && this.#world.nowMs() - lastMs > this.#windowMs;
   }
 
+  /** Never rejects: the caller then requests the name alone, and gets the error. */
   async #ask(course: Course, parent: number, after: string): Promise<void> {
     course.found = 0;
     course.used = 0;

@@ -43,6 +43,7 @@ export class RemovedDirectories {
     return this.#known.get(inode);
   }
 
+  /** @returns the new attributes; undefined if the directory is not known to be removed */
   change(inode: number, request: AttributeRequest): Attributes | undefined {
     const known = this.#known.get(inode);
     if (known === undefined) return undefined;

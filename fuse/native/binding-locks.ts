@@ -85,6 +85,7 @@ export class BindingLocks {
         (interrupted) => {
           if (interrupted) abort.abort();
         },
+        // The program has ended.
         () => abort.abort(),
       );
     });

@@ -51,6 +51,7 @@ export class AccessTimes implements PendingKind {
   /** The timer is for `GATHERED_COUNT`, not `GATHER_MS`. */
   #isSoon = false;
   #isTelling = false;
+  /** No request before this time, unless a caller flushes. */
   #againMs = Number.NEGATIVE_INFINITY;
   #offUntilMs = Number.NEGATIVE_INFINITY;
   #isStopped = false;

@@ -14,6 +14,7 @@ export interface BudgetLimits {
 export const SHARES = {
   create: { countMax: 2_000, bytesMax: 16 * MEBIBYTE },
   unlink: { countMax: 500 },
+  /** Beyond, reads are not recorded. */
   'access-time': { countMax: 20_000 },
 } as const satisfies Readonly<Record<string, BudgetLimits>>;
 
@@ -60,6 +61,7 @@ export class Budget {
     return true;
   }
 
+  /** @throws ErrnoError `ETIMEDOUT` */
   async reserve(bytes: number, limitMs: number): Promise<void> {
     if (this.tryReserve(bytes)) return;
     if (this.#waiting.length === 0 && this.#fits(bytes)) this.#bytes += bytes;

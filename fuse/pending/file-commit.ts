@@ -83,6 +83,7 @@ export class FileCommit {
     return this.#arrival;
   }
 
+  /** Sends the file; repeats an attempt that failed without a definite answer. */
   start(way: Way): Promise<BackendFile> {
     if (this.#refusal !== null) return Promise.reject(this.#refusal.error);
     const isAgain = this.#attempted !== 'nothing' && way === 'with-contents';

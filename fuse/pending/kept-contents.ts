@@ -1,6 +1,7 @@
 import { BIRTH_BYTES_MAX } from '../../wire/births.ts';
 import type { Budget } from './budget.ts';
 
+/** The smallest object size of a volume. */
 const OBJECT_BYTES_MIN = 4096;
 
 /** Contents of a small file, in memory. */

@@ -36,6 +36,7 @@ export class NewFiles {
     });
   }
 
+  /** @throws ServiceError `exists` */
   async create(
     place: Place,
     mode: number,

@@ -18,6 +18,7 @@ export class SeenContents {
     if (kind === 'file' && !live && flags === undefined) this.settled(inode, contents, requestedAt);
   }
 
+  /** The catalog has what this mount wrote. @param writtenAt sequence number from after the write */
   settled(inode: number, contents: ContentVersion, writtenAt: number): void {
     if (!this.#writes.isValid(writtenAt, inode)) return;
     if (this.#contents.size >= FILES_MAX) this.#contents.clear();

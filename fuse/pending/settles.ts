@@ -64,6 +64,7 @@ export class Settles implements PendingKind {
     await Promise.all(this.#of(inode).map(({ isSealing, over }) => (isSealing ? over : undefined)));
   }
 
+  /** Resolves when these files, and those closed meanwhile, are settled or have failed. */
   async flush(scope: FlushScope): Promise<void> {
     for (;;) {
       const pending = scope.kind === 'inode' ? this.#of(scope.inode) : [...this.#pending];

@@ -47,6 +47,7 @@ export class UncommittedFile implements BackendFile {
   #attributes: Attributes;
   #isTimed = false;
   #seq = 0;
+  /** The commit that the close started. */
   #ending: Promise<BackendFile> | null = null;
   /** The failure after its close reached no program: it is a late error. */
   #isLate = false;

@@ -76,9 +76,8 @@ export class UncommittedFiles implements PendingKind {
   }
 
   /**
-   * Resolves when the cluster answers for the name: it has the file, or has refused it, which its program gets from its own calls.
-   *
-   * @throws why the cluster does not have the file yet
+   * Resolves when the cluster answers for the name: it has the file, or has refused it (its program gets the error).
+   * @throws why the outcome is unknown
    */
   async flushName(place: Place): Promise<void> {
     const file = this.at(place);

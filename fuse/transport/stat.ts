@@ -23,6 +23,7 @@ const BLOCK_BYTES = 4096;
 /** Shown for the catalog, which limits no inodes: programs check that some are free. */
 const FREE_INODES = 1_000_000_000;
 
+/** @param whence of `lseek`(2); the kernel handles all other values itself */
 export function soughtBy(whence: number): 'data' | 'hole' {
   if (whence === SEEK_DATA) return 'data';
   if (whence === SEEK_HOLE) return 'hole';
